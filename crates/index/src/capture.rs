@@ -1,4 +1,4 @@
-//! What a line of a CDX(J) file means to a dedupe index.
+//! Classifies the lines of CDX(J) files for a dedupe index.
 
 use std::borrow::Cow;
 
@@ -8,41 +8,41 @@ use crawlspace_warc::digest::is_of_nothing;
 
 const REVISIT: &[u8] = b"warc/revisit";
 
-/// What a line of an index means to a dedupe index.
+/// A line of a CDX(J) file, as a dedupe index treats it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Capture<'a> {
     /// A `response` record.
     Response {
-        /// The payload digest, as written.
+        /// The payload digest, spelled as in the line.
         hash: Cow<'a, [u8]>,
-        /// 14 or 17 digits.
+        /// The capture date: 14 or 17 digits.
         date: Cow<'a, [u8]>,
         /// The URL.
         url: Cow<'a, [u8]>,
-        /// Length of the record, compressed, in bytes; 0 when it is not known.
+        /// Compressed length of the record in bytes; 0 if unknown.
         size: u64,
     },
     /// A `revisit` record.
     Revisit {
-        /// The payload digest, as written.
+        /// The payload digest, spelled as in the line.
         hash: Cow<'a, [u8]>,
-        /// Length of the record, compressed, in bytes; 0 when it is not known.
+        /// Compressed length of the record in bytes; 0 if unknown.
         size: u64,
     },
-    /// A capture that was not fetched by HTTP (extracted text, metadata, DNS), or whose digest is that of no bytes: it has no
-    /// payload, or its maker did not know it.
+    /// A capture without a payload to deduplicate: it was not fetched by HTTP (extracted text, metadata, DNS), or its
+    /// digest is the digest of the empty string, which also stands for an unknown digest.
     Other,
     /// A header or a blank line.
     Nothing,
-    /// A line that cannot be used, and why.
+    /// An invalid line, with the reason.
     Bad(String),
-    /// A header of columns in an order that is not read, and what to do. The lines below it are other captures than they
-    /// seem.
+    /// A header that lists the columns in an unsupported order, with a remedy. The lines below it must not be read:
+    /// their columns would be mistaken for others.
     Order(String),
 }
 
 impl<'a> Capture<'a> {
-    /// Reads a line of a CDX or CDXJ file, without its end.
+    /// Parses a line of a CDX or CDXJ file, without its line end.
     pub fn of_line(raw: &'a [u8]) -> Capture<'a> {
         match Line::read(raw, Format::Auto) {
             Ok(Read::Capture(line)) => Capture::of(&line),
@@ -52,7 +52,7 @@ impl<'a> Capture<'a> {
         }
     }
 
-    /// What a line that was parsed means to a dedupe index.
+    /// Classifies a parsed line.
     pub fn of(line: &Line<'a>) -> Capture<'a> {
         let field = |field| line.field(&field).unwrap_or_default();
         let url = field(Field::Url);
@@ -101,8 +101,8 @@ impl<'a> Capture<'a> {
     }
 }
 
-/// An index also has captures that crawlers made up (`urn:text:…`, `metadata://…`, `dns:…`). They are neither
-/// `response` nor `revisit` records.
+/// Returns whether a URL was fetched by HTTP. Indexes also contain captures that crawlers generate (`urn:text:…`,
+/// `metadata://…`, `dns:…`); these are neither `response` nor `revisit` records.
 fn is_http(url: &[u8]) -> bool {
     let begins = |with: &[u8]| {
         url.get(..with.len())
@@ -111,7 +111,7 @@ fn is_http(url: &[u8]) -> bool {
     begins(b"http://") || begins(b"https://")
 }
 
-/// Returns whether the server takes a digest for a hash; a single one that it refuses would keep its whole batch out.
+/// Returns whether the server accepts a digest as a hash. A single invalid hash would make it reject the whole batch.
 pub fn is_hash(digest: &[u8]) -> bool {
     (MIN_HASH_BYTES..=MAX_HASH_BYTES).contains(&digest.len())
         && !digest.iter().any(u8::is_ascii_control)
@@ -121,7 +121,7 @@ fn is_date(date: &[u8]) -> bool {
     matches!(date.len(), 14 | 17) && date.iter().all(u8::is_ascii_digit)
 }
 
-/// Bytes of the record. Some indexes do not know them.
+/// Parses the length of a record in bytes. Returns 0 for an unknown length (empty or `-`).
 fn size_of(length: &[u8]) -> Option<u64> {
     match length {
         b"" | b"-" => Some(0),

@@ -1,4 +1,4 @@
-//! What can go wrong, and what is missing.
+//! The error type of this crate.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,59 +8,59 @@ use nix::libc;
 
 use crawlspace_warc as warc;
 
-/// Why there is no index.
+/// Errors of reading, building and searching an index.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file or folder could not be read or written.
     #[error("{}: cannot {action}: {error}{}", path.display(), advice(error))]
     Io {
-        /// Which one.
+        /// The file or folder.
         path: PathBuf,
-        /// What was to be done with it: `write`, `open`, …
+        /// The attempted action: `write`, `open`, …
         action: &'static str,
-        /// What the system says.
+        /// The error of the operating system.
         #[source]
         error: io::Error,
     },
-    /// A file of an archive is not what it should be.
+    /// A damaged or unsupported WARC file.
     #[error("{0}")]
     Warc(#[from] warc::Error),
-    /// Lines of a file are not what they should be.
+    /// Invalid lines in a file.
     #[error("{file}: {what}")]
     Lines {
-        /// Which file.
+        /// The name of the file.
         file: String,
-        /// What is wrong with it, and what to do.
+        /// Description of the fault, with a remedy.
         what: String,
     },
-    /// Another builder had the entry for longer than one would wait.
+    /// Another builder held the lock of the entry for longer than the caller was willing to wait.
     #[error("{}: still being built after {} s, by {owner}", entry.display(), waited.as_secs())]
     Busy {
-        /// Which entry.
+        /// The locked entry.
         entry: PathBuf,
-        /// Who it is, as far as that is known.
+        /// The process that holds the lock, as far as it is known.
         owner: String,
-        /// How long it was waited for.
+        /// Time spent waiting for the lock.
         waited: Duration,
     },
-    /// A server did not give what it was asked for.
+    /// An unusable response of a server.
     #[error("{url}: {what}")]
     Remote {
-        /// Which address.
+        /// The requested URL.
         url: String,
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
-    /// An entry is not what its manifest says.
+    /// An entry that differs from its manifest.
     #[error("{}: {what}", entry.display())]
     Damaged {
-        /// Which entry.
+        /// The damaged entry.
         entry: PathBuf,
-        /// What is wrong with it.
+        /// Description of the fault.
         what: String,
     },
-    /// What was asked for makes no sense.
+    /// An invalid request.
     #[error("{0}")]
     Request(String),
     /// The work was cancelled.
@@ -69,7 +69,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Something that went wrong with a file or folder: `.map_err(Error::io(path, "write"))`.
+    /// Returns a closure that adds a path and an action to an I/O error: `.map_err(Error::io(path, "write"))`.
     pub fn io<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) -> Error + 'a {
         move |error| Error::Io {
             path: path.to_owned(),
@@ -78,12 +78,13 @@ impl Error {
         }
     }
 
-    /// Whether the disk is full, or the quota used up.
+    /// Returns whether the disk is full or the quota is used up.
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Io { error, .. } if is_full(error))
     }
 
-    /// Whether there are too many open files, or there is no memory: nothing is wrong with what was to be read.
+    /// Returns whether the process or the system ran out of file descriptors or memory. The file that was being read
+    /// may be intact.
     pub fn is_exhausted(&self) -> bool {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
         while let Some(error) = cause {
@@ -102,7 +103,7 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// What to do about an error of the system.
+/// Returns the remedy that is appended to the message of an I/O error; empty for most errors.
 fn advice(error: &io::Error) -> &'static str {
     if is_full(error) {
         "; nothing is left half-written: make room (crawlspace index gc) and try again"

@@ -1,11 +1,11 @@
-//! Indexes of web archives, asked where they lie, on disks and web servers.
+//! Searches, merges and sorts indexes of web archives in place, on disks and web servers.
 //!
 //! * [`sorted`] searches sorted CDX and CDXJ files; [`zipnum`] reads and writes clusters of compressed blocks.
-//! * [`Listings`] says which files there are. [`Files`] finds where in each a query begins, and merges what a cursor in
-//!   each finds of its [`Span`]. [`Lookup`] asks the index of some jobs.
+//! * [`Listings`] caches which files a source has. [`Files`] finds the start of a query's [`Span`] in each file, and
+//!   merges the lines that the cursors return. [`Lookup`] searches an index of jobs.
 //! * [`sort`] sorts files that are larger than memory; [`lines`] reads and counts their lines.
-//! * [`spelling`] knows how the makers of indexes spell urlkeys.
-//! * [`row`], [`timestamp`] and [`capture`] are a line of an index, its time, and what it means to a dedupe index.
+//! * [`spelling`] computes urlkeys as the programs that write indexes spell them.
+//! * [`row`], [`timestamp`] and [`capture`] parse a line of an index, its time, and its role in a dedupe index.
 
 pub mod capture;
 mod error;
@@ -29,7 +29,7 @@ pub use self::index::{
 pub use self::loser_tree::LoserTree;
 pub use self::work::{Progress, Work};
 
-/// The example of the README compiles and runs.
+/// Compiles and runs the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

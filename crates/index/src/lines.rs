@@ -1,4 +1,4 @@
-//! Lines of logs and indexes, however long and broken: read in bounded memory, and counted by what is wrong with them.
+//! Reads the lines of logs and indexes in bounded memory, however long or invalid they are, and counts invalid lines.
 
 pub mod fields;
 
@@ -9,33 +9,32 @@ use std::io::{self, BufRead};
 pub use crawlspace_cdx::MAX_LINE;
 use memchr::memchr;
 
-/// Maximum number of bad lines that a [`Tally`] names, and of bytes that it shows of each.
+/// Maximum number of bad lines that a [`Tally`] keeps as examples, and maximum number of bytes shown of each.
 const MAX_EXAMPLES: usize = 5;
 const MAX_SHOWN: usize = 120;
 
-/// What is wrong with a line. [`Display`](fmt::Display) says it to people, and `Bad::name` is short and always the
-/// same.
+/// The reason why a line is invalid. [`Display`](fmt::Display) is the message; `Bad::name` is a short, fixed name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Bad {
-    /// It is longer than [`MAX_LINE`].
+    /// The line is longer than [`MAX_LINE`].
     TooLong,
-    /// It is not UTF-8, from that byte on.
+    /// The line is not UTF-8; the value is the offset of the first invalid byte.
     NotUtf8(usize),
-    /// Number of fields that it has, and the number that it should have.
+    /// Wrong number of fields: the actual number, and the expected one.
     Fields(usize, &'static str),
-    /// The field of that name is not a number.
+    /// The field of this name is not a number.
     Number(&'static str),
     /// The date has neither 14 nor 17 digits.
     Date,
-    /// The digest is invalid: it cannot be a key of an index.
+    /// The digest cannot be a key of an index.
     Digest,
-    /// The URL is invalid, so that it has no key.
+    /// The URL has no urlkey.
     Url,
 }
 
 impl Bad {
-    /// Its name, to count it by.
+    /// Returns the name under which bad lines of this kind are counted.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Bad::TooLong => "too long",
@@ -66,7 +65,7 @@ impl fmt::Display for Bad {
 
 impl std::error::Error for Bad {}
 
-/// Reads lines that are not blank, and of those that are too long only that they are there.
+/// Reads the lines of an input, except blank lines. A line that is too long is reported without its text.
 ///
 /// ```
 /// use crawlspace_index::lines::Reader;
@@ -79,19 +78,19 @@ impl std::error::Error for Bad {}
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
-    /// What of the input's buffer the last line took.
+    /// Number of bytes of the input's buffer that the last line occupies.
     taken: usize,
-    /// A line that is not in one piece in there.
+    /// A line that is split over two or more fills of the buffer.
     joined: Vec<u8>,
     number: u64,
 }
 
-/// A line with its number in the input, from 1.
+/// A line, with its number in the input, from 1.
 pub type Numbered<'a> = (u64, Result<&'a [u8], Bad>);
 
-/// Where the next line is.
+/// The position of the next line.
 enum NextLine {
-    /// At the beginning of the input's buffer: its length in bytes.
+    /// A line at the start of the input's buffer, with this length in bytes.
     Buffered(usize),
     Joined,
     TooLong,
@@ -99,7 +98,7 @@ enum NextLine {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the lines of `input`. Its buffer should be large: lines are handed out as they lie in there.
+    /// Reads the lines of `input`. Its buffer should be large: lines are returned as slices of the buffer.
     pub fn new(input: R) -> Reader<R> {
         Reader {
             input,
@@ -109,11 +108,11 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// The next line, without its end (the last one needs none). Its number counts blank lines, too. [`Bad::TooLong`]
-    /// stands for a line beyond [`MAX_LINE`].
+    /// Returns the next line that is not blank, without its line end (optional in the last line). Line numbers include
+    /// blank lines. A line beyond [`MAX_LINE`] is returned as [`Bad::TooLong`].
     ///
     /// # Errors
-    /// Those of the input.
+    /// Returns the errors of the input.
     #[allow(clippy::should_implement_trait)] // it lends
     pub fn next(&mut self) -> io::Result<Option<Numbered<'_>>> {
         loop {
@@ -125,7 +124,7 @@ impl<R: BufRead> Reader<R> {
                     return Ok(Some((self.number, Ok(without_end(&self.joined)))));
                 }
                 NextLine::Buffered(length) => {
-                    // It is there already, so nothing is read.
+                    // Already buffered: this does not read.
                     let line = &self.input.fill_buf()?[..length];
                     if is_blank(line) {
                         continue;
@@ -176,7 +175,7 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-/// The input's buffer, with something in it unless it is at its end.
+/// Returns the buffer of the input after filling it; empty at the end of the input.
 fn fill<R: BufRead>(input: &mut R) -> io::Result<&[u8]> {
     loop {
         match input.fill_buf() {
@@ -196,7 +195,7 @@ fn without_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Bad lines: how many of each kind, and where the first few of them are.
+/// Counts bad lines by kind, and keeps the first few as examples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     counts: BTreeMap<&'static str, u64>,
@@ -204,7 +203,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts a bad line. `line` is what there is of it; nothing when it was too long.
+    /// Counts a bad line. `line` is its text, empty for a line that was too long.
     pub fn add(&mut self, file: &str, number: u64, line: &[u8], bad: Bad) {
         *self.counts.entry(bad.name()).or_default() += 1;
         if self.examples.len() < MAX_EXAMPLES {
@@ -219,7 +218,7 @@ impl Tally {
         }
     }
 
-    /// Adds those of another part of the work.
+    /// Adds the counts and examples of another tally.
     pub fn merge(&mut self, other: &Tally) {
         for (name, count) in &other.counts {
             *self.counts.entry(name).or_default() += count;
@@ -229,17 +228,17 @@ impl Tally {
             .extend(other.examples.iter().take(room).cloned());
     }
 
-    /// How many there are.
+    /// Returns the total number of bad lines.
     pub fn total(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// How many there are of each kind, by `Bad::name`.
+    /// Returns the number of bad lines of each kind, by `Bad::name`.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.counts.iter().map(|(name, count)| (*name, *count))
     }
 
-    /// The first few of them, for people: which file, which line, and what is wrong with it.
+    /// Returns messages about the first few bad lines: file, line number, and what is wrong.
     pub fn examples(&self) -> &[String] {
         &self.examples
     }

@@ -1,7 +1,7 @@
-//! A loser tree: which of many inputs comes first, while one of them changes at a time.
+//! A loser tree, which finds the first of many inputs while one of them changes at a time.
 
-/// A tree of losers: whoever comes first has beaten all others, and to find the next one after it has changed takes
-/// as many comparisons as the tree has levels.
+/// A tree of losers: the winner is the input that comes first, and each inner node holds the
+/// loser of its match. After the winner has changed, finding the next one takes one comparison per level of the tree.
 ///
 /// ```
 /// use crawlspace_index::LoserTree;
@@ -18,15 +18,15 @@
 /// ```
 #[derive(Debug)]
 pub struct LoserTree {
-    /// Who lost at each inner node. The one at 0 is who has won.
+    /// The loser of the match at each inner node. The entry at index 0 is the winner.
     losers: Vec<usize>,
     players: usize,
 }
 
 impl LoserTree {
-    /// `before(a, b)` says whether player `a` comes before player `b`; players have the numbers from 0 on.
+    /// Builds the tree. `before(a, b)` returns whether player `a` comes before player `b`; players are numbered from 0.
     pub fn new(players: usize, before: impl Fn(usize, usize) -> bool) -> LoserTree {
-        // Node n has the children 2n and 2n + 1, and the players are the leaves, from node `players` on.
+        // Node n has the children 2n and 2n + 1; the leaves, from node `players` on, are the players.
         let mut winners: Vec<usize> = vec![0; players];
         winners.extend(0..players);
         let mut losers = vec![0; players.max(1)];
@@ -47,12 +47,12 @@ impl LoserTree {
         LoserTree { losers, players }
     }
 
-    /// Who comes first.
+    /// Returns the player that comes first.
     pub fn winner(&self) -> usize {
         self.losers[0]
     }
 
-    /// Who would come first if the winner were not there. `None` when there is nobody else.
+    /// Returns the player that would come first without the winner; `None` if there is no other player.
     pub(crate) fn second(&self, before: impl Fn(usize, usize) -> bool) -> Option<usize> {
         let mut node = (self.players + self.winner()) / 2;
         let mut second = None;
@@ -66,7 +66,7 @@ impl LoserTree {
         second
     }
 
-    /// The winner has changed.
+    /// Finds the winner again after the input of the current winner has changed.
     pub fn replay(&mut self, before: impl Fn(usize, usize) -> bool) {
         let mut winner = self.winner();
         let mut node = (self.players + winner) / 2;
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn whoever_comes_first_wins_and_nobody_is_lost() {
         for players in 1..40usize {
-            // The values of each, and how many of them are done with.
+            // The values of each player, and how many of them were taken.
             let values: Vec<Vec<usize>> = (0..players)
                 .map(|n| {
                     (0..n % 7)

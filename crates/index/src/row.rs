@@ -1,4 +1,4 @@
-//! A capture of an index, as it goes through the federation.
+//! A row: a capture of an index, as sources return it.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -9,24 +9,24 @@ use crawlspace_cdx::{Field, Format, Line, Read};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// A capture: a line of CDXJ, `urlkey timestamp {json}`, without the end of the line.
+/// A capture: a line of CDXJ, `urlkey timestamp {json}`, without its line end.
 ///
-/// Its JSON says where it comes from (`source`, `source_type`), and where its record is: `live_url`, or `filename`,
-/// `offset` and `length`. It shares the memory of what it was read from.
+/// The JSON names the source (`source`, `source_type`) and the position of the record: `live_url`, or `filename`,
+/// `offset` and `length`. The row shares the memory of the batch that it was read in.
 #[derive(Clone, Debug)]
 pub struct Row {
     line: Bytes,
-    /// Where the urlkey ends, and where the timestamp does.
+    /// Offsets of the end of the urlkey and of the end of the timestamp.
     key: u32,
     second: u32,
-    /// The number of the package that it was read from, or 0.
+    /// Number of the package that the row was read from, or 0.
     package: u64,
     is_respelled: bool,
-    /// Keeps the line as it was, if it said where the original of a revisit is.
+    /// The original line, if its members about the original of a revisit were removed.
     whole: Option<Box<Bytes>>,
 }
 
-/// Names the members that say where the original of a revisit is.
+/// The members that locate the original of a revisit.
 const ORIGINAL: [Field; 3] = [Field::OrigLength, Field::OrigOffset, Field::OrigFilename];
 
 impl PartialEq for Row {
@@ -38,7 +38,7 @@ impl PartialEq for Row {
 impl Eq for Row {}
 
 impl Row {
-    /// Takes a line for a row. `None` when it has not the three parts of one; what is in its JSON is not looked at.
+    /// Creates a row from a line. `None` if it lacks one of the three parts; the content of the JSON is not checked.
     pub fn new(line: Bytes) -> Option<Row> {
         let key = memchr::memchr(b' ', &line)?;
         let second = key + 1 + memchr::memchr(b' ', &line[key + 1..])?;
@@ -59,8 +59,8 @@ impl Row {
         })
     }
 
-    /// A line whose parts are known: the urlkey ends at `key`, the timestamp at `second`. With wrong ones it is a row
-    /// with wrong parts.
+    /// Creates a row from a line whose parts are known: the urlkey ends at `key`, the timestamp at `second`. Wrong
+    /// offsets produce a row with wrong parts.
     pub fn in_parts(line: Bytes, key: u32, second: u32) -> Row {
         let last = u32::try_from(line.len())
             .unwrap_or(u32::MAX)
@@ -76,29 +76,29 @@ impl Row {
         }
     }
 
-    /// Adds the number of the package that the row was read from, or 0, and whether its maker spelled the urlkey
-    /// otherwise.
+    /// Sets the number of the package that the row was read from, or 0, and whether the index has another spelling of
+    /// the urlkey.
     pub(crate) fn read_from(mut self, package: u64, is_respelled: bool) -> Row {
         (self.package, self.is_respelled) = (package, is_respelled);
         self
     }
 
-    /// Adds what is known of the row that this one was made of.
+    /// Copies the package and the spelling flag of the row that this row was derived from.
     pub fn made_of(self, other: &Row) -> Row {
         self.read_from(other.package, other.is_respelled)
     }
 
-    /// Returns whether the maker of the index spelled the urlkey otherwise.
+    /// Returns whether the index has another spelling of the urlkey.
     pub fn is_respelled(&self) -> bool {
         self.is_respelled
     }
 
-    /// Returns the number of the package that the row was read from, or 0. It never leaves this process.
+    /// Returns the number of the package that the row was read from, or 0. The number is only valid in this process.
     pub fn package(&self) -> u64 {
         self.package
     }
 
-    /// Copies rows into one piece of memory, so that they keep nothing else of what they were read from.
+    /// Copies rows into memory of their own, so that they do not keep the batches alive that they were read in.
     pub fn detached(rows: &[Row]) -> Vec<Row> {
         let mut lines = Vec::with_capacity(rows.iter().map(Row::size).sum());
         for row in rows {
@@ -117,32 +117,32 @@ impl Row {
         rows.iter().map(detached).collect()
     }
 
-    /// Returns the number of bytes of its lines.
+    /// Returns the total length of its lines in bytes.
     pub fn size(&self) -> usize {
         self.line.len() + self.whole.as_ref().map_or(0, |whole| whole.len())
     }
 
-    /// The whole line.
+    /// Returns the whole line.
     pub fn line(&self) -> &Bytes {
         &self.line
     }
 
-    /// `com,example)/path`.
+    /// Returns the urlkey: `com,example)/path`.
     pub fn urlkey(&self) -> &[u8] {
         &self.line[..self.key as usize]
     }
 
-    /// Its digits, 14 of them as a rule.
+    /// Returns the digits of the timestamp, usually 14.
     pub fn timestamp(&self) -> &[u8] {
         &self.line[self.key as usize + 1..self.second as usize]
     }
 
-    /// The JSON object, from `{` to `}`.
+    /// Returns the JSON object, including its braces.
     pub fn json(&self) -> &[u8] {
         &self.line[self.second as usize + 1..]
     }
 
-    /// What filters, and those who ask for fields, work on. `None` if the JSON is invalid.
+    /// Parses the line, for filters and field selection. `None` if the JSON is invalid.
     pub fn capture(&self) -> Option<Line<'_>> {
         match Line::read(&self.line, Format::Cdxj) {
             Ok(Read::Capture(line)) => Some(line),
@@ -150,8 +150,8 @@ impl Row {
         }
     }
 
-    /// The value of a field, by any of its names; a missing one is empty. For more than one field of a row, ask
-    /// its [`capture`](Row::capture).
+    /// Returns the value of a field, by any of its names; empty if it is missing. To read more than one field of a row,
+    /// use its [`capture`](Row::capture).
     pub fn field(&self, name: &str) -> String {
         let field = Field::named(name.as_bytes());
         self.capture()
@@ -162,7 +162,7 @@ impl Row {
             .unwrap_or_default()
     }
 
-    /// A copy of the row with these members put before the end of its JSON: text as [`member`] writes it.
+    /// Returns a copy of the row with these members, as [`member`] writes them, appended to its JSON.
     pub fn with(&self, members: &str) -> Row {
         let mut line = Vec::with_capacity(self.line.len() + members.len() + 2);
         push_with(&self.line, members, &mut line);
@@ -173,11 +173,11 @@ impl Row {
         }
     }
 
-    /// Takes the members out of the line that say where the original of a revisit is. [`original`](Row::original) has
-    /// them still, for those who load that. `None` if the JSON is invalid.
+    /// Removes the members that locate the original of a revisit from the line; [`original`](Row::original) still
+    /// returns them. `None` if the JSON is invalid.
     pub fn without_original(self) -> Option<Row> {
         let json = self.json();
-        // A name can be written with escapes.
+        // Names may be written with escapes.
         if memchr::memmem::find(json, b"orig").is_none() && memchr::memchr(b'\\', json).is_none() {
             return Some(self);
         }
@@ -199,7 +199,8 @@ impl Row {
         })
     }
 
-    /// Returns the capture with what [`without_original`](Row::without_original) took out of it. `None` when the JSON is none.
+    /// Returns the capture including the members removed by [`without_original`](Row::without_original). `None` if the
+    /// JSON is invalid.
     pub fn original(&self) -> Option<Line<'_>> {
         let line = self.whole.as_deref().unwrap_or(&self.line);
         match Line::read(line, Format::Cdxj) {
@@ -209,8 +210,8 @@ impl Row {
     }
 }
 
-/// Appends a line of CDXJ with these members put before the end of its JSON. Lines of a whole batch can share one
-/// buffer that way.
+/// Appends a line of CDXJ, with these members added at the end of its JSON, to a buffer. The lines of a batch can share
+/// one buffer.
 pub(crate) fn push_with(line: &[u8], members: &str, into: &mut Vec<u8>) -> Range<usize> {
     let begin = into.len();
     let body = line.strip_suffix(b"}").unwrap_or(line);
@@ -223,29 +224,28 @@ pub(crate) fn push_with(line: &[u8], members: &str, into: &mut Vec<u8>) -> Range
     begin..into.len()
 }
 
-/// Returns whether bytes are UTF-8. Nearly all lines are ASCII, which is found out faster: all bytes at once, since a
-/// line is short.
+/// Returns whether bytes are UTF-8. Nearly all lines are ASCII, which is checked first, without an early exit: lines
+/// are short, and the loop is vectorised.
 pub fn is_utf8(bytes: &[u8]) -> bool {
     let all = bytes.iter().fold(0, |all, byte| all | byte);
     all.is_ascii() || std::str::from_utf8(bytes).is_ok()
 }
 
-/// Appends `"name": "value"` to the members, with a comma before it where it is not the first.
+/// Appends `"name": "value"` to the members, preceded by a comma unless it is the first.
 pub fn member(name: &str, value: &str, into: &mut String) {
     written(name, &serde_json::Value::from(value).to_string(), into);
 }
 
-/// Appends `"name": value` to the members, where the value is JSON already, with a comma before it where it is not
-/// the first.
+/// Appends `"name": value` to the members, where the value already is JSON, preceded by a comma unless it is the first.
 pub fn written(name: &str, value: &str, into: &mut String) {
     if !into.is_empty() {
         into.push_str(", ");
     }
-    // Writing text to a string cannot fail.
+    // Writing to a string cannot fail.
     let _ = write!(into, "{}: {value}", serde_json::Value::from(name));
 }
 
-/// Appends a text as a JSON string. What is not UTF-8 is replaced.
+/// Appends a text as a JSON string. Invalid UTF-8 is replaced.
 pub fn quote(text: &[u8], into: &mut Vec<u8>) {
     let plain = |byte: &u8| (b' '..0x7f).contains(byte) && !matches!(byte, b'"' | b'\\');
     if text.iter().all(plain) {
@@ -254,12 +254,12 @@ pub fn quote(text: &[u8], into: &mut Vec<u8>) {
         into.push(b'"');
     } else {
         let text = String::from_utf8_lossy(text);
-        // Text to memory: nothing that can fail.
+        // Serializing a string into memory cannot fail.
         let _ = serde_json::to_writer(into, &text);
     }
 }
 
-/// The members of a JSON object, in their order, with values as they are written. `None` when it is none.
+/// Parses the members of a JSON object, in order, with their values as raw JSON. `None` if it is not a JSON object.
 ///
 /// ```
 /// use crawlspace_index::row::members;
@@ -296,7 +296,7 @@ pub fn members(json: &[u8]) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
         .map(|members| members.0)
 }
 
-/// The text of a JSON value: of a string what it says, of anything else what is written.
+/// Returns the text of a JSON value: the content of a string, and any other value as raw JSON.
 pub fn text(value: &RawValue) -> Cow<'_, str> {
     match value.get().as_bytes() {
         [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => {
@@ -310,8 +310,8 @@ pub fn text(value: &RawValue) -> Cow<'_, str> {
     }
 }
 
-/// A row that is made of its parts: `members` is what [`member`] wrote. `None` when the urlkey has a space, or the
-/// timestamp is none.
+/// Builds a row from its parts; `members` are as [`member`] writes them. `None` if the urlkey contains a space, or the
+/// timestamp is invalid.
 pub fn build(urlkey: &str, timestamp: &str, members: &str) -> Option<Row> {
     if urlkey.is_empty() || urlkey.bytes().any(|byte| byte.is_ascii_whitespace()) {
         return None;

@@ -1,4 +1,4 @@
-//! Batches of rows from a source, and the parts of it that could not be read.
+//! Batches of rows from a source, and the parts of a source that could not be read.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,13 +8,13 @@ pub use crawlspace_fetch::source::{Fault, Limits, SourceError};
 
 use crate::row::Row;
 
-/// Rows that came together.
+/// Rows that were found in one step.
 pub type Batch = Vec<Row>;
 
-/// Rows as they come. Dropping it cancels whatever is under way for it.
+/// A stream of rows. Dropping it cancels all work for it.
 pub type Batches = BoxStream<'static, Result<Batch, SourceError>>;
 
-/// Parts of a source that could not be read for a query, while the rest of it answered.
+/// Counts the parts of a source that could not be read for a query while the rest of the source answered.
 #[derive(Debug, Default)]
 pub struct Gaps(Mutex<Counts>);
 
@@ -41,12 +41,12 @@ impl Gaps {
         self.lock().read += 1;
     }
 
-    /// Forgets everything: the query begins again.
+    /// Resets all counts, because the query starts again.
     pub fn clear(&self) {
         *self.lock() = Counts::default();
     }
 
-    /// Returns how many parts could not be read.
+    /// Returns the number of parts that could not be read.
     pub fn len(&self) -> u64 {
         self.lock().failed
     }
@@ -62,7 +62,7 @@ impl Gaps {
         counts.first.clone().filter(|_| counts.read == 0)
     }
 
-    /// Returns an error that names the parts that failed, once for all that failed since it was returned last.
+    /// Returns an error that names the failed parts, or `None` if there are no new failures since the last call.
     pub fn report(&self) -> Option<SourceError> {
         let mut counts = self.lock();
         if counts.failed == counts.reported {

@@ -1,8 +1,8 @@
-//! Spellings of urlkeys: how the programs that write indexes spell the key of a capture.
+//! Spellings of urlkeys by the programs that write indexes.
 //!
-//! A capture has one urlkey here, [`urlkey`] of its URL. Some programs spell keys otherwise, so a capture may lie under
-//! another key in an index. [`SPELLINGS`] lists the spellings that are read: [`keys`] returns the keys under which
-//! captures of a URL may lie, [`canonical`] the urlkey of a line.
+//! Here, a capture has one urlkey, the [`urlkey`] of its URL. Some programs spell keys in another way, so that an index
+//! may hold a capture under another key. [`SPELLINGS`] lists the supported spellings; [`keys`] returns all keys that
+//! may hold captures of a URL, and [`canonical`] the urlkey of a line.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -15,17 +15,17 @@ use url::Url;
 
 use crate::row::Row;
 
-/// A way in which a family of programs spells urlkeys.
+/// The spelling of urlkeys by a family of programs.
 pub struct Spelling {
-    /// The programs that use it.
+    /// The programs that use the spelling.
     pub programs: &'static str,
-    /// Spells the key of a URL; `None` where the program has no key for it.
+    /// Returns the key of a URL; `None` if the program has no key for it.
     pub key: fn(&str) -> Option<String>,
-    /// The place where the rule is written down.
+    /// The definition of the spelling.
     pub source: &'static str,
 }
 
-/// The known spellings. The first one is that of this project.
+/// The supported spellings. The first one is the spelling of Crawlspace.
 pub static SPELLINGS: [Spelling; 2] = [
     Spelling {
         programs: "pywb, cdxj-indexer, wacz, OutbackCDX",
@@ -39,8 +39,8 @@ pub static SPELLINGS: [Spelling; 2] = [
     },
 ];
 
-/// Returns the key of a URL as warcio for JavaScript spells it: the host as the URL Standard parses it, reversed, the
-/// path in lower case, and the parameters sorted as text. Anything but an HTTP URL is its own key.
+/// Returns the key of a URL in the spelling of warcio.js: the host as the URL Standard parses it, reversed, the path in
+/// lower case, and the parameters sorted as text. A URL that is not HTTP is its own key.
 pub fn warcio_js(url: &str) -> String {
     spelled_by_js(url).unwrap_or_else(|| url.to_owned())
 }
@@ -50,7 +50,7 @@ fn spelled_by_js(url: &str) -> Option<String> {
     if !matches!(scheme, "http" | "https") {
         return None;
     }
-    // The pattern there sees the URL before it is put into lower case.
+    // The regular expression of warcio.js is applied before the URL is put into lower case.
     let rest = match rest.strip_prefix("//www") {
         Some(named) => match named
             .trim_start_matches(|c: char| c.is_ascii_digit())
@@ -83,11 +83,11 @@ fn spelled_by_js(url: &str) -> Option<String> {
     Some(key)
 }
 
-/// Returns the keys under which captures of a URL may lie, [`urlkey`] first, without repetitions.
+/// Returns the keys that may hold captures of a URL, without duplicates, [`urlkey`] first.
 ///
-/// URLs that have one urlkey here may have several keys elsewhere. Of those, the keys of the URL with and without a slash
-/// at the end of its path count, with a tilde as it is and escaped, and with escapes in capitals and in small letters: warcio
-/// for JavaScript writes escapes in capitals where it made them itself.
+/// URLs with the same urlkey may have several keys in other spellings. The result includes the keys of the URL with and
+/// without a slash at the end of its path, with a plain and with an escaped tilde, and with escapes in upper and in
+/// lower case: warcio.js writes the escapes that it adds itself in upper case.
 ///
 /// ```
 /// use crawlspace_index::spelling::keys;
@@ -103,10 +103,10 @@ pub fn keys(url: &str) -> Vec<String> {
     keys_of_any(url)
 }
 
-/// Returns the keys of a URL without its urlkey, `own`, where these follow from it at once; `None` for a URL that has
-/// something which any spelling changes.
+/// Returns the keys of a URL other than its urlkey, `own`, if they follow from it without parsing; `None` for a URL
+/// with characters that a spelling changes.
 ///
-/// Nearly all URLs are plain, and to parse one costs as much as to look it up.
+/// Nearly all URLs are plain, and parsing a URL costs as much as looking it up.
 pub(crate) fn others_of_plain(url: &str, own: &str) -> Option<Option<String>> {
     let (_, rest) = url
         .split_once("://")
@@ -114,7 +114,7 @@ pub(crate) fn others_of_plain(url: &str, own: &str) -> Option<Option<String>> {
     let (host, path_and_query) = rest.split_at(rest.find('/')?);
     let (name, path_and_query_of_key) = own.split_once(')')?;
     let is_plain_byte = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
-    // A key that is as long and canonical has the same labels.
+    // A canonical key of the same length has the same labels.
     let is_plain = host.bytes().all(is_plain_byte)
         && host.len() == name.len()
         && name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -128,7 +128,7 @@ pub(crate) fn others_of_plain(url: &str, own: &str) -> Option<Option<String>> {
     let end = path_and_query.find('?').unwrap_or(path_and_query.len());
     let (path, query) = path_and_query.split_at(end);
     let bare = path.strip_suffix('/').unwrap_or(path);
-    // By one spelling they are sorted as text, by another one by their names.
+    // One spelling sorts parameters as text, the other one by their names.
     if !query.get(1..).unwrap_or_default().split('&').is_sorted() {
         return None;
     }
@@ -173,7 +173,7 @@ fn keys_of_any(url: &str) -> Vec<String> {
     keys
 }
 
-/// Changes the letters of the escapes in a key; `None` where there are no escapes.
+/// Changes the case of the escapes in a key; `None` if there are no escapes.
 fn with_escapes(key: &str, change: fn(&char) -> char) -> Option<String> {
     let mut left = 0;
     key.contains('%').then(|| {
@@ -190,8 +190,8 @@ fn with_escapes(key: &str, change: fn(&char) -> char) -> Option<String> {
     })
 }
 
-/// Returns the urlkey of a line: that of its URL if the line's own key is a known spelling of it, and the line's own key
-/// otherwise.
+/// Returns the urlkey of a line: the urlkey of its URL if the key of the line is a known spelling of it; otherwise the
+/// key of the line.
 ///
 /// ```
 /// use crawlspace_index::spelling::canonical;
@@ -209,7 +209,7 @@ pub fn canonical<'a>(key: &'a [u8], rest: &[u8]) -> Cow<'a, [u8]> {
     }
 }
 
-/// The fields of a line that say which URL it is about.
+/// The fields of a line that identify the request: URL, method and body.
 #[derive(Deserialize)]
 struct About<'a> {
     #[serde(borrow)]
@@ -220,7 +220,7 @@ struct About<'a> {
     body: Option<Cow<'a, str>>,
 }
 
-/// Returns the urlkey of a line whose own key may be another one; `None` when the own key is of no known spelling.
+/// Returns the urlkey of a line whose key may differ from it; `None` if the key is not in a known spelling.
 #[cold]
 fn respelled(key: &[u8], rest: &[u8]) -> Option<String> {
     let about: About<'_> = if rest.starts_with(b"{") {
@@ -252,8 +252,8 @@ fn respelled(key: &[u8], rest: &[u8]) -> Option<String> {
     None
 }
 
-/// Returns the URL that is requested for a URL: as the URL Standard parses it, without a fragment and without credentials.
-/// `None` for anything but an HTTP URL with a host.
+/// Returns the URL that is requested for a URL: as the URL Standard parses it, without a fragment and without
+/// credentials. `None` unless it is an HTTP URL with a host.
 ///
 /// ```
 /// use crawlspace_index::spelling::as_requested;
@@ -270,21 +270,22 @@ pub fn as_requested(url: &str) -> Option<Url> {
     Some(url)
 }
 
-/// The keys of a row besides its own.
+/// The keys of a row other than its urlkey.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherKeys {
-    /// The urlkeys of its URL, as it is written and as it is requested. They say what the capture is of.
+    /// The urlkeys of its URL, as written and as requested. They identify the captured resource.
     pub of_url: Vec<Vec<u8>>,
-    /// Keys that name the capture as well: those that the maker of the index wrote, and the URL alone of a request with a
-    /// body.
+    /// Keys that also refer to the capture: the keys in the index, and for a request with a body the key of the URL
+    /// without the body.
     pub also: Vec<Vec<u8>>,
-    /// Marks a row whose JSON is invalid, so that its URL is unknown.
+    /// True if the JSON of the row is invalid, so that its URL is unknown.
     pub is_unreadable: bool,
 }
 
-/// Returns the keys of a row besides its own, as far as they are others.
+/// Returns the keys of a row that differ from its urlkey.
 ///
-/// Access rules and tags are asked about each of them. Nearly all rows have none, which costs less than to parse a URL.
+/// Access rules and tags are checked for each of them. Nearly all rows have none, which is detected without parsing the
+/// URL.
 pub fn other_keys(row: &Row) -> OtherKeys {
     let mut keys = OtherKeys::default();
     if !row.is_respelled() && is_plainly_of(row.urlkey(), row.json()) {
@@ -306,7 +307,7 @@ pub fn other_keys(row: &Row) -> OtherKeys {
     add(urlkey(&url).ok(), &mut keys.of_url);
     let requested = as_requested(&url).and_then(|url| urlkey(url.as_str()).ok());
     add(requested, &mut keys.of_url);
-    // The own key of a request with a body says more than its URL.
+    // The urlkey of a request with a body is more specific than the key of its URL.
     let is_of = |key: &Vec<u8>| row.urlkey().starts_with(key);
     let has_body = memchr::memmem::find(row.urlkey(), b"__wb_method=").is_some();
     if has_body && keys.of_url.iter().all(is_of) {
@@ -324,11 +325,11 @@ pub fn other_keys(row: &Row) -> OtherKeys {
     keys
 }
 
-/// Returns whether it shows at once that a key is the urlkey of the URL in the JSON of a row.
+/// Returns whether a key is certainly the urlkey of the URL in the JSON of a row; false if it would have to be parsed.
 fn is_plainly_of(key: &[u8], json: &[u8]) -> bool {
     static NAMES: LazyLock<[Finder<'static>; 2]> =
         LazyLock::new(|| [b"\"url\"" as &[u8], b"\"original\""].map(Finder::new));
-    // The first member is one of the row, wherever others of that name are.
+    // If the first member is the URL, other places where the name appears do not matter.
     let url = json
         .strip_prefix(b"{\"url\":")
         .and_then(|rest| rest.trim_ascii_start().strip_prefix(b"\"http"));
@@ -338,7 +339,7 @@ fn is_plainly_of(key: &[u8], json: &[u8]) -> bool {
     let Some(end) = memchr::memchr(b'"', url) else {
         return false;
     };
-    // Without escapes, no other member can have one of its names.
+    // Without escapes, no other member can have one of these names.
     let has_other = NAMES.iter().any(|name| name.find(&url[end..]).is_some());
     if has_other || memchr::memchr(b'\\', json).is_some() {
         return false;
@@ -360,7 +361,7 @@ fn is_plainly_of(key: &[u8], json: &[u8]) -> bool {
         && is_reversed(host, name)
 }
 
-/// Returns whether a name has the labels of a host in the reverse order, with commas between them.
+/// Returns whether a name consists of the labels of a host in reverse order, separated by commas.
 fn is_reversed(host: &[u8], name: &[u8]) -> bool {
     let mut left = name;
     for label in host.rsplit(|byte| *byte == b'.') {
@@ -376,32 +377,33 @@ fn is_reversed(host: &[u8], name: &[u8]) -> bool {
     left.is_empty() && host.len() == name.len()
 }
 
-/// Returns the key of a request with a body as warcio for JavaScript spells it, and its urlkey. `body` is what the field
-/// `requestBody` has.
+/// Returns the key of a request with a body in the spelling of warcio.js, and its urlkey. `body` is the value of the
+/// field `requestBody`.
 pub(crate) fn js_request(url: &str, method: &str, body: &str) -> (String, Option<String>) {
     let own = urlkey(&append(url, method, &form_decoded(body)));
     (warcio_js(&js_sent(url, method, body)), own.ok())
 }
 
-/// Returns the key of a request with a body as ArchiveWeb.page spells it: that of the URL as a browser writes it.
+/// Returns the key of a request with a body in the spelling of ArchiveWeb.page: the key of the URL as a browser writes
+/// it.
 pub(crate) fn js_stored(url: &str, method: &str, body: &str) -> Option<String> {
     let stored = Url::parse(&js_sent(url, method, body)).ok()?;
     Some(warcio_js(stored.as_str()))
 }
 
-/// Returns the URL that warcio for JavaScript makes of a request with a body.
+/// Returns the URL that warcio.js derives from a request with a body.
 fn js_sent(url: &str, method: &str, body: &str) -> String {
     let decoded = uri_decoded(body);
     let mut sent = append(url, method, &decoded);
     if decoded.is_empty() {
-        // The sign stands there in front of an empty body, too.
+        // warcio.js also writes the `&` before an empty body.
         sent.push('&');
     }
     sent
 }
 
-/// Undoes escapes as `decodeURI` of ECMAScript does (ECMA-262, section 19.2.6.1): those of reserved characters stay, and
-/// nothing is left of a text with an invalid one.
+/// Decodes escapes like `decodeURI` of ECMAScript (ECMA-262, section 19.2.6.1): escapes of reserved characters are
+/// kept, and a text with an invalid escape becomes empty.
 fn uri_decoded(text: &str) -> String {
     fn decoded(text: &str) -> Option<String> {
         let mut out = String::with_capacity(text.len());
@@ -440,7 +442,7 @@ fn uri_decoded(text: &str) -> String {
     decoded(text).unwrap_or_default()
 }
 
-/// Returns whether all spellings agree on a key, as far as it shows: it has nothing that any of them changes.
+/// Returns whether a key certainly is the same in all spellings: it has no characters that any of them changes.
 fn is_canonical(key: &[u8]) -> bool {
     let Some(end) = memchr::memchr(b')', key) else {
         return false;
@@ -474,7 +476,7 @@ fn is_plain_host(host: &[u8]) -> bool {
     letters
         && last != b','
         && PUNYCODE.find(name).is_none()
-        // The pattern that removes it there is case-sensitive.
+        // The regular expression that removes `www` is case-sensitive.
         && !label.strip_prefix(b"www").is_some_and(|rest| rest.iter().all(u8::is_ascii_digit))
         && port.iter().skip(1).all(u8::is_ascii_digit)
         && port != b":0"
@@ -513,8 +515,8 @@ fn is_plain_query(query: &[u8]) -> bool {
         }
 }
 
-/// Returns whether the URL of a line may have a key that its spelling hides: one with backslashes, with steps up, not in
-/// ASCII, and that of a request with a body.
+/// Returns whether the URL of a line may have another key although the key of the line looks canonical: URLs with
+/// backslashes, with `..` segments, or not in ASCII, and requests with a body.
 fn is_peculiar(rest: &[u8]) -> bool {
     static SIGNS: LazyLock<[Finder<'static>; 2]> =
         LazyLock::new(|| [b"/.." as &[u8], b"\"method\""].map(Finder::new));
@@ -529,7 +531,7 @@ mod tests {
 
     use super::*;
 
-    /// URLs, with the keys that warcio for JavaScript 2.4.11 and the Python package surt 0.3.1 wrote for them.
+    /// Returns URLs, with their keys by warcio.js 2.4.11 and by the Python package surt 0.3.1.
     fn vectors() -> Vec<(String, String, Option<String>)> {
         serde_json::from_str(include_str!("spelling/keys.json")).unwrap()
     }

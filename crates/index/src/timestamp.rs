@@ -4,7 +4,7 @@ use std::fmt;
 
 use crawlspace_warc::Date;
 
-/// A moment, to the second. Its order is that of time.
+/// A point in time with a resolution of one second, ordered by time.
 ///
 /// ```
 /// use crawlspace_index::timestamp::Timestamp;
@@ -23,22 +23,23 @@ const LOWEST: &[u8; 14] = b"00000101000000";
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
-// 1970 began with the first of them.
+// 1 January 1970 was a Thursday.
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 
 impl Timestamp {
-    /// The first second that the digits can mean; `None` when they mean none. Digits after the 14th, which are
-    /// parts of a second, do not count; a 31st of February is its last day, and a month or a day 00 the first one.
+    /// Returns the first second that the digits can denote; `None` if they are not a timestamp. Digits after the 14th,
+    /// which are fractions of a second, are ignored; 31 February becomes the last day of the month, and month or day 00
+    /// the first.
     pub fn earliest(digits: &[u8]) -> Option<Timestamp> {
         Timestamp::padded(digits, false)
     }
 
-    /// The last second that the digits can mean; `None` when they mean none.
+    /// Returns the last second that the digits can denote; `None` if they are not a timestamp.
     pub fn latest(digits: &[u8]) -> Option<Timestamp> {
         Timestamp::padded(digits, true)
     }
 
-    /// Now.
+    /// Returns the current time.
     pub fn now() -> Timestamp {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let seconds = since.map_or(0, |since| since.as_secs());
@@ -47,14 +48,14 @@ impl Timestamp {
         }
     }
 
-    /// The second that is `seconds` after the start of 1970, UTC; `None` before the year 0 and after the year 9999.
+    /// Returns the time `seconds` after the start of 1970, UTC; `None` before the year 0 and after the year 9999.
     pub fn from_seconds(seconds: i64) -> Option<Timestamp> {
         let within =
             Timestamp::padded(b"0000", false)?.seconds..=Timestamp::padded(b"9999", true)?.seconds;
         within.contains(&seconds).then_some(Timestamp { seconds })
     }
 
-    /// Seconds since 1970 began.
+    /// Returns the seconds since the start of 1970.
     pub fn seconds(self) -> i64 {
         self.seconds
     }
@@ -70,7 +71,7 @@ impl Timestamp {
             if given.is_empty() {
                 return Some(if up { highest } else { lowest });
             }
-            // An odd digit: the first or the last number that begins with it.
+            // An incomplete digit pair: the first or the last number that begins with the digit.
             let mut number = 0;
             for i in 0..width {
                 let digit = match given.get(i) {
@@ -80,7 +81,7 @@ impl Timestamp {
                 };
                 number = number * 10 + digit;
             }
-            // Who does not know the month or the day writes zeros.
+            // Zeros stand for an unknown month or day.
             if given.len() < width || number == 0 {
                 Some(number.clamp(lowest, highest))
             } else {
@@ -89,7 +90,7 @@ impl Timestamp {
         };
         let year = part(0, 0, 9999)?;
         let month = part(4, 1, 12)?;
-        // Who pads a month writes 31, whatever the month.
+        // Timestamps are sometimes padded with day 31 in any month.
         let day = part(6, 1, 31)?.min(days_in(year, month));
         let hour = part(8, 0, 23)?;
         let minute = part(10, 0, 59)?;
@@ -98,7 +99,7 @@ impl Timestamp {
         Some(Timestamp { seconds })
     }
 
-    /// As HTTP headers have it (RFC 9110, section 5.6.7): `Fri, 01 Jan 2016 00:00:00 GMT`.
+    /// Formats the time for an HTTP header (RFC 9110, section 5.6.7): `Fri, 01 Jan 2016 00:00:00 GMT`.
     pub fn http_date(self) -> String {
         let (year, month, day, hour, minute, second) = self.parts();
         let weekday = DAYS[self.seconds.div_euclid(86400).rem_euclid(7) as usize];
@@ -111,7 +112,7 @@ impl Timestamp {
     pub fn from_http_date(text: &str) -> Option<Timestamp> {
         let words = text.trim().split([' ', '-', ':']);
         let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-        // The weekday follows from the rest.
+        // The weekday is ignored: it follows from the date.
         let month_of = |name: &str| {
             let is_it = |month: &&str| month.eq_ignore_ascii_case(name);
             Some(MONTHS.iter().position(is_it)? + 1)
@@ -138,7 +139,7 @@ impl Timestamp {
         if year.len() == 4 {
             return of_year(year);
         }
-        // Never more than 50 years from now.
+        // RFC 9110: a two-digit year is at most 50 years in the future.
         let now = Timestamp::now();
         let (latest, ..) = now.parts();
         let year: i64 = year.parse().ok()?;
@@ -151,20 +152,20 @@ impl Timestamp {
         of_year(&year.to_string())
     }
 
-    /// Parses a date as ISO 8601 writes it, of any precision and in any zone: `2016-01-01T01:00:00.5+01:00`.
+    /// Parses a date in ISO 8601, of any precision and in any time zone: `2016-01-01T01:00:00.5+01:00`.
     pub fn from_iso(text: &[u8]) -> Option<Timestamp> {
         let date = Date::parse(text)?;
         let there = Timestamp::earliest(&date.digits)?;
         Timestamp::from_seconds(there.seconds - i64::from(date.zone.unwrap_or(0)) * 60)
     }
 
-    /// As `WARC-Date` has it: `2016-01-01T00:00:00Z`.
+    /// Formats the time like `WARC-Date`: `2016-01-01T00:00:00Z`.
     pub fn iso(self) -> String {
         let (year, month, day, hour, minute, second) = self.parts();
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
     }
 
-    /// Year, month and day, both from 1, hour, minute, second.
+    /// Returns the year, month and day (both from 1), hour, minute and second.
     pub(crate) fn parts(self) -> (i64, i64, i64, i64, i64, i64) {
         let days = self.seconds.div_euclid(86400);
         let of_day = self.seconds.rem_euclid(86400);
@@ -181,7 +182,7 @@ impl Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// 14 digits.
+    /// Writes 14 digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (year, month, day, hour, minute, second) = self.parts();
         write!(
@@ -191,8 +192,8 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Compares the digits of two timestamps as moments, without reading them: what lacks counts as the first second
-/// that is meant.
+/// Compares two timestamps as times, digit by digit. Missing digits count as the first second that the timestamp can
+/// denote.
 pub fn compare(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
     if a.len() == b.len() {
         return a.cmp(b);
@@ -220,8 +221,8 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Of the Gregorian calendar, in which 400 years have 146097 days. Years are counted from March on, so that the
-/// day that only some have is the last.
+/// Returns the days since 1970 in the Gregorian calendar, in which 400 years have 146097 days. Years are counted from
+/// March, so that the leap day is the last day of a year.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

@@ -1,11 +1,12 @@
-//! Long work: how far it is, and whether it should go on.
+//! Progress and cancellation of long-running work.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Error;
 
-/// What whoever waits for long work can look at, and stop. A clone is about the same work.
+/// A handle to long-running work, which shows its progress and cancels it. Clones refer to the same
+/// work.
 ///
 /// ```
 /// use crawlspace_index::Work;
@@ -28,27 +29,27 @@ struct Inner {
     total: AtomicU64,
 }
 
-/// How far it is.
+/// The progress of some work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// What is done now, for people.
+    /// A description of the current stage, for display.
     pub stage: String,
-    /// How much of it is done.
+    /// Number of steps or bytes that are done.
     pub done: u64,
-    /// How much there is; 0 when that is not known.
+    /// Total number of steps or bytes; 0 if unknown.
     pub total: u64,
 }
 
 impl Work {
-    /// Stops it at the next opportunity. What is finished stays.
+    /// Cancels the work at the next check. Finished parts are kept.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it should go on.
+    /// Checks for cancellation.
     ///
     /// # Errors
-    /// [`Error::Cancelled`] when not.
+    /// [`Error::Cancelled`] if the work was cancelled.
     pub fn check(&self) -> Result<(), Error> {
         if self.0.cancelled.load(Ordering::Relaxed) {
             Err(Error::Cancelled)
@@ -57,7 +58,8 @@ impl Work {
         }
     }
 
-    /// A part of the work, which is cancelled with it, and whose own progress is not shown.
+    /// Returns a handle for a part of the work, which is cancelled with the work but whose progress
+    /// is not shown.
     pub fn part(&self) -> Work {
         Work(Arc::new(Inner {
             cancelled: Arc::clone(&self.0.cancelled),
@@ -65,7 +67,7 @@ impl Work {
         }))
     }
 
-    /// Begins a stage of `total` steps or bytes; 0 when that is not known.
+    /// Begins a stage of `total` steps or bytes; 0 if unknown.
     pub fn begin(&self, stage: &str, total: u64) {
         let mut now = self.0.stage.lock().unwrap_or_else(PoisonError::into_inner);
         stage.clone_into(&mut now);
@@ -73,16 +75,16 @@ impl Work {
         self.0.done.store(0, Ordering::Relaxed);
     }
 
-    /// Adds `steps` to what is done.
+    /// Adds `steps` to the progress, and checks for cancellation.
     ///
     /// # Errors
-    /// [`Error::Cancelled`] when it should not go on.
+    /// [`Error::Cancelled`] if the work was cancelled.
     pub fn advance(&self, steps: u64) -> Result<(), Error> {
         self.0.done.fetch_add(steps, Ordering::Relaxed);
         self.check()
     }
 
-    /// How far it is.
+    /// Returns the current progress.
     pub fn progress(&self) -> Progress {
         let stage = self.0.stage.lock().unwrap_or_else(PoisonError::into_inner);
         Progress {

@@ -1,4 +1,4 @@
-//! All the caches of a folder, one on the other.
+//! The caches of a folder, and how they build on one another.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,22 +24,22 @@ pub const DEFAULT_MEMORY: usize = 1 << 30;
 /// Default of [`Limits::grace`]: ten minutes.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(600);
 
-/// Which index is asked for.
+/// The kind of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IndexKind {
-    /// Captures whose payloads are worth deduplicating: all that is not text.
+    /// Captures whose payloads are worth deduplicating: all media types except text.
     Dedup,
-    /// All captures.
+    /// Every capture.
     Full,
     /// The lines of the CDX files.
     Cdx,
 }
 
 impl IndexKind {
-    /// All there are.
+    /// The list of all kinds.
     pub const ALL: [IndexKind; 3] = [IndexKind::Dedup, IndexKind::Full, IndexKind::Cdx];
 
-    /// Its name: `dedup`, `full`, `cdx`.
+    /// Returns the name: `dedup`, `full` or `cdx`.
     pub const fn name(self) -> &'static str {
         match self {
             IndexKind::Dedup => "dedup",
@@ -48,7 +48,7 @@ impl IndexKind {
         }
     }
 
-    /// The folder of the cache of such indexes, as NetarchiveSuite names it.
+    /// Returns the folder of the cache of these indexes, with the name that NetarchiveSuite uses.
     pub const fn folder(self) -> &'static str {
         match self {
             IndexKind::Dedup => "dedupcrawllogindex",
@@ -57,7 +57,7 @@ impl IndexKind {
         }
     }
 
-    /// The folder of a client's own copies of them.
+    /// Returns the folder of a client's own copies of these indexes.
     pub const fn client_folder(self) -> &'static str {
         match self {
             IndexKind::Dedup => "DEDUP_CRAWL_LOG",
@@ -66,7 +66,7 @@ impl IndexKind {
         }
     }
 
-    /// Whether its entries are files or folders.
+    /// Returns the form of the entries.
     pub const fn form(self) -> Form {
         match self {
             IndexKind::Dedup | IndexKind::Full => Form::Folder,
@@ -91,26 +91,26 @@ impl FromStr for IndexKind {
     }
 }
 
-/// Where caches and metadata files are, and the limits of building indexes.
+/// The locations of caches and metadata files, and the limits of building indexes.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The folder of the caches.
     pub cache_dir: PathBuf,
-    /// Where metadata files are: folders, files that list them, and the same on web servers.
+    /// The locations of metadata files: folders and files that list them, local or on web servers.
     pub metadata: Vec<String>,
-    /// Timeout for waiting for a build by another thread or process: [`DEFAULT_WAIT`] by default.
+    /// Timeout of waits for a build by another thread or process. Default: [`DEFAULT_WAIT`].
     pub wait: Duration,
-    /// Time after which a missing job is looked for again, and an index compared with the archive again:
-    /// [`DEFAULT_RETRY_MISSING`] by default.
+    /// Time after which a missing job is looked for again, and an index is compared with the archive again. Default:
+    /// [`DEFAULT_RETRY_MISSING`].
     pub retry_missing: Duration,
-    /// Limit of memory for sorting, in bytes: [`DEFAULT_MEMORY`] by default. What does not fit is sorted on disk.
+    /// Memory limit for sorting, in bytes; the rest is sorted on disk. Default: [`DEFAULT_MEMORY`].
     pub memory: usize,
-    /// Maximum number of jobs read at once: one a core by default, and no more than eight.
+    /// Maximum number of jobs that are read concurrently. Default: the number of cores, at most eight.
     pub threads: usize,
     /// Limits of the caches.
     pub limits: Limits,
-    /// Which addresses web servers with metadata files may have; with `None`, a place that is named may have any, and
-    /// one at public addresses leads to public ones alone.
+    /// Restricts the addresses of web servers with metadata files. With `None`, a configured location may have any
+    /// address, and a location at a public address may only refer to public ones.
     pub guard: Option<Guard>,
 }
 
@@ -130,17 +130,17 @@ impl Default for Options {
     }
 }
 
-/// Limits of the caches of a folder. What was used longest ago is evicted first.
+/// Limits of the caches of a folder. The least recently used entries are evicted first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum size of all entries, in bytes.
+    /// Maximum total size of all entries, in bytes.
     pub max_bytes: Option<u64>,
-    /// Minimum of free space on the file system, in bytes.
+    /// Minimum free space on the file system, in bytes.
     pub min_free: Option<u64>,
-    /// Time after its last use after which an entry is evicted.
+    /// Time since its last use after which an entry is evicted.
     pub max_age: Option<Duration>,
-    /// Time after its last use for which an entry is not evicted, [`DEFAULT_GRACE`] by default: a process that has its
-    /// path may be about to open it.
+    /// Time since its last use during which an entry is not evicted: a process that has its path may be about to open
+    /// it. Default: [`DEFAULT_GRACE`].
     pub grace: Duration,
 }
 
@@ -155,7 +155,7 @@ impl Default for Limits {
     }
 }
 
-/// Indexes of all kinds, and the caches below them.
+/// The caches of indexes of all kinds, and the caches that they are built from.
 #[derive(Debug)]
 pub struct IndexCaches {
     dedup: DedupCrawlLogIndexCache,
@@ -167,10 +167,10 @@ pub struct IndexCaches {
 }
 
 impl IndexCaches {
-    /// Opens the caches of a folder, which is made if need be.
+    /// Opens the caches of a folder, which is created if needed.
     ///
     /// # Errors
-    /// When the folder cannot be made, or a location of metadata files cannot be read.
+    /// Fails if the folder cannot be created, or a location of metadata files cannot be read.
     pub fn open(options: Options) -> Result<IndexCaches, Error> {
         let figures = Arc::<Figures>::default();
         let raw = Arc::new(RawCaches::open(&options, &figures)?);
@@ -195,18 +195,18 @@ impl IndexCaches {
         })
     }
 
-    /// An index over those of the jobs that there are. See [`Index`] for which these are.
+    /// Returns an index of those of the jobs that were found; see [`Index`].
     ///
     /// # Errors
-    /// When there can be no index at all. A job that is missing is no error.
+    /// Fails if no index can be built. A missing job is not an error.
     pub fn get_index(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
         self.get(kind, jobs, false, work)
     }
 
-    /// The index over all of the jobs if it is there, and made of what there is now, without building anything.
+    /// Returns the index of all of the jobs if it exists and is up to date, without building anything.
     ///
     /// # Errors
-    /// When it is there and cannot be read.
+    /// Fails if the index cannot be read.
     pub fn hit(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Option<Index>, Error> {
         match kind {
             IndexKind::Dedup => self.dedup.hit(jobs, work),
@@ -215,11 +215,11 @@ impl IndexCaches {
         }
     }
 
-    /// Builds an index from what the archive has now, whatever is in the cache. Other indexes of these jobs are rebuilt
-    /// when somebody asks for them, if anything is different.
+    /// Builds an index from the current state of the archive, ignoring the cache. Other indexes of these jobs are
+    /// rebuilt when they are next requested, if anything has changed.
     ///
     /// # Errors
-    /// As [`IndexCaches::get_index`].
+    /// Fails like [`IndexCaches::get_index`].
     pub fn rebuild_index(
         &self,
         kind: IndexKind,
@@ -243,8 +243,8 @@ impl IndexCaches {
         }
     }
 
-    /// Lists those of the jobs of an index whose metadata files could not be read a short time ago, and why. The index has
-    /// them as they were before.
+    /// Lists the jobs of an index whose metadata files could not be read recently, with the reason. The index has them
+    /// in their previous state.
     pub fn outdated(&self, index: &Index) -> Vec<MissingJob> {
         let jobs = index.found.iter();
         jobs.filter_map(|job| {
@@ -254,10 +254,10 @@ impl IndexCaches {
         .collect()
     }
 
-    /// Removes what is more than the limits allow, as far as nobody uses it.
+    /// Evicts what exceeds the limits, except entries in use.
     ///
     /// # Errors
-    /// As [`collect`](operations::collect).
+    /// Fails like [`collect`](operations::collect).
     pub fn make_room(&self, work: &Work) -> Result<operations::Collected, Error> {
         let options = &self.options;
         let collected = operations::collect(&options.cache_dir, &options.limits, false, work)?;
@@ -266,12 +266,12 @@ impl IndexCaches {
         Ok(collected)
     }
 
-    /// How it was opened.
+    /// Returns the options that the caches were opened with.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// What happened in these caches since they were opened, in all layers.
+    /// Returns the counts of events in these caches since they were opened, at all levels.
     pub fn figures(&self) -> Counts {
         self.figures.counts()
     }

@@ -13,17 +13,17 @@ use super::{
 };
 use crawlspace_index::LoserTree;
 
-/// A cache of files with the lines of the CDX of all jobs of a set, sorted by their bytes.
+/// A cache of files with the CDX lines of all jobs of a set, sorted by their bytes.
 pub type CdxIndexCache = CombiningMultiFileBasedCache<CdxIndex>;
 
-/// How such files are made.
+/// Builds CDX indexes from the CDX of each job.
 #[derive(Debug)]
 pub struct CdxIndex {
     raw: Arc<RawCaches>,
 }
 
 impl CdxIndex {
-    /// From the raw data of jobs.
+    /// Creates a builder that uses the raw data of jobs.
     pub(crate) fn of(raw: Arc<RawCaches>) -> CdxIndex {
         CdxIndex { raw }
     }
@@ -67,7 +67,7 @@ impl Combine for CdxIndex {
                 let path = draft.folder().join(format!("merging-{rounds}"));
                 rounds += 1;
                 let file = File::create(&path).map_err(Error::io(&path, "create"))?;
-                // Their lines come once more.
+                // Intermediate rounds are not counted: each line is counted in the last round.
                 merge(some, &path, file, &mut |_| work.check())?;
                 merged.push(path);
             }
@@ -77,12 +77,12 @@ impl Combine for CdxIndex {
     }
 }
 
-/// What is read at once of each file, and written, in bytes.
+/// Size of the read buffer of each file and of the write buffer, in bytes.
 const BUFFER: usize = 256 * 1024;
-/// Files that are read at once.
+/// Maximum number of files that are merged at once.
 const MAX_INPUTS: usize = 128;
 
-/// Writes the lines of sorted files in their order, and says so of every few.
+/// Merges the lines of sorted files, and calls `done` every [`PROGRESS_INTERVAL`] lines.
 fn merge(
     parts: &[PathBuf],
     path: &Path,
@@ -109,11 +109,11 @@ fn merge(
     out.flush().map_err(Error::io(path, "write"))
 }
 
-/// A sorted file, and where in it the merge is.
+/// A sorted file, and the position of the merge in it.
 struct Input<'a> {
     path: &'a Path,
     lines: BufReader<File>,
-    /// The line with its end; empty after the last one.
+    /// The line with its line end; empty after the last line.
     line: Vec<u8>,
 }
 
@@ -129,7 +129,7 @@ impl Input<'_> {
         Ok(input)
     }
 
-    /// Goes to the next line. They were looked at when the file was made, so that none is too long.
+    /// Advances to the next line. Lengths were checked when the file was written.
     fn advance(&mut self) -> Result<(), Error> {
         self.line.clear();
         let read = self.lines.read_until(b'\n', &mut self.line);
@@ -141,7 +141,8 @@ impl Input<'_> {
     }
 }
 
-/// Whether the line of one input comes before that of another one. Ends of lines are not compared.
+/// Returns whether the line of one input comes before the line of another one. Line ends are not
+/// compared.
 fn is_before(inputs: &[Input<'_>], a: usize, b: usize) -> bool {
     let line = |n: usize| inputs.get(n).and_then(|input| input.line.split_last());
     match (line(a), line(b)) {

@@ -1,9 +1,9 @@
-//! Lines of the CDX that a job keeps of its own captures: `URL IP date mime length file offset [md5]`.
+//! Parses lines of the CDX that a job keeps of its own captures: `URL IP date mime length file offset [md5]`.
 
 use crawlspace_index::lines::fields::{Fields, is_number, is_word, number};
 use crawlspace_index::lines::{Bad, MAX_LINE};
 
-/// A line. It borrows the bytes it was read from.
+/// A parsed line. It borrows the bytes of the line.
 ///
 /// ```
 /// use crawlspace_jobs::cdx_line::Line;
@@ -13,39 +13,39 @@ use crawlspace_index::lines::{Bad, MAX_LINE};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// What was fetched.
+    /// The captured URL.
     pub url: &'a str,
-    /// The address that it came from, as written: any bytes.
+    /// The address of the server, as written: any bytes.
     pub ip: &'a [u8],
-    /// When: 14 digits.
+    /// The capture date: 14 digits.
     pub date: &'a str,
     /// The media type, as the server sent it: any bytes.
     pub mime: &'a [u8],
-    /// The length of the content in bytes, with the header of the protocol, as it was before it was packed. Not that
-    /// of the record in the file.
+    /// The uncompressed length of the content in bytes, including the protocol headers. This is not the length of the
+    /// record in the file.
     pub length: Option<u64>,
-    /// The name of the file that has it.
+    /// The name of the file that contains the record.
     pub file: &'a str,
-    /// Where in there its record begins.
+    /// The offset of the record in the file.
     pub offset: u64,
-    /// The MD5 of the content, where it was made.
+    /// The MD5 of the content, if it was computed.
     pub md5: Option<&'a [u8]>,
 }
 
-/// The number of fields up to the name of the file.
+/// The number of fields up to and including the file name.
 const FILE: usize = 6;
 
-/// Whether a line is the one that an index may begin with, which says what its columns are.
+/// Returns whether a line is the header of an index, which lists its columns.
 pub(crate) fn is_header(line: &[u8]) -> bool {
     line.starts_with(b" CDX ") || line == b" CDX"
 }
 
 impl<'a> Line<'a> {
-    /// Reads a line, without its end. Fields have spaces or tabs between them; the URL and the name of the file have to be
+    /// Parses a line without its line end. Fields are separated by spaces or tabs; the URL and the file name must be
     /// UTF-8.
     ///
     /// # Errors
-    /// What is wrong with it. A header is no line.
+    /// Returns what is wrong with the line. A header is not a valid line.
     pub fn parse(line: &'a [u8]) -> Result<Line<'a>, Bad> {
         if line.len() > MAX_LINE {
             return Err(Bad::TooLong);
@@ -71,8 +71,7 @@ impl<'a> Line<'a> {
         let text = |field: &'a [u8], at: usize| {
             std::str::from_utf8(field).map_err(|error| Bad::NotUtf8(at + error.valid_up_to()))
         };
-        // With the URL at the very beginning, and no byte in there below the space, the order of whole lines is that of
-        // URLs.
+        // If the line starts with the URL, and the URL has no byte below the space, sorting lines sorts URLs.
         if !line.starts_with(url) {
             return Err(Bad::Url);
         }

@@ -1,4 +1,4 @@
-//! Caches whose items are made of items of other caches: an answer is always given, if need be of what there is.
+//! Caches whose items are merged from items of other caches. A request succeeds even if some of these are missing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,13 +10,13 @@ use super::{
     Work,
 };
 
-/// How the items of a [`CombiningMultiFileBasedCache`] are made.
+/// Builds the items of a [`CombiningMultiFileBasedCache`].
 pub trait Combine: Send + Sync {
-    /// Gets what the jobs need, and says for which of them that was possible. `cache` is the one that the outcome
-    /// goes into. With `rebuild`, nothing that was made before is good enough.
+    /// Collects the inputs of the jobs, and reports the jobs for which that failed. `cache` is the cache of the result.
+    /// With `rebuild`, existing inputs are built again.
     ///
     /// # Errors
-    /// What keeps all jobs from being got. One that is missing is none.
+    /// Fails if an error affects all jobs, such as a full disk. A missing job is not an error.
     fn prepare(
         &self,
         cache: &MultiFileBasedCache,
@@ -25,42 +25,42 @@ pub trait Combine: Send + Sync {
         work: &Work,
     ) -> Result<Prepared, Error>;
 
-    /// Returns whether an item is up to date with its sources, as far as that shows without reading the archive.
+    /// Returns whether an item is up to date with its sources, as far as this can be told without reading the archive.
     ///
     /// # Errors
-    /// When the work was cancelled.
+    /// Fails if the work was cancelled.
     fn is_current(&self, manifest: &Manifest, work: &Work) -> Result<bool, Error>;
 
-    /// Makes the item of jobs that were prepared.
+    /// Builds the item of jobs that were prepared.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// Fails if the item cannot be built.
     fn combine(&self, prepared: &Prepared, draft: &mut Draft, work: &Work) -> Result<(), Error>;
 }
 
-/// What an item can be made of.
+/// The inputs of an item.
 #[derive(Debug, Default)]
 pub struct Prepared {
-    /// The jobs that can be in it.
+    /// The jobs that were found.
     pub found: JobSet,
-    /// Those that cannot, and why.
+    /// The missing jobs, with the reasons.
     pub missing: Vec<MissingJob>,
-    /// What it is made of: entries which are in use until then, and each stands for some of the jobs.
+    /// The entries that the item is merged from, each for some of the jobs. They are in use until the item is built.
     pub parts: Vec<Entry>,
 }
 
-/// An index over some jobs.
+/// An index of some jobs.
 #[derive(Debug)]
 pub struct Index {
-    /// Where it is. The entry is that of the jobs that were found.
+    /// The entry of the index, whose name stands for the jobs that were found.
     pub entry: Entry,
-    /// The jobs that are in it.
+    /// The jobs in the index.
     pub found: JobSet,
-    /// Those that were asked for and are not.
+    /// The requested jobs that are not in the index.
     pub missing: Vec<MissingJob>,
 }
 
-/// A cache of items for sets of jobs, each made of what another cache has for each job.
+/// A cache of items for sets of jobs, each merged from the items of another cache for each job.
 #[derive(Debug)]
 pub struct CombiningMultiFileBasedCache<C> {
     cache: MultiFileBasedCache,
@@ -68,15 +68,15 @@ pub struct CombiningMultiFileBasedCache<C> {
 }
 
 impl<C: Combine> CombiningMultiFileBasedCache<C> {
-    /// Keeps in `cache` what is made by `combine`.
+    /// Creates a cache that stores in `cache` what `combine` builds.
     pub(crate) fn new(cache: MultiFileBasedCache, combine: C) -> CombiningMultiFileBasedCache<C> {
         CombiningMultiFileBasedCache { cache, combine }
     }
 
-    /// The index over all of the jobs, if it is there and made of what there is now.
+    /// Returns the index of all of the jobs, if it exists and is up to date.
     ///
     /// # Errors
-    /// When it is there and cannot be read.
+    /// Fails if the index cannot be read.
     pub(crate) fn hit(&self, jobs: &JobSet, work: &Work) -> Result<Option<Index>, Error> {
         let Some(entry) = self.cache.hit(jobs, work)? else {
             return Ok(None);
@@ -89,13 +89,12 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
         }))
     }
 
-    /// An index over those of the jobs that there are. It is kept under the name of these, never under that of all
-    /// that were asked for, so that the next one who asks for all tries to get the others again (seed: *future
-    /// requests for the full set of job IDs will cause a renewed attempt*). With `rebuild` it is built from what the
-    /// archive has now, whatever is in the cache.
+    /// Returns an index of those of the jobs that were found. It is stored under the name of these jobs, not of all
+    /// requested jobs, so that the next request for all of them tries to find the missing ones again. With `rebuild`,
+    /// the index is built from the current state of the archive, ignoring the cache.
     ///
     /// # Errors
-    /// When there can be no index at all: a full disk, for example. A job that is missing is no error.
+    /// Fails if no index can be built, for example because the disk is full. A missing job is not an error.
     pub(crate) fn get_index(
         &self,
         jobs: &JobSet,
@@ -107,13 +106,13 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
         }
         let mut tries = 0;
         loop {
-            // What was rebuilt the first time is new.
+            // Parts that the first attempt rebuilt are up to date.
             let rebuild_parts = rebuild && tries == 0;
             let mut prepared = self
                 .combine
                 .prepare(&self.cache, jobs, rebuild_parts, work)?;
             tries += 1;
-            // The index of one job is a part itself.
+            // The index of a single job is itself the part.
             let path = self.cache.path(&prepared.found);
             if matches!(&prepared.parts[..], [only] if only.path() == path)
                 && let Some(only) = prepared.parts.pop()
@@ -129,7 +128,7 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
                 });
             match made {
                 Ok(entry) => return Ok(prepared.into_index(entry)),
-                // Parts that were not held may have been removed meanwhile.
+                // Parts that were not in use may have been evicted meanwhile.
                 Err(_) if tries < MAX_TRIES && prepared.parts.iter().any(Entry::is_gone) => {}
                 Err(error) => return Err(error),
             }
@@ -138,7 +137,7 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
 }
 
 impl Prepared {
-    /// From the parts that there are.
+    /// Creates the inputs from the parts that were found.
     pub(crate) fn of(parts: Vec<Entry>, missing: Vec<MissingJob>) -> Prepared {
         Prepared {
             found: parts
@@ -159,11 +158,11 @@ impl Prepared {
     }
 }
 
-/// Maximum number of attempts to make an index whose parts go away meanwhile.
+/// Maximum number of attempts to build an index whose parts are evicted meanwhile.
 const MAX_TRIES: usize = 3;
 
-/// Maximum number of parts held in use until the whole is made. Each takes an open file, and there may be tens of
-/// thousands; the others were used just now, which keeps them for a while.
+/// Maximum number of parts that are kept in use until the item is built. Each needs an open file, and there may be tens
+/// of thousands; the others are protected by the grace period after their last use.
 const MAX_HELD: usize = 128;
 
 /// Counts the parts that are in use.
@@ -171,7 +170,7 @@ const MAX_HELD: usize = 128;
 pub(super) struct Holding(AtomicUsize);
 
 impl Holding {
-    /// A part, in use if there are not too many.
+    /// Keeps a part in use, unless there are too many.
     pub(crate) fn one_more(&self, mut part: Entry) -> Entry {
         if self.0.fetch_add(1, Ordering::Relaxed) >= MAX_HELD {
             part.release();
@@ -180,11 +179,11 @@ impl Holding {
     }
 }
 
-/// Notes of parts that a whole repeats; of the others it says how many there are.
+/// Maximum number of notes that are copied from the parts; further notes are only counted.
 const NOTES: usize = 20;
 
-/// Adds up what was counted and noted of the parts, and says which these are: the parts of parts, where one is made
-/// of several jobs itself.
+/// Adds up the counts of the parts, copies their notes, and records the parts as inputs. For a part of several jobs,
+/// its own inputs are recorded.
 pub(super) fn carry_over(parts: &[Entry], draft: &mut Draft) {
     let mut counts = BTreeMap::<&str, u64>::new();
     for (what, number) in parts.iter().flat_map(|part| &part.manifest().counts) {
@@ -207,7 +206,7 @@ pub(super) fn carry_over(parts: &[Entry], draft: &mut Draft) {
 }
 
 /// Returns the inputs of an entry that is merged from these parts: the parts, and their own inputs. A part of several
-/// jobs is no input itself, since the same entry may be merged from other ones.
+/// jobs is not an input itself, because the same entry may be merged from different parts.
 pub(super) fn inputs_of<'e>(parts: impl IntoIterator<Item = &'e Entry>) -> Vec<Input> {
     let mut inputs: Vec<_> = parts
         .into_iter()
@@ -217,13 +216,14 @@ pub(super) fn inputs_of<'e>(parts: impl IntoIterator<Item = &'e Entry>) -> Vec<I
             part.into_iter().chain(manifest.inputs.iter().cloned())
         })
         .collect();
-    // Shorter numbers are lower ones.
+    // Shorter numbers are lower.
     inputs.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
     inputs.dedup_by(|a, b| a.name == b.name);
     inputs
 }
 
-/// Gets something for each job, on some threads at once, and says which jobs have nothing. The first error ends it.
+/// Calls `get` for each job, on several threads, and returns the results and the missing jobs. Stops at the first
+/// error.
 pub(super) fn each_job<T: Send>(
     jobs: &JobSet,
     threads: usize,
@@ -231,7 +231,7 @@ pub(super) fn each_job<T: Send>(
     get: impl Fn(JobId, &Work) -> Result<Result<T, Missing>, Error> + Sync,
 ) -> Result<(Vec<T>, Vec<MissingJob>), Error> {
     let ids: Vec<_> = jobs.iter().collect();
-    // What a single job takes shows; of many, how many are done.
+    // Show the progress of a single job, or the number of finished jobs.
     let part = match ids.len() {
         0 | 1 => work.clone(),
         _ => work.part(),
@@ -282,7 +282,7 @@ pub(super) fn each_job<T: Send>(
     Ok((got, missing))
 }
 
-/// Does two things at once.
+/// Runs two functions concurrently.
 pub(super) fn both<A: Send, B>(
     one: impl FnOnce() -> A + Send,
     other: impl FnOnce() -> B,
@@ -307,7 +307,7 @@ mod tests {
     use super::super::{FileBasedCache, Form};
     use super::*;
 
-    /// Copies a part, which somebody else removes the first few times that it was prepared.
+    /// Copies a part that is evicted after each of the first `removed` preparations.
     struct Copying {
         parts: FileBasedCache<JobId>,
         prepared: AtomicUsize,

@@ -1,8 +1,8 @@
-//! Indexes over crawl logs: for deduplication, and for replay.
+//! Indexes of crawl logs, for deduplication and for replay.
 //!
-//! The index of one job is made of the sorted lines of its `crawl.log` and CDX. It is a segment: those of several jobs
-//! are merged from the segments of each, or from larger indexes that are there and have some of them already, so that
-//! one more job costs one more segment and a merge.
+//! The index of one job is built from the sorted lines of its `crawl.log` and its CDX. The index of several jobs is
+//! merged from the indexes of the single jobs, called segments, or from larger existing indexes that contain some of
+//! the jobs. So one more job costs one more segment and a merge.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -21,27 +21,27 @@ use crawlspace_index::lines::MAX_LINE;
 use crawlspace_index::sort::Sorter;
 use crawlspace_index::zipnum::{self, Writer};
 
-/// The two orders in which an index has its lines: the names of its files without their ends.
+/// The two orders of the lines of an index: the stems of its file names.
 pub(super) const URL: &str = "url";
 pub(super) const DIGEST: &str = "digest";
 
-/// A cache of indexes for deduplication: captures of all types but text (`^text/.*`, in any case).
+/// A cache of indexes for deduplication: captures of all media types except text (`^text/.*`, in any case).
 pub type DedupCrawlLogIndexCache = CombiningMultiFileBasedCache<CrawlLogIndex<Dedup>>;
 
 /// A cache of indexes for replay: all captures.
 pub type FullCrawlLogIndexCache = CombiningMultiFileBasedCache<CrawlLogIndex<Full>>;
 
-/// Which lines of crawl logs an index has.
+/// Selects the lines of crawl logs for an index.
 pub trait Flavoured: Send + Sync + 'static {
-    /// The lines.
+    /// The selection.
     const FLAVOUR: Flavour;
 }
 
-/// Those for deduplication.
+/// Selects the captures for deduplication.
 #[derive(Clone, Copy, Debug)]
 pub struct Dedup;
 
-/// All.
+/// Selects all captures.
 #[derive(Clone, Copy, Debug)]
 pub struct Full;
 
@@ -53,7 +53,7 @@ impl Flavoured for Full {
     const FLAVOUR: Flavour = Flavour::Full;
 }
 
-/// How such indexes are made.
+/// Builds indexes of crawl logs.
 #[derive(Debug)]
 pub struct CrawlLogIndex<F> {
     raw: Arc<RawCaches>,
@@ -63,7 +63,7 @@ pub struct CrawlLogIndex<F> {
 }
 
 impl<F: Flavoured> CrawlLogIndex<F> {
-    /// From the raw data of jobs.
+    /// Creates a builder that uses the raw data of jobs.
     pub(crate) fn of(raw: Arc<RawCaches>, options: &Options) -> CrawlLogIndex<F> {
         CrawlLogIndex {
             raw,
@@ -73,7 +73,7 @@ impl<F: Flavoured> CrawlLogIndex<F> {
         }
     }
 
-    /// The index of one job.
+    /// Returns the index of one job.
     fn segment(
         &self,
         cache: &MultiFileBasedCache,
@@ -168,10 +168,10 @@ impl<F: Flavoured> Combine for CrawlLogIndex<F> {
     }
 }
 
-/// How many rows there are, among the counts of a manifest.
+/// The key of the number of rows among the counts of a manifest.
 pub(super) const ROWS: &str = "rows";
 
-/// Writes an index in both orders at once.
+/// Writes an index in both orders concurrently.
 fn write(
     draft: &mut Draft,
     by_url: impl FnOnce(&mut Writer) -> Result<(), Error> + Send,
@@ -199,7 +199,7 @@ fn write(
     by_url.and(by_digest)
 }
 
-/// Makes the index of one job of its raw data.
+/// Builds the index of one job from its raw data.
 fn write_segment(
     job: JobId,
     crawl_log: &Entry,
@@ -239,15 +239,15 @@ fn write_segment(
     )
 }
 
-/// Rows of a job that are sorted for both orders.
+/// The rows of a job, being sorted in both orders.
 struct Sorting {
     by_url: Sorter,
     by_digest: Sorter,
 }
 
 impl Sorting {
-    /// Sorts the rows that `make` gives, on a thread of their own. Returns what `make` counted, and the number of rows that
-    /// are too long.
+    /// Sorts the rows that `make` produces, on a separate thread. Returns the counts of `make`, and the number of rows
+    /// that are too long.
     fn fill(
         &mut self,
         make: impl FnOnce(&mut dyn FnMut(Row<'_>) -> Result<(), Error>) -> Result<Counts, Error>,
@@ -256,7 +256,7 @@ impl Sorting {
         let (sorted, made) = both(
             move || batches.iter().try_for_each(|batch| self.take(&batch)),
             move || {
-                // Whoever sorts has given up, and says why.
+                // If the sorting thread stopped, it returns the cause.
                 let send = |batch| send.send(batch).map_err(|_| Error::Cancelled);
                 let (mut batch, mut too_long) = (Batch::new(), 0);
                 let counts = make(&mut |row| {
@@ -287,14 +287,14 @@ impl Sorting {
     }
 }
 
-/// Size of a batch of lines in bytes, and limit of batches that wait to be sorted.
+/// Size of a batch of lines in bytes, and maximum number of batches waiting to be sorted.
 const BATCH: usize = 256 * 1024;
 const WAITING: usize = 4;
 
-/// Rows as lines, by URL and then by digest.
+/// A batch of rows as lines, each by URL and then by digest.
 struct Batch {
     text: Vec<u8>,
-    /// The ends of the two lines of each row: by URL, and by digest behind it.
+    /// The ends of the two lines of each row: by URL, and by digest.
     ends: Vec<(usize, usize)>,
 }
 
@@ -306,7 +306,8 @@ impl Batch {
         }
     }
 
-    /// Adds a row. False when it would be longer than readers of indexes take, which a line of a crawl.log may lead to.
+    /// Adds a row. Returns false if a line would be longer than readers accept, which a line of a `crawl.log` can
+    /// cause.
     fn push(&mut self, row: &Row<'_>) -> bool {
         let begin = self.text.len();
         row.push_by_url(&mut self.text);
@@ -339,7 +340,7 @@ fn counted(entry: &Entry, what: &str) -> u64 {
     entry.manifest().counts.get(what).copied().unwrap_or(0)
 }
 
-/// Says in the manifest what became of the lines.
+/// Records the counts of lines in the manifest.
 fn tell(
     job: JobId,
     counts: &Counts,

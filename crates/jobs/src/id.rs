@@ -1,25 +1,25 @@
-//! What an entry of a cache is asked for by: a job, or a set of jobs.
+//! Identifiers of the entries of a cache: a job, or a set of jobs.
 
 use std::fmt;
 use std::str::FromStr;
 
 use md5::{Digest, Md5};
 
-/// Maximum number of ids in a set, so that a mistyped range takes little memory.
+/// Maximum number of ids in a set, so that a mistyped range cannot use much memory.
 const MAX_JOBS: usize = 10_000_000;
-/// Maximum number of ids in a set that is named by all of them.
+/// Maximum number of ids that appear in the name of a set.
 const MAX_NAMED: usize = 4;
 
-/// What identifies an item of a `FileBasedCache`.
+/// Identifies an item of a `FileBasedCache`.
 pub trait Id: Clone + Eq + std::hash::Hash + fmt::Display + Send + Sync {
-    /// The first part of the name of the file or folder, before the end that the cache gives all of them.
+    /// Returns the first part of the name of the file or folder; the cache appends a common suffix.
     fn name(&self) -> String;
 
-    /// The jobs that it stands for.
+    /// Returns the jobs that the item stands for.
     fn jobs(&self) -> JobSet;
 }
 
-/// The number of a job: one run of a harvester.
+/// The number of a job, which is one run of a harvester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
@@ -39,7 +39,7 @@ impl Id for JobId {
     }
 }
 
-/// Some jobs: each once, in the order of their numbers.
+/// A set of jobs, sorted by number.
 ///
 /// ```
 /// use crawlspace_jobs::{Id, JobSet};
@@ -53,22 +53,22 @@ impl Id for JobId {
 pub struct JobSet(Vec<JobId>);
 
 impl JobSet {
-    /// How many there are.
+    /// Returns the number of jobs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The jobs, lowest number first.
+    /// Returns the jobs in ascending order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = JobId> + '_ {
         self.0.iter().copied()
     }
 
-    /// The job, if there is just one.
+    /// Returns the job, if there is exactly one.
     pub(crate) fn only(&self) -> Option<JobId> {
         match self.0.as_slice() {
             [job] => Some(*job),
@@ -76,17 +76,17 @@ impl JobSet {
         }
     }
 
-    /// Whether a job is among them.
+    /// Returns whether the set contains a job.
     pub(crate) fn contains(&self, job: JobId) -> bool {
         self.0.binary_search(&job).is_ok()
     }
 
-    /// Whether all of them are among others.
+    /// Returns whether another set contains all of these jobs.
     pub(crate) fn is_subset(&self, others: &JobSet) -> bool {
         self.iter().all(|job| others.contains(job))
     }
 
-    /// Those that are not among others.
+    /// Returns the jobs that are not in another set.
     pub fn without(&self, others: &JobSet) -> JobSet {
         JobSet(self.iter().filter(|job| !others.contains(*job)).collect())
     }
@@ -102,8 +102,8 @@ impl FromIterator<JobId> for JobSet {
 }
 
 impl Id for JobSet {
-    /// The ids joined by `-`; of more than four, the four lowest and the MD5 of all of them joined; of none,
-    /// `empty` (seed: names of cache files).
+    /// Returns the ids joined by `-`; for more than four ids, the four lowest and the MD5 of all of them joined;
+    /// `empty` for an empty set. NetarchiveSuite uses the same names.
     fn name(&self) -> String {
         if self.is_empty() {
             return "empty".to_owned();
@@ -133,7 +133,7 @@ impl Id for JobSet {
     }
 }
 
-/// `1,2,5-8`, as it is read.
+/// Formats the set in the form that it is parsed from: `1,2,5-8`.
 impl fmt::Display for JobSet {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = &self.0[..];
@@ -166,17 +166,17 @@ impl fmt::Display for JobSet {
 impl FromStr for JobSet {
     type Err = String;
 
-    /// Numbers and ranges with commas between them: `1,2,5-8`.
+    /// Parses numbers and ranges, separated by commas: `1,2,5-8`.
     fn from_str(text: &str) -> Result<JobSet, String> {
         JobSet::parse(text, MAX_JOBS)
     }
 }
 
 impl JobSet {
-    /// Reads at most `most` jobs, as [`from_str`](FromStr::from_str) does; jobs that are named twice count twice.
+    /// Parses at most `most` jobs, like [`from_str`](FromStr::from_str); duplicates count.
     ///
     /// # Errors
-    /// What is invalid, or that there are more than `most`.
+    /// Returns what is invalid, or that there are more than `most` jobs.
     pub fn parse(text: &str, most: usize) -> Result<JobSet, String> {
         let mut jobs = Vec::new();
         if text.trim().is_empty() {

@@ -1,9 +1,9 @@
 //! Caches of per-job index files, each built once across threads and processes.
 //!
-//! A harvester logs every fetch of a job in a `crawl.log`, and keeps it with a CDX of what was stored in a metadata
-//! (W)ARC file. Out of these come indexes over any set of jobs: which payloads are known (dedup), what there is to
-//! replay (full), and the CDX as it is. Getting one goes through four layers of caches, as in the index server of
-//! NetarchiveSuite:
+//! A harvester logs each fetch of a job in a `crawl.log`, and keeps it in a metadata (W)ARC file, together with a CDX
+//! of the stored captures. This crate builds indexes of any set of jobs from them: of known payloads (dedup), of all
+//! captures for replay (full), and of the lines of the CDX. A request goes through four layers of caches, as in the
+//! index server of NetarchiveSuite:
 //!
 //! ```text
 //! IndexRequestClient            a client's own copies, unzipped
@@ -12,8 +12,8 @@
 //!           └ metadata (W)ARC files
 //! ```
 //!
-//! All of them are a [`FileBasedCache`]: whoever asks for an item gets it from the cache or builds it, and never do
-//! two build the same one, in whatever threads and processes they are.
+//! Each cache is a [`FileBasedCache`]: a request gets an item from the cache or builds it, and an item is never built
+//! twice at the same time, in any threads and processes.
 
 #![warn(unreachable_pub)]
 
@@ -59,13 +59,13 @@ use std::io::{self, BufRead};
 
 use crawlspace_index::lines::{Bad, Reader};
 
-/// Number of lines after which progress is reported and a cancellation is checked.
+/// Number of lines after which progress is reported and cancellation is checked.
 const PROGRESS_INTERVAL: u64 = 4096;
 
-/// Gives each line of an input, with its number, to `take`. What `work` counts is lines.
+/// Passes each line of an input, with its number, to `take`. The progress of `work` is counted in lines.
 ///
 /// # Errors
-/// Those of `take`; what `failed` makes of those of the input; [`Error::Cancelled`].
+/// Returns the errors of `take`; the errors of the input, converted by `failed`; and [`Error::Cancelled`].
 fn each_line(
     input: impl BufRead,
     work: &Work,
@@ -84,7 +84,7 @@ fn each_line(
     Ok(())
 }
 
-/// The example of the README compiles and runs.
+/// Compiles and runs the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

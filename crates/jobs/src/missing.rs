@@ -1,25 +1,24 @@
-//! Jobs that are not in an index, and why.
+//! Jobs that are missing from an index, and the reasons.
 
 use std::fmt;
 
 use super::{JobId, JobSet};
 
-/// Why a job is not in an index. The three are different answers: only the last one may be other next time
-/// without anything having changed in the archive.
+/// The reason why a job is not in an index. Only the last one can change without a change of the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// There is no metadata file of that job.
+    /// The archive has no metadata file of the job.
     NoJob,
-    /// Its metadata files have no such record of this job.
+    /// The metadata files have no such record of the job.
     NoRecord {
         /// The names of the files that were read.
         files: Vec<String>,
-        /// The jobs that records in these files are of, by the `jobid=` in their URLs: the first few, if there are any.
+        /// Other jobs with records in these files, according to the `jobid=` in their URLs: the first few.
         others: JobSet,
     },
     /// Reading failed.
     Unreadable {
-        /// Why: names the file and the offset.
+        /// The error message, which names the file and the offset.
         why: String,
     },
 }
@@ -41,11 +40,11 @@ impl fmt::Display for Missing {
     }
 }
 
-/// A job that is not in an index, and why.
+/// A job that is not in an index, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingJob {
-    /// Which one.
+    /// The job.
     pub job: JobId,
-    /// Why.
+    /// The reason.
     pub why: Missing,
 }

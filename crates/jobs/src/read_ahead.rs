@@ -1,15 +1,15 @@
-//! Bytes that are unpacked on one thread while another one takes lines out of them.
+//! Decompresses data on one thread while another thread consumes it.
 
 use std::io::{self, BufRead, Read};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-/// What is handed over at once, in bytes, and how many such pieces may wait.
+/// Size of a piece in bytes, and maximum number of pieces that are waiting.
 const PIECE: usize = 256 * 1024;
 const WAITING: usize = 4;
 
-/// Reads `input` to its end on this thread, and gives what was read to `take` on another one, as it comes. An error of
-/// the input is where it was in the bytes.
+/// Reads `input` to its end on this thread, and passes the data to `take` on another thread. An error of the input
+/// appears at its position in the data.
 pub(super) fn read_ahead<T: Send>(
     input: &mut dyn BufRead,
     take: impl FnOnce(&mut dyn BufRead) -> T + Send,
@@ -27,7 +27,7 @@ pub(super) fn read_ahead<T: Send>(
             let mut piece = Vec::with_capacity(PIECE);
             let read = input.take(PIECE as u64).read_to_end(&mut piece);
             let is_last = !matches!(read, Ok(1..));
-            // What came before the error is there as well.
+            // Send the data that was read before the error.
             let is_cut_off = read.is_err() && !piece.is_empty();
             let sent = match read {
                 Err(error) if is_cut_off => {
@@ -68,7 +68,7 @@ impl Read for Pieces {
 impl BufRead for Pieces {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.at >= self.piece.len() {
-            // Whoever sent them ended with an empty one, or with an error.
+            // At the end, the sender has sent an empty piece or an error.
             self.piece = self.pieces.recv().unwrap_or_else(|_| Ok(Vec::new()))?;
             self.at = 0;
         }

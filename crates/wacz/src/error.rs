@@ -4,33 +4,33 @@ use std::time::Duration;
 use crawlspace_fetch as fetch;
 use crawlspace_fetch::RETRIED_STATUSES;
 
-/// What is wrong with a WACZ file or a manifest, and where.
+/// An error of a WACZ file or a manifest, with its location.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {}{problem}", of(.member))]
 pub struct Error {
-    /// The file or URL; of a URL without what it may hold of passwords and keys.
+    /// The file or URL. User, password and query of a URL are omitted, because they may be secret.
     pub file: String,
-    /// The member of the package that is at fault, if it is one.
+    /// The faulty member of the package, if the error is about a member.
     pub member: Option<String>,
-    /// What is wrong.
+    /// The kind of error.
     #[source]
     pub problem: Problem,
 }
 
-/// What can be wrong with a WACZ file or a manifest.
+/// The kinds of errors of WACZ files and manifests.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// It cannot be read, whatever it holds.
+    /// The file cannot be read.
     #[error("{0}")]
     Io(#[source] io::Error),
-    /// It is not a zip file; the text says what it looks like.
+    /// The file is not a zip file; the text describes what it looks like.
     #[error("this is not a WACZ file: {0}")]
     NotZip(String),
-    /// It is a zip file whose directory is damaged, cut off, or contradicts itself; the text says how.
+    /// The directory of the zip file is damaged, truncated, or contradicts itself; the text says how.
     #[error("the zip file is damaged: {0}; download it again")]
     Directory(String),
-    /// A member has a name that none may have; the text says why.
+    /// A member has an invalid name; the text says why.
     #[error("{0}; no tool that makes WACZ files writes such names: do not use this file")]
     Name(String),
     /// The package lacks this member.
@@ -41,73 +41,73 @@ pub enum Problem {
         "it is encrypted, which a WACZ file must not be; make the package again without a password"
     )]
     Encrypted,
-    /// The member is compressed by a method that is neither `stored` nor `deflate`: its number.
+    /// The member is compressed by this method, which is neither `stored` nor `deflate`.
     #[error(
         "it is compressed by method {0}, where WACZ files have 0 (stored) and 8 (deflate); make the package again with \
          `wacz create`"
     )]
     Method(u16),
-    /// What is stored of the member is not what the directory says; the text says how.
+    /// The stored data of the member does not match the directory; the text says how.
     #[error("{0}; download the file again")]
     Damaged(String),
     /// The gzip data in the member is damaged.
     #[error("the gzip data in it is damaged: {0}; make the index again")]
     Gzip(String),
-    /// The file or the gzip data ends too soon.
+    /// The file or the gzip data is truncated.
     #[error("it is cut off; download the file again")]
     CutOff,
-    /// Something is larger than it may be.
+    /// A limit is exceeded.
     #[error("{what} is larger than {limit}, which is the limit `{option}` of reading packages")]
     TooLarge {
-        /// What it is.
+        /// The thing that is too large.
         what: String,
-        /// How large it may be, with its unit.
+        /// The limit, with its unit.
         limit: String,
-        /// The option that says so.
+        /// The option that sets the limit.
         option: &'static str,
     },
-    /// Invalid JSON, or JSON of another form; the text says which.
+    /// Invalid JSON, or JSON with an unexpected structure; the text says which.
     #[error("invalid JSON: {0}")]
     Json(String),
     /// The location cannot be read; the text says why.
     #[error("{0}")]
     Location(String),
-    /// The server answered with an HTTP status that says no.
+    /// The server responded with an HTTP error status.
     #[error("the server answers with HTTP status {status}{}", meaning(*status))]
     Status {
-        /// Which one.
+        /// The status code.
         status: u16,
-        /// How long it wants to be left alone, if it says so.
+        /// The time until the next attempt that the server asks for (`Retry-After`), if any.
         wait: Option<Duration>,
     },
-    /// The server could not be reached, did not answer in time, or broke off too often; the text says which.
+    /// The server could not be reached, timed out, or broke the connection too often; the text says which.
     #[error("{0}; try again later")]
     Connection(String),
-    /// The server's address is one that the [guard](super::Options::guard) forbids; the text says which.
+    /// The [guard](super::Options::guard) forbids the address of the server; the text says which address.
     #[error(
         "{0}; who may be asked all the same is said by `allow_private` in a configuration, or by naming it on the \
          command line"
     )]
     Forbidden(String),
-    /// The server's certificate is not valid for this system; the text says why.
+    /// The certificate of the server is not trusted by this system; the text says why.
     #[error(
         "the server cannot be trusted: {0}; if it can, name the file with the certificate of its authority in \
          SSL_CERT_FILE"
     )]
     Untrusted(String),
-    /// The server's answer cannot be right; the text says why.
+    /// The response of the server is invalid; the text says why.
     #[error("the server's answer cannot be right: {0}; download the file and use the copy")]
     Answer(String),
-    /// The file is not the one any more that it was when it was opened; the text says how that shows.
+    /// The file changed after it was opened; the text says how this was detected.
     #[error("the file changed while it was read: {0}; try again when it is complete")]
     Changed(String),
-    /// The package is signed, and what was asked for would make its signature worthless.
+    /// The package is signed, and the requested change would invalidate its signature.
     #[error(
         "the package is signed, and a change makes its signature worthless; drop the signature (--drop-signature) and \
          sign the package again"
     )]
     Signed,
-    /// What should be written makes no valid package; the text says why.
+    /// The data to write does not make a valid package; the text says why.
     #[error("{0}")]
     Refused(String),
 }
@@ -129,26 +129,26 @@ impl Error {
         }
     }
 
-    /// Whether a later attempt may succeed without a change: a server that is down or slow, a file that was being
-    /// replaced.
+    /// Returns whether a later attempt may succeed without a change: the server is down or slow, or the file was just
+    /// being replaced.
     pub fn is_passing(&self) -> bool {
         match &self.problem {
             Problem::Connection(_) | Problem::Changed(_) => true,
-            // Also a failure of the server (5xx) that is not worth another attempt at once.
+            // This includes server errors (5xx) for which an immediate retry is pointless.
             Problem::Status { status, .. } => *status >= 500 || RETRIED_STATUSES.contains(status),
             _ => false,
         }
     }
 }
 
-/// Names a member in a text for people.
+/// Formats the name of a member for an error message.
 fn of(member: &Option<String>) -> String {
-    // A name may hold anything, and this goes to terminals.
+    // Names are untrusted, and the message may be printed to a terminal.
     let shown = |member: &String| format!("member \"{}\": ", member.escape_debug());
     member.as_ref().map(shown).unwrap_or_default()
 }
 
-/// What to do about a status.
+/// Returns an explanation of a status code, to append to the message.
 fn meaning(status: u16) -> &'static str {
     match status {
         300..=399 => ": it redirects to a URL that cannot be fetched",
@@ -161,7 +161,7 @@ fn meaning(status: u16) -> &'static str {
 }
 
 impl From<io::Error> for Problem {
-    /// Takes out what our own readers put in on its way through `Read`.
+    /// Unwraps the errors that readers of this crate wrapped to pass them through `Read`.
     fn from(error: io::Error) -> Problem {
         let error = match error.downcast::<Problem>() {
             Ok(problem) => return problem,
@@ -189,7 +189,7 @@ impl From<fetch::Error> for Problem {
         use fetch::Error;
         match error {
             Error::Private(why) => Problem::Forbidden(why),
-            // That of a location is checked before.
+            // The URL of a location was checked before, so this is a redirect.
             Error::Refused(why) => Problem::Answer(format!(
                 "it redirects to a URL that cannot be fetched ({why})"
             )),

@@ -1,9 +1,9 @@
-//! WACZ files: what is in them, and lists of them.
+//! Reads, checks and writes WACZ files, and reads lists of them.
 //!
-//! [`Wacz`] opens one, from a file or from a web server, and reads only what is asked for; [`Manifest`] is a list of
-//! them. Whatever is wrong is an [`Error`] that names the file and the member, and says what to do. Nothing here knows of Redis.
+//! [`Wacz`] opens a package from a file or a web server, and reads only the requested parts; [`Manifest`] is a list of
+//! packages. An [`Error`] names the file and the member, and contains a remedy. This crate does not depend on Redis.
 //!
-//! What comes from servers is waited for: whoever calls this from asynchronous code does so on a thread for such things.
+//! Functions block while they wait for servers: asynchronous code must call them on a thread that may block.
 
 mod error;
 pub mod http;
@@ -28,7 +28,7 @@ pub use options::Options;
 pub use reader::{Member, Wacz};
 pub use writer::{Index, Page, Writer};
 
-/// The example of the README compiles and runs.
+/// Compiles and runs the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -4,14 +4,13 @@ use flate2::bufread::MultiGzDecoder;
 
 use super::{Error, Options, Problem};
 
-/// How much of the text of an index the limit of [`Options::ratio`] leaves alone, in bytes.
+/// Size of the text of an index up to which the limit of [`Options::ratio`] is not applied, in bytes.
 const FREE: u64 = 16 << 20;
 const BUFFER: usize = 64 * 1024;
 
-/// The lines of an index, one after the other, unpacked while they are read.
+/// The lines of an index, decompressed while they are read.
 ///
-/// Checksums stand at the end: only after [`Lines::next`] has said `None` is it known that all lines were those that
-/// the package was made with.
+/// Checksums come at the end: the lines are only known to be intact after [`Lines::next`] has returned `None`.
 pub struct Lines {
     file: String,
     member: String,
@@ -22,7 +21,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// `content` is the member as it is unpacked from the zip file, where it takes `compressed` bytes.
+    /// Reads the lines of `content`, a member decompressed from the zip file, where it takes `compressed` bytes.
     pub(super) fn new(
         file: &str,
         member: &str,
@@ -42,14 +41,15 @@ impl Lines {
         })
     }
 
-    /// The next line, without its end, or `None` after the last one. Empty lines and headers are lines, too.
+    /// Returns the next line, without its line end; `None` after the last line. Empty lines and headers are returned
+    /// too.
     ///
     /// # Errors
-    /// When the member is damaged, or larger than the options allow. There is no going on after an error.
+    /// Fails if the member is damaged, or exceeds a limit of the options. Reading cannot continue after an error.
     #[allow(clippy::should_implement_trait)] // a line borrows the reader, so this is no Iterator
     pub fn next(&mut self) -> Result<Option<&[u8]>, Error> {
         self.line.clear();
-        // One byte more than allowed tells a line that is too long from the last one.
+        // One byte more than the limit distinguishes a line that is too long from a last line of maximum length.
         let most = self.longest as u64 + 1;
         let read = (&mut self.text)
             .take(most)
@@ -74,12 +74,12 @@ impl Lines {
         Ok(Some(&self.line))
     }
 
-    /// The number of the line that was read last, from 1.
+    /// Returns the number of the last line that was read, from 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The name of the member.
+    /// Returns the name of the member.
     pub fn member(&self) -> &str {
         &self.member
     }
@@ -89,7 +89,7 @@ impl Lines {
     }
 }
 
-/// What is in the member: its content, or what that unpacks to if it is gzip.
+/// Returns the text of the member; gzip content is decompressed.
 fn text(
     mut content: impl Read + Send + 'static,
     compressed: u64,
@@ -103,13 +103,13 @@ fn text(
     if !is_gzip {
         return Ok(Box::new(BufReader::with_capacity(BUFFER, bounds(content))));
     }
-    // An index in blocks (ZipNum) has one gzip member for each.
+    // A compressed index (ZipNum) has one gzip member per block.
     let unpacked = Gunzip(MultiGzDecoder::new(content));
     let bounds = Bounded::new(unpacked, compressed, options);
     Ok(Box::new(BufReader::with_capacity(BUFFER, bounds)))
 }
 
-/// Says what is wrong with gzip data in our own words.
+/// Converts errors of the gzip decoder to [`Problem::Gzip`].
 struct Gunzip<R: BufRead>(MultiGzDecoder<R>);
 
 impl<R: BufRead> Read for Gunzip<R> {
@@ -124,7 +124,7 @@ impl<R: BufRead> Read for Gunzip<R> {
     }
 }
 
-/// Text up to a limit.
+/// Text with a size limit.
 struct Bounded<R> {
     text: R,
     count: u64,

@@ -6,17 +6,17 @@ use url::Url;
 use super::{Error, Problem};
 use crawlspace_fetch::{s3, shown};
 
-/// Where a file lies.
+/// The location of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Location {
-    /// In the file system.
+    /// A path in the file system.
     File(PathBuf),
-    /// At an `http`, `https` or `s3` URL.
+    /// An `http`, `https` or `s3` URL.
     Url(Url),
 }
 
 impl Location {
-    /// A path, a `file:` URL, an `http(s)` URL, or an object in a store, `s3://bucket/key`.
+    /// Parses a path, a `file:` URL, an `http(s)` URL, or the URL of an object, `s3://bucket/key`.
     ///
     /// ```
     /// use crawlspace_wacz::Location;
@@ -46,10 +46,12 @@ impl Location {
         Location::from_url(url).ok_or_else(|| refused(unreadable(scheme)))
     }
 
-    /// What `path` means in a file that lies here: a URL, an absolute path, or one relative to the folder.
-    /// A file at a URL can name nothing but other URLs: whoever writes it has no say over the files of this
-    /// machine. Nor has it over what the credentials of this machine open: objects are named by files in the same
-    /// bucket alone.
+    /// Resolves `path` as it appears in a file at this location: a URL, an absolute path, or a path relative to the
+    /// folder.
+    ///
+    /// For security, a file at a URL can only refer to other URLs, because its author must not choose files of this
+    /// machine. Objects in a bucket can only be referred to by files in the same bucket, because the author must not
+    /// use the credentials of this machine.
     ///
     /// ```
     /// use crawlspace_wacz::Location;
@@ -62,7 +64,7 @@ impl Location {
     /// ```
     ///
     /// # Errors
-    /// The reason, when this location cannot be read.
+    /// Returns the reason why the resolved location cannot be used.
     pub fn join(&self, path: &str) -> Result<Location, String> {
         if path.is_empty() {
             return Err("its path is empty".to_owned());
@@ -100,7 +102,7 @@ impl Location {
         }
     }
 
-    /// The last part of the path, without the query of a URL; empty if there is none.
+    /// Returns the last component of the path, without the query of a URL; empty without one.
     pub fn name(&self) -> String {
         match self {
             Location::File(path) => match path.file_name() {
@@ -128,7 +130,8 @@ impl From<&Path> for Location {
 }
 
 impl fmt::Display for Location {
-    /// As errors name it: of a URL, the user, the password and the query are left out, which may hold secrets.
+    /// Formats the location for error messages. User, password and query of a URL are omitted, because they may be
+    /// secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Location::File(path) => path.display().fmt(f),
@@ -137,7 +140,8 @@ impl fmt::Display for Location {
     }
 }
 
-/// What stands before `:` or, for schemes that might as well be names of files, `://`.
+/// Returns the scheme of a URL: the text before `://`, or before `:` for `file:`, so that file names with a colon stay
+/// paths.
 fn scheme(text: &str) -> Option<&str> {
     let (scheme, rest) = text.split_once(':')?;
     let mut letters = scheme.bytes();
@@ -153,7 +157,7 @@ fn unreadable(scheme: &str) -> String {
     format!("{scheme}: URLs cannot be read; http, https, s3 and paths can")
 }
 
-/// `a%20b.wacz` as `a b.wacz`; left alone where that would be no name of a file.
+/// Decodes `a%20b.wacz` to `a b.wacz`; returns the text unchanged if the result is not a file name.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

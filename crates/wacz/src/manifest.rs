@@ -5,11 +5,10 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 
 use super::{Error, Location, Options, Problem, http, source};
 
-/// A list of packages, which is taken for all of a collection; or a single one.
+/// A list of packages, which stands for a whole collection; or a single package.
 ///
-/// The list is JSON, as of a multi-WACZ package:
-/// `{"resources": [{"name", "path", "hash", "size", "crawlId"}, …]}`, of which only `path` must be there, and `bytes` is as good as
-/// `size`.
+/// The list is JSON, as in a multi-WACZ package: `{"resources": [{"name", "path", "hash", "size", "crawlId"}, …]}`.
+/// Only `path` is required; `bytes` is a synonym of `size`.
 ///
 /// ```
 /// use crawlspace_wacz::{Location, Manifest};
@@ -25,33 +24,33 @@ use super::{Error, Location, Options, Problem, http, source};
 pub struct Manifest {
     /// The packages, in the order of the list.
     pub entries: Vec<ManifestEntry>,
-    /// Whether this is a list, and so all that there is. A single package is not.
+    /// True for a list, which is complete. False for a single package.
     pub is_full: bool,
 }
 
 /// A package of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestEntry {
-    /// What it is called: in the list, or else the last part of its path.
+    /// The name in the list, or the last component of the path.
     pub name: String,
-    /// Where it lies, or the reason why the entry is of no use.
+    /// The location of the package, or the reason why the entry is unusable.
     pub location: Result<Location, String>,
-    /// The hash that it should have, as it is written in the list.
+    /// The expected hash, as written in the list.
     pub hash: Option<String>,
-    /// The size that it should have, in bytes.
+    /// The expected size in bytes.
     pub size: Option<u64>,
-    /// The crawl that it belongs to.
+    /// The crawl of the package.
     pub crawl: Option<String>,
 }
 
 impl Manifest {
-    /// Reads a package or one list, and none of the lists that it lists.
+    /// Reads a package or a list, without the lists that the list refers to.
     pub(super) fn read(location: &Location, options: &Options) -> Result<Manifest, Error> {
         if location.name().to_ascii_lowercase().ends_with(".wacz") {
             return Ok(Manifest::single(location));
         }
         let failed = |problem| Error::new(location.to_string(), problem);
-        // One byte more than allowed tells a manifest that is too long. Of a package, be it ever so large, only the
+        // One byte more than the limit detects a manifest that is too long. Of a package, however large, only the
         // beginning is read.
         let most = options.manifest + 1;
         let text = match location {
@@ -75,7 +74,7 @@ impl Manifest {
         Manifest::parse(location, &text)
     }
 
-    /// One package by itself.
+    /// Creates the manifest of a single package.
     pub(crate) fn single(location: &Location) -> Manifest {
         let entry = ManifestEntry {
             name: location.name(),
@@ -90,10 +89,10 @@ impl Manifest {
         }
     }
 
-    /// Reads a list. Its relative paths begin at the folder of `location`.
+    /// Parses a list. Relative paths are relative to the folder of `location`.
     ///
     /// # Errors
-    /// When it is not a JSON object with a list `resources`.
+    /// Fails if the text is not a JSON object with a list `resources`.
     pub fn parse(location: &Location, json: &[u8]) -> Result<Manifest, Error> {
         let wrong = |how: String| Error::new(location.to_string(), Problem::Json(how));
         let json = json.strip_prefix(b"\xef\xbb\xbf").unwrap_or(json);
@@ -114,7 +113,7 @@ impl Manifest {
     }
 }
 
-/// Up to `most` bytes of the file, or `None` if it is a zip file.
+/// Reads up to `most` bytes of the file; returns `None` for a zip file.
 fn list(mut file: impl Read, most: u64) -> Result<Option<Vec<u8>>, Problem> {
     let mut text = Vec::new();
     (&mut file).take(4).read_to_end(&mut text)?;
@@ -126,10 +125,10 @@ fn list(mut file: impl Read, most: u64) -> Result<Option<Vec<u8>>, Problem> {
     Ok(Some(text))
 }
 
-/// The resources of a list, if it has any.
+/// The resources of a list, if it has the field.
 struct List(Option<Vec<Resource>>);
 
-/// A resource as it is written.
+/// A resource, with its values as written.
 #[derive(Default)]
 struct Resource {
     is_object: bool,
@@ -141,7 +140,7 @@ struct Resource {
     crawl: Value,
 }
 
-/// A value that should be a text or a number.
+/// A value that is expected to be a string or a number.
 #[derive(Default)]
 enum Value {
     #[default]
@@ -210,7 +209,7 @@ impl Resource {
             faults.push("it has no name, and its path ends in none".to_owned());
         }
         ManifestEntry {
-            // So that it can be found in the list.
+            // The position helps to find the entry in the list.
             name: name.unwrap_or_else(|| format!("entry {number}")),
             location: match faults.into_iter().next() {
                 Some(fault) => Err(fault),
@@ -237,7 +236,7 @@ impl<'de> Deserialize<'de> for List {
                 let mut list = None;
                 while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
                     if key == "resources" {
-                        // Which of them is meant? A removal must not hang on a guess.
+                        // The list is ambiguous: packages must not be removed based on a guess.
                         if list.is_some() {
                             return Err(serde::de::Error::duplicate_field("resources"));
                         }
@@ -253,7 +252,7 @@ impl<'de> Deserialize<'de> for List {
     }
 }
 
-/// What is no value of use, and is read past.
+/// Accepts values of unexpected types, and ignores them.
 macro_rules! read_past {
     ($value:expr) => {
         fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {

@@ -1,4 +1,4 @@
-//! Lists that list other lists.
+//! Manifests that refer to other manifests.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,20 +7,21 @@ use url::Origin;
 use super::manifest::{Manifest, ManifestEntry};
 use super::{Error, Location, Options, Problem};
 
-/// How deep lists may lie in each other, the outermost included.
+/// Maximum nesting depth of lists, including the outermost one.
 const MAX_DEPTH: usize = 8;
-/// How many lists may be read in all.
+/// Maximum total number of lists that are read.
 const MAX_LISTS: usize = 10_000;
 
 impl Manifest {
-    /// Reads what lies there: a package if its name ends in `.wacz` or it is a zip file, else a list.
+    /// Reads a package or a list. A location is a package if its name ends in `.wacz` or if it is a zip file.
     ///
-    /// An entry whose path ends in `.json` is a list itself, whose paths begin at its own folder: its entries stand in
-    /// its place, with its `crawlId` where they have none. Lists may lie 8 deep; one that is named twice is read once.
+    /// An entry whose path ends in `.json` is a list itself. It is replaced by the entries of that list. Entries
+    /// without a `crawlId` get the one of the replaced entry, and paths are relative to the folder of the list that
+    /// contains them. Lists may be nested 8 deep; a list that appears twice is read once.
     ///
     /// # Errors
-    /// When it cannot be read, or is neither of them. Entries that are of no use are no error of the list, lists among
-    /// them that cannot be read or contain themselves included.
+    /// Fails if the location cannot be read, or is neither a package nor a list. Unusable entries are not errors of the
+    /// list; nor are nested lists that cannot be read or that contain themselves.
     pub fn open(location: &Location, options: &Options) -> Result<Manifest, Error> {
         let list = Manifest::read(location, options)?;
         Ok(if list.is_full {
@@ -31,8 +32,8 @@ impl Manifest {
     }
 }
 
-/// Puts the entries of lists in the place of the entries that name them. A list that cannot be read, lies too deep or
-/// contains itself stays as an entry of no use, which says why; one that is named twice is read once.
+/// Replaces the entries that refer to lists by the entries of these lists. A list that cannot be read, is nested too
+/// deep or contains itself becomes an unusable entry with the reason; a list that appears twice is read once.
 fn flatten(list: Manifest, location: &Location, options: &Options) -> Manifest {
     let at = identity(location);
     let mut walk = Walk {
@@ -53,15 +54,15 @@ struct Walk<'a> {
     options: &'a Options,
     /// Lists that were read.
     seen: HashSet<Location>,
-    /// Servers that could not be reached, and the list that each was asked for.
+    /// Servers that could not be reached, with the list that was requested.
     unreachable: HashMap<Origin, String>,
-    /// Those that the current one lies in, and itself at the end.
+    /// The chain of lists from the outermost to the current one.
     above: Vec<Location>,
     entries: Vec<ManifestEntry>,
 }
 
 impl Walk<'_> {
-    /// `crawl` is that of entries which give none.
+    /// Adds entries; `crawl` is the crawl of entries that do not have one.
     fn add(&mut self, entries: Vec<ManifestEntry>, crawl: Option<&str>) {
         for mut entry in entries {
             if entry.crawl.is_none() {
@@ -72,7 +73,7 @@ impl Walk<'_> {
                     if let Err(reason) = self.descend(&entry, location) {
                         self.entries.push(ManifestEntry {
                             location: Err(reason),
-                            // Its entries may belong to any crawl.
+                            // The entries of the list may belong to any crawl.
                             crawl: None,
                             ..entry
                         });
@@ -120,8 +121,8 @@ impl Walk<'_> {
 }
 
 impl Walk<'_> {
-    /// Reads a list. A server that could not be reached is not asked again: it was tried several times, and there may
-    /// be thousands of lists.
+    /// Reads a list. A server that could not be reached is not contacted again: the request was already retried, and
+    /// there may be thousands of lists.
     fn read(&mut self, location: &Location) -> Result<Manifest, String> {
         let origin = match location {
             Location::Url(url) => Some(url.origin()),
@@ -152,7 +153,7 @@ fn is_list(location: &Location) -> bool {
     location.name().to_ascii_lowercase().ends_with(".json")
 }
 
-/// One location for all spellings of a path, as far as that can be said.
+/// Returns the same location for all spellings of a path, as far as possible.
 fn identity(location: &Location) -> Location {
     match location {
         Location::File(path) => {

@@ -7,7 +7,7 @@ use crawlspace_fetch::blocking::{self, Response};
 use crawlspace_fetch::source::Limits;
 use crawlspace_fetch::{Error, Guard, Net, Request};
 
-/// Limits of packages, and timeouts and retries of servers.
+/// Limits of packages, and timeouts and retries of requests to servers.
 ///
 /// ```
 /// use crawlspace_wacz::Options;
@@ -16,37 +16,38 @@ use crawlspace_fetch::{Error, Guard, Net, Request};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Maximum length of a line of an index, in bytes: 1 MiB.
+    /// Maximum length of a line of an index, in bytes. Default: 1 MiB.
     pub line: usize,
-    /// How many times its size in the package the text of an index may have: 200. The first 16 MiB of text are free.
+    /// Maximum ratio of the text of an index to its size in the package. The first 16 MiB of text are exempt. Default:
+    /// 200.
     pub ratio: u64,
-    /// The text of one index, in bytes: 100 GiB.
+    /// Maximum size of the text of one index, in bytes. Default: 100 GiB.
     pub text: u64,
-    /// The directory of the zip file, in bytes: 4 MiB, which is some 40 000 WARC files.
+    /// Maximum size of the directory of the zip file, in bytes. Default: 4 MiB, which fits about 40 000 WARC files.
     pub directory: u64,
-    /// `datapackage.json` and `datapackage-digest.json`, in bytes: 4 MiB.
+    /// Maximum size of `datapackage.json` and of `datapackage-digest.json`, in bytes. Default: 4 MiB.
     pub datapackage: u64,
-    /// A manifest, in bytes: 64 MiB.
+    /// Maximum size of a manifest, in bytes. Default: 64 MiB.
     pub manifest: u64,
-    /// What may be downloaded of one package to a file without a name, in bytes: 100 GiB.
+    /// Maximum size of a download of one package to an unnamed file, in bytes. Default: 100 GiB.
     pub download: u64,
-    /// The folder of such files; `None` for the one that the system has for them (`TMPDIR`).
+    /// Folder of downloads; `None` for the system's temporary folder (`TMPDIR`).
     pub folder: Option<PathBuf>,
-    /// How long a server may leave a connection without a byte: 30 s.
+    /// Maximum time without receiving a byte. Default: 30 s.
     pub silence: Duration,
-    /// The least that a server must send, in bytes per second over each minute: 1024.
+    /// Minimum transfer rate in bytes per second, averaged over each minute. Default: 1024.
     pub pace: u64,
-    /// Maximum number of retries in a row, after a connection that broke or one of
-    /// [`RETRIED_STATUSES`](crawlspace_fetch::RETRIED_STATUSES): 5. What came before is kept, and each MiB received sets the
-    /// count to zero.
+    /// Maximum number of consecutive retries after a broken connection or one of
+    /// [`RETRIED_STATUSES`](crawlspace_fetch::RETRIED_STATUSES). Data received so far is kept, and each MiB received
+    /// resets the count. Default: 5.
     pub retries: u32,
-    /// The pause before the first of them, which doubles with each: 200 ms.
+    /// Pause before the first retry; it doubles with each retry. Default: 200 ms.
     pub pause: Duration,
-    /// Which addresses servers may have, also after redirects. With `None`, any address may be connected to; with a
-    /// guard, proxies of the environment are not used.
+    /// Restricts the addresses of servers, including after redirects. With `None`, any address is allowed. With a
+    /// guard, the proxies of the environment are not used.
     pub guard: Option<Guard>,
-    /// A way to other servers that is used in place of the one for `guard`, which has no effect then. Packages are read
-    /// on threads of its runtime that may wait.
+    /// Network to use for requests instead of the one restricted by `guard`, which has no effect then. Packages must be
+    /// read on threads of its runtime that may block.
     pub net: Option<Arc<Net>>,
 }
 
@@ -72,11 +73,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Sends a request within these limits, once; the one on time is [`silence`](Options::silence), until the head of
-    /// the answer is there and then for each read of its body.
+    /// Sends a request once, within these limits. [`silence`](Options::silence) limits the time until the head of the
+    /// response, and then each read of its body.
     ///
     /// # Errors
-    /// As [`blocking::send`].
+    /// Fails like [`blocking::send`].
     pub fn send(&self, request: Request) -> Result<Response, Error> {
         let limits = Limits {
             connect: self.silence,
@@ -91,7 +92,7 @@ impl Options {
         }
     }
 
-    /// For what was written here.
+    /// Returns options for packages that this process has written.
     pub(super) fn unlimited() -> Options {
         Options {
             directory: u64::MAX,

@@ -11,15 +11,15 @@ use super::zip::{Directory, DirectoryEntry, Fault, STORED, member};
 use super::{Error, Lines, Location, Options, Problem};
 use crawlspace_fetch::file::RemoteVersion;
 
-/// The endings of index members, the best one of several of one stem first: CDXJ says more than CDX, and what is
-/// compressed is read sooner.
+/// Name extensions of index members, in order of preference for indexes with the same stem: CDXJ has more fields than
+/// CDX, and compressed members are faster to read.
 const ENDINGS: [&str; 4] = [".cdxj.gz", ".cdxj", ".cdx.gz", ".cdx"];
 pub(super) const DATAPACKAGE: &str = "datapackage.json";
 
-/// A package of web archives: a zip file with WARC files, their indexes and what they are about.
+/// A WACZ file: a zip file with WARC files, their indexes and their metadata.
 ///
-/// Opening one reads the end of the file. Nothing in it is believed that can be checked, and nothing is kept in memory
-/// but the directory of the zip file.
+/// Opening a package reads the end of the file. Everything in it that can be verified is verified, and only the
+/// directory of the zip file is kept in memory.
 ///
 /// ```no_run
 /// use crawlspace_wacz::{Location, Options, Wacz};
@@ -41,16 +41,16 @@ pub struct Wacz {
     indexes: Vec<Member>,
 }
 
-/// Where the bytes are.
+/// The source of the bytes.
 #[derive(Debug)]
 enum Source {
     Disk(Disk),
     Remote {
         remote: Arc<Remote>,
-        /// What was downloaded of it: the data of members, by the places of their headers.
+        /// Downloaded data of members, by the offset of their headers.
         kept: Mutex<HashMap<u64, Disk>>,
     },
-    /// A part of a version of a file, of which nothing is downloaded but what is read.
+    /// A range of a version of a file on a server, of which only the requested bytes are fetched.
     Version {
         version: Arc<RemoteVersion>,
         begin: u64,
@@ -80,7 +80,7 @@ impl Source {
         }
     }
 
-    /// A reader of `length` bytes from offset `from`.
+    /// Returns a reader of `length` bytes from offset `from`.
     fn section(&self, from: u64, length: u64) -> Box<dyn Read + Send> {
         match self {
             Source::Disk(disk) => Box::new(disk.section(from, length)),
@@ -91,7 +91,7 @@ impl Source {
         }
     }
 
-    /// A part of what it has, as if it were all. `None` when it is on a server and is not read by parts.
+    /// Returns a range of this source as a source of its own. `None` for a server that is not read by ranges.
     fn part(&self, part: Range<u64>) -> Option<Source> {
         match self {
             Source::Disk(disk) => Some(Source::Disk(disk.part(part))),
@@ -104,7 +104,7 @@ impl Source {
         }
     }
 
-    /// Where in the file it begins. `None` where it has no part of that.
+    /// Returns the offset of this source in the file. `None` for a server that is not read by ranges.
     fn begin(&self) -> Option<u64> {
         match self {
             Source::Disk(disk) => Some(disk.begin()),
@@ -113,9 +113,9 @@ impl Source {
         }
     }
 
-    /// What is stored of a member, its header read and found to be right.
+    /// Returns the stored data of a member, after reading and checking its header.
     fn data(&self, entry: &DirectoryEntry, name: &str) -> Result<Box<dyn Read + Send>, Problem> {
-        // The size of its own header is not known, and what comes after it may be anything.
+        // The size of its local header is unknown yet, so limit the read to the longest possible one.
         let most = (entry.longest_header() + entry.compressed).min(entry.end - entry.header);
         match self {
             Source::Disk(_) | Source::Version { .. } => {
@@ -124,7 +124,7 @@ impl Source {
                 Ok(section)
             }
             Source::Remote { remote, kept } => {
-                // Whoever wants another member meanwhile waits; the line to the server is the same one.
+                // Requests for other members wait meanwhile, because they would share the bandwidth anyway.
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(disk) = kept.get(&entry.header) {
                     return Ok(Box::new(disk.section(0, entry.compressed)));
@@ -132,7 +132,7 @@ impl Source {
                 let mut stream = remote.stream(entry.header, most);
                 member::read_header(&mut stream, entry, name)?;
                 let disk = remote.keep((&mut stream).take(entry.compressed), entry.compressed)?;
-                // A connection whose answer was read can be used again.
+                // Read to the end, so that the connection can be reused.
                 let _ = io::copy(&mut stream, &mut io::sink());
                 kept.insert(entry.header, disk.clone());
                 Ok(Box::new(disk.section(0, entry.compressed)))
@@ -149,7 +149,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Its name: `indexes/index.cdx.gz`.
+    /// Returns the name of the member: `indexes/index.cdx.gz`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -159,7 +159,7 @@ impl Wacz {
     /// Opens a package.
     ///
     /// # Errors
-    /// When it cannot be read, or is no zip file, or one that contradicts itself.
+    /// Fails if the file cannot be read, is not a zip file, or contradicts itself.
     pub fn open(location: &Location, options: &Options) -> Result<Wacz, Error> {
         let file = location.to_string();
         let source =
@@ -167,10 +167,10 @@ impl Wacz {
         Wacz::of(file, source, options)
     }
 
-    /// Opens the package that is a version of a file on a server, on a thread of a runtime that may wait.
+    /// Opens the package in a version of a file on a server. Must be called on a runtime thread that may block.
     ///
     /// # Errors
-    /// As [`Wacz::open`].
+    /// Fails like [`Wacz::open`].
     pub fn of_version(version: &Arc<RemoteVersion>, options: &Options) -> Result<Wacz, Error> {
         let source = Source::Version {
             version: Arc::clone(version),
@@ -181,10 +181,11 @@ impl Wacz {
         Wacz::of(file, source, options)
     }
 
-    /// Opens a package that is a member of this one. `None` when its bytes do not lie there as they are.
+    /// Opens a package that is a member of this one. `None` if the member is compressed, or this package is not read by
+    /// ranges.
     ///
     /// # Errors
-    /// As [`Wacz::open`].
+    /// Fails like [`Wacz::open`].
     pub fn inner(&self, name: &str) -> Result<Option<Wacz>, Error> {
         let Some((place, begin)) = self.place(name)?.zip(self.source.begin()) else {
             return Ok(None);
@@ -213,28 +214,28 @@ impl Wacz {
         })
     }
 
-    /// Its name as errors have it.
+    /// Returns the name that error messages use for the package.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The size of the whole file, in bytes.
+    /// Returns the size of the whole file in bytes.
     pub fn size(&self) -> u64 {
         self.source.size()
     }
 
-    /// The CDX and CDXJ members, plain or gzip: those in `indexes/`, or anywhere if there are none in there. Of several
-    /// of one stem (`index.cdx`, `index.cdx.gz`), which are the same index, one. Not those of other indexes into them
-    /// (`index.idx`).
+    /// Returns the CDX and CDXJ members, plain or gzip: those in `indexes/`, or those anywhere if that folder has none.
+    /// Of members with the same stem (`index.cdx`, `index.cdx.gz`), which are the same index, one is returned.
+    /// Secondary indexes (`index.idx`) are not included.
     pub fn indexes(&self) -> &[Member] {
         &self.indexes
     }
 
-    /// The lines of an index, as often as they are wanted. The first time, a member of a remote package is downloaded,
-    /// compressed as it is, to a file without a name.
+    /// Returns the lines of an index; may be called repeatedly. The first call downloads a member of a remote package,
+    /// still compressed, to an unnamed file.
     ///
     /// # Errors
-    /// When the member cannot be read, or does not begin as the directory says.
+    /// Fails if the member cannot be read, or its header does not match the directory.
     pub fn lines(&self, index: &Member) -> Result<Lines, Error> {
         let content = self.content(&index.name, &index.entry)?;
         Lines::new(
@@ -246,29 +247,30 @@ impl Wacz {
         )
     }
 
-    /// The text of `datapackage.json`, which says what is in the package.
+    /// Returns the text of `datapackage.json`, which describes the package.
     ///
     /// # Errors
-    /// When there is none, or it is damaged, or no text, or larger than the options allow.
+    /// Fails if the member is missing, damaged, not UTF-8, or larger than the options allow.
     pub fn datapackage(&self) -> Result<String, Error> {
         self.text(DATAPACKAGE)
     }
 
-    /// Whether there is a member of that name.
+    /// Returns whether there is a member with this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.directory.find(name).is_some()
     }
 
-    /// The names of all members, in the order of the directory, and whether their bytes lie there as they are.
+    /// Returns the names of all members in the order of the directory, and whether each is stored uncompressed.
     pub fn members(&self) -> impl Iterator<Item = (&str, bool)> {
         let entries = self.directory.entries().iter();
         entries.map(|entry| (self.directory.name(entry), entry.method == STORED))
     }
 
-    /// Where in the file the bytes of a member are. `None` when they are compressed, or it was opened at a URL.
+    /// Returns the byte range of a member in the file. `None` if the member is compressed, or the package is not read
+    /// by ranges.
     ///
     /// # Errors
-    /// When there is no such member, or it does not begin as the directory says.
+    /// Fails if there is no such member, or its header does not match the directory.
     pub fn place(&self, name: &str) -> Result<Option<Range<u64>>, Error> {
         let entry = self.entry(name)?;
         let Some(file) = self.source.begin().filter(|_| entry.method == STORED) else {
@@ -282,10 +284,10 @@ impl Wacz {
         Ok(Some(begin..begin + entry.compressed))
     }
 
-    /// What a member unpacks to, which is not to be more than `limit` bytes.
+    /// Returns the decompressed content of a member, up to `limit` bytes.
     ///
     /// # Errors
-    /// When there is no such member, or it is damaged or larger.
+    /// Fails if there is no such member, or if it is damaged or larger than the limit.
     pub fn unpacked(&self, name: &str, limit: u64) -> Result<Vec<u8>, Error> {
         let entry = self.entry(name)?;
         let of_member = |problem| Error::of_member(&self.file, name, problem);
@@ -310,17 +312,17 @@ impl Wacz {
         })
     }
 
-    /// What the zip file says about itself.
+    /// Returns the directory of the zip file.
     pub(super) fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// The bytes of the file as they are.
+    /// Returns a reader of raw bytes of the file.
     pub(super) fn section(&self, from: u64, length: u64) -> impl Read + Send + use<> {
         self.source.section(from, length)
     }
 
-    /// The text of a small member.
+    /// Returns the text of a small member.
     pub(super) fn text(&self, name: &'static str) -> Result<String, Error> {
         let of_member = |problem| Error::of_member(&self.file, name, problem);
         let Some(entry) = self.directory.find(name) else {
@@ -340,11 +342,11 @@ impl Wacz {
         String::from_utf8(text).map_err(|_| of_member(Problem::Json("it is not UTF-8".to_owned())))
     }
 
-    /// SHA-256 of the whole file, `sha256:` and hexadecimal digits. `progress` is told how many bytes were read so far.
-    /// All of a remote file is downloaded for that, and nothing of it kept.
+    /// Returns the SHA-256 of the whole file, as `sha256:` and hexadecimal digits. `progress` is called with the number
+    /// of bytes read so far. A remote file is downloaded as a whole for this, and not kept.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn digest(&self, mut progress: impl FnMut(u64)) -> Result<String, Error> {
         let mut hash = Sha256::new();
         let mut buffer = vec![0; 256 * 1024];
@@ -363,7 +365,7 @@ impl Wacz {
         Ok(sha256_text(&hash.finalize()))
     }
 
-    /// What a member unpacks to.
+    /// Returns a reader of the decompressed content of a member.
     fn content(
         &self,
         name: &str,
@@ -375,7 +377,7 @@ impl Wacz {
     }
 }
 
-/// As hashes of files are written.
+/// Formats a SHA-256 hash as `sha256:` and hexadecimal digits.
 pub(super) fn sha256_text(hash: &[u8]) -> String {
     let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{digits}")
@@ -383,7 +385,7 @@ pub(super) fn sha256_text(hash: &[u8]) -> String {
 
 fn indexes(directory: &Directory) -> Vec<Member> {
     let all = |folder: &str| -> Vec<Member> {
-        // By stem, which of the endings is best, in the order of the first one of each stem.
+        // For each stem, the best extension, in the order of first appearance.
         let mut best: Vec<(usize, Member)> = Vec::new();
         let mut place: HashMap<&str, usize> = HashMap::new();
         for entry in directory.entries() {
@@ -413,7 +415,7 @@ fn indexes(directory: &Directory) -> Vec<Member> {
     usual
 }
 
-/// The name without the ending of an index, and which one it has.
+/// Splits a name into its stem and the rank of its index extension.
 fn stem(name: &str) -> Option<(&str, usize)> {
     ENDINGS.iter().enumerate().find_map(|(rank, ending)| {
         let (stem, found) = name.split_at_checked(name.len().checked_sub(ending.len())?)?;

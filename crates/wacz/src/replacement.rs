@@ -1,4 +1,4 @@
-//! A file that takes its place in one step, or does not.
+//! Atomic replacement of a file.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
-/// What a new file may be used for, before the system takes away what its user does not want.
+/// Permissions of a new file, before the umask is applied.
 const USUAL: u32 = 0o666;
 
-/// A file in the making, in the folder of the place that it will take. Dropped before that, it leaves nothing behind.
+/// A temporary file in the folder of the file that it will replace. It is removed when dropped before the commit.
 #[derive(Debug)]
 pub(super) struct Replacement {
     file: NamedTempFile,
@@ -18,8 +18,8 @@ pub(super) struct Replacement {
 }
 
 impl Replacement {
-    /// For that path. If a file is there, its permissions are taken over, and if a link is, what it leads to is
-    /// replaced.
+    /// Creates the replacement of a path. It gets the permissions of an existing file; if the path is a symbolic link,
+    /// its target is replaced.
     pub(super) fn of(path: &Path) -> io::Result<Replacement> {
         let (path, old) = match fs::canonicalize(path) {
             Ok(path) => (path.clone(), Some(fs::metadata(&path)?)),
@@ -31,15 +31,15 @@ impl Replacement {
             .permissions(Permissions::from_mode(USUAL))
             .tempfile_in(folder(&path))?;
         if let Some(old) = old {
-            // Only some may give files away; then it belongs to who replaced it. In this order, because a new owner
-            // takes some permissions away.
+            // Without the privilege to change the owner, the file belongs to the current user. The owner is set first,
+            // because changing it clears some permissions.
             let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
             file.as_file().set_permissions(old.permissions())?;
         }
         Ok(Replacement { file, path })
     }
 
-    /// What writes to it.
+    /// Returns a writer to the temporary file.
     pub(super) fn writer(&self) -> io::Result<BufWriter<File>> {
         Ok(BufWriter::with_capacity(
             256 * 1024,
@@ -47,16 +47,16 @@ impl Replacement {
         ))
     }
 
-    /// Where it lies so far.
+    /// Returns the path of the temporary file.
     pub(super) fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Puts it in its place, when all of it is on the disk.
+    /// Syncs the file to the disk, and moves it to its final path.
     pub(super) fn commit(self) -> io::Result<()> {
         self.file.as_file().sync_all()?;
         self.file.persist(&self.path).map_err(|error| error.error)?;
-        // Only now does the name outlast a power cut.
+        // Sync the folder, so that the new name survives a power failure.
         File::open(folder(&self.path))?.sync_all()
     }
 }

@@ -1,4 +1,4 @@
-//! Where the bytes of a package come from.
+//! Local sources of the bytes of a package.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Problem;
 
-/// A file of this machine, or a part of one; also one without a name that was downloaded.
+/// A local file, or a range of one. Includes unnamed files that were downloaded.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     file: Arc<File>,
@@ -17,11 +17,11 @@ pub(super) struct Disk {
     size: u64,
 }
 
-/// What is said of anything else than a regular file.
+/// Error message for anything but a regular file.
 pub(super) const NO_FILE: &str = "it is not a regular file, but a folder, a pipe or a device";
 
-/// Opens a regular file; `None` for anything else: of a pipe or a device nothing can be read twice, and opening one may
-/// wait for ever.
+/// Opens a regular file; `None` for anything else. Pipes and devices cannot be read twice, and opening one may block
+/// forever.
 pub(super) fn regular(path: &Path) -> io::Result<Option<File>> {
     if std::fs::metadata(path)?.is_file() {
         File::open(path).map(Some)
@@ -45,7 +45,7 @@ impl Disk {
         })
     }
 
-    /// A part of it, as if it were all of the file.
+    /// Returns a range of the file as a file of its own.
     pub(super) fn part(&self, part: Range<u64>) -> Disk {
         Disk {
             file: Arc::clone(&self.file),
@@ -54,7 +54,7 @@ impl Disk {
         }
     }
 
-    /// Where in the file it begins.
+    /// Returns the offset of this range in the file.
     pub(super) fn begin(&self) -> u64 {
         self.begin
     }
@@ -63,8 +63,8 @@ impl Disk {
         self.size
     }
 
-    /// A reader of `length` bytes from offset `from`. It does not move the file's own position, so several readers can
-    /// read at once.
+    /// Returns a reader of `length` bytes from offset `from`. It does not move the position of the file, so that
+    /// several readers can read concurrently.
     pub(super) fn section(&self, from: u64, length: u64) -> Section {
         Section {
             file: Arc::clone(&self.file),
@@ -74,7 +74,7 @@ impl Disk {
     }
 }
 
-/// A part of a file. That the file ends before is an error.
+/// A reader of a range of a file. It fails if the file ends before the range does.
 #[derive(Debug)]
 pub(super) struct Section {
     file: Arc<File>,

@@ -16,10 +16,11 @@ use super::zip::record::{Method, Record, dos_time};
 use super::zip::write::{MemberWriter, write_directory};
 use super::{Error, Problem};
 
-/// The version of the format that is written.
+/// The WACZ version that is written.
 const VERSION: &str = "1.1.1";
 
-/// Makes a WACZ file. Until [`Writer::finish`] there is none under its name, and if there was one, it is still there.
+/// Writes a WACZ file. It appears under its name when [`Writer::finish`] succeeds; until then, an existing file is
+/// kept.
 ///
 /// ```
 /// use crawlspace_wacz::{Index, Page, Writer};
@@ -46,25 +47,25 @@ pub struct Writer {
     has_pages: bool,
 }
 
-/// How an index is written.
+/// The form of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Index {
-    /// As text: `indexes/index.cdxj`.
+    /// Plain text: `indexes/index.cdxj`.
     Plain,
-    /// In gzip blocks of so many lines, `indexes/index.cdx.gz`, with an index of the blocks, `indexes/index.idx`, so that
-    /// a line is found without unpacking all of them. The tools of the format have 1024.
+    /// Gzip blocks with this number of lines in `indexes/index.cdx.gz`, and an index of the blocks in
+    /// `indexes/index.idx`, so that a look-up decompresses a single block. Other WACZ tools use 1024 lines.
     Blocks(usize),
 }
 
-/// A page from which people begin.
+/// An entry page of the package.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Page<'a> {
-    /// Its URL.
+    /// The URL of the page.
     pub url: &'a str,
-    /// When it was captured: `2026-03-19T10:20:15Z`.
+    /// The capture date: `2026-03-19T10:20:15Z`.
     #[serde(rename = "ts")]
     pub date: &'a str,
-    /// Its title; the URL stands in for one that it has not.
+    /// The title; the URL is used for a page without one.
     pub title: Option<&'a str>,
 }
 
@@ -101,10 +102,10 @@ struct DatapackageDigest<'a> {
 }
 
 impl Writer {
-    /// Begins a package that was created at that time (`2026-03-19T10:20:15Z`).
+    /// Creates a package with this creation date (`2026-03-19T10:20:15Z`).
     ///
     /// # Errors
-    /// When nothing can be written in the folder.
+    /// Fails if the folder is not writable.
     pub fn create(path: &Path, created: &str) -> Result<Writer, Error> {
         let file = path.display().to_string();
         let begin = || {
@@ -132,21 +133,22 @@ impl Writer {
         })
     }
 
-    /// What the package is called.
+    /// Sets the title of the package.
     pub fn title(&mut self, title: &str) {
         self.datapackage.title = Some(title.to_owned());
     }
 
-    /// The packages without which revisits in this one cannot be shown.
+    /// Sets the packages that are required to replay revisits in this one.
     pub fn requires(&mut self, required: &[Required]) {
         let requires = required.to_vec();
         self.datapackage.relation = (!requires.is_empty()).then_some(Relation { requires });
     }
 
-    /// Stores a WARC file as it is, in `archive/`.
+    /// Stores a WARC file unchanged, in `archive/`.
     ///
     /// # Errors
-    /// When it cannot be read or written; [`Problem::Refused`] for a name that cannot be used, or twice.
+    /// Fails if the input cannot be read or the package cannot be written; [`Problem::Refused`] for an invalid or a
+    /// duplicate name.
     pub fn warc(&mut self, name: &str, mut input: impl Read) -> Result<(), Error> {
         if name.is_empty() || name.contains('/') {
             let why = "a WARC file needs a name without a slash in it";
@@ -161,10 +163,10 @@ impl Writer {
         })
     }
 
-    /// Writes the index: CDXJ lines without their ends, sorted.
+    /// Writes the index from sorted CDXJ lines without line ends.
     ///
     /// # Errors
-    /// When it cannot be written; [`Problem::Refused`] for lines that are invalid or not sorted.
+    /// Fails if the package cannot be written; [`Problem::Refused`] for lines that are invalid or not sorted.
     pub fn index<L: AsRef<[u8]>>(
         &mut self,
         index: Index,
@@ -183,7 +185,7 @@ impl Writer {
             Index::Blocks(of) => {
                 let name = "index.cdx.gz";
                 let mut blocks = Blocks::new(of, name);
-                // Compressed already, and read in parts: stored.
+                // The content is compressed already, and must be readable by ranges: store it.
                 self.member(&format!("indexes/{name}"), Method::Stored, |out| {
                     let mut order = Order::default();
                     for line in lines {
@@ -203,7 +205,7 @@ impl Writer {
     /// Writes the list of pages.
     ///
     /// # Errors
-    /// When it cannot be written, or was written before.
+    /// Fails if the package cannot be written, or the list was already written.
     pub fn pages(&mut self, pages: &[Page<'_>]) -> Result<(), Error> {
         self.has_pages = true;
         self.member("pages/pages.jsonl", Method::Deflated, |out| {
@@ -211,7 +213,7 @@ impl Writer {
                 b"{\"format\": \"json-pages-1.0\", \"id\": \"pages\", \"title\": \"Pages\"}\n",
             )?;
             for page in pages {
-                // A line without a title is an empty row to those who check the list as a table.
+                // Tools that validate the list as a table treat a line without a title as an empty row.
                 let page = Page {
                     title: page
                         .title
@@ -226,10 +228,10 @@ impl Writer {
         })
     }
 
-    /// Writes what describes the package, and puts it in its place.
+    /// Writes the metadata of the package, and moves the file to its final path.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if the package cannot be written.
     pub fn finish(mut self) -> Result<(), Error> {
         if !self.has_pages {
             self.pages(&[])?;
@@ -260,7 +262,7 @@ impl Writer {
         done.map_err(|error| Error::new(file, Problem::Io(error)))
     }
 
-    /// Writes a member, and remembers what the datapackage says of it.
+    /// Writes a member, and records its entry in the datapackage.
     fn member(
         &mut self,
         path: &str,
@@ -270,7 +272,7 @@ impl Writer {
         let start = self.out.stream_position();
         let written = self.write_member(path, method, write);
         if let (Err(_), Ok(start)) = (&written, start) {
-            // Half a member is none; the next one takes its place. An error of this would come again with that one.
+            // Let the next member overwrite the partial one. If seeking fails, writing that member fails as well.
             let _ = self.out.seek(SeekFrom::Start(start));
         }
         written.map_err(|problem| Error::of_member(&self.file, path, problem))
@@ -316,7 +318,7 @@ impl Writer {
 }
 
 fn pretty(value: &impl Serialize) -> Vec<u8> {
-    // Texts and numbers, which all have a form in JSON.
+    // Serializing strings and numbers cannot fail.
     serde_json::to_vec_pretty(value).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! Those lines of a text that a query is about, in its order.
+//! A cursor over the lines of one text that match a query, in the order of the query.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,58 +12,58 @@ use crate::source::SourceError;
 use crate::spelling::canonical;
 use crate::zipnum::cluster::Blocks;
 
-/// Limit of captures at the same distance from the moment asked for that are put into order, in bytes.
+/// Limit of captures at the same distance from the requested time that are sorted in memory, in bytes.
 const MAX_RUN: usize = 4 << 20;
 
-/// The lines of a span that a query is about, by their urlkeys.
+/// Selects lines within a span by their urlkeys.
 #[derive(Clone, Debug)]
 pub(super) enum Wanted {
-    /// All lines: their keys are urlkeys.
+    /// Every line: all keys are urlkeys.
     All,
-    /// Lines that have one of these urlkeys, under which they are given.
+    /// Lines with one of these urlkeys; each is returned under its urlkey.
     Of(Arc<[Box<[u8]>]>),
-    /// Lines whose key is their urlkey.
+    /// Lines whose key equals their urlkey.
     Own,
-    /// Lines whose key is another one, and whose urlkey is in this span. They are given under it.
+    /// Lines whose key differs from their urlkey, if the urlkey is within this span. Each is returned under its urlkey.
     Respelled(Arc<Span>),
 }
 
-/// The lines of a text that a query is about, one after the other.
+/// A cursor over the lines of a text that match a query.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     lines: Lines<Text>,
     span: Arc<Span>,
     order: Order,
     wanted: Wanted,
-    /// The line with its urlkey, where its own key is another one; empty otherwise.
+    /// The current line with its key replaced by the urlkey; empty if the key already is the urlkey.
     respelled: Vec<u8>,
-    /// The line before, where makers repeat lines at the edges of blocks.
+    /// The previous line, if repeated lines at the edges of blocks are to be skipped.
     before: Option<Vec<u8>>,
-    /// The text is not sorted: lines of the span may come after one that is behind it.
+    /// True for unsorted text: lines within the span may follow a line after its end.
     unsorted: bool,
-    /// Lines whose maker spelled the key otherwise end with a blank.
+    /// True if a trailing blank marks the lines whose key was replaced by the urlkey.
     marked: bool,
-    /// The number of the package that it is in, or 0.
+    /// Number of the package that contains the text, or 0.
     pub(super) package: u64,
     shape: Shape,
     distance: u64,
     /// Number of invalid lines that were skipped.
     broken: u64,
-    /// The result of [`Cursor::next`], where that was called before its time.
+    /// Result of a call of [`Cursor::next`] made in advance by [`Cursor::shows_no`].
     ahead: Option<Result<bool, SourceError>>,
-    /// Captures at the same distance, where lines are read backward but these are wanted in the order of time.
+    /// Captures at the same distance, which are sorted in ascending order here because the text is read backward.
     run: Option<Box<Run>>,
 }
 
 #[derive(Debug, Default)]
 struct Run {
-    /// Lines at the same distance, and where in the text each is: the last ones first.
+    /// The lines at the same distance, in the order in which they were read (latest first), and their ranges.
     text: Vec<u8>,
     lines: Vec<(Range<usize>, Shape)>,
     head: Range<usize>,
     shape: Shape,
     distance: u64,
-    /// Whether the line where the cursor is has yet to be taken, and whether it was the last.
+    /// True if the current line of the cursor is yet to be taken; `end` is true after the last line.
     held: bool,
     end: bool,
 }
@@ -94,31 +94,31 @@ impl Cursor {
         }
     }
 
-    /// Leaves out a line that is the same as the one before it.
+    /// Skips a line that equals the previous one.
     pub(super) fn without_repetitions(mut self) -> Cursor {
         self.before = Some(Vec::new());
         self
     }
 
-    /// Reads text that is not sorted.
+    /// Reads unsorted text: the end of the span does not end the search.
     pub(super) fn unsorted(mut self) -> Cursor {
         self.unsorted = true;
         self
     }
 
-    /// Reads text in which a blank marks the lines whose maker spelled the key otherwise.
+    /// Reads text in which a trailing blank marks lines whose key was replaced by the urlkey.
     pub(super) fn marked(mut self) -> Cursor {
         self.marked = true;
         self
     }
 
-    /// Adds the number of the package that the text is in.
+    /// Sets the number of the package that contains the text.
     pub(super) fn in_package(mut self, package: u64) -> Cursor {
         self.package = package;
         self
     }
 
-    /// The line where lines are read, with its urlkey.
+    /// Returns the line that was read last, with its urlkey as the key.
     #[inline]
     fn read(&self) -> &[u8] {
         if self.respelled.is_empty() {
@@ -128,7 +128,7 @@ impl Cursor {
         }
     }
 
-    /// The line where it is.
+    /// Returns the current line.
     #[inline]
     pub(crate) fn line(&self) -> &[u8] {
         match &self.run {
@@ -137,13 +137,13 @@ impl Cursor {
         }
     }
 
-    /// Its urlkey and timestamp.
+    /// Returns the urlkey and the timestamp of the current line.
     #[inline]
     pub(crate) fn both(&self) -> &[u8] {
         self.shape().both(self.line())
     }
 
-    /// The file that it is of.
+    /// Returns the path of the file that the lines are from.
     #[cold]
     pub(crate) fn path(&self) -> &Path {
         self.lines.path()
@@ -154,18 +154,18 @@ impl Cursor {
         self.run.as_ref().map_or(self.shape, |run| run.shape)
     }
 
-    /// How far it is from the moment that is asked for.
+    /// Returns the distance of the current line from the requested time, in seconds; 0 in other orders.
     #[inline]
     pub(crate) fn distance(&self) -> u64 {
         self.run.as_ref().map_or(self.distance, |run| run.distance)
     }
 
-    /// Number of lines that were skipped because they are invalid.
+    /// Returns the number of invalid lines that were skipped.
     pub(crate) fn broken(&self) -> u64 {
         self.broken + self.lines.skipped()
     }
 
-    /// Continues to the next line of the query; false at the end, after which it must not be called again.
+    /// Advances to the next matching line. Returns false at the end; it must not be called again after that.
     #[inline]
     pub(crate) async fn next(&mut self) -> Result<bool, SourceError> {
         if let Some(there) = self.ahead.take() {
@@ -179,9 +179,9 @@ impl Cursor {
         Ok(there)
     }
 
-    /// Returns whether the text that was read for the first line shows that a later span has no lines.
+    /// Returns whether the text that was read for the first line proves that a later span is empty.
     ///
-    /// Keys of one URL are neighbours as a rule, so that most of them are looked up by one read.
+    /// The keys of one URL are usually adjacent, so that one read serves for most of them.
     pub(super) async fn shows_no(&mut self, later: &Span) -> bool {
         if self.unsorted || later.from < self.span.from || matches!(self.lines, Lines::Backward(_))
         {
@@ -204,7 +204,7 @@ impl Cursor {
         false
     }
 
-    /// Continues to the next line in the direction in which lines are read.
+    /// Advances to the next matching line in the direction of reading.
     #[inline]
     async fn advance(&mut self) -> Result<bool, SourceError> {
         let end = match self.lines {
@@ -243,7 +243,7 @@ impl Cursor {
         Ok(false)
     }
 
-    /// Gives the line where lines are read its urlkey. False when the query is not about that.
+    /// Replaces the key of the current line by its urlkey. Returns false if the query does not want the line.
     #[inline]
     fn has_wanted_key(&mut self) -> bool {
         self.shape.is_respelled = self.marked && self.lines.is_marked();
@@ -295,7 +295,7 @@ impl Run {
         Ok(true)
     }
 
-    /// Gathers the lines at the next distance.
+    /// Collects the lines at the next distance.
     async fn fill(&mut self, back: &mut Cursor) -> Result<(), SourceError> {
         self.text.clear();
         loop {
@@ -316,7 +316,7 @@ impl Run {
     }
 }
 
-/// Text of a plain file, or of the blocks of a cluster.
+/// The text of a plain file, or of the blocks of a cluster.
 #[derive(Debug)]
 pub(super) enum Text {
     File(Stretch),

@@ -1,4 +1,4 @@
-//! A file that a query is asked of.
+//! A file that queries search.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,31 +14,31 @@ use crawlspace_wacz::Location;
 #[derive(Debug)]
 pub struct Entry {
     pub(crate) file: NamedFile,
-    /// The cluster that it is the secondary index of, if it is one.
+    /// The cluster whose secondary index this file is, if any.
     pub(crate) cluster: Option<Arc<Cluster>>,
-    /// The spelling of its keys, as long as it has not been read.
+    /// The spelling of the keys, until the file has been read.
     pub(super) spelled: Spelled,
-    /// The number of the package that it is in, or 0.
+    /// Number of the package that contains the file, or 0.
     pub(crate) package: u64,
-    /// The version of the package's file, if that is on this machine.
+    /// The version of the package file, if the package is local.
     pub(super) made_of: Option<FileVersion>,
-    /// The file is not sorted, so that a query has to read all of it.
+    /// True if the file is not sorted, so that each query reads all of it.
     pub(super) unsorted: bool,
-    /// The version that these were found out of.
+    /// The version of the file that the inspection examined.
     pub(super) inspected: Mutex<Option<FileVersion>>,
-    /// The result of reading all of it.
+    /// The result of reading the whole file for the directory.
     pub(super) reading: Reading,
 }
 
 /// The spelling of the keys in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelled {
-    /// Keys as here: every line was seen. Those whose maker spelled the key otherwise end with a blank.
+    /// Only urlkeys: every line was checked. A trailing blank marks lines whose key was replaced by the urlkey.
     Here,
-    /// Keys as here, as is usual in files of this kind: lines of one URL are looked for under other keys, too, and lines of many
-    /// are taken as they are.
+    /// The keys are expected to be urlkeys, as usual in files of this kind. Queries for one URL also look under its
+    /// keys in other spellings; queries for many URLs use the lines unchanged.
     Probably,
-    /// Keys of any spelling.
+    /// The keys may have any spelling.
     Somehow,
 }
 
@@ -56,7 +56,7 @@ impl Entry {
         }
     }
 
-    /// Returns the version of a file that was inspected; `None` of one that is always the same.
+    /// Returns the version of the file that was inspected; `None` for a file that never changes.
     pub(super) fn version(&self) -> Option<FileVersion> {
         *self
             .inspected
@@ -64,7 +64,7 @@ impl Entry {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether it is not of a package whose file is another one now, or gone.
+    /// Returns false if the file is in a package that was replaced or removed.
     pub(super) fn is_current(&self) -> bool {
         self.made_of.is_none_or(|version| {
             let metadata = std::fs::metadata(self.file.path());
@@ -72,14 +72,14 @@ impl Entry {
         })
     }
 
-    /// Returns the version that a file has now; `None` of one that is always the same.
+    /// Returns the current version of the file; `None` for a file that never changes.
     pub(super) fn current_version(&self) -> Option<FileVersion> {
         self.version()?;
         let metadata = std::fs::metadata(self.file.path()).ok()?;
         Some(FileVersion::of(&metadata))
     }
 
-    /// Returns whether all of it can be read on this machine without much ado: a sorted file, or the index of a package.
+    /// Returns whether the whole file is cheap to read on this machine: a sorted file, or the index of a package.
     pub(super) fn is_here_to_read(&self) -> bool {
         let cluster = self.cluster.as_ref();
         !self.unsorted
@@ -96,7 +96,7 @@ impl Entry {
             == Some(version)
     }
 
-    /// Notes that a version of the file was inspected, with the same outcome.
+    /// Records that another version of the file was inspected with the same outcome.
     pub(super) fn note_inspected(&self, version: FileVersion) {
         *self
             .inspected
@@ -104,7 +104,7 @@ impl Entry {
             .unwrap_or_else(PoisonError::into_inner) = Some(version);
     }
 
-    /// Returns whether another entry of the same file would be read in the same way.
+    /// Returns whether another entry of the same file is read in the same way.
     pub(super) fn is_like(&self, other: &Entry) -> bool {
         fn hinted(entry: &Entry) -> Option<(bool, &str)> {
             let cluster = entry.cluster.as_ref()?;
@@ -115,7 +115,7 @@ impl Entry {
             && hinted(self) == hinted(other)
     }
 
-    /// Returns the entry of a file of this machine as its inspection tells.
+    /// Creates the entry of a local file from the result of its inspection.
     pub(super) fn inspected(
         path: PathBuf,
         is_clustered: bool,
@@ -141,19 +141,19 @@ impl Entry {
         entry
     }
 
-    /// A file of sorted lines.
+    /// Creates the entry of a sorted local file.
     pub(crate) fn plain(path: PathBuf) -> Entry {
         Entry::new(NamedFile::new(path), None, Spelled::Probably)
     }
 
-    /// A cluster with that secondary index.
+    /// Creates the entry of a cluster from the path of its secondary index.
     pub(crate) fn clustered(path: PathBuf, net: Option<&Arc<Net>>) -> Entry {
         let index = Location::File(path.clone());
         let cluster = Arc::new(Cluster::new(&index, net));
         Entry::new(NamedFile::new(path), Some(cluster), Spelled::Probably)
     }
 
-    /// A file on a server, sorted lines or the secondary index of a cluster.
+    /// Creates the entry of a file on a server: sorted lines, or the secondary index of a cluster.
     pub(super) fn remote(location: &Location, is_clustered: bool, net: Option<&Arc<Net>>) -> Entry {
         let file = match (location, net) {
             (Location::Url(url), Some(net)) => NamedFile::remote(net.file(url)),

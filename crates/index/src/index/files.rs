@@ -1,4 +1,4 @@
-//! Files of a query, and where in each it begins.
+//! The files that a query searches, and the position in each at which its lines begin.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,39 +20,39 @@ use crate::timestamp::Timestamp;
 use crate::zipnum::cluster::block::begin_of as secondary;
 use crate::zipnum::cluster::{Blocks, Cluster};
 
-/// Limit of lines that a query keeps to put them into order, in bytes: lines of many URLs under keys of other spellings.
+/// Limit of lines that a query sorts in memory, in bytes. They are lines of many URLs whose keys have another spelling.
 pub const MAX_KEPT: usize = 16 << 20;
 
-/// Files, and what is looked for in them.
+/// The files of a query, and the captures that it looks for.
 pub struct Files {
     entries: Arc<[Arc<Entry>]>,
     next: usize,
     sought: Sought,
     pub(super) order: Order,
-    /// The moment that lines should be close to, where they lie under few keys.
+    /// The requested time, for queries in [`Order::Closest`]; these need few keys.
     moment: Option<Timestamp>,
-    /// As much is read of a file at first.
+    /// Size of the first read of a file, in bytes.
     piece: usize,
     some: Range<u64>,
-    /// Collects failures of files; without it the first one is an error of all.
+    /// Collects failures of files. Without it, the first failure fails the query.
     pub(super) gaps: Option<Arc<Gaps>>,
-    /// A file that has changed or is gone is a failure like any other one.
+    /// True if a changed or removed file is a failure like any other.
     pub(super) settled: bool,
     at_most: Option<u64>,
-    /// The rest of [`MAX_KEPT`].
+    /// The unused rest of [`MAX_KEPT`].
     room: usize,
-    /// Tells which entries can have a urlkey.
+    /// The directory of the entries, which knows where urlkeys can be.
     directory: Option<Arc<Directory>>,
-    /// The entries that can have one of the urlkeys that are meant; without it all are searched.
+    /// The entries that can contain one of the wanted urlkeys. Without it, all entries are searched.
     candidates: Option<Candidates>,
-    /// Blocks are read once.
+    /// True if each block is read only once, so that caching is useless.
     passing: bool,
-    /// The time limit of a read on a server, where other files answer as well.
+    /// Timeout of a read on a server, if other files answer as well.
     patience: Option<Duration>,
 }
 
 impl Files {
-    /// Looks for lines in all entries, in an order; [`Order::Closest`] needs few keys.
+    /// Searches all entries, and returns the lines in an order; [`Order::Closest`] needs few keys.
     pub fn new(entries: Arc<[Arc<Entry>]>, sought: Sought, order: Order) -> Files {
         let moment = match order {
             Order::Closest(moment) => Some(moment),
@@ -81,22 +81,22 @@ impl Files {
         }
     }
 
-    /// Reads only some blocks of each cluster, by their number among those that the query is about.
+    /// Limits the search to a range of the matching blocks of each cluster, by number.
     pub fn only(mut self, some: Range<u64>) -> Files {
         self.some = some;
         self
     }
 
-    /// Continues where a file cannot be read, which `gaps` collects. With `settled`, files that have changed since they
-    /// were listed are such failures; otherwise they are an error as long as no row was found, so that they can be
-    /// listed again.
+    /// Skips files that cannot be read, and collects their errors in `gaps`. With `settled`, files that changed since
+    /// they were listed are skipped too; otherwise such a file is an error until the first row has been found, so that
+    /// the caller can list the files again.
     pub fn with_gaps(mut self, gaps: Arc<Gaps>, settled: bool) -> Files {
         self.gaps = Some(gaps);
         self.settled = settled;
         self
     }
 
-    /// Looks for lines in all files of a listing, but those that are known not to have any.
+    /// Searches the files of a listing, except those that are known to have no matching lines.
     pub fn of(listing: &Listing, sought: Sought, order: Order) -> Files {
         let mut files = Files::new(Arc::clone(&listing.entries), sought, order);
         if listing.directory.covers_some() {
@@ -113,19 +113,19 @@ impl Files {
         self
     }
 
-    /// Expects the first row within this time, so that of many files none may take all of it.
+    /// Sets the time limit of the first row. With several files, one file gets a quarter of it.
     pub fn within(mut self, first: Duration) -> Files {
         self.patience = (self.entries.len() > 1).then(|| first / 4);
         self
     }
 
-    /// Expects that no more rows than these are used.
+    /// Sets the maximum number of rows that the caller uses.
     pub fn at_most(mut self, rows: Option<u64>) -> Files {
         self.at_most = rows;
         self
     }
 
-    /// Returns the cursors of the next file, which are before its first line; `None` after the last file.
+    /// Returns the cursors of the next file, each before its first line; `None` after the last file.
     pub(super) async fn cursors(&mut self) -> Result<Option<Vec<Cursor>>, SourceError> {
         if self.sought.span.is_empty() {
             return Ok(None);
@@ -141,7 +141,7 @@ impl Files {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
         } else if self.sought.is_exact() {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
-            // Of two that begin at a moment, the one that goes forward.
+            // With two cursors from the requested time, the second one reads forward.
             let last = cursors.len().saturating_sub(1);
             for span in self.sought.others() {
                 if let Some(own) = cursors.get_mut(last)
@@ -173,7 +173,7 @@ impl Files {
         Ok(Some(cursors.into_iter().map(number).collect()))
     }
 
-    /// The next entry that may have lines of the query, and whether all of its keys are spelled as here.
+    /// Returns the next entry that can have matching lines, and whether all of its keys are urlkeys.
     fn next_entry(&mut self) -> Option<(Arc<Entry>, bool)> {
         let next = match &mut self.candidates {
             Some(candidates) => candidates.next(),
@@ -185,7 +185,7 @@ impl Files {
             let is_here = directory.is_some_and(|directory| directory.is_here(next));
             return Some((Arc::clone(entry), is_here));
         }
-        // A file that is known to have nothing was read.
+        // Files that the directory rules out count as read.
         let skips_some = self.candidates.as_ref().is_some_and(|some| some.skips_some);
         if let Some(gaps) = self.gaps.as_ref().filter(|_| skips_some) {
             gaps.read();
@@ -193,7 +193,7 @@ impl Files {
         None
     }
 
-    /// The blocks of the next cluster, in ascending order.
+    /// Returns the blocks of the next cluster, in ascending order.
     pub(super) async fn blocks(&mut self) -> Result<Option<Blocks>, SourceError> {
         let span = Arc::clone(&self.sought.span);
         while let Some(entry) = self.entries.get(self.next).map(Arc::clone) {
@@ -207,10 +207,10 @@ impl Files {
         Ok(None)
     }
 
-    /// Opens a file as it is now.
+    /// Opens the current version of a file.
     async fn open(&self, entry: &Entry) -> Result<Opened, SourceError> {
         if !entry.is_current() {
-            // Its rows would lead to places in a file that is another one now.
+            // Rows of a replaced package would point to wrong offsets.
             let shown = entry.file.path().display();
             return Err(SourceError::Changed(format!(
                 "{shown}: it has just changed"
@@ -273,7 +273,7 @@ impl Files {
         Ok(())
     }
 
-    /// Finds where in a file lines from `key` on begin.
+    /// Finds the position in a file at which lines from `key` on begin.
     async fn find(
         &self,
         text: &Opened,
@@ -310,7 +310,7 @@ impl Files {
         })
     }
 
-    /// Reads the lines of the query whose keys are spelled otherwise, in order, as text with their urlkeys.
+    /// Reads the matching lines whose keys have another spelling, and returns them as sorted text under their urlkeys.
     async fn respelled(&mut self, text: &Opened) -> Result<Vec<u8>, SourceError> {
         let mut lines: Vec<Box<[u8]>> = Vec::new();
         let mut size = 0;
@@ -322,7 +322,7 @@ impl Files {
             let mut cursor =
                 Cursor::new(forward, &span, Order::Ascending, wanted).without_repetitions();
             while cursor.next().await? {
-                // The blank marks them.
+                // The trailing blank marks a line whose key was replaced.
                 size += cursor.line().len() + 2;
                 lines.push([cursor.line(), b" "].concat().into());
                 let enough = most.is_some_and(|most| lines.len() / 2 > most.max(1024));
@@ -348,7 +348,7 @@ impl Files {
         Ok(all)
     }
 
-    /// Sorts lines, and of `most` that will be used keeps those.
+    /// Sorts the lines, and drops those beyond the `most` lines that will be used.
     fn settle(&self, lines: &mut Vec<Box<[u8]>>, most: Option<usize>) {
         lines.sort_unstable();
         if let Some(most) = most.filter(|most| *most < lines.len()) {
@@ -368,7 +368,7 @@ struct Opened {
     marked: bool,
 }
 
-/// A file, or a cluster with the file as its secondary index, and where in it a query begins.
+/// A file or cluster, and the position at which the lines of a query begin.
 struct Found {
     file: Snapshot,
     cluster: Option<Arc<Cluster>>,
@@ -380,7 +380,8 @@ struct Found {
 }
 
 impl Found {
-    /// Everything that comes after what was looked for and perhaps a little before; backward, the other way round.
+    /// Returns the lines from the position on, and possibly a few lines before it; backward, the lines before it and
+    /// possibly a few after.
     fn lines(&self, direction: Direction, span: &Span, gaps: Option<&Arc<Gaps>>) -> Lines<Text> {
         match &self.cluster {
             None => self.lines_of_file(direction, Text::File),
@@ -422,7 +423,7 @@ impl Found {
     ) -> Lines<P> {
         let Bounds { after, until } = self.bounds;
         let at = self.begin(direction);
-        // As much as is enough as a rule to have the first lines.
+        // Enough to have the first lines in most cases.
         let far = usize::try_from(until.saturating_sub(after)).unwrap_or(usize::MAX);
         let piece = far.saturating_add(1 << 10);
         let piece = piece.clamp(self.piece / 2, self.piece * 2);

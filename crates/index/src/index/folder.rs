@@ -1,4 +1,4 @@
-//! The files of a source.
+//! Lists the files of a source.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -21,54 +21,56 @@ use crate::zipnum::cluster::is_secondary;
 use crawlspace_fetch::Net;
 use crawlspace_wacz::{Location, Manifest, Options};
 
-/// Maximum depth of folders in folders.
+/// Maximum nesting depth of folders.
 const MAX_DEPTH: usize = 16;
-/// Maximum number of files.
+/// Maximum number of files of a source.
 const MAX_FILES: usize = 100_000;
-/// Size up to which all of a file that is not sorted is read for each query, in bytes. A larger one has failed.
+/// Maximum size of an unsorted file in bytes. Each query reads all of it; a larger unsorted file is an error.
 const MAX_UNSORTED: u64 = 64 << 20;
-/// Time until which the packages of a list are opened before it is used for the first time.
+/// Time limit for opening the packages of a list before its first use.
 const MAX_FIRST: Duration = Duration::from_secs(2);
-/// Maximum number of packages on servers that are opened at a time.
+/// Maximum number of packages on servers that are opened concurrently.
 const MAX_AT_ONCE: usize = 8;
 
-/// The files of a source as they were at some moment.
+/// A snapshot of the files of a source.
 #[derive(Debug)]
 pub struct Listing {
-    /// In the order of their names.
+    /// The files, in the order of their names.
     pub entries: Arc<[Arc<Entry>]>,
-    /// Tells which entries can have a urlkey.
+    /// The directory of the entries, which knows where urlkeys can be.
     pub(super) directory: Arc<Directory>,
-    /// The packages that these are in, if that is where they are.
+    /// The packages that contain the entries; empty for other sources.
     pub packages: Box<[Arc<Package>]>,
-    /// Why parts cannot be read: folders, files, packages, entries of lists.
+    /// Error messages of the parts that cannot be read: folders, files, packages, entries of lists.
     pub failures: Box<[String]>,
-    /// Another problem, in words.
+    /// The message of another problem.
     problem: Option<String>,
-    /// When the folder was listed.
+    /// Time at which the source was listed.
     pub(crate) seen: Instant,
-    /// Something turned out to be another file, or gone.
+    /// Set when a listed file turns out to be replaced or removed.
     pub(crate) is_stale: AtomicBool,
-    /// Not all packages were read, since nobody waited for them any more.
+    /// True if not all packages were read because no request was waiting any longer.
     pub(crate) is_abandoned: bool,
 }
 
-/// Whether somebody still waits for a listing.
+/// Returns whether a request is still waiting for the listing.
 pub(crate) type IsWanted<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// What is read of a folder, and what a file is that is named itself.
+/// Selects the files of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// `*.cdx`, `*.cdxj`, and secondary indexes of clusters. Else text.
+    /// Index files: in a folder, `*.cdx`, `*.cdxj` and secondary indexes of clusters; a single file is text unless its
+    /// name says otherwise.
     All,
-    /// Secondary indexes. Else one of them.
+    /// Secondary indexes of clusters.
     Clusters,
-    /// `*.wacz`, and what is in them. Else one of them, or a list of them (`*.json`).
+    /// Packages: in a folder, `*.wacz` with the indexes in them; a single file is a package or a list of packages
+    /// (`*.json`).
     Packages,
 }
 
 impl Choice {
-    /// Returns whether a file is a secondary index, by its name.
+    /// Returns whether a file is a secondary index, judging by its name.
     fn is_clustered(self, path: &Path) -> bool {
         self != Choice::All || is_secondary(path)
     }
@@ -84,13 +86,13 @@ impl Choice {
 }
 
 impl Listing {
-    /// Whether all files are sorted, as far as samples of them tell.
+    /// Returns whether all files are sorted, judging by samples of them.
     pub fn is_sorted(&self) -> bool {
         !self.entries.iter().any(|entry| entry.unsorted)
     }
 
-    /// Returns whether blocks have numbers: there is no more than one file, and it is a cluster whose secondary index says where
-    /// its blocks begin.
+    /// Returns whether blocks can be numbered: the source is at most one file, and that is a cluster whose secondary
+    /// index has the offsets of the blocks.
     pub fn is_one_cluster(&self) -> bool {
         match &*self.entries {
             [only] => only
@@ -101,7 +103,7 @@ impl Listing {
         }
     }
 
-    /// What is wrong, in words.
+    /// Returns the message of what is wrong, if anything.
     pub(crate) fn problem(&self) -> Option<String> {
         match &*self.failures {
             [] => self.problem.clone(),
@@ -113,8 +115,7 @@ impl Listing {
         }
     }
 
-    /// Looks what there is, on a thread that may wait. What was there before stays the same entries, unless others have
-    /// their names now.
+    /// Lists the files; the calling thread may block. Unchanged files keep their entries from the listing `before`.
     pub(crate) fn read(
         location: &Location,
         choice: Choice,
@@ -189,7 +190,7 @@ impl Listing {
             }
             let new = Entry::inspected(path, is_clustered, version, &found, net);
             entries.push(match entry {
-                // What is cached of it goes on being of use.
+                // Keep the entry, so that its caches stay valid.
                 Some(entry) if entry.is_like(&new) => {
                     entry.note_inspected(version);
                     Arc::clone(entry)
@@ -205,7 +206,7 @@ impl Listing {
         }
     }
 
-    /// What is in the packages of a list.
+    /// Lists the contents of the packages of a list.
     fn of_list(
         location: &Location,
         before: Option<&Listing>,
@@ -220,7 +221,7 @@ impl Listing {
         let list = match Manifest::open(location, &options) {
             Ok(list) => list,
             Err(error) => {
-                // Of a list that cannot be read now nothing new is known.
+                // While the list is unreadable, keep the packages of the previous listing.
                 let packages = before.filter(|_| error.is_passing());
                 let packages = packages.map(|before| before.packages.to_vec());
                 let said = error.to_string();
@@ -245,7 +246,7 @@ impl Listing {
         Listing::of_packages(listed, failures, before, net, is_wanted)
     }
 
-    /// What is in packages. Those that are as they were before are not read again.
+    /// Lists the contents of packages. Packages that did not change since the listing `before` are not read again.
     fn of_packages(
         listed: Vec<Listed>,
         failures: Vec<String>,
@@ -276,7 +277,7 @@ impl Listing {
             let all = packages.iter().all(is_current);
             all.then(|| packages.iter().copied().cloned().collect())
         };
-        // What is late the first time is read later on, while the others answer.
+        // On the first use, slow packages are read later, so that the other ones can answer.
         let is_first = before.is_none() && listed.len() > 1;
         let until = is_first.then(|| Instant::now() + MAX_FIRST);
         let is_abandoned = AtomicBool::new(false);
@@ -316,26 +317,26 @@ impl Listing {
         }
     }
 
-    /// Whether all of it is to be found out on servers again: what is there, and whether it is the same.
+    /// Returns whether any package is on a server, so that its existence and version have to be requested again.
     pub(crate) fn is_remote(&self) -> bool {
         self.packages.iter().any(|one| one.is_remote())
     }
 
-    /// Whether something is wrong.
+    /// Returns whether anything is wrong.
     pub(crate) fn has_problem(&self) -> bool {
         self.problem.is_some() || !self.failures.is_empty()
     }
 
-    /// Whether reading showed that something is not as it was.
+    /// Returns whether a read showed that a package has changed.
     pub(crate) fn is_superseded(&self) -> bool {
         self.packages.iter().any(|one| one.is_superseded())
     }
 }
 
-/// The result of checking the index files at a path of this machine, in words.
+/// The result of checking the index files at a local path, as messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Files in a form that is not read: their sources fail.
+    /// Files in an unsupported form: their sources fail.
     pub errors: Vec<String>,
     /// Files that cannot be read at the moment, and files that are slow to search.
     pub warnings: Vec<String>,
@@ -374,14 +375,14 @@ impl Checked {
     }
 }
 
-/// Whether a list of packages is there, by its name.
+/// Returns whether a location is a list of packages, judging by its name.
 fn is_list(location: &Location) -> bool {
     let name = location.name();
     let end = name.rsplit_once('.').map_or("", |(_, end)| end);
     end.eq_ignore_ascii_case("json")
 }
 
-/// Reads packages, as many at a time as servers bear, and gives them in the order of the list.
+/// Reads packages concurrently, at most [`MAX_AT_ONCE`], and returns them in the order of the list.
 fn side_by_side(
     listed: &[Listed],
     read: impl Fn(&Listed) -> Vec<Arc<Package>> + Sync,
@@ -417,7 +418,7 @@ fn side_by_side(
 struct Walk {
     choice: Choice,
     files: Vec<(PathBuf, FileVersion)>,
-    /// Folders that were seen: links may lead in cycles.
+    /// Folders that were visited: symbolic links may form cycles.
     folders: HashSet<(u64, u64)>,
     failures: Vec<String>,
 }
@@ -461,7 +462,7 @@ impl Walk {
                 Ok(entry) => entry,
                 Err(error) => return self.failed(path, &error),
             };
-            // What is being copied often has such a name until it is whole.
+            // Hidden files are often partial copies.
             if entry.file_name().as_encoded_bytes().starts_with(b".") {
                 continue;
             }
@@ -472,7 +473,7 @@ impl Walk {
             if !is_folder && !self.choice.includes(&path) {
                 continue;
             }
-            // Where a link leads to.
+            // The metadata of the target, if it is a symbolic link.
             match fs::metadata(&path) {
                 Ok(metadata) if metadata.is_dir() => self.folder(&path, &metadata, depth + 1),
                 Ok(metadata) if metadata.is_file() && self.choice.includes(&path) => {

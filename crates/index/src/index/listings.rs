@@ -1,4 +1,4 @@
-//! Paths with `{coll}` in them, and what is there.
+//! Cached listings of paths, which may contain `{coll}`, and of URLs.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,32 +16,32 @@ use crawlspace_wacz::Location;
 
 /// Time after which files are listed again.
 const REFRESH: Duration = Duration::from_secs(1);
-/// Time after which servers are asked again which packages there are, and whether they are the same.
+/// Time after which packages on servers are checked again.
 const REFRESH_REMOTE: Duration = Duration::from_secs(30);
-/// Time after which they are asked again where something was wrong.
+/// Time after which packages on servers are checked again if something was wrong with them.
 const RETRY_REMOTE: Duration = Duration::from_secs(5);
 /// Maximum number of collections whose listings are cached.
 const MAX_COLLECTIONS: usize = 4096;
 const VARIABLE: &str = "{coll}";
 
-/// A path or a URL, and the files that it leads to for each collection.
+/// A path or URL, and a cached listing of its files for each collection.
 #[derive(Debug)]
 pub struct Listings {
     location: Location,
     choice: Choice,
     net: Option<Arc<Net>>,
     varies: bool,
-    /// Stands for the name of every collection, where the path is the same for all.
+    /// The key of the only listing, if the path is the same for all collections.
     any: Arc<str>,
     listings: RwLock<HashMap<Arc<str>, Arc<Listing>>>,
-    /// Held by whoever looks what there is.
+    /// Held while files are being listed, by one task at a time.
     looking: Arc<tokio::sync::Mutex<()>>,
     look: Duration,
-    /// Number of those who wait for a listing.
+    /// Number of requests that wait for a listing.
     waiting: Arc<AtomicUsize>,
 }
 
-/// A request that waits for a listing. Work that none waits for ends.
+/// Registers a request that waits for a listing. Listing stops when no request waits any longer.
 struct Waiting(Arc<AtomicUsize>);
 
 impl Waiting {
@@ -58,8 +58,8 @@ impl Drop for Waiting {
 }
 
 impl Listings {
-    /// The files at a path, which may have `{coll}` in it, or at a URL, chosen by their names. Without a
-    /// [way to servers](Listings::over) there is nothing on them.
+    /// Creates the listings of a path, which may contain `{coll}`, or of a URL; `choice` selects files by name. Files
+    /// on servers need a [network](Listings::over).
     pub fn new(location: impl Into<Location>, choice: Choice) -> Listings {
         let location = location.into();
         let varies = match &location {
@@ -79,23 +79,23 @@ impl Listings {
         }
     }
 
-    /// Reads what is on servers over this way.
+    /// Reads files on servers through this network.
     pub fn over(mut self, net: &Arc<Net>) -> Listings {
         self.net = Some(Arc::clone(net));
         self
     }
 
-    /// Lists files again when the last listing is older than `age`, in place of a second.
+    /// Lists files again when the last listing is older than `age` (default: one second).
     pub fn with_age(mut self, age: Duration) -> Listings {
         self.look = age;
         self
     }
 
-    /// The files, as they were a second ago at the earliest; of packages on servers, half a minute, and longer as long as
-    /// servers take to answer.
+    /// Returns the files. The listing is at most a second old; for packages on servers half a minute, and longer while
+    /// the servers are slow to respond.
     ///
     /// # Errors
-    /// When the name of the collection cannot be part of a path.
+    /// Fails if the name of the collection cannot be part of a path.
     pub async fn listing(
         self: &Arc<Self>,
         collection: &Arc<str>,
@@ -106,11 +106,11 @@ impl Listings {
             return Ok(Arc::clone(listing));
         }
         let waiting = Waiting::on(self);
-        // One looks; meanwhile it is for others as it was.
+        // One request lists the files; the others use the previous listing meanwhile.
         let turn = Arc::clone(&self.looking).try_lock_owned();
         let turn = match (turn, before) {
             (Ok(turn), before) => match before {
-                // Servers take their time. What turned out to be wrong is not given again.
+                // Servers are slow, so list them in the background, unless the previous listing is known to be wrong.
                 Some(before) if before.is_remote() && !before.is_superseded() => {
                     let listings = Arc::clone(self);
                     drop(tokio::spawn(async move {
@@ -127,10 +127,10 @@ impl Listings {
         self.look_apart(name, turn).await
     }
 
-    /// The files as they are now: what the last listing said has changed.
+    /// Lists the files again, after a file of the last listing turned out to have changed.
     ///
     /// # Errors
-    /// When the name of the collection cannot be part of a path.
+    /// Fails if the name of the collection cannot be part of a path.
     pub async fn listing_again(
         self: &Arc<Self>,
         collection: &Arc<str>,
@@ -139,7 +139,7 @@ impl Listings {
         let asked = Instant::now();
         let _waiting = Waiting::on(self);
         let turn = Arc::clone(&self.looking).lock_owned().await;
-        // Another request may have looked meanwhile.
+        // Another request may have listed the files meanwhile.
         if let Some(listing) = self.cached(&name).filter(|listing| listing.seen >= asked) {
             return Ok(listing);
         }
@@ -158,7 +158,7 @@ impl Listings {
         Arc::clone(if self.varies { collection } else { &self.any })
     }
 
-    /// Looks apart from the request that asks for it: when that is gone, others may wait for it.
+    /// Lists the files in a task of its own: if the request is cancelled, others may still wait for the result.
     async fn look_apart(
         self: &Arc<Self>,
         name: Arc<str>,
@@ -169,7 +169,7 @@ impl Listings {
         looked.unwrap_or_else(|error| Err(SourceError::Io(format!("reading broke off: {error}"))))
     }
 
-    /// Looks what there is, unless somebody else just did.
+    /// Lists the files, unless another request just did.
     async fn look(
         self: Arc<Self>,
         name: Arc<str>,
@@ -219,10 +219,10 @@ impl Listings {
             || age < most && listing.is_remote() && !listing.is_superseded() && !is_stale
     }
 
-    /// Whether what it leads to is there; where that depends on the collection, for those that were asked for.
+    /// Checks that the path or URL can be read. With `{coll}` in it, only the collections requested so far are checked.
     ///
     /// # Errors
-    /// What is not there, in words.
+    /// Returns the message of the first problem.
     pub fn health(&self) -> Result<(), String> {
         if let (Location::File(path), false) = (&self.location, self.varies) {
             std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -1,4 +1,4 @@
-//! Finding rows in an index.
+//! Looks up rows in an index of jobs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::sorted::steps::wait;
 use crate::source::SourceError;
 use crate::timestamp::Timestamp;
 
-/// An index of jobs, of which rows are looked for: one in ZipNum blocks (`url.idx`, `digest.idx`), or a client's plain
-/// one (`url.cdxj`, `digest.cdxj`).
+/// An index of jobs: ZipNum clusters (`url.idx`, `digest.idx`), or the plain files of a client (`url.cdxj`,
+/// `digest.cdxj`).
 ///
-/// It reads what a look-up needs and no more, by the same search that answers requests over HTTP.
+/// A look-up reads only the blocks that it needs, with the same search as requests over HTTP.
 ///
 /// ```
 /// use crawlspace_index::Lookup;
@@ -41,19 +41,19 @@ pub struct Lookup {
     digest: Arc<Entry>,
 }
 
-/// Rows, in the order of the index.
+/// An iterator over rows, in the order of the index.
 pub struct Rows<'a> {
     lookup: &'a Lookup,
     cursor: Option<Cursor>,
-    /// Only those of this URL.
+    /// Restricts the rows to this URL.
     url: Option<String>,
 }
 
 impl Lookup {
-    /// The index in a folder.
+    /// Opens the index in a folder.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the folder has no index.
+    /// [`Error::Damaged`] if the folder has no index.
     pub fn open(folder: &Path) -> Result<Lookup, Error> {
         Ok(Lookup {
             folder: folder.to_owned(),
@@ -62,10 +62,10 @@ impl Lookup {
         })
     }
 
-    /// The rows of exactly this URL, earliest first.
+    /// Returns the rows of exactly this URL, earliest first.
     ///
     /// # Errors
-    /// [`Error::Request`] for an invalid URL; [`Error::Damaged`] when the index is not whole.
+    /// [`Error::Request`] for an invalid URL; [`Error::Damaged`] if the index is damaged.
     pub fn by_url(&self, url: &str) -> Result<Rows<'_>, Error> {
         let span = Span::of_key(&key(url)?);
         let rows = self.rows(&self.url, span)?;
@@ -75,27 +75,27 @@ impl Lookup {
         })
     }
 
-    /// The rows of a urlkey, which different URLs may share, earliest first.
+    /// Returns the rows of a urlkey, which different URLs may share, earliest first.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the index is not whole.
+    /// [`Error::Damaged`] if the index is damaged.
     pub fn by_urlkey(&self, urlkey: &str) -> Result<Rows<'_>, Error> {
         self.rows(&self.url, Span::of_key(urlkey.as_bytes()))
     }
 
-    /// The rows of a digest, as the index has it, earliest first. Their key is the digest.
+    /// Returns the rows of a digest, spelled as in the index, earliest first. The key of these rows is the digest.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the index is not whole.
+    /// [`Error::Damaged`] if the index is damaged.
     pub fn by_digest(&self, digest: &str) -> Result<Rows<'_>, Error> {
         self.rows(&self.digest, Span::of_key(digest.as_bytes()))
     }
 
-    /// The row of exactly this URL whose date is closest to that one, 4 to 14 digits; of two that are as far, the
-    /// earlier one.
+    /// Returns the row of exactly this URL whose date is closest to `date` (4 to 14 digits); of two at the same
+    /// distance, the earlier one.
     ///
     /// # Errors
-    /// [`Error::Request`] for an invalid URL or date; [`Error::Damaged`] when the index is not whole.
+    /// [`Error::Request`] for an invalid URL or date; [`Error::Damaged`] if the index is damaged.
     pub fn closest(&self, url: &str, date: &str) -> Result<Option<Row>, Error> {
         let Some(moment) = Timestamp::earliest(date.as_bytes()) else {
             return Err(Error::Request(format!(
@@ -105,7 +105,7 @@ impl Lookup {
         let key = key(url)?;
         let order = Order::Closest(moment);
         let mut nearest: Option<(u64, Row)> = None;
-        // Those before that moment, the last one first, and those after it.
+        // One cursor reads the rows before the date backward, the other one the rows from it on.
         for cursor in self.start(&self.url, Span::of_key(&key), order)? {
             let mut rows = Rows {
                 lookup: self,
@@ -123,10 +123,10 @@ impl Lookup {
         Ok(nearest.map(|(_, row)| row))
     }
 
-    /// All rows, by urlkey and date.
+    /// Returns all rows, sorted by urlkey and date.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the index is not whole.
+    /// [`Error::Damaged`] if the index is damaged.
     pub fn all(&self) -> Result<Rows<'_>, Error> {
         self.rows(&self.url, Span::all())
     }
@@ -152,7 +152,7 @@ impl Lookup {
     }
 
     fn damaged(&self, what: String) -> Error {
-        // It names the file as a rule.
+        // The message usually begins with the path, which `Error::Damaged` adds itself.
         let folder = format!("{}/", self.folder.display());
         Error::Damaged {
             entry: self.folder.clone(),
@@ -192,7 +192,7 @@ impl Iterator for Rows<'_> {
     }
 }
 
-/// The file of that name in which rows are looked for.
+/// Opens the index file with this stem in a folder.
 fn entry(folder: &Path, stem: &str) -> Result<Arc<Entry>, Error> {
     let (_, idx) = crate::zipnum::files(folder, stem);
     if idx.try_exists().map_err(Error::io(&idx, "open"))? {

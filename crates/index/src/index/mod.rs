@@ -1,4 +1,4 @@
-//! Files of a query: folders, packages and ZipNum clusters, and a cursor in each.
+//! The files of a query (folders, packages, ZipNum clusters), and a cursor in each of them.
 
 mod cursor;
 mod directory;

@@ -1,6 +1,7 @@
-//! WACZ files: the indexes in them, and where in them their WARC files are. Nothing is unpacked to disk: blocks and
-//! records are read where they lie, and what is compressed as a whole is in memory, which is a secondary index as a
-//! rule. A package on a server is read by parts of it.
+//! WACZ files: their indexes, and the offsets of their WARC files.
+//!
+//! Nothing is unpacked to disk: blocks and records are read in place. Compressed members, usually secondary indexes,
+//! are decompressed into memory. A package on a server is read by range requests.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -28,43 +29,44 @@ use crawlspace_fetch::file::{First, RemoteVersion};
 use crawlspace_wacz::package::{Required, requires};
 use crawlspace_wacz::{Location, Options, Wacz};
 
-/// Limit of an index that is kept in memory, in bytes.
+/// Maximum size of an index that is kept in memory, in bytes.
 const MAX_TEXT: u64 = 256 << 20;
-/// Size up to which a plain index on a server is put in order in memory, in bytes. A larger one is searched there.
+/// Maximum size of a plain index on a server that is sorted in memory, in bytes. A larger one is searched on the
+/// server.
 const MAX_SORTED: u64 = 1 << 20;
-/// How deep packages may lie in packages.
+/// Maximum nesting depth of packages.
 const MAX_DEPTH: usize = 4;
-/// The folders of indexes and of WARC files.
+/// Folders of a package for indexes and for WARC files.
 const INDEXES: &str = "indexes/";
 const ARCHIVE: &str = "archive/";
-/// The profile of a package of packages.
+/// The `profile` of a package of packages.
 const MULTI: &str = "multi-wacz-package";
 
-/// Where a package is, as a list or a folder has it.
+/// The location of a package in a list or folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
     pub(super) location: Location,
-    /// The hash of the file, by which it is known at whatever URL it is today.
+    /// The hash of the file, which identifies it if its URL changes.
     pub(super) hash: Option<String>,
 }
 
-/// A WACZ file as it was when it was read.
+/// A snapshot of a WACZ file.
 #[derive(Debug)]
 pub struct Package {
-    /// A number that no other package has had.
+    /// A number that is unique in this process.
     number: u64,
-    /// Where it, or the package that it is in or named by, was listed.
+    /// The location at which this package, or the package that contains or names it, was listed.
     listed: Listed,
     location: Location,
-    /// The members in which it is, from the outermost one on.
+    /// The chain of members that contain the package, outermost first.
     members: Vec<String>,
     medium: Medium,
     pub(super) entries: Vec<Arc<Entry>>,
-    /// WARC files by the names that rows have for them.
+    /// The WARC files, by the names that rows use.
     archives: HashMap<Box<str>, Archive>,
     requires: OnceLock<Arc<[Required]>>,
     size: Option<u64>,
-    /// What is wrong, in words.
+    /// The message of what is wrong, if anything.
     pub(super) problem: Option<String>,
 }
 
@@ -72,41 +74,41 @@ pub struct Package {
 #[derive(Debug)]
 struct Archive {
     member: Box<str>,
-    /// Holds its place in the package, once that is known.
+    /// The byte range of the WARC file in the package, once it is known.
     place: OnceLock<Range<u64>>,
 }
 
-/// The file, as it was.
+/// The version of the file that was read.
 #[derive(Clone, Debug)]
 enum Medium {
     Disk(FileVersion),
-    /// With what it says of its members.
+    /// A file on a server, with the open package for its directory of members.
     Remote(Arc<RemoteVersion>, Arc<Wacz>),
-    /// It could not be read.
+    /// A file that could not be read.
     None,
 }
 
-/// Where in a file a WARC file of a package is.
+/// The byte range of a WARC file in a package.
 #[derive(Clone, Debug)]
 pub enum ArchivePart {
-    /// In a file of this machine.
+    /// A range of a local file.
     File(PathBuf, Range<u64>),
-    /// In a file on a server.
+    /// A range of a file on a server.
     Remote(Arc<RemoteVersion>, Range<u64>),
 }
 
-/// What reading a package, and the packages in it, needs.
+/// The state of reading a package, and the packages in it.
 struct Reading<'a> {
     listed: &'a Listed,
     net: Option<&'a Arc<Net>>,
-    /// When a server that has not answered is late.
+    /// Deadline of the response of a server.
     until: Option<Instant>,
     found: Vec<Arc<Package>>,
 }
 
 impl Package {
-    /// Reads what is at a place: one package, or those that are in it or named by it. One that is damaged has an index
-    /// that cannot be read, so that it is missed.
+    /// Reads the packages at a location: one package, or those that it contains or names. A damaged package gets an
+    /// index that cannot be read, so that queries report it as missing.
     pub(super) fn read(
         listed: &Listed,
         net: Option<&Arc<Net>>,
@@ -122,22 +124,22 @@ impl Package {
         reading.found
     }
 
-    /// Where it was listed.
+    /// Returns the location at which the package was listed.
     pub(super) fn listed(&self) -> &Listed {
         &self.listed
     }
 
-    /// Where the file is.
+    /// Returns the location of the file.
     pub fn location(&self) -> &Location {
         &self.location
     }
 
-    /// The number that the package's rows have ([`Row::package`](crate::row::Row::package)).
+    /// Returns the number that marks the rows of the package ([`Row::package`](crate::row::Row::package)).
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The name of the package: of its file, or of the member of another package that it is.
+    /// Returns the name of the package: the name of its file, or of the member of the package that contains it.
     pub fn name(&self) -> String {
         match self.members.last() {
             Some(member) => member.rsplit('/').next().unwrap_or_default().to_owned(),
@@ -145,21 +147,22 @@ impl Package {
         }
     }
 
-    /// The size of the package in bytes, if it could be read.
+    /// Returns the size of the package in bytes, if it could be read.
     pub fn size(&self) -> Option<u64> {
         self.size
     }
 
-    /// Whether it has a WARC file of that name.
+    /// Returns whether the package has a WARC file of this name.
     pub fn has(&self, name: &str) -> bool {
         let name = name.strip_prefix(ARCHIVE).unwrap_or(name);
         self.archives.contains_key(name)
     }
 
-    /// Where the WARC file of that name is. `None` when there is none, or one that is compressed once more.
+    /// Returns the position of the WARC file with this name. `None` if it is missing, or if its ZIP member is
+    /// compressed.
     ///
     /// # Errors
-    /// When the package cannot be read.
+    /// Fails if the package cannot be read.
     pub async fn archive(self: &Arc<Self>, name: &str) -> Result<Option<ArchivePart>, SourceError> {
         let name = name.strip_prefix(ARCHIVE).unwrap_or(name);
         let Some(archive) = self.archives.get(name) else {
@@ -182,7 +185,7 @@ impl Package {
         })
     }
 
-    /// Asks a server where a WARC file begins.
+    /// Requests the byte range of a WARC file from the server.
     fn place(&self, member: &str) -> Result<Range<u64>, SourceError> {
         let failed = |why: String| SourceError::Io(why);
         let Medium::Remote(_, wacz) = &self.medium else {
@@ -193,10 +196,10 @@ impl Package {
         place.ok_or_else(|| failed(format!("{}: {member} is compressed", self.location)))
     }
 
-    /// The packages that this one needs, as it says itself.
+    /// Returns the packages that this one declares to require.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the package cannot be read.
     pub async fn requires(self: &Arc<Self>) -> Result<Arc<[Required]>, SourceError> {
         if let Some(requires) = self.requires.get() {
             return Ok(Arc::clone(requires));
@@ -221,8 +224,8 @@ impl Package {
         requires(&wacz)
     }
 
-    /// Whether the file is still as it was when it was read, on a thread that may wait. A server that does not say so at
-    /// the moment changes nothing.
+    /// Returns whether the file is unchanged since it was read; the calling thread may block. A server that does not
+    /// respond counts as unchanged.
     pub(super) fn is_current(&self) -> bool {
         match (&self.medium, &self.location) {
             (Medium::Disk(before), Location::File(path)) => version(path) == Some(*before),
@@ -237,17 +240,17 @@ impl Package {
         }
     }
 
-    /// Whether reading it showed that the file is another one now, or gone.
+    /// Returns whether a read showed that the file was replaced or removed.
     pub(super) fn is_superseded(&self) -> bool {
         matches!(&self.medium, Medium::Remote(before, _) if !before.is_last())
     }
 
-    /// Whether it is on a server.
+    /// Returns whether the package is on a server.
     pub(super) fn is_remote(&self) -> bool {
         matches!(self.location, Location::Url(_))
     }
 
-    /// Takes the URL that the file has now, whose hash is that of this one; false when that is of no use.
+    /// Switches to the current URL of the file, whose hash is the same. Returns false if the package cannot use it.
     pub(super) fn moves_to(&self, now: &Listed) -> bool {
         match (&self.medium, &now.location) {
             (Medium::Remote(version, _), Location::Url(url))
@@ -261,7 +264,7 @@ impl Package {
     }
 }
 
-/// Returns the name that rows have for a WARC file. Some packages have all of their members in one more folder.
+/// Returns the name that rows use for a WARC file. Some packages have all members in one more folder.
 fn archive_name(member: &str) -> Option<&str> {
     let (folder, name) = member.split_once(ARCHIVE)?;
     let is_folder = folder.is_empty() || folder.ends_with('/');
@@ -269,7 +272,7 @@ fn archive_name(member: &str) -> Option<&str> {
 }
 
 impl Reading<'_> {
-    /// Reads the package at a place.
+    /// Reads the package at a location.
     fn at(&mut self, location: &Location, depth: usize) {
         let opened = match (location, self.net) {
             (Location::File(path), _) => match version(path) {
@@ -334,12 +337,12 @@ impl Reading<'_> {
         }
         let mut archives = HashMap::new();
         for (name, is_stored) in wacz.members() {
-            // One that is compressed once more cannot be read in the middle.
+            // A compressed member cannot be read from an offset.
             let Some(short) = archive_name(name).filter(|_| is_stored) else {
                 continue;
             };
             let place = OnceLock::new();
-            // A server would have to be asked for each.
+            // On a server, each would need a request; it is made when the WARC file is first read.
             if matches!(medium, Medium::Disk(_))
                 && let Some(range) = wacz.place(name).map_err(|error| error.to_string())?
             {
@@ -374,7 +377,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Reads the packages that are in one, or named by it; false when it is none of those.
+    /// Reads the packages that a package contains or names. Returns false if it is not a package of packages.
     fn inner(
         &mut self,
         location: &Location,
@@ -447,13 +450,13 @@ impl Reading<'_> {
     }
 }
 
-/// Returns the next number of a package.
+/// Returns the next package number.
 fn number() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// What `datapackage.json` says of a package of packages.
+/// The fields of `datapackage.json` that describe a package of packages.
 #[derive(Default, Deserialize)]
 struct Multi {
     profile: Option<String>,
@@ -517,7 +520,7 @@ fn indexes(
                     add(file, Some(cluster), Spelled::Somehow);
                     continue;
                 }
-                // It is a hint: without it all of the index is read.
+                // The secondary index is optional: without it, the whole index is read.
                 Err(why) => {
                     tracing::info!(package = %shown, %secondary, %why, "a secondary index is not used");
                 }
@@ -539,8 +542,8 @@ fn indexes(
     Ok(entries)
 }
 
-/// Reads the lines of an index, gives them their urlkeys, and puts them in order. Lines that get another key end with a
-/// blank.
+/// Reads the lines of an index, replaces their keys by urlkeys, and sorts them. A trailing blank marks lines whose key
+/// was replaced.
 fn sorted(wacz: &Wacz, index: &crawlspace_wacz::Member) -> Result<Vec<u8>, String> {
     let mut lines = wacz.lines(index).map_err(|error| error.to_string())?;
     let (mut all, mut size) = (Vec::<Box<[u8]>>::new(), 0);
@@ -572,11 +575,12 @@ fn sorted(wacz: &Wacz, index: &crawlspace_wacz::Member) -> Result<Vec<u8>, Strin
     Ok(text)
 }
 
-/// Reads a secondary index as ZipNum has it. In packages, what is said of a block is JSON, and lines before the first one
-/// say what it is.
+/// Converts a secondary index of a package to the ZipNum form. In packages, blocks are described in JSON, below header
+/// lines.
 ///
 /// # Errors
-/// When it is of no use: not in order, or its blocks are not all of the index. Why, in words.
+/// Returns the reason why the secondary index is unusable: it is not sorted, or its blocks do not cover the whole
+/// index.
 fn blocks(text: &[u8], part: &str, size: u64) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut covered = 0;

@@ -1,4 +1,4 @@
-//! Rows of many files as one stream.
+//! Merges the rows of many files into one stream.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -16,16 +16,16 @@ use crate::sorted::steps::{Rows, batches, pause};
 use crate::source::{Batches, SourceError};
 use crate::zipnum::cluster::block::Block;
 
-/// Size of the first batch of rows, in bytes; later ones are larger.
+/// Size of the first batch of rows, in bytes; later batches are larger.
 const FIRST_BATCH: usize = 16 << 10;
 /// Maximum size of a batch of rows, in bytes.
 const MAX_BATCH: usize = 256 << 10;
-/// Number of blocks listed in a batch.
+/// Number of blocks that are listed in a batch.
 const BLOCKS: usize = 1000;
 
 impl Files {
-    /// `at_most` rows of all files, in the order of the query. Lines that are none are counted, and a file whose lines
-    /// are out of order is noted.
+    /// Streams up to `at_most` rows of all files, in the order of the query. Adds the number of invalid lines to
+    /// `broken`, and files whose lines are out of order to `disorder`.
     pub fn rows(
         self,
         writer: Writer,
@@ -44,7 +44,7 @@ impl Files {
         })
     }
 
-    /// A row for each block of the clusters.
+    /// Streams a row for each matching block of the clusters.
     pub fn blocks_as_rows(mut self, writer: Writer) -> Batches {
         batches(writer, |rows| async move {
             while let Some(mut blocks) = self.blocks().await? {
@@ -60,7 +60,7 @@ impl Files {
     }
 }
 
-/// Cursors of a scan; those that have ended are gone, with their memory and their files.
+/// The cursors of a scan. A cursor is dropped at its end, which frees its memory and closes its file.
 struct Cursors {
     order: Order,
     all: Vec<Option<Cursor>>,
@@ -89,7 +89,7 @@ async fn scan(
         (None, error) => Err(error),
     };
     loop {
-        // What it may await takes the most room: small allocations cost the least.
+        // Boxed, because its future is the largest one: small allocations are the cheapest.
         let begun = match Box::pin(files.cursors()).await {
             Ok(Some(begun)) => begun,
             Ok(None) => break,
@@ -118,7 +118,7 @@ async fn scan(
     }
     let mut tree = LoserTree::new(cursors.all.len(), |a, b| cursors.comes_first(a, b));
     let (mut left, mut full) = (at_most, FIRST_BATCH);
-    // How far the last row was from what is closest.
+    // Distance of the last row from the requested time.
     let mut distance = 0;
     while left > 0
         && let Some(Some(cursor)) = cursors.all.get(tree.winner())
@@ -168,7 +168,7 @@ async fn scan(
 }
 
 impl Cursors {
-    /// Moves a cursor on. False when it has ended.
+    /// Advances a cursor. Returns false at its end.
     async fn next(&mut self, which: usize) -> Result<bool, SourceError> {
         let Some(place) = self.all.get_mut(which) else {
             return Ok(false);
@@ -183,7 +183,7 @@ impl Cursors {
         Ok(there)
     }
 
-    /// Ends a cursor that cannot be read on.
+    /// Drops a cursor after a failed read.
     fn end(&mut self, which: usize) {
         if let Some(ended) = self.all.get_mut(which).and_then(Option::take) {
             self.broken.fetch_add(ended.broken(), Memory::Relaxed);
@@ -214,7 +214,7 @@ impl Drop for Cursors {
     }
 }
 
-/// Puts a line of a secondary index among the rows.
+/// Adds a row for a line of a secondary index.
 fn push(block: &Block, rows: &Rows) {
     let mut members = String::new();
     member("part", &block.part, &mut members);
@@ -225,7 +225,7 @@ fn push(block: &Block, rows: &Rows) {
         number,
     ];
     for (name, value) in all.into_iter().flatten() {
-        // Text to a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(members, ", \"{name}\": {value}");
     }
     let mut line = block.begin.to_vec();

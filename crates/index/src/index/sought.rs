@@ -1,7 +1,8 @@
-//! Captures that a query looks for: a range of urlkeys, and where else in an index these captures may lie.
+//! The captures that a query looks for: a range of urlkeys, and the other keys of an index that may hold them.
 //!
-//! An index is sorted by the keys that its maker spelled ([`spelling`](crate::spelling)). Captures of one URL lie under
-//! a few known keys. Captures of many URLs may lie anywhere among the keys of their host, in another order.
+//! An index is sorted by keys in the spelling of the program that wrote it ([`spelling`](crate::spelling)). Captures of
+//! one URL are under a few known keys. Captures of many URLs may be anywhere among the keys of their host, in another
+//! order.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,35 +13,35 @@ use super::span::Span;
 use crate::spelling::{self, js_request, js_stored, warcio_js};
 use crate::timestamp::Timestamp;
 
-/// Schemes whose URLs are keys as they are in one spelling, and have a host in another one.
+/// Schemes whose URLs are used as keys unchanged in one spelling, and are split at the host in another.
 const RAW_SCHEMES: [&str; 4] = ["ftp:", "ftps:", "ws:", "wss:"];
 
-/// Keys of other spellings under which captures of a query may lie.
+/// Keys in other spellings that may hold captures of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Aliases {
-    /// The urlkeys of the query are all keys.
+    /// The captures are only under the urlkeys of the query.
     #[default]
     None,
-    /// Keys of a URL, which are found when they are needed.
+    /// The keys of a URL, computed when they are first needed.
     Of {
         /// The URL.
         url: String,
-        /// Which URLs match.
+        /// Selects the URLs that match.
         match_type: MatchType,
     },
-    /// Keys of one URL.
+    /// The keys of one URL.
     One {
-        /// The keys, without the urlkey of the query.
+        /// The keys, except the urlkey of the query.
         keys: Vec<String>,
-        /// The urlkeys of captures that are meant; the first one is that of the query.
+        /// The urlkeys of the wanted captures; the first one is the urlkey of the query.
         urlkeys: Vec<String>,
     },
-    /// Ranges of keys that have all captures of the query, and others.
+    /// Ranges of keys that contain all captures of the query, among other captures.
     Many(Vec<KeyRange>),
 }
 
 impl Aliases {
-    /// Stands for the aliases of a URL.
+    /// Creates the aliases of a URL, computed when they are first needed.
     pub fn of(url: &str, match_type: MatchType) -> Aliases {
         Aliases::Of {
             url: url.to_owned(),
@@ -48,7 +49,7 @@ impl Aliases {
         }
     }
 
-    /// Finds the aliases of a URL.
+    /// Computes the aliases of a URL.
     fn found(url: &str, match_type: MatchType) -> Aliases {
         match match_type {
             MatchType::Exact => {
@@ -69,7 +70,7 @@ impl Aliases {
         }
     }
 
-    /// Finds the aliases of a request with a body, whose look-up URL is part of its key.
+    /// Computes the aliases of a request with a body, whose look-up URL is part of its key.
     pub fn of_request(url: &str, method: &str, media: Option<&str>, body: &[u8]) -> Aliases {
         let (mut keys, mut urlkeys) = (Vec::new(), Vec::new());
         let add = |all: &mut Vec<String>, key: Option<String>| {
@@ -79,14 +80,14 @@ impl Aliases {
         };
         let looked_up = post::lookup_url(url, method, media, body);
         add(&mut urlkeys, urlkey(&looked_up).ok());
-        // A recorder may have stored the look-up URL itself.
+        // A recorder may have stored the look-up URL as the URL.
         add(&mut keys, Some(warcio_js(&looked_up)));
         let indexed = post::lookup_url_of_indexer(url, method, media, body);
         add(&mut urlkeys, urlkey(&indexed).ok());
         for appendix in post::js::appendices(media, body) {
             let (key, own) = js_request(url, method, &appendix);
             add(&mut urlkeys, own);
-            // Another family has the same key for another body (`a+b` in JSON), so that a line may keep it.
+            // Another program derives the same key from another body (`a+b` in JSON), so a line may keep it.
             add(&mut urlkeys, Some(key));
             add(&mut urlkeys, js_stored(url, method, &appendix));
         }
@@ -98,7 +99,8 @@ impl Aliases {
         Aliases::One { keys, urlkeys }
     }
 
-    /// Finds the aliases of a row: a request with a body is looked up by what the row says of it.
+    /// Computes the aliases of a row. For a request with a body, the method and the body of the row are part of the
+    /// key.
     pub fn of_row(url: &str, key: &str, method: &str, body: &str) -> Aliases {
         let mut keys = spelling::keys(url);
         if !method.is_empty() {
@@ -113,7 +115,7 @@ impl Aliases {
     }
 }
 
-/// The keys of the URL's host in all spellings, and with `below` those of the hosts below it.
+/// Returns the key ranges of the URL's host in all spellings; with `below`, also those of its subdomains.
 fn ranges(url: &str, below: bool) -> Vec<KeyRange> {
     let range = |from: String, to: String| KeyRange {
         from: from.into(),
@@ -128,7 +130,7 @@ fn ranges(url: &str, below: bool) -> Vec<KeyRange> {
         match key.split_once(')') {
             Some((host, _)) if !hosts.iter().any(|one| one == host) => hosts.push(host.to_owned()),
             Some(_) => {}
-            // A name without a host is spelled alike.
+            // A name without a host has the same key in all spellings.
             None => {
                 let end = key.find(':').unwrap_or(key.len());
                 ranges.push(range(key[..end].to_owned(), format!("{};", &key[..end])));
@@ -139,7 +141,7 @@ fn ranges(url: &str, below: bool) -> Vec<KeyRange> {
         return ranges;
     }
     for host in &hosts {
-        // A host with a dot at its end begins with a comma.
+        // The key of a host with a trailing dot begins with a comma.
         for dot in ["", ","] {
             ranges.push(range(format!("{dot}{host})"), format!("{dot}{host}*")));
             let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
@@ -147,7 +149,7 @@ fn ranges(url: &str, below: bool) -> Vec<KeyRange> {
                 ranges.push(range(format!("{dot}{name},"), format!("{dot}{name}-")));
             }
             if !below {
-                // `WWW.` in capitals is a part of the name in one spelling.
+                // One spelling keeps `WWW.` in capitals as a part of the name.
                 ranges.push(range(
                     format!("{dot}{name},www"),
                     format!("{dot}{name},wwx"),
@@ -155,7 +157,7 @@ fn ranges(url: &str, below: bool) -> Vec<KeyRange> {
             }
         }
         if host.matches(':').count() > 1 {
-            // An address of IPv6, which one spelling has in brackets.
+            // One spelling puts IPv6 addresses in brackets.
             ranges.push(range("[".to_owned(), "\\".to_owned()));
         }
     }
@@ -163,12 +165,12 @@ fn ranges(url: &str, below: bool) -> Vec<KeyRange> {
         let name = &scheme[..scheme.len() - 1];
         ranges.push(range(scheme.to_owned(), format!("{name};")));
     }
-    // A URL whose scheme is in capitals is a key as it is.
+    // A URL with the scheme in capitals is used as the key unchanged.
     ranges.push(range("H".to_owned(), "I".to_owned()));
     ranges
 }
 
-/// Spans of an index in which captures of a query lie.
+/// The spans of an index that contain the captures of a query.
 #[derive(Debug)]
 pub struct Sought {
     /// The span of the urlkeys.
@@ -180,7 +182,7 @@ pub struct Sought {
 }
 
 impl Sought {
-    /// Looks for the urlkeys of a range between two moments, and for their aliases.
+    /// Looks for a range of urlkeys between two times, and for their aliases.
     pub fn new(
         keys: &KeyRange,
         aliases: &Arc<Aliases>,
@@ -193,7 +195,7 @@ impl Sought {
         sought
     }
 
-    /// Looks for the lines of a span, as their keys are spelled.
+    /// Looks for the lines of a span, under their keys as written.
     pub(crate) fn of(span: Span) -> Sought {
         Sought {
             span: Arc::new(span),
@@ -204,7 +206,7 @@ impl Sought {
         }
     }
 
-    /// Returns the urlkeys of captures that are meant; none where the span says it.
+    /// Returns the urlkeys of the wanted captures; empty if the span alone decides.
     pub(super) fn urlkeys(&self) -> &Arc<[Box<[u8]>]> {
         self.urlkeys.get_or_init(|| match &*self.aliases {
             Aliases::One { urlkeys, .. } => {
@@ -215,13 +217,13 @@ impl Sought {
         })
     }
 
-    /// The urlkey, where there is one.
+    /// Returns the urlkey at which the span begins, without a timestamp.
     fn own_key(&self) -> &[u8] {
         let from = &self.span.from;
         memchr::memchr(b' ', from).map_or(from, |end| &from[..end])
     }
 
-    /// Returns the spans of keys in other spellings.
+    /// Returns the spans of the keys in other spellings.
     pub(super) fn others(&self) -> &[Arc<Span>] {
         let (first, last) = self.moments;
         let span_of = |keys: &KeyRange| Arc::new(Span::of(keys, first, last));
@@ -252,12 +254,12 @@ impl Sought {
         })
     }
 
-    /// Returns whether captures that are meant have one urlkey, or the span says which.
+    /// Returns whether all wanted captures have the same urlkey, or the span alone decides.
     pub(super) fn is_one_key(&self) -> bool {
         !matches!(&*self.aliases, Aliases::One { urlkeys, .. } if urlkeys.len() > 1)
     }
 
-    /// Returns whether captures of one URL are meant.
+    /// Returns whether the query is about one URL.
     pub(super) fn is_exact(&self) -> bool {
         match &*self.aliases {
             Aliases::One { urlkeys, .. } => !urlkeys.is_empty(),
@@ -271,9 +273,9 @@ impl Sought {
 mod tests {
     use super::*;
 
-    /// A request: method, URL, media type, body and whether that is in base64; and the keys of its answer by warcio for
-    /// JavaScript 2.4.11, by cdxj-indexer 1.5.0, and as pywb 2.10 looks it up. Left out are keys of methods that an
-    /// indexer ignores, and of values that only one language writes so.
+    /// A request (method, URL, media type, body, and whether the body is in base64) and the keys of its capture in
+    /// warcio.js 2.4.11, in cdxj-indexer 1.5.0, and in look-ups of pywb 2.10. The cases omit methods that an indexer
+    /// ignores, and values that only one language writes in that form.
     type Request = (
         String,
         String,

@@ -1,4 +1,4 @@
-//! What part of an index a query is about.
+//! The part of an index that a query searches.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,33 +9,33 @@ use crate::sorted::Order;
 use crate::sorted::line::Shape;
 use crate::timestamp::{Timestamp, compare};
 
-/// Lines from one on, up to but without another one, and between two moments.
+/// A range of lines, including its start and excluding its end, optionally restricted to a time range.
 #[derive(Debug)]
 pub struct Span {
-    /// The first line is not before this one.
+    /// Inclusive start.
     pub from: Vec<u8>,
-    /// All lines are before this one. Empty when there is no end.
+    /// Exclusive end; empty if the span is unbounded.
     pub to: Vec<u8>,
-    /// 14 digits each.
+    /// First and last timestamp that pass, inclusive, with 14 digits each.
     first: Option<Vec<u8>>,
     last: Option<Vec<u8>>,
-    /// Whether it is about one urlkey.
+    /// True if the span covers a single urlkey.
     pub one_key: bool,
 }
 
-/// Where a line is.
+/// The position of a line relative to a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// Before the first line of the span.
+    /// Before the span.
     Before,
-    /// A line of the span.
+    /// Within the span.
     Within,
-    /// Behind the last line of the span.
+    /// After the span.
     After,
 }
 
 impl Span {
-    /// The lines of these keys between two moments, both within it.
+    /// Creates the span of a key range between two times, both inclusive.
     pub fn of(keys: &KeyRange, first: Option<Timestamp>, last: Option<Timestamp>) -> Span {
         let (mut from, mut to) = (keys.from.clone(), keys.to.clone());
         let digits =
@@ -47,7 +47,7 @@ impl Span {
         };
         if one_key {
             if let Some(last) = &last {
-                // Behind all that go on with more digits.
+                // The end comes after timestamps that continue `last` with more digits.
                 to.clone_from(&from);
                 to.extend_from_slice(last);
                 to.push(b':');
@@ -65,7 +65,7 @@ impl Span {
         }
     }
 
-    /// All lines of one key.
+    /// Creates the span of all lines of one key.
     pub(crate) fn of_key(key: &[u8]) -> Span {
         Span {
             from: [key, b" "].concat(),
@@ -75,7 +75,7 @@ impl Span {
         }
     }
 
-    /// All lines.
+    /// Creates the span of all lines.
     pub(crate) fn all() -> Span {
         Span {
             from: Vec::new(),
@@ -86,15 +86,15 @@ impl Span {
         }
     }
 
-    /// Returns the beginning of the lines at a moment and later, or that end of the span which is nearest to it. It is
-    /// about one key.
+    /// Returns the position at which lines from `moment` on begin, clamped to the span. The span must cover a single
+    /// key.
     pub fn split(&self, moment: Timestamp) -> Vec<u8> {
         let key = memchr::memchr(b' ', &self.from).map_or(&self.from[..], |end| &self.from[..=end]);
         let split = [key, moment.to_string().as_bytes()].concat();
         split.max(self.from.clone()).min(self.to.clone())
     }
 
-    /// What comes before the split, and what does not.
+    /// Splits the span in two: the lines before `split`, and the lines from it on.
     pub fn halves(&self, split: &[u8]) -> (Arc<Span>, Arc<Span>) {
         let half = |from: &[u8], to: &[u8]| {
             Arc::new(Span {
@@ -108,7 +108,7 @@ impl Span {
         (half(&self.from, split), half(split, &self.to))
     }
 
-    /// Where a line is in relation to the span.
+    /// Returns the position of a line relative to the span.
     #[inline]
     pub fn position(&self, line: &[u8]) -> Position {
         if !self.to.is_empty() && line >= &self.to[..] {
@@ -120,7 +120,8 @@ impl Span {
         }
     }
 
-    /// Whether a line within is of a moment that counts. Digits after the 14th are parts of a second.
+    /// Returns whether the timestamp of a line within the span passes the time range. Digits after the 14th are
+    /// ignored.
     #[inline]
     pub fn admits(&self, line: &[u8], shape: Shape) -> bool {
         if self.first.is_none() && self.last.is_none() {
@@ -133,13 +134,13 @@ impl Span {
         self.first.as_ref().is_none_or(after) && self.last.as_ref().is_none_or(before)
     }
 
-    /// Whether nothing can be within.
+    /// Returns whether the span is empty.
     pub fn is_empty(&self) -> bool {
         !self.to.is_empty() && self.from >= self.to
     }
 }
 
-/// The fewest digits that mean the same moment: lines may have as few.
+/// Returns the shortest prefix of a timestamp that denotes the same time: lines may have truncated timestamps.
 pub fn shortest(digits: &[u8]) -> &[u8] {
     let mut shortest = digits;
     while let [fewer @ .., _] = shortest {
@@ -151,7 +152,8 @@ pub fn shortest(digits: &[u8]) -> &[u8] {
     shortest
 }
 
-/// How far a line is from the moment that it should be close to, in seconds; 0 in other orders.
+/// Returns the distance of a line from the requested time in seconds; 0 in other orders. `None` if its timestamp is
+/// invalid.
 #[inline]
 pub fn distance(order: Order, line: &[u8], shape: Shape) -> Option<u64> {
     match order {

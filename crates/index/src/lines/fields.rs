@@ -1,16 +1,16 @@
-//! What lines have between their white space.
+//! Splits lines into fields at white space.
 
 use memchr::memchr;
 
-/// The fields of a line, from the left, as bytes: a field that is not UTF-8 concerns no other field.
+/// The fields of a line from left to right, as bytes: a field that is not UTF-8 does not affect the others.
 pub struct Fields<'a> {
     rest: &'a [u8],
-    /// All white space is spaces, as it mostly is: these are found many bytes at once.
+    /// True if spaces are the only white space, which is the usual case and allows a vectorised search.
     spaces: bool,
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of a line, separated by spaces or tabs.
+    /// Splits a line at spaces and tabs.
     pub fn of(line: &'a [u8]) -> Fields<'a> {
         Fields {
             rest: line,
@@ -20,7 +20,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The next one. Empty at the end.
+    /// Returns the next field; empty at the end.
     #[inline]
     pub fn next_field(&mut self) -> &'a [u8] {
         let text = self.rest.trim_ascii_start();
@@ -34,30 +34,30 @@ impl<'a> Fields<'a> {
         field
     }
 
-    /// What comes after those that were taken.
+    /// Returns the rest of the line after the fields taken so far.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 }
 
-/// Whether nothing in it would steer a terminal.
+/// Returns whether a text has no control characters.
 pub fn is_printable(text: &str) -> bool {
     !text.chars().any(char::is_control)
 }
 
-/// Whether nothing in it would end a word or steer a terminal.
+/// Returns whether a text has neither white space nor control characters.
 pub fn is_word(text: &str) -> bool {
-    // To the end in any case: that is many bytes at once.
+    // No early exit, so that the loop is vectorised.
     text.bytes()
         .fold(true, |is, byte| is & (byte > b' ') & (byte != 0x7f))
 }
 
-/// Whether it is digits.
+/// Returns whether a text consists of one or more digits.
 pub fn is_number(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(u8::is_ascii_digit)
 }
 
-/// A number without a sign.
+/// Parses an unsigned number.
 pub fn number(text: &[u8]) -> Option<u64> {
     is_number(text).then_some(())?;
     text.iter().try_fold(0_u64, |number, digit| {

@@ -4,7 +4,7 @@ use redis_tests::Rng;
 
 use super::*;
 
-/// The lines as they are read through a buffer of that size.
+/// Reads the lines through a buffer of this size, in bytes.
 fn read(text: &[u8], buffer: usize) -> Vec<(u64, Result<Vec<u8>, Bad>)> {
     let mut lines = Reader::new(BufReader::with_capacity(buffer, text));
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Many sorted runs as one.
+//! Merges sorted runs.
 
 use std::path::{Path, PathBuf};
 
@@ -6,17 +6,18 @@ use super::order::{Gathered, Line, order};
 use super::run::{Reader, Run};
 use crate::{Error, LoserTree};
 
-/// The lines of some runs and of what is in memory.
+/// A merge of runs and of the lines in memory.
 pub(super) struct Merge {
     inputs: Inputs,
     tree: LoserTree,
-    /// The first line has been given out.
+    /// True once the first line was returned.
     begun: bool,
 }
 
 struct Inputs {
     readers: Vec<Reader>,
-    /// The input after the last reader, and which of its lines is the next one.
+    /// The lines in memory, which are the input after the last reader, and the index of the next of
+    /// them.
     gathered: Gathered,
     here: usize,
     folder: PathBuf,
@@ -41,7 +42,7 @@ impl Merge {
         })
     }
 
-    /// Goes to the next line, and says where its key is. `None` when there is none.
+    /// Advances to the next line and returns it with the range of its key; `None` at the end.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Line<'_>>, Error> {
         let Merge {
@@ -69,7 +70,7 @@ impl Inputs {
         }
     }
 
-    /// The line where an input is, unless it has ended.
+    /// Returns the current line of an input, unless it has ended.
     #[inline]
     fn line(&self, which: usize) -> Option<Line<'_>> {
         match self.readers.get(which) {

@@ -1,10 +1,10 @@
-//! Sorting more lines than there is memory for.
+//! Sorts more lines than fit into memory.
 //!
-//! Lines are gathered in memory up to a budget, sorted (`order`) and written to a temporary file (`run`), as often
-//! as it takes; in the end these runs and what is in memory are merged (`merge`). The files have no name, so that
-//! nothing is left of them whatever happens.
+//! Lines are gathered in memory up to a budget, sorted (`order`) and written to a temporary file, called a run (`run`),
+//! as often as needed. At the end, the runs and the lines in memory are merged (`merge`). The files are unlinked when
+//! they are created, so that not even a crash leaves them behind.
 //!
-//! The order is that of bytes, as `LC_ALL=C sort` has it. Equal lines are all kept.
+//! Lines are ordered by their bytes, as with `LC_ALL=C sort`. Equal lines are all kept.
 
 mod merge;
 mod order;
@@ -19,12 +19,12 @@ use self::order::Gathered;
 use self::run::Run;
 use crate::{Error, Work};
 
-/// Maximum number of runs merged at once. Of each, [`run::BUFFER`] bytes are in memory, or one line.
+/// Maximum number of runs that are merged at once. Each needs [`run::BUFFER`] bytes of memory, or a line.
 const MAX_RUNS: usize = 64;
-/// Number of lines after which a cancellation is looked for.
+/// Number of lines between two checks for cancellation.
 const CHECK_INTERVAL: u64 = 8192;
 
-/// Takes lines in any order.
+/// Sorts lines that are added in any order.
 ///
 /// ```
 /// use crawlspace_index::{sort::Sorter, Work};
@@ -44,14 +44,14 @@ pub struct Sorter {
     folder: PathBuf,
     work: Work,
     gathered: Gathered,
-    /// By how often their lines were merged already.
+    /// The runs, by the number of times that their lines were merged.
     runs: Vec<Vec<Run>>,
     lines: u64,
 }
 
 impl Sorter {
-    /// A sorter that takes about `memory` bytes (and 16 MiB more when it merges), and writes the rest to files in
-    /// `folder`, where there must be room for about all lines.
+    /// Creates a sorter that uses about `memory` bytes (and 16 MiB more when it merges), and writes the rest to files
+    /// in `folder`, which needs room for about all lines.
     pub fn new(memory: usize, folder: &Path, work: &Work) -> Sorter {
         Sorter {
             memory,
@@ -63,18 +63,18 @@ impl Sorter {
         }
     }
 
-    /// Adds a line that is sorted by all its bytes. It must not have a line feed in it, and not be longer than 4 GiB.
+    /// Adds a line that is sorted by all of its bytes. It must not contain a line feed or be longer than 4 GiB.
     ///
     /// # Errors
-    /// When a file cannot be written, or the work was cancelled.
+    /// Fails if a file cannot be written, or if the work was cancelled.
     pub fn push(&mut self, line: &[u8]) -> Result<(), Error> {
         self.push_by(line, 0..line.len())
     }
 
-    /// Adds a line that is sorted by some of its bytes, and only among those with the same there by all of them.
+    /// Adds a line that is sorted by a range of its bytes. Lines with the same key are sorted by all of their bytes.
     ///
     /// # Errors
-    /// When a file cannot be written, or the work was cancelled.
+    /// Fails if a file cannot be written, or if the work was cancelled.
     #[inline]
     pub fn push_by(&mut self, line: &[u8], key: Range<usize>) -> Result<(), Error> {
         if !self.gathered.has_room(line.len(), self.memory) {
@@ -88,15 +88,15 @@ impl Sorter {
         Ok(())
     }
 
-    /// How many lines there are so far.
+    /// Returns the number of lines added so far.
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// Sorts what there is.
+    /// Sorts the lines.
     ///
     /// # Errors
-    /// When a file cannot be written or read, or the work was cancelled.
+    /// Fails if a file cannot be written or read, or if the work was cancelled.
     pub fn finish(mut self) -> Result<Sorted, Error> {
         self.work.check()?;
         self.gathered.sort();
@@ -104,7 +104,7 @@ impl Sorter {
             .into_iter()
             .flatten()
             .collect();
-        // Those that were merged least come first.
+        // Merge the small runs first, those that were merged least often.
         while runs.len() > MAX_RUNS {
             let rest = runs.split_off(MAX_RUNS);
             let merged = self.merged(runs)?;
@@ -133,7 +133,7 @@ impl Sorter {
         self.keep(run, 0)
     }
 
-    /// Takes a run, and merges those that were merged as often when there are many.
+    /// Adds a run, and merges all runs of its level into one of the next level when there are [`MAX_RUNS`].
     fn keep(&mut self, run: Run, level: usize) -> Result<(), Error> {
         if self.runs.len() <= level {
             self.runs.resize_with(level + 1, Vec::new);
@@ -165,7 +165,7 @@ impl Sorter {
     }
 }
 
-/// The lines of a [`Sorter`], in order.
+/// The lines of a [`Sorter`], sorted.
 pub struct Sorted {
     merge: Merge,
     lines: u64,
@@ -173,25 +173,25 @@ pub struct Sorted {
 }
 
 impl Sorted {
-    /// How many there are in all.
+    /// Returns the total number of lines.
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// The next line, without an end.
+    /// Returns the next line, without a line end.
     ///
     /// # Errors
-    /// When a file cannot be read.
+    /// Fails if a file cannot be read.
     #[allow(clippy::should_implement_trait)] // it lends
     #[inline]
     pub fn next(&mut self) -> Result<Option<&[u8]>, Error> {
         Ok(self.merge.next()?.map(|(line, _)| line))
     }
 
-    /// Does something with each of them.
+    /// Calls a function with each line.
     ///
     /// # Errors
-    /// When a file cannot be read, or the work was cancelled, and those of `take`.
+    /// Fails if a file cannot be read, if the work was cancelled, or with the error of `take`.
     pub fn for_each(
         mut self,
         mut take: impl FnMut(&[u8]) -> Result<(), Error>,
@@ -208,11 +208,11 @@ impl Sorted {
         Ok(())
     }
 
-    /// Writes each with a line feed, in large pieces, and returns how many bytes these are.
+    /// Writes each line with a line feed, in large pieces, and returns the number of bytes written.
     ///
     /// # Errors
-    /// When a file cannot be read or the work was cancelled; when it cannot be written, as an [`Error::Io`] that knows
-    /// no name.
+    /// Fails if a file cannot be read or the work was cancelled. A failed write is an [`Error::Io`] without the name of
+    /// the file.
     pub fn write_to(self, out: &mut impl Write) -> Result<u64, Error> {
         const PIECE: usize = 256 * 1024;
         let failed = |error| Error::Io {

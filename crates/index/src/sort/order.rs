@@ -1,39 +1,39 @@
-//! Lines in memory, and their order.
+//! Sorts lines in memory.
 //!
-//! Comparing lines is mostly waiting for memory. So what is sorted are small entries with the next seven bytes of the
-//! key in them: entries with the same seven are sorted by the seven after these, and so on. Hosts and folders that
-//! thousands of URLs begin with are looked at once a line and not once a comparison.
+//! The cost of comparing lines is dominated by cache misses. So what is sorted are small entries that contain the next
+//! seven bytes of the key; entries with the same seven bytes are then sorted by the next seven, and so on. A prefix
+//! that thousands of URLs share, such as a host or a folder, is read once per line instead of once per comparison.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// A line, and where its key is in there.
+/// A line, and the range of its key.
 pub(super) type Line<'a> = (&'a [u8], Range<usize>);
 
-/// Where a line is, and a piece of its key.
+/// The position of a line, and a piece of its key.
 #[derive(Clone, Copy)]
 struct SortEntry {
-    /// Seven bytes of the key in the order of numbers, and how many of them there are.
+    /// Seven bytes of the key in big-endian order; the lowest byte is the number of key bytes in it.
     piece: u64,
-    /// Where its head begins.
+    /// Offset of the head of the line.
     at: u32,
     length: u32,
 }
 
-/// Before each line, where its key begins and ends.
+/// Size of the head of a line in bytes: start and end of its key.
 const HEAD: usize = 8;
-/// How many bytes of a key are in an entry.
+/// Number of key bytes in an entry.
 const PIECE: usize = 7;
-/// Limit up to which entries are sorted by comparing them.
+/// Maximum number of entries that are sorted by comparison.
 const MAX_COMPARED: usize = 24;
-/// Number of common bytes from which on keys are compared as well: one piece more is one call more on the stack.
+/// Length of a common prefix, in bytes, from which keys are compared: each piece is a level of recursion.
 const MAX_RADIX_DEPTH: usize = 64 * PIECE;
-/// Number of entries from which on a second thread is worth its while.
+/// Minimum number of entries for which a second thread is used.
 const TWO_THREADS_FROM: usize = 50_000;
-/// Number of entries looked at to choose where they are parted between threads.
+/// Number of entries sampled to choose where the entries are split between the threads.
 const SAMPLE: usize = 255;
 
-/// Lines, one behind the other.
+/// Lines gathered in memory, stored one after the other.
 #[derive(Default)]
 pub(super) struct Gathered {
     bytes: Vec<u8>,
@@ -41,7 +41,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Whether one more line is within the budget, or there is none yet.
+    /// Returns whether one more line fits into the budget. The first line always fits.
     pub(crate) fn has_room(&self, length: usize, memory: usize) -> bool {
         let bytes = self.bytes.len().saturating_add(length).saturating_add(HEAD);
         let entries = (self.entries.len() + 1).saturating_mul(size_of::<SortEntry>());
@@ -69,13 +69,13 @@ impl Gathered {
         self.entries.len()
     }
 
-    /// Removes the lines, and keeps the memory.
+    /// Removes the lines, and keeps the allocated memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
     }
 
-    /// A line, and where its key is in there.
+    /// Returns a line and the range of its key.
     pub(crate) fn line(&self, i: usize) -> Line<'_> {
         match self.entries.get(i) {
             Some(entry) => LineBuffer(&self.bytes).line(*entry),
@@ -83,7 +83,7 @@ impl Gathered {
         }
     }
 
-    /// Sorts the lines, with a second thread when there are many.
+    /// Sorts the lines, using a second thread if there are many.
     pub(crate) fn sort(&mut self) {
         let lines = LineBuffer(&self.bytes);
         let entries = &mut self.entries[..];
@@ -99,7 +99,7 @@ impl Gathered {
     }
 }
 
-/// What of a line is looked at.
+/// The part of a line that is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Key,
@@ -135,7 +135,7 @@ impl<'a> LineBuffer<'a> {
         order(a, a_key, b, b_key)
     }
 
-    /// Moves those that are less than about half of them to the front, and returns how many these are.
+    /// Moves entries below an approximate median to the front, and returns their number.
     fn part(self, entries: &mut [SortEntry]) -> usize {
         let step = (entries.len() / SAMPLE).max(1);
         let mut sample: Vec<SortEntry> = entries.iter().step_by(step).copied().collect();
@@ -156,7 +156,7 @@ impl<'a> LineBuffer<'a> {
         low
     }
 
-    /// Sorts entries that have the same first `depth` bytes in that part.
+    /// Sorts entries that share the first `depth` bytes of this part.
     fn sort(self, entries: &mut [SortEntry], depth: usize, part: Part) {
         if entries.len() <= MAX_COMPARED || depth >= MAX_RADIX_DEPTH {
             return entries.sort_unstable_by(|a, b| self.compare(*a, *b));
@@ -173,14 +173,15 @@ impl<'a> LineBuffer<'a> {
             match (ended, part) {
                 (false, _) => self.sort(same, depth + PIECE, part),
                 (true, Part::Key) => self.sort(same, 0, Part::Whole),
-                // They are equal.
+                // The lines are equal.
                 (true, Part::Whole) => {}
             }
         }
     }
 }
 
-/// The bytes from `depth` on as a number with the same order. The count below them tells an end from zeros.
+/// Returns the bytes from `depth` on as a number that sorts like them. The count in the lowest byte sorts an end before
+/// zero bytes.
 #[inline]
 fn piece(text: &[u8], depth: usize) -> u64 {
     let rest = text.get(depth..).unwrap_or_default();
@@ -194,7 +195,7 @@ fn piece(text: &[u8], depth: usize) -> u64 {
     u64::from_be_bytes(bytes) & !0xff | rest.len().min(PIECE) as u64
 }
 
-/// The order of two lines with their keys.
+/// Compares two lines by their keys, then by all of their bytes.
 pub(super) fn order(a: &[u8], a_key: Range<usize>, b: &[u8], b_key: Range<usize>) -> Ordering {
     let keys = (a.get(a_key), b.get(b_key));
     keys.0.cmp(&keys.1).then_with(|| a.cmp(b))

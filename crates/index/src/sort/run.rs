@@ -1,4 +1,4 @@
-//! Sorted lines in a temporary file: each with the places of its key before it, so that it is read as it was.
+//! A run: sorted lines in a temporary file. Each line is preceded by the range of its key and its length.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use super::order::Line;
 use crate::Error;
 
-/// How much is read and written at once.
+/// Size of the read and write buffers, in bytes.
 pub(super) const BUFFER: usize = 256 * 1024;
-/// Where the key begins, its length, and the length of the line.
+/// Size of the head of a line in bytes: start of the key, end of the key, and length of the line.
 const HEAD: usize = 12;
 
-/// A file that is being written.
+/// A run that is being written.
 pub(super) struct Writer {
     file: BufWriter<File>,
     folder: PathBuf,
@@ -33,7 +33,7 @@ impl Writer {
 
     pub(crate) fn push(&mut self, line: &[u8], key: Range<usize>) -> Result<(), Error> {
         let mut head = [0; HEAD];
-        // Whoever gathers lines sees to it that they fit.
+        // The caller ensures that the numbers fit into 32 bits.
         for (place, number) in head
             .chunks_exact_mut(4)
             .zip([key.start, key.end, line.len()])
@@ -65,18 +65,18 @@ impl Writer {
 
 const WRITE: &str = "write a temporary file for sorting in";
 
-/// A file that is written.
+/// A finished run.
 pub(super) struct Run {
     file: File,
     lines: u64,
 }
 
-/// Reads a run.
+/// Reads the lines of a run.
 pub(super) struct Reader {
     file: BufReader<File>,
     left: u64,
     line: Vec<u8>,
-    /// Where the key is in the line; `None` before the first one and after the last.
+    /// Range of the key in the line; `None` before the first line and after the last one.
     key: Option<Range<usize>>,
 }
 
@@ -90,7 +90,7 @@ impl Reader {
         }
     }
 
-    /// Goes to the next line, if there is one.
+    /// Advances to the next line, if there is one.
     pub(crate) fn advance(&mut self, folder: &Path) -> Result<(), Error> {
         self.key = match self.left.checked_sub(1) {
             None => None,

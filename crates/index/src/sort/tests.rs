@@ -6,7 +6,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// The lines in order, by a sorter with so much memory.
+/// Sorts the lines with a memory budget in bytes.
 fn sorted(lines: &[(Vec<u8>, Range<usize>)], memory: usize, folder: &Path) -> Vec<Vec<u8>> {
     let mut sorter = Sorter::new(memory, folder, &Work::default());
     for (line, key) in lines {
@@ -22,7 +22,7 @@ fn sorted(lines: &[(Vec<u8>, Range<usize>)], memory: usize, folder: &Path) -> Ve
     found
 }
 
-/// The lines in order, sorted by the simplest means.
+/// Sorts the lines with the standard library.
 fn expected(lines: &[(Vec<u8>, Range<usize>)]) -> Vec<Vec<u8>> {
     let mut lines = lines.to_vec();
     lines.sort_by(|(a, a_key), (b, b_key)| {
@@ -62,7 +62,7 @@ fn it_is_what_a_sort_in_memory_gives_whatever_the_budget() {
     let mut rng = Rng::new("lines to sort");
     for round in 0..30 {
         let count = *rng.pick(&[1, 2, 30, 300, 3000]);
-        // Few letters, so that much is equal; long beginnings, so that pieces of keys are.
+        // Few letters make many lines equal; long prefixes make pieces of keys equal.
         let alphabets: [&[u8]; 3] = [b"ab", b"\0\x01\xff", b"abcdefghijklmnop/."];
         let alphabet = *rng.pick(&alphabets);
         let begin = vec![b'h'; rng.below(30) as usize];
@@ -86,7 +86,7 @@ fn it_is_what_a_sort_in_memory_gives_whatever_the_budget() {
         }
         let expected = expected(&lines);
         let folder = folder();
-        // A run for each line, for some, and for all.
+        // A run for each line, a run for some lines, and a run for all lines.
         let least = if count > 300 { 10_000 } else { 0 };
         for memory in [least, 20_000, 1 << 30] {
             let found = sorted(&lines, memory, folder.path());
@@ -120,7 +120,8 @@ fn many_lines_are_sorted_by_two_threads_all_the_same() {
 
 #[test]
 fn beginnings_that_get_longer_and_longer_take_no_stack() {
-    // Each has all of the one before it: no two are told apart by the same piece of the key.
+    // Each line is a prefix of the previous one, so that each pair differs in another piece of the
+    // key.
     let lines = (0..3000).map(|n| (vec![b'a'; 3000 * 7 - n * 7], 0..3000 * 7 - n * 7));
     let lines: Vec<_> = lines.collect();
     let small = std::thread::Builder::new().stack_size(256 * 1024);

@@ -1,5 +1,5 @@
-//! Samples of index files: whether they are sorted, and in a form that is read here. In others, searches find nothing
-//! where there is something, and no error says so.
+//! Samples index files to check that they are sorted and in a supported format. In other files, a search silently
+//! misses captures.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,17 +14,17 @@ use crate::sorted::line::{Shape, is_no_capture};
 use crate::spelling::canonical;
 use crate::zipnum::cluster::block::{Block, part_of_header};
 
-/// Number of samples of a file, from its beginning to its end.
+/// Number of samples of a file, evenly distributed.
 const SAMPLES: u64 = 8;
 /// Size of a sample, in bytes.
 const SAMPLE: usize = 16 << 10;
 
-/// A file that a query found to be out of order, where samples did not show it.
+/// A file that a query found to be unsorted although its samples were in order.
 #[derive(Debug, Default)]
 pub struct Disorder(Mutex<Option<(PathBuf, Option<FileVersion>)>>);
 
 impl Disorder {
-    /// Notes a file whose lines came in another order than that of a sorted file.
+    /// Records a file whose lines were out of order.
     pub(crate) fn note(&self, path: &Path) {
         let mut noted = self.lock();
         if noted.as_ref().is_none_or(|(other, _)| other != path) {
@@ -33,7 +33,7 @@ impl Disorder {
         }
     }
 
-    /// What is wrong, in words, as long as the file is as it was then.
+    /// Returns the message of the problem, until the file changes.
     pub fn problem(&self) -> Option<String> {
         let mut noted = self.lock();
         noted.take_if(|(path, seen)| version(path) != *seen);
@@ -56,29 +56,29 @@ fn version(path: &Path) -> Option<FileVersion> {
 /// The result of inspecting samples of an index file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inspection {
-    /// Why it cannot be searched.
+    /// The reason why the file cannot be searched, if any.
     pub flaw: Option<Flaw>,
-    /// Marks a file with keys that are not spelled as here.
+    /// True if keys have another spelling than urlkeys.
     pub is_respelled: bool,
-    /// Its lines are those of a secondary index in JSON, as makers of packages write them.
+    /// True for a secondary index in JSON, as in packages.
     pub is_hinted: bool,
-    /// The name of the file that has its blocks, where its first line says that.
+    /// The name of the file that contains the blocks, if the first line has it.
     pub part: Option<Box<str>>,
 }
 
-/// Why an index file cannot be searched, in words.
+/// The reason why an index file cannot be searched, as a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// Its lines are not in order, so that all of it has to be read.
+    /// The lines are not sorted, so that each query has to read the whole file.
     Unsorted(String),
-    /// Another form than those that are read here.
+    /// The format is not supported.
     Unread(String),
 }
 
-/// How many columns of CDX there are at least.
+/// Minimum number of columns of a CDX file.
 const COLUMNS: usize = 6;
 
-/// Inspects samples of a file. Nothing is wrong with one that cannot be read, which others tell.
+/// Inspects samples of a file. An unreadable file has no flaw: opening it reports the error.
 pub(crate) fn inspect(path: &Path, is_secondary: bool) -> Inspection {
     let mut inspection = Inspection::default();
     if let Some(flaw) = sampled(path, is_secondary, &mut inspection).ok().flatten() {
@@ -91,7 +91,7 @@ pub(crate) fn inspect(path: &Path, is_secondary: bool) -> Inspection {
     inspection
 }
 
-/// Counts of the lines of a file.
+/// Counts of the sampled lines.
 #[derive(Default)]
 struct Seen {
     lines: u64,
@@ -105,7 +105,7 @@ fn sampled(
     is_secondary: bool,
     inspection: &mut Inspection,
 ) -> io::Result<Option<Flaw>> {
-    // To open some things is to wait for somebody at their other end.
+    // Opening a pipe would block.
     if !fs::metadata(path)?.is_file() {
         return Ok(None);
     }
@@ -130,7 +130,7 @@ fn sampled(
         for (n, line) in lines.enumerate() {
             let begin = at;
             at += line.len() as u64;
-            // What a sample begins and ends with may be parts of lines.
+            // The first and the last line of a sample may be incomplete.
             if n == 0 && from > 0 || !line.ends_with(b"\n") && at < size {
                 continue;
             }
@@ -194,7 +194,7 @@ fn sampled(
     }
 }
 
-/// Returns the flaw of a file by its first line, if that is the header of a CDX file.
+/// Returns the flaw of a file whose first line is a CDX header with unsupported columns.
 fn header(line: &[u8]) -> Option<Flaw> {
     let letters = line
         .strip_prefix(b" CDX ")

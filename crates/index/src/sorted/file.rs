@@ -1,4 +1,4 @@
-//! Open files, of which there are only so many at a time.
+//! Open files, limited in number.
 
 use std::fs::{File, Metadata};
 use std::io::{self, IoSliceMut};
@@ -17,15 +17,15 @@ use crate::source::SourceError;
 use crawlspace_fetch::file::{First, RemoteFile, RemoteVersion};
 use crawlspace_fetch::shown;
 
-/// Maximum number of open files, over all sources and queries: descriptors belong to the process.
+/// Maximum number of open files of all sources and queries: file descriptors are limited per process.
 pub const MAX_OPEN: usize = 512;
-/// A change of a file within this time after another one may leave its times as they are, in seconds.
+/// Resolution assumed for file times, in seconds: two changes within it may leave the same times.
 const TICK: i64 = 2;
-/// Devices that no file of this machine is on: those of files on servers, and of text in memory.
+/// Device numbers that no local file has: of files on servers, and of text in memory.
 const ON_SERVERS: u64 = u64::MAX;
 const IN_MEMORY: u64 = u64::MAX - 1;
 
-/// A file by name, which is opened when somebody reads it.
+/// A file by name, which is opened when it is first read.
 #[derive(Debug)]
 pub(crate) struct NamedFile {
     path: PathBuf,
@@ -33,18 +33,19 @@ pub(crate) struct NamedFile {
     opened: Mutex<Weak<Opened>>,
 }
 
-/// What of a file is read.
+/// The part of a file that is read.
 #[derive(Debug)]
 enum Content {
-    /// All of it.
+    /// The whole local file.
     Whole,
-    /// A part, as long as the file is this version of it.
+    /// A range of the local file, valid for this version.
     Part(FileVersion, Range<u64>),
-    /// What never changes: text in memory that was made of it, or a part of one version of it on a server.
+    /// Immutable content: text in memory that was derived from the file, or a range of one version of a file on a
+    /// server.
     Fixed(Arc<Opened>),
-    /// All of it, on a server; its last version, and whether it may be missing.
+    /// The whole file on a server; its last version; and whether the file is optional.
     Remote(Arc<RemoteFile>, Mutex<Option<Arc<Opened>>>, bool),
-    /// Nothing, for a reason.
+    /// An unreadable file, with the error message.
     Broken(String),
 }
 
@@ -53,13 +54,13 @@ enum Content {
 pub(crate) struct Opened {
     medium: Medium,
     path: PathBuf,
-    /// What of it is read, if that is not all of it.
+    /// The range that is read; `None` for the whole file.
     part: Option<Range<u64>>,
     state: Mutex<Arc<FileState>>,
     used: AtomicU64,
 }
 
-/// Where the bytes are.
+/// The medium that holds the bytes.
 #[derive(Debug)]
 enum Medium {
     Disk(Disk),
@@ -67,25 +68,25 @@ enum Medium {
     Remote(Arc<RemoteVersion>),
 }
 
-/// A file of this machine.
+/// A local file.
 #[derive(Debug)]
 struct Disk {
-    /// Closed while others need the descriptor.
+    /// The descriptor; `None` while the file is closed to make room for other files.
     file: Mutex<Option<Arc<File>>>,
-    /// Whether its file system can tell what is in memory.
+    /// True as long as the file system supports reads that only return cached pages.
     tells: AtomicBool,
 }
 
-/// An open file as it was at some moment.
+/// The state of an open file at some moment.
 #[derive(Debug)]
 struct FileState {
     version: FileVersion,
-    /// Seconds since 1970 when it was looked at, if a change since then might have left the version as it is.
+    /// Time of the last check in seconds since 1970, if a change after it might leave the version the same.
     young: Option<i64>,
     pivots: Pivots,
 }
 
-/// What changes when a file does.
+/// The attributes of a file that differ after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileVersion {
     file_id: (u64, u64),
@@ -99,12 +100,13 @@ pub(crate) struct FileVersion {
 pub(crate) struct Snapshot {
     opened: Arc<Opened>,
     state: Arc<FileState>,
-    /// The time limit of a part of a file on a server, where other files answer as well.
+    /// Timeout of a read on a server, if other files answer as well.
     patience: Option<Duration>,
 }
 
 impl Drop for NamedFile {
-    /// Closes the file, once queries that are under way have ended: after a reload nobody asks for it by this name.
+    /// Closes the file when the running queries have ended. After a reload of the configuration, the name is not used
+    /// again.
     fn drop(&mut self) {
         self.evict();
     }
@@ -123,12 +125,12 @@ impl NamedFile {
         }
     }
 
-    /// A part of a file, which is not read any more when the file is another version.
+    /// Creates a file that reads a range of a local file. Reading fails once the file has another version.
     pub(crate) fn part(path: PathBuf, version: FileVersion, part: Range<u64>) -> NamedFile {
         NamedFile::of(path, Content::Part(version, part))
     }
 
-    /// Text that was made of a file, which is kept in memory.
+    /// Creates a file from text in memory that was derived from the file at `path`.
     pub(crate) fn made(path: PathBuf, text: Vec<u8>) -> NamedFile {
         let size = text.len() as u64;
         let state = FileState {
@@ -141,26 +143,26 @@ impl NamedFile {
         NamedFile::of(path, Content::Fixed(opened))
     }
 
-    /// A file on a server.
+    /// Creates a file on a server.
     pub(crate) fn remote(file: Arc<RemoteFile>) -> NamedFile {
         let path = PathBuf::from(shown(&file.url()));
         NamedFile::of(path, Content::Remote(file, Mutex::default(), false))
     }
 
-    /// A file on a server that need not be there.
+    /// Creates a file on a server that is allowed to be missing.
     pub(crate) fn optional(file: Arc<RemoteFile>) -> NamedFile {
         let path = PathBuf::from(shown(&file.url()));
         NamedFile::of(path, Content::Remote(file, Mutex::default(), true))
     }
 
-    /// A part of a version of a file on a server.
+    /// Creates a file that reads a range of one version of a file on a server.
     pub(crate) fn remote_part(version: &Arc<RemoteVersion>, part: Range<u64>) -> NamedFile {
         let path = PathBuf::from(shown(&version.file().url()));
         let opened = Opened::remote(version, path.clone(), Some(part));
         NamedFile::of(path, Content::Fixed(opened))
     }
 
-    /// A file that cannot be read, for this reason.
+    /// Creates a file that cannot be read, with the error message.
     pub(crate) fn broken(path: PathBuf, why: String) -> NamedFile {
         NamedFile::of(path, Content::Broken(why))
     }
@@ -169,7 +171,7 @@ impl NamedFile {
         &self.path
     }
 
-    /// Returns whether it is on a server.
+    /// Returns whether the file is on a server.
     pub(crate) fn is_remote(&self) -> bool {
         match &self.content {
             Content::Remote(..) => true,
@@ -178,10 +180,10 @@ impl NamedFile {
         }
     }
 
-    /// The file as it is now; `None` when it is gone, or no file.
+    /// Returns the current state of the file; `None` if it is gone or not a regular file.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// Returns the reason why the file cannot be read.
     pub(crate) async fn snapshot(&self) -> Result<Option<Snapshot>, SourceError> {
         match &self.content {
             Content::Whole => self.as_it_is().await,
@@ -226,7 +228,7 @@ impl NamedFile {
         let opened = lock(&self.opened).upgrade();
         if let Some(opened) = opened {
             let snapshot = opened.snapshot();
-            // One whose name is another file's by now has no link left.
+            // A file that was replaced under its name has no links any more.
             if let Some(snapshot) = snapshot.map_err(|error| failed(&self.path, &error))? {
                 return Ok(Some(snapshot));
             }
@@ -239,7 +241,7 @@ impl NamedFile {
         }
     }
 
-    /// The name means another file now: the next query opens that.
+    /// Forgets the open file because the name belongs to another file now; the next query opens that file.
     pub(crate) fn evict(&self) {
         let opened = std::mem::take(&mut *lock(&self.opened));
         if opened.strong_count() > 0 {
@@ -247,7 +249,7 @@ impl NamedFile {
         }
     }
 
-    /// Device and number of the file that is open.
+    /// Returns the device and the inode of the open file.
     pub(crate) fn file_id(&self) -> Option<(u64, u64)> {
         let opened = lock(&self.opened).upgrade()?;
         let file_id = lock(&opened.state).version.file_id;
@@ -256,7 +258,7 @@ impl NamedFile {
 
     fn open(&self) -> io::Result<Option<(Arc<Opened>, Metadata)>> {
         let mut options = File::options();
-        // A pipe of such a name would wait for somebody to write.
+        // Without `O_NONBLOCK`, opening a pipe would block until it has a writer.
         let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
         let file = options.read(true).custom_flags(flags).open(&self.path)?;
         let metadata = file.metadata()?;
@@ -333,7 +335,7 @@ impl Opened {
         matches!(&self.medium, Medium::Remote(own) if Arc::ptr_eq(own, version))
     }
 
-    /// What does not change.
+    /// Returns the snapshot of content that never changes.
     fn as_it_was(self: &Arc<Opened>) -> Snapshot {
         Snapshot {
             opened: Arc::clone(self),
@@ -342,26 +344,26 @@ impl Opened {
         }
     }
 
-    /// `None` when no name leads to it any more.
+    /// Returns the current state; `None` if the file is closed or has been deleted.
     fn snapshot(self: &Arc<Opened>) -> io::Result<Option<Snapshot>> {
         let Medium::Disk(disk) = &self.medium else {
             return Ok(Some(self.as_it_was()));
         };
-        // A closed one is opened by its name.
+        // A closed file is opened again by its name.
         let Some(file) = disk.opened() else {
             return Ok(None);
         };
-        // Asking an open file about itself does not wait for a disk.
+        // `fstat` does not wait for the disk.
         let metadata = file.metadata()?;
         if metadata.nlink() == 0 {
-            // Nobody asks for it again, and what it takes of the disk should be free.
+            // Close the deleted file, to free its disk space.
             all().retain(|other| !Arc::ptr_eq(other, self));
             return Ok(None);
         }
         Ok(Some(self.at(&metadata)))
     }
 
-    /// The file as these say that it is.
+    /// Returns the state of the file for this metadata.
     fn at(self: &Arc<Opened>, metadata: &Metadata) -> Snapshot {
         self.used.store(tick(), Ordering::Relaxed);
         let version = FileVersion::of(metadata);
@@ -382,7 +384,7 @@ impl Opened {
 }
 
 impl Snapshot {
-    /// Limits how long a part of a file on a server may take.
+    /// Sets the timeout of reads on a server.
     pub(crate) fn with_patience(mut self, patience: Option<Duration>) -> Snapshot {
         self.patience = patience;
         self
@@ -405,7 +407,7 @@ impl Snapshot {
         self.state.version
     }
 
-    /// Opens a file again that was closed while this query went on. It has to be the same one.
+    /// Opens a file again that was closed while the query was running. It must still be the same file.
     fn reopen(&self, disk: &Disk) -> Result<Arc<File>, SourceError> {
         let path = &self.opened.path;
         let file = File::open(path).map_err(|error| failed(path, &error))?;
@@ -420,7 +422,7 @@ impl Snapshot {
         Ok(file)
     }
 
-    /// Appends up to so many bytes from there on; how many. 0 means that the file has become shorter.
+    /// Appends up to `bytes` bytes at `offset`, and returns their number. 0 means that the file was truncated.
     pub(crate) async fn read(
         &self,
         offset: u64,
@@ -491,12 +493,12 @@ impl Snapshot {
 }
 
 impl Disk {
-    /// The file, unless it was closed.
+    /// Returns the open file, unless it was closed.
     fn opened(&self) -> Option<Arc<File>> {
         lock(&self.file).clone()
     }
 
-    /// Reads what is in memory; `None` when that has to be waited for, or may be.
+    /// Reads cached pages only; `None` if the read would have to wait for the disk, or might.
     fn read_in_memory(&self, file: &File, offset: u64, room: &mut [u8]) -> Option<usize> {
         if may_wait() || !self.tells.load(Ordering::Relaxed) {
             return None;
@@ -532,7 +534,7 @@ fn in_memory(_: &File, _: u64, _: &mut [u8]) -> Result<usize, Errno> {
 }
 
 impl FileState {
-    /// Of so many bytes of it.
+    /// Creates the state of a version, of which `size` bytes are read.
     fn of(version: FileVersion, size: u64) -> FileState {
         let now = now();
         let latest = version.modified.0.max(version.changed.0);
@@ -554,23 +556,23 @@ impl FileVersion {
         }
     }
 
-    /// Device and number of the file.
+    /// Returns the device and the inode of the file.
     pub(crate) fn file_id(&self) -> (u64, u64) {
         self.file_id
     }
 
-    /// Returns whether the last change is so long ago that another one would show in the times of the file.
+    /// Returns whether the last change is old enough that another change would alter the file times.
     pub(crate) fn is_settled(&self) -> bool {
         self.modified.0.max(self.changed.0).saturating_add(TICK) < now()
     }
 
-    /// The size of the file, in bytes.
+    /// Returns the size of the file in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// The version of what is no file of this machine and never changes: a number tells it from all others on the same
-    /// device.
+    /// Creates the version of immutable content that is not a local file. The number distinguishes it from all others
+    /// on the same pseudo device.
     fn elsewhere(device: u64, number: u64, size: u64) -> FileVersion {
         FileVersion {
             file_id: (device, number),
@@ -581,12 +583,12 @@ impl FileVersion {
     }
 }
 
-/// How much is read of a file.
+/// Returns the number of bytes that are read of a file.
 fn size(metadata: &Metadata, part: Option<&Range<u64>>) -> u64 {
     part.map_or(metadata.len(), |part| part.end - part.start)
 }
 
-/// Whether there simply is no such file.
+/// Returns whether the error means that the file does not exist.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -598,13 +600,13 @@ fn failed(path: &Path, error: &io::Error) -> SourceError {
     SourceError::Io(format!("{}: {error}", path.display()))
 }
 
-/// Keeps a file open. When [`MAX_OPEN`] are, the half that was used longest ago is closed, also those that a query reads:
-/// it opens them again.
+/// Keeps a file open. When [`MAX_OPEN`] files are open, the least recently used half is closed. Running queries open
+/// their files again.
 fn keep(opened: &Arc<Opened>) {
     opened.used.store(tick(), Ordering::Relaxed);
     let mut all = all();
     if all.len() >= MAX_OPEN {
-        // Half at a time, so that it is seldom. Queries change the numbers meanwhile, which no order would survive.
+        // Half at a time, so that it is rare. The keys are cached because queries change them while sorting.
         all.sort_by_cached_key(|one| std::cmp::Reverse(one.used.load(Ordering::Relaxed)));
         for evicted in all.drain(MAX_OPEN / 2..) {
             if let Medium::Disk(disk) = &evicted.medium {
@@ -615,13 +617,13 @@ fn keep(opened: &Arc<Opened>) {
     all.push(Arc::clone(opened));
 }
 
-/// Files that are kept open.
+/// The files that are kept open.
 fn all() -> MutexGuard<'static, Vec<Arc<Opened>>> {
     static ALL: Mutex<Vec<Arc<Opened>>> = Mutex::new(Vec::new());
     lock(&ALL)
 }
 
-/// A number that grows.
+/// Returns an increasing number.
 fn tick() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed)
@@ -642,7 +644,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// Now and then nothing is in memory, or only a part: all tests see that.
+    /// Lets some reads return nothing or only a part, as if the pages were not cached, in all tests.
     pub(crate) fn some_of(room: &mut [u8]) -> Result<&mut [u8], Errno> {
         static READS: AtomicU64 = AtomicU64::new(0);
         let read = READS.fetch_add(1, Ordering::Relaxed);

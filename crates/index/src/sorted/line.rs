@@ -1,4 +1,4 @@
-//! Lines of CDX and CDXJ, and the rows that are made of them.
+//! Lines of CDX and CDXJ, and the rows that are made from them.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,7 +11,7 @@ use crate::source::Batch;
 
 /// Maximum number of digits of a timestamp.
 const MAX_DIGITS: usize = 20;
-/// Members that say where a row comes from. A source says so itself.
+/// Members that describe the origin of a row. The source sets them itself.
 const SOURCE_MEMBERS: [&str; 5] = [
     "source",
     "source-coll",
@@ -20,25 +20,26 @@ const SOURCE_MEMBERS: [&str; 5] = [
     "load_url",
 ];
 
-/// Where the urlkey of a line ends, and where its timestamp does.
+/// The positions of the urlkey and of the timestamp in a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// Length of the urlkey, in bytes.
+    /// Length of the urlkey in bytes.
     pub key: usize,
-    /// Offset of the end of the timestamp, in bytes.
+    /// Offset of the end of the timestamp in bytes.
     pub second: usize,
-    /// The maker of the index spelled the urlkey otherwise.
+    /// True if the index has another spelling of the urlkey.
     pub is_respelled: bool,
 }
 
 impl Shape {
-    /// `None` when the line does not begin with a urlkey and a timestamp. What is behind them is not looked at.
+    /// Finds the urlkey and the timestamp at the start of a line. `None` without them; the rest of the line is not
+    /// checked.
     #[inline]
     pub fn of(line: &[u8]) -> Option<Shape> {
         let key = memchr::memchr(b' ', line)?;
         let rest = line.get(key + 1..)?;
         let digits = match rest.first_chunk::<15>() {
-            // Nearly always there are 14.
+            // Nearly all timestamps have 14 digits.
             Some([digits @ .., b' ']) if digits.iter().all(u8::is_ascii_digit) => 14,
             _ => rest.iter().take_while(|byte| byte.is_ascii_digit()).count(),
         };
@@ -50,20 +51,20 @@ impl Shape {
         })
     }
 
-    /// The timestamp of the line.
+    /// Returns the timestamp of the line.
     #[inline]
     pub(crate) fn timestamp(self, line: &[u8]) -> &[u8] {
         &line[self.key + 1..self.second]
     }
 
-    /// Urlkey and timestamp.
+    /// Returns the urlkey and the timestamp.
     #[inline]
     pub fn both(self, line: &[u8]) -> &[u8] {
         &line[..self.second]
     }
 }
 
-/// A line without its end, and without blanks there.
+/// Removes trailing white space from a line.
 #[inline]
 pub fn trimmed(line: &[u8]) -> &[u8] {
     match line {
@@ -72,26 +73,26 @@ pub fn trimmed(line: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether there need not be a capture in the line: blank, or the ` CDX …` that an index begins with.
+/// Returns whether a line need not contain a capture: it is blank, or the ` CDX …` header of an index.
 pub fn is_no_capture(line: &[u8]) -> bool {
     line.is_empty() || line.starts_with(b" CDX") || line.starts_with(b"CDX ")
 }
 
-/// Tells why the JSON of a line may have to be parsed before it is used.
+/// The reasons why the JSON of a line may have to be parsed before it is used.
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
-    /// A member may be there that this source gives rows itself.
+    /// The JSON may have a member that the source sets itself.
     may_have_own: bool,
-    /// The JSON may say more than one URL. Of two, readers may take the one and those who judge the capture the other.
+    /// The JSON may have several URLs. Access rules might be applied to one of them, and readers might use the other.
     may_have_urls: bool,
 }
 
 impl Marks {
     fn of(json: &[u8]) -> Marks {
         const OWN: [&str; 2] = ["\"source", "_url\""];
-        // The names of the URL; a letter of a name can be written as an escape.
+        // The names of the URL member; a letter of a name may be written as an escape.
         const URL: [&str; 3] = ["\"url\"", "\"original\"", "\\u00"];
-        // `None` on a processor without vectors, where each line is looked at as a whole.
+        // `None` on processors without vector instructions, where the JSON of each line is parsed.
         static ALL: LazyLock<Option<Searcher>> =
             LazyLock::new(|| Searcher::new(OWN.iter().chain(&URL)));
         let Some(all) = &*ALL else {
@@ -115,7 +116,7 @@ impl Marks {
 
 #[cold]
 fn is_about_one_url(json: &[u8]) -> bool {
-    // A name can be written with escapes.
+    // Names may be written with escapes.
     let Some(members) = members(json) else {
         return true;
     };
@@ -126,18 +127,18 @@ fn is_about_one_url(json: &[u8]) -> bool {
     urls.all(|url| Some(url) == first)
 }
 
-/// Makes rows of lines. Those of a batch share their memory.
+/// Makes rows of lines. The rows of a batch share their memory.
 pub struct Writer {
     members: Arc<str>,
     text: Vec<u8>,
-    /// Begin, end, the [`Shape`], and the number of the package of each.
+    /// Start, end, [`Shape`] and package number of each row.
     rows: Vec<(usize, usize, Shape, u64)>,
-    /// Urlkey and timestamp of the last row that was taken.
+    /// The urlkey and the timestamp of the last row of the previous batch.
     last: Vec<u8>,
 }
 
 impl Writer {
-    /// `members` go into every row.
+    /// Creates a writer that appends `members` to each row.
     pub fn new(members: Arc<str>) -> Writer {
         Writer {
             members,
@@ -147,12 +148,12 @@ impl Writer {
         }
     }
 
-    /// How many rows there are, and how many bytes.
+    /// Returns the number of rows, and of bytes.
     pub fn size(&self) -> (usize, usize) {
         (self.rows.len(), self.text.len())
     }
 
-    /// Urlkey and timestamp of the last row; empty before the first one.
+    /// Returns the urlkey and the timestamp of the last row; empty before the first row.
     #[inline]
     pub(crate) fn last(&self) -> &[u8] {
         match self.rows.last() {
@@ -161,13 +162,13 @@ impl Writer {
         }
     }
 
-    /// Gets ready for so many bytes.
+    /// Reserves memory for this number of bytes.
     pub(crate) fn expect(&mut self, bytes: usize) {
         self.text.reserve(bytes);
     }
 
-    /// Makes a row of a line without its end, from the package of this number, or 0. Returns false when the line is
-    /// invalid.
+    /// Adds a row for a line without its line end; `package` is the number of its package, or 0. Returns false if the
+    /// line is invalid.
     #[inline]
     pub fn push(&mut self, line: &[u8], shape: Shape, package: u64) -> bool {
         let begin = self.text.len();
@@ -195,7 +196,7 @@ impl Writer {
         written
     }
 
-    /// What was made so far.
+    /// Takes the rows that were added so far.
     pub fn take(&mut self) -> Batch {
         self.last = self.last().to_vec();
         let text = Bytes::from(std::mem::take(&mut self.text));
@@ -211,7 +212,7 @@ impl Writer {
         rows.collect()
     }
 
-    /// A line of JSON without the members that this source gives rows itself.
+    /// Writes a line of JSON without the members that the source sets itself.
     #[cold]
     fn rewrite(&mut self, line: &[u8], shape: Shape, json: &[u8]) -> bool {
         let json = String::from_utf8_lossy(json);
@@ -233,8 +234,8 @@ impl Writer {
         true
     }
 
-    /// A line of columns as one of JSON. A column that is `-` is a member that is `-`, so that a revisit has a place for
-    /// the status of its original, and the columns of `output=text` stay in line.
+    /// Writes a line of columns as a line of JSON. A column `-` becomes a member `-`, so that a revisit keeps a status
+    /// that can be replaced by that of its original, and the columns of `output=text` stay aligned.
     fn columns(&mut self, line: &[u8], shape: Shape) -> bool {
         let Ok(Read::Capture(read)) = Line::read(line, Format::Cdx) else {
             return false;

@@ -1,4 +1,4 @@
-//! Lines of text that comes piece by piece, in both directions.
+//! Reads lines of text that arrives in pieces, forward and backward.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,19 +11,19 @@ use crate::source::SourceError;
 /// Maximum size of a read, in bytes.
 const MAX_PIECE: usize = 256 << 10;
 
-/// Text, and a position in it.
+/// A text with a position in it.
 pub(crate) trait Pieces: Send {
-    /// The file that it is of; of a cluster, its secondary index.
+    /// Returns the path of the file; for a cluster, of its secondary index.
     fn path(&self) -> &Path;
 
-    /// Appends what comes next, some `bytes` of it. False at the end.
+    /// Appends about `bytes` bytes after the position. Returns false at the end.
     fn after(
         &mut self,
         bytes: usize,
         into: &mut Vec<u8>,
     ) -> impl Future<Output = Result<bool, SourceError>> + Send;
 
-    /// Appends what comes before, some `bytes` of it. False at the beginning.
+    /// Appends about `bytes` bytes before the position. Returns false at the beginning.
     fn before(
         &mut self,
         bytes: usize,
@@ -31,7 +31,7 @@ pub(crate) trait Pieces: Send {
     ) -> impl Future<Output = Result<bool, SourceError>> + Send;
 }
 
-/// A file up to some offset in it.
+/// A file, up to an end offset.
 #[derive(Debug)]
 pub(crate) struct Stretch {
     file: Snapshot,
@@ -40,7 +40,7 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// A file from there on.
+    /// Reads a file from an offset on.
     pub(crate) fn of(file: Snapshot, at: u64) -> Stretch {
         let end = file.size();
         Stretch {
@@ -50,7 +50,7 @@ impl Stretch {
         }
     }
 
-    /// As if the file had no more than so many bytes.
+    /// Limits the text to the bytes before `end`.
     pub(crate) fn up_to(self, end: u64) -> Stretch {
         let end = self.end.min(end);
         Stretch {
@@ -83,7 +83,7 @@ impl Pieces for Stretch {
         while at < self.at {
             let left = usize::try_from(self.at - at).unwrap_or(usize::MAX);
             match self.file.read(at, left, into).await? {
-                // It has become shorter.
+                // The file was truncated.
                 0 => break,
                 read => at += read as u64,
             }
@@ -100,7 +100,7 @@ pub(crate) enum Lines<P> {
     Backward(Backward<P>),
 }
 
-/// Which line comes next.
+/// The direction in which lines are read.
 #[derive(Clone, Copy)]
 pub(crate) enum Direction {
     Forward,
@@ -108,7 +108,7 @@ pub(crate) enum Direction {
 }
 
 impl<P: Pieces> Lines<P> {
-    /// Lines from the position of `pieces` on, or before it; `piece` bytes are read at first.
+    /// Reads lines after or before the position of `pieces`; `piece` is the size of the first read in bytes.
     pub(crate) fn of(pieces: P, direction: Direction, piece: usize) -> Lines<P> {
         match direction {
             Direction::Forward => Lines::Forward(Forward::new(pieces, piece)),
@@ -116,7 +116,7 @@ impl<P: Pieces> Lines<P> {
         }
     }
 
-    /// The line that was found last, without its end.
+    /// Returns the current line, without its line end.
     #[inline]
     pub(crate) fn line(&self) -> &[u8] {
         match self {
@@ -125,7 +125,7 @@ impl<P: Pieces> Lines<P> {
         }
     }
 
-    /// Returns whether a blank follows the line that was found last.
+    /// Returns whether a blank follows the current line.
     pub(crate) fn is_marked(&self) -> bool {
         let (buffer, line) = match self {
             Lines::Forward(lines) => (&lines.buffer, &lines.line),
@@ -136,7 +136,7 @@ impl<P: Pieces> Lines<P> {
             .is_some_and(|line| line.ends_with(b" "))
     }
 
-    /// Continues to the next line; false at the end.
+    /// Advances to the next line; returns false at the end.
     #[inline]
     pub(crate) async fn next(&mut self) -> Result<bool, SourceError> {
         match self {
@@ -145,7 +145,7 @@ impl<P: Pieces> Lines<P> {
         }
     }
 
-    /// The file that they are of.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Lines::Forward(lines) => lines.pieces.path(),
@@ -153,7 +153,7 @@ impl<P: Pieces> Lines<P> {
         }
     }
 
-    /// How many lines too long there were so far.
+    /// Returns the number of lines that were skipped because they are too long.
     pub(crate) fn skipped(&self) -> u64 {
         match self {
             Lines::Forward(lines) => lines.skipped,
@@ -162,25 +162,26 @@ impl<P: Pieces> Lines<P> {
     }
 }
 
-/// Lines from an offset on. Memory: a piece and a line.
+/// Lines from an offset on. Uses the memory of a piece and a line.
 #[derive(Debug)]
 pub(crate) struct Forward<P> {
     pieces: P,
     buffer: Vec<u8>,
     line: Range<usize>,
-    /// Where the next line begins, and up to where its end was looked for.
+    /// Offset of the next line in the buffer, and the offset up to which its end was searched.
     next: usize,
     searched: usize,
-    /// How much is read next.
+    /// Size of the next read, in bytes.
     piece: usize,
-    /// What comes up to the end of the line is no line, or the end of one.
+    /// True if the text up to the next line end is to be skipped: it is a partial line, or a line that is too
+    /// long.
     skipping: bool,
-    /// How many lines were too long.
+    /// Number of lines that were too long.
     skipped: u64,
 }
 
 impl<P: Pieces> Forward<P> {
-    /// Lines from the position of `pieces` on, which is the beginning of one.
+    /// Reads lines from the position of `pieces` on, which must be the start of a line.
     fn new(pieces: P, piece: usize) -> Forward<P> {
         Forward {
             pieces,
@@ -194,7 +195,7 @@ impl<P: Pieces> Forward<P> {
         }
     }
 
-    /// Lines that begin after the position of `pieces`.
+    /// Reads the lines that begin after the position of `pieces`.
     pub(crate) fn amid(pieces: P, piece: usize) -> Forward<P> {
         Forward {
             skipping: true,
@@ -207,7 +208,7 @@ impl<P: Pieces> Forward<P> {
         trimmed(&self.buffer[self.line.clone()])
     }
 
-    /// Returns the text that was read, from the line that was found last on.
+    /// Returns the text that was read, starting at the current line.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.buffer[self.line.start..]
     }
@@ -238,7 +239,7 @@ impl<P: Pieces> Forward<P> {
         }
     }
 
-    /// Reads a piece. What was done with is gone then.
+    /// Reads the next piece, and discards the text before it that was used.
     async fn more(&mut self) -> Result<bool, SourceError> {
         if self.buffer.len() - self.next > MAX_LINE {
             self.skipped += u64::from(!self.skipping);
@@ -258,32 +259,32 @@ impl<P: Pieces> Forward<P> {
 }
 
 impl Forward<Stretch> {
-    /// Where in the file the line that was found last begins.
+    /// Returns the offset of the current line in the file.
     pub(crate) fn offset(&self) -> u64 {
         let after = self.buffer.len().saturating_sub(self.line.start);
         self.pieces.at.saturating_sub(after as u64)
     }
 }
 
-/// Lines before an offset, the last one first. Memory: a piece and a line.
+/// Lines before an offset, last one first. Uses the memory of a piece and a line.
 #[derive(Debug)]
 pub(crate) struct Backward<P> {
     pieces: P,
     buffer: Vec<u8>,
     line: Range<usize>,
-    /// What is behind this was seen. Before it is the end of a line, or that of the file.
+    /// End of the text that is still to be searched: the end of a line, or of the file.
     end: usize,
-    /// Nothing comes before what is there.
+    /// True if the start of the text has been read.
     all: bool,
-    /// How much is read next.
+    /// Size of the next read, in bytes.
     piece: usize,
-    /// What comes before belongs to a line that is too long.
+    /// True if the preceding text belongs to a line that is too long.
     skipping: bool,
     skipped: u64,
 }
 
 impl<P: Pieces> Backward<P> {
-    /// Lines before the position of `pieces`, which is the beginning of one, or the end of the file.
+    /// Reads lines before the position of `pieces`, which must be the start of a line or the end of the file.
     fn new(pieces: P, piece: usize) -> Backward<P> {
         Backward {
             pieces,

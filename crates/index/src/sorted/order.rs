@@ -1,4 +1,4 @@
-//! The order in which rows are wanted.
+//! The order of the rows of a query.
 
 use std::cmp::Ordering;
 
@@ -8,16 +8,16 @@ use crate::timestamp::{self, Timestamp};
 /// The order of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// By urlkey, then time.
+    /// By urlkey, then by time.
     Ascending,
-    /// The other way round.
+    /// The reverse of [`Order::Ascending`].
     Descending,
-    /// By the distance in time, whatever the urlkey; of two that are as far, that which comes first when ascending.
+    /// By the distance in time, regardless of the urlkey. Rows at the same distance are in ascending order.
     Closest(Timestamp),
 }
 
 impl Order {
-    /// Which of two rows comes first.
+    /// Compares two rows.
     pub fn compare(self, a: &Row, b: &Row) -> Ordering {
         match self {
             Order::Ascending => ascending(a, b),
@@ -35,7 +35,7 @@ fn ascending(a: &Row, b: &Row) -> Ordering {
     by_key.then_with(|| timestamp::compare(a.timestamp(), b.timestamp()))
 }
 
-/// Seconds between a capture and a moment. A capture without a time is further away than any other one.
+/// Returns the seconds between a capture and a time. A capture with an invalid timestamp sorts last.
 pub(crate) fn distance(row: &Row, moment: Timestamp) -> u64 {
     match Timestamp::earliest(row.timestamp()) {
         Some(captured) => captured.seconds().abs_diff(moment.seconds()),

@@ -1,27 +1,27 @@
-//! What was seen of a file while something was searched in it.
+//! Cache of keys read during binary searches of a file.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A search comes down to one of these, in which it goes from line to line. What is copied from the page cache is most
-/// of what a look-up costs.
+/// Minimum size of a block in bytes. A search ends with a linear scan of one block; most of the cost of a look-up is
+/// copying the block from the page cache.
 const MIN_BLOCK: u64 = 4 << 10;
-/// Of text in memory nothing has to be copied to look at it, so that what is between two pivots may be a few lines.
+/// Minimum size of a block of text in memory, in bytes. Nothing is copied there, so that smaller blocks pay off.
 const MIN_BLOCK_IN_MEMORY: u64 = 512;
 const MAX_BLOCK: u64 = 16 << 10;
-/// Maximum number of nodes cached of a file: those that come first in a search, which most searches see.
+/// Maximum number of cached nodes per file: the first ones of a search, which most searches visit.
 const MAX_NODES: usize = 1 << 18;
-/// Limit of memory for cached nodes, over all files, in bytes.
+/// Memory limit of the cached nodes of all files, in bytes.
 const MAX_MEMORY: usize = 128 << 20;
 /// Maximum number of bytes cached of a line.
 const MAX_KEY: usize = 192;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// The first lines of blocks of a file, as far as anybody asked for them.
+/// The first lines of blocks of a file, as far as searches have read them.
 ///
-/// A search always halves the blocks at the same offsets, so that these form a tree. A node has the number 1 at the
-/// root, and below a node are twice its number and one more.
+/// A search always halves the blocks at the same offsets, so that these form a binary tree. The root has the number 1,
+/// and the children of node n have the numbers 2n and 2n + 1.
 #[derive(Debug)]
 pub(crate) struct Pivots {
     block: u64,
@@ -30,10 +30,10 @@ pub(crate) struct Pivots {
     used: AtomicUsize,
 }
 
-/// The first line that begins in the second half of what a node stands for.
+/// The first line that begins in the second half of the blocks of a node.
 #[derive(Debug)]
 pub(crate) enum Pivot {
-    /// None begins there.
+    /// There is no such line.
     Nothing,
     Line {
         at: u64,
@@ -42,12 +42,12 @@ pub(crate) enum Pivot {
 }
 
 impl Pivots {
-    /// Those of a file of that size, in bytes.
+    /// Creates the cache of a file of this size, in bytes.
     pub(crate) fn new(size: u64) -> Pivots {
         Pivots::of_blocks(size, MIN_BLOCK)
     }
 
-    /// Those of text in memory, of which a search reads less.
+    /// Creates the cache of text in memory, which is searched in smaller blocks.
     pub(crate) fn in_memory(size: u64) -> Pivots {
         Pivots::of_blocks(size, MIN_BLOCK_IN_MEMORY)
     }
@@ -65,12 +65,12 @@ impl Pivots {
         }
     }
 
-    /// The size of a block.
+    /// Returns the size of a block in bytes.
     pub(crate) fn block(&self) -> u64 {
         self.block
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -111,7 +111,7 @@ impl Pivots {
                 }
             }
         };
-        // Somebody else may have been faster, with the same.
+        // Another search may have stored the same pivot first.
         let _ = node.set(pivot);
     }
 

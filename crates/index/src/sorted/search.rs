@@ -1,4 +1,4 @@
-//! Finding an offset in a sorted file.
+//! Binary search for an offset in a sorted file.
 
 use crate::lines::MAX_LINE;
 use crate::sorted::file::Snapshot;
@@ -10,18 +10,18 @@ use crate::source::SourceError;
 /// Size of the first read of a block, in bytes.
 const PROBE: usize = 2 << 10;
 
-/// How many bytes of a line say where it belongs; `None` for a line that is none.
+/// Returns the length of the part of a line that is compared with the key; `None` for an invalid line.
 pub(crate) type BeginOf = fn(&[u8]) -> Option<usize>;
 
-/// Where the offset is: a line begins at each of both, or the file ends there, and what is looked for begins after
-/// the first, or there, and not after the second.
+/// Bounds of an offset. Each bound is the start of a line or the end of the file. The first matching line begins at or
+/// after `after`, and not after `until`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub after: u64,
     pub until: u64,
 }
 
-/// A line of an index: up to the blank after its timestamp.
+/// Returns the length of the urlkey and the timestamp of a line, including the blank after them.
 pub(crate) fn capture(line: &[u8]) -> Option<usize> {
     Some(Shape::of(line)?.second + 1)
 }
@@ -33,7 +33,7 @@ pub(crate) async fn search(
     key: &[u8],
 ) -> Result<Bounds, SourceError> {
     let pivots = file.pivots();
-    // The first line of the block `low` comes before the key, that of `high` does not.
+    // Invariant: the first line of block `low` comes before the key, and the first line of block `high` does not.
     let (mut low, mut high) = (0, pivots.blocks());
     let mut bounds = Bounds {
         after: 0,
@@ -60,17 +60,17 @@ pub(crate) async fn search(
     Ok(bounds)
 }
 
-/// What was seen before: where the first line from the middle on begins, and whether it comes before the key.
+/// Returns the cached result for a node: the offset of its first line, and whether that line comes before the key.
 fn known(pivot: Option<&Pivot>, key: &[u8]) -> Option<(Option<u64>, bool)> {
     match pivot? {
         Pivot::Nothing => Some((None, false)),
-        // What is known of it may not be enough.
+        // The cached prefix of the line may be too short to decide.
         Pivot::Line { begin, .. } if key.len() > begin.len() && key.starts_with(begin) => None,
         Pivot::Line { at, begin } => Some((Some(*at), **begin < *key)),
     }
 }
 
-/// Looks for the first line that begins in these blocks.
+/// Reads the first line that begins in these blocks.
 #[cold]
 async fn look(
     file: &Snapshot,
@@ -81,7 +81,7 @@ async fn look(
 ) -> Result<(Option<u64>, bool), SourceError> {
     let pivots = file.pivots();
     let end = blocks.end.saturating_mul(pivots.block()).min(file.size());
-    // A line that begins right there has the end of the one before it in front of it.
+    // Start one byte earlier: a line that begins exactly at the block follows the line feed there.
     let at = (blocks.start * pivots.block()).saturating_sub(1);
     let text = Stretch::of(file.clone(), at).up_to(end.saturating_add(MAX_LINE as u64));
     let mut lines = Forward::amid(text, PROBE);

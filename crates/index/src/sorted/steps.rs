@@ -1,9 +1,9 @@
-//! Reading in small steps: on the thread of whoever asks as long as nothing has to be waited for, else on one that may
-//! wait.
+//! Runs reads in small steps: on the caller's thread as long as they do not have to wait, otherwise on a thread that
+//! may block.
 //!
-//! What reads is an `async fn` that is polled once a step. It pauses where the step is over, and goes on there in the
-//! next one, perhaps on another thread. Nothing wakes it: whoever wants its rows takes the next step. What has to come
-//! from another server is waited for between two steps.
+//! A read is an `async fn` that is polled once per step. It pauses at the end of the step, and continues in the next
+//! one, possibly on another thread. It is not woken: the consumer of its rows polls it by taking the next step.
+//! Responses of other servers are awaited between two steps.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -21,38 +21,38 @@ use crate::sorted::line::Writer;
 use crate::source::{Batch, Batches, SourceError};
 use crawlspace_fetch::blocking;
 
-/// Limit of bytes read in a step on the caller's thread. In tests it is small, so that there are many steps.
+/// Maximum number of bytes read in a step on the caller's thread. Small in tests, to have many steps.
 const MAX_QUICK_STEP: usize = if cfg!(test) { 6 << 10 } else { 128 << 10 };
-/// Limit of bytes read on the caller's thread in all steps of a query; later steps run on a thread that may wait.
+/// Maximum number of bytes read on the caller's thread in all steps of a query; later steps run on a blocking thread.
 const MAX_QUICK_TOTAL: usize = 512 << 10;
-/// Limit of bytes read in a step on a thread that may wait.
+/// Maximum number of bytes read in a step on a blocking thread.
 const MAX_SLOW_STEP: usize = if cfg!(test) { 50 << 10 } else { 1 << 20 };
-/// Time limit of a step on a thread that may wait.
+/// Maximum duration of a step on a blocking thread.
 const MAX_SLOW_TIME: Duration = Duration::from_millis(2);
 
-/// What a step may do, and how it ended.
+/// The budget of a step, and how the step ended.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     may_wait: bool,
-    /// Bytes that may still be read.
+    /// Number of bytes that may still be read.
     left: usize,
     until: Option<Instant>,
-    /// It ended where the work has to wait.
+    /// True if the step ended because the work has to wait.
     halted: bool,
 }
 
 thread_local! {
-    /// The step that is taken on this thread.
+    /// The step that is running on this thread.
     static STEP: Cell<Step> = const { Cell::new(Step::here(0)) };
-    /// What the work of that step waits for, if it ended because of that.
+    /// The future that the work of the step awaits, if the step ended because of it.
     static AWAITED: Cell<Option<Awaited>> = const { Cell::new(None) };
 }
 
-/// Something that has an end of its own, and wakes whoever waits for it.
+/// A future that runs between two steps and wakes the consumer.
 type Awaited = BoxFuture<'static, ()>;
 
 impl Step {
-    /// A step that must not wait, with at most `bytes` to read.
+    /// Creates a step that must not block, and may read up to `bytes` bytes.
     const fn here(bytes: usize) -> Step {
         Step {
             may_wait: false,
@@ -66,7 +66,7 @@ impl Step {
         }
     }
 
-    /// A step that may wait.
+    /// Creates a step that may block.
     fn elsewhere() -> Step {
         Step {
             may_wait: true,
@@ -76,7 +76,7 @@ impl Step {
         }
     }
 
-    /// Polls work once. What is left of the step comes with its outcome, and what the work waits for.
+    /// Polls the work once. Returns the result, the rest of the step's budget, and the future that the work awaits.
     fn take<T>(
         self,
         work: Pin<&mut (impl Future<Output = T> + ?Sized)>,
@@ -87,9 +87,9 @@ impl Step {
     }
 }
 
-/// Waits for something that wakes whoever waits for it, which others do meanwhile.
+/// Awaits a future between two steps, so that the consumer is woken by it.
 ///
-/// A look-up is one future, which has room for everything that it may await. What is awaited here lies elsewhere, so that
+/// A look-up is one future, which has room for everything that it may await. The future awaited here is boxed, so that
 /// look-ups in memory stay small.
 pub(crate) fn outcome<T: Send + 'static>(
     awaited: impl Future<Output = T> + Send + 'static,
@@ -111,11 +111,11 @@ pub(crate) fn outcome<T: Send + 'static>(
     })
 }
 
-/// Takes `bytes` off what may still be read in this step, before they are read. Pauses when nothing is left.
+/// Takes `bytes` off the budget of the step before they are read. Pauses if the budget is used up.
 pub(crate) async fn spend(bytes: usize) {
     poll_fn(|_| {
         let step = STEP.get();
-        // A step that does nothing would never come to an end.
+        // Only an empty budget pauses, so that each step makes progress.
         if step.left == 0 || step.until.is_some_and(|until| Instant::now() > until) {
             return Poll::Pending;
         }
@@ -126,12 +126,12 @@ pub(crate) async fn spend(bytes: usize) {
     .await;
 }
 
-/// Whether the thread may wait.
+/// Returns whether the thread may block.
 pub(crate) fn may_wait() -> bool {
     STEP.get().may_wait
 }
 
-/// Pauses until it is on a thread that may wait.
+/// Pauses until the work is on a thread that may block.
 pub(crate) async fn until_it_may_wait() {
     poll_fn(|_| {
         let step = STEP.get();
@@ -147,7 +147,7 @@ pub(crate) async fn until_it_may_wait() {
     .await;
 }
 
-/// Ends the step, so that the rows so far leave.
+/// Ends the step, so that the rows found so far are sent.
 pub(crate) async fn pause() {
     let mut paused = false;
     poll_fn(|_| {
@@ -160,7 +160,7 @@ pub(crate) async fn pause() {
     .await;
 }
 
-/// Does work to its end on this thread, which may wait.
+/// Runs work to completion on this thread, which may block.
 pub(crate) fn wait<T>(work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     let step = Step {
@@ -178,7 +178,7 @@ pub(crate) fn wait<T>(work: impl Future<Output = T>) -> T {
     }
 }
 
-/// Where work puts the rows that it finds.
+/// The rows that some work has found.
 #[derive(Clone)]
 pub(crate) struct Rows(Arc<Mutex<Writer>>);
 
@@ -190,8 +190,8 @@ impl Rows {
 
 type Work = Pin<Box<dyn Future<Output = Result<(), SourceError>> + Send>>;
 
-/// The rows that some work finds, step by step. An empty batch says that a step was taken. Steps are taken only while
-/// the stream is polled.
+/// Streams the rows that some work finds, step by step. An empty batch means that a step was taken. Steps are taken
+/// only while the stream is polled.
 pub(crate) fn batches<W>(writer: Writer, work: impl FnOnce(Rows) -> W) -> Batches
 where
     W: Future<Output = Result<(), SourceError>> + Send + 'static,
@@ -212,17 +212,17 @@ where
 struct Running {
     next: Next,
     rows: Rows,
-    /// Bytes that may still be read here.
+    /// Number of bytes that may still be read on the caller's thread.
     quick: usize,
 }
 
-/// How it goes on after a step.
+/// The way in which the work continues after a step.
 enum Next {
-    /// On this thread, as long as that may read anything.
+    /// On the caller's thread, as long as its budget lasts.
     Here(Work),
-    /// On a thread that may wait.
+    /// On a thread that may block.
     Elsewhere(Work),
-    /// On this thread, when that has come.
+    /// On the caller's thread, once the future is ready.
     After(Work, Awaited),
     Failed(SourceError),
     End,
@@ -269,7 +269,7 @@ impl Running {
                 (Poll::Ready(Err(error)), _) => Next::Failed(error),
             };
             let batch = self.rows.lock().take();
-            // Steps elsewhere take time, and whoever waits sees by them that something is done.
+            // Steps on blocking threads take time: an empty batch shows the consumer that work is in progress.
             if !batch.is_empty() || !here {
                 return Some(Ok(batch));
             }
@@ -277,7 +277,7 @@ impl Running {
     }
 }
 
-/// Does something on a thread that may wait. When nobody waits for it any more before it began, it is not done.
+/// Runs a closure on a thread that may block. If the future is dropped before the closure begins, it never runs.
 pub(crate) async fn elsewhere<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, SourceError> {
@@ -286,7 +286,7 @@ pub(crate) async fn elsewhere<T: Send + 'static>(
     (&mut task.0).await.map_err(failed)
 }
 
-/// Is not begun any more when it is dropped.
+/// Aborts the task when dropped, unless it has begun.
 struct Aborted<T>(JoinHandle<T>);
 
 impl<T> Drop for Aborted<T> {
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
     use crate::sorted::line::Shape;
 
-    /// Finds a row.
+    /// Adds a row.
     fn find(rows: &Rows) {
         let line = b"a)/ 2016 {}";
         assert!(rows.lock().push(line, Shape::of(line).unwrap(), 0));

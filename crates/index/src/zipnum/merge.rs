@@ -1,4 +1,4 @@
-//! Many indexes as one.
+//! Merges several indexes into one.
 
 use std::fs;
 use std::ops::Range;
@@ -11,23 +11,23 @@ use crate::loser_tree::LoserTree;
 use crate::zipnum::cluster::block::Block;
 use crate::{Error, Work};
 
-/// Maximum number of indexes merged at once; of more, some are merged first. Each takes memory for a block.
+/// Maximum number of indexes that are merged at once; more are merged in rounds. Each takes the memory of a block.
 const MAX_INPUTS: usize = 1024;
-/// Limit of indexes whose files stay open; with more, files are opened each time they are read.
+/// Maximum number of indexes whose files stay open. With more, a file is opened for each read.
 const MAX_OPEN_INPUTS: usize = 32;
-/// Size from which on a block is not small, however few its lines are, in bytes compressed.
+/// Compressed size in bytes from which a block counts as large, however few lines it has.
 const HEAVY: u64 = 16 << 10;
 /// Number of lines after which progress is reported.
 const PROGRESS_INTERVAL: u64 = 1024;
 
-/// Merges indexes of one stem, those of `inputs`, into another one: all of their lines, also those that are equal,
-/// sorted. `work` advances by a step for each of them.
+/// Merges the indexes with this stem in the folders `inputs` into another index, which gets all lines, including equal
+/// ones, sorted. `work` advances by a step for each line.
 ///
-/// A block with no line of another index within is copied as it is, which is what makes it cheap to add a little to
-/// much. Blocks that are too small are joined.
+/// A block is copied unchanged if no line of another index falls within it, so that merging a small index into a large
+/// one is cheap. Blocks that are too small are joined.
 ///
 /// # Errors
-/// [`Error::Damaged`] when an index is not whole as far as it is read; blocks that are copied are not unpacked.
+/// [`Error::Damaged`] if an index is damaged, as far as it is read; blocks that are copied are not decompressed.
 pub fn merge(stem: &str, inputs: &[PathBuf], out: &mut Writer, work: &Work) -> Result<(), Error> {
     let inputs = inputs
         .iter()
@@ -35,7 +35,7 @@ pub fn merge(stem: &str, inputs: &[PathBuf], out: &mut Writer, work: &Work) -> R
     merge_all(inputs.collect(), MAX_INPUTS, out, work)
 }
 
-/// Merges indexes, each a stem in a folder, no more than so many at once.
+/// Merges indexes, each given by folder and stem, at most `at_once` at a time.
 pub(super) fn merge_all(
     inputs: Vec<(&Path, String)>,
     at_once: usize,
@@ -54,7 +54,7 @@ pub(super) fn merge_all(
             let stem = format!("merging-{}-{}", out.stem(), rounds.stems.len());
             rounds.stems.push(stem.clone());
             let mut part = Writer::create(&folder, &stem, out.options())?;
-            // Its lines come once more.
+            // Intermediate rounds are not counted: each line is counted in the last round.
             merge_at_once(some, &mut part, &mut |_| work.check())?;
             part.finish()?;
             merged.push((&*folder, stem));
@@ -64,7 +64,7 @@ pub(super) fn merge_all(
     merge_at_once(&inputs, out, &mut |lines| work.advance(lines))
 }
 
-/// Indexes that are there until the merge is done.
+/// Intermediate indexes, which are removed when the merge ends.
 struct Rounds<'a> {
     folder: &'a Path,
     stems: Vec<String>,
@@ -74,25 +74,25 @@ impl Drop for Rounds<'_> {
     fn drop(&mut self) {
         for stem in &self.stems {
             let (gz, idx) = files(self.folder, stem);
-            // The folder of an index that failed is thrown away as a whole.
+            // Errors are ignored: after a failure, the whole folder of the index is removed.
             let _ = fs::remove_file(gz);
             let _ = fs::remove_file(idx);
         }
     }
 }
 
-/// An index, and where in it the merge is.
+/// An index, and the position of the merge in it.
 struct Input {
     secondary: Secondary,
     here: Here,
-    /// The block after the one where it is.
+    /// The block after the current one.
     after: Option<Block>,
-    /// The text of the block, when it is in one.
+    /// The text of the current block, once it is decompressed.
     text: Vec<u8>,
-    /// Nothing that comes here is before this: the line, or the beginning of the block with a space.
+    /// Lower bound of the remaining lines: the current line, or the beginning of the current block with a space.
     head: Vec<u8>,
     line: Range<usize>,
-    /// The first bytes of it, which are as a rule enough to compare, and nearer.
+    /// The first bytes of the lower bound. They usually suffice for comparisons, and save a cache miss.
     rank: u128,
 }
 
@@ -139,7 +139,7 @@ fn merge_at_once(
                 }
             }
             Here::Line => {
-                // Whoever won twice may win for long: up to the one that would be next.
+                // An input that won twice may win often: emit its lines up to the head of the second input.
                 let mut alone = false;
                 if last == Some(first) {
                     let second = second().map(|second| &inputs[second]);
@@ -170,7 +170,7 @@ fn merge_at_once(
     }
 }
 
-/// Whether what comes in one input comes before what comes in another one.
+/// Returns whether the next line of an input comes before the next line of another one.
 fn before(inputs: &[Input], a: usize, b: usize) -> bool {
     let (first, second) = (&inputs[a], &inputs[b]);
     match (&first.here, &second.here) {
@@ -184,7 +184,7 @@ fn before(inputs: &[Input], a: usize, b: usize) -> bool {
     }
 }
 
-/// Whether a block is neither too small nor too large to stay as it is.
+/// Returns whether a block is neither too small nor too large to be copied.
 fn is_worth(block: &Block, options: Options) -> bool {
     let lines = block.lines.unwrap_or(0);
     let half = options.lines as u64 / 2;
@@ -214,12 +214,13 @@ impl Input {
         }
     }
 
-    /// Whether all lines of the block come before all that comes in other inputs, of which `second` is the first.
+    /// Returns whether all lines of the block come before the lines of all other inputs, of which `second` is the
+    /// first.
     fn is_apart(&self, second: Option<&Input>) -> bool {
         let Some(second) = second.filter(|second| !matches!(second.here, Here::End)) else {
             return true;
         };
-        // Lines up to the first one of the next block may be in this one.
+        // Lines up to the first line of the next block may be in this block.
         let Some(after) = &self.after else {
             return false;
         };
@@ -230,7 +231,7 @@ impl Input {
         }
     }
 
-    /// Copies the block, and goes on to the next one. How many lines there were.
+    /// Copies the block, and moves to the next one. Returns the number of lines copied.
     fn copy(&mut self, out: &mut Writer) -> Result<u64, Error> {
         let Here::Block(block) = &mut self.here else {
             return Ok(0);
@@ -247,11 +248,12 @@ impl Input {
         Ok(lines)
     }
 
-    /// Moves from before a block to before its first line.
+    /// Decompresses the block, and moves to its first line.
     fn unpack(&mut self, packed: &mut Vec<u8>) -> Result<(), Error> {
         if let Here::Block(block) = &self.here {
             self.secondary.text(block, packed, &mut self.text)?;
-            // One that copies goes on until it unpacks a block, so that no others have their files open.
+            // An input keeps its file open while it copies; decompressing a block ends that, so that few files are
+            // open.
             self.secondary.release();
             self.here = Here::Line;
             self.line = 0..0;
@@ -264,7 +266,7 @@ impl Input {
         self.find_line(self.line.end + 1)
     }
 
-    /// The line that begins there in the text. After the last one is the next block.
+    /// Moves to the line that begins at this offset of the text, or to the next block after the last line.
     fn find_line(&mut self, begin: usize) -> Result<(), Error> {
         let rest = &self.text[begin..];
         let Some(length) = memchr::memchr(b'\n', rest) else {
@@ -291,7 +293,7 @@ impl Input {
     }
 }
 
-/// The first bytes, as a number of the same order.
+/// Returns the first bytes as a number that sorts like them.
 fn rank(head: &[u8]) -> u128 {
     if let Some(first) = head.first_chunk() {
         return u128::from_be_bytes(*first);
@@ -307,7 +309,7 @@ fn rank(head: &[u8]) -> u128 {
 mod tests {
     use super::*;
 
-    /// How many files of a folder are open.
+    /// Returns the number of open files in a folder.
     fn open_files(folder: &Path) -> usize {
         let all = fs::read_dir("/proc/self/fd").unwrap();
         let paths = all.filter_map(|one| fs::read_link(one.ok()?.path()).ok());

@@ -1,4 +1,4 @@
-//! Blocks as gzip members, made on threads.
+//! Compresses blocks to gzip members on threads.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,17 +7,17 @@ use std::thread::{self, JoinHandle};
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 
-/// Maximum number of batches queued for a thread, so that it never waits for one.
+/// Maximum number of batches queued per thread, so that a thread never waits for work.
 pub(super) const BATCHES_PER_THREAD: usize = 3;
 
-/// Blocks, one after the other.
+/// A batch of consecutive blocks.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub text: Vec<u8>,
-    /// Where each block ends.
+    /// End offset of each block in `text`.
     pub ends: Vec<usize>,
     pub packed: Vec<u8>,
-    /// Where the member of each ends.
+    /// End offset of each gzip member in `packed`.
     pub packed_ends: Vec<usize>,
 }
 
@@ -30,19 +30,19 @@ impl Batch {
     }
 }
 
-/// Threads that compress batches. They end with this.
+/// Threads that compress batches. They end when this is dropped.
 pub(super) struct Packers {
     level: u32,
     threads: usize,
     workers: Vec<Worker>,
-    /// The first batch: threads are worth starting for a second one only.
+    /// The first batch: threads are only started for a second one.
     held: VecDeque<Batch>,
     given: usize,
     taken: usize,
 }
 
 struct Worker {
-    /// `None` when there is nothing more to do.
+    /// Queue of batches; `None` ends the thread.
     jobs: Option<SyncSender<Batch>>,
     done: Receiver<io::Result<Batch>>,
     thread: Option<JoinHandle<()>>,
@@ -60,17 +60,17 @@ impl Packers {
         }
     }
 
-    /// How many batches were given that were not taken back.
+    /// Returns the number of batches that were given and not taken back yet.
     pub(crate) fn under_way(&self) -> usize {
         self.given - self.taken
     }
 
-    /// Maximum number of batches under way.
+    /// Returns the maximum number of batches in progress.
     pub(crate) fn room(&self) -> usize {
         BATCHES_PER_THREAD * self.threads.max(1)
     }
 
-    /// Has a batch compressed. No more than [`room`](Packers::room) may be under way.
+    /// Queues a batch for compression. At most [`room`](Packers::room) batches may be in progress.
     pub(crate) fn give(&mut self, batch: Batch) -> io::Result<()> {
         self.given += 1;
         self.held.push_back(batch);
@@ -80,7 +80,7 @@ impl Packers {
         while self.workers.len() < self.threads {
             match Worker::start(self.level, self.room()) {
                 Ok(worker) => self.workers.push(worker),
-                // The machine has no more. Those that are there do it.
+                // The system allows no more threads; use those that were started.
                 Err(_) => self.threads = self.workers.len(),
             }
         }
@@ -98,7 +98,7 @@ impl Packers {
         Ok(())
     }
 
-    /// The batch that was given first of those that are under way, compressed.
+    /// Returns the oldest batch in progress, compressed.
     pub(crate) fn take(&mut self) -> io::Result<Option<Batch>> {
         if self.under_way() == 0 {
             return Ok(None);
@@ -106,7 +106,7 @@ impl Packers {
         let number = self.taken;
         self.taken += 1;
         if let Some(mut batch) = self.held.pop_front() {
-            // With threads, this is the only one there is.
+            // With threads, this can only be a single first batch.
             Packer::new(self.level).pack(&mut batch)?;
             return Ok(Some(batch));
         }
@@ -147,13 +147,14 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // Whoever waited for its batches was told by their absence.
+            // A panic of the thread was already reported by its missing batches.
             let _ = thread.join();
         }
     }
 }
 
-/// One compressor for block after block: to make one costs as much as to use it on a small block.
+/// A compressor that is reused for all blocks: creating one costs as much as compressing a small
+/// block.
 struct Packer(Compress);
 
 impl Packer {

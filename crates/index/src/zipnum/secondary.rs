@@ -1,4 +1,4 @@
-//! Reading an index from the beginning to the end: what it says of its blocks, and these as text.
+//! Reads an index sequentially: the lines of its secondary index, and the text of its blocks.
 
 use std::fs::File;
 use std::io;
@@ -18,9 +18,9 @@ const PIECE: usize = 8 << 10;
 /// Maximum size of a buffer that is kept for the next block, in bytes.
 const ROOM: usize = 1 << 20;
 
-/// The blocks of an index as text, one after the other, each in the memory of the one before it.
+/// Reads the texts of the blocks of an index, one after the other, into the same buffer.
 ///
-/// Every byte of both files is checked: what comes out is what was written, or an error.
+/// Every byte of both files is checked: the result is what was written, or an error.
 pub struct Blocks {
     secondary: Secondary,
     packed: Vec<u8>,
@@ -28,10 +28,10 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// The index of that stem in a folder.
+    /// Opens the index with this stem in a folder.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails if there is no such index.
     pub fn open(folder: &Path, stem: &str) -> Result<Blocks, Error> {
         Ok(Blocks {
             secondary: Secondary::open(folder, stem, true)?,
@@ -40,10 +40,10 @@ impl Blocks {
         })
     }
 
-    /// The next block: whole lines, each with its end. `None` after the last one.
+    /// Returns the text of the next block: whole lines with their line ends. `None` after the last block.
     ///
     /// # Errors
-    /// [`Error::Damaged`], with the place, when both files do not fit, or a block is broken.
+    /// [`Error::Damaged`], with the offset, if the two files do not match or a block is damaged.
     #[allow(clippy::should_implement_trait)] // what comes is borrowed
     pub fn next(&mut self) -> Result<Option<&[u8]>, Error> {
         let Some(block) = self.secondary.next()? else {
@@ -55,33 +55,33 @@ impl Blocks {
     }
 }
 
-/// The blocks of an index, as its secondary index tells of them, one after the other.
+/// Reads the blocks of an index from its secondary index, one after the other.
 pub(super) struct Secondary {
     idx: Contents,
     part: String,
-    /// What is read, and how much of it is done with.
+    /// The text that was read, and the offset of its unused part.
     buffer: Vec<u8>,
     at: usize,
     read: u64,
-    /// The end of the blocks so far, how many they are, and where the last one begins.
+    /// End of the blocks read so far, their number, and the beginning of the last one.
     covered: u64,
     number: u64,
     begin: Box<[u8]>,
-    /// The file with the blocks.
+    /// The file that contains the blocks.
     gz: Contents,
 }
 
-/// A file that is read at places.
+/// A file that is read at offsets.
 struct Contents {
     path: Arc<Path>,
     size: u64,
-    /// Closed between reads when there are too many.
+    /// The open file; `None` if it is closed between reads because there are too many.
     file: Option<Arc<File>>,
     keep: bool,
 }
 
 impl Secondary {
-    /// The index of that stem. Its files are opened each time they are read if they are not to be kept open.
+    /// Opens the index with this stem. Unless `keep` is true, its files are opened for each read.
     pub(crate) fn open(folder: &Path, stem: &str, keep: bool) -> Result<Secondary, Error> {
         let (gz, idx) = files(folder, stem);
         Ok(Secondary {
@@ -97,10 +97,10 @@ impl Secondary {
         })
     }
 
-    /// The next block. `None` at the end.
+    /// Returns the next block; `None` at the end.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when both files do not fit.
+    /// [`Error::Damaged`] if the two files do not match.
     pub(crate) fn next(&mut self) -> Result<Option<Block>, Error> {
         let place = self.read - (self.buffer.len() - self.at) as u64;
         let Some(line) = self.line(place)? else {
@@ -126,7 +126,7 @@ impl Secondary {
         Ok(Some(block))
     }
 
-    /// Where the next line is in the buffer, without its end.
+    /// Returns the range of the next line in the buffer, without its line end.
     fn line(&mut self, place: u64) -> Result<Option<std::ops::Range<usize>>, Error> {
         let mut searched = self.at;
         loop {
@@ -195,8 +195,7 @@ impl Secondary {
         Ok(block)
     }
 
-    /// The text of a block, in place of what was in there: as many whole lines as it should have, and the first of
-    /// them as it should be.
+    /// Replaces `text` by the text of a block, and checks its number of lines and its first line.
     pub(crate) fn text(
         &mut self,
         block: &Block,
@@ -212,7 +211,7 @@ impl Secondary {
             entry: self.gz.path.to_path_buf(),
             what: format!("block at byte {}: {what}", block.offset),
         };
-        // A member ends with the size of its text, so that no more memory is taken than that, if it is likely.
+        // A gzip member ends with the size of its text; reserve that much memory, if the size is plausible.
         let size = packed
             .last_chunk()
             .map_or(0, |size| u32::from_le_bytes(*size));
@@ -237,7 +236,7 @@ impl Secondary {
         Ok(())
     }
 
-    /// The file with the blocks, to copy from.
+    /// Returns the file that contains the blocks, to copy from.
     pub(crate) fn source(&mut self) -> Result<Source, Error> {
         let file = self.gz.file()?;
         self.gz.file = Some(Arc::clone(&file));
@@ -247,7 +246,7 @@ impl Secondary {
         })
     }
 
-    /// Nothing is copied for now.
+    /// Closes the file that blocks were copied from.
     pub(crate) fn release(&mut self) {
         self.gz.release();
     }
@@ -294,7 +293,7 @@ impl Contents {
         }
     }
 
-    /// Appends so many bytes, which the file had when it was opened.
+    /// Appends `length` bytes at an offset, which the file had when it was opened.
     fn read(&self, at: u64, length: usize, into: &mut Vec<u8>) -> Result<(), Error> {
         let begin = into.len();
         into.resize(begin + length, 0);

@@ -1,4 +1,4 @@
-//! Writing an index.
+//! Writes an index.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,20 +13,21 @@ use crate::Error;
 use crate::lines::MAX_LINE;
 use crate::sorted::line::Shape;
 
-/// Size from which on a block is full, however few its lines are, in bytes uncompressed.
+/// Uncompressed size in bytes from which a block is full, however few lines it has.
 const FULL: usize = 512 << 10;
-/// Size of the text that is given to a thread at once, in bytes.
+/// Size of the text of a batch for a thread, in bytes.
 const BATCH: usize = 128 << 10;
-/// Limit of blocks that wait to be copied behind one that is being compressed.
+/// Maximum number of blocks waiting to be copied while an earlier block is being compressed.
 const MAX_WAITING: usize = 4096;
-/// Limit of pieces that wait to be written; each may keep a file open.
+/// Maximum number of pieces waiting to be written; each may keep a file open.
 const MAX_PIECES: usize = 256;
-/// Size of a write buffer, and of the buffer that blocks are copied through, in bytes.
+/// Size of the write buffers, and of the buffer for copying blocks, in bytes.
 const BUFFER: usize = 256 << 10;
 
-/// Writes an index: sorted lines, one after the other.
+/// Writes an index from sorted lines.
 ///
-/// Blocks are compressed on threads, which end with this. What is written so far when it is dropped is no index.
+/// Blocks are compressed on threads, which end when the writer is dropped. A writer that is dropped before
+/// [`finish`](Writer::finish) leaves an incomplete index.
 ///
 /// ```
 /// use crawlspace_index::zipnum::{Blocks, Options, Writer};
@@ -46,53 +47,53 @@ pub struct Writer {
     gz: Output,
     idx: Output,
     packers: Packers,
-    /// Blocks that are complete, and after them the lines of the open one, each with its end.
+    /// The complete blocks, followed by the lines of the open block, each with its line end.
     batch: Batch,
-    /// Where the lines of the open block end.
+    /// End offset of each line of the open block.
     ends: Vec<usize>,
-    /// What the next line must not come before.
+    /// Lower bound of the next line.
     last: Vec<u8>,
-    /// Blocks that are not written yet, in their order.
+    /// Blocks that are not written yet, in order.
     order: VecDeque<Item>,
-    /// Blocks in `order` that are to be copied.
+    /// Number of blocks in `order` that are to be copied.
     waiting: usize,
-    /// A batch that is compressed, and how many of its blocks are written.
+    /// A compressed batch, and the number of its blocks that were written.
     packed: Option<(Batch, usize)>,
     spare: Vec<Batch>,
-    /// What is being copied.
+    /// Buffer for copying.
     room: Vec<u8>,
     stats: Stats,
 }
 
-/// What was written.
+/// Counts of what was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Lines.
+    /// Number of lines.
     pub lines: u64,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Blocks that were copied from other indexes as they were; `blocks` counts them too.
+    /// Number of blocks copied unchanged from other indexes; `blocks` includes them.
     pub copied: u64,
-    /// Bytes of the blocks, compressed.
+    /// Compressed size of the blocks in bytes.
     pub packed: u64,
 }
 
-/// A file that is written.
+/// A file that is being written.
 struct Output {
     path: PathBuf,
     file: BufWriter<File>,
 }
 
-/// Blocks that come next.
+/// Blocks that are to be written next.
 enum Item {
-    /// One that is compressed.
+    /// A block that is being compressed.
     Packed { begin: Box<[u8]>, lines: u64 },
-    /// Some of another index.
+    /// Blocks of another index.
     Copied(Run),
 }
 
-/// Blocks of another index, one after the other.
+/// Consecutive blocks of another index.
 struct Run {
     source: Source,
     from: u64,
@@ -100,7 +101,7 @@ struct Run {
     blocks: Vec<Copied>,
 }
 
-/// The file with the blocks of another index.
+/// The file that contains the blocks of another index.
 #[derive(Clone)]
 pub(super) struct Source {
     pub path: Arc<Path>,
@@ -109,17 +110,17 @@ pub(super) struct Source {
 
 /// A block of another index.
 pub(super) struct Copied {
-    /// Key and timestamp of its first line.
+    /// The key and the timestamp of its first line.
     pub begin: Box<[u8]>,
     pub length: u64,
     pub lines: u64,
 }
 
 impl Writer {
-    /// Begins an index in a folder, which must not have one of that stem.
+    /// Creates an index in a folder, which must not contain an index with this stem.
     ///
     /// # Errors
-    /// When the files cannot be made.
+    /// Fails if the files cannot be created.
     pub fn create(folder: &Path, stem: &str, options: Options) -> Result<Writer, Error> {
         let (gz, idx) = files(folder, stem);
         let options = Options {
@@ -145,7 +146,7 @@ impl Writer {
         })
     }
 
-    /// The stem of the index, which names its files.
+    /// Returns the stem of the index, which names its files.
     pub(super) fn stem(&self) -> &str {
         self.part.split('.').next().unwrap_or_default()
     }
@@ -158,11 +159,11 @@ impl Writer {
         self.options
     }
 
-    /// Writes a line, which has no end yet, and does not come before the one that was written before.
+    /// Writes a line, given without a line end. It must not sort before the previous line.
     ///
     /// # Errors
-    /// When it comes before that one, does not begin with key and timestamp, or is longer than [`MAX_LINE`], or the
-    /// files cannot be written: then the disk may be full ([`Error::is_full`]).
+    /// Fails if the line sorts before the previous one, does not begin with a key and a timestamp, or is longer than
+    /// [`MAX_LINE`]; or if the files cannot be written, for example because the disk is full ([`Error::is_full`]).
     pub fn push(&mut self, line: &[u8]) -> Result<(), Error> {
         if line < &self.last[..] {
             return Err(self.refused("comes before the one in front of it", line));
@@ -190,10 +191,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Completes the index. It is not synced to the disk.
+    /// Completes the index, without syncing it to the disk.
     ///
     /// # Errors
-    /// When the files cannot be written.
+    /// Fails if the files cannot be written.
     pub fn finish(mut self) -> Result<Stats, Error> {
         self.close()?;
         self.dispatch()?;
@@ -203,7 +204,7 @@ impl Writer {
         Ok(self.stats)
     }
 
-    /// Whether blocks may be copied to where it is. When not, the open block would become a small one.
+    /// Returns whether a block may be copied at this position. If not, the open block would become too small.
     pub(super) fn may_copy(&self) -> bool {
         let lines = self.ends.len();
         lines == 0 || lines >= self.options.lines / 2 || self.open_bytes() >= FULL / 4
@@ -247,7 +248,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Where the open block begins.
+    /// Returns the start of the open block.
     fn open(&self) -> usize {
         self.batch.ends.last().copied().unwrap_or(0)
     }
@@ -256,7 +257,7 @@ impl Writer {
         self.batch.text.len() - self.open()
     }
 
-    /// Makes blocks of the lines of the open one.
+    /// Turns the lines of the open block into complete blocks.
     fn close(&mut self) -> Result<(), Error> {
         let lines = self.ends.len();
         if lines > self.options.lines.saturating_mul(3) / 2 {
@@ -265,7 +266,7 @@ impl Writer {
         self.cut(self.ends.len())
     }
 
-    /// Makes a block of the first lines of the open one.
+    /// Turns the first `lines` lines of the open block into a complete block.
     fn cut(&mut self, lines: usize) -> Result<(), Error> {
         let Some(&end) = lines.checked_sub(1).and_then(|last| self.ends.get(last)) else {
             return Ok(());
@@ -285,7 +286,7 @@ impl Writer {
         }
     }
 
-    /// Has all complete blocks compressed.
+    /// Sends all complete blocks to the compression threads.
     fn dispatch(&mut self) -> Result<(), Error> {
         let open = self.open();
         if open > 0 {
@@ -303,7 +304,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes blocks, until no more than so many batches are under way and what comes next is in one of them.
+    /// Writes blocks until at most `under_way` batches are in progress and the next block is in one of them.
     fn settle(&mut self, under_way: usize) -> Result<(), Error> {
         while let Some(item) = self.order.front() {
             if matches!(item, Item::Packed { .. })
@@ -321,7 +322,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Gets the next batch that is compressed, if more than so many are under way.
+    /// Takes the next compressed batch, if more than `under_way` batches are in progress.
     fn more(&mut self, under_way: usize) -> Result<bool, Error> {
         if self.packers.under_way() <= under_way {
             return Ok(false);
@@ -332,7 +333,7 @@ impl Writer {
         Ok(self.packed.is_some())
     }
 
-    /// Writes the next block of the batch that is compressed.
+    /// Writes the next block of the compressed batch.
     fn write(&mut self, begin: &[u8], lines: u64) -> Result<(), Error> {
         let Some((batch, next)) = &mut self.packed else {
             return Ok(());
@@ -354,7 +355,7 @@ impl Writer {
         self.write_index_line(begin, length, lines)
     }
 
-    /// Copies blocks.
+    /// Copies consecutive blocks.
     fn write_run(&mut self, run: Run) -> Result<(), Error> {
         copy(&run, &mut self.room, &mut self.gz)?;
         self.waiting -= run.blocks.len();
@@ -408,7 +409,7 @@ impl Output {
 
 /// Copies bytes of a file to the end of another one.
 ///
-/// The system could do it by itself, but takes longer on the usual file systems than what is copied twice here.
+/// On common file systems, copying through a buffer is faster than having the kernel copy the data.
 fn copy(run: &Run, room: &mut Vec<u8>, out: &mut Output) -> Result<(), Error> {
     room.resize(BUFFER, 0);
     let (mut at, mut left) = (run.from, run.length);

@@ -1,4 +1,4 @@
-//! Entries that a larger one can be made of.
+//! Finds entries that a larger entry can be merged from.
 
 use std::cmp::Reverse;
 use std::fs;
@@ -8,17 +8,17 @@ use super::super::{Error, JobId, JobSet, Work};
 use super::entry::Held;
 use super::{Entry, Manifest, MultiFileBasedCache, manifest_of};
 
-/// What the names of entries end with.
+/// Suffix of the names of entries.
 const END: &str = "-cache";
-/// Maximum number of entries whose jobs are looked up; the rest is skipped.
+/// Maximum number of entries whose manifests are read; further entries are skipped.
 const MAX_CANDIDATES: usize = 256;
 
 impl MultiFileBasedCache {
-    /// Entries of several jobs each that are there, no two of which have a job in common, and which have no other jobs
-    /// than these. As few as possible: the largest first. Those that `is_current` refuses are skipped.
+    /// Returns disjoint entries of several jobs each, which contain only jobs of this set. They are chosen greedily,
+    /// largest first, so that there are few. Entries that `is_current` rejects are skipped.
     ///
     /// # Errors
-    /// When the folder cannot be read, and those of `is_current`.
+    /// Fails if the folder cannot be read, or with an error of `is_current`.
     pub(crate) fn parts_of(
         &self,
         jobs: &JobSet,
@@ -44,10 +44,10 @@ impl MultiFileBasedCache {
         Ok(parts)
     }
 
-    /// Returns the entry with the most of these jobs and no others.
+    /// Returns the entry with the most jobs of this set and no others.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Fails if the folder cannot be read.
     pub fn largest_part_of(&self, jobs: &JobSet, work: &Work) -> Result<Option<Entry>, Error> {
         for (name, _) in self.subsets(jobs, 1, work)? {
             if let Some(entry) = self.look_if_whole(&name, work)? {
@@ -57,7 +57,7 @@ impl MultiFileBasedCache {
         Ok(None)
     }
 
-    /// Lists entries with at least `least` of these jobs and no others, the largest first.
+    /// Lists entries with at least `least` jobs of this set and no others, largest first.
     fn subsets(
         &self,
         jobs: &JobSet,
@@ -89,7 +89,7 @@ impl MultiFileBasedCache {
         Ok(sets)
     }
 
-    /// Opens an entry, and treats a damaged one as missing.
+    /// Opens an entry; a damaged entry counts as missing.
     fn look_if_whole(&self, name: &str, work: &Work) -> Result<Option<Entry>, Error> {
         match self.look(name, &self.folder().join(name), work) {
             Err(Error::Damaged { .. } | Error::Io { .. }) => Ok(None),
@@ -97,7 +97,7 @@ impl MultiFileBasedCache {
         }
     }
 
-    /// The manifest of an entry, whose files are not looked at.
+    /// Returns the manifest of an entry without checking its files.
     fn peek(&self, name: &str) -> Option<Arc<Manifest>> {
         let path = manifest_of(&self.folder().join(name), self.form);
         let mut held = Held::open(&path).ok()??;
@@ -111,7 +111,7 @@ impl MultiFileBasedCache {
     }
 }
 
-/// Returns whether an entry of that name can have `least` of the jobs and no others, as far as the name tells.
+/// Returns whether an entry with this name can have `least` of the jobs and no others, judging by the name.
 fn may_be_part(name: &str, jobs: &JobSet, least: usize) -> bool {
     let Some(ids) = name.strip_suffix(END) else {
         return false;
@@ -119,7 +119,7 @@ fn may_be_part(name: &str, jobs: &JobSet, least: usize) -> bool {
     let mut named = 0;
     for id in ids.split('-') {
         match id.parse().map(JobId) {
-            // What stands behind four ids is a checksum, and it may have nothing but digits.
+            // After four ids comes a checksum, which may consist of digits only.
             _ if named == 4 => {}
             Ok(job) if jobs.contains(job) => named += 1,
             _ => return false,

@@ -1,4 +1,4 @@
-//! An entry that is being made: nobody sees it before it is whole and on the disk.
+//! An entry that is being built. It becomes visible when it is complete and on the disk.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,8 +14,8 @@ use super::manifest::{FileSum, Input, Manifest, sum};
 use super::seen::touch;
 use super::{Form, is_absent, manifest_of, with_end};
 
-/// A folder beside the entry in which its files are made. Dropped before it is published, it goes away with all
-/// that is in it.
+/// A folder next to the entry, in which its files are created. If it is dropped before it is published, it is removed
+/// with its content.
 #[derive(Debug)]
 pub struct Draft {
     entry: PathBuf,
@@ -27,8 +27,8 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// An empty one. Whoever calls this holds the lock of the entry, so that what somebody left there who had it
-    /// before can go.
+    /// Creates an empty draft. The caller holds the lock of the entry, so that leftovers of previous builders can be
+    /// removed.
     pub(super) fn new(entry: &Path, form: Form, manifest: Manifest) -> Result<Draft, Error> {
         let folder = temporary(entry);
         remove(&folder)?;
@@ -44,13 +44,14 @@ impl Draft {
         })
     }
 
-    /// The folder of the files: for those that are made by name, and for scratch files, which go away.
+    /// Returns the folder of the files, for files that are created by name and for scratch files. The latter are
+    /// removed.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Makes room for a file of the entry, which the caller writes, and gives its path. The one file of an entry
-    /// that is a file takes the entry's name, whatever name is given here.
+    /// Adds a file that the caller writes, and returns its path. In an entry that is a single file, the file gets the
+    /// name of the entry, and `name` is ignored.
     pub(crate) fn add(&mut self, name: &str) -> PathBuf {
         let name = match self.form {
             Form::Folder => name.to_owned(),
@@ -66,33 +67,33 @@ impl Draft {
     /// Creates a file of the entry.
     ///
     /// # Errors
-    /// When it cannot be created.
+    /// Fails if the file cannot be created.
     pub fn create(&mut self, name: &str) -> Result<(PathBuf, File), Error> {
         let path = self.add(name);
         let file = File::create(&path).map_err(Error::io(&path, "create"))?;
         Ok((path, file))
     }
 
-    /// Notes how many there are of something.
+    /// Records a count in the manifest.
     pub fn count(&mut self, what: &str, number: u64) {
         self.manifest.counts.insert(what.to_owned(), number);
     }
 
-    /// Notes something that people should know of the entry.
+    /// Adds a note for users to the manifest.
     pub fn note(&mut self, text: String) {
         self.manifest.notes.push(text);
     }
 
-    /// Notes what it is made of.
+    /// Adds an input to the manifest.
     pub(crate) fn input(&mut self, input: Input) {
         self.manifest.inputs.push(input);
     }
 
-    /// Puts the files in their place, once all of them are on the disk. What was there before is replaced.
+    /// Moves the files to their final place once all of them are on the disk, and replaces what was there.
     pub(super) fn publish(mut self, lock: &Lock, work: &Work) -> Result<Manifest, Error> {
         self.names.sort();
         let paths = || self.names.iter().map(|name| self.folder.join(name));
-        // The disk writes while the checksums are made.
+        // The disk writes while the checksums are computed.
         let (synced, sums) = both(
             || paths().try_for_each(|path| sync(&path)),
             || {
@@ -113,7 +114,7 @@ impl Draft {
         let manifest = self.folder.join(MANIFEST);
         write(&manifest, &bytes)?;
         if !lock.is_valid() {
-            // The folder may be that of another builder by now.
+            // The folder may belong to another builder now.
             self.published = true;
             return Err(Error::Damaged {
                 entry: std::mem::take(&mut self.entry),
@@ -138,17 +139,18 @@ impl Draft {
     fn publish_folder(&self) -> Result<(), Error> {
         self.scratch_is_gone()?;
         sync(&self.folder)?;
-        // One of the two is there at every moment, also for those who use the old one and open another file of it.
+        // Exchanging the folders is atomic: at any time one of them is there. Readers of the old one can still open its
+        // files.
         match renameat_with(CWD, &self.folder, CWD, &self.entry, RenameFlags::EXCHANGE) {
             Ok(()) => {}
             Err(Errno::NOENT) => return self.move_folder(),
-            // Not every file system can do that.
+            // Some file systems do not support the exchange.
             Err(_) => return self.replace_folder(),
         }
         if let Some(parent) = self.entry.parent() {
             sync(parent)?;
         }
-        // What was replaced is of no use to anybody; that it stays is no reason to fail.
+        // The replaced folder is useless; failing to remove it is not an error.
         let _ = remove(&self.folder);
         Ok(())
     }
@@ -170,8 +172,8 @@ impl Draft {
         Ok(())
     }
 
-    /// The manifest comes last: without it a file is no entry. The mark comes first, so that the file is known as ours
-    /// when its builder dies before the manifest is there.
+    /// The manifest is renamed last: without it, a file is not an entry. The mark is created first, to identify the
+    /// file as ours if the builder dies before the manifest is there.
     fn publish_file(&self, manifest: &Path) -> Result<(), Error> {
         touch(&self.entry);
         let rename =
@@ -200,7 +202,7 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.published || self.form == Form::File {
-            // By name, as long as there are no others: a folder cannot be listed when too many files are open.
+            // Remove files by name first: listing a folder fails if too many files are open.
             let names = self.names.iter().map(String::as_str);
             for name in names.chain([MANIFEST]) {
                 let _ = fs::remove_file(self.folder.join(name));
@@ -215,13 +217,13 @@ impl Drop for Draft {
 /// The name of the manifest in the folder of an entry.
 pub(crate) const MANIFEST: &str = "manifest.json";
 
-/// Where an entry is made: in the same folder, so that it can be renamed, and under one name, so that whoever builds
-/// it next finds what was left there.
+/// Returns the path of the draft of an entry: in the same folder, so that it can be renamed, and with a fixed name, so
+/// that the next builder finds leftovers.
 pub(super) fn temporary(entry: &Path) -> PathBuf {
     hidden(entry, ".draft")
 }
 
-/// Where an entry is put that is to be removed.
+/// Returns the path to which an entry is moved before it is removed.
 pub(super) fn gone(entry: &Path) -> PathBuf {
     hidden(entry, ".gone")
 }
@@ -232,7 +234,7 @@ fn hidden(entry: &Path, end: &str) -> PathBuf {
     with_end(&entry.with_file_name(name), end)
 }
 
-/// Removes a file or a folder with all that is in it, if it is there.
+/// Removes a file, or a folder with its content, if it exists.
 pub(super) fn remove(path: &Path) -> Result<(), Error> {
     let is_folder = match fs::symlink_metadata(path) {
         Ok(there) => there.is_dir(),
@@ -250,7 +252,7 @@ pub(super) fn remove(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Writes a file, and waits until it is on the disk.
+/// Writes a file, and syncs it to the disk.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let written = || -> io::Result<()> {
         let mut file = File::create(path)?;
@@ -260,7 +262,7 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     written().map_err(Error::io(path, "write"))
 }
 
-/// Waits until a file or a folder is on the disk.
+/// Syncs a file or a folder to the disk.
 pub(crate) fn sync(path: &Path) -> Result<(), Error> {
     let synced = File::open(path).and_then(|file| file.sync_all());
     synced.map_err(Error::io(path, "write"))

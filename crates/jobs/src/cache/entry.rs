@@ -1,4 +1,4 @@
-//! An entry that is whole, and in use.
+//! An intact entry that is in use.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,8 +11,8 @@ use super::manifest::{MAX_MANIFEST, Manifest};
 use super::seen::Stamp;
 use super::{Form, is_absent, manifest_of, open_file};
 
-/// A whole entry of a cache. It is not removed to make room as long as this lives: a shared lock on its manifest
-/// says so to all processes, and goes away with them.
+/// An intact entry of a cache. While this value exists, the entry is not evicted: a shared lock on its manifest tells
+/// all processes that it is in use. The kernel releases the lock when the process ends.
 #[derive(Debug)]
 pub struct Entry {
     path: PathBuf,
@@ -37,34 +37,34 @@ impl Entry {
         }
     }
 
-    /// Releases the lock: the entry may be evicted from now on. Each entry in use takes an open file.
+    /// Releases the lock, which closes its file. The entry may be evicted from now on.
     pub(crate) fn release(&mut self) {
         if let Some(file) = self.in_use.take() {
             unlock(&file);
         }
     }
 
-    /// Whether it was removed, which can be once nobody uses it any longer.
+    /// Returns whether the entry was removed, which can happen after [`release`](Entry::release).
     pub(crate) fn is_gone(&self) -> bool {
         fs::symlink_metadata(self.manifest_path()).is_err()
     }
 
-    /// Where it is: a folder, or a file.
+    /// Returns the path of the entry: a folder or a file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it is made of.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Where its manifest is.
+    /// Returns the path of the manifest.
     pub fn manifest_path(&self) -> PathBuf {
         manifest_of(&self.path, self.form)
     }
 
-    /// Its files, the manifest left out: name, path and size in bytes.
+    /// Returns name, path and size in bytes of its files, without the manifest.
     pub fn files(&self) -> impl Iterator<Item = (&str, PathBuf, u64)> {
         self.manifest.files.iter().map(|file| {
             let path = file_of(&self.path, self.form, &file.name);
@@ -73,7 +73,7 @@ impl Entry {
     }
 }
 
-/// Where a file of an entry is.
+/// Returns the path of a file of an entry.
 pub(crate) fn file_of(entry: &Path, form: Form, name: &str) -> PathBuf {
     match form {
         Form::Folder => entry.join(name),
@@ -81,23 +81,23 @@ pub(crate) fn file_of(entry: &Path, form: Form, name: &str) -> PathBuf {
     }
 }
 
-/// A manifest that is held open, so that the entry stays, and its bytes have not been looked at.
+/// A manifest that is open and locked, so that the entry is not removed, but not read yet.
 pub(super) struct Held {
     pub file: File,
     pub stamp: Stamp,
 }
 
-/// Maximum number of attempts to open a manifest that is replaced meanwhile.
+/// Maximum number of attempts to open a manifest that is being replaced.
 const TRIES: usize = 5;
 
 impl Held {
-    /// Opens the manifest of an entry. None when there is none, or when the entry is being removed.
+    /// Opens and locks the manifest of an entry. `None` if it does not exist, or the entry is being removed.
     pub(crate) fn open(path: &Path) -> Result<Option<Held>, Error> {
         for _ in 0..TRIES {
             let file = match open_file(path) {
                 Ok(file) => file,
                 Err(error) if is_absent(&error) => return Ok(None),
-                // What is no file is no manifest: the entry is built anew.
+                // Anything but a regular file is not a manifest: the entry is built again.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(None),
                 Err(error) => return Err(Error::io(path, "open")(error)),
             };
@@ -109,7 +109,7 @@ impl Held {
                 stamp: Stamp::of(&held),
                 file,
             };
-            // It may have been put away before it was locked.
+            // It may have been replaced before it was locked.
             if held.is_at(path)? {
                 return Ok(Some(held));
             }
@@ -117,7 +117,7 @@ impl Held {
         Ok(None)
     }
 
-    /// Whether it is still what is there.
+    /// Returns whether the open file still is the one at this path.
     pub(crate) fn is_at(&self, path: &Path) -> Result<bool, Error> {
         match fs::metadata(path) {
             Ok(there) => Ok(self.stamp.is_of_same_file(&there)),
@@ -126,7 +126,7 @@ impl Held {
         }
     }
 
-    /// Its bytes.
+    /// Reads the manifest.
     pub(crate) fn read(&mut self, path: &Path) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         let read = (&mut self.file).take(MAX_MANIFEST).read_to_end(&mut bytes);

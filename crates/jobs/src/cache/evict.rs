@@ -1,4 +1,4 @@
-//! Entries that go, to make room or because they are damaged: never one that is in use, or being built.
+//! Removes entries, to make room or because they are damaged, unless they are in use or being built.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -10,25 +10,25 @@ use super::lock::{Lock, Mode, try_lock};
 use super::seen::last_used;
 use super::{Form, is_absent, manifest_of, with_end};
 
-/// What became of an entry that was to go.
+/// The outcome of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
-    /// It is gone.
+    /// The entry was removed.
     Gone,
-    /// It is in use, or was used within the time of grace, so that a process may be about to open it.
+    /// The entry is in use, or was used within the grace period, so that a process may be about to open it.
     InUse,
-    /// It is being built.
+    /// The entry is being built.
     BeingBuilt,
-    /// It was not there.
+    /// The entry did not exist.
     Absent,
 }
 
-/// Removes an entry unless it is in use, or was within the time of grace.
+/// Removes an entry, unless it is in use or was used within the grace period.
 ///
 /// # Errors
-/// When it cannot be removed.
+/// Fails if the entry cannot be removed.
 pub(crate) fn evict(entry: &Path, form: Form, grace: Duration) -> Result<Eviction, Error> {
-    // Whoever builds it meanwhile would find half of the old one.
+    // Take the lock, so that a builder does not find a partly removed entry.
     let Some(lock) = Lock::try_acquire(entry)? else {
         return Ok(Eviction::BeingBuilt);
     };
@@ -40,7 +40,7 @@ pub(crate) fn evict(entry: &Path, form: Form, grace: Duration) -> Result<Evictio
     let held = match File::options().read(true).write(true).open(&manifest) {
         Ok(file) => file,
         Err(error) if is_absent(&error) => {
-            // Without a manifest it is no entry, and nobody opens it.
+            // Without a manifest this is not an entry, and no process opens it.
             let there = fs::symlink_metadata(entry).is_ok();
             remove(entry)?;
             remove_beside(entry)?;
@@ -56,7 +56,7 @@ pub(crate) fn evict(entry: &Path, form: Form, grace: Duration) -> Result<Evictio
     if !try_lock(&held, Mode::Exclusive).map_err(Error::io(&manifest, "lock"))? {
         return Ok(Eviction::InUse);
     }
-    // The manifest goes first: without it nobody takes what is left for an entry.
+    // Remove the manifest first: without it, the remaining files are not taken for an entry.
     let away = gone(entry);
     remove(&away)?;
     let rename = |from: &Path| fs::rename(from, &away).map_err(Error::io(from, "remove"));
@@ -77,18 +77,18 @@ fn is_recent(used: SystemTime, grace: Duration) -> bool {
     SystemTime::now().duration_since(used).unwrap_or_default() < grace
 }
 
-/// Removes the files beside an entry that is gone, except its lock file.
+/// Removes the files next to an entry that is gone, except its lock file.
 fn remove_beside(entry: &Path) -> Result<(), Error> {
     remove(&gone(entry))?;
     remove(&temporary(entry))?;
     remove(&with_end(entry, ".seen"))
 }
 
-/// Removes the lock file of an entry that is not there, and its mark, unless it is new: a process that excludes others
-/// with it may be about to lock it, and not look whether it is still there, as ours do.
+/// Removes the lock file and the mark of a missing entry, unless the lock file is new: another program that uses it may
+/// be about to lock it, without checking afterwards that it still exists, as this crate does.
 ///
 /// # Errors
-/// When they cannot be removed.
+/// Fails if the files cannot be removed.
 pub(crate) fn tidy(entry: &Path, grace: Duration) -> Result<(), Error> {
     let made = fs::metadata(with_end(entry, ".working")).and_then(|file| file.modified());
     if made.is_ok_and(|made| is_recent(made, grace)) {
@@ -103,10 +103,10 @@ pub(crate) fn tidy(entry: &Path, grace: Duration) -> Result<(), Error> {
     }
 }
 
-/// Removes what a builder left who died, if nobody builds the entry now. Whether there was something.
+/// Removes the leftovers of a builder that died, unless the entry is being built. Returns whether there were any.
 ///
 /// # Errors
-/// When it cannot be removed.
+/// Fails if the files cannot be removed.
 pub(crate) fn clean(entry: &Path) -> Result<bool, Error> {
     let left = [temporary(entry), gone(entry), with_end(entry, ".owner")];
     if !left.iter().any(|path| fs::symlink_metadata(path).is_ok()) {

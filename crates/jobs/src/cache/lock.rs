@@ -1,9 +1,9 @@
-//! Who may build an entry: a lock that the kernel keeps, and takes back when its holder dies.
+//! Locks of entries for their builders. The kernel releases a lock when its holder dies.
 //!
-//! The lock file stands beside the entry as `<entry>.working`, as in NetarchiveSuite. It is never written to, and stays
-//! as long as the entry: somebody may be about to lock it. Its locks are those of open file descriptions (`fcntl(2)`, *Open
-//! file description locks*): they exclude other threads as well as other processes, and also processes that lock
-//! with `fcntl` as Java's `FileChannel.lock` does.
+//! The lock file is `<entry>.working`, next to the entry, as in NetarchiveSuite. It is never written to, and kept as
+//! long as the entry, because a process may be about to lock it. The locks are open file description locks (`fcntl(2)`,
+//! *Open file description locks*): they exclude other threads, other processes, and programs that lock with `fcntl`, as
+//! Java's `FileChannel.lock` does.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -21,10 +21,10 @@ use serde::{Deserialize, Serialize};
 use super::super::{Error, Work};
 use super::{is_absent, open_file, plain, with_end};
 
-/// How long to wait before the lock is tried again, at first and at most.
+/// Initial and maximum pause before the lock is tried again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-/// An entry that nobody else builds or removes as long as this lives.
+/// The exclusive right to build or remove an entry, as long as this value exists.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
@@ -32,7 +32,7 @@ pub(crate) struct Lock {
     owner: PathBuf,
 }
 
-/// What a builder says of itself, in `<entry>.owner`. It counts only while the lock is held.
+/// The builder's description of itself in `<entry>.owner`. It is only valid while the lock is held.
 #[derive(Serialize, Deserialize)]
 struct Owner {
     pid: u32,
@@ -41,10 +41,10 @@ struct Owner {
 }
 
 impl Lock {
-    /// Takes the lock of an entry if nobody has it.
+    /// Tries to take the lock of an entry; returns `None` if it is held.
     ///
     /// # Errors
-    /// When there can be no lock file.
+    /// Fails if the lock file cannot be created or locked.
     pub(crate) fn try_acquire(entry: &Path) -> Result<Option<Lock>, Error> {
         let path = with_end(entry, ".working");
         let file = plain(
@@ -61,11 +61,11 @@ impl Lock {
         }
         let owner = with_end(entry, ".owner");
         let lock = Lock { file, path, owner };
-        // Who removes lock files against all advice may have done so before it was locked.
+        // A lock file must not be removed, but it may have been, before it was locked.
         Ok(lock.is_valid().then_some(lock))
     }
 
-    /// Whether it is that of the file which is there: when somebody has removed that, others lock another one.
+    /// Returns whether the lock file is still the one at its path. If it was removed, other processes lock a new file.
     pub(crate) fn is_valid(&self) -> bool {
         match (self.file.metadata(), fs::metadata(&self.path)) {
             (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),
@@ -73,11 +73,11 @@ impl Lock {
         }
     }
 
-    /// Waits until the lock can be taken. Between two attempts `instead` is asked for what one waits for; when it has
-    /// it, nothing has to be locked.
+    /// Waits for the lock. Between attempts, `instead` looks for the result that the caller waits for; once it exists,
+    /// the lock is not needed.
     ///
     /// # Errors
-    /// [`Error::Busy`] when it takes longer than `wait`; [`Error::Cancelled`]; those of `instead`.
+    /// [`Error::Busy`] if waiting takes longer than `wait`; [`Error::Cancelled`]; or an error of `instead`.
     pub(crate) fn acquire<T>(
         entry: &Path,
         wait: Duration,
@@ -107,7 +107,7 @@ impl Lock {
         }
     }
 
-    /// Says who has it, for those who wait.
+    /// Writes a description of the holder, for processes that wait.
     pub(crate) fn sign(&self) {
         let host = nix_host();
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -116,7 +116,7 @@ impl Lock {
             host,
             since: since.map_or(0, |since| since.as_secs()),
         };
-        // Nobody needs it but people, so that a full disk is no reason not to build.
+        // The description is only informational, so a full disk must not fail the build.
         let file = plain(File::options().create(true).write(true).truncate(true)).open(&self.owner);
         let json = serde_json::to_vec(&owner).map_err(io::Error::from);
         let _ = file.and_then(|mut file| file.write_all(&json?));
@@ -124,10 +124,10 @@ impl Lock {
 }
 
 impl Lock {
-    /// Removes the lock file, of an entry that is gone. Who waits for this one tries again: see [`Lock::is_valid`].
+    /// Removes the lock file of an entry that is gone. Processes that wait for it try again: see [`Lock::is_valid`].
     ///
     /// # Errors
-    /// When it cannot be removed.
+    /// Fails if the file cannot be removed.
     pub(crate) fn remove(self) -> Result<(), Error> {
         let _ = fs::remove_file(&self.owner);
         match fs::remove_file(&self.path) {
@@ -146,21 +146,21 @@ impl Drop for Lock {
     }
 }
 
-/// Takes back what was locked of a file. Closing it would do, but for a child process that was forked and has it open,
-/// too, until it runs its program.
+/// Releases the locks of a file. Closing the file is not enough if a child process that was just forked still has it
+/// open, until it executes its program.
 pub(super) fn unlock(file: &File) {
     let _ = fcntl(file.as_fd(), FcntlArg::F_OFD_SETLK(&region(libc::F_UNLCK)));
 }
 
-/// How waiting for a lock ended.
+/// The result of waiting for a lock.
 pub(crate) enum Acquired<T> {
-    /// With the lock.
+    /// The lock.
     Locked(Lock),
-    /// With what one waited for.
+    /// The result that made the lock unnecessary.
     Instead(T),
 }
 
-/// What is locked of a file by anybody; none when nothing is.
+/// Returns a lock that is held on a file; `None` if the file is not locked.
 fn held(path: &Path) -> Option<libc::flock> {
     let file = plain(File::options().read(true)).open(path).ok()?;
     let mut held = region(libc::F_WRLCK);
@@ -168,12 +168,12 @@ fn held(path: &Path) -> Option<libc::flock> {
     (i32::from(held.l_type) != libc::F_UNLCK).then_some(held)
 }
 
-/// Whether somebody uses the entry whose manifest this is.
+/// Returns whether a process uses the entry with this manifest.
 pub(crate) fn is_in_use(manifest: &Path) -> bool {
     held(manifest).is_some()
 }
 
-/// Who has the lock of an entry; none when nobody has it.
+/// Describes the holder of the lock of an entry; `None` if it is not locked.
 pub(crate) fn owner(entry: &Path) -> Option<String> {
     let held = held(&with_end(entry, ".working"))?;
     if held.l_pid > 0 {
@@ -208,16 +208,16 @@ fn nix_host() -> String {
     }
 }
 
-/// Which others a lock excludes.
+/// The kinds of locks that a lock excludes.
 #[derive(Clone, Copy)]
 pub(super) enum Mode {
-    /// Those that are exclusive.
+    /// Excludes exclusive locks only.
     Shared,
-    /// All.
+    /// Excludes all other locks.
     Exclusive,
 }
 
-/// Locks a file as a whole; false when another lock is in the way.
+/// Locks a whole file; returns false if another lock prevents it.
 pub(super) fn try_lock(file: &File, mode: Mode) -> io::Result<bool> {
     let kind = match mode {
         Mode::Shared => libc::F_RDLCK,
@@ -233,7 +233,7 @@ pub(super) fn try_lock(file: &File, mode: Mode) -> io::Result<bool> {
     }
 }
 
-/// All of a file. For these locks the process id has to be 0.
+/// Returns the lock region of a whole file. Open file description locks require the process id 0.
 fn region(kind: libc::c_int) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,

@@ -1,4 +1,4 @@
-//! Looking at an entry: whether it is there, and whole.
+//! Opens an entry and checks that it is intact.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -12,12 +12,12 @@ use super::manifest::sum;
 use super::seen::{self, Seen};
 use super::{Entry, FileBasedCache, Form, Manifest, file_of, manifest_of};
 
-/// Interval at which an entry in use is marked as such.
+/// Minimum interval between updates of the time of last use.
 const MARKED: Duration = Duration::from_secs(30);
-/// Maximum number of entries for which what was seen of them is cached.
+/// Maximum number of entries whose state is cached.
 const MAX_CACHED: usize = 20_000;
 
-/// What was seen of an entry when it was last looked at.
+/// The state of an entry when it was last opened.
 #[derive(Clone, Debug)]
 pub(super) struct CachedEntry {
     pub manifest: Arc<Manifest>,
@@ -26,7 +26,7 @@ pub(super) struct CachedEntry {
 }
 
 impl<I: Id> FileBasedCache<I> {
-    /// An entry, if it is there and whole.
+    /// Opens an entry, if it exists and is intact.
     pub(super) fn look(
         &self,
         name: &str,
@@ -40,9 +40,9 @@ impl<I: Id> FileBasedCache<I> {
                     let entry = Entry::new(path.to_owned(), self.form, manifest, held.file);
                     return Ok(Some(entry));
                 }
-                // Another one took its place meanwhile.
+                // The entry was replaced meanwhile: try the new one.
                 Err(Error::Damaged { .. }) if !held.is_at(&at)? => {}
-                // What the disk does not give back is as bad as what it gives back otherwise.
+                // An unreadable sector is treated like a wrong checksum.
                 Err(Error::Io { error, .. }) if error.raw_os_error() == Some(libc::EIO) => {
                     return Err(Error::Damaged {
                         entry: path.to_owned(),
@@ -55,7 +55,7 @@ impl<I: Id> FileBasedCache<I> {
         Ok(None)
     }
 
-    /// Finds out whether an entry is whole.
+    /// Checks whether an entry is intact.
     fn examine(
         &self,
         name: &str,
@@ -128,7 +128,7 @@ impl<I: Id> FileBasedCache<I> {
     }
 }
 
-/// Compares all bytes of an entry with what its manifest says.
+/// Compares all bytes of an entry with the checksums of its manifest.
 fn whole(
     path: &Path,
     form: Form,

@@ -1,4 +1,4 @@
-//! What an entry is made of, and what its bytes must be.
+//! The manifest of an entry: its inputs, and the checksums of its files.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -11,50 +11,50 @@ use super::super::{Error, JobSet, Work};
 use super::{is_absent, open_file};
 use crawlspace_index::timestamp::Timestamp;
 
-/// The version of the form that is written. Entries of other versions are rebuilt.
+/// The version of the format that is written. Entries in other versions are built again.
 const FORMAT: u32 = 2;
-/// What a manifest begins with; the checksum of all that comes behind it follows.
+/// The start of a manifest, followed by the checksum of all bytes after the checksum.
 const BEGIN: &[u8] = b"{\n  \"checksum\": \"";
 const DIGITS: usize = 32;
 /// Maximum size of a manifest, in bytes.
 pub(super) const MAX_MANIFEST: u64 = 1 << 30;
 
-/// Says what an entry is: a JSON file of its own, whose first member is the checksum of all that comes behind it.
+/// The description of an entry: a JSON file whose first member is the checksum of the bytes after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
     format: u32,
-    /// The cache that it belongs to, which is the name of its folder.
+    /// The cache of the entry: the name of its folder.
     pub cache: String,
     /// The name of the entry.
     pub entry: String,
-    /// The jobs that it stands for.
+    /// The jobs of the entry.
     #[serde(with = "as_text")]
     pub jobs: JobSet,
-    /// What made it: `crawlspace` and its version.
+    /// The program that built the entry: `crawlspace` and its version.
     pub generator: String,
-    /// When it was made: RFC 3339, in UTC.
+    /// Build time: RFC 3339, in UTC.
     pub made: String,
-    /// What it was made of.
+    /// The inputs of the entry.
     pub inputs: Vec<Input>,
-    /// The files that it has, the manifest left out.
+    /// The files of the entry, without the manifest.
     pub files: Vec<FileSum>,
-    /// What was counted when it was made: lines, for example.
+    /// Counts from the build: the number of lines, for example.
     pub counts: BTreeMap<String, u64>,
-    /// What people should know of it: lines that were skipped, for example.
+    /// Notes for users: on skipped lines, for example.
     pub notes: Vec<String>,
     /// The checksum of the manifest itself, in hexadecimal digits.
     #[serde(skip)]
     pub checksum: String,
 }
 
-/// Why a manifest cannot be read.
+/// The reason why a manifest cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// Its bytes are not those that were written, or of another entry.
+    /// The bytes differ from those that were written, or belong to another entry.
     #[error("{0}")]
     Damaged(String),
-    /// Another version of this program wrote it, in its own format.
+    /// The manifest has the format of another version of this program.
     #[error("the entry has format {0}, this version reads format {FORMAT}")]
     OtherFormat(u32),
 }
@@ -64,14 +64,14 @@ struct Format {
     format: u32,
 }
 
-/// Something that an entry was made of.
+/// An input of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
     /// The name of a file, or of another entry.
     pub name: String,
-    /// Its size in bytes.
+    /// The size of the input in bytes.
     pub size: u64,
-    /// Its checksum; none for what is not ours.
+    /// The checksum of the input; `None` for files that are not part of a cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
 }
@@ -79,16 +79,16 @@ pub struct Input {
 /// A file of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSum {
-    /// Its name in the folder of the entry; that of the entry if this is a file itself.
+    /// The name in the folder of the entry; the name of the entry if that is a single file.
     pub name: String,
-    /// Its size in bytes.
+    /// The size of the file in bytes.
     pub size: u64,
-    /// XXH3 with 128 bits, in hexadecimal digits, as `xxh128sum` prints it.
+    /// The 128-bit XXH3 checksum in hexadecimal digits, as `xxh128sum` prints it.
     pub xxh128: String,
 }
 
 impl Manifest {
-    /// A manifest of nothing, made now by this program.
+    /// Creates a manifest without inputs and files, with the current time.
     pub(crate) fn new(cache: &str, entry: &str, jobs: JobSet) -> Manifest {
         Manifest {
             format: FORMAT,
@@ -101,7 +101,7 @@ impl Manifest {
         }
     }
 
-    /// The manifest as bytes, and its checksum with them.
+    /// Serializes the manifest, and returns its checksum too.
     pub(crate) fn to_bytes(&self) -> io::Result<(Vec<u8>, String)> {
         let json = serde_json::to_string_pretty(self)?;
         let rest = format!("\",{}\n", json.strip_prefix('{').unwrap_or(&json));
@@ -110,10 +110,10 @@ impl Manifest {
         Ok((bytes, checksum))
     }
 
-    /// Reads what was written, and refuses it if any byte is another one.
+    /// Parses a manifest, after comparing all of its bytes with its checksum.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the reason why the manifest cannot be read.
     pub fn parse(bytes: &[u8]) -> Result<Manifest, Unreadable> {
         let damaged = |what: &str| Err(Unreadable::Damaged(what.to_owned()));
         let rest = bytes
@@ -125,7 +125,7 @@ impl Manifest {
         if hex(xxh3_128(rest)).as_bytes() != checksum {
             return damaged("the manifest is damaged: its checksum is another one");
         }
-        // Other formats may have other members.
+        // Check the format first: other formats may have other members.
         match serde_json::from_slice(bytes) {
             Ok(Format { format: FORMAT }) => {}
             Ok(Format { format }) => return Err(Unreadable::OtherFormat(format)),
@@ -139,10 +139,10 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Refuses it if it is that of another entry, or of an entry of another cache.
+    /// Checks that the manifest belongs to this entry of this cache.
     ///
     /// # Errors
-    /// Whose it is.
+    /// Names the entry to which it belongs.
     pub(crate) fn must_be_of(&self, cache: &str, entry: &str) -> Result<(), Unreadable> {
         if self.cache == cache && self.entry == entry {
             Ok(())
@@ -154,7 +154,7 @@ impl Manifest {
         }
     }
 
-    /// The entry as an input of another one. Its checksum depends on its contents alone, not on when it was made.
+    /// Returns the entry as an input of another one. The checksum only depends on the content, not on the build time.
     pub(crate) fn as_input(&self) -> Input {
         Input {
             name: self.entry.clone(),
@@ -163,7 +163,7 @@ impl Manifest {
         }
     }
 
-    /// The checksum of the names, sizes and checksums of its files.
+    /// Returns the checksum of the names, sizes and checksums of the files.
     fn contents(&self) -> String {
         let mut hash = Xxh3::new();
         for file in &self.files {
@@ -172,19 +172,19 @@ impl Manifest {
         hex(hash.digest128())
     }
 
-    /// How many lines the entry has, as far as that was counted: captures, in an index.
+    /// Returns the number of lines of the entry (of captures, in an index), if it was counted.
     pub fn lines(&self) -> Option<u64> {
         let rows = self.counts.get("rows").or(self.counts.get("lines"));
         rows.copied()
     }
 
-    /// The size of all its files, in bytes.
+    /// Returns the total size of the files in bytes.
     pub fn size(&self) -> u64 {
         self.files.iter().map(|file| file.size).sum()
     }
 }
 
-/// The manifest that lies there, or what is wrong with it. None when there is none.
+/// Reads the manifest at a path. Returns `None` if it does not exist, and the reason if it is unreadable.
 pub(crate) fn read_manifest(path: &Path) -> Option<Result<Manifest, Unreadable>> {
     let file = match open_file(path) {
         Ok(file) => file,
@@ -204,10 +204,10 @@ pub(crate) fn read_manifest(path: &Path) -> Option<Result<Manifest, Unreadable>>
     })
 }
 
-/// The size and checksum of a file.
+/// Returns the size and the checksum of a file.
 ///
 /// # Errors
-/// When it cannot be read, or somebody cancels the work.
+/// Fails if the file cannot be read, or the work is cancelled.
 pub(crate) fn sum(path: &Path, work: &Work) -> Result<(u64, String), Error> {
     let mut file = open_file(path).map_err(Error::io(path, "open"))?;
     let mut hash = Xxh3::new();

@@ -1,8 +1,8 @@
-//! A cache of files: whoever asks for an item gets it from the cache or builds it, and never do two build it at once.
+//! A cache of files. Requests get an item from the cache or build it; an item is never built twice at the same time.
 //!
-//! A hit takes no lock that anybody waits for. Whoever finds nothing takes the lock of the entry, looks once more,
-//! builds the entry beside its place, and moves it there when all of it is on the disk. So however a process dies, what
-//! is there is whole, and what is not there can be built at once.
+//! A hit does not wait for any lock. After a miss, the process takes the lock of the entry, looks again, builds the
+//! entry next to its final place, and moves it there once all of it is on the disk. So even after a crash, an entry
+//! that exists is complete, and a missing one can be built at once.
 
 mod cover;
 mod draft;
@@ -43,16 +43,16 @@ pub(crate) use self::manifest::{read_manifest, sum};
 pub(crate) use self::seen::last_used;
 use super::{DEFAULT_WAIT, Error, Id, JobSet, Work};
 
-/// Whether the entries of a cache are files or folders.
+/// The form of the entries of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A file, with its manifest beside it as `<entry>.manifest.json`.
+    /// A single file, with the manifest next to it as `<entry>.manifest.json`.
     File,
-    /// A folder of files, with its manifest among them as `manifest.json`.
+    /// A folder of files, including the manifest as `manifest.json`.
     Folder,
 }
 
-/// A cache of files for items that are identified by `I`.
+/// A cache of files for items identified by `I`.
 ///
 /// ```
 /// use std::io::Write;
@@ -83,15 +83,15 @@ pub struct FileBasedCache<I> {
 /// Accepts or rejects an existing entry by its manifest.
 pub(crate) type Accept<'a> = dyn Fn(&Manifest) -> bool + 'a;
 
-/// What is at the place of an item.
+/// The result of looking for an item.
 pub(super) enum Slot {
     /// The item.
     There(Entry),
-    /// Nothing, and nobody but the holder of this may put it there.
+    /// The lock of a missing item, with the exclusive right to build it.
     Ours(Lock),
 }
 
-/// What happened in caches, since the process began.
+/// Counters of events in caches since the process started.
 #[derive(Debug, Default)]
 pub struct Figures {
     hits: AtomicU64,
@@ -103,27 +103,27 @@ pub struct Figures {
     evicted: AtomicU64,
 }
 
-/// The counts of [`Figures`] at one moment.
+/// A snapshot of [`Figures`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Entries that were there.
+    /// Number of entries that were found.
     pub hits: u64,
-    /// Entries that were not.
+    /// Number of entries that were missing.
     pub misses: u64,
-    /// Entries that were built.
+    /// Number of entries that were built.
     pub builds: u64,
-    /// Entries that could not be built.
+    /// Number of failed builds.
     pub failures: u64,
-    /// How often another builder was waited for.
+    /// Number of waits for another builder.
     pub waits: u64,
-    /// Entries that were not what their manifests say, and are rebuilt.
+    /// Number of entries that differed from their manifests, and are built again.
     pub damaged: u64,
-    /// Entries that were removed to make room.
+    /// Number of entries that were evicted.
     pub evicted: u64,
 }
 
 impl Figures {
-    /// What they are now.
+    /// Returns the current counts.
     pub fn counts(&self) -> Counts {
         let now = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         Counts {
@@ -137,7 +137,7 @@ impl Figures {
         }
     }
 
-    /// Counts `number` more entries that were removed to make room.
+    /// Adds `number` evicted entries.
     pub(crate) fn evicted(&self, number: u64) {
         self.evicted.fetch_add(number, Ordering::Relaxed);
     }
@@ -148,10 +148,10 @@ fn add(figure: &AtomicU64) {
 }
 
 impl<I: Id> FileBasedCache<I> {
-    /// The cache in a folder of that name below `root`, which is made if need be.
+    /// Opens the cache in the folder `name` below `root`, which is created if needed.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// Fails if the folder cannot be created.
     pub fn open(root: &Path, name: &str, form: Form) -> Result<FileBasedCache<I>, Error> {
         let folder = root.join(name);
         fs::create_dir_all(&folder).map_err(Error::io(&folder, "create"))?;
@@ -167,45 +167,45 @@ impl<I: Id> FileBasedCache<I> {
         })
     }
 
-    /// This cache, with a prefix before the names of its entries.
+    /// Sets a prefix of the names of the entries.
     #[must_use]
     pub(crate) fn prefixed(self, prefix: &str) -> FileBasedCache<I> {
         let prefix = prefix.to_owned();
         FileBasedCache { prefix, ..self }
     }
 
-    /// This cache, with a timeout for waits for another builder. [`DEFAULT_WAIT`](crate::DEFAULT_WAIT) by default.
+    /// Sets the timeout of waits for another builder. Default: [`DEFAULT_WAIT`](crate::DEFAULT_WAIT).
     #[must_use]
     pub fn waiting(self, wait: Duration) -> FileBasedCache<I> {
         FileBasedCache { wait, ..self }
     }
 
-    /// This cache, counting in figures that other caches may count in, too.
+    /// Counts events in `figures`, which may be shared with other caches.
     #[must_use]
     pub fn counting(self, figures: Arc<Figures>) -> FileBasedCache<I> {
         FileBasedCache { figures, ..self }
     }
 
-    /// The folder of its entries.
+    /// Returns the folder of the entries.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The name of the entry of an item: that of a file or a folder.
+    /// Returns the name of the entry of an item: the name of a file or folder.
     pub(crate) fn entry_name(&self, id: &I) -> String {
         format!("{}{}-cache", self.prefix, id.name())
     }
 
-    /// Where the entry of an item is, or would be.
+    /// Returns the path of the entry of an item, whether it exists or not.
     pub fn path(&self, id: &I) -> PathBuf {
         self.folder.join(self.entry_name(id))
     }
 
-    /// The entry of an item, if it is there and whole. All its bytes are read unless it is known that nobody changed
-    /// them since they were.
+    /// Returns the entry of an item, if it exists and is intact. All of its bytes are verified, unless they are known
+    /// to be unchanged since the last verification.
     ///
     /// # Errors
-    /// When it is there and cannot be read. One that is damaged is none.
+    /// Fails if the entry cannot be read. A damaged entry counts as missing.
     pub fn hit(&self, id: &I, work: &Work) -> Result<Option<Entry>, Error> {
         let found = self.find(id, work)?;
         if found.is_some() {
@@ -214,12 +214,12 @@ impl<I: Id> FileBasedCache<I> {
         Ok(found)
     }
 
-    /// The entry of an item, which is built if it is not there. Whoever asks for an item that is being built, in
-    /// whatever thread or process, waits and gets that.
+    /// Returns the entry of an item, and builds it if it is missing. If another thread or process is building it, waits
+    /// for the result.
     ///
     /// # Errors
-    /// Those of `build`; [`Error::Busy`] when somebody else takes longer than one would wait; whatever keeps the
-    /// entry from being read or written. Nothing is left of what was not finished.
+    /// Fails with the error of `build`, with [`Error::Busy`] if another builder takes too long, or if the entry cannot
+    /// be read or written. An unfinished entry is removed.
     pub fn cache(
         &self,
         id: &I,
@@ -232,11 +232,11 @@ impl<I: Id> FileBasedCache<I> {
         }
     }
 
-    /// The entry of an item as [`FileBasedCache::cache`] gets it, if it is good enough for `accept`. Otherwise it is
-    /// built, whether it is there or not.
+    /// Returns the entry of an item like [`FileBasedCache::cache`], if `accept` accepts it. Otherwise builds it, even
+    /// if it exists.
     ///
     /// # Errors
-    /// As [`FileBasedCache::cache`].
+    /// Fails like [`FileBasedCache::cache`].
     pub(crate) fn cache_if(
         &self,
         id: &I,
@@ -250,8 +250,8 @@ impl<I: Id> FileBasedCache<I> {
         }
     }
 
-    /// The lock of an item that is not there, or the item, if somebody else builds it meanwhile. One that is not good
-    /// enough for `accept` is not there.
+    /// Returns the lock of a missing item, or the item if another builder finishes it meanwhile. An item that `accept`
+    /// rejects counts as missing.
     pub(super) fn slot(&self, id: &I, accept: &Accept<'_>, work: &Work) -> Result<Slot, Error> {
         add(&self.figures.misses);
         let find = || {
@@ -270,7 +270,7 @@ impl<I: Id> FileBasedCache<I> {
             Acquired::Instead(entry) => return Ok(Slot::There(entry)),
             Acquired::Locked(lock) => lock,
         };
-        // Somebody may have built it just before we got the lock.
+        // Another builder may have finished just before the lock was taken.
         Ok(find()?.map_or(Slot::Ours(lock), Slot::There))
     }
 
@@ -298,7 +298,7 @@ impl<I: Id> FileBasedCache<I> {
         built
     }
 
-    /// What was just published. Its bytes are those that were meant: they are not read again.
+    /// Opens an entry that was just published, without verifying its bytes again.
     fn held(&self, path: &Path, manifest: Manifest) -> Result<Entry, Error> {
         let at = manifest_of(path, self.form);
         match Held::open(&at)? {
@@ -318,7 +318,7 @@ impl<I: Id> FileBasedCache<I> {
         let name = self.entry_name(id);
         let path = self.folder.join(&name);
         match self.look(&name, &path, work) {
-            // Of a file, the contents are replaced a moment before the manifest.
+            // In the form of a file, the content is replaced shortly before the manifest.
             Err(Error::Damaged { .. }) if owner(&path).is_some() => Ok(None),
             Err(Error::Damaged { entry, what }) => {
                 add(&self.figures.damaged);
@@ -330,7 +330,7 @@ impl<I: Id> FileBasedCache<I> {
     }
 }
 
-/// Where the manifest of an entry is.
+/// Returns the path of the manifest of an entry.
 pub(crate) fn manifest_of(entry: &Path, form: Form) -> PathBuf {
     match form {
         Form::File => with_end(entry, ".manifest.json"),
@@ -338,14 +338,14 @@ pub(crate) fn manifest_of(entry: &Path, form: Form) -> PathBuf {
     }
 }
 
-/// What stands beside an entry, under its name with an end.
+/// Returns the path of an entry with a suffix appended.
 pub(crate) fn with_end(entry: &Path, end: &str) -> PathBuf {
     let mut path = OsString::from(entry);
     path.push(end);
     path.into()
 }
 
-/// Whether something is not there. A link that leads to itself leads to nothing.
+/// Returns whether a file does not exist. This includes a symbolic link that refers to itself.
 fn is_absent(error: &io::Error) -> bool {
     let is_cycle = error.raw_os_error() == Some(libc::ELOOP);
     is_cycle
@@ -355,7 +355,7 @@ fn is_absent(error: &io::Error) -> bool {
         )
 }
 
-/// Opens a file for reading. Whatever else has its name is none: a pipe, for example, would be waited for.
+/// Opens a regular file for reading. Fails for anything else: opening a pipe, for example, would block.
 fn open_file(path: &Path) -> io::Result<File> {
     let file = plain(File::options().read(true)).open(path)?;
     if file.metadata()?.is_file() {
@@ -368,10 +368,10 @@ fn open_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Adds `O_NONBLOCK` to options, so that opening a pipe does not wait for its other end.
+/// Adds `O_NONBLOCK` to the options, so that opening a pipe does not block.
 fn plain(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags(libc::O_NONBLOCK)
 }
 
-/// A cache whose items are sets of jobs: their names stay short, however many jobs there are.
+/// A cache whose items are sets of jobs. The names of the entries are short, however many jobs a set has.
 pub type MultiFileBasedCache = FileBasedCache<JobSet>;

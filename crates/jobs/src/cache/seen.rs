@@ -1,9 +1,9 @@
-//! What was found whole before need not be read again, as long as the file system says that nobody touched it.
+//! Skips the verification of entries that are known to be unchanged since they were verified.
 //!
-//! All bytes of an entry are compared with its manifest when it is first opened. What the file system then says of
-//! its files (inode, size, times of the last change of contents and of the inode) is remembered, in memory and in
-//! `<entry>.seen`, so that whoever opens it next asks for just that. Any write changes these times, and the time of
-//! the inode cannot be set back. That file's own time of change says when the entry was last used.
+//! All bytes of an entry are compared with its manifest when it is first opened. Then the metadata of its files (inode,
+//! size, times of the last change of content and of the inode) are stored in memory and in `<entry>.seen`, and the next
+//! process that opens the entry only compares these. Any write changes these times, and the change time of the inode
+//! cannot be set back. The modification time of the `.seen` file is the time of the last use of the entry.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufReader, Write};
@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{open_file, plain, with_end};
 
-/// Margin within which two changes of a file may have the same time, where the file system keeps fractions of a
-/// second: its clock moves in ticks of some milliseconds.
+/// Margin within which two changes of a file may have the same time, on file systems with fractions of a second: their
+/// clock advances in ticks of some milliseconds.
 const TICK: Duration = Duration::from_millis(50);
-/// Margin within which two changes of a file may have the same time, where the file system keeps whole seconds.
+/// Margin within which two changes of a file may have the same time, on file systems with whole seconds.
 const COARSE: Duration = Duration::from_secs(2);
 
-/// What the file system says of a file.
+/// The metadata of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamp {
     dev: u64,
@@ -46,14 +46,14 @@ impl Stamp {
         self.size
     }
 
-    /// Whether it is that of this file, in whatever state.
+    /// Returns whether this is a stamp of the same file, in any version.
     pub(crate) fn is_of_same_file(&self, file: &Metadata) -> bool {
         (self.dev, self.ino) == (file.dev(), file.ino())
     }
 
-    /// Whether a change after it was made could leave it as it is: the last one that shows was at about that time, which
-    /// is somewhere from `asked` to `looked`. Times far off, of a clock that was set since, hide nothing: now is another
-    /// time.
+    /// Returns whether a later change could leave the stamp the same, because the last change was at about the time
+    /// when the stamp was taken, between `asked` and `looked`. Times that are far off, because the clock was set, are
+    /// safe: a later change would have a different time.
     fn may_hide_a_change(&self, asked: Duration, looked: Duration) -> bool {
         [self.ctime, self.mtime]
             .into_iter()
@@ -68,7 +68,7 @@ impl Stamp {
     }
 }
 
-/// What was true of the files of an entry when all their bytes were right.
+/// The metadata of the files of an entry when all of their bytes were verified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Seen {
     /// The checksum of the manifest.
@@ -78,7 +78,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// What is true of them now, before their bytes are looked at; none when one is missing.
+    /// Takes the stamps of the files before they are verified; `None` if a file is missing.
     pub(crate) fn now(
         checksum: &str,
         manifest: Stamp,
@@ -94,17 +94,18 @@ impl Seen {
         })
     }
 
-    /// Whether the manifest is still the one that was seen.
+    /// Returns whether the manifest is unchanged.
     pub(crate) fn is_of(&self, manifest: &Stamp) -> bool {
         self.manifest == *manifest
     }
 
-    /// The stamps of the files.
+    /// Returns the stamps of the files.
     pub(crate) fn files(&self) -> &[Stamp] {
         &self.files
     }
 
-    /// Whether every change since it was asked for would show: `asked` is from before, `looked` from after.
+    /// Returns whether any change since the stamps were taken would alter them. `asked` is the time before they were
+    /// taken, `looked` the time after.
     pub(crate) fn is_telling(&self, asked: SystemTime, looked: SystemTime) -> bool {
         let since_1970 = |time: SystemTime| {
             let since = time.duration_since(SystemTime::UNIX_EPOCH);
@@ -112,18 +113,18 @@ impl Seen {
         };
         let (asked, looked) = (since_1970(asked), since_1970(looked));
         let mut all = self.files.iter().chain([&self.manifest]);
-        // A clock that is set back just now says nothing.
+        // If the clock was just set back, the times prove nothing.
         asked <= looked && !all.any(|stamp| stamp.may_hide_a_change(asked, looked))
     }
 
-    /// What another process, or this one, has seen before. The file may say anything: it counts only if it is
-    /// just what is true now.
+    /// Reads what this or another process has stored. The content is untrusted: it is only used if it equals the
+    /// current stamps.
     pub(crate) fn read(entry: &Path) -> Option<Seen> {
         let file = open_file(&with_end(entry, ".seen")).ok()?;
         serde_json::from_reader(BufReader::new(file)).ok()
     }
 
-    /// Remembers it for other processes, where that is possible. One that is cut off is as good as none.
+    /// Stores the stamps for other processes, if possible. A truncated file is ignored by readers.
     pub(crate) fn write(&self, entry: &Path) {
         let path = with_end(entry, ".seen");
         let file = plain(File::options().create(true).write(true).truncate(true)).open(path);
@@ -132,15 +133,15 @@ impl Seen {
     }
 }
 
-/// Says that an entry is used now.
+/// Updates the time of last use of an entry.
 pub(super) fn touch(entry: &Path) {
     let path = with_end(entry, ".seen");
     let file = plain(File::options().create(true).append(true)).open(path);
     let _ = file.and_then(|file: File| file.set_modified(SystemTime::now()));
 }
 
-/// When an entry was last used. A time in the future, from before a clock was set back, counts as now, and is set to
-/// that: otherwise it would count as now for ever.
+/// Returns the time of last use of an entry. A time in the future, from before the clock was set back, counts as now,
+/// and is reset, so that the entry can expire.
 pub(crate) fn last_used(entry: &Path, manifest: &Path) -> Option<SystemTime> {
     let now = SystemTime::now();
     let time = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();

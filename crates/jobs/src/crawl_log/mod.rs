@@ -1,14 +1,13 @@
-//! Lines of the `crawl.log` that Heritrix writes: one for everything that it tried to fetch.
+//! Parses the lines of Heritrix's `crawl.log`, which has a line for each URL that Heritrix tried to fetch.
 //!
 //! ```text
 //! 2009-05-25T13:00:00.992Z   200       9717 https://a.dk/img/draft.png LLEE https://a.dk/css/screen.css image/png #016
 //!     20090525130000915+76 sha1:AXH2IFNXC4MUT26SRHRJZHGR3FDAJDNR - duplicate:"1-1-0008.arc,22962264",content-size:9969
 //! ```
 //!
-//! Twelve fields with white space between them: when it was logged, status, size, URL, path of hops, where the URL
-//! was found, type, thread, begin of the fetch (17 digits) and how long it took (ms), digest, source tag, annotations.
-//! The last field is the rest of the line: Heritrix 3 may log a JSON object behind the annotations. Old releases leave
-//! out the last fields where they have nothing to say.
+//! A line has twelve fields, separated by white space: log time, status, size, URL, hop path, referrer, media type,
+//! thread, start (17 digits) and duration (ms) of the fetch, digest, source tag, annotations. The last field is the
+//! rest of the line: Heritrix 3 can log a JSON object after the annotations. Old releases omit empty fields at the end.
 
 mod notes;
 
@@ -21,7 +20,7 @@ use crawlspace_index::lines::{Bad, MAX_LINE};
 pub use notes::Origin;
 pub(crate) use notes::{Notes, Stored, push_migrated};
 
-/// A line. It borrows the bytes it was read from.
+/// A parsed line. It borrows the bytes of the line.
 ///
 /// ```
 /// use crawlspace_jobs::crawl_log::Line;
@@ -39,34 +38,34 @@ pub(crate) use notes::{Notes, Stored, push_migrated};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// That of HTTP, 1 for an answer of a name server, 0 and below for what was not fetched.
+    /// The HTTP status; 1 for a DNS response, 0 and below if nothing was fetched.
     pub status: i32,
     /// The size of the document in bytes.
     pub size: Option<u64>,
-    /// What was to be fetched.
+    /// The URL.
     pub url: &'a str,
-    /// Its type, as the server said.
+    /// The media type, as the server sent it.
     pub mime: &'a str,
-    /// When the fetch began: 17 digits, or 14.
+    /// The start of the fetch: 17 or 14 digits.
     pub start: Option<&'a str>,
-    /// What stands behind the last colon of the digest.
+    /// The digest, without the name of the algorithm.
     pub digest: Option<&'a str>,
-    /// The rest of the line, behind the source tag: annotations with commas between them, and an object of JSON. Any
-    /// bytes, since one that is not UTF-8 concerns its own annotation alone.
+    /// The rest of the line after the source tag: annotations, separated by commas, and a JSON object. May contain any
+    /// bytes, because invalid UTF-8 only affects its own annotation.
     pub notes: &'a [u8],
     url_at: usize,
 }
 
-/// A line has this many fields at least: up to the digest.
+/// Minimum number of fields of a line: up to the digest.
 const FIELDS: usize = 10;
-/// The number of the URL among them.
+/// The index of the URL among them.
 const URL: usize = 3;
 
 impl<'a> Line<'a> {
-    /// Reads a line, without its end. Only fields that are used have to be UTF-8.
+    /// Parses a line without its line end. Only the fields that are used must be UTF-8.
     ///
     /// # Errors
-    /// What is wrong with it. One about something that was not fetched is not wrong: see [`Line::is_capture`].
+    /// Returns what is wrong with the line. A line about a failed fetch is valid: see [`Line::is_capture`].
     pub fn parse(line: &'a [u8]) -> Result<Line<'a>, Bad> {
         if line.len() > MAX_LINE {
             return Err(Bad::TooLong);
@@ -94,7 +93,7 @@ impl<'a> Line<'a> {
             url_at,
             status: signed(status).ok_or(Bad::Number("status"))?,
             size: match size {
-                // A size below 0 is one that is not known.
+                // A negative size is unknown.
                 b"-" => None,
                 _ if size.strip_prefix(b"-").is_some_and(is_number) => None,
                 _ => Some(number(size).ok_or(Bad::Number("size"))?),
@@ -107,7 +106,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// The URL of a line, as far as it has one: enough to tell which lines belong together.
+    /// Returns the URL of a line without parsing the line; enough to group lines by URL.
     pub(crate) fn url_of(line: &[u8]) -> &[u8] {
         let mut words = Fields::of(line);
         for _ in 0..URL {
@@ -116,8 +115,8 @@ impl<'a> Line<'a> {
         words.next_field()
     }
 
-    /// Returns whether a line at the end of a log was cut off in its digest: the digest ends the line, and has another
-    /// length than those of its algorithm.
+    /// Returns whether a line at the end of a log is truncated within its digest: it ends with the digest, which has
+    /// another length than the digests of its algorithm.
     pub(crate) fn is_digest_cut_off(&self, line: &[u8]) -> bool {
         let line = line.trim_ascii_end();
         let Some(digest) = self
@@ -138,7 +137,7 @@ impl<'a> Line<'a> {
         let (base32, hex) = match &field.to_ascii_lowercase()[..] {
             b"md5:" => (26, 32),
             b"sha256:" | b"sha-256:" => (52, 64),
-            // Old releases log SHA-1 without its name.
+            // Old releases log SHA-1 digests without the name of the algorithm.
             b"sha1:" | b"sha-1:" | b"" => (32, 40),
             _ => return false,
         };
@@ -146,29 +145,29 @@ impl<'a> Line<'a> {
         !(is_base32 && length == base32 || is_hex && length == hex)
     }
 
-    /// Where in the line the URL is.
+    /// Returns the range of the URL in the line.
     pub(crate) fn url_range(&self) -> Range<usize> {
         self.url_at..self.url_at + self.url.len()
     }
 
-    /// Whether something was fetched: the status is above 0, and there is a time. Old releases log no digest of answers
-    /// of name servers.
+    /// Returns whether something was fetched: the status is positive, and there is a start time. Old releases do not
+    /// log digests of DNS responses.
     pub fn is_capture(&self) -> bool {
         self.status > 0 && self.start.is_some()
     }
 
-    /// When the fetch began: 14 digits.
+    /// Returns the start of the fetch: 14 digits.
     pub fn date(&self) -> Option<&'a str> {
         self.start.and_then(|start| start.get(..14))
     }
 
-    /// Whether the type is one of text, which an index for deduplication leaves out.
+    /// Returns whether the media type is text, which a deduplication index leaves out.
     pub(crate) fn is_text(&self) -> bool {
         let begin = self.mime.as_bytes().get(..5);
         begin.is_some_and(|begin| begin.eq_ignore_ascii_case(b"text/"))
     }
 
-    /// Returns the place of the first capture of the same content, by the annotation `duplicate:"file,offset"` or
+    /// Returns the position of the first capture of the same content, from the annotation `duplicate:"file,offset"` or
     /// `deduplicate:"file,offset"`.
     pub fn duplicate(&self) -> Option<Origin<'a>> {
         match self.read_notes().stored {
@@ -177,13 +176,13 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Returns the place of the record of this capture, as Heritrix 3 may log it. `None` for revisits
+    /// Returns the position of the record of this capture, if Heritrix 3 logged it. `None` for revisits
     /// (`duplicate:digest`, `duplicate:server-not-modified`, `warcRevisit:…`): their records have no payload.
     pub fn written(&self) -> Option<Origin<'a>> {
         self.read_notes().written()
     }
 
-    /// Reads the annotations and the JSON.
+    /// Parses the annotations and the JSON.
     pub(crate) fn read_notes(&self) -> Notes<'a> {
         Notes::of(self.notes)
     }
@@ -193,13 +192,13 @@ fn signed(field: &[u8]) -> Option<i32> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
-/// A field up to the first byte that is not UTF-8; `-` when there is nothing before it.
+/// Returns the part of a field before the first invalid UTF-8 byte; `-` if it is empty.
 fn readable(field: &[u8]) -> &str {
     let chunk = field.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     if chunk.is_empty() { "-" } else { chunk }
 }
 
-/// The digits of `20090525130000915+76`.
+/// Parses the digits of `20090525130000915+76`.
 fn begin(field: &[u8]) -> Result<Option<&str>, Bad> {
     if field == b"-" {
         return Ok(None);
@@ -207,7 +206,7 @@ fn begin(field: &[u8]) -> Result<Option<&str>, Bad> {
     let plus = memchr(b'+', field).unwrap_or(field.len());
     let (digits, took) = field.split_at(plus);
     let took = took.get(1..).unwrap_or(b"0");
-    // A clock that was set back meanwhile makes it less than nothing.
+    // The duration is negative if the clock was set back meanwhile.
     let took = took.strip_prefix(b"-").unwrap_or(took);
     if matches!(digits.len(), 14 | 17) && is_number(digits) && is_number(took) {
         std::str::from_utf8(digits).map(Some).map_err(|_| Bad::Date)
@@ -216,13 +215,13 @@ fn begin(field: &[u8]) -> Result<Option<&str>, Bad> {
     }
 }
 
-/// The digest behind the name of its algorithm.
+/// Returns the digest without the name of its algorithm.
 fn opaque(field: &[u8]) -> Result<Option<&str>, Bad> {
     let colon = memrchr(b':', field);
     let digest = colon.and_then(|at| field.get(at + 1..)).unwrap_or(field);
     match std::str::from_utf8(digest).map_err(|_| Bad::Digest)? {
         "-" => Ok(None),
-        // A name without a digest.
+        // The name of an algorithm without a digest.
         "" => Err(Bad::Digest),
         digest if digest.is_ascii() && is_word(digest) => Ok(Some(digest)),
         _ => Err(Bad::Digest),

@@ -1,4 +1,4 @@
-//! Annotations, and the JSON behind them.
+//! Parses the annotations of a line, and the JSON after them.
 
 use std::borrow::Cow;
 
@@ -8,39 +8,39 @@ use serde_json::value::RawValue;
 
 use crawlspace_index::lines::fields::{is_number, is_printable, number};
 
-/// The place of a record.
+/// The position of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin<'a> {
     /// The name of the file.
     pub file: Cow<'a, str>,
     /// The offset of the record in the file, in bytes.
     pub offset: u64,
-    /// The length of the record in the file, in bytes, where it is known.
+    /// The length of the record in the file in bytes, if known.
     pub length: Option<u64>,
 }
 
-/// The storage of a payload, as far as annotations tell.
+/// The storage of a payload, according to the annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stored<'a> {
-    /// The payload has a record of its own, unless the record is lost.
+    /// The payload is in a record of its own, unless that record was lost.
     #[default]
     Own,
-    /// A deduplicator skipped the payload, and names the record of an earlier capture.
+    /// A deduplicator skipped the payload; the annotation has the position of an earlier capture.
     Duplicate(Origin<'a>),
-    /// No known record has the payload: a revisit record was written, or nothing, or the place of the earlier capture is
-    /// invalid.
+    /// The payload is in no known record: a revisit record or nothing was written, or the position of the earlier
+    /// capture is invalid.
     Elsewhere,
 }
 
-/// The annotations of a line that matter for an index.
+/// The annotations of a line that are used in an index.
 #[derive(Debug, Default)]
 pub(crate) struct Notes<'a> {
     pub(crate) stored: Stored<'a>,
-    /// The size of the stored content with the header of the protocol, in bytes, as NetarchiveSuite logs it
-    /// (`content-size:`). In ARC files that is the length of the record.
+    /// The size of the stored content in bytes, including the protocol headers, as NetarchiveSuite logs it
+    /// (`content-size:`). In ARC files, this is the length of the record.
     pub(crate) content_size: Option<u64>,
     etag: Option<&'a str>,
-    /// The JSON object that Heritrix 3 may log behind the annotations.
+    /// The JSON object that Heritrix 3 can log after the annotations.
     object: &'a [u8],
 }
 
@@ -85,8 +85,8 @@ impl<'a> Notes<'a> {
         }
     }
 
-    /// The place of the record, by `warcFilename` and `warcFileOffset`. `None` for revisit records, which have no
-    /// payload.
+    /// Returns the position of the record, from `warcFilename` and `warcFileOffset`. `None` for revisit records, which
+    /// have no payload.
     pub(crate) fn written(&self) -> Option<Origin<'a>> {
         if self.stored != Stored::Own {
             return None;
@@ -103,12 +103,12 @@ impl<'a> Notes<'a> {
         })
     }
 
-    /// The ETag, from `etag:…` or the member `etag`, in any case.
+    /// Returns the ETag, from `etag:…` or the JSON member `etag`, in any case.
     pub(crate) fn etag(&self) -> Option<Cow<'a, str>> {
         if let Some(etag) = self.etag {
             return Some(Cow::Borrowed(etag));
         }
-        // Most objects have none, and parsing takes longer.
+        // Search first: most objects have no ETag, and parsing is slower.
         memchr_iter(b'"', self.object).find(|at| {
             let name = self.object.get(at.saturating_sub(4)..*at);
             name.is_some_and(|name| name.eq_ignore_ascii_case(b"etag"))
@@ -117,8 +117,8 @@ impl<'a> Notes<'a> {
     }
 }
 
-/// Parses `"file,offset"`, or `"file,offset,date"`. Deduplicators also write blanks behind commas. A value without its
-/// last quote is cut off.
+/// Parses `"file,offset"` or `"file,offset,date"`. Some deduplicators write blanks after commas. A value without a
+/// closing quote is truncated, and rejected.
 fn duplicate(value: &[u8]) -> Option<Origin<'_>> {
     let value = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     let (before, last) = parts(std::str::from_utf8(value).ok()?)?;
@@ -134,14 +134,15 @@ fn duplicate(value: &[u8]) -> Option<Origin<'_>> {
     })
 }
 
-/// Splits at the last comma.
+/// Splits a value at the last comma.
 fn parts(value: &str) -> Option<(&str, &str)> {
     let (before, last) = value.rsplit_once(',')?;
     Some((before.trim_ascii(), last.trim_ascii()))
 }
 
-/// Appends notes in which the offset of `duplicate:"file,offset"` is a new one, and the file has `.gz` behind its name,
-/// as an archive has that was compressed later. False when there is no such annotation, or `find` knows no new offset.
+/// Appends notes in which the offset of `duplicate:"file,offset"` is replaced, and `.gz` is appended to the file name,
+/// as in an archive that was compressed later. Returns false if there is no such annotation, or `find` returns no new
+/// offset.
 pub(crate) fn push_migrated(
     notes: &[u8],
     find: impl FnOnce(&str, u64) -> Option<u64>,
@@ -158,7 +159,7 @@ pub(crate) fn push_migrated(
     let Some(new) = find(file, offset) else {
         return false;
     };
-    // The file is a part of the notes, and the digits behind it are the offset.
+    // The file name is a part of the notes, followed by the digits of the offset.
     let Some(file_ends) = memchr::memmem::find(notes, file.as_bytes()).map(|at| at + file.len())
     else {
         return false;
@@ -178,7 +179,7 @@ pub(crate) fn push_migrated(
     true
 }
 
-/// The JSON that Heritrix 3 logs, as far as it counts here. Members of other types count as missing.
+/// The JSON members that are used. Members of unexpected types count as missing.
 #[derive(Deserialize)]
 struct Extra<'a> {
     #[serde(borrow, rename = "warcFilename")]
@@ -200,7 +201,7 @@ impl<'a> Extra<'a> {
     }
 }
 
-/// The text of a string of JSON.
+/// Returns the text of a JSON string.
 fn text(value: &RawValue) -> Option<Cow<'_, str>> {
     let raw = value.get();
     let inside = raw
@@ -212,7 +213,7 @@ fn text(value: &RawValue) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The position of the object that notes end with.
+/// Returns the offset of the JSON object at the end of the notes.
 fn object(notes: &[u8]) -> Option<usize> {
     if !notes.ends_with(b"}") {
         return None;
@@ -226,7 +227,7 @@ fn object(notes: &[u8]) -> Option<usize> {
     })
 }
 
-/// The annotations: separated by commas, except within quotes.
+/// Splits annotations at commas outside of quotes.
 struct Annotations<'a>(&'a [u8]);
 
 impl<'a> Iterator for Annotations<'a> {

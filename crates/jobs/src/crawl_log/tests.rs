@@ -2,13 +2,13 @@ use redis_tests::{Rng, rows};
 
 use super::*;
 
-/// As Heritrix 1.14 wrote it, with the annotations of a deduplicator.
+/// A line of Heritrix 1.14, with the annotations of a deduplicator.
 const OLD: &str = "2009-05-25T13:00:00.992Z   200       9717 https://wiki.example.dk/img/draft.png LLEE \
     https://wiki.example.dk/css/screen.css image/png #016 20090525130000915+76 \
     sha1:AXH2IFNXC4MUT26SRHRJZHGR3FDAJDNR - duplicate:\"1-1-20090513141823-00008-har-001.arc,22962264\",\
     content-size:9969";
 
-/// As Heritrix 3 writes it, with what a writer of WARC adds.
+/// A line of Heritrix 3, with the fields that a WARC writer adds.
 const NEW: &str = "2017-08-03T21:45:23.984Z   200       2495 https://council.example.org/robots.txt P \
     https://council.example.org/ text/plain #001 20170803214523617+365 sha1:PBS2CEF7B4OSEXZZF3QE2XN2VHYCPNPX \
     https://council.example.org/ launchTimestamp:20170803,ip:10.1.2.3 \
@@ -141,9 +141,9 @@ fn annotations_say_where_the_first_capture_is() {
         "duplicate:\"a.arc,5,20090525130000\"", origin("a.arc", 5);
         "duplicate:\"a.arc,5,20090525130000915\"", origin("a.arc", 5);
         "duplicate:\"a,b.arc,5\"", origin("a,b.arc", 5);
-        // No date: 5 is part of the name.
+        // Not a date: 5 is part of the name.
         "duplicate:\"a.arc,5,77\"", origin("a.arc,5", 77);
-        // Cut off: the number may have had more digits.
+        // Truncated: the number may have had more digits.
         "duplicate:\"a.arc,5", None;
         "duplicate:\"a.arc,5\" {\"warcFilename\":\"b\",\"warcFileOffset\":1}", origin("a.arc", 5);
         "x:\"duplicate:\",duplicate:\"a.arc,5\"", origin("a.arc", 5);
@@ -194,7 +194,8 @@ fn json_says_where_the_capture_was_written() {
     }
 }
 
-/// Heritrix annotates what it did not store in full; JSON then names the revisit record.
+/// Heritrix annotates content that it did not store in full; the JSON then refers to the revisit
+/// record.
 #[test]
 fn revisits_and_what_was_not_written_have_no_place() {
     let json = "{\"warcFilename\":\"a.warc\",\"warcFileOffset\":7}";
@@ -209,7 +210,7 @@ fn revisits_and_what_was_not_written_have_no_place() {
         ("warcRevisit:notModified,3t", false),
         ("3t, unwritten:status", false),
         ("unwritten", false),
-        // The place of the earlier capture cannot be read, and this one was not stored.
+        // The position of the earlier capture is invalid, and this one was not stored.
         ("duplicate:\"a.arc\"", false),
         ("duplicate:\"a.arc,5", false),
     ] {
@@ -238,7 +239,7 @@ fn a_byte_that_is_not_utf8_concerns_its_own_field() {
         fields.join(&b' ')
     };
     let whole = parse(OLD);
-    // The time of the log, the path, the referrer, the thread, the source tag.
+    // Log time, hop path, referrer, thread, source tag.
     for n in [0, 4, 5, 7, 10] {
         let line = odd(n);
         let found = Line::parse(&line).expect("a line");
@@ -251,7 +252,7 @@ fn a_byte_that_is_not_utf8_concerns_its_own_field() {
     let found = Line::parse(&line).expect("a line");
     assert_eq!(found.duplicate(), whole.duplicate());
     assert_eq!(found.read_notes().etag().as_deref(), Some("5"));
-    // Fields that are used are another matter.
+    // Invalid UTF-8 in fields that are used is an error.
     let line = odd(3);
     let at = line
         .iter()
@@ -293,7 +294,7 @@ fn a_digest_at_the_end_of_a_log_is_whole_or_cut_off() {
             assert_eq!(is_cut_off, end < digest.len(), "{line}");
         }
     }
-    // Who knows how long these are; and those that have something behind them are whole.
+    // The length of these is unknown; and a digest that is followed by another field is complete.
     for line in ["xxh3:abc", "sha1:ABC -", "sha1:ABC - 3t", "-"] {
         let line = format!("{before}{line}");
         assert!(!parse(&line).is_digest_cut_off(line.as_bytes()), "{line}");
@@ -380,7 +381,7 @@ fn a_line_that_was_cut_or_garbled_is_never_more_than_bad() {
         }
     };
     for line in [OLD, NEW] {
-        // A digest is opaque, so one that was cut is one: see below for the end of a log.
+        // Any prefix of a digest is valid; the end of a log is tested below.
         let digest = line.find("sha1:").unwrap();
         for end in 0..line.len() {
             let cut = &line.as_bytes()[..end];

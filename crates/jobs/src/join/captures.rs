@@ -1,10 +1,10 @@
-//! The rows of a CDX that are about one URL, and which line of the crawl.log each of them belongs to.
+//! The rows of a CDX that are about one URL, and their assignment to lines of the `crawl.log`.
 //!
-//! A row is that of a line when both have the same second. If there are several rows in a second (a 401 and the 200
-//! that follows), the line's `content-size:` decides in ARC files, where it is the length in the CDX, and so does the
-//! place that Heritrix 3 logs. Otherwise the last lines have the last rows: those with the highest offsets in the last
-//! file. When there are fewer rows than lines, nobody can tell whose they are, and none of these lines has a place,
-//! unless the lines have one digest. So no row is the place of two digests.
+//! A row belongs to a line of the same second. If there are several rows in a second (a 401 and the 200 that follows),
+//! the line's `content-size:` decides in ARC files, where it is the length in the CDX, and so does the position that
+//! Heritrix 3 logs. Otherwise the last lines get the last rows: those with the highest offsets in the last file. If
+//! there are fewer rows than lines, the assignment is ambiguous, and none of these lines gets a position, unless all
+//! lines have the same digest. So a row is never the position of two digests.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -18,35 +18,35 @@ use super::{Counts, read, unsorted};
 use crawlspace_compact::calendar;
 use crawlspace_index::lines::Reader;
 
-/// What the rows of one URL may take, in bytes.
+/// Memory limit of the rows of one URL, in bytes.
 const WINDOW: usize = 32 * 1024 * 1024;
 
-/// Goes along a CDX, from URL to URL.
+/// Reads a CDX, one URL at a time.
 pub(super) struct Captures<R> {
     lines: Reader<R>,
-    /// The first row of the URL after this one.
+    /// The first row of the next URL.
     next: Held,
     more: bool,
     begun: bool,
-    /// The rows of this URL, by date, file and offset.
+    /// The rows of the current URL, sorted by date, file and offset.
     rows: Vec<Capture>,
     /// The names of their files.
     names: String,
 }
 
 struct Capture {
-    /// 14 digits as a number.
+    /// 14 digits, as a number.
     date: u64,
     offset: u64,
     length: Option<u64>,
-    /// Where in the names.
+    /// Range of the file name in `names`.
     file: Range<u32>,
     is_arc: bool,
-    /// Reserved for a line of its own second: no line of another second may have it.
+    /// Reserved for a line of the same second: no line of another second may use it.
     is_taken: bool,
 }
 
-/// A line of the crawl.log about something that was fetched.
+/// A line of the `crawl.log` about a successful fetch.
 pub(super) struct Captured<'a> {
     pub(super) number: u64,
     pub(super) raw: &'a [u8],
@@ -54,17 +54,17 @@ pub(super) struct Captured<'a> {
     pub(super) notes: Notes<'a>,
     /// 14 digits.
     pub(super) date: &'a str,
-    /// Included in the index. Other lines only reserve their rows.
+    /// True if the line is included in the index. Other lines only reserve their rows.
     pub(super) is_wanted: bool,
 }
 
-/// The row of a line, by its number.
+/// The row of a line, by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Unknown,
     /// A row of the same second.
     Same(usize),
-    /// A row within a second.
+    /// A row at most one second away.
     Near(usize),
 }
 
@@ -89,7 +89,7 @@ impl<R: BufRead> Captures<R> {
         }
     }
 
-    /// Goes to the rows of a URL, which is not before the last one.
+    /// Advances to the rows of a URL, which must not sort before the previous one.
     pub(crate) fn go(&mut self, url: &str, job: &str, counts: &mut Counts) -> Result<(), Error> {
         self.rows.clear();
         self.names.clear();
@@ -109,7 +109,7 @@ impl<R: BufRead> Captures<R> {
         Ok(())
     }
 
-    /// Counts those that are left.
+    /// Counts the remaining rows.
     pub(crate) fn rest(&mut self, job: &str, counts: &mut Counts) -> Result<(), Error> {
         self.begun = true;
         while self.more {
@@ -118,9 +118,9 @@ impl<R: BufRead> Captures<R> {
         Ok(())
     }
 
-    /// Finds the rows of lines of this URL. `places` has room for those of all lines.
+    /// Assigns rows to the lines of the current URL. `places` must be as long as `lines`.
     pub(crate) fn place(&mut self, lines: &[Captured<'_>], places: &mut [Place]) {
-        // As it is nearly always.
+        // Fast path for the usual case.
         if let ([line], [row], [place]) = (lines, &mut self.rows[..], &mut *places)
             && row.date == number(line.date)
         {
@@ -146,7 +146,7 @@ impl<R: BufRead> Captures<R> {
         }
         near.sort_unstable();
         for claims in near.chunk_by(|a, b| a.0 == b.0) {
-            // Nobody can tell which of several it is.
+            // Ambiguous if several lines claim the row.
             if let [(row, n)] = *claims {
                 self.rows[row].is_taken = true;
                 places[n] = Place::Near(row);
@@ -154,7 +154,7 @@ impl<R: BufRead> Captures<R> {
         }
     }
 
-    /// Finds the rows of lines that have one second, in the order of their begins.
+    /// Assigns rows to the lines of one second, which are sorted by their start.
     fn place_second(&mut self, lines: &[Captured<'_>], second: &[usize], places: &mut [Place]) {
         let Some(first) = second.first() else { return };
         let rows = self.second(number(lines[*first].date));
@@ -162,7 +162,7 @@ impl<R: BufRead> Captures<R> {
         let mut left: Vec<usize> = own.collect();
         let free = rows.clone().filter(|row| !self.rows[*row].is_taken);
         let mut free: Vec<usize> = free.collect();
-        // As many as this are no fetches.
+        // Above this limit, the entries cannot be real fetches.
         if free.len().saturating_mul(left.len()) <= MAX_PAIRS {
             let digest = |n: usize| lines[n].line.digest;
             let mut of_digest = HashMap::new();
@@ -203,14 +203,15 @@ impl<R: BufRead> Captures<R> {
         }
     }
 
-    /// The rows of a second.
+    /// Returns the rows of a second.
     fn second(&self, date: u64) -> Range<usize> {
         let begin = self.rows.partition_point(|row| row.date < date);
         let rows = self.rows[begin..].iter();
         begin..begin + rows.take_while(|row| row.date == date).count()
     }
 
-    /// The row within a second of a line whose own second has none: of the second before, or else of the one behind.
+    /// Returns the nearest row of a line whose own second has no row: a row of the second before, or else of the second
+    /// after.
     fn nearest(&self, line: &Captured<'_>) -> Option<usize> {
         let date = number(line.date);
         let at = self.rows.partition_point(|row| row.date < date);
@@ -227,7 +228,7 @@ impl<R: BufRead> Captures<R> {
         near.find(|row| !self.rows[*row].is_taken && self.rows[*row].may_be(line))
     }
 
-    /// The place of a row.
+    /// Returns the position that a row refers to.
     pub(crate) fn origin(&self, row: usize) -> Option<Origin<'_>> {
         let row = self.rows.get(row)?;
         Some(Origin {
@@ -237,7 +238,7 @@ impl<R: BufRead> Captures<R> {
         })
     }
 
-    /// Takes the held row to those of this URL.
+    /// Moves the held row to the rows of the current URL.
     fn take(&mut self, counts: &mut Counts) {
         let last = self.rows.last().map(|row| row.file.clone());
         let last = last.filter(|last| name(&self.names, last) == self.next.file);
@@ -275,7 +276,7 @@ impl<R: BufRead> Captures<R> {
         self.rows.dedup_by(|a, b| a.place(names) == b.place(names));
     }
 
-    /// Holds the next row.
+    /// Reads the next row, and holds it.
     fn read(&mut self, job: &str, counts: &mut Counts) -> Result<(), Error> {
         let name = || format!("CDX of job {job}");
         loop {
@@ -315,9 +316,9 @@ impl<R: BufRead> Captures<R> {
     }
 }
 
-/// Limit of rows times lines of one second.
+/// Maximum number of rows times lines in one second that are compared.
 const MAX_PAIRS: usize = 1_000_000;
-/// Limit of rows of the second before and behind that are looked at.
+/// Maximum number of rows of the second before and after that are examined.
 const MAX_NEAR: usize = 100;
 
 /// Decides whether a row belongs to a line.
@@ -332,7 +333,7 @@ impl Capture {
         (self.date, self.file(names), self.offset)
     }
 
-    /// Returns whether the row can belong to a line: in ARC files, both have the same length.
+    /// Returns whether the row can belong to a line: in ARC files, both must have the same length.
     fn may_be(&self, line: &Captured<'_>) -> bool {
         !self.is_arc
             || self.length.is_none()
@@ -340,7 +341,7 @@ impl Capture {
             || self.length == line.notes.content_size
     }
 
-    /// Returns whether the row belongs to a line by its length in an ARC file, or by the place that was logged.
+    /// Returns whether the row certainly belongs to a line: by its length in an ARC file, or by the logged position.
     fn is_surely(&self, line: &Captured<'_>, names: &str) -> bool {
         let is_of_length =
             self.is_arc && self.length.is_some() && self.length == line.notes.content_size;
@@ -355,7 +356,7 @@ impl Capture {
 }
 
 impl Captured<'_> {
-    /// Returns whether the payload has a record of its own.
+    /// Returns whether the payload is in a record of its own.
     fn is_own(&self) -> bool {
         self.notes.stored == Stored::Own
     }
@@ -377,7 +378,7 @@ fn is_arc(file: &str) -> bool {
         .is_some_and(|end| end.eq_ignore_ascii_case(b".arc"))
 }
 
-/// Digits as a number; there are not so many that they would not fit.
+/// Parses digits, of which there are few enough to fit.
 fn number(digits: &str) -> u64 {
     digits.bytes().fold(0_u64, |number, digit| {
         number
@@ -386,8 +387,8 @@ fn number(digits: &str) -> u64 {
     })
 }
 
-/// Seconds since some day long ago. Days and months that there are not are counted on from those that there are, so
-/// that a later date has more of them nearly always.
+/// Converts a date to seconds since a fixed day. Invalid days and months continue after the valid ones, so that a later
+/// date almost always has more seconds.
 fn seconds(date: u64) -> i64 {
     let date = i64::try_from(date).unwrap_or(i64::MAX);
     let (days, time) = (date / 1_000_000, date % 1_000_000);

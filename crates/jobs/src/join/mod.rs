@@ -1,15 +1,15 @@
-//! A `crawl.log` merged with the CDX of the same job: what was captured, and where it is.
+//! Merges a `crawl.log` with the CDX of the same job, which yields the captures and the positions of their records.
 //!
-//! Both are sorted by URL, so one pass over both is enough. Every line of a repeated URL is kept.
+//! Both are sorted by URL, so that one pass is enough. If a URL has several lines, each becomes a row.
 //!
-//! The place of a capture is, in this order,
+//! The position of a capture is, in order of preference,
 //!
-//! 1. the one that the annotation `duplicate:"file,offset"` (or `deduplicate:`) names: the capture that it is a copy of,
+//! 1. the position in the annotation `duplicate:"file,offset"` (or `deduplicate:`), which is that of the original capture,
 //! 2. none, if other annotations say that no payload was stored: revisits (`duplicate:digest`, `warcRevisit:…`) and
-//!    what was not written (`unwritten:…`),
+//!    content that was not written (`unwritten:…`),
 //! 3. the row of the CDX with the same URL and second (see [`captures`]),
-//! 4. the one in the JSON that Heritrix 3 may log,
-//! 5. the row of the CDX with the same URL within a second, in a second without any line of that URL,
+//! 4. the position in the JSON that Heritrix 3 can log,
+//! 5. the row of the CDX with the same URL at most one second away, in a second without any line of that URL,
 //!
 //! and otherwise unknown.
 
@@ -27,56 +27,55 @@ use super::{Error, JobId, Work, each_line};
 use crawlspace_index::lines::fields::is_word;
 use crawlspace_index::lines::{Bad, Tally};
 
-/// Which captures there are in an index.
+/// The captures that an index includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
-    /// For deduplication: all but text.
+    /// Captures for deduplication: all media types except text.
     Dedup,
-    /// For replay: all, also those of which no digest was logged.
+    /// Captures for replay, including those without a logged digest.
     Full,
 }
 
-/// What became of the lines.
+/// Counts of lines and rows by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Lines of the crawl.log, without bad ones.
+    /// Valid lines of the `crawl.log`.
     pub lines: u64,
-    /// Of these, those about what was not fetched or has no time, and in an index for deduplication those without a
-    /// digest.
+    /// Lines about failed fetches or without a time; in a deduplication index, also lines without a digest.
     pub no_captures: u64,
-    /// Those that an index for deduplication leaves out.
+    /// Lines about text, which a deduplication index leaves out.
     pub text: u64,
     /// Rows: all other lines.
     pub rows: u64,
-    /// Rows whose origin an annotation says.
+    /// Rows with a position from an annotation.
     pub duplicates: u64,
-    /// Rows whose origin is a row of the CDX with the same date.
+    /// Rows with the position of a CDX row of the same date.
     pub same_date: u64,
-    /// Rows whose origin is a row of the CDX within a second.
+    /// Rows with the position of a CDX row at most one second away.
     pub nearest: u64,
-    /// Rows whose origin the JSON says.
+    /// Rows with a position from the JSON.
     pub logged: u64,
-    /// Rows without an origin.
+    /// Rows without a position.
     pub without_origin: u64,
-    /// Rows without an origin that are revisits, or were not written.
+    /// Rows without a position because they are revisits or were not written.
     pub elsewhere: u64,
-    /// Rows of the CDX, without bad ones.
+    /// Valid rows of the CDX.
     pub cdx: u64,
-    /// Rows of the CDX that were not looked at, since there are too many of one URL.
+    /// Rows of the CDX that were skipped because one URL has too many.
     pub beyond: u64,
-    /// Bad lines of both, and those of the crawl.log whose URL has no key.
+    /// Bad lines of both files, including lines of the `crawl.log` whose URL has no key.
     pub bad: Tally,
 }
 
-/// Limit of the lines of one URL that are placed together, in bytes.
+/// Maximum total size of the lines of one URL that are assigned together, in bytes.
 const MAX_GROUP: usize = 32 * 1024 * 1024;
 
-/// Merges a crawl.log, sorted by URL, with a CDX, sorted by URL or by whole lines, and gives each row to `take`, in
-/// the order of the crawl.log. The memory that this takes depends on neither: of one URL, no more of either is held
-/// than fits into 32 MiB, and rows of the CDX beyond that are counted and skipped.
+/// Merges a `crawl.log`, sorted by URL, with a CDX, sorted by URL or by whole lines, and passes each row to `take` in
+/// the order of the `crawl.log`. Memory use is bounded: at most 32 MiB of each file are kept per URL, and CDX rows
+/// beyond that are counted and skipped.
 ///
 /// # Errors
-/// When one of them cannot be read or is not sorted, or the work was cancelled, and those of `take`.
+/// Fails if a file cannot be read or is not sorted, if the work was cancelled, or with an error of `take`.
 pub(crate) fn rows(
     crawl_log: impl BufRead,
     cdx: Option<impl BufRead>,
@@ -119,12 +118,12 @@ pub(crate) fn rows(
     Ok(join.counts)
 }
 
-/// Lines of a crawl.log that are about one URL.
+/// The lines of a `crawl.log` about one URL.
 #[derive(Default)]
 struct Group {
     url: Vec<u8>,
     text: Vec<u8>,
-    /// The number of each line, and where in the text it ends.
+    /// The number of each line, and the offset of its end in the text.
     ends: Vec<(u64, usize)>,
 }
 
@@ -139,7 +138,7 @@ impl Group {
         self.ends.push((number, self.text.len()));
     }
 
-    /// Empties it, for lines with the URL of that one.
+    /// Clears the group, and begins a new one with the URL of a line.
     fn clear(&mut self, line: &[u8]) {
         self.text.clear();
         self.ends.clear();
@@ -159,27 +158,27 @@ impl Group {
 
 struct Join<R> {
     flavour: Flavour,
-    /// The name of the crawl.log in messages.
+    /// The name of the `crawl.log` in messages.
     name: String,
     job: String,
     captures: Option<Captures<R>>,
-    /// That of the last row.
+    /// The URL of the last row.
     url: Url,
-    /// The places of the lines of this URL.
+    /// The positions of the lines of the current URL.
     places: Vec<Place>,
-    /// The object of the last row.
+    /// The JSON object of the last row.
     json: Vec<u8>,
     counts: Counts,
 }
 
 impl<R: BufRead> Join<R> {
-    /// Gives the rows of lines with the same URL to `take`.
+    /// Passes the rows of lines with the same URL to `take`.
     fn group(
         &mut self,
         group: &Group,
         take: &mut dyn FnMut(Row<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // As good as all URLs have one line.
+        // Fast path: almost all URLs have one line.
         if let [(number, _)] = group.ends[..] {
             return match self.capture(number, &group.text) {
                 Some(line) => self.place(&[line], take),
@@ -193,7 +192,7 @@ impl<R: BufRead> Join<R> {
         self.place(&lines, take)
     }
 
-    /// Counts a line of the crawl.log, and returns it if something was fetched.
+    /// Counts a line of the `crawl.log`, and returns it if the fetch succeeded.
     fn capture<'a>(&mut self, number: u64, raw: &'a [u8]) -> Option<Captured<'a>> {
         let line = match Line::parse(raw) {
             Ok(line) => line,
@@ -260,7 +259,7 @@ impl<R: BufRead> Join<R> {
         Ok(())
     }
 
-    /// The row of a line; `None` when its URL has no key.
+    /// Creates the row of a line; `None` if its URL has no key.
     fn row<'a>(&'a mut self, captured: &'a Captured<'_>, place: Place) -> Option<Row<'a>> {
         let urlkey = self.url.key.as_deref()?;
         let Captured { line, notes, .. } = captured;
@@ -294,7 +293,7 @@ impl<R: BufRead> Join<R> {
     }
 }
 
-/// The URL that lines are about.
+/// The current URL, and its key.
 #[derive(Default)]
 struct Url {
     url: String,
@@ -307,7 +306,7 @@ impl Url {
         self.any && self.url == url
     }
 
-    /// Goes to the next one. False when it comes before this one.
+    /// Advances to another URL. Returns false if it sorts before the current one.
     fn go(&mut self, url: &str) -> bool {
         if self.any && *url < *self.url {
             return false;
@@ -315,7 +314,7 @@ impl Url {
         self.any = true;
         self.url.clear();
         self.url.push_str(url);
-        // What an archive file begins with is no capture, and has no key to find it by.
+        // Records about the archive file itself are not captures, and their URLs have no key.
         let key = urlkey(url).ok();
         self.key = key.filter(|key| is_word(key) && !key.is_empty());
         true

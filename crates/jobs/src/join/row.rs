@@ -2,29 +2,29 @@
 
 use super::super::crawl_log::{Line, Notes, Origin};
 
-/// A capture. Its lines differ in what they begin with.
+/// A capture. Its lines in the two orders only differ in the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row<'a> {
-    /// The key of the URL.
+    /// The urlkey.
     pub urlkey: &'a str,
-    /// When it was fetched: 14 digits.
+    /// The capture date: 14 digits.
     pub date: &'a str,
-    /// The digest, without the name of its algorithm, if one was logged.
+    /// The digest without the name of its algorithm, if one was logged.
     pub digest: Option<&'a str>,
     /// The URL as logged.
     pub url: &'a str,
-    /// Where the content is.
+    /// The position of the content.
     pub origin: Option<Origin<'a>>,
     pub(super) json: &'a [u8],
 }
 
 impl Row<'_> {
-    /// Appends `<urlkey> <date> {json}`, without an end.
+    /// Appends `<urlkey> <date> {json}`, without a line end.
     pub(crate) fn push_by_url(&self, into: &mut Vec<u8>) {
         self.push_by(self.urlkey, into);
     }
 
-    /// Appends `<digest> <date> {json}`, without an end; nothing when there is no digest.
+    /// Appends `<digest> <date> {json}`, without a line end; nothing if there is no digest.
     pub(crate) fn push_by_digest(&self, into: &mut Vec<u8>) {
         if let Some(digest) = self.digest {
             self.push_by(digest, into);
@@ -72,7 +72,7 @@ pub(super) fn push_json(
     object.end();
 }
 
-/// An object of JSON whose values are strings.
+/// Writes a JSON object whose values are strings.
 struct Object<'a> {
     into: &'a mut Vec<u8>,
     between: u8,
@@ -86,10 +86,10 @@ impl Object<'_> {
         }
     }
 
-    /// Adds a member. `name` is with its quotes and its colon.
+    /// Adds a member. `name` includes the quotes and the colon.
     fn text(&mut self, name: &[u8], value: &str) {
         self.name(name);
-        // As good as all are as they should be, and looking at all bytes at once is cheap.
+        // Almost no value needs escapes; without an early exit, the check is vectorised.
         let escaped = value.bytes().fold(false, |any, byte| {
             any | (byte < b' ') | (byte == b'"') | (byte == b'\\')
         });
@@ -102,7 +102,7 @@ impl Object<'_> {
         }
     }
 
-    /// Adds a number, as a string.
+    /// Adds a number as a string.
     fn number(&mut self, name: &[u8], value: u64) {
         self.name(name);
         self.into.push(b'"');

@@ -8,7 +8,7 @@ use crate::{cdx_line, crawl_log};
 
 const JOB: JobId = JobId(7);
 
-/// Rows as `(url, date, file offset)`, and what was counted.
+/// Rows as `(url, date, file offset)`, and the counts.
 type Found = (Vec<(String, String, Option<(String, u64)>)>, Counts);
 
 fn join(crawl_log: &[u8], cdx: Option<&[u8]>, flavour: Flavour) -> Result<Found, Error> {
@@ -33,7 +33,7 @@ fn stored(url: &str, date: &str, file: &str, offset: u64) -> String {
     format!("{url} 10.0.0.1 {date} image/png 97 {file} {offset}\n")
 }
 
-/// The lines of both kinds of rows.
+/// Returns the lines of each row, by URL and by digest.
 fn lines_of(crawl_log: &str, cdx: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let work = Work::default();
@@ -135,7 +135,7 @@ fn all_that_a_row_knows_can_be_read_again() {
     }
 }
 
-/// The places of lines about one URL, each a date and annotations, and the counts.
+/// Returns the positions of lines about one URL, given as dates and annotations, and the counts.
 fn places_in(lines: &[(&str, &str)], cdx: &[(&str, &str, u64)]) -> (Vec<Option<u64>>, Counts) {
     let url = "http://a.dk/";
     let log: String = lines
@@ -163,7 +163,7 @@ fn origins_come_from_the_first_place_that_has_one() {
         "20090101000020", "-", Some(&cdx), Some(("late", 2));
         "20090101000009", "-", Some(&cdx), Some(("early", 1));
         "20090101000011", "-", Some(&cdx), Some(("early", 1));
-        // What was logged is better than what is near.
+        // A logged position is preferred to a row nearby.
         "20090101000011", json, Some(&cdx), Some(("w", 9));
         "20090101000012", "-", Some(&cdx), None;
         "20090101000018", "-", Some(&cdx), None;
@@ -201,7 +201,7 @@ fn a_second_is_one_of_the_calendar() {
     }
 }
 
-/// The record of one of the two is missing: the row that is there is that of the other one.
+/// Checks that a line whose record is missing does not get the row of another line.
 #[test]
 fn a_row_of_another_line_is_not_taken() {
     let of = |digest: &str| format!("sha1:{digest}");
@@ -221,7 +221,7 @@ fn a_row_of_another_line_is_not_taken() {
             vec![("20090101000009", "A", "-"), ("20090101000010", "B", "-")],
             [None, Some(1)],
         ),
-        // Also if that line has no place, or is not in the index.
+        // Even if that line has no position, or is not in the index.
         (
             vec![
                 ("20090101000009", "A", "-"),
@@ -243,7 +243,7 @@ fn a_row_of_another_line_is_not_taken() {
             ],
             [Some(7), None],
         ),
-        // Of either, as far as one can tell.
+        // The row may belong to either line.
         (
             vec![("20090101000009", "A", "-"), ("20090101000011", "B", "-")],
             [None, None],
@@ -299,7 +299,7 @@ fn of_rows_of_one_second_the_length_decides_or_the_last_one_is_meant() {
         stored_of("7-1.ARC.gz", 900, 200),
     ];
     assert_eq!(place("content-size:200", &packed), Some(900));
-    // In WARC files it is another length.
+    // In WARC files, the length is a different one.
     let warc = [
         stored_of("7-1.warc.gz", 1000, 300),
         stored_of("7-1.warc.gz", 900, 200),
@@ -312,10 +312,10 @@ fn of_rows_of_one_second_the_length_decides_or_the_last_one_is_meant() {
         ),
         Some(900)
     );
-    // The second file was begun between the two.
+    // The second file was begun between the two captures.
     let files = [stored_of("7-1.warc", 5000, 1), stored_of("7-2.warc", 0, 1)];
     assert_eq!(place("-", &files), Some(0));
-    // An archive that was compressed later, whose metadata file of before is still there.
+    // An archive that was compressed later, next to its original metadata file.
     let generations = [
         stored_of("7-1.arc", 1000, 300),
         stored_of("7-1.arc.gz", 700, 300),
@@ -454,7 +454,7 @@ fn of_one_url_no_more_is_held_than_there_is_room_for() {
     assert_eq!(counts.cdx, 100);
     assert!((20..60).contains(&counts.beyond), "{}", counts.beyond);
 
-    // The name of a file counts once, however many rows in a row have it.
+    // The name of a file counts once, however many consecutive rows have it.
     let cdx: String = (0..100).map(|n| stored(url, &date(n), &file, n)).collect();
     let (_, counts) = join(log.as_bytes(), Some(cdx.as_bytes()), Flavour::Full).unwrap();
     assert_eq!(counts.beyond, 0);
@@ -466,7 +466,7 @@ fn by_url(log: &[u8]) -> Vec<u8> {
     lines.concat()
 }
 
-/// Whatever lines and rows there are: a row is the place of one digest, and within a second.
+/// Checks that with random lines and rows, a row is only the position of one digest, at most one second away.
 #[test]
 fn no_row_is_the_place_of_two_digests() {
     let mut rng = Rng::new("joins");
@@ -543,7 +543,7 @@ fn no_row_is_the_place_of_two_digests() {
     }
 }
 
-/// Metadata files of archives are like this: each row has the second of its line, and in ARC files its length.
+/// Metadata files of real archives: each row has the second of its line, and in ARC files its length.
 #[test]
 fn jobs_with_the_habits_of_real_ones_are_exact() {
     for writes_arc in [false, true] {
@@ -570,7 +570,7 @@ fn jobs_with_the_habits_of_real_ones_are_exact() {
             }
             log.push(fetch.crawl_log);
             if let Some(row) = fetch.cdx {
-                // What was asked for again with a password, within the same second.
+                // The URL was requested again with a password within the same second.
                 if expected.len() % 10 == 0 {
                     let mut fields: Vec<&str> = row.split(' ').collect();
                     (fields[4], fields[6]) = ("401", "77");

@@ -1,14 +1,15 @@
-//! Which crawl of a dedupe index a job becomes.
+//! The name of the crawl in a dedupe index that holds a job.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::super::JobId;
 
-/// What stands for the number of the job.
+/// Placeholder of the number of the job.
 const JOB: &str = "{job}";
 
-/// How the crawls of jobs are called: a text in which `{job}` stands for the number, `job-{job}` by default.
+/// A template of the names of crawls, in which `{job}` stands for the number of the job. Default:
+/// `job-{job}`.
 ///
 /// ```
 /// use crawlspace_jobs::load::CrawlName;
@@ -23,7 +24,7 @@ const JOB: &str = "{job}";
 pub struct CrawlName(String);
 
 impl CrawlName {
-    /// The crawl of a job.
+    /// Returns the name of the crawl of a job.
     pub fn of(&self, job: JobId) -> String {
         self.0.replace(JOB, &job.to_string())
     }

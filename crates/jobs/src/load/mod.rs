@@ -1,11 +1,11 @@
-//! The index of a job into a dedupe index: the job becomes a crawl, its (W)ARC files the list of that crawl's files.
+//! Loads the index of a job into a dedupe index: the job becomes a crawl, with its (W)ARC files as the list of files.
 //!
-//! Loading twice is loading once, wherever the first time was cut off: the records themselves name the sequence of
-//! calls, so that a call that was counted is known as such, and the crawl is committed when all of them are in. A
-//! crawl that has anything else in it is refused, since nobody could tell what would come of the two.
+//! Loading is idempotent, even after an interruption: the sequence of calls is named after the records, so that the
+//! dedupe index recognises calls that it has counted; and the crawl is committed once all calls were made. A crawl with
+//! any other content is refused, because the result of mixing the two would be unpredictable.
 //!
-//! An index does not say how large the files are, nor what their hashes are. So they stay open in the list
-//! (`DEDUPE.WACZOPEN`): known by name, and nothing is said about them that nobody knows.
+//! An index has neither the sizes nor the hashes of the files. Therefore they stay open in the list
+//! (`DEDUPE.WACZOPEN`): they are known by name only.
 
 mod crawl_name;
 mod row;
@@ -27,14 +27,15 @@ use crawlspace_client::dedupe::{
 use crawlspace_client::{Ask, Batch, Call, Code};
 use crawlspace_index::Lookup;
 
-/// Files whose places are asked for in a round trip.
+/// Number of files that are opened in one round trip.
 const FILES_PER_BATCH: usize = 100;
 
-/// The lines of an index, again each time that it is called.
+/// Passes the lines of an index to a function; may be called repeatedly.
 pub(crate) type LineSource<'a> =
     dyn Fn(&mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> + 'a;
 
-/// The lines of the index in a folder, in the order of URLs: one of a cache, or a client's own.
+/// Returns the lines of the index in a folder, in the order of URLs. The folder is an entry of a cache, or a client's
+/// copy.
 pub fn lines_of(folder: &Path) -> Box<LineSource<'_>> {
     Box::new(move |each| {
         let lookup = Lookup::open(folder)?;
@@ -45,51 +46,51 @@ pub fn lines_of(folder: &Path) -> Box<LineSource<'_>> {
     })
 }
 
-/// What became of a job.
+/// The result of loading a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Loaded {
-    /// Which one.
+    /// The number of the job.
     pub job: u64,
-    /// The crawl that it is.
+    /// The name of its crawl.
     pub crawl: String,
-    /// Whether it is in the index now, and since when.
+    /// The outcome: committed now, known before, or nothing to load.
     pub outcome: Outcome,
-    /// Records that the crawl has of it.
+    /// Number of records of the job in the crawl.
     pub records: u64,
-    /// (W)ARC files that they are in.
+    /// Number of (W)ARC files that contain them.
     pub files: u64,
-    /// What its commit added to the index.
+    /// Changes of the index by the commit.
     pub hashes: Committed,
-    /// Lines that are not in the crawl.
+    /// Counts of the lines that are not in the crawl.
     pub skipped: Skipped,
 }
 
-/// Whether a job is in the index.
+/// The outcome of loading a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// Its crawl was committed now.
+    /// The crawl was committed now.
     Committed,
-    /// It was committed before with the same records, and left alone.
+    /// The crawl had been committed with the same records before, and is unchanged.
     Known,
-    /// There is nothing in it that can be loaded, and so no crawl.
+    /// The job has nothing that can be loaded, so there is no crawl.
     Nothing,
 }
 
-/// Why a job was not loaded.
+/// The reason why a job was not loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Its index cannot be read, or the work was cancelled.
+    /// The index of the job cannot be read, or the work was cancelled.
     #[error("{0}")]
     Cache(#[from] super::Error),
-    /// The dedupe index refuses, or cannot be reached.
+    /// The dedupe index returned an error, or cannot be reached.
     #[error("{0}")]
     Index(#[from] crawlspace_client::Error),
-    /// The crawl cannot take it.
+    /// The crawl has other content.
     #[error("{0}")]
     Crawl(String),
-    /// The calls broke off: another error says why.
+    /// The calls were interrupted; another error has the cause.
     #[error("the dedupe index took nothing more")]
     Refused,
 }
@@ -100,12 +101,13 @@ impl From<Refused> for Error {
     }
 }
 
-/// Loads a job: adds its records, the earliest one of a hash, and commits the crawl. `lines` are those of its index,
-/// in the same order each time.
+/// Loads a job: adds its records, keeping the earliest of each hash, and commits the crawl. `lines` are the lines of
+/// its index, in the same order for each call.
 ///
 /// # Errors
-/// When the lines cannot be read, the dedupe index refuses or cannot be reached, or there is a crawl of that name that
-/// has other records. What was sent until then stays, uncommitted; loading the same again goes on from there.
+/// Fails if the lines cannot be read, if the dedupe index returns an error or cannot be reached, or if there is a crawl
+/// of that name with other records. Records sent so far stay uncommitted; loading the same index again continues from
+/// there.
 pub fn load(
     index: &Index,
     name: &CrawlName,
@@ -139,7 +141,7 @@ struct Loading<'a> {
     index: &'a Index,
     crawl: &'a str,
     survey: Survey,
-    /// What the names of the sequences begin with.
+    /// The prefix of the names of the sequences.
     writer: String,
 }
 
@@ -159,14 +161,14 @@ impl Loading<'_> {
         Ok((Outcome::Committed, hashes))
     }
 
-    /// Whether the crawl is committed and has all of these records.
+    /// Returns whether the crawl is committed and has all of these records.
     fn is_there(&self) -> Result<bool, Error> {
         let stats = match self.index.crawl_stats(self.crawl.as_bytes()) {
             Ok(stats) => stats,
             Err(error) if error.code() == Some(Code::NoCrawl) => return Ok(false),
             Err(error) => return Err(error.into()),
         };
-        // The numbers of a writer whose calls the crawl has counted stay with it.
+        // The crawl keeps the sequence numbers of each writer whose calls it has counted.
         let mut writers = crawlspace_client::redis::cmd("HMGET");
         writers.arg([self.index.prefix(), b"h:", self.crawl.as_bytes(), b":seq"].concat());
         writers.arg(writer_at(&self.writer, 0)).arg(self.last());
@@ -183,12 +185,12 @@ impl Loading<'_> {
         }
     }
 
-    /// The writer whose one call says that all others were made.
+    /// Returns the name of the writer whose single call marks that all other calls were made.
     fn last(&self) -> String {
         format!("{} all", self.writer)
     }
 
-    /// Gives each file its place in the list, in the order of names.
+    /// Assigns an index of the file list to each file, in the order of names.
     fn open_files(&mut self) -> Result<(), Error> {
         let mut files: Vec<(&Vec<u8>, &mut u64)> = self.survey.files.iter_mut().collect();
         for some in files.chunks_mut(FILES_PER_BATCH) {
@@ -225,7 +227,7 @@ impl Loading<'_> {
                 Ok(())
             })
         })?;
-        // A record that is there already, which counts nothing, under the name that says that all of them are.
+        // Add a record again, which counts nothing, under the name that marks all records as added.
         let first = first.unwrap_or_default();
         if let Some(record) = self.record(&Row::of(&first)) {
             let last = self.last();
@@ -243,7 +245,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// What is added for a row, if it is a record.
+    /// Returns the arguments for adding a row; `None` if it is not a record.
     fn record<'r>(&self, row: &'r Row<'_>) -> Option<Added<'r>> {
         let Row::Record {
             hash,
@@ -255,7 +257,8 @@ impl Loading<'_> {
         else {
             return None;
         };
-        // A file that is not among them came after the survey, which nothing can that is in use.
+        // A file that the survey did not find would have been added later, which is impossible while the entry is in
+        // use.
         let place = self.survey.files.get(&file[..]);
         Some(Added::new(
             hash,

@@ -1,4 +1,4 @@
-//! What a line of an index means to a dedupe index.
+//! Classifies the lines of an index for loading.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use crawlspace_compact::limits::dedupe::FILENAME_BYTES;
 
 use crawlspace_index::capture::Capture;
 
-/// A line, seen with deduplication in mind.
+/// A line of an index, as loading treats it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Row<'a> {
-    /// A record, and the (W)ARC file that has it.
+    /// A record, and the (W)ARC file that contains it.
     Record {
         hash: Cow<'a, [u8]>,
         date: Cow<'a, [u8]>,
@@ -18,11 +18,11 @@ pub(super) enum Row<'a> {
         size: u64,
         file: Cow<'a, [u8]>,
     },
-    /// A capture without a place where it is stored.
+    /// A capture whose file is unknown.
     Nowhere,
-    /// Nothing that was fetched by HTTP.
+    /// A capture that was not fetched by HTTP.
     Other,
-    /// A line that cannot be used, and why.
+    /// An invalid line, with the reason.
     Bad(String),
 }
 
@@ -64,14 +64,14 @@ impl<'a> Row<'a> {
     }
 }
 
-/// How much was fetched, for rows that do not say how long their records are.
+/// Returns the size of the fetched content, for rows without the length of their records.
 fn fetched(line: &Line<'_>) -> u64 {
     let size = line.field(&Field::named(b"size")).unwrap_or_default();
     let size = std::str::from_utf8(&size).unwrap_or_default();
     size.parse().unwrap_or(0)
 }
 
-/// A digest of which the index has but the digits, with the name of its algorithm, where the digits tell.
+/// Adds the name of the algorithm to a digest without one, if the digits identify it.
 fn spelled(digest: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     let is_base32 = |b: &u8| matches!(b, b'A'..=b'Z' | b'2'..=b'7');
     let named = |name: &[u8]| Cow::Owned([name, &digest].concat());
@@ -143,7 +143,7 @@ mod tests {
         };
         let sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
         assert_eq!(spelled(sha256), format!("sha256:{sha256}"));
-        // MD5 in hexadecimal, and whatever else there may be, say for themselves.
+        // Other digests, such as MD5 in hexadecimal, are left unchanged.
         let md5 = "098f6bcd4621d373cade4e832627b4f6";
         assert_eq!(spelled(md5), md5);
         let other = "some-other-digest-of-some-kind";

@@ -1,4 +1,4 @@
-//! The first reading of a job's lines: what there is to be loaded.
+//! Surveys the lines of a job before they are loaded.
 
 use std::collections::BTreeMap;
 
@@ -9,35 +9,34 @@ use super::row::Row;
 use super::{Error, LineSource};
 use crate::{PROGRESS_INTERVAL, Work};
 
-/// Files that a job may have. A dedupe index keeps them in a list that is read whole.
+/// Maximum number of files of a job. A dedupe index keeps them in a list that is read as a whole.
 const MAX_FILES: usize = 100_000;
-/// Bad lines that are shown.
+/// Maximum number of bad lines that are kept as examples.
 const MAX_EXAMPLES: usize = 5;
 
-/// Lines that are not loaded, by reason.
+/// Counts of the lines that are not loaded, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Skipped {
-    /// Captures of which the index does not say in which file they are. Nobody could find the payload that a
-    /// revisit would refer to.
+    /// Captures whose file is unknown. The payload that a revisit would refer to could not be found.
     pub nowhere: u64,
-    /// Captures that are nothing that was fetched by HTTP: DNS, for example.
+    /// Captures that were not fetched by HTTP: DNS, for example.
     pub other: u64,
-    /// Lines that a dedupe index cannot take.
+    /// Lines that a dedupe index does not accept.
     pub bad: u64,
-    /// The first few of these, with the reason.
+    /// Reasons of the first few bad lines.
     pub examples: Vec<String>,
 }
 
-/// What there is to be loaded.
+/// The result of the survey.
 #[derive(Default)]
 pub(super) struct Survey {
-    /// The names of the files, and which of the list each is.
+    /// The names of the files, and their indexes in the file list.
     pub files: BTreeMap<Vec<u8>, u64>,
     pub lines: u64,
     pub records: u64,
     pub skipped: Skipped,
-    /// Tells the same records in the same order from any others.
+    /// The checksum of the records in their order, which identifies the content.
     pub checksum: String,
 }
 

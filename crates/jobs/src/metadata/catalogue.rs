@@ -1,4 +1,4 @@
-//! Which metadata files a job has.
+//! Finds the metadata files of each job.
 
 use std::fs::File;
 use std::io;
@@ -15,18 +15,18 @@ use super::reach::Reach;
 use super::{Options, folder, list, listing};
 use crawlspace_wacz::Location;
 
-/// Knows the files of all jobs, as far as it has looked.
+/// A catalogue of the metadata files of all jobs, filled by scans of the configured places.
 #[derive(Debug)]
 pub(super) struct Catalogue {
     places: Vec<Location>,
     known: Mutex<Arc<Files>>,
-    /// What is known may not be true any more.
+    /// True if the places must be scanned again.
     is_stale: AtomicBool,
-    /// Held by the one who looks.
+    /// The last scan. The lock is held during a scan.
     last: Mutex<LastLook>,
 }
 
-/// The last look.
+/// Time and failure of the last scan.
 #[derive(Debug, Default)]
 struct LastLook {
     at: Option<Instant>,
@@ -37,23 +37,23 @@ struct LastLook {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MetadataFile {
     pub(super) location: Location,
-    /// The last part of its path.
+    /// The last component of its path.
     pub(super) name: String,
-    /// Whether it is the only job that the name can mean.
+    /// True if the name can only refer to this job.
     pub(super) is_certain: bool,
-    /// Where it may be fetched from.
+    /// The addresses from which it may be fetched.
     pub(super) reach: Reach,
 }
 
-/// What was found. A large archive has a million files, so that little is kept of each.
+/// The files that were found. A large archive has a million files, so that little is stored for each.
 #[derive(Debug, Default)]
 struct Files {
     locations: Vec<Listed>,
-    /// For each number in the name of a file, the file; sorted.
+    /// Pairs of a number in the name of a file and the index of the file, sorted.
     by_job: Vec<(JobId, usize)>,
 }
 
-/// Where a metadata file is, and from which addresses it may come.
+/// The location of a metadata file, and the addresses from which it may be fetched.
 #[derive(Debug)]
 struct Listed {
     location: Location,
@@ -61,7 +61,7 @@ struct Listed {
 }
 
 impl Catalogue {
-    /// A catalogue of these places, none of which is looked at so far.
+    /// Creates a catalogue of these places, which are not scanned yet.
     ///
     /// # Errors
     /// [`Error::Request`] for an invalid location.
@@ -82,12 +82,12 @@ impl Catalogue {
         })
     }
 
-    /// The files of a job, those of a lower number first, and what is to be said about them. For a job that is not
-    /// known one looks again, unless that was done just now.
+    /// Returns the files of a job, lowest number first, and notes about them. If the job is unknown, the places are
+    /// scanned again, unless this was done very recently.
     ///
     /// # Errors
-    /// When a place cannot be read, for what may be there is not known: that is so for all jobs that are not known from
-    /// an earlier look. The same error comes until it is time to look again.
+    /// Fails if a place cannot be read, because it might contain the job. This affects all jobs that no earlier scan
+    /// has found. The same error is returned until the next scan is due.
     pub(super) fn files(
         &self,
         job: JobId,
@@ -99,7 +99,7 @@ impl Catalogue {
         if !self.is_stale.load(Ordering::Acquire) && !files.0.is_empty() {
             return Ok(files);
         }
-        // Whoever comes while somebody looks waits for what comes of that.
+        // Callers that arrive during a scan wait for its result.
         let last = lock(&self.last);
         self.look_after(options.rescan, last, options, work)?;
         Ok(self.known().of(job))
@@ -111,10 +111,10 @@ impl Catalogue {
         known.of(job)
     }
 
-    /// Scans the places if the last scan is older than `age`, unless another thread does so right now.
+    /// Scans the places if the last scan is older than `age`, unless another thread is scanning them.
     ///
     /// # Errors
-    /// As [`Catalogue::files`].
+    /// Fails like [`Catalogue::files`].
     pub(super) fn refresh(
         &self,
         age: Duration,
@@ -141,7 +141,7 @@ impl Catalogue {
                 .as_ref()
                 .map_or(Ok(()), |failure| Err(again(failure)));
         }
-        // What becomes untrue while one looks has to be looked at again.
+        // Changes during the scan set the flag again.
         let was_stale = self.is_stale.swap(false, Ordering::AcqRel);
         let outcome = self.look(options, work);
         if outcome.is_err() && was_stale {
@@ -167,7 +167,7 @@ impl Catalogue {
         }
     }
 
-    /// What is known may not be true any more, and is looked at again when something is asked for.
+    /// Marks the catalogue as stale, so that the next request scans the places again.
     pub(super) fn invalidate(&self) {
         self.is_stale.store(true, Ordering::Release);
     }
@@ -206,7 +206,7 @@ impl Catalogue {
 }
 
 impl Files {
-    /// Adds a file, if its name is that of a metadata file.
+    /// Adds a file, if it has the name of a metadata file.
     fn add(&mut self, location: Location, reach: Reach) {
         if let Some(name) = Name::parse(&location.name()) {
             let file = self.locations.len();
@@ -216,7 +216,7 @@ impl Files {
         }
     }
 
-    /// Adds a file that somebody has named, and means.
+    /// Adds a file that was named explicitly.
     fn add_named(&mut self, location: Location) -> Result<(), Error> {
         if Name::parse(&location.name()).is_none() {
             return Err(Error::Request(format!(
@@ -227,14 +227,14 @@ impl Files {
         Ok(())
     }
 
-    /// Adds what is at a URL that is none of a metadata file: a folder or a list.
+    /// Adds the files at a URL that is not a metadata file: a folder or a list.
     fn add_linked(&mut self, url: &Url, options: &Options, work: &Work) -> Result<(), Error> {
         let http = Reach::Named.options(url, &options.http);
         let reach = Reach::of(&http);
         listing::scan(url, &http, work, &mut |file| self.add(file, reach))
     }
 
-    /// Adds what a list in a file names, and what is in the folders that it names.
+    /// Adds the files in a list, and in the folders that the list contains.
     fn add_listed(&mut self, list: &Path, options: &Options, work: &Work) -> Result<(), Error> {
         let wrong = |what: String| Error::Lines {
             file: list.display().to_string(),
@@ -284,7 +284,7 @@ impl Files {
                 Some((name.number, file))
             })
             .collect();
-        // Stable: of the files of one name, that of the place that was named first stays first.
+        // The sort is stable: of files with the same name, the one of the first place comes first.
         files.sort_by(|(a, first), (b, second)| {
             let names = (name::unpacked(&first.name), name::unpacked(&second.name));
             a.cmp(b).then(names.0.cmp(names.1))
@@ -298,7 +298,7 @@ impl Files {
             match same {
                 Some(same) if same.location == file.location => {}
                 Some(same) => {
-                    // Without folders: notes are in manifests, which go to clients.
+                    // Without folders: notes are stored in manifests, which are sent to clients.
                     let note = format!(
                         "{} is skipped: {} of a place that was named before is the same file by its name",
                         file.name, same.name
@@ -314,7 +314,7 @@ impl Files {
     }
 }
 
-/// A copy of an error, so that several callers can be given it.
+/// Copies an error, to return it to several callers.
 fn again(error: &Error) -> Error {
     match error {
         Error::Io {

@@ -1,4 +1,4 @@
-//! Folders with metadata files.
+//! Scans folders for metadata files.
 
 use std::collections::HashSet;
 use std::fs;
@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use super::super::{Error, Work};
 use super::name::Name;
 
-/// Gives the metadata files in a folder and in all that are in it to `add`. Links are followed; a folder that is
-/// reached in several ways is looked into once.
+/// Passes the metadata files in a folder and its subfolders to `add`. Symbolic links are followed; each folder is
+/// scanned once, however many links lead to it.
 ///
 /// # Errors
-/// When a folder cannot be read: what is in it may be just what is looked for.
+/// Fails if a folder cannot be read, because it might contain the wanted file.
 pub(super) fn scan(root: &Path, work: &Work, add: &mut dyn FnMut(PathBuf)) -> Result<(), Error> {
     let mut seen = HashSet::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         work.check()?;
         match look_into(&folder, &mut seen, &mut folders, add) {
-            // Somebody deleted it meanwhile.
+            // Deleted meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound && folder != root => {}
             outcome => outcome.map_err(Error::io(&folder, "read the folder"))?,
         }
@@ -51,14 +51,14 @@ fn look_into(
         if kind.is_dir() {
             folders.push(entry.path());
         } else if Name::parse(&entry.file_name().to_string_lossy()).is_some() {
-            // Also a link that leads nowhere: reading it says so.
+            // Including dangling links: reading them reports the error.
             add(entry.path());
         }
     }
     Ok(())
 }
 
-/// Of a link: there is nothing at its end, or it has none.
+/// Returns whether a link has no target, or refers to itself.
 fn leads_nowhere(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! Lists of metadata files: a line each, or JSON.
+//! Parses lists of metadata files: text with one name per line, or JSON.
 
 use std::io::{self, Read};
 
@@ -6,23 +6,23 @@ use serde::Deserialize;
 
 use super::name;
 
-/// Maximum length of a list, in bytes.
+/// Maximum size of a list in bytes.
 const MAX_LIST: u64 = 256 << 20;
-/// Maximum length of a line of a list, in bytes.
+/// Maximum length of a line of a list in bytes.
 const MAX_LINE: usize = 64 * 1024;
 
-/// What the name of something in a list says about it.
+/// The kind of an entry of a list, judging by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Named {
     /// A WARC or ARC file.
     File,
-    /// Perhaps a folder: the name is empty, or has no ending.
+    /// Possibly a folder: the name is empty, or has no extension.
     Folder,
-    /// Something that is of no use here.
+    /// Another kind of file, which is ignored.
     Other,
 }
 
-/// What the last part of a path is the name of.
+/// Returns the kind of the last component of a path.
 pub(super) fn kind_of(name: &str) -> Named {
     match name {
         name if name::is_archive_file(name) => Named::File,
@@ -34,10 +34,10 @@ pub(super) fn kind_of(name: &str) -> Named {
 /// Reads a list.
 ///
 /// # Errors
-/// When it is too long.
+/// Fails if the list is too long.
 pub(super) fn read(input: impl Read) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    // One byte more than allowed tells that there are more.
+    // One byte more than the limit detects a list that is too long.
     if input.take(MAX_LIST + 1).read_to_end(&mut text)? as u64 > MAX_LIST {
         Err(io::Error::other(format!(
             "the list has more than {MAX_LIST} bytes"
@@ -47,13 +47,13 @@ pub(super) fn read(input: impl Read) -> io::Result<Vec<u8>> {
     }
 }
 
-/// What a list names, each as it stands there: a path or a URL, relative to the list; a folder ends with `/`.
+/// Returns the names in a list, unchanged: paths or URLs, relative to the list; a folder ends with `/`.
 ///
-/// Blank lines and those that begin with `#` are skipped. A list that begins with `[` or `{` is JSON: an array
-/// of names, or of objects with a `name`, `path` or `url` (as nginx lists folders), by itself or as `files`.
+/// Blank lines and lines that begin with `#` are skipped. A list that begins with `[` or `{` is JSON: an array of
+/// names, or of objects with a `name`, `path` or `url` (as nginx lists folders), either at the top level or in `files`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns what is wrong with the list.
 pub(super) fn names(text: &[u8]) -> Result<Vec<String>, String> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     if matches!(text.trim_ascii_start().first(), Some(b'[' | b'{')) {
@@ -120,8 +120,8 @@ fn json(text: &[u8]) -> Result<Vec<String>, String> {
     Ok(names.collect())
 }
 
-/// What an HTML page links to, each as it stands there; of what is within the page, and of other orders of the same
-/// list (`?C=N;O=D`), nothing.
+/// Returns the links of an HTML page, unchanged, except links within the page and to the same listing in another order
+/// (`?C=N;O=D`).
 pub(super) fn links(page: &[u8]) -> Vec<String> {
     let mut links = Vec::new();
     let mut rest = page;
@@ -145,7 +145,7 @@ pub(super) fn links(page: &[u8]) -> Vec<String> {
     links
 }
 
-/// Whether the attribute that this is the `=` of has that name.
+/// Returns whether a `=` belongs to a `href` attribute.
 fn is_href(page: &[u8], equals: usize) -> bool {
     let before = page.get(..equals).unwrap_or_default().trim_ascii_end();
     let Some((before, name)) = before.split_last_chunk::<4>() else {

@@ -1,4 +1,4 @@
-//! Listings of folders on web servers, and lists of files there.
+//! Scans listings of folders on web servers, and lists of files there.
 
 use std::collections::HashSet;
 
@@ -9,23 +9,23 @@ use super::list::{self, Named};
 use crawlspace_wacz as wacz;
 use crawlspace_wacz::{Location, Problem};
 
-/// How many listings are read from one place on, before it is thought to have no end.
+/// Maximum number of listings that are read from one place; more are taken for an endless site.
 const MAX_LISTINGS: usize = 100_000;
-/// How many folders deep one goes, before it is thought to have no end.
+/// Maximum nesting depth of folders; more is taken for an endless site.
 const MAX_DEPTH: usize = 64;
 
 /// A listing that is still to be read.
 struct Listing {
     url: Url,
-    /// What it links to counts only below this; none of the place itself, where that is found out.
+    /// Links only count below this URL. `None` for the place itself, whose URL is only known after redirects.
     base: Option<Url>,
 }
 
-/// Gives the metadata files that a listing names, and those in the folders that it links to, to `add`. An HTML page
-/// names what it links to below itself; JSON and plain lists name any URL.
+/// Passes the metadata files of a listing, and of the folders that it links to, to `add`. Of an HTML page, only links
+/// below the page count; JSON and plain lists may contain any URL.
 ///
 /// # Errors
-/// [`Error::Remote`] when a listing cannot be read, or is none.
+/// [`Error::Remote`] if a listing cannot be read, or is not a listing.
 pub(super) fn scan(
     place: &Url,
     http: &wacz::Options,
@@ -51,7 +51,7 @@ pub(super) fn scan(
     Ok(())
 }
 
-/// An error of a server, as those of this module are told.
+/// Converts an error of a server.
 pub(super) fn remote(error: wacz::Error) -> Error {
     Error::Remote {
         url: error.file,
@@ -73,7 +73,7 @@ fn look_into(
     add: &mut dyn FnMut(Location),
 ) -> Result<(), Error> {
     let fetched = match wacz::fetch(&listing.url, http) {
-        // Somebody deleted the folder meanwhile.
+        // Deleted meanwhile.
         Err(error) if listing.base.is_some() && is_gone(&error.problem) => return Ok(()),
         fetched => fetched.map_err(remote)?,
     };
@@ -93,7 +93,7 @@ fn look_into(
         return Ok(());
     }
     if !is_same(&listing.url, &from) {
-        // A page to log in, perhaps, which would look like a folder without files.
+        // It may be a login page, which would look like a folder without files.
         let what = format!("it sends on to {}", Location::Url(from));
         return Err(wrong(&listing.url, what));
     }
@@ -138,13 +138,14 @@ fn is_gone(problem: &Problem) -> bool {
     )
 }
 
-/// Whether it is the place that was asked for: servers put a `/` behind folders, and send on from `http` to `https`.
+/// Returns whether a redirect led to the same place: servers append `/` to folders, and redirect from `http` to
+/// `https`.
 fn is_same(asked: &Url, from: &Url) -> bool {
     let bare = |url: &Url| url.path().trim_end_matches('/').to_owned();
     asked.host_str() == from.host_str() && bare(asked) == bare(from)
 }
 
-/// Whether a page says in words of web servers that it lists a folder.
+/// Returns whether a page has a title that web servers use for listings of folders.
 fn is_titled(page: &[u8]) -> bool {
     let page = page.to_ascii_lowercase();
     [&b"index of"[..], b"directory listing"]

@@ -1,5 +1,5 @@
-//! Records that say where records of an archive are that was compressed later: `deduplicationmigration`, which the
-//! compression tools of NetarchiveSuite put beside a `crawl.log`.
+//! Parses `deduplicationmigration` records, which have the new positions of records in an archive that was compressed
+//! later. The compression tools of NetarchiveSuite store them next to a `crawl.log`.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead};
@@ -7,8 +7,8 @@ use std::io::{self, BufRead};
 use crawlspace_index::lines::fields::{Fields, number};
 use crawlspace_index::lines::{Bad, Reader, Tally};
 
-/// New offsets of records in archive files that have `.gz` behind their names by now. Lines are
-/// `<file> <old offset> <new offset>`; what else they have is not needed.
+/// New offsets of records in archive files whose names now end in `.gz`. Lines are `<file> <old offset> <new offset>`;
+/// further fields are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Migrations {
     files: HashMap<String, HashMap<u64, u64>>,
@@ -21,17 +21,17 @@ impl Migrations {
         self.files.is_empty()
     }
 
-    /// The new offset of the record at an offset of a file.
+    /// Returns the new offset of the record that was at an offset of a file.
     pub(crate) fn find(&self, file: &str, offset: u64) -> Option<u64> {
         self.files.get(file)?.get(&offset).copied()
     }
 
-    /// Invalid lines.
+    /// Returns the tally of invalid lines.
     pub(crate) fn bad(&self) -> &Tally {
         &self.bad
     }
 
-    /// Adds the lines of a record in `file`.
+    /// Parses the lines of a record in `file`.
     pub(super) fn read(&mut self, file: &str, record: &mut dyn BufRead) -> io::Result<()> {
         let mut lines = Reader::new(record);
         while let Some((number, line)) = lines.next()? {

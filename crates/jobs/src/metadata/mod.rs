@@ -1,9 +1,8 @@
-//! Where the raw data of jobs come from: metadata (W)ARC files, in folders and on web servers.
+//! Reads the raw data of jobs from metadata (W)ARC files, in folders and on web servers.
 //!
-//! NetarchiveSuite keeps what a harvester says about a job in files that are named after it
-//! (`117-metadata-1.warc.gz`). [`Archive`] knows which files a job has, and reads its `crawl.log` and CDX out of them
-//! in one pass. That there is no such job, that its files have no such record, and that reading failed are three
-//! different answers.
+//! NetarchiveSuite stores the logs and reports of a job in files that are named after the job
+//! (`117-metadata-1.warc.gz`). [`Archive`] finds the files of a job, and reads its `crawl.log` and its CDX in one pass.
+//! It distinguishes three failures: there is no such job, its files do not contain the record, and reading failed.
 
 mod catalogue;
 mod folder;
@@ -25,27 +24,27 @@ use super::{Error, Input, JobId, Missing, Work};
 use crawlspace_wacz as wacz;
 use crawlspace_wacz::Location;
 
-/// Which record of a job it is.
+/// The kind of a record of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// What Heritrix logged of every fetch: `metadata://…/crawl/logs/crawl.log…`, of type `text/plain`.
+    /// The log of all fetches of Heritrix: `metadata://…/crawl/logs/crawl.log…`, with the type `text/plain`.
     CrawlLog,
-    /// What was stored where: `metadata://…/crawl/index/cdx…`, of type `application/x-cdx`.
+    /// The positions of the stored records: `metadata://…/crawl/index/cdx…`, with the type `application/x-cdx`.
     Cdx,
 }
 
 impl Kind {
-    /// Both.
+    /// Both kinds.
     pub const ALL: [Kind; 2] = [Kind::CrawlLog, Kind::Cdx];
 }
 
-/// How the archive is read.
+/// Options for reading an archive.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How soon after the last look into its places one looks again, when an unknown job is asked for: 5 s.
+    /// Minimum interval between scans of the places when unknown jobs are requested. Default: 5 s.
     pub rescan: Duration,
-    /// Timeouts and retries of web servers, and which of them may be asked. Without a guard the places may have any
-    /// address, and those at public addresses lead to public ones alone, by what they list and by redirects.
+    /// Timeouts, retries and allowed addresses of web servers. Without a guard, a configured place may have any
+    /// address, and a place at a public address may only lead to public addresses, by its lists and by redirects.
     pub http: wacz::Options,
 }
 
@@ -84,27 +83,27 @@ pub struct Archive {
     options: Options,
 }
 
-/// What was found of a job.
+/// The result of reading the metadata files of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobContents {
-    /// How many records with a `crawl.log` there were.
+    /// Number of records with a `crawl.log`.
     pub crawl_logs: u64,
-    /// How many records with a CDX there were.
+    /// Number of records with a CDX.
     pub cdxs: u64,
-    /// The metadata files of the job, all of which were read to their ends. None means that there is no such job.
+    /// The metadata files of the job, all of which were read completely. Empty if there is no such job.
     pub files: Vec<Input>,
-    /// Files whose names may be those of files of the job, and which are of other jobs.
+    /// Files that the job might have, judging by their names, but that belong to other jobs.
     pub(crate) files_of_others: Vec<Input>,
-    /// New places of records in archives that were compressed later.
+    /// New positions of records in archives that were compressed later.
     pub(crate) migrations: Migrations,
-    /// Other jobs that records in these files are of, by the `jobid=` in their URLs: the first 16 that come.
+    /// Other jobs with records in these files, according to the `jobid=` in their URLs: the first 16.
     pub others: BTreeSet<JobId>,
-    /// What people should know: files that were skipped because another one has their name, for example.
+    /// Notes for users: on files that were skipped because another file has the same name, for example.
     pub notes: Vec<String>,
 }
 
 impl JobContents {
-    /// How many records of that kind there were.
+    /// Returns the number of records of a kind.
     pub fn count(&self, kind: Kind) -> u64 {
         match kind {
             Kind::CrawlLog => self.crawl_logs,
@@ -112,7 +111,7 @@ impl JobContents {
         }
     }
 
-    /// Why there is no record of that kind; `None` when there is one.
+    /// Returns the reason why there is no record of a kind; `None` if there is one.
     pub fn missing(&self, kind: Kind) -> Option<Missing> {
         if self.count(kind) > 0 {
             return None;
@@ -128,14 +127,14 @@ impl JobContents {
     }
 }
 
-/// A record of a job, whose block is read through [`BufRead`]. Whether all of it was right is known only when
-/// [`Archive::read`] has returned.
+/// A record of a job, whose block is read through [`BufRead`]. It is only known to be intact when [`Archive::read`] has
+/// returned.
 pub struct Record<'a> {
-    /// The file that it is in.
+    /// The name of the file.
     pub file: &'a str,
-    /// Where in that file it begins, in bytes.
+    /// The offset of the record in the file, in bytes.
     pub offset: u64,
-    /// The URL that it has there.
+    /// The URL of the record.
     pub url: &'a str,
     /// The size of the block in bytes.
     pub length: u64,
@@ -158,12 +157,12 @@ impl BufRead for Record<'_> {
     }
 }
 
-/// Who gets the records of a job.
+/// A callback that receives the records of a job.
 pub(crate) type Taker<'t> = dyn FnMut(Kind, Record<'_>) -> Result<(), Error> + 't;
 
 impl Archive {
-    /// The archive in these places: folders, metadata files, files that list them, and the same at `http(s)` URLs.
-    /// They are looked into when something is asked for.
+    /// Opens the archive in these places: folders, metadata files, files that list them, and the same at `http(s)`
+    /// URLs. They are scanned on demand.
     ///
     /// # Errors
     /// [`Error::Request`] for an invalid location.
@@ -171,10 +170,10 @@ impl Archive {
         Archive::open_with(locations, Options::default())
     }
 
-    /// Opens an archive as [`Archive::open`] does, with options for how it is read.
+    /// Opens an archive like [`Archive::open`], with options for reading it.
     ///
     /// # Errors
-    /// As [`Archive::open`].
+    /// Fails like [`Archive::open`].
     pub fn open_with(locations: &[String], options: Options) -> Result<Archive, Error> {
         Ok(Archive {
             catalogue: Catalogue::of(locations)?,
@@ -182,10 +181,10 @@ impl Archive {
         })
     }
 
-    /// Whether there are metadata files of a job.
+    /// Returns whether a job has metadata files.
     ///
     /// # Errors
-    /// When one of the places cannot be read, for it may be there.
+    /// Fails if a place cannot be read, because it might contain the job.
     pub(crate) fn has(&self, job: JobId, work: &Work) -> Result<bool, Error> {
         let (files, _) = self.catalogue.files(job, &self.options, work)?;
         Ok(!files.is_empty())
@@ -195,7 +194,7 @@ impl Archive {
     /// again if the last scan is older than `refresh`.
     ///
     /// # Errors
-    /// When one of the places cannot be read.
+    /// Fails if a place cannot be read.
     pub(crate) fn listed(
         &self,
         job: JobId,
@@ -211,12 +210,12 @@ impl Archive {
         Ok(files.map(|file| (file.name.clone(), size(&file))).collect())
     }
 
-    /// Reads the metadata files of a job, and gives its records to `into` as they come: of several of one kind, first
-    /// those of the file with the lowest number.
+    /// Reads the metadata files of a job, and passes its records to `into` in order. If there are several of one kind,
+    /// those of the file with the lowest number come first.
     ///
     /// # Errors
-    /// When one of the places or files cannot be read, or is damaged: what `into` got is worth nothing then. Also what
-    /// `into` says.
+    /// Fails if a place or a file cannot be read, or is damaged; data that `into` has received must be discarded then.
+    /// Also returns errors of `into`.
     pub fn read(
         &self,
         job: JobId,
@@ -228,7 +227,7 @@ impl Archive {
         for file in &files.0 {
             let outcome = pass::read(file, job, &self.options, work, into, &mut found);
             if let Err(error) = outcome {
-                // Files may have been moved since.
+                // The files may have been moved since the scan.
                 self.catalogue.invalidate();
                 return Err(error);
             }

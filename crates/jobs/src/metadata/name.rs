@@ -1,20 +1,20 @@
-//! Names of metadata files.
+//! Parses the names of metadata files.
 
 use super::super::JobId;
 
-/// What the name of a metadata file says.
+/// The parts of the name of a metadata file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
-    /// The numbers in it, any of which may be that of the job. NetarchiveSuite lets everybody choose how the job, the
-    /// harvest and the collection are put together.
+    /// The numbers in it, any of which may be the job. In NetarchiveSuite, the order of job, harvest and collection is
+    /// configurable.
     pub(super) candidates: Vec<JobId>,
-    /// The number of the file among those of its job.
+    /// The number of the file within its job.
     pub(super) number: u64,
 }
 
 impl Name {
-    /// Reads `[<words and numbers>-]<job>[-<words and numbers>]-metadata-<number>.(w)arc[.gz]`. `None` for files of
-    /// other names.
+    /// Parses `[<words and numbers>-]<job>[-<words and numbers>]-metadata-<number>.(w)arc[.gz]`. Returns `None` for
+    /// files with other names.
     pub(super) fn parse(name: &str) -> Option<Name> {
         let (before, number) = stem(name)?.rsplit_once("-metadata-")?;
         let number = decimal(number)?;
@@ -25,12 +25,12 @@ impl Name {
     }
 }
 
-/// Whether the name is that of a WARC or ARC file.
+/// Returns whether a name is the name of a WARC or ARC file.
 pub(super) fn is_archive_file(name: &str) -> bool {
     stem(name).is_some()
 }
 
-/// The name of a file without its `.gz`, so that it is equal for a compressed file and the uncompressed one.
+/// Removes `.gz` from the name of a file, so that a compressed file and the uncompressed one have the same name.
 pub(crate) fn unpacked(name: &str) -> &str {
     without_end(name, ".gz").unwrap_or(name)
 }

@@ -1,4 +1,4 @@
-//! The records of a job in its metadata files.
+//! Reads the records of a job from one of its metadata files.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
@@ -14,13 +14,13 @@ use crawlspace_warc::digest::{Digest, Digester};
 use crawlspace_warc::http::Head;
 use crawlspace_warc::{self as warc, Header, Problem, Reader, RecordType};
 
-/// Maximum number of other jobs with records that are reported.
+/// Maximum number of other jobs that are reported.
 const MAX_OTHERS: usize = 16;
 
-/// Reads a file from its beginning to its end, gives the records of the job to `into`, and tells what was found.
+/// Reads a file from beginning to end, passes the records of the job to `into`, and adds to `found` what was found.
 ///
 /// # Errors
-/// When it cannot be read, is damaged, or does not tell whose its records are.
+/// Fails if the file cannot be read, is damaged, or its records cannot be assigned to a job.
 pub(super) fn read(
     file: &MetadataFile,
     job: JobId,
@@ -47,7 +47,7 @@ pub(super) fn read(
         };
         pass.read(Reader::new(shown.clone(), &mut seen).with_shared_members())
     };
-    // The file is not to blame for what could not be read of it.
+    // A cancellation is not an error of the file.
     work.check()?;
     match outcome? {
         Whose::Ours => found.files.push(Input {
@@ -57,7 +57,7 @@ pub(super) fn read(
         }),
         Whose::Others => found.files_of_others.push(Input {
             name: file.name.clone(),
-            // It was not read to its end.
+            // Not the number of bytes read, because the file was not read to its end.
             size: match &file.location {
                 Location::File(path) => std::fs::metadata(path).map_or(0, |there| there.len()),
                 Location::Url(_) => 0,
@@ -68,12 +68,12 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Opens a file, and says what to call it.
+/// Opens a file, and returns its name for messages.
 fn open(file: &MetadataFile, options: &Options) -> Result<(String, Box<dyn Read>), Error> {
     let shown = file.location.to_string();
     match &file.location {
         Location::File(path) => {
-            // Opening a pipe might wait for ever.
+            // Opening a pipe might block forever.
             let about = std::fs::metadata(path).map_err(Error::io(path, "read"))?;
             if !about.is_file() {
                 let error = io::Error::other("this is not a file, but a folder or a device");
@@ -95,7 +95,7 @@ fn open(file: &MetadataFile, options: &Options) -> Result<(String, Box<dyn Read>
     }
 }
 
-/// The bytes of a file as they go by.
+/// Counts and hashes the bytes of a file while they are read.
 struct Seen<'w> {
     source: Box<dyn Read>,
     work: &'w Work,
@@ -115,7 +115,7 @@ impl Read for Seen<'_> {
     }
 }
 
-/// Whose a file is.
+/// The owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
     Ours,
@@ -126,7 +126,7 @@ struct Pass<'p, 't> {
     file: &'p MetadataFile,
     shown: &'p str,
     job: JobId,
-    /// All of a file is about one job: its name says which, or the first URL that does.
+    /// True if the whole file belongs to this job, according to its name or to the first URL with a job.
     is_ours: bool,
     into: &'p mut Taker<'t>,
     found: &'p mut JobContents,
@@ -162,7 +162,7 @@ impl Pass<'_, '_> {
         Ok(Whose::Ours)
     }
 
-    /// Gives a record to whoever wants it, unless it is of another type than such a record has.
+    /// Passes a record to its consumer, unless it has an unexpected media type.
     fn give<R: Read>(
         &mut self,
         wanted: Wanted,
@@ -182,7 +182,7 @@ impl Pass<'_, '_> {
             return Ok(());
         }
         if !is_ours {
-            // Without it the index is as good as it was.
+            // The migration is optional.
             if wanted == Wanted::Migration {
                 record.finish()?;
                 return Ok(());
@@ -227,7 +227,7 @@ impl Pass<'_, '_> {
         if taken.is_ok() {
             block.read_rest();
         }
-        // The record knows better than who reads it why it cannot be read.
+        // The record knows the cause of a failure better than its reader.
         if let Some(failure) = block.failure {
             return Err(failure.into());
         }
@@ -248,22 +248,22 @@ impl Pass<'_, '_> {
     }
 }
 
-/// What a record says of itself.
+/// The fields of a record that are used.
 struct About {
     url: String,
     offset: u64,
-    /// Length of its block in bytes, without a header of HTTP.
+    /// The length of the block in bytes, without HTTP headers.
     length: u64,
     media_type: Vec<u8>,
     digest: Option<Digest>,
-    /// Has seen what was read of the block.
+    /// Hashes the part of the block that was read.
     digester: Option<Digester>,
     is_segment: bool,
     is_truncated: bool,
 }
 
 impl About {
-    /// Reads the header, and that of HTTP where the block begins with one.
+    /// Reads the header, and the HTTP header at the start of the block, if there is one.
     fn of<R: Read>(record: &mut warc::Record<'_, R>) -> Result<About, Error> {
         let header = record.header();
         let digest = header.get("WARC-Block-Digest").and_then(Digest::parse);
@@ -302,11 +302,11 @@ fn invalid<R: Read>(record: &warc::Record<'_, R>, what: &str) -> Error {
     record.error(Problem::Header(what.to_owned())).into()
 }
 
-/// A record that is looked for.
+/// A kind of record that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Raw(Kind),
-    /// Says where records are by now: see [`Migrations`](super::Migrations).
+    /// The new positions of records: see [`Migrations`](super::Migrations).
     Migration,
 }
 
@@ -331,7 +331,7 @@ impl Wanted {
             .then_some(Wanted::Migration)
     }
 
-    /// The media type of such a record.
+    /// Returns the media type of such a record.
     fn media_type(self) -> &'static str {
         match self {
             Wanted::Raw(Kind::CrawlLog) | Wanted::Migration => "text/plain",
@@ -340,19 +340,19 @@ impl Wanted {
     }
 }
 
-/// A media type without parameters, in small letters.
+/// Returns a media type without parameters, in lower case.
 fn essence(media_type: &[u8]) -> Vec<u8> {
     let bare = media_type.split(|byte| *byte == b';').next();
     bare.unwrap_or_default().trim_ascii().to_ascii_lowercase()
 }
 
-/// The path of a `metadata://` URL, and what follows it.
+/// Returns the path of a `metadata://` URL with everything after it.
 fn path_of(url: &[u8]) -> Option<&[u8]> {
     let rest = url.strip_prefix(b"metadata://")?;
     rest.get(memchr::memchr(b'/', rest)?..)
 }
 
-/// The job that a `metadata://` URL says, which may be none.
+/// Returns the job of a `metadata://` URL; the inner `None` stands for an invalid number.
 fn job_of(url: &[u8]) -> Option<Option<JobId>> {
     let path = path_of(url)?;
     let query = path.get(memchr::memchr(b'?', path)? + 1..)?;
@@ -365,7 +365,7 @@ fn job_of(url: &[u8]) -> Option<Option<JobId>> {
     Some(digits.and_then(|digits| digits.parse().ok().map(JobId)))
 }
 
-/// The block of a record, which remembers what was wrong with it.
+/// The block of a record, which keeps the first failure of reading it.
 struct Block<'b> {
     inner: &'b mut dyn BufRead,
     digester: Option<Digester>,
@@ -373,7 +373,7 @@ struct Block<'b> {
 }
 
 impl Block<'_> {
-    /// Reads what is left of it, if somebody has to know what it is.
+    /// Reads the rest of the block, if its digest is needed.
     fn read_rest(&mut self) {
         while self.digester.is_some() {
             match self.fill_buf().map(<[u8]>::len) {
@@ -410,13 +410,13 @@ impl BufRead for Block<'_> {
         if let Err(error) = self.inner.fill_buf() {
             return Err(self.failed(error));
         }
-        // What is there is given again without reading.
+        // Returns buffered bytes again without reading.
         self.inner.fill_buf()
     }
 
     fn consume(&mut self, n: usize) {
         if let Some(digester) = &mut self.digester {
-            // Nothing is read: these bytes are there.
+            // Does not read: these bytes are buffered.
             if let Ok(here) = self.inner.fill_buf() {
                 digester.update(here.get(..n).unwrap_or(here));
             }

@@ -1,4 +1,4 @@
-//! Which addresses a place on the web may lead to.
+//! Restricts the addresses to which a place on the web may lead.
 
 use std::env;
 
@@ -7,24 +7,24 @@ use url::Url;
 use crawlspace_fetch::Guard;
 use crawlspace_wacz as wacz;
 
-/// Who named a URL, and so which addresses it may have.
+/// The origin of a URL, which determines the addresses that it may have.
 ///
-/// The guard of the options counts, if there is one. Without it, a place that a person named within a network that is
-/// not public leads anywhere, by what it lists and by redirects, and one at public addresses to public addresses, so
-/// that no stranger's list gets at servers within. Where the environment names a proxy, the proxy decides: names may be
-/// unknown here.
+/// If the options have a guard, the guard decides. Otherwise, a configured place in a private network may lead to any
+/// address, by its lists and by redirects, and a place at public addresses only to public ones, so that third-party
+/// lists cannot reach internal servers. If the environment configures a proxy, the proxy decides, because names may not
+/// be resolvable here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// A person named it.
+    /// A configured place.
     Named,
-    /// A place named it that leads anywhere.
+    /// A URL from a place that may lead to any address.
     Anywhere,
-    /// A place named it that leads to public addresses.
+    /// A URL from a place that may only lead to public addresses.
     Public,
 }
 
 impl Reach {
-    /// How to fetch a URL, and what it leads to.
+    /// Returns the options for fetching a URL, and what it leads to.
     pub(super) fn options(self, url: &Url, http: &wacz::Options) -> wacz::Options {
         let is_public = match self {
             Reach::Named => {
@@ -41,7 +41,7 @@ impl Reach {
         http
     }
 
-    /// The reach of what comes by such options.
+    /// Returns the reach of URLs found with these options.
     pub(super) fn of(http: &wacz::Options) -> Reach {
         match http.guard {
             Some(_) => Reach::Public,
@@ -50,7 +50,8 @@ impl Reach {
     }
 }
 
-/// Whether none of the addresses of a place is private, loopback or link-local. An unknown name may become any.
+/// Returns whether no address of a place is private, loopback or link-local. A name that cannot be resolved counts as
+/// public.
 fn is_public(place: &Url) -> bool {
     let guard = Guard::default();
     let addresses = place.socket_addrs(|| None).unwrap_or_default();

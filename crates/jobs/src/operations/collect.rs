@@ -1,4 +1,4 @@
-//! Making room.
+//! Removes entries that exceed the limits of the caches.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -9,49 +9,49 @@ use super::super::cache::{Eviction, clean, evict, is_in_use, owner, tidy};
 use super::super::{Error, Limits, Work};
 use super::scan::{Item, disk_size, scan};
 
-/// What came of it, or would.
+/// The result of a collection, or of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// What went, in this order.
+    /// The removed entries and files, in order of removal.
     pub removed: Vec<Removed>,
-    /// Entries that would have gone, but are in use, or were too shortly before, or are being built.
+    /// Number of entries that were due for removal but in use, used within the grace period, or being built.
     pub kept: u64,
-    /// Entries that stay.
+    /// Number of remaining entries.
     pub entries: u64,
-    /// Their bytes.
+    /// Total size of the remaining entries in bytes.
     pub bytes: u64,
-    /// What is free of the file system, in bytes.
+    /// Free space on the file system, in bytes.
     pub free: u64,
-    /// Whether there is not too much now, and room enough.
+    /// True if the limits are met.
     pub within_limits: bool,
 }
 
-/// Something that went.
+/// A removed entry or file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// Where it was.
+    /// The path.
     pub path: PathBuf,
-    /// What it took on the disk, in bytes.
+    /// The size on the disk in bytes.
     pub size: u64,
-    /// Why it went.
+    /// The reason.
     pub why: Reason,
 }
 
-/// Why something went.
+/// The reason for a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It was not used for longer than the limits allow.
+    /// The entry was not used for longer than the limit.
     Age,
-    /// All entries together were larger than the limits allow.
+    /// The total size of all entries was above the limit.
     Size,
-    /// The disk had less free space than the limits demand.
+    /// The free space on the disk was below the limit.
     Room,
-    /// It is what a builder that died left unfinished.
+    /// A builder that died left it unfinished.
     Left,
 }
 
 impl Reason {
-    /// Its name: `age`, `size`, `room`, `left over`.
+    /// Returns the name: `age`, `size`, `room` or `left over`.
     pub fn name(self) -> &'static str {
         match self {
             Reason::Age => "age",
@@ -62,12 +62,12 @@ impl Reason {
     }
 }
 
-/// Removes entries until the limits are kept, those first that nobody has used for the longest time, and what was left
-/// by builders that died, also the lock files of entries that are gone. What is in use stays. With `dry_run` nothing is
-/// removed, only told.
+/// Evicts entries until the limits are met, least recently used first, and removes leftovers of builders that died,
+/// including lock files of entries that are gone. Entries in use are kept. With `dry_run`, nothing is removed, and the
+/// result shows what would be.
 ///
 /// # Errors
-/// When there is no such folder, one in it cannot be listed, something not be removed, or somebody cancels the work.
+/// Fails if the folder does not exist, a cache cannot be listed, an entry cannot be removed, or the work is cancelled.
 pub fn collect(
     cache_dir: &Path,
     limits: &Limits,
@@ -80,7 +80,7 @@ pub fn collect(
         dry_run,
         now: SystemTime::now(),
         bytes: 0,
-        // What nobody can tell is no reason to remove anything.
+        // If the free space is unknown, nothing is removed because of it.
         free: free(cache_dir).unwrap_or(u64::MAX),
         collected: Collected::default(),
     };
@@ -150,7 +150,7 @@ struct Collecting<'a> {
 }
 
 impl Collecting<'_> {
-    /// What is left over from a builder goes if nobody builds the entry now.
+    /// Removes the leftovers of a builder, unless the entry is being built.
     fn left(&mut self, path: &Path, item: &Item) -> Result<(), Error> {
         let size = disk_size(path);
         let goes = if self.dry_run {
@@ -158,14 +158,14 @@ impl Collecting<'_> {
         } else {
             clean(&item.path)?
         };
-        // Both kinds of what is left of an entry go at once.
+        // All leftovers of an entry are removed at once.
         if goes || !self.dry_run && !path.exists() {
             self.gone(path, size, Reason::Left);
         }
         Ok(())
     }
 
-    /// An entry without its manifest goes: its builder died between the two.
+    /// Removes an entry without a manifest: its builder died before writing it.
     fn lost(&mut self, item: &Item) -> Result<(), Error> {
         let size = item.size();
         let goes =
@@ -176,7 +176,7 @@ impl Collecting<'_> {
         Ok(())
     }
 
-    /// Why an entry has to go, if it has to.
+    /// Returns the reason why an entry must be removed, if there is one.
     fn reason(&self, entry: &Candidate) -> Option<Reason> {
         let age = entry
             .used
@@ -238,14 +238,14 @@ impl Collecting<'_> {
         self.collected.removed.push(Removed { path, size, why });
     }
 
-    /// Whether there is not too much, and room enough.
+    /// Returns whether the limits are met.
     fn is_within(&self) -> bool {
         self.limits.max_bytes.is_none_or(|most| self.bytes <= most)
             && self.limits.min_free.is_none_or(|least| self.free >= least)
     }
 }
 
-/// What is free of the file system that something is on, in bytes.
+/// Returns the free space of the file system that contains a path, in bytes.
 fn free(path: &Path) -> Option<u64> {
     let there = path.ancestors().find_map(|folder| statvfs(folder).ok())?;
     Some(

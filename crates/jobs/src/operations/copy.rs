@@ -1,4 +1,4 @@
-//! A copy of an entry, for whoever wants to keep it.
+//! Copies entries to folders outside of the cache.
 
 use std::fs;
 use std::io;
@@ -9,11 +9,12 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use super::super::cache::{MANIFEST, read_manifest, sync};
 use super::super::{Entry, Error, Work};
 
-/// Copies the files of an entry, and its manifest, into a folder, which is there whole or not at all. A copy that was made
-/// there before is replaced; anything else is not. Where the file system can, the copy shares the blocks of the entry.
+/// Copies the files of an entry, including its manifest, into a folder that appears atomically. An earlier copy there
+/// is replaced; other content is not. If the file system supports it, the copy shares the blocks of the entry.
 ///
 /// # Errors
-/// [`Error::Request`] when something else is there; when the copy cannot be written, or somebody cancels the work.
+/// [`Error::Request`] if the folder has other content. Also fails if the copy cannot be written, or the work is
+/// cancelled.
 pub fn copy(entry: &Entry, to: &Path, work: &Work) -> Result<(), Error> {
     let to = &std::path::absolute(to).map_err(Error::io(to, "create"))?;
     let (Some(parent), Some(name)) = (to.parent(), to.file_name()) else {
@@ -24,13 +25,13 @@ pub fn copy(entry: &Entry, to: &Path, work: &Work) -> Result<(), Error> {
     let draft = tempfile_name(parent, &name.to_string_lossy());
     fs::create_dir(&draft).map_err(Error::io(&draft, "create"))?;
     let made = fill(entry, &draft, work).and_then(|()| put(&draft, to));
-    // Either what is not whole, or what was there before.
+    // Remove an unfinished draft, or the previous copy, which was exchanged with it.
     let _ = fs::remove_dir_all(&draft);
     made?;
     sync(parent)
 }
 
-/// What is no copy, and not empty, is somebody else's.
+/// Refuses a folder that is neither empty nor a copy.
 fn refuse_others(to: &Path) -> Result<(), Error> {
     let other = || {
         let to = to.display();
@@ -53,7 +54,7 @@ fn refuse_others(to: &Path) -> Result<(), Error> {
     }
 }
 
-/// A name that nobody else uses, in the same file system.
+/// Returns a unique path in the same file system.
 fn tempfile_name(parent: &Path, name: &str) -> PathBuf {
     parent.join(format!(".{name}.{}.draft", std::process::id()))
 }
@@ -74,7 +75,7 @@ fn fill(entry: &Entry, draft: &Path, work: &Work) -> Result<(), Error> {
     sync(draft)
 }
 
-/// Both at once: there is a moment neither without a copy nor with half of one.
+/// Exchanges both folders atomically: a complete copy exists at any time.
 fn put(draft: &Path, to: &Path) -> Result<(), Error> {
     let placed = match fs::symlink_metadata(to) {
         Ok(_) => renameat_with(CWD, draft, CWD, to, RenameFlags::EXCHANGE).map_err(io::Error::from),

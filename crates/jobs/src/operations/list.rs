@@ -1,4 +1,4 @@
-//! What there is.
+//! Lists the entries of the caches.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -7,50 +7,50 @@ use super::super::cache::{is_in_use, owner};
 use super::super::{Error, JobSet, Unreadable};
 use super::scan::{Item, Layer, scan};
 
-/// An entry of a cache, or what has the name of one.
+/// An entry of a cache, or a file with the name of one.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// Which cache it belongs to.
+    /// The cache of the entry.
     pub layer: Layer,
-    /// Its name.
+    /// The name of the entry.
     pub entry: String,
-    /// Where it is.
+    /// The path of the entry.
     pub path: PathBuf,
-    /// The jobs that it stands for, as far as its manifest can be read.
+    /// The jobs of the entry, if its manifest can be read.
     pub jobs: Option<JobSet>,
-    /// How many lines it has, if that was counted.
+    /// The number of lines, if it was counted.
     pub lines: Option<u64>,
-    /// What it takes on the disk, in bytes.
+    /// The size on the disk in bytes.
     pub size: u64,
-    /// When it was made: RFC 3339, in UTC.
+    /// Build time: RFC 3339, in UTC.
     pub made: Option<String>,
-    /// When it was last used.
+    /// Time of the last use.
     pub used: Option<SystemTime>,
-    /// How it is.
+    /// The state of the entry.
     pub state: EntryState,
 }
 
-/// How an entry is, as far as that can be told without reading all of its bytes.
+/// The state of an entry, as far as it can be determined without reading all bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryState {
-    /// It is whole, and not in use now.
+    /// Intact, and not in use.
     Whole,
-    /// It is whole, and in use.
+    /// Intact, and in use.
     InUse,
-    /// It is being built; the text names the builder.
+    /// Being built; the text describes the builder.
     BeingBuilt(String),
-    /// It is not what its manifest says, or has lost that.
+    /// Different from its manifest, or without one.
     Damaged(String),
-    /// Another version of this program made it, with that format.
+    /// Built by another version of this program, in this format.
     OtherFormat(u32),
-    /// It has neither a manifest nor a mark, so that somebody else must have put it there.
+    /// Without a manifest and a mark, so that another program must have created it.
     Foreign,
-    /// It was in the making, or about to go, when somebody died.
+    /// Left over by a process that died while it built or removed the entry.
     Left,
 }
 
 impl EntryState {
-    /// Its name: `whole`, `in use`, `being built`, `damaged`, `other format`, `foreign`, `left over`.
+    /// Returns the name: `whole`, `in use`, `being built`, `damaged`, `other format`, `foreign` or `left over`.
     pub fn name(&self) -> &'static str {
         match self {
             EntryState::Whole => "whole",
@@ -63,7 +63,7 @@ impl EntryState {
         }
     }
 
-    /// What else there is to say: who builds it, what is wrong with it.
+    /// Returns details: the builder, or what is wrong with the entry.
     pub fn why(&self) -> Option<&str> {
         match self {
             EntryState::BeingBuilt(text) | EntryState::Damaged(text) => Some(text),
@@ -76,22 +76,21 @@ impl EntryState {
     }
 }
 
-/// All entries of the caches of a folder, cache after cache in the order of names, and what is left of entries that
-/// were never finished.
+/// Lists all entries of the caches of a folder, sorted by cache and name, and the leftovers of unfinished entries.
 ///
 /// # Errors
-/// When there is no such folder, or one in it cannot be listed.
+/// Fails if the folder does not exist, or a cache cannot be listed.
 pub fn list(cache_dir: &Path) -> Result<Vec<Listed>, Error> {
     let scan = scan(cache_dir)?;
     let listed = scan.items.iter().map(|item| (Listed::of(item), item));
-    // An entry that is removed meanwhile is not damaged.
+    // Skip entries that were removed meanwhile, because they would look damaged.
     let listed = listed.filter(|(_, item)| item.is_there());
     let mut listed: Vec<Listed> = listed.map(|(one, _)| one).collect();
     for (path, item) in scan.left {
         let is_told = |one: &Listed| one.path == item.path && one.state.is_being_built();
         let state = match owner(&item.path) {
             Some(_) if listed.iter().any(is_told) => continue,
-            // What its builder says of itself.
+            // The description that the builder wrote is not an entry of its own.
             Some(_) if path.extension().is_some_and(|end| end == "owner") => continue,
             Some(owner) => EntryState::BeingBuilt(owner),
             None => EntryState::Left,

@@ -1,6 +1,6 @@
-//! What operators do with the caches of a folder: look what there is, prove it whole, make room.
+//! Operations on the caches of a folder: list and verify entries, make room, copy entries.
 //!
-//! None of this needs the archive, or hinders anybody who gets or builds an index meanwhile.
+//! None of these needs the archive, or blocks requests for indexes.
 
 mod collect;
 mod copy;

@@ -1,4 +1,4 @@
-//! What lies in the folders of the caches.
+//! Scans the folders of the caches.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,23 +10,23 @@ use std::time::SystemTime;
 use super::super::cache::{last_used, manifest_of, owner, read_manifest, with_end};
 use super::super::{Error, Form, IndexKind, Manifest, Unreadable};
 
-/// What the names of entries end with.
+/// Suffix of the names of entries.
 const ENTRY: &str = "-cache";
-/// What is put behind the name of an entry, with a dot before it, for what is in the making or about to go.
+/// Suffixes of the hidden names of entries that are being built or removed.
 const LEFT: [&str; 2] = [".draft", ".gone"];
 
-/// One of the caches of a folder.
+/// A cache of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layer {
     /// The name of its folder.
     pub folder: &'static str,
-    /// Whether its entries are files or folders.
+    /// The form of its entries.
     pub form: Form,
-    /// Which kind of indexes it has; none of raw data.
+    /// The kind of its indexes; `None` for raw data.
     pub kind: Option<IndexKind>,
 }
 
-/// All of them: raw data, indexes, and what clients have of these.
+/// The caches of a folder: raw data, indexes, and clients' copies of indexes.
 pub const LAYERS: [Layer; 8] = [
     Layer::raw("crawllog"),
     Layer::raw("cdxdata"),
@@ -56,26 +56,26 @@ impl Layer {
     }
 }
 
-/// Something that has the name of an entry.
+/// A file or folder with the name of an entry.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub layer: Layer,
     pub path: PathBuf,
 }
 
-/// What is in the folder of a cache.
+/// The contents of the caches.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// In the order of names.
+    /// Entries, sorted by name.
     pub items: Vec<Item>,
-    /// What was in the making, or about to go, when somebody died; or is now. Each with its entry.
+    /// Files and folders of entries that are being built or removed, or were when a process died, each with its entry.
     pub left: Vec<(PathBuf, Item)>,
-    /// Entries that are not there and have lock files.
+    /// Missing entries that have a lock file.
     pub locks: Vec<Item>,
 }
 
-/// Looks through the folders of the caches; those that are not there are empty. The folder that they are in has to be
-/// there: another one was meant if it is not.
+/// Scans the caches of a folder; missing caches are empty. The folder itself must exist, because a missing one is
+/// probably a mistyped path.
 pub(super) fn scan(cache_dir: &Path) -> Result<Scan, Error> {
     fs::metadata(cache_dir).map_err(Error::io(cache_dir, "open"))?;
     let mut scan = Scan::default();
@@ -128,7 +128,7 @@ fn is_entry(name: &str) -> bool {
     name.ends_with(ENTRY) && !name.starts_with('.')
 }
 
-/// The entry that something in the making, or about to go, belongs to, or what a builder said of itself.
+/// Returns the entry of a file or folder that is being built or removed, or of a builder's description.
 fn entry_left(name: &str) -> Option<&str> {
     if let Some(entry) = name.strip_suffix(".owner") {
         return is_entry(entry).then_some(entry);
@@ -138,7 +138,7 @@ fn entry_left(name: &str) -> Option<&str> {
     is_entry(entry).then_some(entry)
 }
 
-/// The entry of a manifest that stands beside it.
+/// Returns the entry of a manifest that is next to it.
 fn entry_without_file(name: &str, form: Form) -> Option<&str> {
     let entry = name.strip_suffix(".manifest.json")?;
     (form == Form::File && is_entry(entry)).then_some(entry)
@@ -154,7 +154,7 @@ impl Item {
         manifest_of(&self.path, self.layer.form)
     }
 
-    /// Its manifest, and what is wrong with it if it cannot be read. None of what is not ours.
+    /// Returns the manifest, or the reason why it cannot be read. `None` if there is no manifest.
     pub(crate) fn manifest(&self) -> Option<Result<Manifest, Unreadable>> {
         let manifest = read_manifest(&self.manifest_path())?;
         Some(manifest.and_then(|manifest| {
@@ -163,8 +163,8 @@ impl Item {
         }))
     }
 
-    /// What is wrong with an entry of ours that has no manifest any more: its mark still stands beside it. None of what
-    /// is not ours, is in the making or on its way out, or went meanwhile.
+    /// Returns what is wrong with an entry that has lost its manifest but still has a mark. `None` for foreign files,
+    /// and for entries that are being built or removed, or are gone.
     pub(crate) fn lost_manifest(&self) -> Option<&'static str> {
         let is_marked = with_end(&self.path, ".seen").is_file();
         let is_lost =
@@ -172,7 +172,7 @@ impl Item {
         is_lost.then_some("its manifest is missing")
     }
 
-    /// Returns whether any of it is there: it may have been removed since the scan.
+    /// Returns whether the entry or its manifest still exists: it may have been removed since the scan.
     pub(crate) fn is_there(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok() || self.manifest_path().exists()
     }
@@ -181,7 +181,7 @@ impl Item {
         last_used(&self.path, &self.manifest_path())
     }
 
-    /// What it takes on the disk, in bytes, its manifest included.
+    /// Returns the size on the disk in bytes, including the manifest.
     pub(crate) fn size(&self) -> u64 {
         match self.layer.form {
             Form::File => disk_size(&self.path) + disk_size(&self.manifest_path()),
@@ -190,7 +190,7 @@ impl Item {
     }
 }
 
-/// The size of a file, or of the files in a folder. What is gone has none.
+/// Returns the size of a file, or of the files in a folder; 0 if it is gone.
 pub(super) fn disk_size(path: &Path) -> u64 {
     match fs::symlink_metadata(path) {
         Ok(there) if there.is_dir() => {

@@ -10,7 +10,7 @@ use super::super::cache::{Lock, with_end};
 use super::super::{Draft, Error, FileBasedCache, Form, JobId, Limits, Work};
 use super::{Collected, EntryState, Reason, Verified, collect, list, verify};
 
-/// Caches with the entry `fullcrawllogindex/7-cache` or `crawllog/crawllog-7-cache`.
+/// Creates caches with the entry `fullcrawllogindex/7-cache` or `crawllog/crawllog-7-cache`.
 fn caches(form: Form) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir().expect("a folder");
     let path = build(root.path(), form).expect("an entry");
@@ -41,7 +41,7 @@ fn verified(root: &TempDir, remove: bool) -> Verified {
     verify(root.path(), remove, &Work::default()).expect("a look")
 }
 
-/// Without limits, and without a time of grace.
+/// Collects without limits and without a grace period.
 fn collected(root: &TempDir, dry_run: bool) -> Collected {
     let limits = Limits {
         grace: Duration::ZERO,
@@ -61,7 +61,7 @@ fn names(entry: &Path) -> Vec<String> {
     names.collect()
 }
 
-/// Between the steps of who removes or builds an entry, half of it is there: that is no damage.
+/// Checks that partly built or removed entries are not reported as damaged.
 #[test]
 fn what_is_being_removed_or_built_is_not_damaged() {
     for form in FORMS {
@@ -97,7 +97,7 @@ fn what_is_being_removed_or_built_is_not_damaged() {
     }
 }
 
-/// The second rename, which puts the manifest in its place, does not happen: somebody has put a folder there.
+/// A folder prevents the second rename, which would move the manifest into place.
 #[test]
 fn the_file_of_a_builder_that_died_between_its_two_renames_is_freed() {
     for remove_by in ["gc", "verify"] {
@@ -139,7 +139,7 @@ fn lock_files_go_with_their_entries_unless_somebody_has_them() {
     let lock = Lock::try_acquire(&held)
         .expect("a lock file")
         .expect("a lock");
-    // Just made, so that somebody may be about to lock it.
+    // The lock file is new, so that another process may be about to lock it.
     collect(root.path(), &Limits::default(), false, &Work::default()).expect("a collection");
     assert!(with_end(&other, ".working").exists());
     collected(&root, true);
@@ -157,7 +157,7 @@ fn lock_files_go_with_their_entries_unless_somebody_has_them() {
     assert_eq!(names(&entry), [""; 0]);
 }
 
-/// A process that opened the lock file before it was removed, and locks it later, excludes nobody.
+/// Checks that locking a removed lock file does not exclude other processes.
 #[test]
 fn a_lock_on_a_lock_file_that_was_removed_is_none() {
     let (root, entry) = caches(Form::File);
@@ -191,7 +191,7 @@ fn an_entry_of_another_version_is_neither_damaged_nor_removed() {
         let text = fs::read_to_string(&path).expect("a manifest");
         let at = text.find("\",\n").expect("the checksum");
         let (begin, rest) = text.split_at(at);
-        // With a member that is of another type there.
+        // One of its members has another type.
         let rest = rest
             .replace("\"format\": 2", "\"format\": 3")
             .replace("\"notes\": []", "\"notes\": {}");
@@ -206,7 +206,7 @@ fn an_entry_of_another_version_is_neither_damaged_nor_removed() {
         }
         let listed = list(root.path()).expect("a list");
         assert_eq!(listed[0].state, EntryState::OtherFormat(3));
-        // Who needs it builds it.
+        // The next request builds the entry again.
         build(root.path(), form).expect("an entry");
         assert_eq!(verified(&root, false).entries, 1);
     }

@@ -1,4 +1,4 @@
-//! Whether everything is what it was when it was made.
+//! Verifies the bytes of all entries.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,44 +10,45 @@ use super::super::outdated::Contents;
 use super::super::{Error, Manifest, Unreadable, Work};
 use super::scan::{Item, scan};
 
-/// How often an entry is read again that is replaced by another one meanwhile.
+/// Maximum number of attempts to read an entry that is being replaced.
 const TRIES: usize = 5;
 
-/// What came of it.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Entries that were read.
+    /// Number of entries that were read.
     pub entries: u64,
-    /// Their bytes.
+    /// Total size of these entries in bytes.
     pub bytes: u64,
-    /// What is wrong.
+    /// Damaged files.
     pub damaged: Vec<Damage>,
-    /// What has the name of an entry and neither a manifest nor a mark, so that there is nothing to compare it with.
+    /// Files with the name of an entry but without a manifest or a mark, so that they cannot be verified.
     pub foreign: Vec<PathBuf>,
-    /// Entries that another version of this program made, whose format this one does not read.
+    /// Entries of another version of this program, whose format is not supported.
     pub other_format: Vec<PathBuf>,
-    /// Whole entries whose parts are other ones by now: they are rebuilt when somebody asks for them.
+    /// Intact entries that are out of date because their inputs have changed. The next request rebuilds them.
     pub outdated: Vec<PathBuf>,
 }
 
-/// A file that is not what its manifest says, or the manifest itself.
+/// A file that differs from its manifest, or a damaged manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The entry that it belongs to.
+    /// The entry of the file.
     pub entry: PathBuf,
-    /// Where the file is.
+    /// The path of the file.
     pub file: PathBuf,
-    /// What is wrong with it.
+    /// The damage.
     pub what: String,
-    /// What became of the entry, if it was to be removed.
+    /// The outcome of removing the entry, if it was to be removed.
     pub removed: Option<Eviction>,
 }
 
-/// Reads all bytes of all entries of a folder's caches, and compares them with the manifests. With `remove`, entries
-/// go that are not what they should be, unless somebody uses them.
+/// Reads all bytes of all entries of a folder's caches, and compares them with the manifests. With `remove`, damaged
+/// entries are removed, unless they are in use.
 ///
 /// # Errors
-/// When there is no such folder, one in it cannot be listed, a damaged entry not be removed, or somebody cancels the work.
+/// Fails if the folder does not exist, a cache cannot be listed, a damaged entry cannot be removed, or the work is
+/// cancelled.
 pub fn verify(cache_dir: &Path, remove: bool, work: &Work) -> Result<Verified, Error> {
     let mut verified = Verified::default();
     let items = scan(cache_dir)?.items;
@@ -130,12 +131,12 @@ fn compare(item: &Item, work: &Work) -> Result<Compared, Error> {
                 Compared::Damaged(damaged)
             }
         };
-        // Whoever has the lock replaces or removes its files one by one.
+        // The holder of the lock replaces or removes the files one by one.
         if owner(&item.path).is_some() || !item.is_there() {
             return Ok(Compared::Gone);
         }
         tries -= 1;
-        // Its files may be those of one that was built meanwhile.
+        // The files may belong to an entry that was built meanwhile.
         if before == identity() || tries == 0 {
             return Ok(outcome);
         }
@@ -161,7 +162,7 @@ fn damages(item: &Item, manifest: &Manifest, work: &Work) -> Result<Vec<(PathBuf
 }
 
 impl Item {
-    /// What is wrong with the sizes of its files, which can be told without reading them.
+    /// Returns what is wrong with the sizes of the files, without reading them.
     pub(super) fn wrong_size(&self, manifest: &Manifest) -> Option<String> {
         manifest.files.iter().find_map(|file| {
             let path = file_of(&self.path, self.layer.form, &file.name);

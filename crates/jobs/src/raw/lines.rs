@@ -1,4 +1,4 @@
-//! Lines that are taken out of the archive and sorted.
+//! Extracts the lines of a job from the archive, and sorts them.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufWriter, Read, Write};
@@ -10,11 +10,11 @@ use crate::metadata::{Kind, Migrations, Record};
 use crawlspace_index::lines::{Bad, Tally};
 use crawlspace_index::sort::Sorter;
 
-/// What is written at once, in bytes.
+/// Size of the write buffer in bytes.
 const BUFFER: usize = 256 * 1024;
-/// Records from this size on, in bytes, are unpacked on a thread of their own.
+/// Minimum size of a record, in bytes, that is decompressed on a separate thread.
 const LARGE: u64 = 4 << 20;
-/// The lines of one kind that a job has, while they are taken out of the archive.
+/// The lines of one kind of a job, while they are extracted.
 pub(super) struct JobLines {
     pub kind: Kind,
     sorter: Sorter,
@@ -34,7 +34,7 @@ impl JobLines {
         }
     }
 
-    /// Takes the lines of a record. What goes wrong with the sorter, and not with the record, goes to `ours`.
+    /// Adds the lines of a record. Errors of the sorter, as opposed to the record, are stored in `ours`.
     pub(crate) fn take(
         &mut self,
         mut record: Record<'_>,
@@ -42,7 +42,7 @@ impl JobLines {
         ours: &mut Option<Error>,
     ) -> Result<(), Error> {
         self.records += 1;
-        // Without its folder: notes about lines are in manifests, which go to clients.
+        // Without the folder: notes about lines are stored in manifests, which are sent to clients.
         let name = record.file.rsplit('/').next().unwrap_or_default();
         let file = format!("{name} ({})", record.url);
         match record.length {
@@ -94,7 +94,7 @@ impl JobLines {
         })
     }
 
-    /// Why nothing can be made of them: there are some, and all of them are bad.
+    /// Returns an error message if there are lines and all of them are bad.
     pub(crate) fn are_worthless(&self, job: JobId) -> Option<String> {
         if self.seen == 0 || self.bad.total() < self.seen {
             return None;
@@ -107,8 +107,9 @@ impl JobLines {
         ))
     }
 
-    /// Writes the lines of job `job`, sorted. Lines that are in several records are kept once: a job whose archive was
-    /// compressed later has its `crawl.log` in two metadata files. Duplicates get the places that `migrations` has.
+    /// Writes the sorted lines of job `job`. A line that occurs in several records is written once: a job whose archive
+    /// was compressed later has its `crawl.log` in two metadata files. Duplicates get their new positions from
+    /// `migrations`.
     pub(crate) fn write(
         self,
         job: JobId,
@@ -176,7 +177,8 @@ fn name_of(kind: Kind) -> &'static str {
     }
 }
 
-/// Appends a line of a crawl.log with the place of its duplicate in the compressed archive. False when it stays as it is.
+/// Appends a line of a `crawl.log` in which the position of the duplicate refers to the compressed archive. Returns
+/// false if the line is unchanged.
 fn push_migrated(line: &[u8], migrations: &Migrations, into: &mut Vec<u8>) -> bool {
     let Ok(parsed) = crawl_log::Line::parse(line) else {
         return false;
@@ -186,8 +188,8 @@ fn push_migrated(line: &[u8], migrations: &Migrations, into: &mut Vec<u8>) -> bo
     crawl_log::push_migrated(notes, |file, offset| migrations.find(file, offset), into)
 }
 
-/// The part of a line by which it is sorted: its URL in a crawl.log, and all of it in a CDX, which begins with the URL.
-/// None for what is no line but may be there. `is_whole` is false for a last line without a line feed.
+/// Returns the sort key of a line: the URL of a line of a `crawl.log`, and the whole line of a CDX, which begins with
+/// the URL. `None` for a header. `is_whole` is false for a last line without a line feed.
 fn key_of(kind: Kind, line: &[u8], is_whole: bool) -> Result<Option<Range<usize>>, Bad> {
     match kind {
         Kind::Cdx if cdx_line::is_header(line) => Ok(None),
@@ -202,8 +204,8 @@ fn key_of(kind: Kind, line: &[u8], is_whole: bool) -> Result<Option<Range<usize>
     }
 }
 
-/// An input that tells whether the bytes that were taken so far end with a line feed: they do while lines are taken
-/// from it, but for a last line without one.
+/// An input that records whether the bytes consumed so far end with a line feed. After each line they do, except after
+/// a last line without one.
 struct Watched<'a> {
     input: &'a mut dyn BufRead,
     ends_line: &'a Cell<bool>,

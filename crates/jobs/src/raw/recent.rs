@@ -1,11 +1,11 @@
-//! Outcomes of look-ups that are not repeated so soon.
+//! Caches the outcomes of look-ups for a short time.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Outcomes of look-ups, for a short time: who asks again at once would find the same.
+/// A cache of outcomes that expire: repeating a look-up at once would give the same result.
 #[derive(Debug)]
 pub(super) struct Recent<K, V>(Mutex<HashMap<K, (Instant, V)>>);
 
@@ -16,17 +16,17 @@ impl<K, V> Default for Recent<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone> Recent<K, V> {
-    /// Caches the outcome of a look-up, and evicts those older than `retry`.
+    /// Caches the outcome of a look-up, and evicts outcomes older than `retry`.
     pub(crate) fn insert(&self, what: K, outcome: V, retry: Duration) {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Now and then, so that it takes no time to speak of.
+        // Evict rarely, so that it costs almost nothing.
         if cache.len().is_power_of_two() {
             cache.retain(|_, (since, _)| since.elapsed() < retry);
         }
         cache.insert(what, (Instant::now(), outcome));
     }
 
-    /// The outcome cached less than `retry` ago.
+    /// Returns the outcome of a look-up, if it was cached less than `retry` ago.
     pub(crate) fn get(&self, what: &K, retry: Duration) -> Option<V> {
         let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, outcome) = cache.get(what)?;

@@ -1,4 +1,4 @@
-//! A request for an index, and what the server says to it.
+//! Requests an index, and interprets the response of the server.
 
 use std::io::Read;
 use std::time::Duration;
@@ -16,38 +16,38 @@ use crawlspace_fetch::Request;
 use crawlspace_fetch::blocking::{Body, Response};
 use crawlspace_wacz::Options as WebOptions;
 
-/// How long the server is to wait for an index that is being built, in seconds, before it says so.
+/// Time that the server waits for an index that is being built before it responds, in seconds.
 const WAIT: u64 = 20;
-/// Maximum pause that a server can ask for while it builds, in seconds.
+/// Maximum pause that a server can request while it builds, in seconds.
 const MAX_PAUSE: u64 = 30;
-/// Maximum length of a URL that HTTP libraries and servers take, in bytes.
+/// Maximum length of a URL that HTTP libraries and servers accept, in bytes.
 const MAX_URL: usize = 65_534;
-/// Maximum number of bytes read of an answer without an index.
+/// Maximum number of bytes read from a response without an index.
 const MAX_EXPLANATION: u64 = 64 * 1024;
-/// Maximum number of characters of it that are shown.
+/// Maximum number of characters of a response in messages.
 const MAX_SHOWN: usize = 300;
 
-/// What a server says.
+/// The response of a server.
 pub(super) enum Answer {
-    /// It is being built, which is at that stage, if the server says so; ask again after that time.
+    /// The index is being built; the stage, if the server names it, and the time until the next request.
     Building(Option<String>, Duration),
-    /// Here it is.
+    /// The index.
     Arrived(Box<Arrived>),
 }
 
-/// An index on its way.
+/// An index that is being received.
 pub(super) struct Arrived {
-    /// The tar.
+    /// The tar file.
     pub body: Body,
-    /// The jobs that are in it, if the server says so.
+    /// The jobs in the index, if the server lists them.
     pub found: Option<JobSet>,
-    /// Why others are missing.
+    /// The reasons why other jobs are missing.
     pub reasons: Value,
-    /// How long the tar is.
+    /// The length of the tar file in bytes, if known.
     pub length: Option<u64>,
 }
 
-/// Where an index is asked for.
+/// Returns the URL of a request.
 pub(super) fn url(server: &Url, kind: IndexKind, jobs: &JobSet) -> Url {
     let mut url = server.clone();
     url.set_path(&format!("{}_indexes/{kind}", server.path()));
@@ -55,7 +55,7 @@ pub(super) fn url(server: &Url, kind: IndexKind, jobs: &JobSet) -> Url {
     url
 }
 
-/// Where an index is asked for, shortened for messages: without a password, and without all of a thousand jobs.
+/// Returns the URL of a request for messages: without the password, and with a long list of jobs cut off.
 pub(super) fn shown(server: &Url, kind: IndexKind, jobs: &JobSet) -> String {
     let url = without_password(&url(server, kind, jobs));
     let short = url.split("&wait=").next().unwrap_or_default();
@@ -65,12 +65,12 @@ pub(super) fn shown(server: &Url, kind: IndexKind, jobs: &JobSet) -> String {
     }
 }
 
-/// Returns a server, also one that is no URL, without a login, which ends at the last `@`.
+/// Returns a server address without its login, which ends at the last `@`; the address may be an invalid URL.
 pub(super) fn shown_server(server: &str) -> &str {
     server.rsplit_once('@').map_or(server, |(_, host)| host)
 }
 
-/// A URL with its password, if it has one, masked.
+/// Returns a URL with its password masked.
 pub(super) fn without_password(url: &Url) -> String {
     let mut url = url.clone();
     if url.password().is_some() {
@@ -79,7 +79,7 @@ pub(super) fn without_password(url: &Url) -> String {
     url.into()
 }
 
-/// Asks once.
+/// Sends one request.
 pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, Failure> {
     if url.as_str().len() > MAX_URL {
         return Err(Failure::Answer(format!(
@@ -87,7 +87,7 @@ pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, F
         )));
     }
     let mut request = Request::get(url.clone());
-    // What is in the tar is packed as far as it can be.
+    // The files in the tar are already compressed.
     let identity = HeaderValue::from_static("identity");
     request.headers.insert(ACCEPT_ENCODING, identity);
     let options = WebOptions {
@@ -109,7 +109,7 @@ pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, F
                 Some(text) => format!("{status}: {}", short(text)),
                 None => format!("{status}, without a reason: is that a server of indexes?"),
             };
-            // Of this server, 500 says that the index cannot be built.
+            // From this kind of server, 500 means that the index cannot be built, so it is not retried.
             Err(if status != 500 && RETRIED_STATUSES.contains(&status) {
                 Failure::Passing(reported, wait)
             } else {
@@ -147,7 +147,7 @@ fn arrived(response: Response) -> Result<Arrived, Failure> {
     })
 }
 
-/// Shows how far the server is, and gives back its stage.
+/// Shows the progress of the server, and returns its stage.
 fn building(state: &Value, work: &Work) -> Option<String> {
     let number = |name: &str| state.get(name).and_then(Value::as_u64).unwrap_or(0);
     let stage = state.get("stage").and_then(Value::as_str);
@@ -157,12 +157,12 @@ fn building(state: &Value, work: &Work) -> Option<String> {
         Some(stage) => format!("the server: {stage}"),
     };
     work.begin(&reported, number("total"));
-    // Whether to go on is asked before the next request.
+    // Cancellation is checked before the next request.
     let _ = work.advance(number("done"));
     stage
 }
 
-/// The JSON of an answer that is no index, or nothing.
+/// Parses the JSON of a response without an index; null if it is invalid.
 fn explanation(body: Body) -> Value {
     let mut bytes = Vec::new();
     match body.take(MAX_EXPLANATION).read_to_end(&mut bytes) {
@@ -171,11 +171,11 @@ fn explanation(body: Body) -> Value {
     }
 }
 
-/// When the server wants to be asked again, in seconds.
+/// Returns the `Retry-After` of a response in seconds.
 fn seconds(headers: &HeaderMap) -> Option<u64> {
     let reported = text(headers, RETRY_AFTER.as_str())?;
     let is_number = !reported.is_empty() && reported.bytes().all(|b| b.is_ascii_digit());
-    // Whatever is too large for a number is as long as can be.
+    // A number that overflows counts as the maximum.
     is_number.then(|| reported.parse().unwrap_or(u64::MAX))
 }
 
@@ -184,7 +184,7 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(value.as_bytes()).trim().to_owned())
 }
 
-/// What a server says goes to terminals.
+/// Shortens a text of the server, and removes control characters, because it may be printed to a terminal.
 fn short(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

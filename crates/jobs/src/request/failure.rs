@@ -1,4 +1,4 @@
-//! Why a server did not give what it was asked for, and whether it may do so later.
+//! Failures of requests, and whether they are worth a retry.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use super::super::Error;
 use crawlspace_fetch as fetch;
 use crawlspace_wacz::Problem;
 
-/// What went wrong.
+/// A failure of a request.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It may go well when it is tried again, after that time if the server says when.
+    /// A temporary failure, which may be retried, after this time if the server states one.
     Passing(String, Option<Duration>),
-    /// The server's answer is wrong, or says that it will not do it.
+    /// An invalid response, or a permanent error of the server.
     Answer(String),
-    /// Something that is not the server's fault.
+    /// An error on this side.
     Own(Error),
 }
 
 impl Failure {
-    /// An answer that cannot be right.
+    /// Creates the failure of an invalid response.
     pub(super) fn answer(what: impl Into<String>) -> Failure {
         Failure::Answer(what.into())
     }
 
-    /// A connection that broke.
+    /// Creates the failure of a broken connection.
     pub(super) fn broken(why: String) -> Failure {
         Failure::Passing(why, None)
     }
 
-    /// Puts `what` before the text of a failure of the server's answer; other failures stay as they are.
+    /// Prepends `what` to the text of an invalid response; other failures are unchanged.
     pub(super) fn about(self, what: &str) -> Failure {
         match self {
             Failure::Answer(text) => Failure::Answer(format!("{what}: {text}")),
@@ -36,7 +36,7 @@ impl Failure {
         }
     }
 
-    /// The error that it is for whoever asked.
+    /// Converts the failure to an error for the caller.
     pub(super) fn into_error(self, url: &str) -> Error {
         let remote = |what| Error::Remote {
             url: url.to_owned(),
@@ -59,7 +59,7 @@ impl From<fetch::Error> for Failure {
     fn from(error: fetch::Error) -> Failure {
         match Problem::from(error) {
             Problem::Connection(how) => Failure::Passing(how, None),
-            // Its own text is about files.
+            // The message of `Problem` is about files.
             Problem::Answer(why) => Failure::Answer(why),
             problem => Failure::Answer(problem.to_string()),
         }

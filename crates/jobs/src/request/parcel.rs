@@ -1,4 +1,4 @@
-//! An entry as one stream of bytes: a tar of its manifest and then its files, which is what goes over HTTP.
+//! Serializes an entry for HTTP: a tar file of its manifest, followed by its files.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,22 +8,22 @@ use tar::{EntryType, Header};
 
 use super::super::{Entry, Error, Manifest};
 
-/// What the manifest is called in it.
+/// The name of the manifest in the tar file.
 pub(super) const MANIFEST: &str = "manifest.json";
-/// What the file of an entry that is one is called, whose own name may be too long for a tar.
+/// The name of the single file of an entry; the file's own name may be too long for a tar file.
 pub(super) const ONE_FILE: &str = "index.cdx";
-/// Everything in a tar begins at a multiple of this.
+/// Block size of tar files in bytes.
 pub(super) const BLOCK: usize = 512;
-/// How much is read at a time.
+/// Size of a part that is sent, in bytes.
 const PART: usize = 256 * 1024;
-/// More than the beginning of a manifest, with its checksum in it.
+/// Number of bytes at the start of a manifest that include its checksum.
 const BEGINNING: u64 = 128;
 
-/// An entry to be sent: its files are open, so that it is all there until the last byte.
+/// An entry to be sent. Its files are open, so that they stay readable until the last byte.
 #[derive(Debug)]
 pub struct Parcel {
     length: u64,
-    /// The next one last.
+    /// The remaining members, in reverse order.
     members: Vec<Member>,
     now: Option<Current>,
     ended: bool,
@@ -37,7 +37,7 @@ struct Member {
     size: u64,
 }
 
-/// A member whose head is sent.
+/// A member whose header was sent.
 #[derive(Debug)]
 struct Current {
     file: File,
@@ -50,7 +50,7 @@ impl Parcel {
     /// Opens the files of an entry.
     ///
     /// # Errors
-    /// When they cannot be opened, or the entry was built anew since it was looked at.
+    /// Fails if the files cannot be opened, or the entry was replaced meanwhile.
     pub fn of(entry: &Entry) -> Result<Parcel, Error> {
         let manifest = entry.manifest();
         let mut members = Vec::new();
@@ -58,12 +58,12 @@ impl Parcel {
             let name = member_name(manifest, name);
             members.push(Member::open(name, &path, Some(size))?);
         }
-        // The manifest is looked at when all others are open: they are those that it is about.
+        // Check the manifest after all files are open, so that it describes these files.
         let path = entry.manifest_path();
         let first = Member::open(MANIFEST, &path, None)?;
         first.must_have(&manifest.checksum)?;
         members.push(first);
-        // The manifest comes first, and then the files in its order.
+        // The manifest comes first, then the files in its order.
         members.rotate_right(1);
         members.reverse();
         let length = |member: &Member| BLOCK as u64 + member.size + padding(member.size) as u64;
@@ -75,15 +75,15 @@ impl Parcel {
         })
     }
 
-    /// How many bytes it has.
+    /// Returns the length of the tar file in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// The next bytes of it; none at its end.
+    /// Returns the next part; `None` at the end.
     ///
     /// # Errors
-    /// When a file cannot be read, or ends too early: what was sent is to be thrown away.
+    /// Fails if a file cannot be read, or was truncated; the parts sent so far must be discarded.
     pub fn part(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let mut part = Vec::new();
         while part.len() < PART && !self.ended {
@@ -136,7 +136,7 @@ impl Member {
         })
     }
 
-    /// Whether it is the manifest with that checksum.
+    /// Checks that this member is the manifest with this checksum.
     fn must_have(&self, checksum: &str) -> Result<(), Error> {
         let mut begin = Vec::new();
         let mut file = &self.file;
@@ -166,7 +166,8 @@ impl Current {
     }
 }
 
-/// What a file of an entry is called in its tar. That of an entry which is a file has the entry's own name.
+/// Returns the name of a file in the tar file. The single file of an entry has the entry's name, and gets a
+/// fixed name.
 pub(super) fn member_name<'a>(manifest: &Manifest, name: &'a str) -> &'a str {
     if name == manifest.entry {
         ONE_FILE
@@ -182,7 +183,7 @@ fn changed(path: &Path) -> Error {
     }
 }
 
-/// What is missing to a whole block.
+/// Returns the number of bytes that are missing to a full block.
 pub(super) fn padding(size: u64) -> usize {
     let over = usize::try_from(size % BLOCK as u64).unwrap_or(0);
     (BLOCK - over) % BLOCK

@@ -1,5 +1,5 @@
-//! That a server did not have all jobs of a set is cached for a while, beside where the index of all of them
-//! would be: `<entry>.partial`.
+//! Caches for a while which jobs of a set a server did not have, in `<entry>.partial`, next to the path of
+//! the index of the whole set.
 
 use std::fs;
 use std::io::Write;
@@ -13,21 +13,21 @@ use super::super::cache::with_end;
 use super::super::{JobSet, MissingJob};
 use super::reasons;
 
-/// Maximum size of such a file, in bytes.
+/// Maximum size of the file in bytes.
 const MAX_PARTIAL: u64 = 256 << 20;
 
-/// What a server had of a set.
+/// The jobs of a set that a server had.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Partial {
     server: String,
-    /// Seconds since the epoch.
+    /// Seconds since 1970.
     at: u64,
     found: String,
     missing: Value,
 }
 
 impl Partial {
-    /// What a server has of a set now.
+    /// Creates a record of the jobs that a server has now.
     pub(super) fn now(server: &str, found: &JobSet, missing: &[MissingJob]) -> Partial {
         Partial {
             server: server.to_owned(),
@@ -37,7 +37,7 @@ impl Partial {
         }
     }
 
-    /// What is cached of the entry of a set and that server, however old it is.
+    /// Reads the record of a set and a server, regardless of its age.
     pub(super) fn read(entry: &Path, server: &str) -> Option<Partial> {
         let path = place(entry);
         if fs::metadata(&path).ok()?.len() > MAX_PARTIAL {
@@ -47,20 +47,21 @@ impl Partial {
         (partial.server == server).then_some(partial)
     }
 
-    /// Whether the server need not be asked again yet. Not when it was in the future: a clock was set back.
+    /// Returns whether the record is recent enough not to ask the server again. A time in the future, from
+    /// before the clock was set back, does not count as recent.
     pub(super) fn is_fresh(&self, retry: Duration) -> bool {
         let age = seconds().checked_sub(self.at);
         age.is_some_and(|age| Duration::from_secs(age) < retry)
     }
 
-    /// The jobs that were found, and those of the set that were not.
+    /// Returns the jobs that were found, and the missing jobs of the set.
     pub(super) fn jobs(&self, asked: &JobSet) -> Option<(JobSet, Vec<MissingJob>)> {
         let found: JobSet = self.found.parse().ok()?;
         let missing = reasons::of(&asked.without(&found), &self.missing);
         found.is_subset(asked).then_some((found, missing))
     }
 
-    /// Writes it. When that fails, the server is asked again.
+    /// Writes the record. If this fails, the next request asks the server again.
     pub(super) fn write(&self, entry: &Path) {
         let written = || -> std::io::Result<()> {
             let folder = entry.parent().unwrap_or(Path::new("."));
@@ -74,7 +75,7 @@ impl Partial {
         }
     }
 
-    /// Removes it: there is an entry of the whole set.
+    /// Removes the record, because there is an entry of the whole set.
     pub(super) fn remove(entry: &Path) {
         let _ = fs::remove_file(place(entry));
     }

@@ -1,13 +1,14 @@
-//! Why jobs are missing, as JSON: `{"7": "no-job", "8": {"no-record": ["8-metadata-1.warc"]}, "9": {"unreadable": "…"}}`.
+//! The reasons why jobs are missing, as JSON: `{"7": "no-job", "8": {"no-record": ["8-metadata-1.warc"]}, "9":
+//! {"unreadable": "…"}}`.
 
 use serde_json::{Map, Value, json};
 
 use super::super::{JobSet, Missing, MissingJob};
 
-/// How many other jobs are taken from a server that has records of them.
+/// Maximum number of other jobs with records that are accepted from a server.
 const MAX_OTHERS: usize = 100;
 
-/// All of them.
+/// Returns the reasons of all jobs as a JSON object.
 pub(super) fn object(missing: &[MissingJob]) -> Value {
     let all = missing
         .iter()
@@ -15,7 +16,7 @@ pub(super) fn object(missing: &[MissingJob]) -> Value {
     Value::Object(all.collect())
 }
 
-/// As many of them as go into so many bytes of ASCII.
+/// Returns the reasons of as many jobs as fit into `most` bytes of ASCII.
 pub fn header(missing: &[MissingJob], most: usize) -> String {
     let mut text = String::from("{");
     for one in missing {
@@ -58,7 +59,7 @@ fn reason(why: &Missing) -> Value {
     }
 }
 
-/// Each of these jobs with its reason, as far as there is one that can be understood.
+/// Returns each of the jobs with its reason; unknown reasons get a default.
 pub(super) fn of(jobs: &JobSet, reasons: &Value) -> Vec<MissingJob> {
     let none = Map::new();
     let reasons = reasons.as_object().unwrap_or(&none);

@@ -1,5 +1,4 @@
-//! The tar of an entry as it comes: nothing of it is believed before it was looked at, and only what is expected is
-//! taken.
+//! Unpacks the tar file of an entry while it is received. The input is untrusted: each part is verified.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -15,19 +14,19 @@ use super::parcel::{BLOCK, MANIFEST, member_name, padding};
 
 /// Maximum size of a manifest, in bytes.
 const MAX_MANIFEST: u64 = 64 << 20;
-/// Maximum ratio of the unpacked size of a file to its compressed size.
+/// Maximum ratio of the decompressed size of a file to its compressed size.
 const RATIO: u64 = 200;
-/// Number of unpacked bytes that are allowed whatever the ratio.
+/// Number of decompressed bytes that are allowed regardless of the ratio.
 const FREE: u64 = 16 << 20;
 const BUFFER: usize = 128 * 1024;
 
-/// A tar that is being read.
+/// A tar file that is being read.
 pub(super) struct Tar<'a, R> {
     input: Input<R>,
     work: &'a Work,
 }
 
-/// Bytes of a server, and why there were no more when there should have been.
+/// The bytes from a server, and the reason if they ended too early.
 struct Input<R> {
     bytes: R,
     broken: Option<String>,
@@ -58,7 +57,7 @@ impl<'a, R: Read> Tar<'a, R> {
         Ok((tar, manifest))
     }
 
-    /// Takes the next file as it is.
+    /// Copies the next file unchanged.
     pub(super) fn copy(
         &mut self,
         manifest: &Manifest,
@@ -72,7 +71,7 @@ impl<'a, R: Read> Tar<'a, R> {
         output.finish()
     }
 
-    /// Takes the next file, which is gzipped, and unzips it.
+    /// Decompresses the next file, which is gzipped.
     pub(super) fn unzip(
         &mut self,
         manifest: &Manifest,
@@ -87,13 +86,13 @@ impl<'a, R: Read> Tar<'a, R> {
         self.member(manifest, sum, |input, work| {
             let mut text = MultiGzDecoder::new(io::BufReader::with_capacity(BUFFER, &mut *input));
             pass(&mut text, work, Some(most), |part| output.write(part))?;
-            // A decoder may leave something behind the end.
+            // Reject data after the end of the gzip stream.
             pass(input, work, Some(0), |_| Ok(()))
         })?;
         output.finish()
     }
 
-    /// Sees to it that nothing follows.
+    /// Checks that nothing follows.
     pub(super) fn end(&mut self) -> Result<(), Failure> {
         for _ in 0..2 {
             if self.block()?.iter().any(|byte| *byte != 0) {
@@ -102,7 +101,7 @@ impl<'a, R: Read> Tar<'a, R> {
                 ));
             }
         }
-        // What fills the last record of a tar.
+        // Zero padding of the last record of the tar file.
         let mut rest = [0; BLOCK];
         for _ in 0..64 {
             match self.input.read(&mut rest) {
@@ -115,7 +114,7 @@ impl<'a, R: Read> Tar<'a, R> {
         Err(Failure::answer("the tar does not end"))
     }
 
-    /// A file: its head, its bytes as `take` reads them, and whether they are those that it should have.
+    /// Reads a file: its header, its content through `take`, and verifies size and checksum.
     fn member(
         &mut self,
         manifest: &Manifest,
@@ -151,12 +150,12 @@ impl<'a, R: Read> Tar<'a, R> {
         self.skip_padding(size)
     }
 
-    /// The head of a plain file with that name, and the size of it.
+    /// Reads the header of a regular file with this name, and returns the size of the file.
     fn head(&mut self, name: &str) -> Result<u64, Failure> {
         let block = self.block()?;
         let header = Header::from_byte_slice(&block);
         let sum = header.cksum();
-        // The sum of all bytes, those of the sum itself counted as blanks.
+        // The sum of all bytes of the header, with the checksum field counted as blanks.
         let blank = |at: usize| (148..156).contains(&at);
         let bytes = block.iter().enumerate();
         let found: u32 = bytes
@@ -191,7 +190,7 @@ impl<'a, R: Read> Tar<'a, R> {
         self.whole(skipped, padding)
     }
 
-    /// Whether as much came as should have.
+    /// Checks that the expected number of bytes was read.
     fn whole(&mut self, read: io::Result<u64>, expected: u64) -> Result<(), Failure> {
         match (self.input.broken.take(), read) {
             (Some(why), _) => Err(Failure::broken(why)),
@@ -211,7 +210,7 @@ impl<R: Read> Read for Input<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.bytes.read(into);
         match &read {
-            // Whether to go on is asked where the bytes go.
+            // Cancellation is checked where the bytes are written.
             Ok(read) => _ = self.work.advance(*read as u64),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => self.broken = Some(error.to_string()),
@@ -220,7 +219,7 @@ impl<R: Read> Read for Input<R> {
     }
 }
 
-/// The bytes of a member, which are summed as they pass.
+/// The bytes of a member, which are hashed while they are read.
 struct Summed<'a, R> {
     input: &'a mut Input<R>,
     left: u64,
@@ -240,7 +239,7 @@ impl<R: Read> Read for Summed<'_, R> {
     }
 }
 
-/// Gives all of an input to `give`, up to so many bytes.
+/// Passes the content of an input to `give`, up to `most` bytes.
 fn pass(
     mut input: impl Read,
     work: &Work,
@@ -268,7 +267,7 @@ fn pass(
     }
 }
 
-/// A file that is written, or nothing.
+/// An output file, or none.
 struct Output<'a>(Option<(&'a Path, BufWriter<File>)>);
 
 impl<'a> Output<'a> {

@@ -1,4 +1,4 @@
-//! Whether a set of packages has all that the packages in it need.
+//! Checks whether a set of packages contains all packages that they require.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,87 +14,87 @@ use crate::{Error, Location, Manifest, Options, Problem, Wacz};
 /// A package of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Where it lies.
+    /// The location of the package.
     pub location: Location,
-    /// What a list calls it, if that is not the name of its file.
+    /// The name in a list, if it differs from the name of the file.
     pub name: Option<String>,
-    /// The hash that a list tells. It is believed of a package at a URL, of which all would have to be downloaded
+    /// The hash according to a list. It is trusted for a package at a URL, which would have to be downloaded as a whole
     /// otherwise.
     pub hash: Option<String>,
 }
 
-/// What a set of packages has and lacks.
+/// The result of checking a set of packages.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Whether everything is there that any of them needs, and all of them can be read.
+    /// True if all packages can be read, and everything that they require is in the set.
     pub complete: bool,
-    /// Each package of the set.
+    /// The packages of the set.
     pub packages: Vec<Checked>,
-    /// Packages that need one another in a cycle, by their names. They can be shown as well as any others.
+    /// Names of packages that require one another in a cycle. This is not an error.
     #[serde(rename = "circles")]
     pub cycles: Vec<Vec<String>>,
-    /// Files that cannot be read, and entries of lists that are of no use, with the reasons.
+    /// Errors of files that cannot be read, and of unusable entries of lists.
     pub errors: Vec<String>,
 }
 
-/// A package, and what it needs.
+/// A package, and the packages that it requires.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Checked {
-    /// Where it lies.
+    /// The location of the package.
     pub file: String,
-    /// The name of its file.
+    /// The name of the file.
     pub name: String,
-    /// Whether everything is there that it needs, and that this needs, and so on.
+    /// True if everything that the package requires, directly and indirectly, is in the set.
     pub complete: bool,
-    /// The packages that it needs itself.
+    /// The packages that it requires directly.
     pub requires: Vec<Requirement>,
 }
 
-/// A package that is needed, and whether it is there.
+/// A required package, and whether the set contains it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Requirement {
-    /// What is needed.
+    /// The required package.
     #[serde(flatten)]
     pub required: Required,
-    /// Whether it is there.
+    /// The result of looking for it in the set.
     #[serde(flatten)]
     pub state: Presence,
 }
 
-/// Whether a package that is needed is there.
+/// The result of looking for a required package.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
 pub enum Presence {
-    /// It is.
+    /// The set contains the package.
     Present {
-        /// Where it lies.
+        /// The location of the package.
         file: String,
-        /// Whether everything is there that it needs itself.
+        /// True if everything that this package requires is in the set.
         complete: bool,
     },
-    /// No package of the set has its name, nor its hash.
+    /// The set contains neither the name nor the hash.
     Missing,
-    /// There is one of its name, but of another size.
+    /// A package has the name, but another size.
     WrongSize {
-        /// Where that lies.
+        /// The location of that package.
         file: String,
-        /// The size that it has, in bytes.
+        /// The size of that package in bytes.
         found: u64,
     },
-    /// There is one of its name, but with another hash.
+    /// A package has the name, but another hash.
     WrongHash {
-        /// Where that lies.
+        /// The location of that package.
         file: String,
-        /// The hash that it has.
+        /// The hash of that package.
         found: String,
     },
 }
 
 impl Known {
-    /// A package by itself.
+    /// Creates a package without a list.
     pub(crate) fn at(location: Location) -> Known {
         Known {
             location,
@@ -103,8 +103,8 @@ impl Known {
         }
     }
 
-    /// The packages at a place: that file, all `.wacz` files in that folder and those in it, or all that a manifest
-    /// names. What cannot be read or used is an error of its own.
+    /// Finds the packages at a location: a file, all `.wacz` files in a folder and its subfolders, or all packages of a
+    /// manifest. Files and entries that cannot be used are returned as errors.
     pub fn all(location: &Location, options: &Options) -> Vec<Result<Known, Error>> {
         match location {
             Location::File(path) if path.is_dir() => in_folder(path),
@@ -146,7 +146,7 @@ fn in_folder(folder: &Path) -> Vec<Result<Known, Error>> {
             Ok(mut entries) => {
                 entries.sort_unstable();
                 for path in entries {
-                    // A link to a folder may lead back to where it lies.
+                    // A link to a folder may form a cycle.
                     if path.is_dir() && !path.is_symlink() {
                         folders.push(path);
                     } else if path.is_file()
@@ -163,11 +163,11 @@ fn in_folder(folder: &Path) -> Vec<Result<Known, Error>> {
     found
 }
 
-/// Holds what each package of a set needs against the set. A package that is needed is the one with its hash; of those
-/// whose hash was not known when the list was made, the one with its name.
+/// Checks the requirements of each package against the set. A required package is matched by its hash; if the hash was
+/// not known when the requirement was written, by its name.
 ///
-/// All of a file is read for its hash, though only where its size is right and somebody asks for it. `progress` is told
-/// what is being read.
+/// Computing a hash reads the whole file, so it is done only for candidates of the right size. `progress` is called
+/// with each file that is being read.
 ///
 /// ```no_run
 /// use crawlspace_wacz::package::{check, Known};
@@ -186,7 +186,7 @@ pub fn check(known: &[Known], options: &Options, mut progress: impl FnMut(&str))
     let mut needed = Vec::new();
     let mut seen = HashSet::new();
     for known in known {
-        // The same file, by two ways.
+        // The same file may be listed twice.
         if !seen.insert(&known.location) {
             continue;
         }
@@ -261,13 +261,13 @@ pub fn check(known: &[Known], options: &Options, mut progress: impl FnMut(&str))
     report
 }
 
-/// Returns whether a package has an index of its WARC files, if it has any.
+/// Returns false for a package that has WARC files but no index of them.
 fn has_index(wacz: &Wacz) -> bool {
     let is_archive = |(name, _): (&str, bool)| name.contains("archive/") && !name.ends_with('/');
     !wacz.indexes().is_empty() || !wacz.members().any(is_archive)
 }
 
-/// Those of which one can get to one of the marked ones.
+/// Returns the nodes from which a marked node can be reached, including the marked nodes.
 fn whoever_reaches(edges: &[Vec<usize>], mut marked: Vec<bool>) -> Vec<bool> {
     let mut back: Vec<Vec<usize>> = vec![Vec::new(); edges.len()];
     for (from, tos) in edges.iter().enumerate() {

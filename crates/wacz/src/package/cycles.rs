@@ -1,9 +1,9 @@
-//! Cycles of packages that need each other.
+//! Finds cycles of packages that require each other.
 
-/// The groups of those that can all be reached from one another, and those that need themselves. Each begins with its
-/// smallest number.
+/// Returns the strongly connected components with more than one node, and nodes with an edge to themselves. Each
+/// component begins with its smallest number.
 ///
-/// After Tarjan, without calling itself: a chain may be as long as a set is large.
+/// Tarjan's algorithm, without recursion: a chain may be as long as the set is large.
 pub(super) fn cycles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut found = Vec::new();
     let mut numbers: Vec<Option<usize>> = vec![None; edges.len()];
@@ -15,7 +15,7 @@ pub(super) fn cycles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
         if numbers[root].is_some() {
             continue;
         }
-        // Where one is, and which of its edges is next.
+        // The current node, and the index of its next edge.
         let mut path = vec![(root, 0)];
         while let Some((node, edge)) = path.last_mut() {
             let node = *node;

@@ -1,4 +1,5 @@
-//! JSON as text, of which one value is changed and nothing else: no order of keys, no spelling of a number.
+//! Edits one value of a JSON text, and preserves everything else, including the order of keys and the format of
+//! numbers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::Problem;
 
-/// An object in its text.
+/// An object, with its text.
 pub(super) struct Object<'t> {
     text: &'t str,
     members: Vec<Member<'t>>,
@@ -20,12 +21,12 @@ pub(super) struct Object<'t> {
 
 struct Member<'t> {
     key: Cow<'t, str>,
-    /// Where its value lies in the text.
+    /// Range of the value in the text.
     value: Range<usize>,
 }
 
 impl<'t> Object<'t> {
-    /// Reads an object whose keys are all different.
+    /// Parses an object whose keys must be distinct.
     pub(super) fn read(text: &'t str) -> Result<Object<'t>, Problem> {
         let pairs: Pairs<'t> =
             serde_json::from_str(text).map_err(|error| Problem::Json(error.to_string()))?;
@@ -44,14 +45,14 @@ impl<'t> Object<'t> {
         Ok(Object { text, members })
     }
 
-    /// The text of a value.
+    /// Returns the text of a value.
     pub(super) fn value(&self, key: &str) -> Option<&'t str> {
         let member = self.members.iter().find(|member| member.key == key)?;
         Some(&self.text[member.value.clone()])
     }
 
-    /// The text with that value in place of the one that is there, or at the end. `depth` is how deep the object lies in
-    /// others.
+    /// Returns the text with a value replaced, or appended if the key is missing. `depth` is the nesting depth of the
+    /// object.
     pub(super) fn with(&self, key: &str, value: &str, style: &Style, depth: usize) -> String {
         let text = self.text;
         if let Some(member) = self.members.iter().find(|member| member.key == key) {
@@ -84,7 +85,7 @@ impl<'t> Object<'t> {
         }
     }
 
-    /// The text without a member.
+    /// Returns the text without a member.
     pub(super) fn without(&self, key: &str) -> String {
         let text = self.text;
         let Some(at) = self.members.iter().position(|member| member.key == key) else {
@@ -92,7 +93,7 @@ impl<'t> Object<'t> {
         };
         let end = self.members[at].value.end;
         let (from, to) = match (at.checked_sub(1), self.members.get(at + 1)) {
-            // With the comma before it, or else with the one after it and the space there.
+            // Including the comma before it, or else the comma and the white space after it.
             (Some(before), _) => (self.members[before].value.end, end),
             (None, None) => (self.start(), end),
             (None, Some(_)) => {
@@ -104,15 +105,15 @@ impl<'t> Object<'t> {
         [&text[..from], &text[to..]].concat()
     }
 
-    /// Where the first key begins.
+    /// Returns the offset of the first key.
     fn start(&self) -> usize {
         self.text.find('"').unwrap_or(0)
     }
 }
 
-/// How a text is laid out.
+/// The layout of a JSON text.
 pub(super) struct Style {
-    /// What each level is set in by; `None` when all is on one line.
+    /// The indentation of each level; `None` if the text is on one line.
     indent: Option<String>,
 }
 
@@ -130,20 +131,20 @@ impl Style {
         }
     }
 
-    /// A value that stands so deep.
+    /// Formats a value at a nesting depth.
     pub(super) fn render(&self, value: &impl Serialize, depth: usize) -> String {
         let Some(indent) = &self.indent else {
             return serde_json::to_string(value).unwrap_or_default();
         };
         let mut text = Vec::new();
         let format = PrettyFormatter::with_indent(indent.as_bytes());
-        // Texts and numbers, which all have a form in JSON.
+        // Serializing strings and numbers cannot fail.
         let _ = value.serialize(&mut Serializer::with_formatter(&mut text, format));
-        // Strings in JSON hold no line ends.
+        // JSON strings cannot contain line feeds.
         String::from_utf8_lossy(&text).replace('\n', &self.line(depth))
     }
 
-    /// The beginning of a line so deep.
+    /// Returns a line feed and the indentation at a nesting depth.
     fn line(&self, depth: usize) -> String {
         match &self.indent {
             Some(indent) => format!("\n{}", indent.repeat(depth)),
@@ -163,7 +164,7 @@ fn quoted(key: &str) -> String {
     serde_json::to_string(key).unwrap_or_default()
 }
 
-/// Keys and values in their order.
+/// Keys and values, in order.
 struct Pairs<'t>(Vec<(Cow<'t, str>, &'t RawValue)>);
 
 impl<'t> Deserialize<'t> for Pairs<'t> {

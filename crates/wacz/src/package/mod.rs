@@ -1,5 +1,5 @@
-//! Packages that need others: a revisit in one stands for a payload in another one, and without that it cannot be
-//! shown. `datapackage.json` has the list, as `relation.requires`.
+//! Requirements between packages: a revisit in one package may refer to a payload in another one, and cannot be
+//! replayed without it. `datapackage.json` lists the required packages in `relation.requires`.
 
 mod check;
 mod cycles;
@@ -19,15 +19,16 @@ use super::{Error, Location, Options, Problem, Wacz};
 
 const DIGEST: &str = "datapackage-digest.json";
 
-/// A package that another one needs.
+/// A package that another package requires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Required {
     /// The name of its file.
     pub filename: String,
-    /// Its hash, `sha256:` and hexadecimal digits; none if it was not finished when the list was made.
+    /// The hash of the file, as `sha256:` and hexadecimal digits; `None` if the package was unfinished when the list
+    /// was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
-    /// Its size in bytes.
+    /// The size of the file in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     /// The crawl that it is part of.
@@ -35,16 +36,16 @@ pub struct Required {
     pub crawl: Option<String>,
 }
 
-/// What becomes of a signature that a change makes worthless.
+/// The handling of a signature that a change would invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signature {
-    /// The package stays as it is, and the change is refused.
+    /// The change is refused, and the package is not modified.
     Refuse,
-    /// The signature is taken out.
+    /// The signature is removed.
     Drop,
 }
 
-/// What of `datapackage.json` is of interest here. The rest is read past.
+/// The fields of `datapackage.json` that matter here; other fields are ignored.
 #[derive(Deserialize)]
 struct Datapackage {
     #[serde(default)]
@@ -57,7 +58,7 @@ struct Relation {
     requires: Option<Vec<Required>>,
 }
 
-/// The packages that this one needs, in the order of its list; none if it has no list.
+/// Returns the packages that a package requires, in the order of its list; empty without a list.
 ///
 /// ```no_run
 /// use crawlspace_wacz::{package, Location, Options, Wacz};
@@ -69,7 +70,7 @@ struct Relation {
 /// ```
 ///
 /// # Errors
-/// When it has no `datapackage.json`, or one that cannot be read.
+/// Fails if the package has no `datapackage.json`, or an invalid one.
 pub fn requires(wacz: &Wacz) -> Result<Vec<Required>, Error> {
     required_in(&wacz.datapackage()?).map_err(|how| of_datapackage(wacz, how))
 }
@@ -87,12 +88,12 @@ fn required_in(text: &str) -> Result<Vec<Required>, Problem> {
         .unwrap_or_default())
 }
 
-/// Writes the list of packages that this one needs, and says whether that changed anything.
+/// Replaces the list of packages that this package requires, and returns whether it changed.
 ///
-/// A new file is written beside the old one, which it replaces in one step when all of it is on the disk; whatever
-/// goes wrong before, the old one is still there. It needs as much room once more meanwhile. All other members stay byte
-/// by byte what they are, in their order, and so does the rest of `datapackage.json`; the hash in
-/// `datapackage-digest.json` is made right. The same list again leaves the file untouched.
+/// The new file is written next to the old one and replaces it atomically once it is on the disk; after any earlier
+/// error, the old file is intact. Meanwhile, the disk needs room for both. All other members are preserved byte by byte
+/// and in order, and so is the rest of `datapackage.json`; the hash in `datapackage-digest.json` is updated. If the
+/// list is unchanged, the file is not touched.
 ///
 /// ```no_run
 /// use crawlspace_wacz::package::{set_requires, Required, Signature};
@@ -107,8 +108,8 @@ fn required_in(text: &str) -> Result<Vec<Required>, Problem> {
 /// ```
 ///
 /// # Errors
-/// [`Problem::Signed`] when the package is signed and `signature` is [`Signature::Refuse`]; when the package contradicts
-/// itself, or nothing can be written. The file is then as it was.
+/// [`Problem::Signed`] if the package is signed and `signature` is [`Signature::Refuse`]. Fails as well if the package
+/// contradicts itself, or cannot be written. After an error, the file is unchanged.
 pub fn set_requires(
     path: &Path,
     required: &[Required],
@@ -133,7 +134,7 @@ pub fn set_requires(
     Ok(true)
 }
 
-/// The text of `datapackage.json` with another list.
+/// Returns the text of `datapackage.json` with another list.
 fn with_requires(text: &str, required: &[Required]) -> Result<String, Problem> {
     let whole = Object::read(text)?;
     let style = Style::of(&whole);
@@ -147,12 +148,12 @@ fn with_requires(text: &str, required: &[Required]) -> Result<String, Problem> {
     Ok(whole.with("relation", &relation, &style, 0))
 }
 
-/// The text of `datapackage-digest.json` for another `datapackage.json`.
+/// Returns the text of `datapackage-digest.json` for a changed `datapackage.json`.
 fn with_hash(text: &str, old: &[u8], new: &[u8], signature: Signature) -> Result<String, Problem> {
     let mut text = text.to_owned();
     let digest = Object::read(&text)?;
     let style = Style::of(&digest);
-    // A file that is wrong already was changed by somebody else, and must not look right afterwards.
+    // If the hash is already wrong, another program has changed the file; do not hide that.
     let declared: Option<String> = digest
         .value("hash")
         .and_then(|hash| serde_json::from_str(hash).ok());
@@ -249,7 +250,7 @@ mod tests {
             "{{\n  \"z\": 1,\n  \"a\": [\n    2\n  ],\n  \"relation\": {{\n    \"requires\": {list}\n  }}\n}}\n"
         );
         assert_eq!(with(before, &["x"]), after);
-        // And a shorter one in its place.
+        // Replace it by a shorter list.
         assert_eq!(with(&after, &[]), after.replace(list, "[]"));
         let tabs = "{\n\t\"relation\": {\n\t\t\"b\": 1\n\t}\n}";
         assert_eq!(

@@ -1,4 +1,4 @@
-//! A package with other texts in some of its members, and everything else as it was.
+//! Rewrites a package with new texts of some members, and preserves everything else.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use crate::zip::record::Record;
 use crate::zip::write::{MemberWriter, write_directory};
 use crate::{Location, Options, Problem, Wacz};
 
-/// Replaces the file, with these texts in place of those of the members of these names.
+/// Replaces the file by one in which the members with these names have new texts.
 pub(super) fn rewrite(
     wacz: &Wacz,
     path: &Path,
@@ -24,7 +24,7 @@ pub(super) fn rewrite(
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_unstable_by_key(|&i| entries[i].header);
     let mut records: Vec<Option<Record>> = entries.iter().map(|_| None).collect();
-    // What stands before the first member, if anything does.
+    // Copy the data before the first member, if there is any.
     let start = order
         .first()
         .map_or(directory.start(), |&i| entries[i].header);
@@ -38,7 +38,7 @@ pub(super) fn rewrite(
         {
             None => {
                 record.header = at;
-                // With what comes after its data: sizes, or anything else.
+                // Including what follows its data: a data descriptor, or anything else.
                 at += io::copy(
                     &mut wacz.section(entry.header, entry.end - entry.header),
                     &mut out,
@@ -63,7 +63,7 @@ pub(super) fn rewrite(
     Ok(replacement.commit()?)
 }
 
-/// Makes sure that the new file can be read, and has what it should have.
+/// Checks that the new file can be read, and contains the new texts.
 fn proved(path: &Path, changes: &[(&'static str, Vec<u8>)]) -> Result<(), Problem> {
     let failed = |what: String| {
         Problem::Damaged(format!(
@@ -83,7 +83,7 @@ fn proved(path: &Path, changes: &[(&'static str, Vec<u8>)]) -> Result<(), Proble
     Ok(())
 }
 
-/// What tells a file that was written to from one that was not.
+/// The attributes of a file that differ after it was written to.
 #[derive(PartialEq, Eq)]
 struct Identity {
     place: (u64, u64),

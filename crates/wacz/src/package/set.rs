@@ -1,19 +1,19 @@
-//! The packages of a set, found by name, by size and by hash.
+//! The packages of a set, which can be found by name, size and hash.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Known, Presence, Required};
 use crate::{Location, Options, Wacz};
 
-/// What was found of a package that is needed.
+/// The result of looking for a required package.
 pub(super) enum Match {
-    /// The package of the set.
+    /// The index of the package in the set.
     At(usize),
     Not(Presence),
 }
 
 impl Match {
-    /// The package of the set, if it is the right one.
+    /// Returns the index of the package, if it was found.
     pub(super) fn package(&self) -> Option<usize> {
         match self {
             Match::At(at) => Some(*at),
@@ -28,14 +28,14 @@ pub(super) struct Set {
     pub(super) packages: Vec<Package>,
     by_name: HashMap<String, Vec<usize>>,
     by_size: BTreeMap<u64, Vec<usize>>,
-    /// Why some could not be read a second time.
+    /// Errors of packages that could not be read a second time.
     pub(super) errors: Vec<String>,
 }
 
 pub(super) struct Package {
     pub(super) known: Known,
     size: u64,
-    /// When somebody asked for it: its hash, or nothing if that cannot be read.
+    /// The hash, once it was computed; the inner `None` stands for a file that cannot be read.
     hash: Option<Option<String>>,
 }
 
@@ -55,7 +55,7 @@ impl Set {
         });
     }
 
-    /// The package that is needed, or why it is not there.
+    /// Looks for a required package. Returns it, or the reason why it is not in the set.
     pub(super) fn find(
         &mut self,
         required: &Required,
@@ -93,7 +93,7 @@ impl Set {
                 None => {}
             }
         }
-        // Under another name, perhaps.
+        // Look for the hash under another name.
         if let (Some(hash), Some(size)) = (hash, required.size) {
             for at in self.by_size.get(&size).cloned().unwrap_or_default() {
                 if self
@@ -107,7 +107,7 @@ impl Set {
         Match::Not(wrong)
     }
 
-    /// The hexadecimal digits of a package's hash.
+    /// Returns the hexadecimal digits of the hash of a package.
     fn hash(
         &mut self,
         at: usize,
@@ -137,7 +137,7 @@ impl Set {
     }
 }
 
-/// The digits of a SHA-256, in small letters, however it is written.
+/// Returns the digits of a SHA-256 hash in lower case, from any notation of it.
 fn sha256_of(hash: &str) -> Option<String> {
     let lower = hash.to_ascii_lowercase();
     let digits = ["sha256:", "sha-256:"]

@@ -1,4 +1,4 @@
-//! The lines of an index, checked and packed.
+//! Checks the lines of an index, and compresses them in blocks.
 
 use std::io::{self, Write};
 
@@ -36,14 +36,14 @@ impl Order {
     }
 }
 
-/// `urlkey timestamp` of a line.
+/// Returns the `urlkey timestamp` of a line.
 fn key(line: &[u8]) -> Option<&[u8]> {
     let mut spaces = line.iter().enumerate().filter(|&(_, &byte)| byte == b' ');
     let second = spaces.nth(1)?.0;
     Some(&line[..second])
 }
 
-/// An index in blocks, and the index of its blocks.
+/// Writes an index in blocks, and builds the index of its blocks.
 pub(super) struct Blocks {
     of: usize,
     block: Vec<u8>,
@@ -67,7 +67,7 @@ impl Blocks {
         }
     }
 
-    /// Adds a line without its end.
+    /// Adds a line without its line end.
     pub(super) fn line(&mut self, line: &[u8], out: &mut impl Write) -> io::Result<()> {
         if self.lines == 0 {
             self.first = key(line).unwrap_or_default().to_vec();
@@ -81,7 +81,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Writes what is there of the last block.
+    /// Writes the last, incomplete block.
     pub(super) fn flush(&mut self, out: &mut impl Write) -> io::Result<()> {
         if self.lines == 0 {
             return Ok(());
@@ -103,7 +103,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// The index of the blocks.
+    /// Returns the index of the blocks.
     pub(super) fn into_index(self) -> Vec<u8> {
         self.index
     }

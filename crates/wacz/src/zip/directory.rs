@@ -8,24 +8,24 @@ use super::{
 };
 use crate::Problem;
 
-/// Maximum length of the records at the end of a zip file, in bytes: the end record with its comment, and the pointer
-/// to the one of zip64 before it.
+/// Maximum length of the records at the end of a zip file, in bytes: the end record with its comment, and the zip64
+/// locator before it.
 const TAIL: u64 = 20 + 22 + 65_535;
 
-/// What a zip file says about itself: its members, none of which lies in another one.
+/// The directory of a zip file: its members, which are checked not to overlap.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// As it lies in the file.
+    /// The directory as stored in the file.
     bytes: Vec<u8>,
     entries: Vec<DirectoryEntry>,
     start: u64,
     comment: Vec<u8>,
 }
 
-/// A member as the directory has it.
+/// The entry of a member in the directory.
 #[derive(Clone, Debug)]
 pub(crate) struct DirectoryEntry {
-    /// Where the entry lies in the directory, its extra field and its comment included.
+    /// Range of the entry in the directory, including its extra field and its comment.
     pub(crate) record: Range<u32>,
     name_length: u16,
     pub(crate) flags: u16,
@@ -33,13 +33,13 @@ pub(crate) struct DirectoryEntry {
     pub(crate) crc: u32,
     pub(crate) compressed: u64,
     pub(crate) size: u64,
-    /// Where its own header begins in the file.
+    /// Offset of the local header in the file.
     pub(crate) header: u64,
-    /// Where the next member begins, or the directory.
+    /// Start of the next member or of the directory.
     pub(crate) end: u64,
 }
 
-/// What the end of the file says of the directory.
+/// The fields of the end record that describe the directory.
 struct EndRecord {
     start: u64,
     length: u64,
@@ -48,8 +48,8 @@ struct EndRecord {
 }
 
 impl Directory {
-    /// Reads the directory of a file of `size` bytes. `section` gives so many bytes from a place; it is asked for
-    /// the end of the file, and for the directory if that is not in there.
+    /// Reads the directory of a file of `size` bytes. `section` returns a reader of a number of bytes from an offset.
+    /// It is called for the end of the file, and for the directory unless that is in there.
     pub(crate) fn read<R: Read>(
         size: u64,
         limit: u64,
@@ -88,33 +88,33 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The members, in the order of the directory.
+    /// Returns the members, in the order of the directory.
     pub(crate) fn entries(&self) -> &[DirectoryEntry] {
         &self.entries
     }
 
-    /// The name of a member.
+    /// Returns the name of a member.
     pub(crate) fn name(&self, entry: &DirectoryEntry) -> &str {
-        // Checked when it was read.
+        // Checked by `read`.
         std::str::from_utf8(self.name_bytes(entry)).unwrap_or_default()
     }
 
-    /// The member of that name.
+    /// Returns the member with this name.
     pub(crate) fn find(&self, name: &str) -> Option<&DirectoryEntry> {
         self.entries.iter().find(|entry| self.name(entry) == name)
     }
 
-    /// Where it begins in the file.
+    /// Returns the offset of the directory in the file.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
-    /// What stands at the end of the file for people to read.
+    /// Returns the comment at the end of the file.
     pub(crate) fn comment(&self) -> &[u8] {
         &self.comment
     }
 
-    /// All that it says of a member.
+    /// Returns the complete record of a member.
     pub(crate) fn record(&self, entry: &DirectoryEntry) -> Record {
         let bytes = &self.bytes[entry.record.start as usize..entry.record.end as usize];
         let number = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
@@ -174,7 +174,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Of two members of one name, readers would take one or the other.
+    /// Checks that names are unique: readers would disagree on which of two members to use.
     fn check_names(&self) -> Result<(), Fault> {
         let mut names: Vec<&[u8]> = self
             .entries
@@ -194,7 +194,7 @@ impl Directory {
         }
     }
 
-    /// Members that share bytes let a small file hold a huge text.
+    /// Checks that members do not overlap: with shared bytes, a small file could contain a huge text.
     fn check_overlaps(&mut self) -> Result<(), Fault> {
         let mut order: Vec<u32> = (0..self.entries.len() as u32).collect();
         order.sort_unstable_by_key(|&i| self.entries[i as usize].header);
@@ -239,7 +239,7 @@ impl EndRecord {
             entries: entries.into(),
             comment,
         };
-        // What comes after the directory.
+        // End of the region in which the directory must be.
         let mut limit = tail_start + at as u64;
         let locator = at.checked_sub(20).map(|at| Numbers(&tail[at..]));
         let locator = locator.filter(|locator| locator.clone().u32() == Some(END64_LOCATOR));
@@ -264,7 +264,7 @@ impl EndRecord {
         Ok(place)
     }
 
-    /// Takes the numbers of the zip64 record that a locator leads to, and returns where that begins.
+    /// Uses the numbers of the zip64 record that a locator refers to, and returns the offset of that record.
     fn take_zip64(
         &mut self,
         mut locator: Numbers<'_>,
@@ -306,7 +306,7 @@ impl EndRecord {
         if disks != (0, 0, entries) {
             return Err(damaged("it is one part of several"));
         }
-        // Where the old record has a number of its own, both must say the same.
+        // If the old record has a number too, both must agree.
         let agrees = |old: u64, none: u64, new: u64| old == none || old == new;
         if !agrees(self.entries, IN_ZIP64_16.into(), entries)
             || !agrees(self.length, IN_ZIP64_32.into(), length)
@@ -319,8 +319,8 @@ impl EndRecord {
     }
 }
 
-/// Where the last record begins: the one whose comment reaches to the end of the file. Of two such, one would lie in the
-/// comment of the other, and readers would take one or the other.
+/// Returns the offset of the end record: the record whose comment reaches to the end of the file. Two such records are
+/// an error, because one would be in the comment of the other, and readers would disagree on which one to use.
 fn end_record(tail: &[u8]) -> Result<Option<usize>, Problem> {
     let Some(last) = tail.len().checked_sub(22) else {
         return Ok(None);
@@ -337,7 +337,7 @@ fn end_record(tail: &[u8]) -> Result<Option<usize>, Problem> {
     }
 }
 
-/// Why there is no last record.
+/// Returns the error for a file without an end record.
 fn no_end(tail: &[u8], tail_start: u64) -> Problem {
     let not_zip = |what: &str| Problem::NotZip(what.to_owned());
     if tail_start > 0 {
@@ -359,12 +359,12 @@ fn no_end(tail: &[u8], tail_start: u64) -> Problem {
 }
 
 impl DirectoryEntry {
-    /// What its own header takes at most, in bytes: the name, and any extra fields.
+    /// Returns the maximum size of the local header in bytes: the name, and any extra fields.
     pub(crate) fn longest_header(&self) -> u64 {
         30 + u64::from(self.name_length) + u64::from(u16::MAX)
     }
 
-    /// Reads one; `None` when there is none, or one that lies on another disk.
+    /// Parses an entry; `None` if it is invalid or the member is on another disk.
     fn read(rest: &mut Numbers<'_>, directory: u64) -> Option<DirectoryEntry> {
         if rest.u32()? != CENTRAL {
             return None;
@@ -386,7 +386,7 @@ impl DirectoryEntry {
             IN_ZIP64_32 => wide.as_mut()?.u64(),
             _ => Some(narrow.into()),
         };
-        // In the order of the zip64 field.
+        // In the order of the fields in the zip64 extra field.
         let size = widen(size)?;
         let compressed = widen(compressed)?;
         let header = widen(header)?;

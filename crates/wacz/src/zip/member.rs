@@ -1,4 +1,4 @@
-//! The bytes of a member, which are proved while they are read.
+//! Reads the content of a member, and verifies it at the end.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::Problem;
 
-/// Reads the header in front of a member, which must agree with the directory. `input` begins with it, and stands at
-/// the member's data afterwards. Returns the size of the header.
+/// Reads the local header of a member, which must agree with the directory. `input` must be positioned at the header,
+/// and is positioned at the data of the member afterwards. Returns the size of the header.
 pub(crate) fn read_header(
     input: &mut impl Read,
     entry: &DirectoryEntry,
@@ -101,7 +101,7 @@ impl Local {
     }
 }
 
-/// The content of a member. It ends only after size and checksum were found to be right.
+/// The content of a member. Its end is only reached if size and checksum are correct.
 pub(crate) struct Content<R: Read> {
     data: Data<R>,
     compressed: u64,
@@ -118,7 +118,7 @@ enum Data<R: Read> {
 }
 
 impl<R: Read> Content<R> {
-    /// `input` stands at the member's data.
+    /// Reads the content from `input`, which is positioned at the data of the member.
     pub(crate) fn new(input: R, entry: &DirectoryEntry) -> Content<R> {
         let data = input.take(entry.compressed);
         Content {
@@ -144,7 +144,7 @@ impl<R: Read> Content<R> {
             Data::Stored(_) => self.count,
             Data::Deflated(data) => {
                 let taken = data.total_in();
-                // Nothing of it may be left over, and this reads on if nothing was read at all.
+                // All data must be used up; `fill_buf` reads in case nothing was read before.
                 if !data.get_mut().fill_buf()?.is_empty() {
                     return wrong("there is more of it than its compressed text".to_owned());
                 }
@@ -197,7 +197,7 @@ impl<R: Read> Read for Content<R> {
     }
 }
 
-/// What the decoder says about bytes that are not deflated.
+/// Converts an error of the decoder to [`Problem::Damaged`].
 fn deflate_problem(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {

@@ -1,7 +1,7 @@
-//! The zip format as far as WACZ files need it, read by people who did not write the file.
+//! The subset of the zip format that WACZ files need. The files are untrusted.
 //!
-//! [`Directory`] is what a zip file says about itself; nothing in it is believed before it has been held against
-//! the rest. [`member`] gives a member's bytes and proves them. [`write`] makes zip files.
+//! [`Directory`] is the directory of a zip file, which is checked against the rest of the file. [`member`] reads the
+//! content of a member and verifies it. [`write`] writes zip files.
 
 mod directory;
 pub(super) mod member;
@@ -40,15 +40,15 @@ impl Fault {
     }
 }
 
-/// Compression methods that WACZ files have.
+/// Compression methods that WACZ files may use.
 pub(crate) const STORED: u16 = 0;
 pub(super) const DEFLATED: u16 = 8;
 
 /// Flags of a member.
 const ENCRYPTED: u16 = 1 | 1 << 6 | 1 << 13;
-/// Its sizes and checksum come after its data.
+/// The sizes and the checksum follow the data.
 const DESCRIPTOR: u16 = 1 << 3;
-/// What stands in a field of 16 or 32 bits when the true value is elsewhere.
+/// Placeholders in fields of 16 and 32 bits whose value is in a zip64 field.
 const IN_ZIP64_16: u16 = u16::MAX;
 const IN_ZIP64_32: u32 = u32::MAX;
 const ZIP64_EXTRA: u16 = 1;

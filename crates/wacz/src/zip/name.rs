@@ -1,7 +1,7 @@
-//! Which names a member may have. None is ever taken for a path of this machine here, but by whoever unpacks
-//! the package.
+//! Checks the names of members. This crate never uses them as local paths, but programs that unpack a package
+//! do.
 
-/// The name, or why it is none.
+/// Returns the name, or the reason why it is invalid.
 pub(crate) fn check(bytes: &[u8]) -> Result<&str, String> {
     let name = std::str::from_utf8(bytes).map_err(|_| "its name is not UTF-8".to_owned())?;
     if name.is_empty() {
@@ -19,7 +19,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<&str, String> {
     {
         return Err("its name is an absolute path".to_owned());
     }
-    // A folder is a member too, whose name ends in a slash.
+    // Folders are members too; their names end in a slash.
     let path = name.strip_suffix('/').unwrap_or(name);
     match path
         .split('/')

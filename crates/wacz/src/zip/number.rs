@@ -1,6 +1,6 @@
-//! Numbers of a zip file, which are little-endian.
+//! Parses the little-endian numbers of zip files.
 
-/// Bytes that are read from the front.
+/// Reads numbers from the start of a byte slice.
 #[derive(Clone, Copy)]
 pub(super) struct Numbers<'a>(pub(super) &'a [u8]);
 
@@ -28,8 +28,8 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// The field of that kind among the extra fields of a header. What comes after a damaged one is not looked at: tools
-/// pad there.
+/// Returns the extra field of a kind from the extra fields of a header. Bytes after an invalid field are ignored: some
+/// tools write padding there.
 pub(super) fn extra_field(extra: &[u8], kind: u16) -> Option<Numbers<'_>> {
     let mut fields = Numbers(extra);
     loop {
@@ -41,7 +41,7 @@ pub(super) fn extra_field(extra: &[u8], kind: u16) -> Option<Numbers<'_>> {
     }
 }
 
-/// The extra fields of a header but those of that kind.
+/// Returns the extra fields of a header, except those of a kind.
 pub(super) fn without_field(extra: &[u8], kind: u16) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut rest = Numbers(extra);
@@ -55,7 +55,7 @@ pub(super) fn without_field(extra: &[u8], kind: u16) -> Vec<u8> {
         match field {
             Some(found) if found == kind => {}
             Some(_) => kept.extend_from_slice(&before[..before.len() - rest.0.len()]),
-            // What is no field comes last, and is kept.
+            // Bytes that are not a field come last, and are kept.
             None => {
                 kept.extend_from_slice(before);
                 return kept;

@@ -1,33 +1,33 @@
-//! What a zip file says of a member, in front of it and in its directory.
+//! The record of a member, and its encoding as a local header and as a directory entry.
 
 use super::{CENTRAL, DEFLATED, DESCRIPTOR, IN_ZIP64_32, LOCAL, STORED, ZIP64_EXTRA};
 
-/// Versions of the format that a reader must know: for folders and `deflate`, and for zip64.
+/// Format versions that a reader must support: for folders and `deflate`, and for zip64.
 const PLAIN: u16 = 20;
 pub(super) const WIDE: u16 = 45;
-/// Made on a Unix system, so that the attributes are those of a Unix file.
+/// Created on a Unix system, so that the attributes are Unix file modes.
 pub(super) const MADE_BY: u16 = 3 << 8 | WIDE;
-/// A file that all may read.
+/// Regular file, mode 0644.
 const ATTRIBUTES: u32 = 0o100_644 << 16;
-/// Names are UTF-8.
+/// The name is UTF-8.
 pub(super) const UTF8: u16 = 1 << 11;
 
-/// How a member is compressed.
+/// The compression method of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Stored,
     Deflated,
 }
 
-/// What the directory says of a member.
+/// The record of a member in the directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) made_by: u16,
-    /// The version of the format that a reader must know at least.
+    /// Minimum format version that a reader must support.
     pub(crate) needed: u16,
     pub(crate) flags: u16,
     pub(crate) method: u16,
-    /// Time and date, as MS-DOS has them.
+    /// Modification time and date in MS-DOS format.
     pub(crate) time: u32,
     pub(crate) crc: u32,
     pub(crate) compressed: u64,
@@ -36,13 +36,13 @@ pub(crate) struct Record {
     pub(crate) external: u32,
     pub(crate) header: u64,
     pub(crate) name: Vec<u8>,
-    /// Without the field of zip64.
+    /// Extra fields, except the zip64 field.
     pub(crate) extra: Vec<u8>,
     pub(crate) comment: Vec<u8>,
 }
 
 impl Record {
-    /// A member of that name, nothing of it written yet.
+    /// Creates the record of a member whose data is not written yet.
     pub(crate) fn new(name: &str, method: Method, time: u32) -> Record {
         Record {
             made_by: MADE_BY,
@@ -65,7 +65,7 @@ impl Record {
         }
     }
 
-    /// A record of this member with its sizes and checksum at 0, as before any of its data is written.
+    /// Resets the sizes and the checksum, as before the data is written.
     pub(crate) fn emptied(self) -> Record {
         Record {
             flags: self.flags & !DESCRIPTOR,
@@ -76,7 +76,7 @@ impl Record {
         }
     }
 
-    /// The header in front of the member's data. With `wide`, the sizes may be of any number of bytes.
+    /// Encodes the local header. With `wide`, the sizes are zip64 fields.
     pub(super) fn local(&self, wide: bool) -> Vec<u8> {
         let mut bytes = LOCAL.to_le_bytes().to_vec();
         bytes.extend(if wide { WIDE } else { PLAIN }.to_le_bytes());
@@ -96,7 +96,7 @@ impl Record {
         bytes
     }
 
-    /// The entry in the directory.
+    /// Encodes the entry of the directory.
     pub(super) fn central(&self) -> Vec<u8> {
         let is_wide = |n: &u64| *n >= IN_ZIP64_32.into();
         let numbers = [self.size, self.compressed, self.header];
@@ -133,7 +133,7 @@ impl Record {
     }
 }
 
-/// The extra field of zip64 with these numbers.
+/// Encodes the zip64 extra field with these numbers.
 fn wide_field(numbers: &[u64]) -> Vec<u8> {
     let mut bytes = ZIP64_EXTRA.to_le_bytes().to_vec();
     bytes.extend((numbers.len() as u16 * 8).to_le_bytes());
@@ -141,7 +141,8 @@ fn wide_field(numbers: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// A date as MS-DOS has it, of `2026-03-19T10:20:15Z`; its first day where the text is none of that form.
+/// Converts a date like `2026-03-19T10:20:15Z` to MS-DOS format; an invalid date becomes 1 January 1980, the
+/// first date of that format.
 pub(crate) fn dos_time(iso: &str) -> u32 {
     const FIRST: u32 = 1 << 21 | 1 << 16;
     let number = |from: usize, to: usize| iso.get(from..to)?.parse::<u32>().ok();

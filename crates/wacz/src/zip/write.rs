@@ -1,4 +1,4 @@
-//! Zip files, written.
+//! Writes zip files.
 
 use std::io::{self, Seek, SeekFrom, Write};
 
@@ -8,7 +8,7 @@ use flate2::{Compression, Crc};
 use super::record::{MADE_BY, Record, WIDE};
 use super::{END, END64, END64_LOCATOR, IN_ZIP64_16, IN_ZIP64_32, STORED};
 
-/// The data of a member on its way into the file. [`MemberWriter::finish`] completes it.
+/// Writes the data of a member. [`MemberWriter::finish`] completes it.
 pub(crate) struct MemberWriter<W: Write + Seek> {
     data: Data<W>,
     record: Record,
@@ -22,14 +22,14 @@ enum Data<W: Write> {
 }
 
 impl<W: Write + Seek> MemberWriter<W> {
-    /// Begins a member where `out` stands. `size` is the size of its content in bytes, if it is known.
+    /// Begins a member at the position of `out`. `size` is the size of its content in bytes, if known.
     pub(crate) fn new(
         mut out: W,
         mut record: Record,
         size: Option<u64>,
     ) -> io::Result<MemberWriter<W>> {
         record.header = out.stream_position()?;
-        // What does not become smaller may become a little larger.
+        // Incompressible data becomes slightly larger.
         let wide = size.is_none_or(|size| size >= u64::from(IN_ZIP64_32) - (1 << 20));
         out.write_all(&record.local(wide))?;
         let out = Counting { out, count: 0 };
@@ -44,8 +44,8 @@ impl<W: Write + Seek> MemberWriter<W> {
         })
     }
 
-    /// Completes the header, and gives back what the directory says of the member. The file then stands behind it, so
-    /// many bytes from its beginning.
+    /// Completes the header, and returns the end offset of the member and its record for the directory. The file is
+    /// positioned at that offset.
     pub(crate) fn finish(self) -> io::Result<(u64, Record)> {
         let mut record = self.record;
         let Counting { mut out, count } = match self.data {
@@ -99,7 +99,7 @@ impl<W: Write> Write for Counting<W> {
     }
 }
 
-/// Writes the directory where `out` stands, and the end of the file.
+/// Writes the directory at the position of `out`, and the end record.
 pub(crate) fn write_directory(
     mut out: impl Write + Seek,
     records: &[Record],
@@ -150,7 +150,7 @@ mod tests {
     use crate::zip::Directory;
     use crate::zip::record::{Method, UTF8, dos_time};
 
-    /// A file of which only the end is there, written by `write` from `start` on.
+    /// Reads a file that only has its end, written by `write` at offset `start`.
     fn read(start: u64, records: &[Record], comment: &[u8]) -> Directory {
         let mut end = Far {
             start,
@@ -169,7 +169,7 @@ mod tests {
         Directory::read(size, u64::MAX, section).unwrap()
     }
 
-    /// Counts from a place far away.
+    /// A file that pretends to begin at a far offset.
     struct Far {
         start: u64,
         bytes: Cursor<Vec<u8>>,

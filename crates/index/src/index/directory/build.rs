@@ -1,4 +1,4 @@
-//! Building segments in the background.
+//! Builds segments in a background thread.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,13 +17,13 @@ use crate::sorted::file::FileVersion;
 use crate::sorted::steps::wait;
 use crate::spelling::canonical;
 
-/// Time that is worked at a stretch. As long again, others have the processor.
+/// Maximum time of a slice of work. The thread sleeps as long after each slice, to leave the processor to queries.
 const SLICE: Duration = Duration::from_millis(5);
-/// Number of hashes that are sorted at a stretch.
+/// Number of hashes that are sorted in one slice.
 const SORTED: usize = 1 << 15;
 
 struct Queue {
-    /// Entries to read, those of one listing at a time: a segment covers files of one listing.
+    /// Entries to read, grouped by listing: a segment only covers files of one listing.
     waiting: VecDeque<Vec<Weak<Entry>>>,
     is_running: bool,
 }
@@ -37,7 +37,7 @@ fn queue() -> MutexGuard<'static, Queue> {
     QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads the entries of a listing in the background of which its directory knows nothing.
+/// Queues the entries that the directory of a listing does not know yet, and starts the thread that reads them.
 pub(in crate::index) fn read_unknown(directory: &Directory) {
     if directory.unknown.is_empty() {
         return;
@@ -66,7 +66,7 @@ fn run() {
     }
 }
 
-/// Reads entries, and gives them places in new segments.
+/// Reads entries and adds them to new segments.
 fn build(entries: &[Weak<Entry>]) {
     let mut batch = Batch::of(MAX_KEYS);
     for entry in entries.iter().filter_map(Weak::upgrade) {
@@ -75,7 +75,7 @@ fn build(entries: &[Weak<Entry>]) {
     batch.finish();
 }
 
-/// Notes the place of a version of an entry.
+/// Records the place of a version of an entry.
 fn settle(entry: &Entry, version: Option<FileVersion>, place: Option<Place>) {
     let mut state = entry.reading.state();
     if state.version == version {
@@ -84,7 +84,7 @@ fn settle(entry: &Entry, version: Option<FileVersion>, place: Option<Place>) {
     }
 }
 
-/// Files that will be in one segment.
+/// A batch of files that become one segment.
 pub(super) struct Batch {
     max_keys: usize,
     pairs: Vec<u64>,
@@ -100,7 +100,7 @@ struct File {
 }
 
 impl Batch {
-    /// Collects files with up to `max_keys` urlkeys.
+    /// Creates an empty batch for up to `max_keys` urlkeys.
     pub(super) fn of(max_keys: usize) -> Batch {
         Batch {
             max_keys,
@@ -110,13 +110,13 @@ impl Batch {
         }
     }
 
-    /// Reads an entry that is queued. When there is no room for it, a segment is made of the others.
+    /// Reads a queued entry. If the batch has no room for it, the files collected so far become a segment first.
     pub(super) fn add(&mut self, entry: &Arc<Entry>) {
         let mut state = entry.reading.state();
         let is_queued = state.progress == Progress::Queued;
         let used = Segment::used() + 2 * self.pairs.len();
         if is_queued && state.place.is_none() && used >= MAX_MEMORY {
-            // It is queued again once there is memory.
+            // Out of memory: the entry is queued again once memory is free.
             state.progress = Progress::New;
             return;
         }
@@ -124,14 +124,15 @@ impl Batch {
         drop(state);
         if is_queued {
             let read = catch_unwind(AssertUnwindSafe(|| self.read(entry, version)));
-            // A file that cannot be read now is searched, which says why.
+            // An unreadable file stays without a place, so that queries search it and report the error.
             if !matches!(read, Ok(Some(()))) {
                 settle(entry, version, None);
             }
         }
     }
 
-    /// Reads all of an entry; `None` when it cannot be read, when it has changed, or when there is too much of it.
+    /// Reads the urlkeys of an entry. Returns `None` if the entry cannot be read, changed meanwhile, or has more than
+    /// `max_keys` keys.
     fn read(&mut self, entry: &Arc<Entry>, version: Option<FileVersion>) -> Option<()> {
         let entries: Arc<[_]> = Arc::new([Arc::clone(entry)]);
         let files = Files::new(entries, Sought::of(Span::all()), Order::Ascending);
@@ -178,7 +179,7 @@ impl Batch {
         Some(())
     }
 
-    /// Makes a segment of the files, and gives them their places.
+    /// Builds a segment from the collected files, and records their places.
     pub(super) fn finish(&mut self) {
         self.pace.sort(&mut self.pairs);
         self.pairs.dedup();
@@ -198,7 +199,7 @@ impl Batch {
     }
 }
 
-/// Adds the hash of a urlkey, unless one of the last lines had it.
+/// Adds the hash of a urlkey, unless it equals one of the last two.
 fn add(hashes: &mut Vec<u64>, urlkey: &[u8]) {
     let hash = hash(urlkey);
     if !hashes.iter().rev().take(2).any(|before| *before == hash) {
@@ -206,7 +207,7 @@ fn add(hashes: &mut Vec<u64>, urlkey: &[u8]) {
     }
 }
 
-/// Sleeps after each [`SLICE`] of work, so that queries have the processor.
+/// Sleeps after each [`SLICE`] of work, to leave the processor to queries.
 struct Pace(Instant);
 
 impl Pace {

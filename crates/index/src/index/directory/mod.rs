@@ -1,8 +1,8 @@
-//! A directory of the files of a listing by urlkey, so that a query for one URL opens few of the files of this machine.
+//! A directory that maps urlkeys to the files of a listing, so that a query for one URL opens only a few local files.
 //!
-//! [`Segment`]s say which of many files can have a urlkey. They are built in the background, once files have been
-//! listed. A file that no segment covers is searched: one that has just been listed or has changed, one for which there
-//! is no memory, and one that cannot be read.
+//! [`Segment`]s record which files can contain a urlkey. They are built in the background after the files have been
+//! listed. Queries search every file that no segment covers: files that were just listed or changed, that did not fit
+//! into memory, or that cannot be read.
 
 pub(super) mod build;
 pub(super) mod reading;
@@ -18,40 +18,40 @@ use self::segment::{MAX_FILES, MAX_KEYS, MAX_MEMORY, Segment, hash};
 use super::entry::Entry;
 use crate::sorted::file::FileVersion;
 
-/// Number of files that are searched without a directory if they may grow.
+/// Maximum number of files that are searched without a directory if they may grow.
 const FEW: usize = 16;
-/// Size up to which a file is read, in bytes.
+/// Maximum size of a file that is read into a segment, in bytes.
 const MAX_SIZE: u64 = 512 << 20;
-/// Number of segments of about the same size that are replaced by a larger one.
+/// Number of segments of similar size that are merged into a larger one.
 const MANY: usize = 16;
-/// Stands for the position of a file that is not in the listing.
+/// Position of a file that is not in the listing.
 const GONE: u32 = u32::MAX;
 
-/// The segments that cover entries of a listing.
+/// The segments that cover the entries of a listing.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
     parts: Vec<Part>,
     /// Positions of the entries that no segment covers, in ascending order.
     uncovered: Vec<u32>,
-    /// All keys of an entry are spelled as here, for each entry.
+    /// True for each entry whose keys are all urlkeys.
     is_here: Vec<bool>,
-    /// Entries to read, if there are several packages or many files.
+    /// Entries to read; empty unless there are several packages or many files.
     unknown: Vec<Weak<Entry>>,
 }
 
-/// A segment, and what of it is in a listing.
+/// A segment, and the positions of its files in a listing.
 #[derive(Debug)]
 struct Part {
     segment: Arc<Segment>,
-    /// The position of each file in the listing, or [`GONE`].
+    /// Position of each file in the listing, or [`GONE`].
     positions: Box<[u32]>,
-    /// Size of the part of the segment that is in the listing.
+    /// Size of the files of the segment that are still in the listing.
     live: Size,
-    /// Tells whether its files must be read again.
+    /// True if the files of the segment are queued to be read again.
     is_queued: bool,
 }
 
-/// Number of files, and of their urlkeys.
+/// A number of files, and the number of their urlkeys.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     files: usize,
@@ -59,12 +59,12 @@ struct Size {
 }
 
 impl Size {
-    /// Returns how much of a segment this is, of [`MAX_KEYS`].
+    /// Returns the share of a segment that is used, out of [`MAX_KEYS`].
     fn share(self) -> usize {
         self.keys.max(self.files * (MAX_KEYS / MAX_FILES))
     }
 
-    /// Returns a number for sizes that differ by a factor of up to 16; 0 for more than half a segment.
+    /// Returns the size tier: sizes in a tier differ by a factor of up to 16; 0 means more than half a segment.
     fn tier(self) -> usize {
         match MAX_KEYS / self.share().max(1) {
             0 | 1 => 0,
@@ -74,14 +74,14 @@ impl Size {
 }
 
 impl Directory {
-    /// Returns what is known of the entries of a listing; [`build::read_unknown`] reads the others.
+    /// Returns the directory of a listing from what has been read so far; [`build::read_unknown`] reads the rest.
     pub(super) fn of(entries: &[Arc<Entry>]) -> Arc<Directory> {
         let (mut directory, unread) = Directory::look(entries, FileVersion::is_settled);
         directory.unknown = unread.iter().map(Arc::downgrade).collect();
         Arc::new(directory)
     }
 
-    /// Returns what is known of entries, and those to read.
+    /// Returns the directory of the entries, and the entries that remain to be read.
     fn look(
         entries: &[Arc<Entry>],
         is_settled: fn(&FileVersion) -> bool,
@@ -94,7 +94,7 @@ impl Directory {
         for (position, entry) in entries.iter().enumerate() {
             let version = entry.version();
             let mut state = entry.reading.about(version);
-            // What is appended to one of few files is found at once.
+            // A few growing files are searched directly, so that appended lines are found at once.
             let may_grow = entries.len() <= FEW && version.is_some();
             if !may_grow
                 && state.progress == Progress::New
@@ -133,17 +133,17 @@ impl Directory {
         (directory, unread)
     }
 
-    /// Returns whether it covers any entries.
+    /// Returns whether segments cover any entries.
     pub(super) fn covers_some(&self) -> bool {
         !self.parts.is_empty()
     }
 
-    /// Returns whether all keys of the entry at a position are spelled as here, as far as is known.
+    /// Returns whether all keys of the entry at a position are known to be urlkeys.
     pub(super) fn is_here(&self, position: usize) -> bool {
         self.is_here.get(position).is_some_and(|is_here| *is_here)
     }
 
-    /// Returns the positions of entries that can have one of these urlkeys.
+    /// Returns the positions of the entries that can contain one of the urlkeys.
     pub(super) fn candidates(self: &Arc<Self>, urlkeys: &[Box<[u8]>]) -> Candidates {
         let mut covered = Vec::new();
         for hash in urlkeys.iter().map(|urlkey| hash(urlkey)) {
@@ -166,7 +166,7 @@ impl Directory {
     }
 }
 
-/// Returns whether a version of an entry can be in a segment.
+/// Returns whether a version of an entry may be read into a segment.
 fn is_eligible(
     entry: &Entry,
     version: Option<FileVersion>,
@@ -174,7 +174,7 @@ fn is_eligible(
 ) -> bool {
     entry.is_here_to_read()
         && version.is_none_or(|version| version.size() <= MAX_SIZE)
-        // One that is being written would be read again and again.
+        // A file that is still being written would be read over and over.
         && version.is_none_or(|version| is_settled(&version))
         && Segment::used() < MAX_MEMORY
 }
@@ -189,7 +189,8 @@ impl Part {
         }
     }
 
-    /// Adds a file at a position; false when it is at another one as well, so that this one has to be searched.
+    /// Adds a file at a position. Returns false if the file is already listed at another position, in which case this
+    /// position must be searched.
     fn add(&mut self, place: &Place, position: u32) -> bool {
         let is_new = self.positions[place.file] == GONE;
         if is_new {
@@ -201,8 +202,8 @@ impl Part {
     }
 }
 
-/// Returns the parts whose files are to be read again: those of which less than half is in the listing, and [`MANY`] of
-/// the same tier, which become one of another tier.
+/// Returns the parts whose files must be read again: those with less than half of their segment in the listing, and
+/// [`MANY`] parts of the same tier, which are merged into one larger part.
 fn outdated(parts: &[Part]) -> impl Iterator<Item = &Part> {
     let mut like = [0; 8];
     for part in parts.iter().filter(|part| !part.is_queued) {
@@ -219,15 +220,15 @@ fn outdated(parts: &[Part]) -> impl Iterator<Item = &Part> {
     })
 }
 
-/// Positions of the entries of a listing that have to be searched, in ascending order.
+/// The positions of the entries to search, in ascending order.
 #[derive(Debug)]
 pub(super) struct Candidates {
     directory: Arc<Directory>,
-    /// Positions of entries that segments cover, the last one first.
+    /// Positions of entries that segments cover, in descending order.
     covered: Vec<u32>,
-    /// Number of entries without a segment that were returned.
+    /// Number of uncovered entries that were returned so far.
     uncovered: usize,
-    /// Tells whether entries were left out.
+    /// True if entries were left out.
     pub(super) skips_some: bool,
 }
 

@@ -1,17 +1,17 @@
-//! The state of reading all of an entry, and its place in a segment.
+//! The progress of reading an entry for the directory, and its place in a segment.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::segment::Segment;
 use crate::sorted::file::FileVersion;
 
-/// The result of reading all of an entry.
+/// The result of reading an entry for the directory.
 #[derive(Debug, Default)]
 pub(in crate::index) struct Reading(Mutex<State>);
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// The version of the file that the rest is about.
+    /// The version of the file that the other fields describe.
     pub(super) version: Option<FileVersion>,
     pub(super) progress: Progress,
     pub(super) place: Option<Place>,
@@ -21,18 +21,18 @@ pub(super) struct State {
 pub(super) enum Progress {
     #[default]
     New,
-    /// The entry is to be read. A place that it has already is used meanwhile.
+    /// The entry is waiting to be read. Its previous place, if any, stays in use.
     Queued,
     Done,
 }
 
 impl Reading {
-    /// Returns the state of whatever version was read last.
+    /// Returns the state of the version that was read last.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the state of a version; what is known of another one is forgotten.
+    /// Returns the state of a version, after discarding the state of any other version.
     pub(super) fn about(&self, version: Option<FileVersion>) -> MutexGuard<'_, State> {
         let mut state = self.state();
         if state.version != version {
@@ -50,8 +50,8 @@ impl Reading {
 pub(super) struct Place {
     pub(super) segment: Arc<Segment>,
     pub(super) file: usize,
-    /// Number of its urlkeys.
+    /// Number of urlkeys of the file.
     pub(super) keys: usize,
-    /// All keys are spelled as here.
+    /// True if all keys of the file are urlkeys.
     pub(super) is_here: bool,
 }

@@ -1,9 +1,9 @@
-//! A table that maps the hashes of urlkeys to the files that can have them, in less than 16 bits for each urlkey of a
-//! file.
+//! A table that maps hashes of urlkeys to the files that can contain them. It uses less than 16 bits for each urlkey of
+//! a file.
 //!
-//! The upper bits of a hash choose its bucket. A slot in the bucket has the next bits of the hash, and the number of a
-//! file (quotienting: Knuth, "The Art of Computer Programming", volume 3, exercise 6.4-13). The sizes of the buckets are
-//! unary numbers, as in an Elias-Fano code.
+//! The upper bits of a hash select its bucket. A slot in the bucket holds the next bits of the hash and the number of a
+//! file (quotienting: Knuth, "The Art of Computer Programming", volume 3, exercise 6.4-13). The sizes of the buckets
+//! are stored in unary, as in an Elias-Fano code.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ops::Range;
@@ -11,18 +11,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Maximum number of files of a segment.
 pub(super) const MAX_FILES: usize = 1 << 10;
-/// Maximum number of urlkeys of a segment, where each counts once for each file that has it.
+/// Maximum number of urlkeys of a segment. A urlkey counts once for each file that contains it.
 pub(super) const MAX_KEYS: usize = 4 << 20;
-/// Limit of memory for segments, over all files, in bytes.
+/// Memory limit of all segments of the process, in bytes.
 pub(super) const MAX_MEMORY: usize = 256 << 20;
-/// Bits of a slot.
+/// Size of a slot in bits.
 const SLOT: usize = 14;
-/// Number of buckets for each sample. With ¾ of a bucket, a slot takes 14 + 1 + ¾ (1 + 32/256) = 15.84 bits in all.
+/// Number of buckets per sample. With 3/4 of a bucket per slot, a slot takes 14 + 1 + 3/4 (1 + 32/256) = 15.84 bits in
+/// total.
 const SAMPLED: usize = 256;
-/// Bits of a [`pair`] for the number of the file.
+/// Mask of the bits of a [`pair`] that hold the number of the file.
 const FILE: u64 = MAX_FILES as u64 - 1;
 
-/// Memory of all segments, in bytes.
+/// Memory used by all segments, in bytes.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the hash of a urlkey.
@@ -32,28 +33,28 @@ pub(super) fn hash(urlkey: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Returns the hash of a urlkey, with the number of a file in place of its lowest bits.
+/// Combines a hash with the number of a file, which replaces its lowest bits.
 pub(super) fn pair(hash: u64, file: usize) -> u64 {
     hash & !FILE | file as u64 & FILE
 }
 
-/// A table of hashes and files.
+/// A table that maps hashes to files.
 #[derive(Debug)]
 pub(super) struct Segment {
     files: usize,
     keys: usize,
     buckets: usize,
-    /// Bits of a slot for the number of the file. The bits of the hash are above them.
+    /// Number of bits of a slot for the number of the file; the bits of the hash are above them.
     file_bits: u32,
     slots: Box<[u8]>,
-    /// A one for each slot of a bucket, and a zero after them.
+    /// Bucket sizes in unary: a one for each slot of a bucket, followed by a zero.
     sizes: Box<[u64]>,
-    /// The number of slots before each bucket whose number is a multiple of [`SAMPLED`].
+    /// Number of slots before each bucket whose number is a multiple of [`SAMPLED`].
     samples: Box<[u32]>,
 }
 
 impl Segment {
-    /// Creates the table of these [`pair`]s, which are sorted and distinct, of files whose numbers are below `files`.
+    /// Builds the table from sorted, distinct [`pair`]s of files whose numbers are below `files`.
     pub(super) fn new(pairs: &[u64], files: usize) -> Segment {
         let keys = pairs.len();
         let buckets = (keys * 3 / 4).max(1);
@@ -62,7 +63,7 @@ impl Segment {
             keys,
             buckets,
             file_bits: usize::BITS - files.saturating_sub(1).leading_zeros(),
-            // A slot is read with the three bytes after its first one.
+            // Padding: a slot is read together with the bytes after it, three bytes at a time.
             slots: vec![0; (keys * SLOT).div_ceil(8) + 2].into(),
             sizes: vec![0; (keys + buckets).div_ceil(64)].into(),
             samples: vec![0; buckets.div_ceil(SAMPLED)].into(),
@@ -82,23 +83,23 @@ impl Segment {
         segment
     }
 
-    /// Returns how much memory all segments take, in bytes.
+    /// Returns the memory used by all segments of the process, in bytes.
     pub(super) fn used() -> usize {
         USED.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of files that it was made of.
+    /// Returns the number of files that the segment was built from.
     pub(super) fn files(&self) -> usize {
         self.files
     }
 
-    /// Returns the number of urlkeys, where each counts once for each file that has it.
+    /// Returns the number of urlkeys. A urlkey counts once for each file that contains it.
     pub(super) fn keys(&self) -> usize {
         self.keys
     }
 
-    /// Returns the numbers of the files that can have a urlkey with this hash: all files that have it, and in one of
-    /// twelve look-ups a wrong one, if there are 1024 files. A number may be repeated.
+    /// Returns the numbers of the files that can contain a urlkey with this hash: all files that do, and with 1024
+    /// files a false positive in one of twelve look-ups. Numbers may repeat.
     pub(super) fn files_with(&self, hash: u64) -> impl Iterator<Item = usize> {
         let (bucket, rest) = self.place(hash);
         let slots = self.bucket(bucket).map(|number| self.slot(number));
@@ -113,7 +114,7 @@ impl Segment {
         size_of::<Segment>() + tables
     }
 
-    /// Returns the bucket of a hash, and the bits of it that a slot has.
+    /// Returns the bucket of a hash, and the bits of the hash that its slot stores.
     fn place(&self, hash: u64) -> (usize, u32) {
         let product = u128::from(hash & !FILE) * self.buckets as u128;
         let rest = (product as u64) >> (64 - SLOT as u32 + self.file_bits);
@@ -133,7 +134,7 @@ impl Segment {
         bytes.iter().sum::<u32>() >> (number * SLOT % 8) & ((1 << SLOT) - 1)
     }
 
-    /// Returns the numbers of the slots of a bucket.
+    /// Returns the slot numbers of a bucket.
     fn bucket(&self, bucket: usize) -> Range<usize> {
         let sample = bucket / SAMPLED;
         let first = self.samples[sample] as usize + sample * SAMPLED;
@@ -141,11 +142,11 @@ impl Segment {
             0 => first,
             before => self.zero(first, before - 1) + 1,
         };
-        // As many zeros as buckets are before it.
+        // The number of zeros before a position equals the number of buckets before it.
         begin - bucket..self.zero(begin, 0) - bucket
     }
 
-    /// Returns where in the sizes a zero is, the one after `skipped` others from `first` on.
+    /// Returns the position of a zero in the sizes: the first one at or after `first`, after skipping `skipped` zeros.
     fn zero(&self, first: usize, mut skipped: usize) -> usize {
         let mut word = first / 64;
         let mut zeros = !self.sizes[word] & u64::MAX << (first % 64);

@@ -9,19 +9,20 @@ use super::*;
 use crate::index::entry::Spelled;
 use crate::sorted::file::NamedFile;
 
-/// Size of written files, in bytes, to which their revision is added: each has another version.
+/// Base size of the written files in bytes. The revision is added to it, so that each revision has its own
+/// version.
 const SIZE: usize = 10_000;
 
-/// A file, and the pages that its lines are about.
+/// A file, and the pages that its lines describe.
 struct File {
     entry: Arc<Entry>,
     pages: BTreeSet<u64>,
-    /// All keys are urlkeys.
+    /// True if all keys are urlkeys.
     is_here: bool,
     revision: usize,
 }
 
-/// Returns the urlkey of a page, or the key that another maker spells.
+/// Returns the urlkey of a page, or a key in another spelling.
 fn key(page: u64, is_urlkey: bool) -> Box<[u8]> {
     let slash = if is_urlkey { "" } else { "/" };
     format!("com,example)/page/{page:05}{slash}")
@@ -40,7 +41,7 @@ fn text(pages: &BTreeSet<u64>, is_here: bool) -> Vec<u8> {
 }
 
 impl File {
-    /// Returns text in memory, as indexes of packages are.
+    /// Creates a file in memory, like the index of a package.
     fn made(pages: impl IntoIterator<Item = u64>) -> File {
         let pages = pages.into_iter().collect();
         let file = NamedFile::made("made".into(), text(&pages, true));
@@ -74,7 +75,7 @@ impl File {
         std::fs::write(self.path(), text).unwrap();
     }
 
-    /// Notes the version of a written file, as a listing does.
+    /// Records the version of a written file, as a listing does.
     fn list(&self) {
         if let Ok(metadata) = std::fs::metadata(self.path()) {
             self.entry.note_inspected(FileVersion::of(&metadata));
@@ -98,7 +99,7 @@ fn build(unread: &[Arc<Entry>], max_keys: usize) {
     batch.finish();
 }
 
-/// Reads what is to be read until there is nothing left.
+/// Builds segments until no entry is left to read.
 fn settled(files: &[File]) -> Arc<Directory> {
     for _ in 0..8 {
         let (directory, unread) = look(files);
@@ -110,7 +111,7 @@ fn settled(files: &[File]) -> Arc<Directory> {
     panic!("files are read again and again");
 }
 
-/// Checks that all files that have a page are candidates, in their order, and returns how many others are.
+/// Checks that every file with a page is a candidate, in order, and returns the number of false positives.
 fn check(directory: &Arc<Directory>, files: &[File], page: u64) -> usize {
     let mut wrong = 0;
     for spellings in [&[true][..], &[false], &[true, false]] {
@@ -143,7 +144,7 @@ fn files_that_appear_change_and_vanish_are_found() {
             let is_written = |file: &File| file.path().starts_with(dir.path());
             match (rng.below(5), files.get_mut(at)) {
                 (0 | 1, Some(file)) if is_written(file) => file.rewrite(&mut rng),
-                // Another file has the name.
+                // Replace the file by another one of the same name.
                 (2, Some(file)) if is_written(file) => {
                     *file = File::written(file.path(), &mut rng);
                 }
@@ -157,7 +158,7 @@ fn files_that_appear_change_and_vanish_are_found() {
                     files.insert(at, File::written(&path, &mut rng));
                 }
             }
-            // Files change while others are read.
+            // Files may change while others are being read.
             if rng.chance(20) {
                 waiting.drain(..).for_each(|entry| batch.add(&entry));
             }
@@ -202,7 +203,7 @@ fn files_that_appear_one_by_one_are_in_few_segments_and_read_a_few_times() {
     }
     assert!(reads <= 4 * files.len(), "{reads}");
     check(&settled(&files), &files, 7);
-    // Of many that vanish, little is kept.
+    // When most files are gone, their segments are freed.
     while files.len() > 100 {
         files.swap_remove(rng.below(files.len() as u64) as usize);
     }

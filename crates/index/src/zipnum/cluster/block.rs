@@ -1,4 +1,4 @@
-//! Blocks: as lines of secondary indexes, and as gzip members.
+//! Parses blocks: lines of secondary indexes, and gzip members.
 
 use std::borrow::Cow;
 use std::io::Read as _;
@@ -9,25 +9,25 @@ use serde::Deserialize;
 
 use crate::sorted::line::trimmed;
 
-/// A block, as a line of the secondary index tells of it.
+/// A block, as described by a line of the secondary index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// Urlkey and timestamp of the first line in it.
+    /// The urlkey and the timestamp of its first line.
     pub begin: Box<[u8]>,
-    /// The name of the file that has it.
+    /// The name of the file that contains it.
     pub part: Box<str>,
     /// Offset in that file, in bytes.
     pub offset: u64,
-    /// Length, compressed, in bytes.
+    /// Compressed length in bytes.
     pub length: u64,
     /// The number of the line, if it has one.
     pub number: Option<u64>,
-    /// How many lines the block has, if that is told. Only indexes of jobs do, in one more column.
+    /// Number of lines in the block, if known. Only indexes of jobs have this additional column.
     pub lines: Option<u64>,
 }
 
 impl Block {
-    /// Reads a line in either form: columns, or urlkey, timestamp and JSON. Returns `None` when it is invalid.
+    /// Parses a line in either form: columns, or urlkey, timestamp and JSON. Returns `None` if the line is invalid.
     pub(crate) fn read(line: &[u8]) -> Option<Block> {
         let line = trimmed(line);
         if line.ends_with(b"}") {
@@ -48,7 +48,7 @@ impl Block {
         })
     }
 
-    /// Reads a line as cdxj-indexer, wacz, js-wacz and Browsertrix Crawler write it.
+    /// Parses a line as cdxj-indexer, wacz, js-wacz and Browsertrix Crawler write it.
     fn read_json(line: &[u8]) -> Option<Block> {
         #[derive(Deserialize)]
         struct About<'a> {
@@ -61,7 +61,7 @@ impl Block {
         let about: About<'_> = serde_json::from_slice(&line[at + 1..]).ok()?;
         let mut begin = line[..at].to_vec();
         if !begin.contains(&b' ') {
-            // A key alone comes before all lines of it.
+            // A key without a timestamp sorts before all of its lines.
             begin.push(b' ');
         }
         (at > 0 && line[0] != b'!').then(|| Block {
@@ -75,8 +75,8 @@ impl Block {
     }
 }
 
-/// Reads the first line of a secondary index (`!meta 0 {"filename": …}`): the name of the file that has the blocks, without
-/// the folder that it had when it was made.
+/// Parses the first line of a secondary index (`!meta 0 {"filename": …}`): the name of the file that contains the
+/// blocks, without the folder in which it was created.
 pub(crate) fn part_of_header(line: &[u8]) -> Option<Box<str>> {
     #[derive(Deserialize)]
     struct About<'a> {
@@ -89,7 +89,7 @@ pub(crate) fn part_of_header(line: &[u8]) -> Option<Box<str>> {
     (!name.is_empty()).then(|| name.into())
 }
 
-/// Returns how much of a line says where it belongs: what stands before the part, or before the JSON.
+/// Returns the length of the part of a line that is compared: the text before the part, or before the JSON.
 pub(crate) fn begin_of(line: &[u8]) -> Option<usize> {
     Block::read(line)?;
     if trimmed(line).ends_with(b"}") {
@@ -98,19 +98,19 @@ pub(crate) fn begin_of(line: &[u8]) -> Option<usize> {
     Some(memchr::memchr(b'\t', line)? + 1)
 }
 
-/// Maximum size of a block, compressed or not, in bytes. 3000 lines are about a megabyte.
+/// Maximum size of a block, compressed and uncompressed, in bytes. 3000 lines take about a megabyte.
 pub(crate) const MAX_BLOCK: u64 = 32 << 20;
 
-/// Why there is no text.
+/// The reason why a block cannot be decompressed.
 #[derive(Debug)]
 pub(crate) enum Unfit {
-    /// It would have more than [`MAX_BLOCK`] bytes.
+    /// The text is longer than [`MAX_BLOCK`] bytes.
     TooLarge,
-    /// What was read are no whole members.
+    /// The data is not a sequence of complete gzip members.
     Broken(String),
 }
 
-/// Appends the text of one or more members, of which nothing may be missing.
+/// Decompresses one or more complete gzip members, and appends the text.
 pub(crate) fn inflate(packed: &[u8], text: &mut Vec<u8>) -> Result<(), Unfit> {
     let before = text.len();
     let mut members = MultiGzDecoder::new(packed).take(MAX_BLOCK + 1);

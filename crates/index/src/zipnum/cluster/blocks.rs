@@ -1,4 +1,4 @@
-//! The blocks of a cluster that a query is about, as text.
+//! The text of the blocks of a cluster that can contain lines of a query.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,55 +13,55 @@ use crate::sorted::lines::{Lines, Pieces, Stretch};
 use crate::sorted::steps::spend;
 use crate::source::{Gaps, SourceError};
 
-/// Minimum size of what is given at once of a block, in bytes.
+/// Minimum size of a piece of a block that is returned, in bytes.
 const PIECE: usize = 2 << 10;
 
-/// The blocks of a cluster that lines of a span can be in, one after the other.
+/// The blocks of a cluster that can contain lines of a span, one after the other.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     cluster: Arc<Cluster>,
-    /// Those of the secondary index. Forward they begin at one that is not after the span, backward before one that is
-    /// not before it.
+    /// Lines of the secondary index. Forward, they start at a block that is not after the span; backward, before a
+    /// block that is not before the span.
     lines: Lines<Stretch>,
     from: Vec<u8>,
     to: Vec<u8>,
-    /// Forward: the last block that begins before the span, until there is one that does not, and that one.
+    /// Forward: the last block that begins before the span; once there is a block that does not, that block.
     held: Option<Block>,
-    /// No block of the span has been found yet.
+    /// True until a block of the span has been found.
     near: bool,
     end: bool,
-    /// Of those that come, only these.
+    /// Restricts the blocks to this range, by their number among the matching blocks.
     some: Range<u64>,
     seen: u64,
-    /// What is left of the block that is read.
+    /// The unread rest of the text of the current block.
     text: Bytes,
-    /// Collects blocks that cannot be read; without it the first one ends all.
+    /// Collects blocks that cannot be read. Without it, the first such block is an error.
     gaps: Option<Arc<Gaps>>,
-    /// The state of reading where the secondary index is a hint.
+    /// The state of the search, if the secondary index is only a hint.
     hint: Option<Box<Hint>>,
-    /// Texts are not cached.
+    /// True if texts are not cached.
     passing: bool,
-    /// The time limit of a read on a server.
+    /// Timeout of a read on a server.
     patience: Option<Duration>,
 }
 
-/// Reads the blocks around the span of a cluster whose secondary index may be off by some lines or blocks: only the text
-/// of a block says where it begins.
+/// The search in a cluster whose secondary index may be wrong by some lines or blocks. It reads the blocks around the
+/// span, because only the text of a block is reliable.
 #[derive(Debug)]
 struct Hint {
-    /// Lines of the secondary index in the other direction.
+    /// Lines of the secondary index, read in the other direction.
     back: Lines<Stretch>,
-    /// Lines of blocks before the first one that is read, in the direction of reading, the nearest one last.
+    /// Lines of the blocks before the first one that is read, in the direction of reading, the nearest one last.
     passed: Vec<u8>,
-    /// The line of the block that comes after those that were read to begin.
+    /// The line of the block after those that were read to find the start.
     ahead: Option<Vec<u8>>,
     begun: bool,
-    /// Texts that were read ahead, the next one last.
+    /// Texts that were read in advance, the next one last.
     ready: Vec<Bytes>,
 }
 
 impl Blocks {
-    /// Blocks with lines from `from` on, and before `to` unless that is empty.
+    /// Returns the blocks with lines from `from` on; `to` is the exclusive end, or empty.
     pub(crate) fn of(
         cluster: Arc<Cluster>,
         lines: Lines<Stretch>,
@@ -96,34 +96,34 @@ impl Blocks {
         }
     }
 
-    /// Only some of the blocks, by their number among those that the span is about.
+    /// Restricts the blocks to a range, by their number among the matching blocks.
     pub(crate) fn only(mut self, some: Range<u64>) -> Blocks {
         self.some = some;
         self
     }
 
-    /// Limits how long a read on a server may take.
+    /// Sets the timeout of a read on a server.
     pub(crate) fn with_patience(mut self, patience: Option<Duration>) -> Blocks {
         self.patience = patience;
         self
     }
 
-    /// Reads each block without caching it.
+    /// Reads the blocks without caching them.
     pub(crate) fn passing(mut self) -> Blocks {
         self.passing = true;
         self
     }
 
-    /// Continues where a block cannot be read, which `gaps` collects.
+    /// Skips blocks that cannot be read, and collects their errors in `gaps`.
     pub(crate) fn with_gaps(mut self, gaps: Option<&Arc<Gaps>>) -> Blocks {
         self.gaps = gaps.cloned();
         self
     }
 
-    /// The next block as the secondary index has it, without its text.
+    /// Returns the next block of the secondary index, without its text.
     ///
     /// # Errors
-    /// When the secondary index cannot be read.
+    /// Fails if the secondary index cannot be read.
     pub(crate) async fn next(&mut self) -> Result<Option<Block>, SourceError> {
         while let Some(block) = self.any().await? {
             let number = self.seen;
@@ -157,7 +157,7 @@ impl Blocks {
             let before = line < &self.from[..];
             let after = !self.to.is_empty() && line >= &self.to[..];
             match self.lines {
-                // What is looked for may be at the end of the last block that begins before it.
+                // The first matching lines may be at the end of the last block that begins before them.
                 Lines::Forward(_) if before && self.near => self.held = Some(block),
                 Lines::Forward(_) if after => break,
                 Lines::Backward(_) if after => {}
@@ -179,8 +179,8 @@ impl Blocks {
         Ok(self.held.take())
     }
 
-    /// Sees to it that there is text of a block; false when no block is left. Lines that come before the span in the
-    /// direction of reading are left out.
+    /// Reads text of the next block, unless there is some; returns false when no block is left. Omits the lines that
+    /// come before the span in the direction of reading.
     async fn more(&mut self) -> Result<bool, SourceError> {
         while self.text.is_empty() {
             if let Some(mut hint) = self.hint.take() {
@@ -207,7 +207,7 @@ impl Blocks {
         Ok(true)
     }
 
-    /// The next text of the span, in the direction of reading.
+    /// Returns the next text of the span, in the direction of reading.
     async fn more_by_hint(&mut self, hint: &mut Hint) -> Result<Option<Bytes>, SourceError> {
         let forward = matches!(self.lines, Lines::Forward(_));
         if !hint.begun {
@@ -239,8 +239,8 @@ impl Blocks {
         Ok(None)
     }
 
-    /// Finds the first block with lines of the span: the one that the secondary index says, and those before it as long as
-    /// texts do not show that no line of the span can be there.
+    /// Finds the first block with lines of the span: the block that the secondary index names, and earlier ones until
+    /// their text proves that no line of the span can come before them.
     async fn begin_by_hint(&mut self, hint: &mut Hint, forward: bool) -> Result<(), SourceError> {
         while self.lines.next().await? {
             let line = self.lines.line();
@@ -250,7 +250,7 @@ impl Blocks {
                 !self.to.is_empty() && line >= &self.to[..]
             };
             if forward && !is_before {
-                // What is looked for may be at the end of the block before.
+                // The first matching lines may be at the end of the previous block.
                 hint.ahead = Some(line.to_vec());
             } else {
                 hint.passed.extend_from_slice(line);
@@ -279,8 +279,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// Cuts off the lines of a block that come before the span in the direction of reading. Tells whether there are lines
-    /// before the span, and behind it.
+    /// Cuts off the lines of a block that come before the span in the direction of reading. Also returns whether the
+    /// block has lines before the span, and lines after it.
     fn cut(&self, text: &Bytes, forward: bool) -> (Bytes, bool, bool) {
         if forward {
             let begin = first_from(text, &self.from);
@@ -288,7 +288,7 @@ impl Blocks {
             let last = memchr::memrchr(b'\n', lines).map_or(0, |feed| feed + 1);
             let is_after = |line: &[u8]| !self.to.is_empty() && line >= &self.to[..];
             let is_behind = is_after(&lines[last..]);
-            // Where the span has lines, what follows them shows that other spans have none.
+            // If the span has lines, keep the lines after them: they prove that later spans are empty.
             let end = if is_after(&text[begin..]) {
                 begin
             } else {
@@ -304,7 +304,7 @@ impl Blocks {
         (text.slice(..end), is_before, end < text.len())
     }
 
-    /// The text of a block; `None` for one that cannot be read and is a gap.
+    /// Returns the text of a block; `None` for an unreadable block that was recorded as a gap.
     async fn readable(&self, block: &Block) -> Result<Option<Bytes>, SourceError> {
         match (self.unpacked(block).await, &self.gaps) {
             (Err(SourceError::Changed(why)), _) => Err(SourceError::Changed(why)),
@@ -335,7 +335,7 @@ impl Blocks {
             };
             part.note(text.is_ok());
             match text {
-                // Perhaps it is whole at another place.
+                // Another copy of the part may be intact.
                 Err(error) => last = Some(error),
                 text => return text,
             }
@@ -346,7 +346,7 @@ impl Blocks {
 }
 
 impl Hint {
-    /// The block before all that were read, in the direction of reading.
+    /// Returns the block before all blocks read so far, in the direction of reading.
     async fn before(&mut self) -> Result<Option<Block>, SourceError> {
         while self.passed.pop().is_some() {
             let begin = memchr::memrchr(b'\n', &self.passed).map_or(0, |feed| feed + 1);
@@ -365,7 +365,7 @@ impl Hint {
     }
 }
 
-/// Blocks come in the direction in which the secondary index is read.
+/// Returns blocks in the direction in which the secondary index is read.
 impl Pieces for Blocks {
     fn path(&self) -> &Path {
         &self.cluster.index
@@ -388,9 +388,10 @@ impl Pieces for Blocks {
     }
 }
 
-/// Where the first line begins that does not come before `key`, in lines that are in order.
+/// Returns the offset of the first line that does not come before `key`, in sorted lines.
 fn first_from(text: &[u8], key: &[u8]) -> usize {
-    // A line begins at both, or the text ends there; that before the first one comes before the key.
+    // Invariant: `low` and `high` are starts of lines or the end of the text, and the line before `low` comes before
+    // the key.
     let (mut low, mut high) = (0, text.len());
     while low < high {
         let middle = low + (high - low) / 2;

@@ -1,15 +1,15 @@
-//! ZipNum clusters: lines of CDXJ in gzip members of some thousand each, and a secondary index of the members.
-//!
+//! ZipNum clusters: CDXJ in gzip members of some thousand lines each, and a secondary index of the members.
 //! The secondary index (`*.idx`, `*.summary`) is sorted text of its own, with a line for each member (a block):
 //!
 //! ```text
 //! com,example)/ 20160101000000<TAB>cdx-00000.gz<TAB>1234<TAB>234567<TAB>17
 //! ```
 //!
-//! The first line in the block, without its JSON; the part, which is a file, and where in it the block is and how long;
-//! the number of the line, which may be left out. Where the parts are says a file beside it of the same name with the
-//! end `.loc`, with lines of `part<TAB>path[<TAB>path …]`, in which URLs are paths as well; without one they are in the
-//! folder of the index. All of them may be on a web server or in a store.
+//! A line has the first line of the block without its JSON; the part, which is the name of a file; offset and length of
+//! the block in that file; and the optional number of the line. The paths of the parts are in a file next to the
+//! secondary index with the extension `.loc`, in lines of `part<TAB>path[<TAB>path …]`; a path may be a URL. Without a
+//! `.loc` file, the parts are in the folder of the index. All of these files may be on a web server or in an object
+//! store.
 
 pub(crate) mod block;
 mod blocks;
@@ -28,22 +28,23 @@ use crate::source::SourceError;
 use crawlspace_fetch::Net;
 use crawlspace_wacz::Location;
 
-/// What belongs to a secondary index.
+/// A secondary index with the files that belong to it.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     index: PathBuf,
     parts: Parts,
     unpacked: Unpacked,
-    /// The secondary index is a hint: makers of packages write other keys than that of the first line, or repeat lines.
+    /// True if the secondary index is only a hint: in packages, its keys may differ from those of the first lines, or
+    /// lines repeat.
     hinted: bool,
-    /// The part of blocks whose lines name none.
+    /// The part of blocks whose lines do not name one.
     part: Box<str>,
-    /// Its part was listed together with the index, so that a missing one means that both have changed.
+    /// True if the part was listed together with the index, so that a missing part means that both have changed.
     listed: bool,
 }
 
 impl Cluster {
-    /// The cluster with that secondary index. Without a way to servers it has no parts there.
+    /// Creates the cluster of a secondary index. Without `net`, parts on servers cannot be read.
     pub(crate) fn new(index: &Location, net: Option<&Arc<Net>>) -> Cluster {
         Cluster {
             index: match index {
@@ -58,29 +59,29 @@ impl Cluster {
         }
     }
 
-    /// Takes the secondary index for a hint. Lines of it that name no file are about `part`.
+    /// Treats the secondary index as a hint. Lines that do not name a file refer to `part`.
     pub(crate) fn hinted(mut self, part: Option<&str>) -> Cluster {
         self.hinted = true;
         self.part = part.unwrap_or_default().into();
         self
     }
 
-    /// Returns the part of blocks whose lines name none; empty if that is not known.
+    /// Returns the part of blocks whose lines do not name one; empty if unknown.
     pub(crate) fn part(&self) -> &str {
         &self.part
     }
 
-    /// Returns whether the secondary index is a hint.
+    /// Returns whether the secondary index is only a hint.
     pub(crate) fn is_hinted(&self) -> bool {
         self.hinted
     }
 
-    /// Returns whether all of it is in one file of this machine, which was listed with the index.
+    /// Returns whether the whole cluster is in one local file, which was listed with the index.
     pub(crate) fn is_part_of_file(&self) -> bool {
         self.listed && self.parts.is_local()
     }
 
-    /// Returns the error of a part that is not there.
+    /// Returns the error of a missing part.
     fn lost(&self, path: &Path) -> SourceError {
         let what = format!("{}: there is no such file", path.display());
         if self.listed {
@@ -90,7 +91,7 @@ impl Cluster {
         }
     }
 
-    /// The cluster of that secondary index, with its only part, a file that has it.
+    /// Creates the cluster of a secondary index whose only part is in the file `part`.
     pub(crate) fn of_part(index: &Path, name: &str, part: NamedFile) -> Cluster {
         Cluster {
             index: index.to_owned(),
@@ -103,7 +104,7 @@ impl Cluster {
     }
 }
 
-/// Whether that is a secondary index, by its name.
+/// Returns whether a path is a secondary index, judging by its name.
 pub(crate) fn is_secondary(path: &Path) -> bool {
     let end = path.extension().and_then(OsStr::to_str);
     matches!(end, Some("idx" | "summary"))

@@ -1,4 +1,4 @@
-//! Where the parts of a cluster are.
+//! Locates the parts of a cluster.
 
 use std::collections::HashMap;
 use std::path::{Component, Path};
@@ -13,23 +13,23 @@ use crate::source::SourceError;
 use crawlspace_fetch::Net;
 use crawlspace_wacz::Location;
 
-/// Limit of a `.loc` file, in bytes. A larger one is an error.
+/// Maximum size of a `.loc` file in bytes. A larger one is an error.
 const MAX_LOC: u64 = 16 << 20;
-/// Interval at which a missing `.loc` file is looked for again, on this machine and on servers.
+/// Interval between look-ups of a missing `.loc` file: local, and on a server.
 const RECHECK: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
-/// Maximum number of parts cached that no `.loc` file lists.
+/// Maximum number of cached parts that are not listed in a `.loc` file.
 const MAX_CACHED: usize = 4096;
 
-/// Maximum number of paths tried for a part.
+/// Maximum number of paths that are tried for a part.
 pub(super) const MAX_PATHS: usize = 16;
-/// Time for which a path where reading failed is tried after the others. In tests it does not end.
+/// Time for which a path is tried last after a failed read. In tests, it is long enough not to expire.
 const AVOIDED_FOR: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 10 });
 
-/// A file that should have a part.
+/// A file that is expected to contain a part.
 #[derive(Debug)]
 pub(crate) struct Part {
     file: NamedFile,
-    /// When something failed there, if nothing has worked since.
+    /// Time of the last failure, unless a later read succeeded.
     failed: Mutex<Option<Instant>>,
 }
 
@@ -45,7 +45,7 @@ impl Part {
         &self.file
     }
 
-    /// Notes whether a block could be had there.
+    /// Records whether a block could be read from this file.
     pub(crate) fn note(&self, worked: bool) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         *failed = (!worked).then(Instant::now);
@@ -57,25 +57,25 @@ impl Part {
     }
 }
 
-/// Where the parts of a cluster are.
+/// The locations of the parts of a cluster.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// Where the secondary index is, beside which the parts are unless something else is said.
+    /// Location of the secondary index. By default, the parts are in the same folder.
     index: Location,
     loc: NamedFile,
     net: Option<Arc<Net>>,
-    /// Where they are, if that does not change.
+    /// The files, if they never change.
     fixed: Option<Arc<PartFiles>>,
     cache: Mutex<PartCache>,
 }
 
 #[derive(Debug, Default)]
 struct PartCache {
-    /// What the `.loc` file says, and which state of it that was.
+    /// The files listed in the `.loc` file, and the version of it that was read.
     listed: Option<(FileVersion, Arc<PartFiles>)>,
-    /// When there was none.
+    /// Time at which the `.loc` file was found missing.
     missing: Option<Instant>,
-    /// Parts in the folder.
+    /// Parts in the folder of the secondary index.
     beside: HashMap<Box<str>, Arc<Part>>,
 }
 
@@ -103,7 +103,7 @@ impl Parts {
         }
     }
 
-    /// The only part of a cluster.
+    /// Creates the locations of a cluster with a single part.
     pub(crate) fn only(index: &Path, name: &str, file: NamedFile) -> Parts {
         let files = PartFiles::from([(name.into(), vec![Part::new(file)])]);
         Parts {
@@ -115,16 +115,16 @@ impl Parts {
         }
     }
 
-    /// Returns whether its fixed parts are files of this machine.
+    /// Returns whether its fixed parts are local files.
     pub(crate) fn is_local(&self) -> bool {
         let mut parts = self.fixed.iter().flat_map(|files| files.values().flatten());
         parts.all(|part| !part.file().is_remote())
     }
 
-    /// The files that have a part, of which any will do. Those where something failed lately come last.
+    /// Returns the files that contain a part, as alternatives. Files where a read failed recently come last.
     ///
     /// # Errors
-    /// When nothing says where it is.
+    /// Fails if the location of the part is unknown.
     pub(crate) async fn files(&self, part: &str) -> Result<Vec<Arc<Part>>, SourceError> {
         let listed = match &self.fixed {
             Some(files) => Some(Arc::clone(files)),
@@ -165,7 +165,7 @@ impl Parts {
         Ok(vec![Arc::clone(file)])
     }
 
-    /// What the `.loc` file says, if there is one.
+    /// Returns the files listed in the `.loc` file, if there is one.
     async fn listed(&self) -> Result<Option<Arc<PartFiles>>, SourceError> {
         let missing = self.cache().missing;
         let recheck = RECHECK[usize::from(matches!(self.index, Location::Url(_)))];
@@ -207,7 +207,7 @@ impl Parts {
             let mut columns = line.trim_end().split('\t');
             let part = columns.next().filter(|part| !part.is_empty())?;
             let paths = columns.filter(|path| !path.is_empty());
-            // Those in ways that nothing is read by are not for this source.
+            // Skip URLs that this source cannot read.
             let files = paths.filter_map(|path| match self.index.join(path).ok()? {
                 Location::File(path) => Some(Part::new(NamedFile::new(path))),
                 Location::Url(url) => self.net.as_ref().map(|_| Part::new(self.remote(&url))),
@@ -244,10 +244,10 @@ impl Parts {
     }
 }
 
-/// Why nothing on servers can be read where files of this machine alone are.
+/// The error of files on servers in a source that only reads local files.
 const NO_NET: &str = "what is on a server is not read here";
 
-/// The file of that name in the folder of another one.
+/// Returns the URL of a file with this name in the folder of another URL.
 fn beside(url: &Url, name: &str) -> Url {
     let mut beside = url.clone();
     beside.set_query(None);

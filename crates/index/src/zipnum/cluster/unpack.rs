@@ -1,4 +1,4 @@
-//! Blocks as text.
+//! Decompresses blocks, and caches their texts.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -11,16 +11,16 @@ use crate::sorted::file::{FileVersion, Snapshot};
 use crate::sorted::steps::{spend, until_it_may_wait};
 use crate::source::SourceError;
 
-/// Limit of unpacked text that is cached, over all clusters, in bytes.
+/// Maximum total size of cached texts of all clusters, in bytes.
 const MAX_CACHED: usize = 256 << 20;
 
-/// Blocks of a cluster that were found to be damaged. Texts of blocks are cached for all clusters together.
+/// The damaged blocks of a cluster. The texts of blocks are cached for all clusters together.
 #[derive(Debug, Default)]
 pub(super) struct Unpacked {
     failed: Mutex<VecDeque<Failed>>,
 }
 
-/// Texts of blocks, and when each was used last. Each is there once.
+/// A cache of texts of blocks, each with the number of its last use.
 #[derive(Debug, Default)]
 struct Cache {
     texts: HashMap<Which, (Bytes, u64)>,
@@ -42,8 +42,8 @@ impl Cache {
         Some(text.clone())
     }
 
-    /// Adds a text. Where there is too much then, those that were not used for longest are evicted, a quarter of all at
-    /// once.
+    /// Adds a text. If the cache is too large then, the least recently used texts are evicted, a quarter of the cache
+    /// at once.
     fn put(&mut self, which: Which, text: Bytes) {
         if text.len() > MAX_CACHED / 4 {
             return;
@@ -51,7 +51,7 @@ impl Cache {
         self.uses += 1;
         self.size += text.len();
         if let Some((before, _)) = self.texts.insert(which, (text, self.uses)) {
-            // Another query has unpacked the same block at the same time.
+            // Another query decompressed the same block at the same time.
             self.size -= before.len();
         }
         if self.size <= MAX_CACHED {
@@ -74,21 +74,22 @@ impl Cache {
     }
 }
 
-/// A damaged block, since when that is known, and why.
+/// A damaged block, the time at which it was read, and the error.
 type Failed = (Which, Instant, SourceError);
 
-/// Maximum number of damaged blocks that are cached, and for how long.
+/// Maximum number of damaged blocks that are remembered, and the time for which they are.
 const MAX_FAILURES: usize = 64;
 const FAILURE_CACHED_FOR: Duration = Duration::from_secs(10);
 
-/// Offset and length of a block, and the version of its file. What differs comes first: blocks are found by comparing.
+/// Offset and length of a block, and the version of its file. The offset is first because it differs most often, which
+/// makes comparisons fast.
 type Which = (u64, u64, FileVersion);
 
 impl Unpacked {
-    /// Returns the text of a block, which is whole lines, and caches it with `cached`.
+    /// Returns the text of a block, which consists of whole lines, and caches it if `cached` is true.
     ///
     /// # Errors
-    /// When the block is damaged, or cannot be read.
+    /// Fails if the block is damaged or cannot be read.
     pub(crate) async fn text(
         &self,
         file: &Snapshot,
@@ -102,7 +103,7 @@ impl Unpacked {
             return Ok(text);
         }
         until_it_may_wait().await;
-        // Another query may have unpacked it meanwhile.
+        // Another query may have decompressed it meanwhile.
         let known = cache().get(&which);
         if let Some(text) = known {
             return Ok(text);
@@ -118,7 +119,7 @@ impl Unpacked {
         Ok(text)
     }
 
-    /// Why there is no such block, if that was found out just now.
+    /// Returns the error of a block that was recently found to be damaged.
     fn failure(&self, which: &Which) -> Option<SourceError> {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.retain(|(_, since, _)| since.elapsed() < FAILURE_CACHED_FOR);
@@ -154,7 +155,7 @@ async fn unpack(file: &Snapshot, block: &Block) -> Result<Bytes, SourceError> {
             return Err(SourceError::Io(at_block(&what)));
         }
     }
-    // The last read may have been on another thread.
+    // The last read may have moved the work to another thread.
     until_it_may_wait().await;
     let mut text = Vec::with_capacity(length.saturating_mul(5));
     inflate(&packed, &mut text).map_err(|unfit| match unfit {

@@ -1,4 +1,4 @@
-//! Indexes that are not what they were.
+//! Tests of damaged indexes.
 
 use redis_tests::{assert_contains, rows};
 use std::io::Write as _;
@@ -16,7 +16,7 @@ const SMALL: Options = Options {
     threads: 0,
 };
 
-/// What is read of it is what was written, or an error; also after it was merged with another index.
+/// Checks that a damaged index reads as written or fails, also after merging it with another index.
 fn assert_told(folder: &Path, expected: &[Vec<u8>], other: &Path, what: &str) {
     match read(folder, "url") {
         Ok((found, _)) => assert!(found == expected, "{what}"),
@@ -83,7 +83,7 @@ fn every_byte_that_changes_or_is_missing_is_told_or_changes_nothing() {
     }
 }
 
-/// An index whose secondary index is that text.
+/// Reads an index with this text as its secondary index, and returns the error.
 fn said(text: &str, gz: &[u8]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let (path, idx) = files(folder.path(), "url");

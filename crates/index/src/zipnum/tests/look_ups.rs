@@ -1,4 +1,4 @@
-//! What is found.
+//! Tests of look-ups.
 
 use super::*;
 use crate::index::{Lookup, Rows};
@@ -42,7 +42,7 @@ fn by_digest(captures: &[Capture]) -> Vec<Vec<u8>> {
     lines
 }
 
-/// An index, in blocks or plain.
+/// Writes an index, compressed or plain.
 fn index(folder: &Path, captures: &[Capture], plain: bool, options: Options) {
     for (stem, lines) in [("url", by_url(captures)), ("digest", by_digest(captures))] {
         if plain {
@@ -150,7 +150,7 @@ fn damage_is_told_with_the_place_and_ends_a_look_up() {
     index(folder.path(), &captures, false, Options::by_digest());
     let (gz, idx) = files(folder.path(), "url");
     let bytes = fs::read(&gz).unwrap();
-    // In the second block.
+    // Damage the second block.
     let text = fs::read_to_string(&idx).unwrap();
     let at: usize = text
         .lines()
@@ -174,7 +174,7 @@ fn damage_is_told_with_the_place_and_ends_a_look_up() {
     );
     assert_starts(&error, &expected);
 
-    // A plain one with something else in it.
+    // Damage a line of a plain index.
     let folder = tempfile::tempdir().unwrap();
     index(folder.path(), &captures, true, Options::by_url());
     let path = folder.path().join("url.cdxj");

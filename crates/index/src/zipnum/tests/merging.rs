@@ -1,4 +1,4 @@
-//! What is merged.
+//! Tests of merging.
 
 use redis_tests::but;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::Work;
 /// Distributes lines over `count` indexes.
 fn split(rng: &mut Rng, lines: &[Vec<u8>], count: u64) -> Vec<Vec<Vec<u8>>> {
     let mut parts = vec![Vec::new(); count as usize];
-    // Line by line, or longer and longer stretches.
+    // Line by line, or in stretches of increasing length.
     let stretch = [1, 3, 30, 300][rng.below(4) as usize];
     let mut part = 0;
     for line in lines {
@@ -94,10 +94,10 @@ fn blocks_that_nothing_comes_between_are_copied() {
     let inputs = folders(dir.path(), &parts, || options);
     let (out, stats) = merged(dir.path(), &inputs, options);
     assert!(read(&out, "url").unwrap().0 == numbered((0..2000).chain(3000..4000)));
-    // Only where one ends it is not known before it is unpacked.
+    // Only the end of a block requires decompressing it.
     assert_eq!((stats.blocks, stats.copied), (300, 298));
 
-    // They are the same bytes.
+    // The blocks are byte for byte the same.
     let block = |folder: &Path| {
         let (gz, idx) = files(folder, "url");
         let idx = fs::read_to_string(idx).unwrap();

@@ -1,4 +1,4 @@
-//! Indexes that are written, merged, damaged, and asked.
+//! Tests that write, merge, damage and search indexes.
 
 mod damage;
 mod look_ups;
@@ -13,9 +13,9 @@ use redis_tests::Rng;
 use super::{Blocks, Options, Stats, Writer, files};
 use crate::Error;
 
-/// A line of an index, of which many are alike.
+/// Returns a random line of an index; many lines are similar.
 fn line(rng: &mut Rng) -> Vec<u8> {
-    // Also keys of which one begins as the other one does, with what comes before a space and after it.
+    // Includes keys that are prefixes of others, continued by characters below and above a space.
     let ends = [
         "",
         "a",
@@ -34,14 +34,14 @@ fn line(rng: &mut Rng) -> Vec<u8> {
         .into_bytes()
 }
 
-/// `count` lines, sorted.
+/// Returns `count` sorted lines.
 fn lines(rng: &mut Rng, count: u64) -> Vec<Vec<u8>> {
     let mut lines: Vec<_> = (0..count).map(|_| line(rng)).collect();
     lines.sort();
     lines
 }
 
-/// Lines with a key for each number, in the order of the numbers.
+/// Returns lines with a key for each number, in the order of the numbers.
 fn numbered(numbers: impl Iterator<Item = u64>) -> Vec<Vec<u8>> {
     let line = |n| format!("org,example)/{n:08} 20260101000000 {{\"n\":\"{n}\"}}").into_bytes();
     numbers.map(line).collect()
@@ -65,7 +65,7 @@ fn write(folder: &Path, stem: &str, lines: &[Vec<u8>], options: Options) -> Stat
     stats
 }
 
-/// All lines of an index, and how many each block has.
+/// Returns all lines of an index, and the number of lines of each block.
 fn read(folder: &Path, stem: &str) -> Result<(Vec<Vec<u8>>, Vec<usize>), Error> {
     let mut blocks = Blocks::open(folder, stem)?;
     let (mut lines, mut counts) = (Vec::new(), Vec::new());
@@ -78,7 +78,7 @@ fn read(folder: &Path, stem: &str) -> Result<(Vec<Vec<u8>>, Vec<usize>), Error> 
     Ok((lines, counts))
 }
 
-/// Blocks are neither too small nor too large; the last one may be small.
+/// Checks that blocks are neither too small nor too large; the last block may be small.
 fn assert_sized(counts: &[usize], options: Options) {
     let (half, double) = (options.lines / 2, options.lines * 2);
     for (n, count) in counts.iter().enumerate() {
@@ -91,7 +91,7 @@ fn assert_sized(counts: &[usize], options: Options) {
     }
 }
 
-/// The names of the files in a folder.
+/// Returns the names of the files in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

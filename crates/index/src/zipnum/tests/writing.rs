@@ -1,4 +1,4 @@
-//! What is written.
+//! Tests of writing.
 
 use super::*;
 use crate::lines::MAX_LINE;
@@ -16,7 +16,7 @@ fn lines_come_back_in_blocks_of_the_right_size() {
         let (found, counts) = read(folder.path(), "url").unwrap();
         assert!(found == lines);
         assert_sized(&counts, options);
-        // Also the last one, unless it is the only one.
+        // This includes the last block, unless it is the only one.
         assert!(counts.len() < 2 || counts.iter().all(|&count| count >= options.lines / 2));
         assert_eq!(stats.blocks, counts.len() as u64);
         assert_eq!(stats.copied, 0);
@@ -29,7 +29,7 @@ fn lines_come_back_in_blocks_of_the_right_size() {
 #[test]
 fn the_number_of_threads_changes_nothing() {
     let mut rng = Rng::new("the_number_of_threads_changes_nothing");
-    // Many times what is given to a thread at once.
+    // Many times the size of a batch.
     let lines = lines(&mut rng, 12_000);
     let written = |threads| {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is not what it was.
+//! Tests of damaged entries.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
@@ -14,7 +14,7 @@ use super::super::{FileSum, Form, Manifest, Work, with_end};
 use super::{FORMS, built, has, square, squares, text_of};
 use crate::JobId;
 
-/// Each byte of each file, in both forms; also with the times of the file set back, as a careless copy does.
+/// Damages each byte of each file, in both forms, also with the file times restored, as a careless copy does.
 #[test]
 fn every_damaged_byte_is_found_and_the_entry_built_anew() {
     for form in FORMS {
@@ -52,7 +52,7 @@ fn every_damaged_byte_is_found_and_the_entry_built_anew() {
     }
 }
 
-/// What was seen is believed only as long as nobody could have changed anything unseen.
+/// Checks that a verified state is only trusted while it can detect any change.
 #[test]
 fn damage_is_found_after_the_entry_was_seen_whole() {
     for form in FORMS {
@@ -62,14 +62,14 @@ fn damage_is_found_after_the_entry_was_seen_whole() {
             let (_, path, _) = built(&cache).files().next().expect("a file");
             path
         };
-        // Until the stamps tell, by the clock of the file system.
+        // Until the stamps are old enough, by the clock of the file system.
         let seen = with_end(&root.path().join("squares/7-cache"), ".seen");
         let cache = squares(root.path(), form);
         until(|| {
             assert!(has(&cache, JobId(7)));
             fs::metadata(&seen).is_ok_and(|seen| seen.len() > 0)
         });
-        // Both what this one remembers, and what another one reads.
+        // Both the state in memory, and the state that another process reads.
         for cache in [&cache, &squares(root.path(), form)] {
             let bytes = fs::read(&path).expect("a file");
             let before = modified(&path);
@@ -95,7 +95,7 @@ fn modified(path: &Path) -> SystemTime {
     metadata.modified().expect("a time")
 }
 
-/// Waits until something is true; fails after a minute.
+/// Waits until a condition is true; fails after a minute.
 fn until(mut is: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is() {
@@ -139,7 +139,7 @@ fn a_manifest_reads_back_and_no_byte_of_it_may_change() {
     }
 }
 
-/// Where a clock was set back, what the file system says of files is from the future, and as good.
+/// Checks that stamps from the future are valid, as after a clock was set back.
 #[test]
 fn times_from_another_time_tell_as_well() {
     let root = tempfile::tempdir().expect("a folder");
@@ -152,12 +152,12 @@ fn times_from_another_time_tell_as_well() {
     assert!(!seen.is_telling(now, now));
     assert!(seen.is_telling(now + day, now + day));
     assert!(seen.is_telling(now - day, now - day));
-    // The clock was set while one looked, or somebody looked for long.
+    // The clock was set while the stamps were taken, or taking them was slow.
     assert!(!seen.is_telling(now + day, now - day));
     assert!(!seen.is_telling(now - day, now + day));
 }
 
-/// A pipe would be waited for, and a link to itself leads nowhere.
+/// Checks that pipes do not block, and that links to themselves count as missing.
 #[test]
 fn what_is_no_file_is_damage_and_nobody_waits_for_it() {
     for form in FORMS {

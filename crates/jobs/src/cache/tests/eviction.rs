@@ -1,4 +1,4 @@
-//! What goes, and what stays.
+//! Tests of eviction.
 
 use std::fs;
 use std::sync::Barrier;
@@ -65,7 +65,7 @@ fn an_entry_in_use_stays_and_one_that_is_not_goes() {
     }
 }
 
-/// Readers always get a whole entry, while others evict it as fast as they can.
+/// Checks that readers get complete entries while another thread evicts them continuously.
 #[test]
 fn eviction_under_load_takes_nothing_from_anybody() {
     for form in FORMS {
@@ -91,14 +91,14 @@ fn eviction_under_load_takes_nothing_from_anybody() {
                 evict(&path, form, Duration::ZERO).expect("evicted");
                 thread::yield_now();
             }
-            // Nobody has it any more.
+            // The entry is not in use any more.
             evict(&path, form, Duration::ZERO).expect("evicted");
             assert!(!path.exists());
         });
     }
 }
 
-/// A clock that was set back makes files of the future.
+/// After a clock was set back, files are from the future.
 #[test]
 fn files_of_the_future_count_as_used_now() {
     let root = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Who may build, and who waits.
+//! Tests of locks and of waiting for builders.
 
 use std::fs;
 use std::thread;
@@ -80,7 +80,7 @@ fn whoever_is_cancelled_stops_waiting() {
     });
 }
 
-/// Lock files have to stay; where somebody removes them all the same, nobody gets half an entry.
+/// Lock files must not be removed; if one is, no reader may get a partial entry.
 #[test]
 fn a_builder_whose_lock_file_was_removed_publishes_nothing() {
     for form in FORMS {

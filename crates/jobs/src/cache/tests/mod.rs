@@ -1,4 +1,4 @@
-//! What holds whoever asks, and whatever happened to the files.
+//! Tests of caches under concurrency and file damage.
 
 mod damage;
 mod eviction;
@@ -18,7 +18,7 @@ fn squares(root: &Path, form: Form) -> FileBasedCache<JobId> {
     FileBasedCache::open(root, "squares", form).expect("a cache")
 }
 
-/// Two files, or one, with something to damage in each.
+/// Builds two files, or one, with content that can be damaged.
 fn square(id: JobId) -> impl FnOnce(&mut Draft) -> Result<(), Error> {
     move |draft| {
         for name in ["a", "b"] {
@@ -30,13 +30,13 @@ fn square(id: JobId) -> impl FnOnce(&mut Draft) -> Result<(), Error> {
     }
 }
 
-/// The entry of job 7, built unless it is there.
+/// Returns the entry of job 7, and builds it unless it exists.
 fn built(cache: &FileBasedCache<JobId>) -> Entry {
     let entry = cache.cache(&JobId(7), &Work::default(), square(JobId(7)));
     entry.expect("an entry")
 }
 
-/// Whether there is an entry of that job.
+/// Returns whether there is an entry of this job.
 fn has(cache: &FileBasedCache<JobId>, job: JobId) -> bool {
     let hit = cache.hit(&job, &Work::default());
     hit.expect("a look").is_some()
@@ -47,7 +47,7 @@ fn text_of(entry: &Entry) -> String {
     entry.files().map(|(_, path, _)| text(path)).collect()
 }
 
-/// Names of what is in the folder of the cache, without lock files and marks.
+/// Returns the names of the files in the folder of the cache, without lock files and marks.
 fn names(cache: &FileBasedCache<JobId>) -> Vec<String> {
     let files = fs::read_dir(cache.folder()).expect("a folder");
     let names = files.map(|file| file.expect("a file").file_name().into_string());
@@ -64,7 +64,7 @@ const FORMS: [Form; 2] = [Form::File, Form::Folder];
 fn an_item_is_built_once_however_many_threads_ask() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
-        // Each has its own, as processes have.
+        // Each thread has its own cache, like a process.
         let caches: Vec<_> = (0..4).map(|_| squares(root.path(), form)).collect();
         let (threads, ids) = (16, 5);
         let built: Vec<_> = (0..ids).map(|_| AtomicUsize::new(0)).collect();
@@ -129,7 +129,7 @@ fn what_a_dead_builder_left_is_in_nobodys_way() {
         let draft = super::draft::temporary(&path);
         fs::create_dir(&draft).expect("a folder");
         fs::write(draft.join("half"), "half").expect("a file");
-        // One that was not finished under the name itself is none, either.
+        // An incomplete file or folder under the name of the entry does not count as an entry.
         match form {
             Form::File => fs::write(&path, "half").expect("a file"),
             Form::Folder => fs::create_dir(&path).expect("a folder"),
