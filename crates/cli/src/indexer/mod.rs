@@ -22,7 +22,9 @@
 
 mod crawls;
 mod deferred;
+mod failure;
 mod guard;
+mod job;
 mod package;
 mod present;
 mod queue;
@@ -225,7 +227,7 @@ impl Import {
             self.crawl.clone(),
         );
         let mut present = Present::new(&index, &queue);
-        report.already_in_index = queue.adopt(&mut present)?;
+        report.already_in_index = queue.adopt(|packages| Ok(present.sort(packages)?.others))?;
         let sorted = present.sort(packages)?;
         report.already_in_index += sorted.present.len() as u64;
         for failed in sorted.replaced {
