@@ -9,7 +9,7 @@ use redis::{ConnectionInfo, IntoConnectionInfo, RedisError};
 
 #[cfg(feature = "tls")]
 use super::tls::Tls;
-use super::{AsyncServer, Error, Server, backoff};
+use super::{AsyncServer, Error, Server};
 
 /// Default timeout of a silent server. A job blocks its caller for as long as it takes, so it is ten minutes.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
@@ -58,7 +58,7 @@ impl Options {
             timeout: TIMEOUT,
             job_timeout: TIMEOUT,
             retries: RETRIES,
-            random: backoff::random,
+            random: crawlspace_retry::random,
             only_one: false,
             #[cfg(feature = "tls")]
             tls: Tls::default(),

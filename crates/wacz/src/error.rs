@@ -2,7 +2,7 @@ use std::io;
 use std::time::Duration;
 
 use crawlspace_fetch as fetch;
-use crawlspace_fetch::RETRIED_STATUSES;
+use crawlspace_fetch::is_transient;
 
 /// What is wrong with a WACZ file or a manifest, and where.
 #[derive(Debug, thiserror::Error)]
@@ -131,11 +131,11 @@ impl Error {
 
     /// Whether a later attempt may succeed without a change: a server that is down or slow, a file that was being
     /// replaced.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match &self.problem {
             Problem::Connection(_) | Problem::Changed(_) => true,
             // Also a failure of the server (5xx) that is not worth another attempt at once.
-            Problem::Status { status, .. } => *status >= 500 || RETRIED_STATUSES.contains(status),
+            Problem::Status { status, .. } => *status >= 500 || is_transient(*status),
             _ => false,
         }
     }

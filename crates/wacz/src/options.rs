@@ -40,7 +40,8 @@ pub struct Options {
     /// [`RETRIED_STATUSES`](crawlspace_fetch::RETRIED_STATUSES): 5. What came before is kept, and each MiB received sets the
     /// count to zero.
     pub retries: u32,
-    /// The pause before the first of them, which doubles with each: 200 ms.
+    /// The longest pause before the first of them, which doubles with each: 200 ms. Each pause is shortened by up to a
+    /// half, at random.
     pub pause: Duration,
     /// Which addresses servers may have, also after redirects. With `None`, any address may be connected to; with a
     /// guard, proxies of the environment are not used.

@@ -49,7 +49,7 @@ use self::package::Package;
 use self::present::Present;
 use self::queue::{Queue, Stage};
 pub use self::report::{CommittedCrawl, Event, Failed, LeftInPlace, Report};
-use crate::away::{Patience, is_away};
+use crate::away::Patience;
 use crawlspace_client::Server;
 use crawlspace_client::dedupe::{Index, Profile};
 use crawlspace_compact::calendar;
@@ -165,7 +165,7 @@ impl Import {
             };
             let is_there = patience.wait(error, tell);
             is_there.map_err(|error| {
-                if is_away(&error) {
+                if error.is_transient() {
                     Error::Away(error)
                 } else {
                     Error::Index(error)

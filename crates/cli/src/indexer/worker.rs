@@ -12,7 +12,7 @@ use super::report::{Event, Failed, Report};
 use super::responses::Small;
 
 /// Between two looks whether others have finished; longer each time.
-const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
+const POLL: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
 /// Maximum number of packages that a worker takes at once, and that all of an importer have together.
 const GROUP: usize = 32;
@@ -59,7 +59,7 @@ impl Work<'_> {
         queue: &Queue,
         failed: &AtomicBool,
     ) -> Result<(), crawlspace_client::Error> {
-        let mut pause = PAUSES[0];
+        let mut pause = POLL[0];
         let mut reported = None;
         loop {
             if self.is_stopped() || failed.load(Ordering::Relaxed) {
@@ -76,7 +76,7 @@ impl Work<'_> {
                         self.watch.event(Event::Waiting(others));
                     }
                     thread::sleep(pause);
-                    pause = (pause * 2).min(PAUSES[1]);
+                    pause = (pause * 2).min(POLL[1]);
                 }
                 Taken::Packages(entries, unreadable) => {
                     for (name, reason) in unreadable {
@@ -90,7 +90,7 @@ impl Work<'_> {
                             reason,
                         });
                     }
-                    pause = PAUSES[0];
+                    pause = POLL[0];
                     reported = None;
                     self.group(stage, queue, &entries, failed)?;
                 }

@@ -221,7 +221,7 @@ impl Listing {
             Ok(list) => list,
             Err(error) => {
                 // Of a list that cannot be read now nothing new is known.
-                let packages = before.filter(|_| error.is_passing());
+                let packages = before.filter(|_| error.is_transient());
                 let packages = packages.map(|before| before.packages.to_vec());
                 let said = error.to_string();
                 return match packages.filter(|packages| !packages.is_empty()) {

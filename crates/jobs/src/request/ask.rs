@@ -11,9 +11,9 @@ use url::Url;
 
 use super::super::{IndexKind, JobSet, Work};
 use super::failure::Failure;
-use crawlspace_fetch::RETRIED_STATUSES;
 use crawlspace_fetch::Request;
 use crawlspace_fetch::blocking::{Body, Response};
+use crawlspace_fetch::is_transient;
 use crawlspace_wacz::Options as WebOptions;
 
 /// How long the server is to wait for an index that is being built, in seconds, before it says so.
@@ -110,8 +110,8 @@ pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, F
                 None => format!("{status}, without a reason: is that a server of indexes?"),
             };
             // Of this server, 500 says that the index cannot be built.
-            Err(if status != 500 && RETRIED_STATUSES.contains(&status) {
-                Failure::Passing(reported, wait)
+            Err(if status != 500 && is_transient(status) {
+                Failure::Transient(reported, wait)
             } else {
                 Failure::Answer(reported)
             })

@@ -10,7 +10,7 @@ use crawlspace_wacz::Problem;
 #[derive(Debug)]
 pub(super) enum Failure {
     /// It may go well when it is tried again, after that time if the server says when.
-    Passing(String, Option<Duration>),
+    Transient(String, Option<Duration>),
     /// The server's answer is wrong, or says that it will not do it.
     Answer(String),
     /// Something that is not the server's fault.
@@ -25,7 +25,7 @@ impl Failure {
 
     /// A connection that broke.
     pub(super) fn broken(why: String) -> Failure {
-        Failure::Passing(why, None)
+        Failure::Transient(why, None)
     }
 
     /// Puts `what` before the text of a failure of the server's answer; other failures stay as they are.
@@ -43,7 +43,7 @@ impl Failure {
             what,
         };
         match self {
-            Failure::Passing(what, _) | Failure::Answer(what) => remote(what),
+            Failure::Transient(what, _) | Failure::Answer(what) => remote(what),
             Failure::Own(error) => error,
         }
     }
@@ -58,7 +58,7 @@ impl From<Error> for Failure {
 impl From<fetch::Error> for Failure {
     fn from(error: fetch::Error) -> Failure {
         match Problem::from(error) {
-            Problem::Connection(how) => Failure::Passing(how, None),
+            Problem::Connection(how) => Failure::Transient(how, None),
             // Its own text is about files.
             Problem::Answer(why) => Failure::Answer(why),
             problem => Failure::Answer(problem.to_string()),
