@@ -7,7 +7,6 @@
 
 mod ask;
 mod asynchronous;
-mod backoff;
 mod batch;
 mod blocking;
 mod call;
@@ -22,7 +21,6 @@ mod topology;
 
 pub use self::ask::{Ask, Steps};
 pub use self::asynchronous::{Answer, AsyncServer};
-pub use self::backoff::Backoff;
 pub use self::batch::{Batch, Pending};
 pub use self::blocking::Server;
 pub use self::call::{Call, Unsent};
@@ -31,3 +29,4 @@ pub use self::error::Error;
 pub use self::options::Options;
 pub(crate) use self::options::TIMEOUT;
 pub use self::options::without_password;
+pub use crawlspace_retry::Backoff;

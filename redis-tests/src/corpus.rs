@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use crate::crawler::words_of;
 use crate::wire::{Reply, Wire, Word};
 
 /// The date of made-up records.
@@ -30,6 +29,17 @@ pub fn url_of(n: u64) -> String {
 /// Size of the `n`-th made-up record.
 pub fn size_of(n: u64) -> u64 {
     1000 + n % 500
+}
+
+/// The five words of the `n`-th made-up record: hash, WACZ index, date, URL, size.
+pub fn words_of(n: u64) -> [Vec<u8>; 5] {
+    [
+        sha256_of(n).word(),
+        "0".word(),
+        DATE.word(),
+        url_of(n).word(),
+        size_of(n).word(),
+    ]
 }
 
 /// A made-up crawl of consecutive hashes.

@@ -2,19 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::corpus::{DATE, sha256_of, size_of, url_of};
+use crate::corpus::{DATE, sha256_of, size_of, url_of, words_of};
 use crate::wire::{Reply, Wire, Word, array, bulk, int};
-
-/// The five words of the `n`-th made-up record: hash, WACZ index, date, URL, size.
-pub fn words_of(n: u64) -> [Vec<u8>; 5] {
-    [
-        sha256_of(n).word(),
-        "0".word(),
-        DATE.word(),
-        url_of(n).word(),
-        size_of(n).word(),
-    ]
-}
 
 /// What a look-up of the `n`-th made-up record replies when `crawl` owns it.
 pub fn record_of(crawl: &str, n: u64) -> Reply {

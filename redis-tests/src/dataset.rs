@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::server::Server;
 use crate::wire::{Reply, Wire};
 
 /// Every key of one database with its type and content, members of sets and hashes sorted.
@@ -134,13 +133,6 @@ impl Snapshot {
             panic!("{what}: {} lines differ\n{shown}", diff.len());
         }
     }
-}
-
-/// Fails unless a replica that has caught up holds what its master does.
-#[track_caller]
-pub fn assert_replicated(master: &Server, replica: &Server) {
-    master.wait_for_replica_offset(replica);
-    assert_eq!(master.digest(), replica.digest());
 }
 
 impl fmt::Debug for Snapshot {

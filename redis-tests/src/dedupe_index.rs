@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 
-use crate::corpus::sha256_of;
-use crate::crawler::{self, words_of};
+use crate::corpus::{sha256_of, words_of};
+use crate::crawler;
 use crate::dataset::Snapshot;
 use crate::packing::moved;
 use crate::server::{Options, Server};

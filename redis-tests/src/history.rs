@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use crate::examples::{self, Live};
 use crate::rng::Rng;
 use crate::wire::{Reply, Wire};
+use crate::words::line;
 
 /// How long a failing history is made shorter.
 const SHRINKING: Duration = Duration::from_secs(60);
@@ -86,7 +87,7 @@ impl Log {
 
     /// The commands as lines for redis-cli.
     fn lines(&self) -> Vec<String> {
-        let lines = self.0.iter().map(|(words, _)| examples::line(words));
+        let lines = self.0.iter().map(|(words, _)| line(words));
         lines.collect()
     }
 
@@ -94,7 +95,7 @@ impl Log {
     fn replies(&self) -> String {
         let mut text = String::new();
         for (words, reply) in &self.0[self.0.len().saturating_sub(4)..] {
-            let line: String = examples::line(words).chars().take(200).collect();
+            let line: String = line(words).chars().take(200).collect();
             let _ = writeln!(text, "{line}\n  -> {reply}");
         }
         text

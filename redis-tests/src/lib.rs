@@ -124,16 +124,15 @@ mod tag_space;
 mod terminal;
 mod wait;
 mod wire;
+pub mod words;
 
 pub use alone::{alone, alone_with};
 pub use busy_frontier::{BusyFrontier, random_step};
 pub use certificates::certificates;
 pub use cluster::Cluster;
-pub use corpus::{Crawl, DATE, fill_crawl, sha256_of, size_of, url_of};
-pub use crawler::{
-    add, assert_consistent, commit, counts, hash_key, owners, record_of, set_key, words_of,
-};
-pub use dataset::{Snapshot, assert_replicated};
+pub use corpus::{Crawl, DATE, fill_crawl, sha256_of, size_of, url_of, words_of};
+pub use crawler::{add, assert_consistent, commit, counts, hash_key, owners, record_of, set_key};
+pub use dataset::Snapshot;
 pub use dedupe_index::DedupeIndex;
 pub use file_host::{FileHost, Manners, Request, parse_range};
 pub use frontier::{
@@ -148,7 +147,7 @@ pub use program::{Ended, Program, memory_of, open_files_of, peak_memory_of};
 pub use relay::Relay;
 pub use rng::Rng;
 pub use scripted_host::{Asked, Part, ScriptedHost, answer, once, then};
-pub use server::{Options, Server, free_port, module_path, packed_by_default};
+pub use server::{Options, Server, assert_replicated, free_port, module_path, packed_by_default};
 pub use shifted::Shifted;
 pub use storage::{indexed, is_packed, plain_hash, plain_view, plainly};
 pub use tag_space::TagSpace;

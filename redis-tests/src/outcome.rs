@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::examples::words;
+use crate::words::words;
 
 /// The words of a command line: blanks part them, `'…'` and `"…"` keep them together.
 ///

@@ -486,6 +486,13 @@ impl Server {
     }
 }
 
+/// Fails unless a replica that has caught up holds what its master does.
+#[track_caller]
+pub fn assert_replicated(master: &Server, replica: &Server) {
+    master.wait_for_replica_offset(replica);
+    assert_eq!(master.digest(), replica.digest());
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         let was_alive = self.is_alive();

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::examples::words;
+use crate::words::words;
 
 /// Gives a connection that makes words of a line (`words`) the calls of one: `call`, `ok`, `err` and `send`.
 macro_rules! runs_lines {

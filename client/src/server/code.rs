@@ -134,6 +134,16 @@ codes! {
     ExecAbort = "EXECABORT",
 }
 
+impl Code {
+    /// Returns true if the server refused the command for the moment only: it loads its data or waits for a failover.
+    pub fn is_transient(self) -> bool {
+        matches!(
+            self,
+            Code::Loading | Code::MasterDown | Code::ClusterDown | Code::TryAgain
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Code;

@@ -62,6 +62,18 @@ impl Error {
     pub fn is_connection(&self) -> bool {
         self.cause.is_io_error()
     }
+
+    /// Returns true if the server may answer later: it is unreachable, loads its data, or waits for a failover.
+    ///
+    /// ```
+    /// use crawlspace_client::{Error, redis};
+    /// let refusal = |word: &str| Error::new("reading", redis::make_extension_error(word.to_owned(), None));
+    /// assert!(refusal("LOADING").is_transient());
+    /// assert!(!refusal("NOCRAWL").is_transient());
+    /// ```
+    pub fn is_transient(&self) -> bool {
+        self.is_connection() || self.code().is_some_and(Code::is_transient)
+    }
 }
 
 impl fmt::Display for Error {

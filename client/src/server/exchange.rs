@@ -8,14 +8,14 @@ use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crawlspace_retry::Backoff;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 
-use super::backoff::Backoff;
 use super::batch::QueuedCall;
 use super::call::Request;
 use super::options::MAX_PAUSE;
 use super::topology::{Address, Topology};
-use super::{Batch, Error, Options};
+use super::{Batch, Code, Error, Options};
 
 /// Maximum number of redirections that a call follows.
 const REDIRECTIONS: u32 = 16;
@@ -224,7 +224,7 @@ impl<W: Wire> Exchange<W> {
             })
             .collect();
         let mut left = self.options.retries;
-        let mut backoff = Backoff::with(MAX_PAUSE, self.options.random);
+        let mut backoff = Backoff::new(MAX_PAUSE).with_random(self.options.random);
         let mut redirections = 0;
         loop {
             let attempt = self.attempt(requests, &mut legs, repeatable).await;
@@ -305,7 +305,7 @@ impl<W: Wire> Exchange<W> {
                 }
                 // Nothing was sent, so it may be tried again in any case.
                 Err(cause) => {
-                    let again = cause.is_io_error() || is_passing(&cause);
+                    let again = cause.is_io_error() || is_busy(&cause);
                     attempt.lost(self, requests, legs, &part, &to, cause, again);
                 }
             }
@@ -386,7 +386,7 @@ impl Attempt {
                 self.redirected = true;
                 self.outdated |= moved;
             }
-            None if is_passing(&cause) => {
+            None if is_busy(&cause) => {
                 self.pause = true;
                 self.outdated = true;
             }
@@ -399,15 +399,11 @@ impl Attempt {
     }
 }
 
-/// Whether the server has done nothing, and will do something in a moment.
-fn is_passing(cause: &RedisError) -> bool {
-    let ErrorKind::Server(kind) = cause.kind() else {
-        return false;
-    };
-    matches!(
-        kind,
-        ServerErrorKind::BusyLoading | ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown
-    )
+/// Whether the server has done nothing, and will do something in a moment. A replica that lost its master may take
+/// longer than retries do.
+fn is_busy(cause: &RedisError) -> bool {
+    let code = cause.code().and_then(Code::of);
+    code.is_some_and(|code| code.is_transient() && code != Code::MasterDown)
 }
 
 struct Done<'a>(&'a AtomicBool);

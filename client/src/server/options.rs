@@ -9,7 +9,7 @@ use redis::{ConnectionInfo, IntoConnectionInfo, RedisError};
 
 #[cfg(feature = "tls")]
 use super::tls::Tls;
-use super::{AsyncServer, Error, Server, backoff};
+use super::{AsyncServer, Error, Server};
 
 /// Default timeout of a silent server. A job blocks its caller until it is done, so the timeout is ten
 /// minutes.
@@ -59,7 +59,7 @@ impl Options {
             timeout: TIMEOUT,
             job_timeout: TIMEOUT,
             retries: RETRIES,
-            random: backoff::random,
+            random: crawlspace_retry::random,
             only_one: false,
             #[cfg(feature = "tls")]
             tls: Tls::default(),

@@ -4,21 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crawlspace_client::{Ask, Call, Code, Error, Server, redis};
+use crawlspace_client::server::Backoff;
+use crawlspace_client::{Ask, Call, Error, Server, redis};
 
-/// Time between two attempts to reach the server.
+/// Longest pause between two attempts to reach the server.
 const PAUSE: Duration = Duration::from_millis(500);
-
-/// Returns true if the server may answer later: it is unreachable, loads its data, or waits for a failover.
-pub fn is_away(error: &Error) -> bool {
-    let passing = [
-        Code::Loading,
-        Code::MasterDown,
-        Code::ClusterDown,
-        Code::TryAgain,
-    ];
-    error.is_connection() || error.code().is_some_and(|code| passing.contains(&code))
-}
 
 /// Timeout of an attempt.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,7 +42,7 @@ impl<'a> Patience<'a> {
     /// # Errors
     /// Returns the last error when the time is up.
     pub fn wait(&mut self, error: Error, tell: impl Fn(&Error, Duration)) -> Result<(), Error> {
-        if !is_away(&error) {
+        if !error.is_transient() {
             return Err(error);
         }
         let mut error = error;
@@ -60,18 +50,19 @@ impl<'a> Patience<'a> {
             Some((until, back)) if back.elapsed() < STEADY => until,
             _ => Instant::now() + self.wait,
         };
+        let mut backoff = Backoff::from(PAUSE, PAUSE);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(error);
             }
             tell(&error, left);
-            thread::sleep(PAUSE.min(left));
+            thread::sleep(backoff.pause().min(left));
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             match self.attempt() {
-                Err(still) if is_away(&still) => error = still,
+                Err(still) if still.is_transient() => error = still,
                 // Any other refusal comes from a server that is there.
                 _ => {
                     self.last = Some((until, Instant::now()));

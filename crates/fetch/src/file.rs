@@ -18,8 +18,8 @@ use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, RANGE};
 use tokio::runtime::Handle;
 use url::Url;
 
-use super::RETRIED_STATUSES;
 use super::range::{Part, Validators, field, foreign_coding, total};
+use super::{Backoff, is_transient};
 use super::{BodyStream, Net, Request, shown};
 use crate::source::{Limits, SourceError};
 
@@ -40,8 +40,10 @@ const MAX_WHOLE: u64 = 16 << 20;
 const RECHECK: Duration = Duration::from_secs(30);
 /// Time for which a file whose server was late is not read among others.
 const AVOIDED_FOR: Duration = Duration::from_secs(5);
-/// Pauses before the retries of a request.
-const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
+/// Number of retries of a request.
+const RETRIES: usize = 2;
+/// Maximum pause before a retry.
+const MAX_PAUSE: Duration = Duration::from_millis(400);
 /// Limits of a request.
 const LIMITS: Limits = Limits {
     connect: Duration::from_secs(5),
@@ -161,7 +163,7 @@ impl RemoteFile {
         };
         let answer = self.ask(&range).await.inspect_err(|error| {
             // What is gone is not the same when it comes back.
-            if !is_passing(error) {
+            if !error.is_transient() {
                 *lock(&self.known) = None;
             }
         })?;
@@ -215,10 +217,11 @@ impl RemoteFile {
 
     /// Asks for a part, and again where the next answer may be another one.
     async fn ask(&self, range: &str) -> Result<Answer, SourceError> {
-        for pause in PAUSES {
+        let mut backoff = Backoff::new(MAX_PAUSE);
+        for _ in 0..RETRIES {
             match self.ask_once(range).await {
-                Err(error) if is_passing(&error) && error != SourceError::Timeout => {
-                    tokio::time::sleep(pause).await;
+                Err(error) if error.is_transient() && error != SourceError::Timeout => {
+                    tokio::time::sleep(backoff.pause()).await;
                 }
                 answer => return answer.map_err(|error| self.named(error)),
             }
@@ -281,11 +284,9 @@ impl RemoteFile {
     fn named(&self, error: SourceError) -> SourceError {
         let at = |why: &str| format!("{}: {why}", shown(&self.url()));
         match error {
-            SourceError::Status(status @ 400..500) if !RETRIED_STATUSES.contains(&status) => {
-                SourceError::Io(at(&format!(
-                    "the server does not give it (HTTP status {status})"
-                )))
-            }
+            SourceError::Status(status @ 400..500) if !is_transient(status) => SourceError::Io(at(
+                &format!("the server does not give it (HTTP status {status})"),
+            )),
             SourceError::Connection(why) => SourceError::Connection(at(&why)),
             SourceError::Answer(why) => SourceError::Answer(at(&why)),
             SourceError::Forbidden(why) => SourceError::Forbidden(at(&why)),
@@ -303,15 +304,6 @@ const NOTHING: Part = Part {
 
 fn wrong(why: &str) -> SourceError {
     SourceError::Answer(why.to_owned())
-}
-
-/// Whether the next answer may be another one.
-fn is_passing(error: &SourceError) -> bool {
-    match error {
-        SourceError::Timeout | SourceError::Connection(_) => true,
-        SourceError::Status(status) => RETRIED_STATUSES.contains(status),
-        _ => false,
-    }
 }
 
 /// The bytes of an answer, as many as it announced.
@@ -524,7 +516,7 @@ impl RemoteVersion {
         let asked = format!("bytes={}-{}", range.start, range.end - 1);
         let answer = self.file.ask(&asked).await;
         let answer = answer.inspect_err(|error| {
-            if !is_passing(error) {
+            if !error.is_transient() {
                 self.supersede();
             }
         })?;

@@ -48,6 +48,7 @@ pub mod via;
 use body::{Body, too_large};
 use connect::server_of;
 use connection::Connection;
+pub use crawlspace_retry::Backoff;
 pub use error::Error;
 use error::innermost;
 use file::Files;
@@ -63,6 +64,12 @@ struct Readme;
 /// HTTP statuses after which a request is retried: the next answer may be another one. The guides list them
 /// (`docs/guide/wacz.md`). Of servers of indexes, 500 is final: the index cannot be built.
 pub const RETRIED_STATUSES: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
+
+/// Returns true if the next answer may be another one than this HTTP status.
+pub fn is_transient(status: u16) -> bool {
+    RETRIED_STATUSES.contains(&status)
+}
+
 /// `User-Agent` of all requests.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("crawlspace/", env!("CARGO_PKG_VERSION")));

@@ -87,6 +87,15 @@ pub enum Fault {
 }
 
 impl SourceError {
+    /// Returns true if the next answer may be another one.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            SourceError::Timeout | SourceError::Connection(_) => true,
+            SourceError::Status(status) => crate::is_transient(*status),
+            _ => false,
+        }
+    }
+
     /// Whose failure it is, for the breaker: a question's own must not turn a source off for others.
     pub fn fault(&self) -> Fault {
         match self {

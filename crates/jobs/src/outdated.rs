@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::cache::{manifest_of, read_manifest};
-use super::raw::{entry_name, folder_of};
 use super::{Form, IndexKind, JobId, Manifest};
 use crate::metadata::{Kind, unpacked};
 
@@ -38,11 +37,11 @@ impl<'a> Contents<'a> {
         let mut names = HashSet::new();
         for input in &manifest.inputs {
             let raw = Kind::ALL.into_iter().find(|kind| {
-                let rest = input.name.strip_prefix(folder_of(*kind));
+                let rest = input.name.strip_prefix(kind.folder());
                 rest.is_some_and(|rest| rest.starts_with('-'))
             });
             let now = match raw {
-                Some(kind) => self.checksum(folder_of(kind), Form::File, &input.name),
+                Some(kind) => self.checksum(kind.folder(), Form::File, &input.name),
                 None => self.checksum(index.folder(), index.form(), &input.name),
             };
             if now.is_some() && *now != input.checksum {
@@ -51,10 +50,10 @@ impl<'a> Contents<'a> {
             names.insert(&*input.name);
         }
         let is_known = |job: JobId, kind: &Kind, contents: &mut Contents<'_>| {
-            let name = entry_name(*kind, job);
+            let name = kind.entry_name(job);
             names.contains(&*name)
                 || contents
-                    .checksum(folder_of(*kind), Form::File, &name)
+                    .checksum(kind.folder(), Form::File, &name)
                     .is_none()
         };
         let mut jobs = manifest.jobs.iter();

@@ -6,15 +6,14 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 
 use super::access::{Access, AccessError};
 use super::config;
+use super::failure::Failure;
 use super::figures::Requests;
 use super::fuzzy;
 pub(crate) use super::gate::Rows;
 use super::gate::{Gate, Seen};
-use super::group::{Group, Member, Part, Report, Unanswered, kept_rows};
-use super::memory::Full;
-use super::operations::{Operations, Reorder, SORTED, Unsorted};
+use super::group::{Group, Member, Part, Report, kept_rows};
+use super::operations::{Operations, Reorder};
 use super::packages::Packages;
-use super::reason::Reason;
 use super::sources::{self, DedupeSource, Identity};
 use crate::query::{BadQuery, PAGE_OF_BLOCKS, Query, Selection};
 use crate::source::Lookup;
@@ -48,61 +47,6 @@ pub struct Step {
     pub resource: Vec<config::Loader>,
     /// The first dedupe index among the sources.
     dedupe: Option<DedupeSource>,
-}
-
-/// Why a query has no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Failure {
-    /// The query is wrong.
-    #[error("{0}")]
-    Query(#[from] BadQuery),
-    /// The access point is unknown, or cannot be asked which rows may be seen.
-    #[error("{0}")]
-    Access(#[from] AccessError),
-    /// There are more rows than are put into another order.
-    #[error(
-        "more than {SORTED} captures, which would have to be sorted: narrow the query by from, to or filter, or say \
-         limit"
-    )]
-    TooMany,
-    /// Every source that was asked exceeds its limits.
-    #[error(
-        "every source has more than its limits of bytes and rows (max_bytes, max_rows) or of rows to be sorted: narrow \
-         the query by from, to or filter, or say limit"
-    )]
-    TooMuch,
-    /// All requests together exceed the memory limit at the moment.
-    #[error("other requests take all the memory that there is for them: ask again later")]
-    Busy,
-    /// No source that was asked answered.
-    #[error("{0}")]
-    Unanswered(Unanswered),
-}
-
-impl From<Unanswered> for Failure {
-    /// Where there is too much of everything, that is for who asks to change.
-    fn from(sources: Unanswered) -> Failure {
-        if sources.all(Reason::Limit) {
-            Failure::TooMuch
-        } else {
-            Failure::Unanswered(sources)
-        }
-    }
-}
-
-impl From<Full> for Failure {
-    fn from(_: Full) -> Failure {
-        Failure::Busy
-    }
-}
-
-impl From<Unsorted> for Failure {
-    fn from(unsorted: Unsorted) -> Failure {
-        match unsorted {
-            Unsorted::TooMany => Failure::TooMany,
-            Unsorted::Full => Failure::Busy,
-        }
-    }
 }
 
 impl Collection {

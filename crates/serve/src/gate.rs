@@ -17,10 +17,11 @@ use crawlspace_index::timestamp::Timestamp;
 use futures_util::stream::{self, BoxStream, StreamExt};
 
 use crate::access::{Access, AccessError};
-use crate::collection::Failure;
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::resource::record::Record;
-use crate::resource::revisit;
+use crate::resource::revisit::referred::referred_by;
+use crate::resource::revisit::response::unnamed;
 use crate::rules::{self, Rules};
 
 /// Number of digits of a moment to the second.
@@ -211,7 +212,7 @@ impl Gate {
             rules::Access::Allow | rules::Access::AllowIgnoreEmbargo => {}
         }
         // Other servers resolve revisits themselves. Those of files were judged when they were resolved.
-        if is_elsewhere && let Some((_, original)) = revisit::referred_by(&record) {
+        if is_elsewhere && let Some((_, original)) = referred_by(&record) {
             let is_shown = match original {
                 Some(original) => self.shows(&original, reader).await,
                 None => false,
@@ -220,7 +221,7 @@ impl Gate {
                 return Err(Withheld::Hidden);
             }
             if !is_shown {
-                record = revisit::unnamed(record).await.map_err(|error| {
+                record = unnamed(record).await.map_err(|error| {
                     tracing::info!(%error, "a record of another server cannot be read");
                     Withheld::Hidden
                 })?;

@@ -34,6 +34,7 @@ mod breaker;
 mod collection;
 pub mod config;
 mod dialects;
+mod failure;
 mod figures;
 mod fuzzy;
 mod gate;

@@ -2,7 +2,7 @@ use std::io;
 use std::time::Duration;
 
 use crawlspace_fetch as fetch;
-use crawlspace_fetch::RETRIED_STATUSES;
+use crawlspace_fetch::is_transient;
 
 /// An error of a WACZ file or a manifest, with its location.
 #[derive(Debug, thiserror::Error)]
@@ -131,11 +131,11 @@ impl Error {
 
     /// Returns whether a later attempt may succeed without a change: the server is down or slow, or the file was just
     /// being replaced.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match &self.problem {
             Problem::Connection(_) | Problem::Changed(_) => true,
             // This includes server errors (5xx) for which an immediate retry is pointless.
-            Problem::Status { status, .. } => *status >= 500 || RETRIED_STATUSES.contains(status),
+            Problem::Status { status, .. } => *status >= 500 || is_transient(*status),
             _ => false,
         }
     }

@@ -41,7 +41,8 @@ pub struct Options {
     /// [`RETRIED_STATUSES`](crawlspace_fetch::RETRIED_STATUSES). Data received so far is kept, and each MiB received
     /// resets the count. Default: 5.
     pub retries: u32,
-    /// Pause before the first retry; it doubles with each retry. Default: 200 ms.
+    /// Maximum pause before the first retry; it doubles with each retry. A random part of up to a half is subtracted.
+    /// Default: 200 ms.
     pub pause: Duration,
     /// Restricts the addresses of servers, including after redirects. With `None`, any address is allowed. With a
     /// guard, the proxies of the environment are not used.

@@ -11,8 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use redis_tests::examples::{line, show};
+use redis_tests::examples::show;
 use redis_tests::matrix::{Family, PREFIX, families};
+use redis_tests::words::line;
 use redis_tests::{Wire, ok, simulated};
 
 /// Calls whose replies later versions may add figures to.

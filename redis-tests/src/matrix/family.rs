@@ -4,7 +4,6 @@ use crawlspace_compact::limits;
 use std::collections::BTreeMap;
 
 use super::grammar::{Grammar, Slot};
-use super::{chg, dedupe, tags};
 use crate::server::Options;
 use crate::wire::{Reply, Wire};
 
@@ -278,24 +277,4 @@ pub fn split(line: &str) -> Vec<&str> {
         rest = after.trim_start_matches(' ');
     }
     words
-}
-
-/// The family of this name, with this storage when there are two.
-///
-/// # Panics
-/// When there is none.
-pub fn family(name: &str, storage: &str) -> Family {
-    let mut all = families().into_iter();
-    let found = all.find(|family| family.name == name && family.storage == storage);
-    found.unwrap_or_else(|| panic!("no family {name} {storage}"))
-}
-
-/// All families; `DEDUPE` with each storage.
-pub fn families() -> Vec<Family> {
-    vec![
-        dedupe::family("plain"),
-        dedupe::family("packed"),
-        chg::family(),
-        tags::family(),
-    ]
 }

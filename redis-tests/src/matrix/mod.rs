@@ -22,5 +22,25 @@ mod family;
 mod grammar;
 mod tags;
 
-pub use family::{Family, PREFIX, State, families, family, malformed, split, with_limits};
+pub use family::{Family, PREFIX, State, malformed, split, with_limits};
 pub use grammar::{Argument, Grammar, Kind, Slot, is_integer};
+
+/// The family of this name, with this storage when there are two.
+///
+/// # Panics
+/// When there is none.
+pub fn family(name: &str, storage: &str) -> Family {
+    let mut all = families().into_iter();
+    let found = all.find(|family| family.name == name && family.storage == storage);
+    found.unwrap_or_else(|| panic!("no family {name} {storage}"))
+}
+
+/// All families; `DEDUPE` with each storage.
+pub fn families() -> Vec<Family> {
+    vec![
+        dedupe::family("plain"),
+        dedupe::family("packed"),
+        chg::family(),
+        tags::family(),
+    ]
+}

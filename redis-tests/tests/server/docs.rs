@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use redis_tests::examples::{Live, Step, matches_line, show, steps, words};
+use redis_tests::examples::{Live, Step, matches_line, show, steps};
+use redis_tests::words::words;
 use redis_tests::{Options, Reply, Server, Wire, array, bulk, int, nil, ok, simple, simulated};
 
 /// What a reader of a command's page may rely on to find.

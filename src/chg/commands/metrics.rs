@@ -1,6 +1,6 @@
 //! Figures of the family in `INFO crawlspace`.
 
-use crawlspace_host::server::info::Metric;
+use crawlspace_host::server::metric::Metric;
 
 /// Frontiers that something is cached of.
 pub static FRONTIERS: Metric = Metric::new(c"frontiers");

@@ -16,12 +16,12 @@ use crawlspace_host::server::api::{Ctx, RawCtx, RmString, context_flags, raw, rm
 use crawlspace_host::server::cluster::in_cluster;
 use crawlspace_host::server::command::{Call, PREFIX_BYTES};
 use crawlspace_host::server::guard::guarded;
-use crawlspace_host::server::job;
 use crawlspace_host::server::keyspace::{RedisKeyspace, ScanCursor};
 use crawlspace_host::server::main_thread::MainThread;
 use crawlspace_host::server::notify::{Change, is_replicated};
 use crawlspace_host::server::registry::{Cached, Registry};
 use crawlspace_host::server::scope::{Names, scope, visit};
+use crawlspace_host::server::turn;
 
 /// An index on the keys of this server.
 pub type RedisIndex = Index<RedisKeyspace>;
@@ -201,7 +201,7 @@ extern "C" fn invalidate_noted(ctx: RawCtx, _: *mut c_void) {
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };
     let _ = guarded("a timer", || {
-        if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 && job::avoid_writing() {
+        if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 && turn::avoid_writing() {
             return invalidate_after(ctx, 5);
         }
         let scopes = std::mem::take(&mut *INVALIDATED.borrow());

@@ -1,6 +1,6 @@
 //! Figures of the family in `INFO crawlspace`.
 
-use crawlspace_host::server::info::Metric;
+use crawlspace_host::server::metric::Metric;
 
 /// Hashes looked up by `DEDUPE.LOOKUP`.
 pub static LOOKUPS: Metric = Metric::new(c"lookups");

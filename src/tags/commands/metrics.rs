@@ -1,6 +1,6 @@
 //! Figures of the family in `INFO crawlspace`.
 
-use crawlspace_host::server::info::Metric;
+use crawlspace_host::server::metric::Metric;
 
 /// Batches of captures filtered by `TAGS.FILTER`.
 pub static BATCHES: Metric = Metric::new(c"tags_batches");

@@ -22,7 +22,9 @@
 
 mod crawls;
 mod deferred;
+mod failure;
 mod guard;
+mod job;
 mod package;
 mod present;
 mod queue;
@@ -47,7 +49,7 @@ use self::package::Package;
 use self::present::Present;
 use self::queue::{Queue, Stage};
 pub use self::report::{CommittedCrawl, Event, Failed, LeftInPlace, Report};
-use crate::away::{Patience, is_away};
+use crate::away::Patience;
 use crawlspace_client::Server;
 use crawlspace_client::dedupe::{Index, Profile};
 use crawlspace_compact::calendar;
@@ -161,7 +163,7 @@ impl Import {
             };
             let is_there = patience.wait(error, tell);
             is_there.map_err(|error| {
-                if is_away(&error) {
+                if error.is_transient() {
                     Error::Away(error)
                 } else {
                     Error::Index(error)
@@ -223,7 +225,7 @@ impl Import {
             self.crawl.clone(),
         );
         let mut present = Present::new(&index, &queue);
-        report.already_in_index = queue.adopt(&mut present)?;
+        report.already_in_index = queue.adopt(|packages| Ok(present.sort(packages)?.others))?;
         let sorted = present.sort(packages)?;
         report.already_in_index += sorted.present.len() as u64;
         for failed in sorted.replaced {

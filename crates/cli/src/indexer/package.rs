@@ -107,6 +107,24 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
     })
 }
 
+pub(super) fn is_sha256(hash: &str) -> bool {
+    let digits = plain(hash);
+    digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// Whether two spellings are of one SHA-256: with prefix or without, in capitals or not.
+pub(super) fn is_same_hash(one: &str, other: &str) -> bool {
+    plain(one) == plain(other)
+}
+
+/// The digits of a SHA-256.
+pub(super) fn plain(hash: &str) -> String {
+    let hash = hash.to_ascii_lowercase();
+    let digits = hash.strip_prefix("sha256:");
+    let digits = digits.or(hash.strip_prefix("sha-256:"));
+    digits.unwrap_or(&hash).to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

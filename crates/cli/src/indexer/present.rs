@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::package::Package;
+use super::package::{Package, is_same_hash, is_sha256};
 use super::queue::Queue;
 use super::report::Failed;
-use super::responses::{is_same_hash, is_sha256};
 use crawlspace_client::dedupe::{Index, Wacz};
 use crawlspace_client::{Batch, Code, Error, Server};
 

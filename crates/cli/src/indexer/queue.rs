@@ -16,7 +16,6 @@ use std::time::Duration;
 use redis::Cmd;
 
 use super::package::Package;
-use super::present::Present;
 use super::scripts::{
     ADOPT, CLOSE, COUNT, COUNT_ALL, DROP, ENQUEUE, LEAVE, RENEW, RUN, SCAN, SETTLE, SKIP, TAKE,
     TAKE_THIS,
@@ -279,9 +278,12 @@ impl Queue {
     }
 
     /// Notes the crawls of packages that other clients queued, in the order of the queue: they stand before those that
-    /// this import queues. Packages that are taken meanwhile are noted by [`Queue::run`]. Packages that are in the index leave
-    /// the queue; returns their number.
-    pub(crate) fn adopt(&self, present: &mut Present<'_>) -> Result<u64, Error> {
+    /// this import queues. Packages that are taken meanwhile are noted by [`Queue::run`]. Packages that `missing` does not
+    /// return are in the index and leave the queue; returns their number.
+    pub(crate) fn adopt(
+        &self,
+        mut missing: impl FnMut(Vec<Package>) -> Result<Vec<Package>, Error>,
+    ) -> Result<u64, Error> {
         let page = ENQUEUED as i64;
         let mut known = Vec::new();
         for number in 0.. {
@@ -298,13 +300,13 @@ impl Queue {
                 .into_iter()
                 .filter_map(|item| Some((self.package(&item).ok()?, item)))
                 .collect();
-            let sorted = present.sort(
+            let others = missing(
                 packages
                     .iter()
                     .map(|(package, _)| package.clone())
                     .collect(),
             )?;
-            let others: HashSet<&str> = sorted.others.iter().map(|one| &one.name[..]).collect();
+            let others: HashSet<&str> = others.iter().map(|one| &one.name[..]).collect();
             let mut adopt = self.script(ADOPT, &["src:crawls", "src:runs"], &[]);
             adopt.arg(self.key("src:w:")).arg(&self.token[..]);
             for (package, item) in packages {

@@ -2,10 +2,11 @@
 
 use super::Work;
 use super::deferred::{Deferred, Records};
-use super::package::Package;
+use super::failure::Failure;
+use super::job::Job;
+use super::package::{Package, is_same_hash, is_sha256, plain};
 use super::report::Event;
 use super::text::{Text, for_each_line};
-use super::worker::{Failure, Job};
 use crawlspace_client::dedupe::feed::{RECORDS, Refused, feed, writer_at};
 use crawlspace_client::dedupe::{Added, Adding, Index, Profile, Sequence};
 use crawlspace_client::{Batch, Code, Pending};
@@ -389,22 +390,4 @@ fn writer_of(run: &str, wacz_index: u64) -> String {
 
 fn is_local(path: &str) -> bool {
     matches!(Location::parse(path), Ok(Location::File(_)))
-}
-
-pub(super) fn is_sha256(hash: &str) -> bool {
-    let digits = plain(hash);
-    digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit())
-}
-
-/// Whether two spellings are of one SHA-256: with prefix or without, in capitals or not.
-pub(super) fn is_same_hash(one: &str, other: &str) -> bool {
-    plain(one) == plain(other)
-}
-
-/// The digits of a SHA-256.
-fn plain(hash: &str) -> String {
-    let hash = hash.to_ascii_lowercase();
-    let digits = hash.strip_prefix("sha256:");
-    let digits = digits.or(hash.strip_prefix("sha-256:"));
-    digits.unwrap_or(&hash).to_owned()
 }

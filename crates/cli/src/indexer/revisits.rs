@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Work;
 use super::deferred::{Deferred, Identity, Records};
+use super::failure::Failure;
+use super::job::Job;
 use super::queue::{Counted, Left, Queue, Redundant, ToCount, broken};
 use super::report::Event;
 use super::text::for_each_line;
-use super::worker::{Failure, Job};
 use crawlspace_client::dedupe::Profile;
 use crawlspace_client::{Code, Error};
 use crawlspace_index::capture::Capture;

@@ -1,6 +1,6 @@
 //! The lines of a package's indexes.
 
-use super::worker::Failure;
+use super::failure::Failure;
 use crawlspace_client::dedupe::feed::{CALL_BYTES, RECORDS};
 use crawlspace_wacz::Wacz;
 

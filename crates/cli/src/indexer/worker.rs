@@ -1,113 +1,22 @@
 //! A worker takes packages from a queue until there are none.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use super::Work;
-use super::guard::Held;
-use super::package::Package;
+use super::failure::Failure;
+use super::job::Job;
 use super::queue::{Entry, Fate, Left, Queue, Stage, Taken};
 use super::report::{Event, Failed, Report};
 use super::responses::Small;
-use crawlspace_client::Code;
-use crawlspace_client::dedupe::feed::Refused;
-use crawlspace_wacz as wacz;
-use crawlspace_wacz::{Location, Wacz};
 
 /// Between two looks whether others have finished; longer each time.
-const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
+const POLL: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
 /// Maximum number of packages that a worker takes at once, and that all of an importer have together.
 const GROUP: usize = 32;
 const MOST: usize = 128;
-
-/// Why a package was not finished.
-pub(super) enum Failure {
-    /// The package is at fault. `partly`: some of its records are in.
-    Package { reason: String, partly: bool },
-    /// Another importer has it.
-    Lost,
-    /// The package's crawl was removed since its responses were added.
-    Gone,
-    /// The import is stopped.
-    Stopped,
-    /// The index refuses, or cannot be reached.
-    Index(crawlspace_client::Error),
-}
-
-impl Failure {
-    /// Marks a package that is at fault when some of its records are in.
-    pub(super) fn in_the_middle(self) -> Failure {
-        match self {
-            Failure::Package { reason, .. } => Failure::Package {
-                reason,
-                partly: true,
-            },
-            other => other,
-        }
-    }
-}
-
-impl From<wacz::Error> for Failure {
-    fn from(error: wacz::Error) -> Failure {
-        Failure::Package {
-            reason: error.to_string(),
-            partly: false,
-        }
-    }
-}
-
-impl From<Refused> for Failure {
-    fn from(_: Refused) -> Failure {
-        Failure::Stopped
-    }
-}
-
-impl From<crawlspace_client::Error> for Failure {
-    fn from(error: crawlspace_client::Error) -> Failure {
-        match error.code() {
-            // It is the package's crawl that the server does not take.
-            Some(Code::BadCrawl | Code::Removing | Code::Canceled) => Failure::Package {
-                reason: error.to_string(),
-                partly: false,
-            },
-            _ => Failure::Index(error),
-        }
-    }
-}
-
-/// A worker at work on one package.
-pub(super) struct Job<'a> {
-    pub work: &'a Work<'a>,
-    pub queue: &'a Queue,
-    pub package: &'a Package,
-    pub report: Report,
-    /// The package is the only one of its crawl in this import.
-    pub is_alone: bool,
-    held: Arc<Held>,
-    /// What other workers say to this one: nothing goes on after a fault.
-    failed: &'a AtomicBool,
-}
-
-impl Job<'_> {
-    /// Whether to go on.
-    pub(super) fn check(&self) -> Result<(), Failure> {
-        if self.held.is_lost() {
-            return Err(Failure::Lost);
-        }
-        if self.work.is_stopped() || self.failed.load(Ordering::Relaxed) {
-            return Err(Failure::Stopped);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn open(&self) -> Result<Wacz, Failure> {
-        let location = Location::parse(&self.package.path)?;
-        Ok(Wacz::open(&location, &self.work.import.reading)?)
-    }
-}
 
 impl Work<'_> {
     /// Works on everything that is queued, and waits for others to finish what they have.
@@ -150,7 +59,7 @@ impl Work<'_> {
         queue: &Queue,
         failed: &AtomicBool,
     ) -> Result<(), crawlspace_client::Error> {
-        let mut pause = PAUSES[0];
+        let mut pause = POLL[0];
         let mut reported = None;
         loop {
             if self.is_stopped() || failed.load(Ordering::Relaxed) {
@@ -167,7 +76,7 @@ impl Work<'_> {
                         self.watch.event(Event::Waiting(others));
                     }
                     thread::sleep(pause);
-                    pause = (pause * 2).min(PAUSES[1]);
+                    pause = (pause * 2).min(POLL[1]);
                 }
                 Taken::Packages(entries, unreadable) => {
                     for (name, reason) in unreadable {
@@ -181,7 +90,7 @@ impl Work<'_> {
                             reason,
                         });
                     }
-                    pause = PAUSES[0];
+                    pause = POLL[0];
                     reported = None;
                     self.group(stage, queue, &entries, failed)?;
                 }

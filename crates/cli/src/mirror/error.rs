@@ -58,23 +58,24 @@ impl Error {
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Error::Postgres { cause, .. } => is_lasting(cause),
-            Error::Redis(error) => match error.word() {
-                None => !error.is_connection(),
-                Some(code) => !PASSING_CODES.contains(&code),
-            },
+            Error::Redis(error) => {
+                let is_refused = || {
+                    error
+                        .word()
+                        .is_some_and(|word| REFUSED_FOR_NOW.contains(&word))
+                };
+                !error.is_transient() && !is_refused()
+            }
             Error::Disturbed(_) => false,
             _ => true,
         }
     }
 }
 
-/// Errors of a Redis server in a bad moment: it starts, it fails over, its disk or memory is full.
-const PASSING_CODES: [&str; 11] = [
-    "LOADING",
+/// Errors of a Redis server that an operator or another client ends without a change of the mirror: its disk or memory
+/// is full, it has become a replica.
+const REFUSED_FOR_NOW: [&str; 7] = [
     "READONLY",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "TRYAGAIN",
     "BUSY",
     "OOM",
     "MISCONF",

@@ -11,8 +11,8 @@ use super::api::Ctx;
 use super::clock;
 use super::event;
 use super::guard::guarded;
-use super::job;
 use super::main_thread::MainThread;
+use super::turn;
 
 /// How far ahead it is set at most, so that no jump of the clock delays anybody by more.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
@@ -76,7 +76,7 @@ impl Clock {
 }
 
 /// Runs those who sleep.
-pub(super) fn run_sleepers(ctx: Ctx) {
+fn run_sleepers(ctx: Ctx) {
     let sleeper = |at: usize| CLOCK.borrow().sleepers.get(at).copied();
     let mut at = 0;
     while let Some(sleeper) = sleeper(at) {
@@ -95,7 +95,11 @@ extern "C" fn went_off(timer: c_int, _: *mut c_void, _: c_int) {
             _ => {
                 let watchers = CLOCK.borrow().watchers.clone();
                 watchers.into_iter().for_each(|watcher| watcher());
-                job::run_alarm();
+                if turn::must_wait() {
+                    set_in(turn::LATER_MS);
+                } else {
+                    turn::take(run_sleepers);
+                }
             }
         }
     });

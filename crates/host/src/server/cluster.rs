@@ -32,7 +32,7 @@ use crate::cluster::{Nodes, Open, SLOTS, hash_tag, moves_whole, needs_client, sl
 
 use super::api::{Ctx, RmString, context_flags, raw, rm};
 use super::call_reply::CallReply;
-use super::load::server_info;
+use super::facts::server_info;
 
 static IN_CLUSTER: AtomicBool = AtomicBool::new(false);
 

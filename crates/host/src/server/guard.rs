@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::api::{Ctx, Level, log};
-use super::info;
+use super::metric::PANICS;
 
 /// Runs a callback. A panic in it is logged and counted, and comes back as its text.
 ///
@@ -16,7 +16,7 @@ use super::info;
 pub fn guarded<T>(what: &str, callback: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(callback)).map_err(|panic| {
         let text = panic_text(&panic);
-        info::PANICS.more();
+        PANICS.more();
         log(
             Ctx::none(),
             Level::Warning,

@@ -1,90 +1,16 @@
 //! `INFO crawlspace`: figures worth graphing.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fmt::Write;
 use std::os::raw::{c_int, c_ulonglong};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::api::{Ctx, raw, rm};
+use super::facts::policy_may_evict;
 use super::guard::guarded;
 use super::job;
 use super::main_thread::MainThread;
+use super::metric::{Metric, OWN};
 use super::scope::Names;
-
-/// A figure in `INFO crawlspace`: a sum since the module was loaded, or what there is now.
-pub struct Metric {
-    name: &'static CStr,
-    value: AtomicU64,
-}
-
-impl Metric {
-    /// A figure that is 0 so far.
-    pub const fn new(name: &'static CStr) -> Metric {
-        Metric {
-            name,
-            value: AtomicU64::new(0),
-        }
-    }
-
-    /// The figure.
-    pub fn get(&self) -> u64 {
-        self.value.load(Relaxed)
-    }
-
-    /// Sets what there is now.
-    pub fn set(&self, n: u64) {
-        self.value.store(n, Relaxed);
-    }
-
-    /// Counts something, on the main thread.
-    pub fn add(&self, n: u64) {
-        // Only the main thread writes, so no atomic addition is needed.
-        self.set(self.get().wrapping_add(n));
-    }
-
-    /// Keeps the larger.
-    pub fn peak(&self, n: u64) {
-        if n > self.get() {
-            self.set(n);
-        }
-    }
-
-    /// Counts one more, on whatever thread.
-    pub fn more(&self) {
-        self.value.fetch_add(1, Relaxed);
-    }
-
-    /// Counts one less, on whatever thread.
-    pub fn less(&self) {
-        self.value.fetch_sub(1, Relaxed);
-    }
-}
-
-/// Jobs under way now, waiting ones included.
-pub(super) static JOBS_RUNNING: Metric = Metric::new(c"jobs_running");
-/// Jobs that ended.
-pub(super) static JOBS_DONE: Metric = Metric::new(c"jobs_done");
-/// Slices worked.
-pub(super) static SLICES: Metric = Metric::new(c"slices");
-/// The longest slice, in microseconds.
-pub(super) static SLICE_LONGEST_US: Metric = Metric::new(c"slice_longest_us");
-/// The longest slice, in microseconds that the server's thread had the processor, which other processes
-/// cannot lengthen.
-pub(super) static SLICE_LONGEST_CPU_US: Metric = Metric::new(c"slice_longest_cpu_us");
-/// Whether all kinds of keyspace events are subscribed to: 1 from the first command of ours on.
-pub(super) static WATCHING: Metric = Metric::new(c"keyspace_events");
-/// Bugs that the panic guard caught.
-pub static PANICS: Metric = Metric::new(c"panics");
-
-static OWN: &[&Metric] = &[
-    &JOBS_RUNNING,
-    &JOBS_DONE,
-    &SLICES,
-    &SLICE_LONGEST_US,
-    &SLICE_LONGEST_CPU_US,
-    &WATCHING,
-    &PANICS,
-];
 
 /// Data sets of a family that are named one by one: `index_0:db=0,prefix={coll-42}:`.
 #[derive(Clone, Copy)]
@@ -170,7 +96,7 @@ extern "C" fn report(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int
                     n
                 ));
             }
-            let evicting = c_ulonglong::from(super::load::policy_may_evict());
+            let evicting = c_ulonglong::from(policy_may_evict());
             rm!(RedisModule_InfoAddFieldULongLong(
                 info,
                 c"evicting_policy".as_ptr(),

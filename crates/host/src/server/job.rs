@@ -15,10 +15,11 @@ use super::cluster::in_cluster;
 use super::config;
 use super::event;
 use super::guard::guarded;
-use super::info::{JOBS_DONE, JOBS_RUNNING, SLICE_LONGEST_CPU_US, SLICE_LONGEST_US, SLICES};
 use super::main_thread::MainThread;
+use super::metric::{JOBS_DONE, JOBS_RUNNING, SLICE_LONGEST_CPU_US, SLICE_LONGEST_US, SLICES};
 use super::notify::{Change, Listener};
 use super::reply::Outcome;
+use super::turn::{self, LATER_MS};
 use crate::slices::Completion;
 
 /// What a slice came to.
@@ -100,25 +101,11 @@ struct Runner {
     queues: VecDeque<VecDeque<Queued>>,
     /// The descriptor that wakes the event loop.
     event: c_int,
-    ctx: Ctx,
-    /// What the internal command is to do; nothing when somebody else calls it.
-    turn: Option<Turn>,
-}
-
-/// What happens in one call of the internal command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    /// A slice of the job whose turn it is.
-    Slice,
-    /// Those who sleep until an alarm.
-    Alarm,
 }
 
 static RUNNER: MainThread<Runner> = MainThread::new(Runner {
     queues: VecDeque::new(),
     event: -1,
-    ctx: Ctx::none(),
-    turn: None,
 });
 
 /// What became of a job that was handed in.
@@ -284,90 +271,31 @@ impl Runner {
         }
         event::ring(self.event);
     }
-
-    fn ctx(&self) -> Ctx {
-        self.ctx
-    }
 }
 
 extern "C" fn awake(bell: c_int, _: *mut c_void, _: c_int) {
     let _ = guarded("the event loop", || {
         event::heard(bell);
-        if must_not_write() {
+        if turn::must_wait() {
             later();
             return;
         }
         if !RUNNER.borrow().queues.is_empty() {
-            take_turn(Turn::Slice);
+            turn::take(run_slice);
         }
         RUNNER.borrow().wake();
     });
 }
-
-/// Runs those who sleep until an alarm; soon, if nobody may write now.
-pub(crate) fn run_alarm() {
-    if must_not_write() {
-        super::alarm::set_in(LATER_MS);
-        return;
-    }
-    take_turn(Turn::Alarm);
-}
-
-/// Whether what the module does on its own account must wait.
-fn must_not_write() -> bool {
-    avoid_writing() || in_the_middle()
-}
-
-/// Runs the internal command, so that everything written in it is replicated as one transaction.
-fn take_turn(turn: Turn) {
-    let ctx = {
-        let mut runner = RUNNER.borrow();
-        runner.turn = Some(turn);
-        runner.ctx()
-    };
-    // SAFETY: main thread, our detached context; `!` replicates what is written.
-    unsafe {
-        let reply = rm!(RedisModule_Call(
-            ctx.raw(),
-            c"crawlspace.slice".as_ptr(),
-            c"!".as_ptr()
-        ));
-        if !reply.is_null() {
-            rm!(RedisModule_FreeCallReply(reply));
-        }
-    }
-    RUNNER.borrow().turn = None;
-}
-
-/// Whether the server asks not to write just now: a failover, or paused writes. Whoever writes on
-/// his own account, and not in a client's command, must ask: the server aborts otherwise.
-pub fn avoid_writing() -> bool {
-    // SAFETY: main thread.
-    unsafe { rm!(RedisModule_AvoidReplicaTraffic()) != 0 }
-}
-
-/// Whether the event loop turns in the middle of something that must not be disturbed: the server
-/// serves its descriptors, but no timers, while a slow script runs or a file is loaded.
-fn in_the_middle() -> bool {
-    let busy = raw::REDISMODULE_CTX_FLAGS_LUA
-        | raw::REDISMODULE_CTX_FLAGS_MULTI
-        | raw::REDISMODULE_CTX_FLAGS_LOADING;
-    context_flags(Ctx::none()) & busy != 0
-}
-
-/// How soon to look again when nobody may write, in milliseconds.
-const LATER_MS: u64 = 5;
 
 /// Looks again in a few milliseconds.
 fn later() {
     extern "C" fn again(_: RawCtx, _: *mut c_void) {
         let _ = guarded("a timer", || RUNNER.borrow().wake());
     }
-    let ctx = RUNNER.borrow().ctx();
     // SAFETY: main thread, our detached context.
     unsafe {
         rm!(RedisModule_CreateTimer(
-            ctx.raw(),
+            turn::ctx().raw(),
             LATER_MS as i64,
             Some(again),
             std::ptr::null_mut()
@@ -375,19 +303,7 @@ fn later() {
     };
 }
 
-/// The internal command: one slice of the job whose turn it is, or what an alarm was set for.
-pub(crate) fn run_turn(ctx: Ctx) -> Result<(), String> {
-    let turn = RUNNER.borrow().turn.take();
-    match turn {
-        Some(Turn::Slice) => run_slice(ctx),
-        Some(Turn::Alarm) => super::alarm::run_sleepers(ctx),
-        None => {
-            return Err("ERR crawlspace.slice is internal; only the module calls it".to_string());
-        }
-    }
-    Ok(())
-}
-
+/// One slice of the job whose turn it is.
 fn run_slice(ctx: Ctx) {
     let mut queued = {
         let mut runner = RUNNER.borrow();
@@ -461,17 +377,13 @@ const DATA_CHANGED: &str = "UNBLOCKED the database was emptied, swapped or loade
 /// Readies the event loop.
 ///
 /// # Safety
-/// Called once, with the context of the module's load.
+/// Called once, during the module's load.
 ///
 /// # Errors
 /// When the system gives no descriptor, or the event loop refuses it.
-pub unsafe fn start(ctx: Ctx) -> Result<(), String> {
+pub unsafe fn start() -> Result<(), String> {
     // SAFETY: by contract.
-    unsafe {
-        let mut runner = RUNNER.borrow();
-        runner.event = event::bell(awake)?;
-        runner.ctx = Ctx::new(rm!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())));
-    }
+    RUNNER.borrow().event = unsafe { event::bell(awake)? };
     super::notify::listen(Listener {
         cares_for: |_| false,
         marks: |_| false,

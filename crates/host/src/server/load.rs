@@ -1,15 +1,15 @@
 //! The module's way into the server.
 
 use std::ffi::CStr;
-use std::os::raw::{c_char, c_int};
+use std::os::raw::c_int;
 use std::path::Path;
-use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::api::{Ctx, Level, RawCtx, log, raw, rm, string_bytes};
+use super::api::{Ctx, Level, log, raw, rm, string_bytes};
 use super::config::Setting;
-use super::info::{Metric, Named};
-use super::{alarm, cluster, config, guard, include, info, job, notify, worker};
+use super::facts::{server_info, warn_of_eviction};
+use super::info::Named;
+use super::metric::Metric;
+use super::{alarm, cluster, config, guard, include, info, job, notify, turn, worker};
 use crate::aligned::ALIGNED;
 
 const NAME: &CStr = c"crawlspace";
@@ -134,7 +134,7 @@ unsafe fn register(ctx: Ctx, arguments: &[&[u8]], families: &[Family]) -> Result
             ctx.raw(),
             raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS as c_int | cluster::take_slots_whole().0
         ));
-        register_slice_command(ctx)?;
+        turn::start(ctx)?;
         families
             .iter()
             .try_for_each(|family| (family.register)(ctx))?;
@@ -143,7 +143,7 @@ unsafe fn register(ctx: Ctx, arguments: &[&[u8]], families: &[Family]) -> Result
             ctx,
             families.iter().map(|family| (family.metrics, family.named)),
         );
-        job::start(ctx)?;
+        job::start()?;
         alarm::start()?;
         worker::ready()?;
         notify::subscribe(ctx)
@@ -162,20 +162,6 @@ fn warn_of_include(ctx: Ctx) {
     }
 }
 
-/// Warns once each time that the server's policy comes to be one that would destroy an index.
-pub(crate) fn warn_of_eviction(ctx: Ctx) {
-    static WARNED: AtomicBool = AtomicBool::new(false);
-    let evicts = policy_may_evict();
-    if evicts && !WARNED.swap(evicts, Relaxed) {
-        log(
-            ctx,
-            Level::Warning,
-            "crawlspace: maxmemory-policy may evict keys, which destroys an index; set it to noeviction",
-        );
-    }
-    WARNED.store(evicts, Relaxed);
-}
-
 fn raw_missing() -> bool {
     // SAFETY: reads of a table that was filled before.
     unsafe {
@@ -184,57 +170,6 @@ fn raw_missing() -> bool {
         let maps = raw::RedisModule_ReplyWithMap;
         let settings = raw::RedisModule_RegisterEnumConfig;
         event_loop.is_none() || command_info.is_none() || maps.is_none() || settings.is_none()
-    }
-}
-
-/// # Safety
-/// Called with the context of the module's load.
-unsafe fn register_slice_command(ctx: Ctx) -> Result<(), String> {
-    extern "C" fn slice(ctx: RawCtx, _: *mut *mut raw::RedisModuleString, _: c_int) -> c_int {
-        // SAFETY: the server hands a live context to this callback, on its main thread.
-        let ctx = unsafe { Ctx::new(ctx) };
-        match guard::guarded("crawlspace.slice", || job::run_turn(ctx)) {
-            Ok(Ok(())) => super::reply::send(ctx, &crate::reply::Reply::Ok),
-            Ok(Err(error)) | Err(error) => super::reply::send_error(ctx, &error),
-        }
-        raw::REDISMODULE_OK as c_int
-    }
-    // SAFETY: main thread, the context of the load.
-    let created = unsafe {
-        rm!(RedisModule_CreateCommand(
-            ctx.raw(),
-            c"crawlspace.slice".as_ptr(),
-            Some(slice),
-            c"write admin deny-script no-slowlog no-monitor".as_ptr(),
-            0,
-            0,
-            0
-        ))
-    };
-    if created == raw::REDISMODULE_OK as c_int {
-        Ok(())
-    } else {
-        Err("the server refused command crawlspace.slice".to_string())
-    }
-}
-
-/// Whether the server may throw keys away that have no expiry, when memory is short.
-pub(crate) fn policy_may_evict() -> bool {
-    server_info(c"memory", c"maxmemory_policy").is_some_and(|policy| policy.starts_with("allkeys"))
-}
-
-/// A field of a section of `INFO`.
-pub(crate) fn server_info(section: &CStr, field: &CStr) -> Option<String> {
-    // SAFETY: main thread; the information is released, after its text was copied.
-    unsafe {
-        let info = rm!(RedisModule_GetServerInfo(ptr::null_mut(), section.as_ptr()));
-        if info.is_null() {
-            return None;
-        }
-        let text: *const c_char = rm!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
-        let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
-        rm!(RedisModule_FreeServerInfo(ptr::null_mut(), info));
-        text
     }
 }
 

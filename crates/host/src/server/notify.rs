@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::api::{Ctx, RawCtx, context_flags, raw, rm, selected_db, string_bytes};
 use super::cluster;
+use super::facts::warn_of_eviction;
 use super::guard::guarded;
-use super::info::WATCHING;
 use super::main_thread::MainThread;
+use super::metric::WATCHING;
 use super::replication;
 
 /// How many marks of own writes live; on the main thread alone.
@@ -148,7 +149,7 @@ extern "C" fn server_event(
     let _ = guarded("a server event", || {
         replication::invalidate();
         if event.id == raw::REDISMODULE_EVENT_CONFIG {
-            super::load::warn_of_eviction(ctx);
+            warn_of_eviction(ctx);
             return;
         }
         if event.id == raw::REDISMODULE_EVENT_MODULE_CHANGE {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::info::{Metric, PANICS};
 use super::keyspace::RedisKeyspace;
 use super::main_thread::MainThread;
+use super::metric::{Metric, PANICS};
 use super::notify::Change;
 use super::scope::{Names, is_in, names, scope};
 use crate::names::Lengths;

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use super::api::{Ctx, RawCtx, raw, rm};
 use super::call_reply::CallReply;
 use super::cluster::in_cluster;
-use super::load::server_info;
+use super::facts::server_info;
 
 const UNKNOWN: u8 = 0;
 const NOBODY: u8 = 1;

@@ -222,7 +222,7 @@ impl Listing {
             Ok(list) => list,
             Err(error) => {
                 // While the list is unreadable, keep the packages of the previous listing.
-                let packages = before.filter(|_| error.is_passing());
+                let packages = before.filter(|_| error.is_transient());
                 let packages = packages.map(|before| before.packages.to_vec());
                 let said = error.to_string();
                 return match packages.filter(|packages| !packages.is_empty()) {

@@ -22,7 +22,7 @@ use super::super::{Error, Work};
 use super::{is_absent, open_file, plain, with_end};
 
 /// Initial and maximum pause before the lock is tried again.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+const POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// The exclusive right to build or remove an entry, as long as this value exists.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl Lock {
         mut instead: impl FnMut() -> Result<Option<T>, Error>,
     ) -> Result<Acquired<T>, Error> {
         let begun = Instant::now();
-        let mut pause = PAUSE.0;
+        let mut pause = POLL.0;
         loop {
             if let Some(lock) = Lock::try_acquire(entry)? {
                 return Ok(Acquired::Locked(lock));
@@ -103,7 +103,7 @@ impl Lock {
                 });
             };
             thread::sleep(pause.min(left));
-            pause = (pause * 2).min(PAUSE.1);
+            pause = (pause * 2).min(POLL.1);
         }
     }
 

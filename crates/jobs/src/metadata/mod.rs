@@ -36,6 +36,19 @@ pub enum Kind {
 impl Kind {
     /// Both kinds.
     pub const ALL: [Kind; 2] = [Kind::CrawlLog, Kind::Cdx];
+
+    /// The name of the entry of a job.
+    pub(crate) fn entry_name(self, job: JobId) -> String {
+        format!("{}-{job}-cache", self.folder())
+    }
+
+    /// The folder of this kind of raw data, and what the names of its entries begin with.
+    pub(crate) fn folder(self) -> &'static str {
+        match self {
+            Kind::CrawlLog => "crawllog",
+            Kind::Cdx => "cdxdata",
+        }
+    }
 }
 
 /// Options for reading an archive.

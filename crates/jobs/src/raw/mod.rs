@@ -57,7 +57,7 @@ impl RawCaches {
     /// When a folder cannot be made, or the archive not be read.
     pub(crate) fn open(options: &Options, figures: &Arc<Figures>) -> Result<RawCaches, Error> {
         let cache = |kind: Kind| -> Result<RawMetadataCache, Error> {
-            let name = folder_of(kind);
+            let name = kind.folder();
             let cache = RawMetadataCache::open(&options.cache_dir, name, Form::File)?;
             let figures = Arc::clone(figures);
             Ok(cache
@@ -341,17 +341,4 @@ fn unreadable(error: Error) -> Result<Missing, Error> {
 pub(crate) fn older(job: JobId, entry: Entry, why: &Missing) -> Entry {
     tracing::warn!(%job, %why, "an older index is used");
     entry
-}
-
-/// The name of the entry of a job.
-pub(crate) fn entry_name(kind: Kind, job: JobId) -> String {
-    format!("{}-{job}-cache", folder_of(kind))
-}
-
-/// The folder of a kind of raw data, and what the names of its entries begin with.
-pub(crate) fn folder_of(kind: Kind) -> &'static str {
-    match kind {
-        Kind::CrawlLog => "crawllog",
-        Kind::Cdx => "cdxdata",
-    }
 }

@@ -11,9 +11,9 @@ use url::Url;
 
 use super::super::{IndexKind, JobSet, Work};
 use super::failure::Failure;
-use crawlspace_fetch::RETRIED_STATUSES;
 use crawlspace_fetch::Request;
 use crawlspace_fetch::blocking::{Body, Response};
+use crawlspace_fetch::is_transient;
 use crawlspace_wacz::Options as WebOptions;
 
 /// Time that the server waits for an index that is being built before it responds, in seconds.
@@ -110,8 +110,8 @@ pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, F
                 None => format!("{status}, without a reason: is that a server of indexes?"),
             };
             // From this kind of server, 500 means that the index cannot be built, so it is not retried.
-            Err(if status != 500 && RETRIED_STATUSES.contains(&status) {
-                Failure::Passing(reported, wait)
+            Err(if status != 500 && is_transient(status) {
+                Failure::Transient(reported, wait)
             } else {
                 Failure::Answer(reported)
             })

@@ -10,7 +10,7 @@ use crawlspace_wacz::Problem;
 #[derive(Debug)]
 pub(super) enum Failure {
     /// A temporary failure, which may be retried, after this time if the server states one.
-    Passing(String, Option<Duration>),
+    Transient(String, Option<Duration>),
     /// An invalid response, or a permanent error of the server.
     Answer(String),
     /// An error on this side.
@@ -25,7 +25,7 @@ impl Failure {
 
     /// Creates the failure of a broken connection.
     pub(super) fn broken(why: String) -> Failure {
-        Failure::Passing(why, None)
+        Failure::Transient(why, None)
     }
 
     /// Prepends `what` to the text of an invalid response; other failures are unchanged.
@@ -43,7 +43,7 @@ impl Failure {
             what,
         };
         match self {
-            Failure::Passing(what, _) | Failure::Answer(what) => remote(what),
+            Failure::Transient(what, _) | Failure::Answer(what) => remote(what),
             Failure::Own(error) => error,
         }
     }
@@ -58,7 +58,7 @@ impl From<Error> for Failure {
 impl From<fetch::Error> for Failure {
     fn from(error: fetch::Error) -> Failure {
         match Problem::from(error) {
-            Problem::Connection(how) => Failure::Passing(how, None),
+            Problem::Connection(how) => Failure::Transient(how, None),
             // The message of `Problem` is about files.
             Problem::Answer(why) => Failure::Answer(why),
             problem => Failure::Answer(problem.to_string()),

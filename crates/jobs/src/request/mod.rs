@@ -196,12 +196,12 @@ impl IndexRequestClient {
                     let at = at.unwrap_or_default();
                     (format!("it is still building{at}"), pause)
                 }
-                Err(Failure::Passing(what, wait)) => {
+                Err(Failure::Transient(what, wait)) => {
                     let (since, backoff) =
                         failing.get_or_insert_with(|| (Instant::now(), Backoff::new(MAX_PAUSE)));
                     let pause = backoff.pause().max(wait.unwrap_or_default()).min(MAX_PAUSE);
                     if since.elapsed() + pause > self.retry_timeout {
-                        return Err(Failure::Passing(what, wait).into_error(&shown));
+                        return Err(Failure::Transient(what, wait).into_error(&shown));
                     }
                     work.begin(&format!("trying again, since {what}"), 0);
                     (what, pause)

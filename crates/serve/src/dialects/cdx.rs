@@ -9,7 +9,8 @@ use hyper::body::Incoming;
 
 use super::wayback::{Layout, Progress, WaybackQuery};
 use crate::Federation;
-use crate::collection::{Collection, Failure, Rows, next, some};
+use crate::collection::{Collection, Rows, next, some};
+use crate::failure::Failure;
 use crate::gate::Seen;
 use crate::group::Report;
 use crate::memory::Reservation;

@@ -6,7 +6,8 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::timemap::{self, TimeMap};
-use crate::collection::{Failure, Pages, some};
+use crate::collection::{Pages, some};
+use crate::failure::Failure;
 use crate::group::Report;
 use crate::query::{Output, Query};
 use crate::server::body::Body;

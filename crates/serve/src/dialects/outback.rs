@@ -9,7 +9,8 @@ use percent_encoding::percent_decode_str;
 
 use super::cdx;
 use super::wayback::WaybackQuery;
-use crate::collection::{Failure, Rows};
+use crate::collection::Rows;
+use crate::failure::Failure;
 use crate::group::Report;
 use crate::query::BadQuery;
 use crate::server::body::Body;

@@ -4,7 +4,8 @@ use http::header::{HeaderName, HeaderValue, LINK, LOCATION, VARY};
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use crate::collection::{Failure, next};
+use crate::collection::next;
+use crate::failure::Failure;
 use crate::group::Report;
 use crate::query::{BadQuery, Query};
 use crate::server::body::Body;

@@ -7,7 +7,8 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use crate::collection::{Failure, Rows, next};
+use crate::collection::{Rows, next};
+use crate::failure::Failure;
 use crate::group::Report;
 use crate::operations::is_self_redirect;
 use crate::query::{Output, Query};

@@ -10,7 +10,7 @@ use http::Method;
 
 use super::client_request::ClientRequest;
 use super::spool::Spooled;
-use crate::collection::Failure;
+use crate::failure::Failure;
 use crate::memory::Reservation;
 use crate::query::{BadQuery, Query};
 

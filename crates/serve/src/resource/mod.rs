@@ -9,6 +9,7 @@ pub(crate) mod byte_range;
 pub mod capture;
 pub(crate) mod captured;
 pub mod client_request;
+mod in_vain;
 mod input;
 pub mod live;
 mod loader;

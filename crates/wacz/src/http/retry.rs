@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{Options, Problem};
-use crawlspace_fetch::RETRIED_STATUSES;
+use crawlspace_fetch::{Backoff, is_transient};
 
 /// Number of bytes received after which failures are counted from zero again.
 const PROGRESS: u64 = 1 << 20;
@@ -15,7 +15,8 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 pub(super) struct Retries {
     failures: u32,
     max: u32,
-    pause: Duration,
+    first: Duration,
+    backoff: Backoff,
     progress: u64,
 }
 
@@ -24,7 +25,8 @@ impl Retries {
         Retries {
             failures: 0,
             max: options.retries,
-            pause: options.pause,
+            first: options.pause,
+            backoff: Backoff::from(options.pause, MAX_PAUSE),
             progress: 0,
         }
     }
@@ -35,19 +37,23 @@ impl Retries {
         if self.progress >= PROGRESS {
             self.progress = 0;
             self.failures = 0;
+            self.backoff = Backoff::from(self.first, MAX_PAUSE);
         }
     }
 
-    /// Pauses before the next attempt. The pause doubles with each failure in a row.
+    /// Pauses before the next attempt. Pauses grow with each failure in a row, and have jitter.
     ///
     /// # Errors
     /// The problem itself when it is not one that is retried, or the maximum of retries is reached.
     pub(super) fn retry(&mut self, problem: Problem) -> Result<(), Problem> {
+        std::thread::sleep(self.pause(problem)?);
+        Ok(())
+    }
+
+    fn pause(&mut self, problem: Problem) -> Result<Duration, Problem> {
         let wanted = match &problem {
             Problem::Connection(_) => Duration::ZERO,
-            Problem::Status { status, wait } if RETRIED_STATUSES.contains(status) => {
-                wait.unwrap_or_default()
-            }
+            Problem::Status { status, wait } if is_transient(*status) => wait.unwrap_or_default(),
             _ => return Err(problem),
         };
         if self.failures >= self.max {
@@ -58,10 +64,8 @@ impl Retries {
                 other => other,
             });
         }
-        let doubled = self.pause.saturating_mul(1 << self.failures.min(16));
-        std::thread::sleep(doubled.max(wanted).min(MAX_PAUSE));
         self.failures += 1;
-        Ok(())
+        Ok(self.backoff.pause().max(wanted.min(MAX_PAUSE)))
     }
 }
 
@@ -90,5 +94,24 @@ mod tests {
         assert!(retries.retry(status(404)).is_err());
         assert!(retries.retry(status(503)).is_ok());
         assert!(retries.retry(Problem::Changed(String::new())).is_err());
+    }
+
+    #[test]
+    fn pauses_differ_between_clients_and_are_as_long_as_a_server_asks() {
+        let pauses = || -> Vec<Duration> {
+            let mut retries = Retries::new(&Options::default());
+            let broken = || Problem::Connection("broken".to_owned());
+            (0..5).map(|_| retries.pause(broken()).unwrap()).collect()
+        };
+        assert_ne!(pauses(), pauses());
+        let pause = |wait| {
+            let status = Problem::Status {
+                status: 503,
+                wait: Some(Duration::from_secs(wait)),
+            };
+            Retries::new(&Options::default()).pause(status).unwrap()
+        };
+        assert_eq!(pause(7), Duration::from_secs(7));
+        assert_eq!(pause(99), MAX_PAUSE);
     }
 }

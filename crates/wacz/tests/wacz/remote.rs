@@ -163,7 +163,7 @@ fn a_server_that_always_breaks_off_is_given_up() {
         assert!(matches!(error.problem, Problem::Connection(_)), "{error}");
         assert_starts(&error, host.url(WACZ));
         assert_contains(&error, "6 times in a row; try again later");
-        assert!(error.is_passing());
+        assert!(error.is_transient());
         assert_eq!(host.requests().len(), 6);
     }
 }
@@ -181,7 +181,7 @@ fn a_silent_server_is_given_up_and_one_that_wakes_is_not() {
         );
         let error = open_with(&host, &options).unwrap_err();
         assert!(matches!(error.problem, Problem::Connection(_)), "{error}");
-        assert!(error.is_passing());
+        assert!(error.is_transient());
     }
     let silent = with!(Manners, silent_after: Some(1));
     let manners = but!(silent, later: Some((3, Box::default())));
@@ -219,7 +219,7 @@ fn a_server_in_trouble_is_asked_again_and_one_that_says_no_is_not() {
         let (host, lines) = lines_of(&package, with!(Manners, failing: Some((status, u32::MAX))));
         let error = lines.unwrap_err();
         assert_contains(&error, format!("HTTP status {status}"));
-        assert_eq!(error.is_passing(), status >= 429);
+        assert_eq!(error.is_transient(), status >= 429);
         assert_eq!(host.requests().len(), if asked { 6 } else { 1 });
     }
 }
@@ -321,7 +321,7 @@ fn a_file_that_changes_meanwhile_is_noticed() {
                 matches!(error.problem, Problem::Changed(_)),
                 "from request {from}: {error}"
             );
-            assert!(error.is_passing());
+            assert!(error.is_transient());
         }
     }
     // It becomes another, shorter file.
@@ -470,7 +470,7 @@ fn nobody_there_is_an_error_that_says_so() {
     let location = Location::parse(&url).unwrap();
     let error = Wacz::open(&location, &but!(hasty(), retries: 1)).unwrap_err();
     assert_contains(&error, "no connection to the server");
-    assert!(error.is_passing());
+    assert!(error.is_transient());
 }
 
 #[test]

@@ -129,7 +129,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
              {crates/serve/src/resource/stored/mod.rs MAX_IN_MEMORY} on other servers,",
             "may together read {crates/serve/src/resource/revisit/budget.rs MAX_ROWS} rows and \
              {crates/serve/src/resource/revisit/budget.rs MAX_TRIES} records;",
-            "remembered for {crates/serve/src/resource/revisit/budget.rs REMEMBERED}.",
+            "remembered for {crates/serve/src/resource/in_vain.rs REMEMBERED}.",
         ],
     ),
     (

@@ -1,9 +1,6 @@
-//! What the search for originals may cost, and searches that were in vain.
+//! What the search for originals may cost.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use crate::resource::record::LoadError;
 
@@ -11,11 +8,6 @@ use crate::resource::record::LoadError;
 const MAX_ROWS: usize = 30_000;
 /// Maximum number of records that are tried as originals, by all revisits that one request tries.
 const MAX_TRIES: usize = 40;
-/// How long a search in vain is remembered.
-const REMEMBERED: Duration = Duration::from_secs(60);
-/// Maximum number of searches that are remembered.
-const MAX_REMEMBERED: usize = 10_000;
-
 /// What is left for the searches of one request.
 pub(in crate::resource) struct Budget {
     rows: AtomicUsize,
@@ -62,28 +54,4 @@ fn take(left: &AtomicUsize) -> bool {
     let less = |left: usize| left.checked_sub(1);
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
         .is_ok()
-}
-
-/// Searches that were in vain a moment ago.
-#[derive(Default)]
-pub(in crate::resource) struct InVain(Mutex<HashMap<String, (Instant, LoadError)>>);
-
-impl InVain {
-    /// Returns what a search came to that is remembered.
-    pub(super) fn get(&self, search: &str) -> Option<LoadError> {
-        let searches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, error) = searches.get(search)?;
-        (at.elapsed() < REMEMBERED).then(|| error.clone())
-    }
-
-    /// Remembers a search.
-    pub(super) fn add(&self, search: String, error: LoadError) {
-        let mut searches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if searches.len() >= MAX_REMEMBERED {
-            searches.retain(|_, (at, _)| at.elapsed() < REMEMBERED);
-        }
-        if searches.len() < MAX_REMEMBERED {
-            searches.insert(search, (Instant::now(), error));
-        }
-    }
 }

@@ -1,19 +1,20 @@
 //! Revisits: captures whose payload is in another record.
 
 mod budget;
-mod response;
+pub(crate) mod referred;
+pub(crate) mod response;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlspace_cdx::surt::{self, KeyRange, MatchType};
+use crawlspace_cdx::surt::{KeyRange, MatchType};
 use crawlspace_index::Aliases;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
 
-pub(super) use self::budget::{Budget, InVain};
-pub(crate) use self::response::unnamed;
+pub(super) use self::budget::Budget;
+use self::referred::{referred, row_of};
 use self::response::{of_nothing, with_payload};
 use super::capture::{Capture, Extent};
 use super::client_request::ClientRequest;
@@ -24,7 +25,7 @@ use super::loader::Archives;
 use super::note;
 use super::record::{LoadError, Record};
 use super::stored::Stored;
-use super::stored::header::{self, Fields};
+use super::stored::header::Fields;
 use crate::collection::Collection;
 use crate::config::Loader;
 use crate::gate::Reader;
@@ -33,13 +34,13 @@ use crate::query::{BadQuery, Query, Selection};
 use crate::source::{Lookup, Source};
 use crate::sources::{FileSource, Identity};
 use crawlspace_fetch::Net;
-use crawlspace_index::row::{self, Row};
+use crawlspace_index::row::Row;
 use crawlspace_index::sorted::Order;
 use crawlspace_index::source::{Batch, Limits};
 use crawlspace_index::timestamp::Timestamp;
 use crawlspace_wacz::Location;
+use crawlspace_warc::Header;
 use crawlspace_warc::http::Head;
-use crawlspace_warc::{Header, end_of_header};
 
 /// Timeout of the search for the original of a revisit.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -577,35 +578,6 @@ impl Wanted {
         }
         Ok(query)
     }
-}
-
-/// Returns the URL that a revisit says its original has, without angle brackets, and the row of that original if it can be
-/// judged. `None` if it says nothing.
-fn referred(header: &Header) -> Option<(String, Option<Row>)> {
-    let uri = header.text("WARC-Refers-To-Target-URI")?;
-    let uri = uri.trim_matches(['<', '>']).to_owned();
-    let date = header
-        .get("WARC-Refers-To-Date")
-        .and_then(Timestamp::from_iso);
-    let row = row_of(&uri, date.or(header.moment()), None);
-    Some((uri, row))
-}
-
-/// Returns the original that a record of another server names, as [`referred`] does it of a header.
-pub(crate) fn referred_by(record: &Record) -> Option<(String, Option<Row>)> {
-    let end = end_of_header(&record.head)?;
-    referred(&header::parse(record.head.get(..end)?).ok()?)
-}
-
-/// The row of a capture that was found without one. `None` if it cannot be judged.
-fn row_of(uri: &str, date: Option<Timestamp>, extent: Option<&Extent>) -> Option<Row> {
-    let mut members = String::new();
-    row::member("url", uri, &mut members);
-    if let Some(extent) = extent {
-        row::member("filename", &extent.filename, &mut members);
-        row::member("offset", &extent.offset.to_string(), &mut members);
-    }
-    row::build(&surt::urlkey(uri).ok()?, &date?.to_string(), &members)
 }
 
 /// The moment that a record of a dedupe index has: in digits, or as ISO 8601 writes it.

@@ -138,7 +138,7 @@ impl Search<'_> {
         &self,
         collection: &Collection,
         query: &Arc<Query>,
-    ) -> Result<SearchResult, crate::collection::Failure> {
+    ) -> Result<SearchResult, crate::failure::Failure> {
         let report = Report::default();
         let until = Instant::now() + TIMEOUT;
         let mut found = SearchResult {

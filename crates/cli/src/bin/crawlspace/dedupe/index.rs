@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Args, ValueHint};
-use crawlspace_cli::away::{Patience, is_away};
+use crawlspace_cli::away::Patience;
 use crawlspace_cli::index::{self, Tally};
 use crawlspace_client::Error;
 use crawlspace_client::dedupe::{Committed, Index};
@@ -70,7 +70,7 @@ impl IndexFiles {
             let tell = |error: &Error, left| outage.away(line.as_ref(), error, left);
             match patience.wait(error, tell) {
                 Ok(()) => outage.back(line.as_ref()),
-                Err(error) if is_away(&error) => {
+                Err(error) if error.is_transient() => {
                     break Err(format!(
                         "{error}; run the same command again when the server is back: it continues where it stopped"
                     ));
@@ -106,7 +106,7 @@ fn index_files(job: &IndexFiles) -> io::Result<bool> {
                 let added = job.patiently(|| {
                     let mut of_all = tally.clone();
                     match index::add_file(&index, crawl, file, &mut of_all) {
-                        Err(index::Error::Dedupe(error)) if is_away(&error) => Err(error),
+                        Err(index::Error::Dedupe(error)) if error.is_transient() => Err(error),
                         other => {
                             tally = of_all;
                             Ok(other)

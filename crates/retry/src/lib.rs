@@ -1,17 +1,19 @@
 //! Pauses between retries.
+//!
+//! It does not sleep: callers wait in their own way. Callers also decide which failures are transient.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// The pause before the first retry.
-pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// The default pause before the first retry.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 /// Pauses that double up to a maximum, with jitter: each lasts between half and all of its nominal length, so
 /// that clients which failed together, in a failover for example, do not return together.
 ///
 /// ```
 /// use std::time::Duration;
-/// use crawlspace_client::server::Backoff;
+/// use crawlspace_retry::Backoff;
 /// let mut backoff = Backoff::new(Duration::from_secs(30));
 /// assert!(backoff.pause() <= Duration::from_millis(200));
 /// assert!(backoff.pause() >= Duration::from_millis(200));
@@ -26,22 +28,27 @@ pub struct Backoff {
 impl Backoff {
     /// Creates a back-off that begins at 200 ms and ends at `max`.
     pub fn new(max: Duration) -> Backoff {
-        Backoff::with(max, random)
+        Backoff::from(FIRST_PAUSE, max)
     }
 
-    /// Creates a back-off with this source of numbers from 0 to 1.
-    pub(super) fn with(max: Duration, random: fn() -> f64) -> Backoff {
+    /// Creates a back-off that begins at `first` and ends at `max`.
+    pub fn from(first: Duration, max: Duration) -> Backoff {
         Backoff {
-            next: FIRST_PAUSE.min(max),
+            next: first.min(max),
             max,
             random,
         }
     }
 
+    /// Replaces the source of the jitter, a number from 0 to 1.
+    pub fn with_random(self, random: fn() -> f64) -> Backoff {
+        Backoff { random, ..self }
+    }
+
     /// Returns the next pause.
     pub fn pause(&mut self) -> Duration {
         let nominal = self.next;
-        self.next = (nominal * 2).min(self.max);
+        self.next = nominal.saturating_mul(2).min(self.max);
         let half = nominal / 2;
         half + half.mul_f64((self.random)())
     }
@@ -49,16 +56,21 @@ impl Backoff {
 
 /// Returns a number from 0 to 1, from the standard library's source of random keys: nothing here has to be hard
 /// to guess.
-pub(super) fn random() -> f64 {
+pub fn random() -> f64 {
     (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64
 }
+
+/// The example of the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn pauses(random: fn() -> f64) -> Vec<u128> {
-        let mut backoff = Backoff::with(Duration::from_secs(1), random);
+        let mut backoff = Backoff::new(Duration::from_secs(1)).with_random(random);
         (0..5).map(|_| backoff.pause().as_millis()).collect()
     }
 
@@ -67,6 +79,15 @@ mod tests {
         assert_eq!(pauses(|| 0.0), [100, 200, 400, 500, 500]);
         assert_eq!(pauses(|| 0.5), [150, 300, 600, 750, 750]);
         assert_eq!(pauses(|| 1.0), [200, 400, 800, 1000, 1000]);
+    }
+
+    #[test]
+    fn the_first_pause_is_as_long_as_the_maximum_at_most() {
+        let (short, long) = (Duration::from_millis(50), Duration::from_secs(9));
+        let mut backoff = Backoff::from(long, short).with_random(|| 1.0);
+        assert_eq!([backoff.pause(), backoff.pause()], [short, short]);
+        let mut backoff = Backoff::from(Duration::ZERO, long);
+        assert_eq!([backoff.pause(), backoff.pause()], [Duration::ZERO; 2]);
     }
 
     #[test]

@@ -1,0 +1,43 @@
+//! The package that a worker is at work on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Work;
+use super::failure::Failure;
+use super::guard::Held;
+use super::package::Package;
+use super::queue::Queue;
+use super::report::Report;
+use crawlspace_wacz::{Location, Wacz};
+
+/// A worker at work on one package.
+pub(super) struct Job<'a> {
+    pub work: &'a Work<'a>,
+    pub queue: &'a Queue,
+    pub package: &'a Package,
+    pub report: Report,
+    /// The package is the only one of its crawl in this import.
+    pub is_alone: bool,
+    pub held: Arc<Held>,
+    /// What other workers say to this one: nothing goes on after a fault.
+    pub failed: &'a AtomicBool,
+}
+
+impl Job<'_> {
+    /// Whether to go on.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.held.is_lost() {
+            return Err(Failure::Lost);
+        }
+        if self.work.is_stopped() || self.failed.load(Ordering::Relaxed) {
+            return Err(Failure::Stopped);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn open(&self) -> Result<Wacz, Failure> {
+        let location = Location::parse(&self.package.path)?;
+        Ok(Wacz::open(&location, &self.work.import.reading)?)
+    }
+}

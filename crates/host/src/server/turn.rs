@@ -1,0 +1,111 @@
+//! The internal command in which the module writes on its own account: a slice of a job, or the work of an alarm.
+//!
+//! Everything written in one call is replicated as one transaction.
+
+use std::os::raw::c_int;
+
+use super::api::{Ctx, RawCtx, context_flags, raw, rm};
+use super::guard::guarded;
+use super::main_thread::MainThread;
+use super::reply::{send, send_error};
+use crate::reply::Reply;
+
+struct Turn {
+    ctx: Ctx,
+    /// What the internal command is to do; nothing when somebody else calls it.
+    work: Option<fn(Ctx)>,
+}
+
+static TURN: MainThread<Turn> = MainThread::new(Turn {
+    ctx: Ctx::none(),
+    work: None,
+});
+
+/// How soon to look again when nobody may write, in milliseconds.
+pub(super) const LATER_MS: u64 = 5;
+
+/// The module's detached context.
+pub(super) fn ctx() -> Ctx {
+    TURN.borrow().ctx
+}
+
+/// Whether what the module does on its own account must wait.
+pub(super) fn must_wait() -> bool {
+    avoid_writing() || in_the_middle()
+}
+
+/// Runs this work in the internal command, so that everything written in it is replicated as one transaction.
+pub(super) fn take(work: fn(Ctx)) {
+    let ctx = ctx();
+    TURN.borrow().work = Some(work);
+    // SAFETY: main thread, our detached context; `!` replicates what is written.
+    unsafe {
+        let reply = rm!(RedisModule_Call(
+            ctx.raw(),
+            c"crawlspace.slice".as_ptr(),
+            c"!".as_ptr()
+        ));
+        if !reply.is_null() {
+            rm!(RedisModule_FreeCallReply(reply));
+        }
+    }
+    TURN.borrow().work = None;
+}
+
+/// Whether the server asks not to write just now: a failover, or paused writes. Whoever writes on
+/// his own account, and not in a client's command, must ask: the server aborts otherwise.
+pub fn avoid_writing() -> bool {
+    // SAFETY: main thread.
+    unsafe { rm!(RedisModule_AvoidReplicaTraffic()) != 0 }
+}
+
+/// Whether the event loop turns in the middle of something that must not be disturbed: the server
+/// serves its descriptors, but no timers, while a slow script runs or a file is loaded.
+fn in_the_middle() -> bool {
+    let busy = raw::REDISMODULE_CTX_FLAGS_LUA
+        | raw::REDISMODULE_CTX_FLAGS_MULTI
+        | raw::REDISMODULE_CTX_FLAGS_LOADING;
+    context_flags(Ctx::none()) & busy != 0
+}
+
+fn run(ctx: Ctx) -> Result<(), String> {
+    let work = TURN.borrow().work.take();
+    let internal = "ERR crawlspace.slice is internal; only the module calls it";
+    work.ok_or(internal)?(ctx);
+    Ok(())
+}
+
+extern "C" fn slice(ctx: RawCtx, _: *mut *mut raw::RedisModuleString, _: c_int) -> c_int {
+    // SAFETY: the server hands a live context to this callback, on its main thread.
+    let ctx = unsafe { Ctx::new(ctx) };
+    match guarded("crawlspace.slice", || run(ctx)) {
+        Ok(Ok(())) => send(ctx, &Reply::Ok),
+        Ok(Err(error)) | Err(error) => send_error(ctx, &error),
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// Registers the internal command.
+///
+/// # Safety
+/// Called once, with the context of the module's load.
+pub(super) unsafe fn start(ctx: Ctx) -> Result<(), String> {
+    // SAFETY: by contract.
+    let created = unsafe {
+        TURN.borrow().ctx = Ctx::new(rm!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())));
+        rm!(RedisModule_CreateCommand(
+            ctx.raw(),
+            c"crawlspace.slice".as_ptr(),
+            Some(slice),
+            c"write admin deny-script no-slowlog no-monitor".as_ptr(),
+            0,
+            0,
+            0
+        ))
+    };
+    if created == raw::REDISMODULE_OK as c_int {
+        Ok(())
+    } else {
+        Err("the server refused command crawlspace.slice".to_string())
+    }
+}

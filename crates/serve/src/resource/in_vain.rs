@@ -1,0 +1,36 @@
+//! Searches for originals that were in vain.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::record::LoadError;
+
+/// How long a search in vain is remembered.
+const REMEMBERED: Duration = Duration::from_secs(60);
+/// Maximum number of searches that are remembered.
+const MAX_REMEMBERED: usize = 10_000;
+
+/// Searches that were in vain a moment ago.
+#[derive(Default)]
+pub(super) struct InVain(Mutex<HashMap<String, (Instant, LoadError)>>);
+
+impl InVain {
+    /// Returns what a search came to that is remembered.
+    pub(super) fn get(&self, search: &str) -> Option<LoadError> {
+        let searches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, error) = searches.get(search)?;
+        (at.elapsed() < REMEMBERED).then(|| error.clone())
+    }
+
+    /// Remembers a search.
+    pub(super) fn add(&self, search: String, error: LoadError) {
+        let mut searches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if searches.len() >= MAX_REMEMBERED {
+            searches.retain(|_, (at, _)| at.elapsed() < REMEMBERED);
+        }
+        if searches.len() < MAX_REMEMBERED {
+            searches.insert(search, (Instant::now(), error));
+        }
+    }
+}
