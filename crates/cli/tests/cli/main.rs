@@ -1,17 +1,18 @@
 //! The tool `crawlspace`, as its users run it, and what the documents say of the repository.
 
+mod deviations;
 mod documents;
-mod federation;
 mod frontier;
 mod guide;
 mod index;
 mod index_cache;
-mod index_cache_http;
 mod indexer;
 mod operators;
-mod peers;
-mod pywb;
+mod reload;
 mod serving;
+#[path = "../../../serve/tests/federation/shelf.rs"]
+#[allow(dead_code)]
+mod shelf;
 mod tags;
 mod tags_sync;
 mod tool;

@@ -1,22 +1,14 @@
-//! `crawlspace serve` on a free port, and the server within this process.
+//! `crawlspace serve` on a free port.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::time::Duration;
 
-use crawlspace_serve::Federation;
-use crawlspace_serve::config::Config;
-use crawlspace_serve::reload::Current;
-use crawlspace_serve::server::{Options, serve};
-use redis_tests::http::{Answer, get};
-use redis_tests::{Program, with};
+use redis_tests::http::{Answer, ask, get};
+use redis_tests::{Program, assert_contains, peak_memory_of, until};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
-use tokio::runtime::Runtime;
 
-use crate::tool::{script, tool};
+use crate::tool::tool;
 
 /// The server under test. Dropping it ends it.
 pub struct Stage {
@@ -37,19 +29,6 @@ impl Stage {
         Stage::of(command(dir.path(), config, words), dir)
     }
 
-    /// Starts it with variables of the environment.
-    pub fn start_where(config: &str, variables: &[(&str, String)]) -> Stage {
-        let dir = tempfile::tempdir().unwrap();
-        let mut command = command(dir.path(), config, "");
-        command.envs(variables.iter().map(|(name, value)| (name, value)));
-        Stage::of(command, dir)
-    }
-
-    /// Starts it at an address.
-    pub fn start_at(config: &str, bind: SocketAddr) -> Stage {
-        Stage::start_with(config, &format!("--bind {bind}"))
-    }
-
     /// Starts it with the configuration in a folder of the test's own.
     pub fn start_in(folder: &Path, config: &str) -> Stage {
         Stage::start_in_with(folder, config, "")
@@ -59,20 +38,6 @@ impl Stage {
     pub fn start_in_with(folder: &Path, config: &str, words: &str) -> Stage {
         let dir = tempfile::tempdir().unwrap();
         Stage::of(command(folder, config, words), dir)
-    }
-
-    /// Starts it with `--allow-origin`, so that pages of that origin may ask it.
-    pub fn start_for(origin: &str, config: &str) -> Stage {
-        Stage::start_with(config, &format!("--allow-origin {origin}"))
-    }
-
-    /// Starts it by a shell that runs `limits` first, with a configuration to which no addresses are added.
-    pub fn start_limited(config: &str, limits: &str) -> Stage {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("config.yaml"), config).unwrap();
-        let serve = "exec crawlspace serve --bind 127.0.0.1:0 --config config.yaml";
-        let command = script(&format!("{limits}; {serve}"), dir.path());
-        Stage::of(command, dir)
     }
 
     fn of(command: Command, dir: TempDir) -> Stage {
@@ -132,40 +97,81 @@ fn command(folder: &Path, config: &str, words: &str) -> Command {
     tool(format!("serve {bind} --config {} {words}", file.display()))
 }
 
-/// The server within this process, with short timeouts.
-pub struct Impatient {
-    current: Arc<Current>,
-    pub address: SocketAddr,
-    runtime: Option<Runtime>,
+#[test]
+fn what_the_command_line_says_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let lines = |n: usize| format!("com,a)/{n:06} 2016 {{\"url\": \"http://a.com/{n:06}\"}}\n");
+    let lines: String = (0..40_000).map(lines).collect();
+    std::fs::write(dir.path().join("a.cdxj"), lines).unwrap();
+    let config = format!("collections: {{c: {}}}\n", dir.path().display());
+    let reader = "https://reader.example";
+    let stage = Stage::start_with(
+        &config,
+        &format!(
+            "--bind 127.0.0.2:0 --status 127.0.0.3:0 --public-url https://public.example/archive \
+             --allow-origin {reader} --access-log --memory 1"
+        ),
+    );
+    assert_eq!(stage.address().ip().to_string(), "127.0.0.2");
+    assert_eq!(stage.operator().ip().to_string(), "127.0.0.3");
+    let target = "/c/index?url=http://a.com/000001";
+    let fields = [("Origin", reader)];
+    let answer = ask(stage.address(), "GET", target, &fields, b"").unwrap();
+    assert_eq!(answer.field("access-control-allow-origin"), Some(reader));
+    let map = stage.get("/c/timemap/link/http://a.com/000001").text();
+    assert_contains(&map, "https://public.example/archive/c/");
+    let sorted = stage.get("/c/index?url=a.com/*&closest=2017");
+    assert_eq!(sorted.status, 503, "{}", sorted.text());
+    until("each request is logged", || {
+        stage.program().errors().contains("000001")
+    });
+    drop(stage);
+
+    let stage = Stage::start_with(&config, "");
+    let answer = ask(stage.address(), "GET", target, &fields, b"").unwrap();
+    assert_eq!(answer.field("access-control-allow-origin"), None);
+    let map = stage.get("/c/timemap/link/http://a.com/000001").text();
+    assert_contains(&map, stage.url());
+    assert_eq!(stage.get("/c/index?url=a.com/*&closest=2017").status, 200);
+    assert!(!stage.program().errors().contains("000001"));
 }
 
-impl Impatient {
-    /// Starts it with the text of a configuration in a folder.
-    pub fn start(config: &str, folder: &Path) -> Impatient {
-        let (config, _) = Config::parse(config, "config.yaml", folder).unwrap();
-        let current = Current::new(Federation::open(&config).unwrap());
-        let runtime = Runtime::new().unwrap();
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-        let address = listener.local_addr().unwrap();
-        let short = Duration::from_millis(300);
-        let options = with!(Options, head: short, stall: short);
-        let never = std::future::pending();
-        runtime.spawn(serve(Arc::clone(&current), listener, options, never));
-        Impatient {
-            current,
-            address,
-            runtime: Some(runtime),
-        }
-    }
-
-    /// Who uses it now: the server itself and each connection.
-    pub fn users(&self) -> usize {
-        Arc::strong_count(&self.current)
-    }
-}
-
-impl Drop for Impatient {
-    fn drop(&mut self) {
-        self.runtime.take().unwrap().shutdown_background();
-    }
+#[test]
+fn many_requests_at_a_time_keep_to_the_limit() {
+    const LIMIT: u64 = 48;
+    let dir = tempfile::tempdir().unwrap();
+    let line = |n: usize| {
+        let json = format!(
+            "{{\"url\": \"http://a.com/{n:06}\", \"digest\": \"{n:032}\", \"length\": \"1000\"}}"
+        );
+        format!("com,a)/{n:06} 20160101000000 {json}\n")
+    };
+    std::fs::write(
+        dir.path().join("a.cdxj"),
+        (0..60_000).map(line).collect::<String>(),
+    )
+    .unwrap();
+    let config = format!("collections:\n  c: {}\n", dir.path().display());
+    let stage = Stage::start_with(&config, &format!("--memory {LIMIT}"));
+    let peak = || peak_memory_of(stage.program().pid());
+    assert_eq!(stage.get("/c/index?url=a.com/000001").status, 200);
+    let before = peak();
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let ask = || {
+            stage
+                .get("/c/index?url=a.com/*&sort=reverse&resolveRevisits=true")
+                .status
+        };
+        let clients: Vec<_> = (0..12).map(|_| scope.spawn(ask)).collect();
+        clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .collect()
+    });
+    assert!(statuses.contains(&503), "{statuses:?}");
+    let taken = peak() - before;
+    assert!(
+        taken <= (LIMIT << 20) * 12 / 10,
+        "{taken} bytes, {statuses:?}"
+    );
 }

@@ -1,5 +1,6 @@
 //! Indexes of jobs: metadata files, the indexes that are made of them, and caches that last.
 
+mod client;
 mod durability;
 mod metadata;
 mod sets;

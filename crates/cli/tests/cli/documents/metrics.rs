@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use redis_tests::http::get;
+
 use super::{cells, read};
+use crate::index_cache::stage::Stage as Archive;
+use crate::serving::Stage;
 
 /// Panics unless the section of the page has a row for each metric of the text, and no other: name, labels, kind and
 /// meaning.
@@ -64,4 +68,18 @@ pub(crate) fn must_be_listed(section: &str, text: &str) {
         "{section}: not {}",
         expected.join("\n")
     );
+}
+
+#[test]
+fn the_guide_lists_the_metrics_of_serve() {
+    let archive = Archive::of([]);
+    let server = Stage::start(&format!(
+        "indexes:\n  cache_dir: {}\n  metadata: {}\n\
+         collections: {{a: {{index_group: {{b: ./none}}, resource: ./none}}}}\n",
+        archive.cache().display(),
+        archive.metadata().display()
+    ));
+    get(server.address(), "/a/index?url=example.com");
+    let text = get(server.operator(), "/_metrics").text();
+    must_be_listed("crawlspace serve", &text);
 }

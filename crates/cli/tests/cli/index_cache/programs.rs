@@ -1,0 +1,130 @@
+//! `crawlspace index get --server`: clients that are processes, and end as processes do.
+
+#[path = "../../../../jobs/tests/jobs/client/parcels.rs"]
+#[allow(dead_code)]
+mod parcels;
+
+use std::path::Path;
+
+use crawlspace_jobs::{IndexKind, Work};
+use redis_tests::http::get;
+use redis_tests::{Part, Program, ScriptedHost, until};
+use serde_json::Value;
+
+use self::parcels::{Desk, arrives, made, set, tar_of, write};
+use super::stage::Stage as Archive;
+use crate::serving::Stage;
+use crate::tool::tool;
+
+fn client(server: &str, kind: &str, jobs: &str, cache_dir: &Path) -> Program {
+    let command = tool(format!(
+        "index get --json --server {server} --kind {kind} --jobs {jobs} --cache-dir {}",
+        cache_dir.display()
+    ));
+    Program::start(command)
+}
+
+/// A server of the indexes of an archive, and of nothing else.
+fn start(archive: &Archive) -> Stage {
+    Stage::start(&format!(
+        "indexes:\n  cache_dir: {}\n  metadata: {}\n",
+        archive.cache().display(),
+        archive.metadata().display()
+    ))
+}
+
+#[test]
+fn a_client_gets_what_there_is_and_needs_no_server_after_that() {
+    let archive = Archive::of(1..=3);
+    let server = start(&archive);
+    let desk = Desk::new();
+    let folder = &desk.options.cache_dir;
+    let url = server.url();
+    let ended = client(&url, "full", "1-3,9", folder).end();
+    assert!(ended.status.success(), "{}", ended.errors);
+    assert!(ended.errors.contains('9'), "{}", ended.errors);
+    let got: Value = serde_json::from_str(&ended.out).expect(&ended.out);
+    let path = folder.join("FULL_CRAWL_LOG/1-2-3-cache");
+    assert_eq!(got["path"], path.to_str().unwrap());
+    assert!(path.join("url.cdxj").is_file());
+
+    drop(server);
+    let ended = client(&url, "full", "1-3", folder).end();
+    assert!(ended.status.success(), "{}", ended.errors);
+    let again: Value = serde_json::from_str(&ended.out).expect(&ended.out);
+    assert_eq!(again["path"], got["path"]);
+    let ended = client(&url, "dedup", "one", folder).end();
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.errors);
+}
+
+#[test]
+fn a_client_that_dies_leaves_nothing_that_is_in_the_way() {
+    let desk = Desk::new();
+    let tar = tar_of(IndexKind::Full, "1,2");
+    let half = tar[..tar.len() / 2].to_vec();
+    let silent = ScriptedHost::start(move |_| {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-tar\r\n\r\n";
+        let half = Part::Bytes(half.clone());
+        vec![Part::Bytes(head.into()), half, Part::Silence]
+    });
+    let program = client(&silent.url(""), "full", "1,2", &desk.options.cache_dir);
+    let draft = desk
+        .options
+        .cache_dir
+        .join("FULL_CRAWL_LOG/.1-2-cache.draft");
+    until("it writes", || draft.join("digest.cdxj").exists());
+    program.kill9();
+    assert!(draft.exists());
+    assert!(
+        !desk
+            .options
+            .cache_dir
+            .join("FULL_CRAWL_LOG/1-2-cache")
+            .exists()
+    );
+
+    let host = ScriptedHost::start(move |_| arrives(&tar));
+    let client = desk.strict(&host.url(""));
+    let index = client.get_index(IndexKind::Full, &set("1,2"), &Work::default());
+    assert_eq!(index.unwrap().found, set("1,2"));
+    assert!(!draft.exists());
+}
+
+/// In bytes: much more than either side may take of memory for it.
+const LARGE: usize = 96 << 20;
+
+#[test]
+fn a_large_index_takes_little_memory_on_either_side() {
+    let archive = Archive::of([]);
+    let line = format!("http://example.com/ {}\n", "x".repeat(1000));
+    let text = line.repeat(LARGE / line.len());
+    let entry = made(&archive.cache(), IndexKind::Cdx, "1,2", |draft| {
+        write(draft, "cdx", text.as_bytes());
+        Ok(())
+    });
+    drop(entry);
+    let mut server = start(&archive);
+    let desk = Desk::new();
+    let ended = client(&server.url(), "cdx", "1,2", &desk.options.cache_dir).end_at_last();
+    assert!(ended.status.success(), "{}", ended.errors);
+    let copy = std::fs::read(desk.options.cache_dir.join("CDX/1-2-cache")).unwrap();
+    assert!(copy == text.as_bytes());
+    // Who takes nothing of it does not make the server read ahead, either.
+    let mut idle = redis_tests::http::Connection::open(server.address()).unwrap();
+    idle.send("GET", "/_indexes/cdx?jobs=1,2", &[], b"")
+        .unwrap();
+    idle.first_byte().unwrap();
+    assert_eq!(get(server.operator(), "/_status").status, 200);
+    server.program_mut().interrupt();
+    drop(idle);
+    let peak = redis_tests::until_some("the server ends", || {
+        server.program_mut().ended().map(|ended| ended.peak)
+    });
+    for (who, peak) in [("client", ended.peak), ("server", peak)] {
+        assert!(
+            peak > 1 << 20 && peak < LARGE as u64 / 2,
+            "{who}: {} MiB",
+            peak >> 20
+        );
+    }
+}

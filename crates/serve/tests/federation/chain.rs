@@ -1,0 +1,101 @@
+//! Servers of this kind, one behind the other, and a web server at the end.
+
+use redis_tests::http::{Answer, Connection};
+use redis_tests::{FileHost, Manners, with};
+
+use crate::resource::{check, field, record, target};
+use crate::serving::Stage;
+
+/// A server that fetches from the live web; one that asks it; and one that asks that.
+fn chain() -> [Stage; 3] {
+    let first = Stage::start("collections:\n  live: $live\n");
+    let second = Stage::start_apart(&format!(
+        "collections:\n  near: upstream+{}/live\n",
+        first.url()
+    ));
+    let third = Stage::start_apart(&format!(
+        "collections:\n  far: upstream+{}/near\n",
+        second.url()
+    ));
+    [first, second, third]
+}
+
+/// The answer to a request that is sent as a message.
+fn posted(stage: &Stage, collection: &str, url: &str, message: &str) -> Answer {
+    let url: String = url::form_urlencoded::byte_serialize(url.as_bytes()).collect();
+    let target = format!("/{collection}/resource-post?url={url}");
+    let mut connection = Connection::open(stage.address()).unwrap();
+    connection
+        .ask("POST", &target, &[], message.as_bytes())
+        .unwrap()
+}
+
+#[test]
+fn a_record_comes_through_all_of_them() {
+    let [first, second, third] = chain();
+    let web = FileHost::start();
+    let large = "text ".repeat(500_000);
+    for (path, text, chunked) in [
+        ("/small", "hello", false),
+        ("/chunked", "hello", true),
+        ("/large", &large, true),
+    ] {
+        let manners = with!(Manners, chunked, content_type: Some("text/plain".to_owned()));
+        web.put(path, text.as_bytes(), manners);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut records = Vec::new();
+    for (path, payload) in [
+        ("/small", "hello"),
+        ("/chunked", "hello"),
+        ("/large", &large),
+    ] {
+        let url = web.url(path);
+        for (stage, collection) in [(&first, "live"), (&second, "near"), (&third, "far")] {
+            let answer = stage.get(target(collection, &url, "2026"));
+            let (head, block) = record(&answer);
+            assert_eq!(field(&head, "WARC-Target-URI"), url);
+            assert_eq!(answer.field("warc-target-uri"), Some(&url[..]));
+            assert!(block.ends_with(payload.as_bytes()), "{collection}: {path}");
+            records.extend_from_slice(&answer.body);
+
+            let answer = posted(stage, collection, &url, "GET / HTTP/1.1\nAccept: x/y\n\n");
+            let (_, block) = record(&answer);
+            assert!(block.ends_with(payload.as_bytes()), "{collection}: {path}");
+            records.extend_from_slice(&answer.body);
+
+            let answer = posted(stage, collection, &url, "HEAD /\n\n");
+            let (_, block) = record(&answer);
+            assert!(
+                block.starts_with(b"HTTP/1.1 200") && block.ends_with(b"\r\n\r\n"),
+                "{collection}: {path}"
+            );
+            records.extend_from_slice(&answer.body);
+        }
+    }
+    check(&records, folder.path());
+    // The web server was asked for each of them, as the last client wanted it.
+    let methods: Vec<String> = web
+        .requests()
+        .into_iter()
+        .map(|request| request.method)
+        .collect();
+    assert_eq!(methods.len(), 27);
+    assert_eq!(methods.iter().filter(|method| *method == "HEAD").count(), 9);
+}
+
+#[test]
+fn what_is_nowhere_is_told_by_each_of_them() {
+    let stages = chain();
+    // A port that nobody listens at.
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let url = format!("http://{free}/");
+    for (stage, collection) in stages.iter().zip(["live", "near", "far"]) {
+        let answer = stage.get(target(collection, &url, "2026"));
+        assert_eq!(answer.status, 404, "{collection}: {}", answer.text());
+        assert_eq!(answer.media_type(), "application/json");
+    }
+}

@@ -1,0 +1,336 @@
+//! What may not be seen stays unseen: every kind of source, by every door, with archives that answer with something else
+//! than was asked for, and with revisits of what may not be seen.
+//!
+//! An oracle of its own decides from the URL and the moment of what was sent.
+
+mod archive;
+mod oracle;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use redis_tests::Rng;
+use redis_tests::http::{Answer, Connection};
+
+use self::oracle::{
+    Capture, Case, PATHS, RULES, SOURCES, Verdict, captures, collection, told, verdict,
+};
+use self::world::World;
+
+/// Sets the number of requests, unless `CRAWLSPACE_GATE_CASES` says a larger one.
+const CASES: usize = 10_000;
+const THREADS: usize = 4;
+
+const DOORS: [&str; 14] = [
+    "index",
+    "reverse",
+    "prefix",
+    "resolved",
+    "common",
+    "cdx",
+    "outback",
+    "openwayback",
+    "timemap",
+    "json",
+    "timegate",
+    "resource",
+    "postreq",
+    "raw",
+];
+
+fn cases() -> usize {
+    let cases = std::env::var("CRAWLSPACE_GATE_CASES").ok();
+    let cases = cases.map(|cases| cases.parse().expect("a number of cases"));
+    CASES.max(cases.unwrap_or(CASES))
+}
+
+/// Draws a request, with a source and rules that come in turn.
+fn draw(rng: &mut Rng, number: usize) -> Case {
+    let source = SOURCES[number % SOURCES.len()];
+    let rules = RULES[number / SOURCES.len() % RULES.len()];
+    let mut door = *rng.pick(&DOORS);
+    if door == "prefix" && matches!(source, "memento" | "live") {
+        // These know single URLs alone.
+        door = "index";
+    }
+    if door == "common" && rules == "point" {
+        // Its address names no access point.
+        door = "index";
+    }
+    let moments: Vec<Capture> = oracle::stored().collect();
+    Case {
+        source,
+        rules,
+        lends: rng.chance(30),
+        door,
+        path: rng.below(PATHS.len() as u64) as usize,
+        moment: *rng.pick(&moments),
+    }
+}
+
+/// Asks over a connection that is kept.
+struct Client {
+    address: SocketAddr,
+    base: String,
+    connection: Option<Connection>,
+}
+
+impl Client {
+    fn new(world: &World) -> Client {
+        Client {
+            address: world.stage.address(),
+            base: world.archive.url(""),
+            connection: None,
+        }
+    }
+
+    /// Returns the answer of a collection to a request.
+    fn ask(&mut self, case: &Case, collection: &str) -> Answer {
+        let path = PATHS[case.path];
+        let (url, moment) = (format!("{}{path}", self.base), case.moment.moment());
+        let point = if case.rules == "point" {
+            "/ap/public"
+        } else {
+            ""
+        };
+        let at = format!("/{collection}{point}");
+        let target = match case.door {
+            "index" => format!("{at}/index?url={url}"),
+            "reverse" => format!("{at}/index?url={url}&sort=reverse&output=json"),
+            "resolved" => format!("{at}/index?url={url}&resolveRevisits=true"),
+            "prefix" => format!("{at}/index?url={}/*", self.base),
+            "common" => format!("/{collection}-index?url={url}"),
+            "cdx" => format!("{at}/cdx?url={url}"),
+            "outback" => format!("{at}?url={url}"),
+            "openwayback" => format!("{at}?q=type:urlquery+url:{url}"),
+            "timemap" => format!("{at}/timemap/link/{url}"),
+            "json" => format!("{at}/timemap/json/{url}"),
+            "timegate" => format!("{at}/timegate/{url}"),
+            "resource" => format!("{at}/resource?url={url}&closest={moment}"),
+            "postreq" => format!("{at}/resource/postreq?url={url}&closest={moment}"),
+            _ => format!("{at}/{moment}id_/{url}"),
+        };
+        let host = self.base.trim_start_matches("http://");
+        let (method, body) = match case.door {
+            "postreq" => (
+                "POST",
+                format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+            ),
+            _ => ("GET", String::new()),
+        };
+        let kept = self.connection.take();
+        let answered = kept.and_then(|mut connection| {
+            let answer = connection.ask(method, &target, &[], body.as_bytes()).ok()?;
+            Some((connection, answer))
+        });
+        // The server may have ended the connection meanwhile.
+        let (connection, answer) = answered.unwrap_or_else(|| {
+            let mut connection = Connection::open(self.address).unwrap();
+            let answer = connection.ask(method, &target, &[], body.as_bytes());
+            (
+                connection,
+                answer.unwrap_or_else(|why| panic!("{target}: {why}")),
+            )
+        });
+        self.connection = Some(connection);
+        answer
+    }
+}
+
+/// Returns all that an answer tells, as one text.
+fn whole(answer: &Answer) -> String {
+    let mut text = String::new();
+    for (name, value) in answer.fields.iter().chain(&answer.trailers) {
+        if name != "date" {
+            text += &format!("{name}: {value}\n");
+        }
+    }
+    text + &answer.text()
+}
+
+/// Checks an answer, and says what is wrong with it.
+fn check(case: &Case, answer: &Answer) -> Result<(), String> {
+    let text = whole(answer);
+    let told = |text: &str| -> BTreeSet<Capture> {
+        let mut told = told(text, case.path);
+        // Records say when they were made.
+        told.retain(|one| case.source == "live" || *one != Capture::live(case.path));
+        told
+    };
+    let status = answer.status;
+    let rows: BTreeSet<Capture> = case
+        .rows()
+        .into_iter()
+        .filter(|row| case.verdict(*row) != Verdict::Hidden)
+        .collect();
+    match case.door {
+        "resource" | "postreq" | "raw" => {
+            let (expected, sent) = case.expected();
+            let all = told(&text);
+            let is_there = sent.is_none_or(|sent| {
+                all.contains(&sent.record) && text.contains(&sent.payload.text())
+            });
+            if status != expected || !is_there {
+                return Err(format!(
+                    "status {status} with {all:?}, not {expected} with {sent:?}"
+                ));
+            }
+            let lent = sent.filter(|sent| sent.is_hidden);
+            let rest = lent.map(|lent| text.replacen(&lent.payload.text(), "", 1));
+            let hidden = |one: &Capture| case.verdict(*one) != Verdict::Shown;
+            match told(&rest.unwrap_or(text)).into_iter().find(hidden) {
+                Some(one) => Err(format!("it leaks {one:?}")),
+                None => Ok(()),
+            }
+        }
+        "timegate" => {
+            let all = told(&text);
+            let is_found = matches!(status, 302 | 307);
+            if is_found == rows.is_empty() || !all.is_subset(&rows) {
+                return Err(format!("status {status} with {all:?} of {rows:?}"));
+            }
+            Ok(())
+        }
+        _ => {
+            let all = told(&text);
+            // Rows may name originals that may be seen.
+            let originals = rows.iter().filter_map(|row| row.original());
+            let originals = originals.map(|(original, _)| original);
+            let may_be_named = |one: &Capture| case.verdict(*one) == Verdict::Shown;
+            let allowed: BTreeSet<Capture> = originals
+                .filter(may_be_named)
+                .chain(rows.iter().copied())
+                .collect();
+            if !rows.is_subset(&all) || !all.is_subset(&allowed) {
+                return Err(format!("rows {all:?}, not {rows:?}"));
+            }
+            Ok(())
+        }
+    }
+}
+
+#[test]
+fn nothing_hidden_leaves_by_any_door() {
+    let (world, cases) = (World::start(), cases());
+    let mut rng = Rng::new("nothing_hidden_leaves_by_any_door");
+    let seeds: Vec<u64> = (0..THREADS).map(|_| rng.bits()).collect();
+    let play = |thread: usize| {
+        let (mut rng, mut client) = (Rng::seeded(seeds[thread]), Client::new(&world));
+        let (mut drawn, mut hidden, mut wrong) = (BTreeMap::new(), 0, Vec::new());
+        for number in (thread..cases).step_by(THREADS) {
+            let case = draw(&mut rng, number);
+            let answer = client.ask(&case, &case.collection());
+            if let Err(why) = check(&case, &answer) {
+                wrong.push(format!("{case:?}: {why}"));
+            }
+            *drawn.entry((case.source, case.rules)).or_insert(0) += 1;
+            hidden += usize::from(case.hides());
+            if number % 1000 == 0 {
+                world.archive.forget();
+            }
+        }
+        (drawn, hidden, wrong)
+    };
+    let played: Vec<_> = std::thread::scope(|scope| {
+        let play = &play;
+        let threads = (0..THREADS).map(|thread| scope.spawn(move || play(thread)));
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let (mut drawn, mut hidden, mut wrong) = (BTreeMap::new(), 0, Vec::new());
+    for (some_drawn, some_hidden, some_wrong) in played {
+        for (kind, count) in some_drawn {
+            *drawn.entry(kind).or_insert(0) += count;
+        }
+        hidden += some_hidden;
+        wrong.extend(some_wrong);
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} of {cases}:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(20)].join("\n")
+    );
+    assert_eq!(drawn.len(), SOURCES.len() * RULES.len());
+    assert!(drawn.values().all(|count| *count >= 100), "{drawn:?}");
+    assert!(
+        hidden * 20 >= cases,
+        "something is hidden in {hidden} cases"
+    );
+}
+
+/// Plants a door without a gate: the collection without rules in place of the one with them.
+#[test]
+fn a_door_without_a_gate_is_noticed() {
+    let world = World::start();
+    let mut rng = Rng::new("a_door_without_a_gate_is_noticed");
+    let mut client = Client::new(&world);
+    let mut found = BTreeSet::new();
+    for number in 0..CASES {
+        let case = draw(&mut rng, number);
+        if found.contains(&(case.source, case.door)) {
+            continue;
+        }
+        let open = collection(case.source, "none", case.lends);
+        // Access points are for collections with tags.
+        let answer = match case.rules {
+            "point" => continue,
+            _ => client.ask(&case, &open),
+        };
+        if check(&case, &answer).is_err() {
+            found.insert((case.source, case.door));
+        }
+    }
+    for source in SOURCES {
+        for door in DOORS {
+            let is_asked = door != "prefix" || !matches!(source, "memento" | "live");
+            let is_found = found.contains(&(source, door));
+            assert_eq!(is_found, is_asked, "{source} by {door}");
+        }
+    }
+}
+
+/// Checks an answer that is right, and the same with a hidden capture in it, however its moment is written.
+#[test]
+fn a_trace_of_what_is_hidden_is_noticed() {
+    let secret = captures("file", 2).next().unwrap();
+    assert_eq!(verdict("staff", secret), Verdict::Hidden);
+    let moment = secret.moment();
+    let case = Case {
+        source: "file",
+        rules: "staff",
+        lends: false,
+        door: "resource",
+        path: 0,
+        moment: captures("file", 0).next().unwrap(),
+    };
+    let (status, sent) = case.expected();
+    let sent = sent.unwrap();
+    let answer = Answer {
+        status,
+        body: format!("{}\n{}", sent.record.moment(), sent.payload.text()).into(),
+        ..Answer::default()
+    };
+    check(&case, &answer).unwrap();
+    for trace in [
+        moment.clone(),
+        crate::shelf::iso(&moment),
+        secret.http_date(),
+        secret.text(),
+    ] {
+        let mut in_field = answer.clone();
+        in_field.fields.push(("x".to_owned(), trace.clone()));
+        let mut in_body = answer.clone();
+        in_body.body.extend_from_slice(trace.as_bytes());
+        for leak in [in_field, in_body] {
+            check(&case, &leak).unwrap_err();
+        }
+    }
+    // Nor is anything kept back that may be seen.
+    let nothing = Answer {
+        status: 404,
+        ..Answer::default()
+    };
+    check(&case, &nothing).unwrap_err();
+}

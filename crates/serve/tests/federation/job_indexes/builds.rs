@@ -1,0 +1,168 @@
+//! Builds that take their time, as long as a test keeps them from going on.
+
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use crawlspace_jobs::{Error, FileBasedCache, Form, JobSet, Work};
+use redis_tests::http::{Connection, get};
+use redis_tests::{assert_contains, until, until_some, with};
+
+use crate::job_indexes::archive::Stage as Archive;
+use crate::job_indexes::parcels::set;
+use crate::job_indexes::server::{config, figure, json, start, start_with};
+use crate::serving::{Setup, Stage};
+
+/// A builder in another thread that holds the lock of an index and does not finish it.
+struct Other {
+    go_on: mpsc::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Other {
+    fn builds(archive: &Archive, jobs: &str) -> Other {
+        let cache =
+            FileBasedCache::<JobSet>::open(&archive.cache_dir(), "fullcrawllogindex", Form::Folder);
+        let (cache, jobs) = (cache.unwrap(), set(jobs));
+        let (go_on, wait) = mpsc::channel();
+        let (begun, begins) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let built = cache.cache(&jobs, &Work::default(), |_| {
+                begun.send(()).unwrap();
+                let _ = wait.recv();
+                Err(Error::Cancelled)
+            });
+            assert!(built.is_err());
+        });
+        begins.recv().unwrap();
+        Other { go_on, thread }
+    }
+
+    /// Gives up, so that others can build it.
+    fn gives_up(self) {
+        drop(self.go_on);
+        self.thread.join().unwrap();
+    }
+}
+
+fn waits(server: &Stage, target: &str) {
+    let answer = get(server.address(), target);
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    assert_eq!(answer.field("retry-after"), Some("1"));
+    assert_eq!(answer.field("cache-control"), Some("no-store"));
+    let state = json(&answer);
+    assert_eq!(state["state"], "building");
+    assert!(state["stage"].is_string() && state["done"].is_u64() && state["total"].is_u64());
+}
+
+#[test]
+fn who_waits_long_enough_is_told_to_come_again() {
+    let archive = Archive::with_jobs("1,2", 50);
+    let other = Other::builds(&archive, "1,2");
+    let server = start(&archive);
+    let target = "/_indexes/full?jobs=1,2";
+    for _ in 0..3 {
+        waits(&server, &format!("{target}&wait=0"));
+    }
+    let listed = json(&get(server.address(), "/_indexes"));
+    assert_eq!(listed["building"].as_array().unwrap().len(), 1);
+    assert_eq!(listed["building"][0]["jobs"], "1,2");
+    assert_eq!(figure(&server, "building"), 1);
+    // Others are answered meanwhile.
+    assert_eq!(get(server.address(), "/_indexes/full?jobs=1").status, 200);
+    other.gives_up();
+    let answer = get(server.address(), &format!("{target}&wait=50"));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.field("jobs-found"), Some("1,2"));
+    assert_eq!(figure(&server, "building"), 0);
+}
+
+#[test]
+fn an_index_that_is_there_is_sent_at_once() {
+    let archive = Archive::with_jobs("1-3", 50);
+    let server = start(&archive);
+    assert_eq!(
+        get(server.address(), "/_indexes/full?jobs=3&wait=60").status,
+        200
+    );
+    // As many builds as there can be at once go on for ever.
+    let others = ["1,2", "1,3"].map(|jobs| Other::builds(&archive, jobs));
+    waits(&server, "/_indexes/full?jobs=1,2&wait=0");
+    waits(&server, "/_indexes/full?jobs=1,3&wait=0");
+    let queued = get(server.address(), "/_indexes/full?jobs=2,3&wait=0");
+    assert_eq!(queued.status, 202);
+    assert_eq!(json(&queued)["state"].as_str(), Some("waiting"));
+    assert_eq!(
+        get(server.address(), "/_indexes/full?jobs=3&wait=0").status,
+        200
+    );
+    for other in others {
+        other.gives_up();
+    }
+    let built = get(server.address(), "/_indexes/full?jobs=2,3&wait=50");
+    assert_eq!(built.status, 200, "{}", built.text());
+}
+
+#[test]
+fn a_build_goes_on_when_those_who_want_it_go_away() {
+    let archive = Archive::with_jobs("1,2", 50);
+    let other = Other::builds(&archive, "1,2");
+    let server = start(&archive);
+    let mut client = Connection::open(server.address()).unwrap();
+    client
+        .send("GET", "/_indexes/full?jobs=1,2&wait=300", &[], b"")
+        .unwrap();
+    until("it is being built", || figure(&server, "building") == 1);
+    drop(client);
+    other.gives_up();
+    until("it is built, though nobody asks", || {
+        let listed = json(&get(server.address(), "/_indexes"));
+        let entries = listed["kinds"]["full"].as_array().unwrap().clone();
+        entries.iter().any(|one| one["jobs"] == "1,2")
+    });
+}
+
+#[test]
+fn who_builds_for_too_long_is_named() {
+    let archive = Archive::with_jobs("1,2", 50);
+    let other = Other::builds(&archive, "1,2");
+    let server = start_with(&archive, "  wait: 0\n");
+    let answer = get(server.address(), "/_indexes/full?jobs=1,2&wait=50");
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert!(answer.field("retry-after").is_some());
+    let owner = format!("process {}", std::process::id());
+    assert_contains(answer.text(), &owner);
+    other.gives_up();
+    let answer = get(server.address(), "/_indexes/full?jobs=1,2&wait=50");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[test]
+fn a_server_ends_in_the_middle_of_a_build() {
+    let archive = Archive::with_jobs("1,2", 50);
+    let other = Other::builds(&archive, "1,2");
+    let mut server = Stage::start_apart(&config(&archive, ""));
+    let mut client = Connection::open(server.address()).unwrap();
+    client
+        .send("GET", "/_indexes/full?jobs=1,2&wait=300", &[], b"")
+        .unwrap();
+    until("it is being built", || figure(&server, "building") == 1);
+    server.program().interrupt();
+    client.first_byte().unwrap();
+    let ended = until_some("the server ends", || server.program().ended().cloned());
+    assert!(ended.status.success(), "{}", ended.errors);
+    other.gives_up();
+    let server = start(&archive);
+    let answer = get(server.address(), "/_indexes/full?jobs=1,2&wait=50");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[test]
+fn a_full_disk_is_a_full_disk() {
+    let archive = Archive::with_jobs("1,2", 2000);
+    // A file of more than 32 KiB does not fit.
+    let limits = "trap '' XFSZ; ulimit -f 64";
+    let server = Stage::start_with(&config(&archive, ""), with!(Setup, is_apart: true, limits));
+    let answer = get(server.address(), "/_indexes/full?jobs=1,2&wait=50");
+    assert_eq!(answer.status, 507, "{}", answer.text());
+    assert_contains(answer.text(), "nothing is left half-written");
+}

@@ -1,0 +1,159 @@
+//! Revisits whose originals are in packages that their own one needs.
+
+use crawlspace_client::dedupe::{Added, Adding};
+use crawlspace_wacz::package::Required;
+use crawlspace_wacz::{Index, Location, Options, Wacz};
+use redis_tests::archive::collection::sha1_base32;
+use redis_tests::{FileHost, Manners, Server, assert_contains};
+
+use crate::packages::{TIMES, pack_with, shelf};
+use crate::resource::record;
+use crate::serving::Stage;
+use crate::shelf::Shelf;
+
+/// Where the revisit is, and which payload it stands for.
+const REVISIT: &str = "/w/resource?url=http://example.com/0&closest=20190101000000";
+
+/// The package with the originals, and the one with the revisit, which says that it needs one of that size.
+fn packages(shelf: &mut Shelf, more: Option<u64>) {
+    let index = shelf.write_index("index.cdxj");
+    let first = shelf.path().join("first.wacz");
+    pack_with(
+        shelf,
+        &index,
+        "north.warc.gz",
+        Index::Blocks(2),
+        &first,
+        &[],
+    );
+    let wacz = Wacz::open(&Location::from(&*first), &Options::default()).unwrap();
+    let required = Required {
+        filename: "first.wacz".to_owned(),
+        hash: Some(wacz.digest(|_| ()).unwrap()),
+        size: more.map(|more| wacz.size() + more),
+        crawl: None,
+    };
+    let second = shelf.path().join("second.wacz");
+    let requires = more.map(|_| required);
+    pack_with(
+        shelf,
+        &index,
+        "south.warc.gz",
+        Index::Blocks(2),
+        &second,
+        requires.as_slice(),
+    );
+}
+
+/// The payload of the original comes with what the revisit says.
+#[track_caller]
+fn is_resolved(stage: &Stage) {
+    let (head, block) = record(&stage.get(REVISIT));
+    assert_contains(head, "2019-01-01T00:00:00Z");
+    let expected = format!("http://example.com/0 at {}", TIMES[0]);
+    assert!(
+        block.ends_with(expected.as_bytes()),
+        "{}",
+        String::from_utf8_lossy(&block)
+    );
+}
+
+#[track_caller]
+fn is_missing(stage: &Stage) {
+    // The captures before it are of other payloads.
+    let answer = stage.get(format!("{REVISIT}&from=2019"));
+    assert_eq!(answer.status, 404, "{}", answer.text());
+}
+
+#[test]
+fn an_original_is_found_in_a_package_that_is_needed() {
+    let mut shelf = shelf();
+    packages(&mut shelf, Some(0));
+    let second = shelf.path().join("second.wacz");
+    let stage = Stage::start(&format!("collections: {{w: {}}}\n", second.display()));
+    is_resolved(&stage);
+    // On a server as well.
+    let host = FileHost::start();
+    for name in ["first.wacz", "second.wacz"] {
+        let bytes = std::fs::read(shelf.path().join(name)).unwrap();
+        host.put(&format!("/{name}"), &bytes, Manners::default());
+    }
+    let at = host.url("/second.wacz");
+    let stage = Stage::start(&format!("collections: {{w: {at}}}\n"));
+    is_resolved(&stage);
+    host.remove("/first.wacz");
+    let stage = Stage::start(&format!("collections: {{w: {at}}}\n"));
+    is_missing(&stage);
+}
+
+#[test]
+fn an_original_that_access_rules_hide_is_in_no_package_that_is_needed() {
+    let mut shelf = shelf();
+    packages(&mut shelf, Some(0));
+    let second = shelf.path().join("second.wacz");
+    let at = second.display();
+    // The original is older than its revisit.
+    for (embargo, is_hidden) in [
+        ("{before: 2015}", true),
+        ("{before: 2015, access: block}", true),
+        ("{before: 2013}", false),
+    ] {
+        let stage = Stage::start(&format!(
+            "collections: {{w: {{index: {at}, embargo: {embargo}}}}}\n"
+        ));
+        if is_hidden {
+            is_missing(&stage);
+        } else {
+            is_resolved(&stage);
+        }
+    }
+}
+
+#[test]
+fn a_package_of_another_size_is_not_the_one_that_is_needed() {
+    let mut shelf = shelf();
+    packages(&mut shelf, Some(1));
+    let second = shelf.path().join("second.wacz");
+    let stage = Stage::start(&format!("collections: {{w: {}}}\n", second.display()));
+    is_missing(&stage);
+}
+
+#[test]
+fn an_original_is_found_where_the_dedupe_index_says_that_it_is() {
+    let server = Server::start();
+    let mut shelf = shelf();
+    packages(&mut shelf, None);
+    let second = shelf.path().join("second.wacz");
+    let config = |dedupe: &str| {
+        let (at, url) = (second.display(), server.url());
+        let url = url.trim_end_matches('/');
+        format!(
+            "collections: {{w: {{index: {at}{}}}}}\n",
+            dedupe.replace("URL", url)
+        )
+    };
+    let without = Stage::start(&config(""));
+    is_missing(&without);
+    let connection = crawlspace_client::Server::open(&server.url()).unwrap();
+    let index = crawlspace_client::dedupe::Index::on(&connection, "{x}:");
+    let number = index.wacz_open(b"crawl-1", b"first.wacz").unwrap();
+    let url = "http://example.com/0";
+    let payload = format!("{url} at {}", TIMES[0]);
+    let hash = format!("sha1:{}", sha1_base32(payload.as_bytes()));
+    let added = Added::new(
+        hash.as_bytes(),
+        number,
+        TIMES[0].as_bytes(),
+        url.as_bytes(),
+        100,
+    );
+    index.add(b"crawl-1", &Adding::default(), &[added]).unwrap();
+    index.commit(b"crawl-1").unwrap();
+    let stage = Stage::start(&config(", dedupe: 'URL/0/{x}:'"));
+    is_resolved(&stage);
+    // One that cannot be asked is said in the log, and there is no record.
+    let stage = Stage::start(&config(", dedupe: 'redis://127.0.0.1:1/0/'"));
+    is_missing(&stage);
+    let log = stage.log();
+    assert_contains(log, "a dedupe index cannot be asked for an original");
+}
