@@ -175,8 +175,9 @@ impl<K: Store> Frontier<K> {
     fn end_drop(&mut self, ks: &mut K, execution: &[u8]) -> Result<()> {
         let numbers = self.sequence_key(ks, execution);
         ks.delete(&numbers)?;
-        self.pauses.set(ks, Some(execution), false)?;
-        self.skipped = Default::default();
+        if self.pauses.set(ks, Some(execution), false)? {
+            self.skipped = Default::default();
+        }
         Ok(())
     }
 }

@@ -141,6 +141,11 @@ impl<K: Store> Frontier<K> {
         self.audits.disturb();
     }
 
+    /// Takes note that a plain client wrote to a group.
+    pub fn changed_by_others(&mut self, id: &[u8]) {
+        self.skipped.changed_by_others(id);
+    }
+
     /// The key of a group, or of something that goes with one.
     pub fn key(&self, ks: &mut K, kind: Each, id: &[u8]) -> K::Name {
         ks.name(&[&self.prefix, kind.before, id])
@@ -218,6 +223,7 @@ impl<K: Store> Frontier<K> {
     ) -> Result<()> {
         self.audits.before(&loaded.id, || loaded.stored_count());
         self.count_missing(ks, loaded)?;
+        self.note_change(ks, &loaded.id)?;
         self.write(ks, loaded, more)
     }
 
@@ -226,6 +232,7 @@ impl<K: Store> Frontier<K> {
         self.write_back(ks, None)?;
         self.audits.before(&loaded.id, || loaded.stored_count());
         self.count_missing(ks, &loaded)?;
+        self.note_change(ks, &loaded.id)?;
         self.unsaved.replace(Some(loaded));
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::error::Result;
 use super::frontier::{Frontier, Loaded};
+use super::skipped::{Place, Position};
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::transition::{Placement, Step};
@@ -61,7 +62,6 @@ impl<K: Store> Frontier<K> {
             Placement::Queue(due) => self.queue(ks, loaded, due, now),
             Placement::Reschedule(due) => self.reschedule(ks, loaded, due),
             Placement::Shift { latest, earliest } => {
-                (self.skipped).look_again(ks, &self.names.wait, &loaded.id)?;
                 if let Some(due) = latest.filter(|&due| due < loaded.group.due)
                     && self.stands_in_wait(ks, loaded)?
                 {
@@ -77,9 +77,42 @@ impl<K: Store> Frontier<K> {
 
     /// Puts a group into `chg_wait`, or moves it there.
     pub(super) fn wait(&mut self, ks: &mut K, id: &[u8], score: f64) -> Result<()> {
-        self.skipped
-            .comes_to_wait(ks, &self.names.wait, id, score)?;
+        if !self.skipped.is_empty() {
+            if let Some(before) = ks.zset_score(&self.names.wait, id)? {
+                self.skipped.left_wait(&Place::new(before, id));
+            }
+            self.skipped.entered_wait(&Place::new(score, id));
+        }
         Ok(ks.zset_add(&self.names.wait, id, score)?)
+    }
+
+    /// The first group of `chg_wait` that is not skipped.
+    pub(super) fn first_waiting(&mut self, ks: &mut K) -> Result<Option<Place>> {
+        let walk = self.skipped.walk();
+        if let Some(changed) = walk.changed_in_wait() {
+            return Ok(Some(changed.clone()));
+        }
+        let first = ks.zset_at(&self.names.wait, walk.end_of_wait())?;
+        Ok(first.map(|(id, score)| Place::new(score, id.as_ref())))
+    }
+
+    /// Searches look at a group again that changed, if they skip it.
+    pub(super) fn note_change(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
+        if !self.skipped.is_empty() {
+            let position = match ks.zset_score(&self.names.wait, id)? {
+                Some(score) => Position::Wait(score),
+                None => Position::Elsewhere,
+            };
+            self.skipped.changed(id, &position);
+        }
+        Ok(())
+    }
+
+    /// Takes out the group at a position of `chg_ready`.
+    pub(super) fn take_ready(&mut self, ks: &mut K, at: u64) -> Result<()> {
+        ks.list_take(&self.names.ready, at)?;
+        self.skipped.left_ready(at);
+        Ok(())
     }
 
     /// Puts a group into `chg_wait`; those due now in the order in which they came.
@@ -106,11 +139,12 @@ impl<K: Store> Frontier<K> {
 
     /// Takes a group out of `chg_wait`; true when it was there.
     pub(super) fn leave_wait(&mut self, ks: &mut K, id: &[u8]) -> Result<bool> {
-        let left = ks.zset_del(&self.names.wait, id)?;
-        if left {
-            self.skipped.wait_changed();
+        if !self.skipped.is_empty()
+            && let Some(score) = ks.zset_score(&self.names.wait, id)?
+        {
+            self.skipped.left_wait(&Place::new(score, id));
         }
-        Ok(left)
+        Ok(ks.zset_del(&self.names.wait, id)?)
     }
 
     /// Takes a group out of `chg_ready` if it stands near its head or its tail; true when it did.
@@ -120,8 +154,7 @@ impl<K: Store> Frontier<K> {
         for i in (0..len.min(MAX_SEARCHED)).chain(tail) {
             let here = ks.list_get(&self.names.ready, i)?;
             if here.is_some_and(|here| here.as_ref() == id) {
-                ks.list_take(&self.names.ready, i)?;
-                self.skipped.ready_changed();
+                self.take_ready(ks, i)?;
                 return Ok(true);
             }
         }
@@ -190,13 +223,12 @@ impl<K: Store> Frontier<K> {
         if self.pauses.read(ks)?.all {
             return Ok(idle);
         }
-        let wait = ks.zset_at(&self.names.wait, self.skipped.wait())?;
+        let wait = self.first_waiting(ks)?.map(|first| of_score(first.score));
         let busy = self.first_busy.read(ks, &self.names.busy)?;
-        let ready = ks.list_len(&self.names.ready)? > self.skipped.ready();
-        let times = [wait, busy].into_iter().flatten();
-        let first = times.map(|(_, score)| of_score(score)).min();
-        let again = self.skipped.wake_at(now);
-        let times = [first, idle, again, ready.then_some(now)];
+        let busy = busy.map(|(_, deadline)| of_score(deadline));
+        let walk = self.skipped.walk();
+        let ready = ks.list_len(&self.names.ready)? > walk.ready();
+        let times = [wait, busy, idle, walk.wake_at(), ready.then_some(now)];
         Ok(times.into_iter().flatten().min())
     }
 }

@@ -318,6 +318,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             cached.frontier.disturb_audit();
             if cached.touched.len() < MAX_TOUCHED && !is_replicated(ctx, key) {
                 cached.touched.push(id.into());
+                cached.frontier.changed_by_others(id);
                 cached.wake = Some(0);
                 alarm::set(0);
             }

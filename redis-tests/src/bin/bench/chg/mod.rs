@@ -6,6 +6,7 @@ mod cycle;
 mod hosts;
 mod jobs;
 mod memory;
+mod pauses;
 mod saturated;
 mod scale;
 mod steps;
@@ -33,6 +34,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("C5", &|| saturated::measure(plan, &hosts)),
         ("slices", &|| jobs::measure(plan, &hosts)),
         ("uris", &|| memory::measure(plan, &hosts)),
+        ("pauses", &|| pauses::measure(plan, &hosts)),
     ]);
     let groups = grouped(plan.scaled(1_000_000));
     Section {
