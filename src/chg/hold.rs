@@ -7,8 +7,9 @@ use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
 
 use super::error::{Error, Result};
-use super::frontier::{Frontier, Loaded};
+use super::frontier::Frontier;
 use super::group::Options;
+use super::groups::Loaded;
 use super::job::{Job, Lent};
 use super::keys::COUNTED;
 use super::store::Store;
@@ -119,7 +120,7 @@ pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> 
                 paused.executions.remove(&execution)
             };
             let due = if changes { frontier.due(ks, now)? } else { 0 };
-            frontier.skipped.begin();
+            frontier.queues.skipped.begin();
             Ok::<_, Error>((paused, due))
         })?;
         let mut seen = 0;
@@ -133,9 +134,9 @@ pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> 
                 }
             }
             if frontier.pauses.set(ks, Some(&execution), pause)? {
-                frontier.skipped.install();
+                frontier.queues.skipped.install();
             }
-            frontier.skipped.end();
+            frontier.queues.skipped.end();
             Ok::<_, Error>(true)
         })
         .await?;
@@ -146,8 +147,8 @@ pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> 
 impl<K: Store> Frontier<K> {
     /// How many groups are due, or stand in `chg_ready`.
     fn due(&mut self, ks: &mut K, now: Millis) -> Result<u64> {
-        let wait = ks.zset_count(&self.names.wait, now as f64 + 0.999)?;
-        Ok(wait + ks.list_len(&self.names.ready)?)
+        let wait = ks.zset_count(&self.keys.once.wait, now as f64 + 0.999)?;
+        Ok(wait + ks.list_len(&self.keys.once.ready)?)
     }
 
     /// No fetch from a group before a time; one in the past ends a block.
@@ -155,7 +156,7 @@ impl<K: Store> Frontier<K> {
     /// # Errors
     /// `NOCHG` for an unknown group.
     pub fn block(&mut self, ks: &mut K, id: &[u8], until: Millis, now: Millis) -> Result<()> {
-        let mut loaded = self.known(ks, id)?;
+        let mut loaded = self.groups.known(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
         let seen = self.seen(ks, &loaded, now)?;
         let step = loaded.group.on(Event::Blocked { until }, &seen);
@@ -164,7 +165,7 @@ impl<K: Store> Frontier<K> {
 
     /// What is known of a group to which something happens that changes none of its URIs.
     pub(super) fn seen(&self, ks: &mut K, loaded: &Loaded<K>, now: Millis) -> Result<Seen> {
-        let stock = self.stock(ks, loaded)?;
+        let stock = self.groups.stock(ks, loaded)?;
         Ok(Seen::at(now, stock))
     }
 
@@ -173,7 +174,7 @@ impl<K: Store> Frontier<K> {
     /// # Errors
     /// `NOCHG` for an unknown group.
     pub fn pause_group(&mut self, ks: &mut K, id: &[u8], pause: bool, now: Millis) -> Result<()> {
-        let mut loaded = self.known(ks, id)?;
+        let mut loaded = self.groups.known(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
         loaded.group.options.paused = pause;
         self.save(ks, &loaded)
@@ -192,7 +193,7 @@ impl<K: Store> Frontier<K> {
     /// # Errors
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn limit(&mut self, ks: &mut K, id: &[u8], limits: &Limits, now: Millis) -> Result<()> {
-        let mut loaded = self.load(ks, id)?;
+        let mut loaded = self.groups.load(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
         let seen = self.seen(ks, &loaded, now)?;
         let step = loaded.group.on(Event::Limited(limits), &seen);
@@ -207,19 +208,19 @@ impl<K: Store> Frontier<K> {
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn group(&mut self, ks: &mut K, gate: &[u8], ids: &[&[u8]], now: Millis) -> Result<()> {
         for id in ids {
-            let mut loaded = self.load(ks, id)?;
+            let mut loaded = self.groups.load(ks, id)?;
             self.reclaim(ks, &mut loaded, now)?;
             if loaded.group.options.gate == gate {
                 continue;
             }
-            let before = self.gate_closed_until(ks, &loaded.group.options.gate)?;
+            let before = self.gates.closed_until(ks, &loaded.group.options.gate)?;
             let stood_behind = self.leave_gate(ks, &mut loaded)?;
             let old = std::mem::replace(&mut loaded.group.options.gate, gate.to_vec());
             if !old.is_empty() && !loaded.group.holds.is_empty() {
                 // What is being fetched from closed the old gate, and will not open it any more.
                 self.tell_gate(ks, &old, &mut loaded, now)?;
             }
-            let due = self.due_of(ks, &loaded)?.max(now);
+            let due = self.groups.due_of(ks, &loaded)?.max(now);
             let placement = if stood_behind && loaded.group.is_runnable() {
                 Placement::Wait(due)
             } else if loaded.group.due == before {
@@ -245,12 +246,12 @@ impl<K: Store> Frontier<K> {
         if loaded.group.ours || !loaded.group.is_idle() || loaded.group.due != 0 {
             return self.save(ks, loaded);
         }
-        let field = self.fields.options.clone();
+        let field = self.keys.fields.options.clone();
         if loaded.group.options == Options::default() {
             ks.hash_del(&loaded.key, field.as_ref())?;
         } else {
             ks.hash_set_many(&loaded.key, &[(&field, &loaded.group.options.write())])?;
         }
-        self.note_change(ks, &loaded.id)
+        self.queues.note_change(ks, &loaded.id)
     }
 }

@@ -7,8 +7,10 @@
 use super::Token;
 use super::error::Result;
 use super::figures::Pause;
-use super::frontier::{Frontier, Id, Loaded};
+use super::frontier::Frontier;
 use super::group::Hold;
+use super::group::Id;
+use super::groups::Loaded;
 use super::hold::Paused;
 use super::skipped::Place;
 use super::store::Store;
@@ -135,12 +137,12 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<Option<Lease>> {
         self.tidy(ks, now)?;
-        let mut loaded = self.known(ks, id)?;
+        let mut loaded = self.groups.known(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
-        let busy = ks.zset_score(&self.names.busy, id)?;
+        let busy = ks.zset_score(&self.keys.once.busy, id)?;
         if busy.is_some_and(|deadline| of_score(deadline) <= now) {
             self.make_ready(ks, &mut loaded, now)?;
-            loaded = self.load(ks, id)?;
+            loaded = self.groups.load(ks, id)?;
         } else if busy.is_some() && loaded.group.holds.is_empty() {
             // A plain client has it.
             return Ok(None);
@@ -162,27 +164,27 @@ impl<K: Store> Frontier<K> {
     /// Takes a group out of the queue that it stands in, if it is due there; false when it is not, or
     /// stands too far behind in `chg_ready` or behind its gate to be found.
     fn take_out(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<bool> {
-        if let Some(due) = ks.zset_score(&self.names.wait, &loaded.id)? {
-            return Ok(of_score(due) <= now && self.leave_wait(ks, &loaded.id)?);
+        if let Some(due) = ks.zset_score(&self.keys.once.wait, &loaded.id)? {
+            return Ok(of_score(due) <= now && self.queues.leave_wait(ks, &loaded.id)?);
         }
-        Ok(self.leave_ready(ks, &loaded.id)? || self.leave_gate(ks, loaded)?)
+        Ok(self.queues.leave_ready(ks, &loaded.id)? || self.leave_gate(ks, loaded)?)
     }
 
     /// The candidate that is due longest.
     fn front(&mut self, ks: &mut K, now: Millis) -> Result<Front<K>> {
-        while let Some(id) = self.skipped.walk().come_due(now) {
-            self.note_change(ks, &id)?;
+        while let Some(id) = self.queues.skipped.walk().come_due(now) {
+            self.queues.note_change(ks, &id)?;
         }
-        let at = self.skipped.walk().ready();
-        let ready = ks.list_get(&self.names.ready, at)?;
-        let wait = self.first_waiting(ks)?;
+        let at = self.queues.skipped.walk().ready();
+        let ready = ks.list_get(&self.keys.once.ready, at)?;
+        let wait = self.queues.first_waiting(ks)?;
         let wait = wait.filter(|first| of_score(first.score) <= now);
-        let busy = self.first_busy.due(ks, &self.names.busy, now)?;
+        let busy = self.queues.first_lapsed(ks, now)?;
         let waits_from = wait.as_ref().map_or(f64::INFINITY, |first| first.score);
         let busy_from = busy.as_ref().map_or(f64::INFINITY, |(_, score)| *score);
         if let Some(id) = ready {
-            let Some(loaded) = self.load_sound(ks, id.as_ref())? else {
-                self.take_ready(ks, at)?;
+            let Some(loaded) = self.groups.load_sound(ks, id.as_ref())? else {
+                self.queues.take_ready(ks, at)?;
                 return Ok(Front::Settled);
             };
             // What stands in this queue is ready, whatever its due time says.
@@ -195,8 +197,8 @@ impl<K: Store> Frontier<K> {
             }
         }
         if let Some((id, _)) = busy.filter(|_| busy_from < waits_from) {
-            let Some(mut loaded) = self.load_sound(ks, id.as_ref())? else {
-                ks.zset_del(&self.names.busy, id.as_ref())?;
+            let Some(mut loaded) = self.groups.load_sound(ks, id.as_ref())? else {
+                ks.zset_del(&self.keys.once.busy, id.as_ref())?;
                 return Ok(Front::Settled);
             };
             self.reclaim(ks, &mut loaded, now)?;
@@ -219,11 +221,11 @@ impl<K: Store> Frontier<K> {
         let Some(first) = wait else {
             return Ok(Front::Nobody);
         };
-        Ok(match self.load_sound(ks, &first.id)? {
+        Ok(match self.groups.load_sound(ks, &first.id)? {
             Some(loaded) => Front::Candidate(Stand::Wait(first.score), loaded),
             None => {
                 // Its key holds something else; CHECK tells of that.
-                self.leave_wait(ks, &first.id)?;
+                self.queues.leave_wait(ks, &first.id)?;
                 Front::Settled
             }
         })
@@ -243,14 +245,14 @@ impl<K: Store> Frontier<K> {
     /// group would be leased, or there is none. Nothing is written, so the walk returns to a group with
     /// which a search has more to do.
     pub(super) fn look_ahead(&mut self, ks: &mut K, paused: &Paused, now: Millis) -> Result<bool> {
-        let Some(ahead) = self.skipped.ahead() else {
+        let Some(ahead) = self.queues.skipped.ahead() else {
             return Ok(false);
         };
         let (rank, at) = (ahead.end_of_wait(), ahead.end_of_ready());
-        let wait = ks.zset_at(&self.names.wait, rank)?;
+        let wait = ks.zset_at(&self.keys.once.wait, rank)?;
         if let Some((id, score)) = wait.filter(|(_, score)| of_score(*score) <= now)
             && let Some((again, later)) = self.foresee(ks, id.as_ref(), paused, now)?
-            && let Some(ahead) = self.skipped.ahead()
+            && let Some(ahead) = self.queues.skipped.ahead()
         {
             let place = Place::new(score, id.as_ref());
             ahead.look_at_times(later, &place.id);
@@ -260,12 +262,12 @@ impl<K: Store> Frontier<K> {
             }
             return Ok(true);
         }
-        let Some(id) = ks.list_get(&self.names.ready, at)? else {
+        let Some(id) = ks.list_get(&self.keys.once.ready, at)? else {
             return Ok(false);
         };
         let id = id.as_ref();
         if let Some((again, later)) = self.foresee(ks, id, paused, now)?
-            && let Some(ahead) = self.skipped.ahead()
+            && let Some(ahead) = self.queues.skipped.ahead()
         {
             ahead.look_at_times(later, id);
             ahead.skip_ready(at, id);
@@ -286,7 +288,7 @@ impl<K: Store> Frontier<K> {
         paused: &Paused,
         now: Millis,
     ) -> Result<Option<(bool, Option<Millis>)>> {
-        let Some(loaded) = self.load_sound(ks, id)? else {
+        let Some(loaded) = self.groups.load_sound(ks, id)? else {
             return Ok(Some((true, None)));
         };
         Ok(match self.verdict(ks, &loaded, paused, now)? {
@@ -319,10 +321,10 @@ impl<K: Store> Frontier<K> {
             Verdict::Park(due) => {
                 self.hand_over(ks, loaded)?;
                 if let Stand::Ready(at) = place {
-                    self.take_ready(ks, at)?;
+                    self.queues.take_ready(ks, at)?;
                 }
                 loaded.group.due = due;
-                self.wait(ks, &loaded.id, due as f64)?;
+                self.queues.wait(ks, &loaded.id, due as f64)?;
                 self.save(ks, loaded)?;
                 Ok(None)
             }
@@ -333,14 +335,14 @@ impl<K: Store> Frontier<K> {
                 Ok(None)
             }
             Verdict::Pass(later) => {
-                let walk = self.skipped.walk();
+                let walk = self.queues.skipped.walk();
                 walk.look_at_times(later.filter(|_| place != Stand::None), &loaded.id);
                 match place {
                     Stand::Ready(at) => walk.skip_ready(at, &loaded.id),
                     Stand::Wait(score) => walk.skip_wait(Place::new(score, &loaded.id)),
                     Stand::None => {
-                        let due = self.due_of(ks, loaded)?;
-                        self.queue(ks, loaded, due, now)?;
+                        let due = self.groups.due_of(ks, loaded)?;
+                        self.queues.queue(ks, loaded, due, now)?;
                         self.save(ks, loaded)?;
                     }
                 }
@@ -353,7 +355,7 @@ impl<K: Store> Frontier<K> {
                 self.unqueue(ks, place, &loaded.id)?;
                 if !loaded.group.holds.is_empty() {
                     // So that it comes back when its lease runs out, whoever took it from there.
-                    self.show_busy(ks, loaded)?;
+                    self.queues.show_busy(ks, loaded)?;
                 } else if loaded.group.is_idle() {
                     self.rest(ks, loaded, now)?;
                 }
@@ -365,13 +367,13 @@ impl<K: Store> Frontier<K> {
     fn unqueue(&mut self, ks: &mut K, place: Stand, id: &Id) -> Result<()> {
         match place {
             Stand::Ready(at) => {
-                self.take_ready(ks, at)?;
-                self.audits.taken();
+                self.queues.take_ready(ks, at)?;
+                self.ledger.audits.taken();
             }
             Stand::Wait(score) => {
-                ks.zset_remove(&self.names.wait, id)?;
-                if !self.skipped.is_empty() {
-                    self.skipped.left_wait(&Place::new(score, id));
+                ks.zset_remove(&self.keys.once.wait, id)?;
+                if !self.queues.skipped.is_empty() {
+                    self.queues.skipped.left_wait(&Place::new(score, id));
                 }
             }
             Stand::None => {}
@@ -408,7 +410,7 @@ impl<K: Store> Frontier<K> {
             return Ok(Verdict::Park(closed));
         }
         if !group.options.gate.is_empty() {
-            let until = self.gate_closed_until(ks, &group.options.gate)?;
+            let until = self.gates.closed_until(ks, &group.options.gate)?;
             if until > now {
                 return Ok(Verdict::Gate(until));
             }
@@ -427,7 +429,7 @@ impl<K: Store> Frontier<K> {
         let group = &loaded.group;
         let held = group.holds.len() as u64;
         let from_outside = !group.ours && group.uris == 0;
-        let kept = self.kept(ks, loaded, |uris| {
+        let kept = self.groups.kept(ks, loaded, |uris| {
             let next = uris.pick(now, &|execution| paused.has(execution));
             (
                 next.map(<[u8]>::to_vec),
@@ -469,11 +471,11 @@ impl<K: Store> Frontier<K> {
         // Whichever are fewer: executions that are paused, or that the group has.
         if (paused.executions.len() as u64) < ks.hash_len(&loaded.key)? {
             for execution in &paused.executions {
-                left = left.saturating_sub(self.counted(ks, &loaded.key, execution)?);
+                left = left.saturating_sub(self.ledger.counted(ks, &loaded.key, execution)?);
             }
             return Ok(left);
         }
-        for (execution, n) in self.counted_in(ks, &loaded.key)? {
+        for (execution, n) in self.ledger.counted_in(ks, &loaded.key)? {
             if paused.has(&execution) {
                 left = left.saturating_sub(n);
             }
@@ -504,12 +506,12 @@ impl<K: Store> Frontier<K> {
         let due = group.due;
         if group.released == 0 && group.last.is_none() {
             // The first lease since the group was made, perhaps not for the first time.
-            self.drop_past(ks, &loaded.id)?;
+            self.past.forget(ks, &loaded.id)?;
         }
         let (uri, stock) = match execution {
-            None => (None, self.stock(ks, loaded)?),
+            None => (None, self.groups.stock(ks, loaded)?),
             Some(execution) => {
-                let key = self.uris_of(ks, loaded);
+                let key = self.groups.uris_of(ks, loaded);
                 let take = Op::Take {
                     token,
                     execution: &execution,

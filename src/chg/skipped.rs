@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::frontier::Id;
+use super::group::Id;
 use super::time::Millis;
 
 /// A position in `chg_wait`, in the order of the server: by score, then by id.

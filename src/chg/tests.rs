@@ -352,7 +352,7 @@ impl World {
     fn granted(&mut self, lease: Lease) {
         let (ks, now) = (&mut self.ks, self.now);
         {
-            let group = self.frontier.load(ks, &lease.chg).unwrap().group;
+            let group = self.frontier.groups.load(ks, &lease.chg).unwrap().group;
             let watched = self.groups.entry(lease.chg.clone()).or_default();
             watched.leases.retain(|_, deadline| *deadline > now);
             assert!(
@@ -398,7 +398,7 @@ impl World {
         let answer = self
             .frontier
             .release(ks, chg, lease.token, &when, &fate, now);
-        self.frontier.write_back(ks, None).unwrap();
+        self.frontier.groups.write_back(ks, None).unwrap();
         if !held {
             assert!(
                 !matches!(answer, Ok(ReleaseReply::Released(_))),
@@ -514,8 +514,8 @@ impl World {
         let executions: Vec<Vec<u8>> = match &lease.uri {
             Some((execution, _)) => vec![execution.clone()],
             None => {
-                let loaded = self.frontier.load(ks, &lease.chg).unwrap();
-                let counted = self.frontier.counted_in(ks, &loaded.key).unwrap();
+                let loaded = self.frontier.groups.load(ks, &lease.chg).unwrap();
+                let counted = self.frontier.ledger.counted_in(ks, &loaded.key).unwrap();
                 counted
                     .into_iter()
                     .map(|(execution, _)| execution)
@@ -533,7 +533,7 @@ impl World {
         let released = self
             .frontier
             .release(ks, chg, lease.token, &When::Delay(0), &fate, now);
-        self.frontier.write_back(ks, None).unwrap();
+        self.frontier.groups.write_back(ks, None).unwrap();
         assert!(
             matches!(released, Ok(ReleaseReply::Released(_))),
             "{released:?}"
@@ -569,7 +569,7 @@ proptest! {
     ) {
         let (mut world, mut whole) = (World::new(), World::new());
         for op in &ops {
-            whole.frontier.skipped = Default::default();
+            whole.frontier.queues.search_from_head();
             world.apply(op);
             whole.apply(op);
             prop_assert_eq!(&world.granted, &whole.granted, "after {:?}", op);
