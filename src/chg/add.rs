@@ -1,8 +1,9 @@
 //! URIs were queued for groups: the seed's *Adding a uri*.
 
 use super::error::{Error, Result};
-use super::frontier::{Frontier, Loaded};
+use super::frontier::Frontier;
 use super::group::Text;
+use super::groups::Loaded;
 use super::keys::COUNTED;
 use super::store::Store;
 use super::time::Millis;
@@ -70,13 +71,13 @@ impl<K: Store> Frontier<K> {
         }
         for uri in uris.iter().skip(1) {
             // All or nothing: the first one is looked at before anything is written anyway.
-            self.load(ks, uri.chg)?;
+            self.groups.load(ks, uri.chg)?;
         }
         let field = ks.name(&[COUNTED, execution]);
         let mut counts = Vec::with_capacity(uris.len());
         let mut added = 0;
         for uri in uris {
-            let (mut loaded, counted) = self.load_counting(ks, uri.chg, &field)?;
+            let (mut loaded, counted) = self.groups.load_counting(ks, uri.chg, &field)?;
             self.reclaim(ks, &mut loaded, now)?;
             if !spend(&mut loaded) {
                 counts.push(None);
@@ -88,12 +89,12 @@ impl<K: Store> Frontier<K> {
             push_number(&mut text, counted + 1);
             self.save_with(ks, &loaded, Some((&field, &text)))?;
             if counted == 0 {
-                self.enlist(ks, execution, uri.chg)?;
+                self.ledger.enlist(ks, execution, uri.chg)?;
             }
             added += 1;
         }
         self.figures.added += added as u64;
-        self.tally(ks, execution, added)?;
+        self.ledger.tally(ks, execution, added)?;
         if let Some(sequence) = sequence {
             self.store_counts(ks, execution, sequence, &counts)?;
         }
@@ -118,17 +119,17 @@ impl<K: Store> Frontier<K> {
         }
         for uri in uris.iter().skip(1) {
             // All or nothing, as in `add`.
-            self.load(ks, uri.chg)?;
-            let key = self.uris_key(ks, uri.chg);
+            self.groups.load(ks, uri.chg)?;
+            let key = self.keys.uris_key(ks, uri.chg);
             ks.keeps_uris(&key)?;
         }
         let mut counts = Vec::with_capacity(uris.len());
         let mut added = 0;
         for uri in uris {
-            let mut loaded = self.load(ks, uri.chg)?;
+            let mut loaded = self.groups.load(ks, uri.chg)?;
             self.reclaim(ks, &mut loaded, now)?;
-            let key = self.uris_key(ks, uri.chg);
-            let has = self.kept(ks, &loaded, |kept| {
+            let key = self.keys.uris_key(ks, uri.chg);
+            let has = self.groups.kept(ks, &loaded, |kept| {
                 let first = kept.count_of(execution) == 0;
                 (first, !first && kept.contains(execution, uri.uri))
             })?;
@@ -159,12 +160,12 @@ impl<K: Store> Frontier<K> {
             counts.push(Some(loaded.group.uris));
             self.save(ks, &loaded)?;
             if first {
-                self.enlist(ks, execution, uri.chg)?;
+                self.ledger.enlist(ks, execution, uri.chg)?;
             }
             added += 1;
         }
         self.figures.added += added as u64;
-        self.tally(ks, execution, added)?;
+        self.ledger.tally(ks, execution, added)?;
         Ok(counts)
     }
 
@@ -181,14 +182,14 @@ impl<K: Store> Frontier<K> {
         let stands = group.is_runnable();
         // Something may have been written before this, so a broken key is not an error here.
         let opens = match &group.options.gate[..] {
-            gate if stands && !gate.is_empty() => self.gate_closed_until(ks, gate).unwrap_or(0),
+            gate if stands && !gate.is_empty() => self.gates.closed_until(ks, gate).unwrap_or(0),
             _ => 0,
         };
         // A plain client that holds the group queues it when it is done.
         let taken = !stands
             && group.known
             && group.holds.is_empty()
-            && ks.zset_score(&self.names.busy, &loaded.id)?.is_some();
+            && ks.zset_score(&self.keys.once.busy, &loaded.id)?.is_some();
         let seen = Seen {
             opens,
             taken,
@@ -205,7 +206,7 @@ impl<K: Store> Frontier<K> {
         execution: &[u8],
         sequence: Sequence<'_>,
     ) -> Result<Option<Counts>> {
-        let key = self.sequence_key(ks, execution);
+        let key = self.keys.sequence_key(ks, execution);
         let Some(stored) = ks.hash_get(&key, sequence.writer)? else {
             return Ok(None);
         };
@@ -237,7 +238,7 @@ impl<K: Store> Frontier<K> {
                 None => stored.push(b'-'),
             }
         }
-        let key = self.sequence_key(ks, execution);
+        let key = self.keys.sequence_key(ks, execution);
         ks.hash_set(&key, sequence.writer, &stored)?;
         Ok(())
     }

@@ -10,7 +10,8 @@ use std::sync::{Arc, Weak};
 
 use super::Token;
 use super::error::Result;
-use super::frontier::{Frontier, Loaded};
+use super::frontier::Frontier;
+use super::groups::Loaded;
 use super::store::Store;
 use super::time::{Millis, of_score};
 use crawlspace_host::keyspace::Batch;
@@ -110,7 +111,7 @@ impl<K: Store> Drops<K> {
 impl<K: Store> Frontier<K> {
     /// Whether a job relies on what is noted here: of crawls that are dropped, or of changes.
     pub fn is_worked_on(&self) -> bool {
-        self.drops.is_under_way() || self.audits.is_wanted()
+        self.drops.is_under_way() || self.ledger.audits.is_wanted()
     }
 
     /// When the last lease of a group ends whose worker may find links for an execution: one of its kept
@@ -124,12 +125,12 @@ impl<K: Store> Frontier<K> {
     ) -> Result<Option<Millis>> {
         let group = &loaded.group;
         if group.holds.is_empty() {
-            let busy = ks.zset_score(&self.names.busy, &loaded.id)?;
+            let busy = ks.zset_score(&self.keys.once.busy, &loaded.id)?;
             return Ok(busy.filter(|_| counts).map(of_score));
         }
         let mut last = None;
         for hold in &group.holds {
-            let own = self.kept(ks, loaded, |uris| {
+            let own = self.groups.kept(ks, loaded, |uris| {
                 let leased = uris.leased(hold.token);
                 leased.map(|leased| leased.execution == execution)
             })?;
@@ -152,7 +153,7 @@ impl<K: Store> Frontier<K> {
         if self.drops.marks(ks)?.is_empty() {
             return Ok(());
         }
-        let leased = self.kept(ks, loaded, |uris| {
+        let leased = self.groups.kept(ks, loaded, |uris| {
             let leased = uris.leased(token).filter(|leased| leased.dropped);
             leased.map(|leased| leased.execution.to_vec())
         })?;

@@ -60,8 +60,8 @@ pub fn drop_execution<K: Store>(execution: &[u8], now: Millis) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let (key, queued) = lent.with(|frontier, ks| {
             frontier.drops.begin(&execution);
-            let queued = frontier.queued_of(ks, &execution)?;
-            Ok::<_, Error>((frontier.groups_of(ks, &execution), queued))
+            let queued = frontier.ledger.queued_of(ks, &execution)?;
+            Ok::<_, Error>((frontier.keys.groups_of(ks, &execution), queued))
         })?;
         let mut groups = Scan::hash(&lent, key);
         let mut dropped = Dropped::default();
@@ -91,7 +91,7 @@ pub fn empty_group<K: Store>(group: &[u8], now: Millis) -> Job<K> {
             let of = (&group[..], &execution[..]);
             dropped.take_out(&lent, of, false, now).await?;
         }
-        let Some(loaded) = lent.with(|frontier, ks| frontier.load_sound(ks, &group))? else {
+        let Some(loaded) = lent.with(|frontier, ks| frontier.groups.load_sound(ks, &group))? else {
             return Ok(dropped.reply());
         };
         let mut fields = Scan::hash(&lent, loaded.key);
@@ -119,12 +119,12 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<(u64, bool)> {
         // What is no group has no URIs.
-        let Some(mut loaded) = self.load_sound(ks, id)? else {
+        let Some(mut loaded) = self.groups.load_sound(ks, id)? else {
             return Ok((0, false));
         };
         self.reclaim(ks, &mut loaded, now)?;
-        let key = self.uris_key(ks, id);
-        let counted = self.counted(ks, &loaded.key, execution)?;
+        let key = self.keys.uris_key(ks, id);
+        let counted = self.ledger.counted(ks, &loaded.key, execution)?;
         if aborts {
             let leased = self.leased_until(ks, &loaded, execution, counted > 0)?;
             if let Some(until) = leased.filter(|&until| until > now) {
@@ -146,13 +146,14 @@ impl<K: Store> Frontier<K> {
         let gone = (kept + counted).min(loaded.group.uris);
         let more = has.unwrap_or(0) > kept;
         if !more {
-            self.delist(ks, execution, id)?;
+            self.ledger.delist(ks, execution, id)?;
         }
         if kept + counted == 0 {
             return Ok((0, more));
         }
-        self.count(ks, &loaded.key, execution, -(counted as i64))?;
-        self.tally(ks, execution, -(gone as i64))?;
+        self.ledger
+            .count(ks, &loaded.key, execution, -(counted as i64))?;
+        self.ledger.tally(ks, execution, -(gone as i64))?;
         let seen = Seen::at(now, Stock::default());
         let step = loaded.group.on(Event::Dropped { uris: gone }, &seen);
         self.carry_out(ks, &mut loaded, &step, now)?;
@@ -161,10 +162,10 @@ impl<K: Store> Frontier<K> {
 
     /// The next execution with kept URIs in a group, from a number on, and the number behind it.
     fn next_kept(&self, ks: &mut K, group: &[u8], from: u64) -> Result<Option<(u64, Vec<u8>)>> {
-        let Some(loaded) = self.load_sound(ks, group)? else {
+        let Some(loaded) = self.groups.load_sound(ks, group)? else {
             return Ok(None);
         };
-        let next = self.kept(ks, &loaded, |uris| {
+        let next = self.groups.kept(ks, &loaded, |uris| {
             let share = uris.executions_from(from).next()?;
             Some((share.number + 1, share.id.to_vec()))
         })?;
@@ -173,10 +174,11 @@ impl<K: Store> Frontier<K> {
 
     /// Ends what an execution had beside its URIs.
     fn end_drop(&mut self, ks: &mut K, execution: &[u8]) -> Result<()> {
-        let numbers = self.sequence_key(ks, execution);
+        let numbers = self.keys.sequence_key(ks, execution);
         ks.delete(&numbers)?;
-        self.pauses.set(ks, Some(execution), false)?;
-        self.skipped = Default::default();
+        if self.pauses.set(ks, Some(execution), false)? {
+            self.queues.search_from_head();
+        }
         Ok(())
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Token;
 use super::error::Result;
-use super::frontier::{Frontier, Loaded};
-use super::next::Lease;
+use super::frontier::Frontier;
+use super::groups::Loaded;
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::transition::{Event, Step};
@@ -127,7 +127,7 @@ impl<K: Store> Frontier<K> {
         token: Token,
         times: u64,
     ) -> Result<Report> {
-        let key = self.uris_of(ks, loaded);
+        let key = self.groups.uris_of(ks, loaded);
         let leased = ks.uris(&key, |uris| {
             let leased = uris.leased(token)?;
             Some(Report {
@@ -161,11 +161,11 @@ impl<K: Store> Frontier<K> {
 
     /// Keeps a report until somebody reads it.
     pub(super) fn report(&mut self, ks: &mut K, report: &Report) -> Result<()> {
-        if !report.given_up && ks.list_len(&self.names.expired)? >= MAX_REPORTS {
+        if !report.given_up && ks.list_len(&self.keys.once.expired)? >= MAX_REPORTS {
             self.figures.reports_dropped += 1;
             return Ok(());
         }
-        ks.list_push(&self.names.expired, &report.write())?;
+        ks.list_push(&self.keys.once.expired, &report.write())?;
         Ok(())
     }
 
@@ -176,37 +176,22 @@ impl<K: Store> Frontier<K> {
     pub fn expired(&mut self, ks: &mut K, most: usize, now: Millis) -> Result<Vec<Report>> {
         self.tidy(ks, now)?;
         for _ in 0..most {
-            let first = ks.zset_at(&self.names.busy, 0)?;
+            let first = ks.zset_at(&self.keys.once.busy, 0)?;
             let Some((id, _)) = first.filter(|(_, score)| of_score(*score) <= now) else {
                 break;
             };
-            let mut loaded = self.load(ks, id.as_ref())?;
+            let mut loaded = self.groups.load(ks, id.as_ref())?;
             self.make_ready(ks, &mut loaded, now)?;
         }
         let mut reports = Vec::new();
         while reports.len() < most {
-            let Some(text) = ks.list_take(&self.names.expired, 0)? else {
+            let Some(text) = ks.list_take(&self.keys.once.expired, 0)? else {
                 break;
             };
             // What a plain client put there is skipped.
             reports.extend(Report::read(text.as_ref()));
         }
         Ok(reports)
-    }
-
-    /// Keeps the lease that was taken together with the last release of a deleted group.
-    pub(super) fn keep_past_next(
-        &mut self,
-        ks: &mut K,
-        id: &[u8],
-        token: Token,
-        next: &Lease,
-    ) -> Result<()> {
-        let Some((mut released, _)) = self.past(ks, id, token)? else {
-            return Ok(());
-        };
-        released.next = next.token;
-        self.keep_past(ks, id, released, &next.chg)
     }
 }
 

@@ -6,14 +6,17 @@
 //! `chg_wait` for all of them. The others stand in the list `chg_gated:<name>`, so that its opening moves
 //! one group and not thousands.
 
+use std::rc::Rc;
+
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::text::{parse_unsigned, push_number};
 
 use super::error::Result;
-use super::frontier::{Frontier, Loaded, field_number};
+use super::frontier::Frontier;
 use super::group::Text;
-use super::keys::{GATE, GATED};
-use super::store::Store;
+use super::groups::Loaded;
+use super::keys::{GATE, GATED, Keys};
+use super::store::{Store, field_number};
 use super::time::Millis;
 
 /// The field with the time when a gate opens.
@@ -32,22 +35,44 @@ const LOOKED_AT: usize = 1000;
 /// Maximum number of entries of the queue behind a gate that are searched for a group that leaves it.
 const MAX_SEARCHED: u64 = 1000;
 
-impl<K: Store> Frontier<K> {
+/// The hashes of gates.
+pub(super) struct Gates<K: Store> {
+    keys: Rc<Keys<K>>,
+}
+
+impl<K: Store> Gates<K> {
+    pub(super) fn new(keys: Rc<Keys<K>>) -> Gates<K> {
+        Gates { keys }
+    }
+
     /// When a gate opens; a time in the past when it is open.
-    pub(super) fn gate_closed_until(&self, ks: &mut K, gate: &[u8]) -> Result<Millis> {
-        let key = self.key(ks, GATE, gate);
-        field_number(ks, &key, OPENS)
+    pub(super) fn closed_until(&self, ks: &mut K, gate: &[u8]) -> Result<Millis> {
+        let key = self.keys.key(ks, GATE, gate);
+        Ok(field_number(ks, &key, OPENS)?)
     }
 
     /// The group that stands in `chg_wait` for the others, if it still does.
-    fn first_at(&self, ks: &mut K, key: &K::Name) -> Result<Option<K::Value>> {
+    pub(super) fn first_at(&self, ks: &mut K, key: &K::Name) -> Result<Option<K::Value>> {
         let Some(first) = ks.hash_get(key, FIRST)? else {
             return Ok(None);
         };
-        let waits = ks.zset_score(&self.names.wait, first.as_ref())?.is_some();
+        let waits = ks
+            .zset_score(&self.keys.once.wait, first.as_ref())?
+            .is_some();
         Ok(waits.then_some(first))
     }
 
+    /// The latest deadline of the leases behind a gate.
+    pub(super) fn deadlines(&self, ks: &mut K, key: &K::Name) -> Result<Millis> {
+        let (mut batch, mut cursor) = (Batch::default(), ks.cursor());
+        while ks.hash_scan(key, &mut cursor, &mut batch)? {}
+        let leases = batch.iter().filter(|(field, _)| field.starts_with(LEASED));
+        let deadlines = leases.filter_map(|(_, deadline)| parse_unsigned(deadline));
+        Ok(deadlines.max().unwrap_or(0))
+    }
+}
+
+impl<K: Store> Frontier<K> {
     /// Updates a gate after the leases of one of its groups changed: with the last deadline of the group, if
     /// it is leased, and with the end of its pause. The gate is closed as long as any of its groups is leased
     /// or pauses; one group stands in `chg_wait` for all that came due before it opens.
@@ -58,7 +83,7 @@ impl<K: Store> Frontier<K> {
         loaded: &mut Loaded<K>,
         pause: Millis,
     ) -> Result<()> {
-        let key = self.key(ks, GATE, gate);
+        let key = self.keys.key(ks, GATE, gate);
         let leased = if loaded.group.options.gate == gate {
             loaded.group.last_deadline()
         } else {
@@ -71,14 +96,14 @@ impl<K: Store> Frontier<K> {
         }
         let pause = pause.max(field_number(ks, &key, PAUSES)?);
         put_number(ks, &key, PAUSES, pause)?;
-        let until = self.deadlines(ks, &key)?.max(pause);
+        let until = self.gates.deadlines(ks, &key)?.max(pause);
         put_number(ks, &key, OPENS, until)?;
-        let first = self.first_at(ks, &key)?;
+        let first = self.gates.first_at(ks, &key)?;
         let is_own = first
             .as_ref()
             .is_some_and(|id| id.as_ref() == &loaded.id[..]);
         if let Some(first) = first.filter(|_| !is_own)
-            && let Some(mut first) = self.load_sound(ks, first.as_ref())?
+            && let Some(mut first) = self.groups.load_sound(ks, first.as_ref())?
             && self.stand_first(ks, &mut first, until)?
         {
             return Ok(());
@@ -86,19 +111,11 @@ impl<K: Store> Frontier<K> {
         self.promote(ks, gate, loaded, until)?;
         if is_own {
             // It waited for the time when the gate was to open before; now the others come first.
-            loaded.group.due = self.due_of(ks, loaded)?.max(until);
-            self.wait(ks, &loaded.id, loaded.group.due as f64 + LAST)?;
+            loaded.group.due = self.groups.due_of(ks, loaded)?.max(until);
+            self.queues
+                .wait(ks, &loaded.id, loaded.group.due as f64 + LAST)?;
         }
         Ok(())
-    }
-
-    /// The latest deadline of the leases behind a gate.
-    fn deadlines(&self, ks: &mut K, key: &K::Name) -> Result<Millis> {
-        let (mut batch, mut cursor) = (Batch::default(), ks.cursor());
-        while ks.hash_scan(key, &mut cursor, &mut batch)? {}
-        let leases = batch.iter().filter(|(field, _)| field.starts_with(LEASED));
-        let deadlines = leases.filter_map(|(_, deadline)| parse_unsigned(deadline));
-        Ok(deadlines.max().unwrap_or(0))
     }
 
     /// Looks at what a gate needs before anything is written, so that nothing stops half-way.
@@ -109,13 +126,13 @@ impl<K: Store> Frontier<K> {
         if gate.is_empty() {
             return Ok(());
         }
-        let key = self.key(ks, GATE, gate);
-        let gated = self.key(ks, GATED, gate);
+        let key = self.keys.key(ks, GATE, gate);
+        let gated = self.keys.key(ks, GATED, gate);
         ks.list_len(&gated)?;
         let next = ks.list_get(&gated, 0)?;
-        for id in [self.first_at(ks, &key)?, next].into_iter().flatten() {
-            if let Some(loaded) = self.load_sound(ks, id.as_ref())? {
-                self.due_of(ks, &loaded)?;
+        for id in [self.gates.first_at(ks, &key)?, next].into_iter().flatten() {
+            if let Some(loaded) = self.groups.load_sound(ks, id.as_ref())? {
+                self.groups.due_of(ks, &loaded)?;
             }
         }
         Ok(())
@@ -130,13 +147,13 @@ impl<K: Store> Frontier<K> {
         until: Millis,
     ) -> Result<()> {
         let gate = loaded.group.options.gate.clone();
-        let key = self.key(ks, GATE, &gate);
-        let first = self.first_at(ks, &key)?;
+        let key = self.keys.key(ks, GATE, &gate);
+        let first = self.gates.first_at(ks, &key)?;
         let others = first.is_some_and(|first| first.as_ref() != &loaded.id[..]);
-        if others && self.due_of(ks, loaded)? <= until {
-            let gated = self.key(ks, GATED, &gate);
+        if others && self.groups.due_of(ks, loaded)? <= until {
+            let gated = self.keys.key(ks, GATED, &gate);
             ks.list_push(&gated, &loaded.id)?;
-            ks.number_add(&self.names.gated, 1)?;
+            ks.number_add(&self.keys.once.gated, 1)?;
             loaded.group.due = until;
             return Ok(());
         }
@@ -154,21 +171,22 @@ impl<K: Store> Frontier<K> {
         loaded: &mut Loaded<K>,
         until: Millis,
     ) -> Result<()> {
-        let key = self.key(ks, GATE, &loaded.group.options.gate);
-        if self.first_at(ks, &key)?.is_some() {
+        let key = self.keys.key(ks, GATE, &loaded.group.options.gate);
+        if self.gates.first_at(ks, &key)?.is_some() {
             return self.stand_behind(ks, loaded, until);
         }
-        loaded.group.due = self.due_of(ks, loaded)?.max(until);
-        self.wait(ks, &loaded.id, loaded.group.due as f64 + LAST)
+        loaded.group.due = self.groups.due_of(ks, loaded)?.max(until);
+        self.queues
+            .wait(ks, &loaded.id, loaded.group.due as f64 + LAST)
     }
 
     /// Puts a group into `chg_wait` for when its gate opens, or for when it is due if that is later;
     /// true when it is due as soon as the gate opens, so that it can stand for others.
     fn stand_first(&mut self, ks: &mut K, loaded: &mut Loaded<K>, until: Millis) -> Result<bool> {
-        let own = self.due_of(ks, loaded)?;
+        let own = self.groups.due_of(ks, loaded)?;
         let due = own.max(until);
         loaded.group.due = due;
-        self.wait(ks, &loaded.id, due as f64)?;
+        self.queues.wait(ks, &loaded.id, due as f64)?;
         self.save(ks, loaded)?;
         Ok(own <= until)
     }
@@ -182,24 +200,24 @@ impl<K: Store> Frontier<K> {
         own: &mut Loaded<K>,
         until: Millis,
     ) -> Result<()> {
-        let key = &self.key(ks, GATE, gate);
-        let gated = self.key(ks, GATED, gate);
+        let key = &self.keys.key(ks, GATE, gate);
+        let gated = self.keys.key(ks, GATED, gate);
         for looked_at in 0.. {
             let Some(id) = ks.list_take(&gated, 0)? else {
                 break;
             };
-            ks.number_add(&self.names.gated, -1)?;
+            ks.number_add(&self.keys.once.gated, -1)?;
             let is_own = id.as_ref() == &own.id[..];
             let mut other = if is_own {
                 None
             } else {
-                let Some(other) = self.load_sound(ks, id.as_ref())? else {
+                let Some(other) = self.groups.load_sound(ks, id.as_ref())? else {
                     continue;
                 };
                 Some(other)
             };
             let loaded = other.as_mut().unwrap_or(own);
-            let waits = ks.zset_score(&self.names.wait, id.as_ref())?.is_some();
+            let waits = ks.zset_score(&self.keys.once.wait, id.as_ref())?.is_some();
             let can_stand = loaded.group.is_runnable() && !waits;
             if !can_stand && (is_own || looked_at < LOOKED_AT) {
                 continue;
@@ -222,12 +240,12 @@ impl<K: Store> Frontier<K> {
         if gate.is_empty() {
             return Ok(false);
         }
-        let key = self.key(ks, GATE, gate);
+        let key = self.keys.key(ks, GATE, gate);
         let first = ks.hash_get(&key, FIRST)?;
         if first.is_none_or(|first| first.as_ref() != &loaded.id[..]) {
             return Ok(false);
         }
-        let until = self.gate_closed_until(ks, gate)?;
+        let until = self.gates.closed_until(ks, gate)?;
         self.promote(ks, gate, loaded, until)?;
         Ok(true)
     }
@@ -237,13 +255,13 @@ impl<K: Store> Frontier<K> {
         if loaded.group.options.gate.is_empty() || self.hand_over(ks, loaded)? {
             return Ok(false);
         }
-        let gated = self.key(ks, GATED, &loaded.group.options.gate);
+        let gated = self.keys.key(ks, GATED, &loaded.group.options.gate);
         let len = ks.list_len(&gated)?.min(MAX_SEARCHED);
         for i in 0..len {
             let here = ks.list_get(&gated, i)?;
             if here.is_some_and(|id| id.as_ref() == &loaded.id[..]) {
                 ks.list_take(&gated, i)?;
-                ks.number_add(&self.names.gated, -1)?;
+                ks.number_add(&self.keys.once.gated, -1)?;
                 return Ok(true);
             }
         }
@@ -298,7 +316,7 @@ mod tests {
         let all = &mut || true;
         frontier.next(ks, &ask(1000), 20, all, &mut leases).unwrap();
         assert!(leases.is_empty());
-        let gated = frontier.key(ks, GATED, b"g");
+        let gated = frontier.keys.key(ks, GATED, b"g");
         assert_eq!(ks.list_get(&gated, 0), Ok(Some(b"x".to_vec())));
         // z cannot stand for others any more, so that the release of x promotes x.
         frontier.block(ks, b"z", 1_000_000, 30).unwrap();

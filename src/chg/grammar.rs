@@ -335,10 +335,10 @@ command! {
 type What<'a> = Option<Target<'a>>;
 
 command! {
-    prefix "chg.pause", "write";
+    prefix "chg.pause", "write blocking";
     /// Holds a group, a crawl execution or the whole frontier until it is resumed.
     ///
-    /// O(1)
+    /// O(1); for an execution O(N log M) where N is the number of due groups that it holds and M of waiting ones, in slices
     pub struct Pause<'a> {
         now: Now = NOW,
         what: What<'a> = Optional(OneOf("what", (
@@ -349,10 +349,10 @@ command! {
 }
 
 command! {
-    prefix "chg.resume", "write";
+    prefix "chg.resume", "write blocking";
     /// Lets a group, a crawl execution or the whole frontier go on.
     ///
-    /// O(1)
+    /// O(1); for an execution O(N log M) where N is the number of due groups that are still paused and M of waiting ones, in slices
     pub struct Resume<'a> {
         now: Now = NOW,
         what: What<'a> = Optional(OneOf("what", (

@@ -17,6 +17,9 @@ use super::Token;
 use super::politeness::Backoff;
 use super::time::Millis;
 
+/// The id of a group.
+pub type Id = SmallVec<[u8; 64]>;
+
 /// The bytes of a field.
 pub type Text = SmallVec<[u8; 64]>;
 

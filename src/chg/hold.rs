@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crawlspace_host::keyspace::Batch;
+use crawlspace_host::reply::Reply;
 
-use super::error::Result;
-use super::frontier::{Frontier, Loaded};
+use super::error::{Error, Result};
+use super::frontier::Frontier;
 use super::group::Options;
+use super::groups::Loaded;
+use super::job::{Job, Lent};
 use super::keys::COUNTED;
 use super::store::Store;
 use super::time::Millis;
@@ -16,8 +19,6 @@ use super::transition::{Event, Placement, Seen, Step};
 /// What is paused or resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// The whole frontier.
-    All,
     /// One group.
     Group(&'a [u8]),
     /// One crawl execution.
@@ -38,7 +39,7 @@ pub struct Limits {
 }
 
 /// What is paused beside single groups.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Paused {
     pub all: bool,
     pub executions: BTreeSet<Vec<u8>>,
@@ -103,13 +104,59 @@ impl<K: Store> Pauses<K> {
     }
 }
 
+/// Pauses an execution, or ends that. First the job finds out, in slices, which groups searches will skip, so
+/// that the first search after that need not. Until then groups are leased as before.
+pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> Job<K> {
+    let execution = execution.to_vec();
+    Job::new(async move |lent: Lent<K>| {
+        let (paused, due) = lent.with(|frontier, ks| {
+            if !pause {
+                frontier.drops.unmark(ks, &execution)?;
+            }
+            let mut paused = Paused::clone(&*frontier.pauses.read(ks)?);
+            let changes = if pause {
+                paused.executions.insert(execution.clone())
+            } else {
+                paused.executions.remove(&execution)
+            };
+            let due = if changes { frontier.due(ks, now)? } else { 0 };
+            frontier.queues.skipped.begin();
+            Ok::<_, Error>((paused, due))
+        })?;
+        let mut seen = 0;
+        lent.slices(|frontier, ks, time| {
+            // Groups that come due meanwhile are left to searches.
+            while seen < due && frontier.look_ahead(ks, &paused, now)? {
+                seen += 1;
+                lent.report(seen, due);
+                if !time() {
+                    return Ok(false);
+                }
+            }
+            if frontier.pauses.set(ks, Some(&execution), pause)? {
+                frontier.queues.skipped.install();
+            }
+            frontier.queues.skipped.end();
+            Ok::<_, Error>(true)
+        })
+        .await?;
+        Ok(Reply::Ok)
+    })
+}
+
 impl<K: Store> Frontier<K> {
+    /// How many groups are due, or stand in `chg_ready`.
+    fn due(&mut self, ks: &mut K, now: Millis) -> Result<u64> {
+        let wait = ks.zset_count(&self.keys.once.wait, now as f64 + 0.999)?;
+        Ok(wait + ks.list_len(&self.keys.once.ready)?)
+    }
+
     /// No fetch from a group before a time; one in the past ends a block.
     ///
     /// # Errors
     /// `NOCHG` for an unknown group.
     pub fn block(&mut self, ks: &mut K, id: &[u8], until: Millis, now: Millis) -> Result<()> {
-        let mut loaded = self.known(ks, id)?;
+        let mut loaded = self.groups.known(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
         let seen = self.seen(ks, &loaded, now)?;
         let step = loaded.group.on(Event::Blocked { until }, &seen);
@@ -118,38 +165,27 @@ impl<K: Store> Frontier<K> {
 
     /// What is known of a group to which something happens that changes none of its URIs.
     pub(super) fn seen(&self, ks: &mut K, loaded: &Loaded<K>, now: Millis) -> Result<Seen> {
-        let stock = self.stock(ks, loaded)?;
+        let stock = self.groups.stock(ks, loaded)?;
         Ok(Seen::at(now, stock))
     }
 
-    /// Pauses, or ends a pause.
+    /// Pauses a group, or ends its pause.
     ///
     /// # Errors
     /// `NOCHG` for an unknown group.
-    pub fn pause(
-        &mut self,
-        ks: &mut K,
-        target: Target<'_>,
-        pause: bool,
-        now: Millis,
-    ) -> Result<()> {
-        match target {
-            Target::Group(id) => {
-                let mut loaded = self.known(ks, id)?;
-                self.reclaim(ks, &mut loaded, now)?;
-                loaded.group.options.paused = pause;
-                self.save(ks, &loaded)?;
-            }
-            Target::All => drop(self.pauses.set(ks, None, pause)?),
-            Target::Execution(execution) => {
-                if !pause {
-                    self.drops.unmark(ks, execution)?;
-                }
-                self.pauses.set(ks, Some(execution), pause)?;
-            }
-        }
-        self.skipped = Default::default();
-        Ok(())
+    pub fn pause_group(&mut self, ks: &mut K, id: &[u8], pause: bool, now: Millis) -> Result<()> {
+        let mut loaded = self.groups.known(ks, id)?;
+        self.reclaim(ks, &mut loaded, now)?;
+        loaded.group.options.paused = pause;
+        self.save(ks, &loaded)
+    }
+
+    /// Pauses the whole frontier, or ends that.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    pub fn pause_all(&mut self, ks: &mut K, pause: bool) -> Result<()> {
+        self.pauses.set(ks, None, pause).map(drop)
     }
 
     /// Sets limits of a group, which need not be known yet.
@@ -157,7 +193,7 @@ impl<K: Store> Frontier<K> {
     /// # Errors
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn limit(&mut self, ks: &mut K, id: &[u8], limits: &Limits, now: Millis) -> Result<()> {
-        let mut loaded = self.load(ks, id)?;
+        let mut loaded = self.groups.load(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
         let seen = self.seen(ks, &loaded, now)?;
         let step = loaded.group.on(Event::Limited(limits), &seen);
@@ -172,19 +208,19 @@ impl<K: Store> Frontier<K> {
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn group(&mut self, ks: &mut K, gate: &[u8], ids: &[&[u8]], now: Millis) -> Result<()> {
         for id in ids {
-            let mut loaded = self.load(ks, id)?;
+            let mut loaded = self.groups.load(ks, id)?;
             self.reclaim(ks, &mut loaded, now)?;
             if loaded.group.options.gate == gate {
                 continue;
             }
-            let before = self.gate_closed_until(ks, &loaded.group.options.gate)?;
+            let before = self.gates.closed_until(ks, &loaded.group.options.gate)?;
             let stood_behind = self.leave_gate(ks, &mut loaded)?;
             let old = std::mem::replace(&mut loaded.group.options.gate, gate.to_vec());
             if !old.is_empty() && !loaded.group.holds.is_empty() {
                 // What is being fetched from closed the old gate, and will not open it any more.
                 self.tell_gate(ks, &old, &mut loaded, now)?;
             }
-            let due = self.due_of(ks, &loaded)?.max(now);
+            let due = self.groups.due_of(ks, &loaded)?.max(now);
             let placement = if stood_behind && loaded.group.is_runnable() {
                 Placement::Wait(due)
             } else if loaded.group.due == before {
@@ -210,12 +246,12 @@ impl<K: Store> Frontier<K> {
         if loaded.group.ours || !loaded.group.is_idle() || loaded.group.due != 0 {
             return self.save(ks, loaded);
         }
-        let field = self.fields.options.clone();
+        let field = self.keys.fields.options.clone();
         if loaded.group.options == Options::default() {
             ks.hash_del(&loaded.key, field.as_ref())?;
         } else {
             ks.hash_set_many(&loaded.key, &[(&field, &loaded.group.options.write())])?;
         }
-        Ok(())
+        self.queues.note_change(ks, &loaded.id)
     }
 }

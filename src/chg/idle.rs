@@ -2,22 +2,15 @@
 //! hash stays until the politeness gate has passed, so that a URI that comes a moment after the last one
 //! was fetched still waits.
 
-use super::Token;
 use super::error::Result;
-use super::frontier::{Frontier, Loaded};
-use super::group::{Group, Options, Released};
+use super::frontier::Frontier;
+use super::group::{Group, Options};
+use super::groups::Loaded;
 use super::store::Store;
 use super::time::{Millis, of_score};
-use crawlspace_host::text::{parse_unsigned, push_number};
 
 /// Maximum number of idle groups that one command deletes beside its own work.
 const MAX_TIDIED: usize = 4;
-
-/// Maximum number of releases that are kept of deleted groups.
-const MAX_PAST: u64 = 1 << 16;
-
-/// A release that is kept of a deleted group, and the group of the lease that it took.
-pub(super) type Past = (Released, Vec<u8>);
 
 impl<K: Store> Frontier<K> {
     /// Lays a group to rest that may have nothing queued and nothing held any more.
@@ -41,10 +34,10 @@ impl<K: Store> Frontier<K> {
         loaded.group.due = until;
         if until <= now {
             self.end(ks, loaded)?;
-            ks.zset_del(&self.names.idle, &loaded.id)?;
+            ks.zset_del(&self.keys.once.idle, &loaded.id)?;
             return Ok(false);
         }
-        ks.zset_add(&self.names.idle, &loaded.id, until as f64)?;
+        ks.zset_add(&self.keys.once.idle, &loaded.id, until as f64)?;
         self.first_idle.add(until);
         Ok(true)
     }
@@ -59,7 +52,7 @@ impl<K: Store> Frontier<K> {
         if !loaded.group.is_idle() {
             return Ok(());
         }
-        let until = ks.zset_score(&self.names.idle, &loaded.id)?;
+        let until = ks.zset_score(&self.keys.once.idle, &loaded.id)?;
         if until.is_some_and(|until| of_score(until) <= now) {
             let options = std::mem::take(&mut loaded.group.options);
             loaded.group = Group {
@@ -74,14 +67,14 @@ impl<K: Store> Frontier<K> {
     /// Deletes a group, and keeps its last release.
     fn end(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         if let Some(last) = loaded.group.last {
-            self.keep_last_release(ks, loaded, last)?;
+            self.past.keep_last(ks, loaded, last)?;
         }
         self.delete_group(ks, loaded)
     }
 
     /// When the first idle group is to be deleted.
     pub(super) fn next_idle(&mut self, ks: &mut K) -> Result<Option<Millis>> {
-        self.first_idle.at(ks, &self.names.idle)
+        self.first_idle.at(ks, &self.keys.once.idle)
     }
 
     /// Deletes idle groups whose gate has passed, at most `MAX_TIDIED` at a time. One that a plain client
@@ -90,12 +83,12 @@ impl<K: Store> Frontier<K> {
     pub(super) fn tidy(&mut self, ks: &mut K, now: Millis) -> Result<()> {
         self.drops.unmark_over(ks, now)?;
         for _ in 0..MAX_TIDIED {
-            let Some((id, _)) = self.first_idle.due(ks, &self.names.idle, now)? else {
+            let Some((id, _)) = self.first_idle.due(ks, &self.keys.once.idle, now)? else {
                 return Ok(());
             };
             self.first_idle.invalidate();
-            let mut loaded = self.load(ks, id.as_ref())?;
-            ks.zset_del(&self.names.idle, id.as_ref())?;
+            let mut loaded = self.groups.load(ks, id.as_ref())?;
+            ks.zset_del(&self.keys.once.idle, id.as_ref())?;
             if loaded.group.is_idle() {
                 self.end(ks, &loaded)?;
             } else if loaded.group.is_runnable() {
@@ -111,13 +104,13 @@ impl<K: Store> Frontier<K> {
     /// # Errors
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn adopt_if_idle(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<()> {
-        let mut loaded = self.load(ks, id)?;
-        let busy = ks.zset_score(&self.names.busy, id)?.is_some();
+        let mut loaded = self.groups.load(ks, id)?;
+        let busy = ks.zset_score(&self.keys.once.busy, id)?.is_some();
         if loaded.missing.get() > 0 && !busy {
             self.first_idle.invalidate();
             return self.reclaim(ks, &mut loaded, now);
         }
-        if loaded.group.is_runnable() && ks.zset_del(&self.names.idle, id)? {
+        if loaded.group.is_runnable() && ks.zset_del(&self.keys.once.idle, id)? {
             self.first_idle.invalidate();
             self.adopt(ks, &mut loaded)?;
         }
@@ -125,73 +118,11 @@ impl<K: Store> Frontier<K> {
     }
 
     fn adopt(&mut self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
-        if ks.zset_score(&self.names.wait, &loaded.id)?.is_some() {
+        if ks.zset_score(&self.keys.once.wait, &loaded.id)?.is_some() {
             return Ok(());
         }
         loaded.group.due = loaded.group.closed_until();
-        self.wait(ks, &loaded.id, loaded.group.due as f64)?;
+        self.queues.wait(ks, &loaded.id, loaded.group.due as f64)?;
         self.save(ks, loaded)
-    }
-
-    /// Keeps the last release of a group that is deleted: its sender may not have received the
-    /// reply.
-    fn keep_last_release(&mut self, ks: &mut K, loaded: &Loaded<K>, last: Released) -> Result<()> {
-        let next = match last.next {
-            0 => None,
-            _ => ks.hash_get(&loaded.key, self.fields.next.as_ref())?,
-        };
-        let next = next.as_ref().map_or(&b""[..], AsRef::as_ref);
-        self.keep_past(ks, &loaded.id, last, next)
-    }
-
-    /// Keeps the last release of a group in `chg_past`, and drops the oldest beyond [`MAX_PAST`].
-    pub(super) fn keep_past(
-        &mut self,
-        ks: &mut K,
-        id: &[u8],
-        last: Released,
-        next: &[u8],
-    ) -> Result<()> {
-        let mut text = Vec::new();
-        for n in [last.due, last.next] {
-            push_number(&mut text, n);
-            text.push(b' ');
-        }
-        text.extend_from_slice(next);
-        ks.zset_add(&self.names.past, id, last.token as f64)?;
-        ks.hash_set(&self.names.answers, id, &text)?;
-        if ks.zset_len(&self.names.past)? > MAX_PAST
-            && let Some((oldest, _)) = ks.zset_at(&self.names.past, 0)?
-        {
-            self.drop_past(ks, oldest.as_ref())?;
-        }
-        Ok(())
-    }
-
-    /// Drops the kept release of a deleted group, which is leased anew.
-    pub(super) fn drop_past(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
-        if ks.zset_del(&self.names.past, id)? {
-            ks.hash_del(&self.names.answers, id)?;
-        }
-        Ok(())
-    }
-
-    /// The release with this token, if it is kept of a deleted group.
-    pub(super) fn past(&self, ks: &mut K, id: &[u8], token: Token) -> Result<Option<Past>> {
-        let last = ks.zset_score(&self.names.past, id)?;
-        if last != Some(token as f64) {
-            return Ok(None);
-        }
-        let Some(text) = ks.hash_get(&self.names.answers, id)? else {
-            return Ok(None);
-        };
-        let mut parts = text.as_ref().splitn(3, |&b| b == b' ');
-        let mut next = || parts.next().unwrap_or_default();
-        let released = Released {
-            token,
-            due: parse_unsigned(next()).unwrap_or(0),
-            next: parse_unsigned(next()).unwrap_or(0),
-        };
-        Ok(Some((released, next().to_vec())))
     }
 }

@@ -66,7 +66,7 @@ impl<'a, K: Store> Scan<'a, K> {
         while self.more && self.batch.is_empty() {
             let (cursor, batch) = (&mut self.cursor, &mut self.batch);
             self.more = self.lent.with(|frontier, ks| match &self.over {
-                Over::Keys => Ok(ks.keys_scan(&frontier.prefix, cursor, batch)),
+                Over::Keys => Ok(ks.keys_scan(&frontier.keys.prefix, cursor, batch)),
                 Over::Hash(key) => ks.hash_scan(key, cursor, batch),
                 Over::SortedSet(key) => ks.zset_scan(key, cursor, batch),
             })?;

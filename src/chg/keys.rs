@@ -222,6 +222,45 @@ impl<N> Fields<N> {
     }
 }
 
+/// The keys of one frontier.
+pub struct Keys<K: Keyspace> {
+    pub(super) prefix: Box<[u8]>,
+    /// Names of the keys that exist once.
+    pub once: Names<K::Name>,
+    pub(super) fields: Fields<K::Name>,
+}
+
+impl<K: Keyspace> Keys<K> {
+    /// The keys behind a prefix.
+    pub(super) fn new(ks: &mut K, prefix: &[u8]) -> Keys<K> {
+        Keys {
+            prefix: prefix.into(),
+            once: Names::of(|row| ks.name(&[prefix, row.name.as_bytes()])),
+            fields: Fields::new(ks),
+        }
+    }
+
+    /// The key of a group, or of something that belongs to a group, gate or execution.
+    pub fn key(&self, ks: &mut K, kind: Each, id: &[u8]) -> K::Name {
+        ks.name(&[&self.prefix, kind.before, id])
+    }
+
+    /// The key of the URIs that are kept for a group.
+    pub(super) fn uris_key(&self, ks: &mut K, id: &[u8]) -> K::Name {
+        self.key(ks, URIS, id)
+    }
+
+    /// The key of the numbered commands of an execution.
+    pub(super) fn sequence_key(&self, ks: &mut K, execution: &[u8]) -> K::Name {
+        self.key(ks, SEQUENCE, execution)
+    }
+
+    /// The key of the groups that have URIs of an execution.
+    pub(super) fn groups_of(&self, ks: &mut K, execution: &[u8]) -> K::Name {
+        self.key(ks, OF, execution)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,8 @@
 
 use super::Token;
 use super::error::{Error, Result};
-use super::frontier::{Frontier, Loaded};
+use super::frontier::Frontier;
+use super::groups::Loaded;
 use super::next::Lease;
 use super::politeness::Facts;
 use super::store::Store;
@@ -65,7 +66,7 @@ impl<K: Store> Frontier<K> {
         fate: &Fate<'_>,
         now: Millis,
     ) -> Result<ReleaseReply> {
-        let mut loaded = self.load(ks, id)?;
+        let mut loaded = self.groups.load(ks, id)?;
         let uncounted = loaded.missing.get() > 0;
         if uncounted {
             self.see_leases(ks, &mut loaded, now)?;
@@ -118,17 +119,17 @@ impl<K: Store> Frontier<K> {
     /// # Errors
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn keep_next(&mut self, ks: &mut K, id: &[u8], token: Token, next: &Lease) -> Result<()> {
-        let mut loaded = match self.take_unsaved(id) {
+        let mut loaded = match self.groups.take_unsaved(id) {
             Some(released) => released,
-            None => self.load(ks, id)?,
+            None => self.groups.load(ks, id)?,
         };
         match &mut loaded.group.last {
             Some(last) if last.token == token => {
                 last.next = next.token;
-                let field = self.fields.next.clone();
+                let field = self.keys.fields.next.clone();
                 self.save_with(ks, &loaded, Some((&field, &next.chg)))
             }
-            _ => self.keep_past_next(ks, id, token, next),
+            _ => (self.past).keep_next(ks, id, token, (next.token, &next.chg)),
         }
     }
 
@@ -145,14 +146,14 @@ impl<K: Store> Frontier<K> {
             Some(last) => {
                 let next = match last.next {
                     0 => None,
-                    _ => ks.hash_get(&loaded.key, self.fields.next.as_ref())?,
+                    _ => ks.hash_get(&loaded.key, self.keys.fields.next.as_ref())?,
                 };
                 let next = next.map_or_else(Vec::new, |next| next.as_ref().to_vec());
                 Some((last, next))
             }
             // A group that was deleted, and perhaps made again but not leased since.
             None if loaded.group.holds.is_empty() && loaded.group.last.is_none() => {
-                self.past(ks, &loaded.id, token)?
+                self.past.find(ks, &loaded.id, token)?
             }
             None => None,
         };
@@ -177,11 +178,11 @@ impl<K: Store> Frontier<K> {
         if token == 0 {
             return Ok(None);
         }
-        let loaded = self.load(ks, id)?;
+        let loaded = self.groups.load(ks, id)?;
         let Some(hold) = loaded.group.hold(token, now) else {
             return Ok(None);
         };
-        let uri = self.kept(ks, &loaded, |uris| {
+        let uri = self.groups.kept(ks, &loaded, |uris| {
             let leased = uris.leased(token)?;
             Some((leased.execution.to_vec(), leased.uri.to_vec()))
         })?;
@@ -203,7 +204,7 @@ impl<K: Store> Frontier<K> {
         token: Token,
         fate: &Fate<'_>,
     ) -> Result<CountChange> {
-        let kept = self.kept(ks, loaded, |uris| {
+        let kept = self.groups.kept(ks, loaded, |uris| {
             let leased = uris
                 .leased(token)
                 .map(|leased| (leased.execution.to_vec(), leased.dropped));
@@ -246,8 +247,8 @@ impl<K: Store> Frontier<K> {
         execution: &[u8],
         most: u64,
     ) -> Result<CountChange> {
-        let most = most.min(self.queued_of(ks, execution)?);
-        let own = self.counted(ks, &loaded.key, execution)?.min(most);
+        let most = most.min(self.ledger.queued_of(ks, execution)?);
+        let own = self.ledger.counted(ks, &loaded.key, execution)?.min(most);
         let mut whole = own;
         if own < most {
             let others = self.unattributed(ks, loaded)?;
@@ -269,20 +270,23 @@ impl<K: Store> Frontier<K> {
         change: &CountChange,
     ) -> Result<(u64, Stock)> {
         match change {
-            CountChange::Nothing => Ok((0, self.stock(ks, loaded)?)),
+            CountChange::Nothing => Ok((0, self.groups.stock(ks, loaded)?)),
             CountChange::Uncount {
                 execution,
                 own,
                 whole,
             } => {
                 if *own > 0 {
-                    let before = self.count(ks, &loaded.key, execution, -(*own as i64))?;
+                    let before = self
+                        .ledger
+                        .count(ks, &loaded.key, execution, -(*own as i64))?;
                     if before <= *own {
-                        self.delist_if_done(ks, loaded, execution)?;
+                        self.ledger
+                            .delist_if_done(ks, &self.groups, loaded, execution)?;
                     }
                 }
-                self.tally(ks, execution, -(*whole as i64))?;
-                Ok((*whole, self.stock(ks, loaded)?))
+                self.ledger.tally(ks, execution, -(*whole as i64))?;
+                Ok((*whole, self.groups.stock(ks, loaded)?))
             }
             CountChange::Return(token, due) => {
                 let back = Op::Return {
@@ -290,7 +294,7 @@ impl<K: Store> Frontier<K> {
                     due: *due,
                     failed: false,
                 };
-                let key = self.uris_of(ks, loaded);
+                let key = self.groups.uris_of(ks, loaded);
                 let (_, stock) = ks.change_uris_then(&key, &back, Uris::stock)?;
                 Ok((0, stock.unwrap_or_default()))
             }
@@ -310,7 +314,7 @@ impl<K: Store> Frontier<K> {
         done: &Op<'_>,
         execution: Option<&[u8]>,
     ) -> Result<(u64, Stock)> {
-        let key = self.uris_of(ks, loaded);
+        let key = self.groups.uris_of(ks, loaded);
         let (_, seen) = ks.change_uris_then(&key, done, |uris| {
             let left = execution.map_or(0, |execution| uris.count_of(execution));
             (left, uris.stock())
@@ -319,9 +323,9 @@ impl<K: Store> Frontier<K> {
         let Some(execution) = execution else {
             return Ok((0, stock));
         };
-        self.tally(ks, execution, -1)?;
+        self.ledger.tally(ks, execution, -1)?;
         if left == 0 {
-            self.delist_unless_counted(ks, loaded, execution)?;
+            self.ledger.delist_unless_counted(ks, loaded, execution)?;
         }
         Ok((1, stock))
     }
@@ -338,7 +342,7 @@ impl<K: Store> Frontier<K> {
         ms: Millis,
         now: Millis,
     ) -> Result<Millis> {
-        let mut loaded = self.known(ks, id)?;
+        let mut loaded = self.groups.known(ks, id)?;
         if loaded.missing.get() > 0 {
             self.see_leases(ks, &mut loaded, now)?;
         }
@@ -377,43 +381,12 @@ impl<K: Store> Frontier<K> {
     /// Of the URIs that a group counts, how many plain clients queued: they do not say in the group
     /// for which execution.
     fn unattributed(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<u64> {
-        let kept = self.kept(ks, loaded, Uris::len)?.unwrap_or(0);
-        let counted = self.counted_in(ks, &loaded.key)?;
+        let kept = self.groups.kept(ks, loaded, Uris::len)?.unwrap_or(0);
+        let counted = self.ledger.counted_in(ks, &loaded.key)?;
         // Plain clients may have written any number.
         let attributed = counted
             .iter()
             .fold(kept, |sum, (_, n)| sum.saturating_add(*n));
         Ok(loaded.group.uris.saturating_sub(attributed))
-    }
-
-    /// The executions that a group counts URIs of without keeping them.
-    pub(super) fn counted_in(&self, ks: &mut K, key: &K::Name) -> Result<Vec<(Vec<u8>, u64)>> {
-        self.some_counted_in(ks, key, usize::MAX)
-    }
-
-    /// Executions that a group counts URIs of without keeping them: all, or some when there are more
-    /// than about `most`.
-    pub(super) fn some_counted_in(
-        &self,
-        ks: &mut K,
-        key: &K::Name,
-        most: usize,
-    ) -> Result<Vec<(Vec<u8>, u64)>> {
-        let (mut batch, mut cursor) = (crawlspace_host::keyspace::Batch::default(), ks.cursor());
-        while ks.hash_scan(key, &mut cursor, &mut batch)? && batch.len() / 2 <= most {}
-        let mut counted: Vec<(Vec<u8>, u64)> = batch
-            .iter()
-            .filter_map(|(field, value)| {
-                let execution = field.strip_prefix(super::keys::COUNTED)?;
-                Some((
-                    execution.to_vec(),
-                    crawlspace_host::text::parse_unsigned(value)?,
-                ))
-            })
-            .collect();
-        // A scan may give a field twice.
-        counted.sort();
-        counted.dedup_by(|a, b| a.0 == b.0);
-        Ok(counted)
     }
 }

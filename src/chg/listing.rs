@@ -132,15 +132,15 @@ impl<K: Store> Frontier<K> {
     ) -> Result<Cursor> {
         let mut batch = Batch::default();
         let key = match queue {
-            Queue::Waiting => self.names.wait.clone(),
-            Queue::Busy => self.names.busy.clone(),
+            Queue::Waiting => self.keys.once.wait.clone(),
+            Queue::Busy => self.keys.once.busy.clone(),
             Queue::Ready => {
-                let mut end = ks.list_len(&self.names.ready)?;
+                let mut end = ks.list_len(&self.keys.once.ready)?;
                 if let Some(Cursor::Before(at)) = cursor {
                     end = end.min(*at);
                 }
                 let begin = end.saturating_sub(count);
-                ks.list_range(&self.names.ready, begin, end - begin, &mut batch)?;
+                ks.list_range(&self.keys.once.ready, begin, end - begin, &mut batch)?;
                 for i in (0..batch.len()).rev() {
                     listed.push(self.listed(ks, batch.get(i).0, queue, None)?);
                 }
@@ -169,7 +169,7 @@ impl<K: Store> Frontier<K> {
         queue: Queue,
         until: Option<Millis>,
     ) -> Result<Reply> {
-        let loaded = self.load_sound(ks, id)?;
+        let loaded = self.groups.load_sound(ks, id)?;
         let (due, uris) = loaded.map_or((0, 0), |loaded| (loaded.group.due, loaded.group.uris));
         Ok(Reply::Array(vec![
             Reply::bulk(id),
@@ -192,12 +192,12 @@ impl<K: Store> Frontier<K> {
         count: usize,
         now: Millis,
     ) -> Result<Reply> {
-        let mut loaded = self.known(ks, id)?;
+        let mut loaded = self.groups.known(ks, id)?;
         self.see_as_deleted(ks, &mut loaded, now)?;
         if !loaded.group.known {
             return Err(Error::NoChg(id.to_vec()));
         }
-        let key = self.uris_key(ks, id);
+        let key = self.keys.uris_key(ks, id);
         let some = ks.uris(&key, |uris| uris.page(from, count))?;
         let (queued, next) = some.unwrap_or_default();
         let entries = queued.into_iter().map(|queued| {

@@ -4,9 +4,11 @@
 use crawlspace_host::reply::Reply;
 
 use super::error::{Error, Result};
-use super::frontier::{Frontier, Loaded};
+use super::frontier::Frontier;
+use super::groups::Loaded;
 use super::job::{Job, Lent, Scan, Time};
 use super::keys::{COUNTED, GROUP};
+use super::ledger::counted_field;
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::transition::{Placement, Step};
@@ -26,7 +28,7 @@ pub fn move_group<K: Store>(from: &[u8], to: &[u8], now: Millis) -> Job<K> {
     };
     Job::new(async move |lent: Lent<K>| {
         moving.run(&lent).await?;
-        let to = lent.with(|frontier, ks| frontier.load(ks, &moving.to))?;
+        let to = lent.with(|frontier, ks| frontier.groups.load(ks, &moving.to))?;
         Ok(Reply::counts(&[moving.moved, to.group.uris]))
     })
 }
@@ -56,7 +58,7 @@ impl Moving {
             while self.with_both(lent, |pair| pair.move_kept())? {
                 lent.pause().await;
             }
-            let key = lent.with(|frontier, ks| frontier.key(ks, GROUP, &self.from));
+            let key = lent.with(|frontier, ks| frontier.keys.key(ks, GROUP, &self.from));
             let mut fields = Scan::hash(lent, key);
             let mut met = false;
             while !self.done
@@ -85,7 +87,7 @@ impl Moving {
         act: impl FnOnce(&mut Pair<'_, K>) -> Result<bool>,
     ) -> Result<bool> {
         lent.with_time(|frontier, ks, time| {
-            let mut from = match frontier.known(ks, &self.from) {
+            let mut from = match frontier.groups.known(ks, &self.from) {
                 Err(Error::NoChg(_)) if self.moved > 0 => {
                     // What was left of it went while its URIs were moved.
                     self.done = true;
@@ -93,14 +95,14 @@ impl Moving {
                 }
                 from => from?,
             };
-            let busy = ks.zset_score(&frontier.names.busy, &self.from)?;
+            let busy = ks.zset_score(&frontier.keys.once.busy, &self.from)?;
             let deadline = from.group.first_deadline().or(busy.map(of_score));
             if let Some(deadline) = deadline {
                 return Err(Error::Leased(self.from.clone(), deadline));
             }
             frontier.reclaim(ks, &mut from, self.now)?;
             let was_runnable = from.group.is_runnable();
-            let mut to = frontier.load(ks, &self.to)?;
+            let mut to = frontier.groups.load(ks, &self.to)?;
             frontier.reclaim(ks, &mut to, self.now)?;
             let mut pair = Pair {
                 moving: self,
@@ -153,7 +155,7 @@ impl<K: Store> Pair<'_, K> {
 
     /// Whether kept URIs are left.
     fn keeps(&mut self) -> Result<bool> {
-        let key = self.frontier.uris_key(self.ks, &self.from.id);
+        let key = self.frontier.keys.uris_key(self.ks, &self.from.id);
         let first = self.ks.uris(&key, |uris| uris.batch(1))?;
         Ok(first.is_some_and(|first| !first.is_empty()))
     }
@@ -161,7 +163,7 @@ impl<K: Store> Pair<'_, K> {
     /// Whether there is more in the hash, which may have gone, than is known of the group itself and of
     /// its last release.
     fn counts(&mut self) -> Result<bool> {
-        let next = self.frontier.fields.next.as_ref();
+        let next = self.frontier.keys.fields.next.as_ref();
         let next = self.ks.hash_has(&self.from.key, next)?;
         Ok(self.ks.hash_len(&self.from.key)? > self.from.own_fields() + u64::from(next))
     }
@@ -170,8 +172,8 @@ impl<K: Store> Pair<'_, K> {
     fn move_kept(&mut self) -> Result<bool> {
         let (frontier, ks) = (&mut *self.frontier, &mut *self.ks);
         let (from, to) = (&mut self.from, &mut self.to);
-        let from_key = frontier.uris_key(ks, &from.id);
-        let to_key = frontier.uris_key(ks, &to.id);
+        let from_key = frontier.keys.uris_key(ks, &from.id);
+        let to_key = frontier.keys.uris_key(ks, &to.id);
         let uris = ks.uris(&from_key, |uris| uris.batch(BATCH))?;
         let uris = uris.unwrap_or_default();
         for queued in &uris {
@@ -187,15 +189,17 @@ impl<K: Store> Pair<'_, K> {
             let added = ks.change_uris(&to_key, &add)? == Changed::Added;
             ks.change_uris(&from_key, &Op::Remove { execution, uri })?;
             from.group.uris = from.group.uris.saturating_sub(1);
-            frontier.delist_if_done(ks, from, execution)?;
+            frontier
+                .ledger
+                .delist_if_done(ks, &frontier.groups, from, execution)?;
             if added {
                 to.group.keeps = true;
-                frontier.enlist(ks, execution, &to.id)?;
+                frontier.ledger.enlist(ks, execution, &to.id)?;
                 frontier.arrive(ks, to, 1, queued.due, self.moving.now)?;
                 self.moving.moved += 1;
             } else {
                 // The other group has it already: it counts once.
-                frontier.tally(ks, execution, -1)?;
+                frontier.ledger.tally(ks, execution, -1)?;
             }
             if !(self.time)() {
                 break;
@@ -211,12 +215,16 @@ impl<K: Store> Pair<'_, K> {
         let (mut counted, mut met) = (0, false);
         for execution in executions {
             // A scan may give a field twice.
-            let n = frontier.counted(ks, &self.from.key, execution)?;
-            ks.hash_del(&self.from.key, &Frontier::<K>::counted_field(execution))?;
-            frontier.delist_if_done(ks, &self.from, execution)?;
+            let n = frontier.ledger.counted(ks, &self.from.key, execution)?;
+            ks.hash_del(&self.from.key, &counted_field(execution))?;
+            frontier
+                .ledger
+                .delist_if_done(ks, &frontier.groups, &self.from, execution)?;
             if n > 0 {
-                frontier.count(ks, &self.to.key, execution, n as i64)?;
-                frontier.enlist(ks, execution, &self.to.id)?;
+                frontier
+                    .ledger
+                    .count(ks, &self.to.key, execution, n as i64)?;
+                frontier.ledger.enlist(ks, execution, &self.to.id)?;
                 counted += n.min(self.from.group.uris - counted);
                 met = true;
             }
@@ -247,7 +255,7 @@ impl<K: Store> Pair<'_, K> {
         let due = if self.from.group.options.gate.is_empty() {
             self.from.group.due
         } else {
-            self.frontier.due_of(self.ks, &self.from)?
+            self.frontier.groups.due_of(self.ks, &self.from)?
         };
         let now = self.moving.now;
         self.frontier

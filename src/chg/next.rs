@@ -7,9 +7,12 @@
 use super::Token;
 use super::error::Result;
 use super::figures::Pause;
-use super::frontier::{Frontier, Id, Loaded};
+use super::frontier::Frontier;
 use super::group::Hold;
+use super::group::Id;
+use super::groups::Loaded;
 use super::hold::Paused;
+use super::skipped::Place;
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::transition::{Event, Placement, Seen};
@@ -53,13 +56,13 @@ pub enum Search {
 }
 
 /// Which queue a candidate stands in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Stand {
-    Ready,
-    Wait,
-    /// In `chg_wait`, among those that were skipped.
-    Skipped,
-    /// In none (any more): its lease ran out.
+    /// In `chg_ready`, at this position.
+    Ready(u64),
+    /// In `chg_wait`, with this score.
+    Wait(f64),
+    /// In no queue: its lease expired.
     None,
 }
 
@@ -134,12 +137,12 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<Option<Lease>> {
         self.tidy(ks, now)?;
-        let mut loaded = self.known(ks, id)?;
+        let mut loaded = self.groups.known(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
-        let busy = ks.zset_score(&self.names.busy, id)?;
+        let busy = ks.zset_score(&self.keys.once.busy, id)?;
         if busy.is_some_and(|deadline| of_score(deadline) <= now) {
             self.make_ready(ks, &mut loaded, now)?;
-            loaded = self.load(ks, id)?;
+            loaded = self.groups.load(ks, id)?;
         } else if busy.is_some() && loaded.group.holds.is_empty() {
             // A plain client has it.
             return Ok(None);
@@ -147,7 +150,8 @@ impl<K: Store> Frontier<K> {
         if self.pauses.read(ks)?.all {
             return Ok(None);
         }
-        let Verdict::Lease(execution) = self.verdict(ks, &loaded, now)? else {
+        let paused = self.pauses.read(ks)?;
+        let Verdict::Lease(execution) = self.verdict(ks, &loaded, &paused, now)? else {
             return Ok(None);
         };
         if self.take_out(ks, &mut loaded, now)? {
@@ -160,38 +164,41 @@ impl<K: Store> Frontier<K> {
     /// Takes a group out of the queue that it stands in, if it is due there; false when it is not, or
     /// stands too far behind in `chg_ready` or behind its gate to be found.
     fn take_out(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<bool> {
-        if let Some(due) = ks.zset_score(&self.names.wait, &loaded.id)? {
-            return Ok(of_score(due) <= now && self.leave_wait(ks, &loaded.id)?);
+        if let Some(due) = ks.zset_score(&self.keys.once.wait, &loaded.id)? {
+            return Ok(of_score(due) <= now && self.queues.leave_wait(ks, &loaded.id)?);
         }
-        Ok(self.leave_ready(ks, &loaded.id)? || self.leave_gate(ks, loaded)?)
+        Ok(self.queues.leave_ready(ks, &loaded.id)? || self.leave_gate(ks, loaded)?)
     }
 
     /// The candidate that is due longest.
     fn front(&mut self, ks: &mut K, now: Millis) -> Result<Front<K>> {
-        let due =
-            |first: Option<(K::Value, f64)>| first.filter(|(_, score)| of_score(*score) <= now);
-        if let Some(id) = self.skipped.next_again(ks, &self.names.wait, now)? {
-            return Ok(Front::Candidate(Stand::Skipped, self.load(ks, &id)?));
+        while let Some(id) = self.queues.skipped.walk().come_due(now) {
+            self.queues.note_change(ks, &id)?;
         }
-        let ready = ks.list_get(&self.names.ready, self.skipped.ready())?;
-        let wait = due(ks.zset_at(&self.names.wait, self.skipped.wait())?);
-        let busy = self.first_busy.due(ks, &self.names.busy, now)?;
-        let waits_from = wait.as_ref().map_or(f64::INFINITY, |(_, score)| *score);
+        let at = self.queues.skipped.walk().ready();
+        let ready = ks.list_get(&self.keys.once.ready, at)?;
+        let wait = self.queues.first_waiting(ks)?;
+        let wait = wait.filter(|first| of_score(first.score) <= now);
+        let busy = self.queues.first_lapsed(ks, now)?;
+        let waits_from = wait.as_ref().map_or(f64::INFINITY, |first| first.score);
         let busy_from = busy.as_ref().map_or(f64::INFINITY, |(_, score)| *score);
         if let Some(id) = ready {
-            let Some(loaded) = self.load_sound(ks, id.as_ref())? else {
-                ks.list_take(&self.names.ready, self.skipped.ready())?;
+            let Some(loaded) = self.groups.load_sound(ks, id.as_ref())? else {
+                self.queues.take_ready(ks, at)?;
                 return Ok(Front::Settled);
             };
             // What stands in this queue is ready, whatever its due time says.
             let ready_from = loaded.group.due.min(now) as f64;
-            if ready_from <= waits_from && ready_from <= busy_from {
-                return Ok(Front::Candidate(Stand::Ready, loaded));
+            // A paused group hides none behind it, which may have been due for longer.
+            if (ready_from <= waits_from && ready_from <= busy_from)
+                || self.is_paused(ks, &loaded, now)?
+            {
+                return Ok(Front::Candidate(Stand::Ready(at), loaded));
             }
         }
         if let Some((id, _)) = busy.filter(|_| busy_from < waits_from) {
-            let Some(mut loaded) = self.load_sound(ks, id.as_ref())? else {
-                ks.zset_del(&self.names.busy, id.as_ref())?;
+            let Some(mut loaded) = self.groups.load_sound(ks, id.as_ref())? else {
+                ks.zset_del(&self.keys.once.busy, id.as_ref())?;
                 return Ok(Front::Settled);
             };
             self.reclaim(ks, &mut loaded, now)?;
@@ -211,16 +218,85 @@ impl<K: Store> Frontier<K> {
             }
             return Ok(Front::Settled);
         }
-        let Some((id, _)) = wait else {
+        let Some(first) = wait else {
             return Ok(Front::Nobody);
         };
-        Ok(match self.load_sound(ks, id.as_ref())? {
-            Some(loaded) => Front::Candidate(Stand::Wait, loaded),
+        Ok(match self.groups.load_sound(ks, &first.id)? {
+            Some(loaded) => Front::Candidate(Stand::Wait(first.score), loaded),
             None => {
                 // Its key holds something else; CHECK tells of that.
-                ks.zset_del(&self.names.wait, id.as_ref())?;
+                self.queues.leave_wait(ks, &first.id)?;
                 Front::Settled
             }
+        })
+    }
+
+    /// Whether a group keeps its place because all its URIs that are due are paused, or the group is.
+    fn is_paused(&mut self, ks: &mut K, loaded: &Loaded<K>, now: Millis) -> Result<bool> {
+        let paused = self.pauses.read(ks)?;
+        if paused.executions.is_empty() {
+            return Ok(loaded.group.options.paused);
+        }
+        let verdict = self.verdict(ks, loaded, &paused, now)?;
+        Ok(matches!(verdict, Verdict::Pass(_)))
+    }
+
+    /// Skips the next groups that searches would skip if these executions were paused; false when the next
+    /// group would be leased, or there is none. Nothing is written, so the walk returns to a group with
+    /// which a search has more to do.
+    pub(super) fn look_ahead(&mut self, ks: &mut K, paused: &Paused, now: Millis) -> Result<bool> {
+        let Some(ahead) = self.queues.skipped.ahead() else {
+            return Ok(false);
+        };
+        let (rank, at) = (ahead.end_of_wait(), ahead.end_of_ready());
+        let wait = ks.zset_at(&self.keys.once.wait, rank)?;
+        if let Some((id, score)) = wait.filter(|(_, score)| of_score(*score) <= now)
+            && let Some((again, later)) = self.foresee(ks, id.as_ref(), paused, now)?
+            && let Some(ahead) = self.queues.skipped.ahead()
+        {
+            let place = Place::new(score, id.as_ref());
+            ahead.look_at_times(later, &place.id);
+            ahead.skip_wait(place.clone());
+            if again {
+                ahead.return_to_wait(place);
+            }
+            return Ok(true);
+        }
+        let Some(id) = ks.list_get(&self.keys.once.ready, at)? else {
+            return Ok(false);
+        };
+        let id = id.as_ref();
+        if let Some((again, later)) = self.foresee(ks, id, paused, now)?
+            && let Some(ahead) = self.queues.skipped.ahead()
+        {
+            ahead.look_at_times(later, id);
+            ahead.skip_ready(at, id);
+            if again {
+                ahead.return_to_ready(at);
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Whether a search would have anything to do with a group but skip it, and when a URI of it comes due
+    /// that is not paused; `None` when the group would be leased.
+    fn foresee(
+        &mut self,
+        ks: &mut K,
+        id: &[u8],
+        paused: &Paused,
+        now: Millis,
+    ) -> Result<Option<(bool, Option<Millis>)>> {
+        let Some(loaded) = self.groups.load_sound(ks, id)? else {
+            return Ok(Some((true, None)));
+        };
+        Ok(match self.verdict(ks, &loaded, paused, now)? {
+            _ if loaded.missing.get() > 0 => Some((true, None)),
+            Verdict::Lease(_) => None,
+            Verdict::Pass(later) if loaded.group.options.gate.is_empty() => Some((false, later)),
+            // A search also hands the shared gate over to the next group.
+            _ => Some((true, None)),
         })
     }
 
@@ -236,21 +312,19 @@ impl<K: Store> Frontier<K> {
         if loaded.missing.get() > 0 {
             self.restore_leases(ks, loaded, now)?;
         }
-        match self.verdict(ks, loaded, now)? {
+        let paused = self.pauses.read(ks)?;
+        match self.verdict(ks, loaded, &paused, now)? {
             Verdict::Lease(execution) => {
                 self.unqueue(ks, place, &loaded.id)?;
                 self.grant(ks, loaded, execution, ask, now).map(Some)
             }
             Verdict::Park(due) => {
                 self.hand_over(ks, loaded)?;
-                match place {
-                    Stand::Ready => self.unqueue(ks, place, &loaded.id)?,
-                    Stand::Skipped => self.skipped.one_left_wait(),
-                    Stand::Wait | Stand::None => {}
+                if let Stand::Ready(at) = place {
+                    self.queues.take_ready(ks, at)?;
                 }
                 loaded.group.due = due;
-                // Behind all that were skipped, so these stay so.
-                ks.zset_add(&self.names.wait, &loaded.id, due as f64)?;
+                self.queues.wait(ks, &loaded.id, due as f64)?;
                 self.save(ks, loaded)?;
                 Ok(None)
             }
@@ -261,19 +335,14 @@ impl<K: Store> Frontier<K> {
                 Ok(None)
             }
             Verdict::Pass(later) => {
-                if let (Some(later), true) = (later, place != Stand::None) {
-                    self.skipped.look_at(later, &loaded.id);
-                }
+                let walk = self.queues.skipped.walk();
+                walk.look_at_times(later.filter(|_| place != Stand::None), &loaded.id);
                 match place {
-                    Stand::Ready => self.skipped.pass_ready(),
-                    Stand::Skipped => {}
-                    Stand::Wait => {
-                        let score = ks.zset_score(&self.names.wait, &loaded.id)?;
-                        self.skipped.pass_wait(score.unwrap_or_default());
-                    }
+                    Stand::Ready(at) => walk.skip_ready(at, &loaded.id),
+                    Stand::Wait(score) => walk.skip_wait(Place::new(score, &loaded.id)),
                     Stand::None => {
-                        let due = self.due_of(ks, loaded)?;
-                        self.queue(ks, loaded, due, now)?;
+                        let due = self.groups.due_of(ks, loaded)?;
+                        self.queues.queue(ks, loaded, due, now)?;
                         self.save(ks, loaded)?;
                     }
                 }
@@ -286,7 +355,7 @@ impl<K: Store> Frontier<K> {
                 self.unqueue(ks, place, &loaded.id)?;
                 if !loaded.group.holds.is_empty() {
                     // So that it comes back when its lease runs out, whoever took it from there.
-                    self.show_busy(ks, loaded)?;
+                    self.queues.show_busy(ks, loaded)?;
                 } else if loaded.group.is_idle() {
                     self.rest(ks, loaded, now)?;
                 }
@@ -297,22 +366,30 @@ impl<K: Store> Frontier<K> {
 
     fn unqueue(&mut self, ks: &mut K, place: Stand, id: &Id) -> Result<()> {
         match place {
-            Stand::Ready => {
-                ks.list_take(&self.names.ready, self.skipped.ready())?;
-                self.audits.taken();
+            Stand::Ready(at) => {
+                self.queues.take_ready(ks, at)?;
+                self.ledger.audits.taken();
             }
-            Stand::Wait => ks.zset_remove(&self.names.wait, id)?,
-            Stand::Skipped => {
-                ks.zset_del(&self.names.wait, id)?;
-                self.skipped.one_left_wait();
+            Stand::Wait(score) => {
+                ks.zset_remove(&self.keys.once.wait, id)?;
+                if !self.queues.skipped.is_empty() {
+                    self.queues.skipped.left_wait(&Place::new(score, id));
+                }
             }
             Stand::None => {}
         }
         Ok(())
     }
 
-    /// Whether a candidate may be fetched from, by everything that can hold it back.
-    fn verdict(&mut self, ks: &mut K, loaded: &Loaded<K>, now: Millis) -> Result<Verdict> {
+    /// Whether a candidate may be fetched from, by everything that can hold it back. A group of which only
+    /// paused URIs are due keeps its place, whatever else holds it back.
+    fn verdict(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        paused: &Paused,
+        now: Millis,
+    ) -> Result<Verdict> {
         let group = &loaded.group;
         let held = group.holds.len() as u64;
         // Plain clients may queue a group of which nothing is known, or nothing is counted.
@@ -323,19 +400,36 @@ impl<K: Store> Frontier<K> {
         if group.options.paused {
             return Ok(Verdict::Pass(None));
         }
+        let by_uris = self.verdict_by_uris(ks, loaded, paused, now)?;
+        if matches!(by_uris, Verdict::Pass(_)) {
+            return Ok(by_uris);
+        }
         let closed = group.closed_until();
         // A group that only plain clients know is ready when they say so.
         if closed > now && (group.ours || group.options.blocked > now) {
             return Ok(Verdict::Park(closed));
         }
         if !group.options.gate.is_empty() {
-            let until = self.gate_closed_until(ks, &group.options.gate)?;
+            let until = self.gates.closed_until(ks, &group.options.gate)?;
             if until > now {
                 return Ok(Verdict::Gate(until));
             }
         }
-        let paused = self.pauses.read(ks)?;
-        let kept = self.kept(ks, loaded, |uris| {
+        Ok(by_uris)
+    }
+
+    /// Whether a group has a URI for a lease.
+    fn verdict_by_uris(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        paused: &Paused,
+        now: Millis,
+    ) -> Result<Verdict> {
+        let group = &loaded.group;
+        let held = group.holds.len() as u64;
+        let from_outside = !group.ours && group.uris == 0;
+        let kept = self.groups.kept(ks, loaded, |uris| {
             let next = uris.pick(now, &|execution| paused.has(execution));
             (
                 next.map(<[u8]>::to_vec),
@@ -354,7 +448,7 @@ impl<K: Store> Frontier<K> {
         let mut free = counted.saturating_sub(held.saturating_sub(kept_held));
         let all_free = free;
         if free > 0 && !paused.executions.is_empty() {
-            free = self.unpaused(ks, loaded, &paused, counted)?.min(free);
+            free = self.unpaused(ks, loaded, paused, counted)?.min(free);
         }
         if free > 0 || from_outside {
             return Ok(Verdict::Lease(None));
@@ -377,11 +471,11 @@ impl<K: Store> Frontier<K> {
         // Whichever are fewer: executions that are paused, or that the group has.
         if (paused.executions.len() as u64) < ks.hash_len(&loaded.key)? {
             for execution in &paused.executions {
-                left = left.saturating_sub(self.counted(ks, &loaded.key, execution)?);
+                left = left.saturating_sub(self.ledger.counted(ks, &loaded.key, execution)?);
             }
             return Ok(left);
         }
-        for (execution, n) in self.counted_in(ks, &loaded.key)? {
+        for (execution, n) in self.ledger.counted_in(ks, &loaded.key)? {
             if paused.has(&execution) {
                 left = left.saturating_sub(n);
             }
@@ -412,12 +506,12 @@ impl<K: Store> Frontier<K> {
         let due = group.due;
         if group.released == 0 && group.last.is_none() {
             // The first lease since the group was made, perhaps not for the first time.
-            self.drop_past(ks, &loaded.id)?;
+            self.past.forget(ks, &loaded.id)?;
         }
         let (uri, stock) = match execution {
-            None => (None, self.stock(ks, loaded)?),
+            None => (None, self.groups.stock(ks, loaded)?),
             Some(execution) => {
-                let key = self.uris_of(ks, loaded);
+                let key = self.groups.uris_of(ks, loaded);
                 let take = Op::Take {
                     token,
                     execution: &execution,

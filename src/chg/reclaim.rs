@@ -3,12 +3,13 @@
 
 use super::Token;
 use super::error::Result;
-use super::frontier::{Frontier, Loaded};
+use super::frontier::Frontier;
 use super::group::Hold;
+use super::groups::Loaded;
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::transition::Event;
-use super::uris::{Op, Uris};
+use super::uris::Op;
 
 /// How many executions of one group are counted again by a command; more are left to `CHG.REPAIR`.
 const COUNTED_AGAIN: usize = 256;
@@ -17,28 +18,6 @@ const COUNTED_AGAIN: usize = 256;
 const MAX_ASKED: u64 = 64;
 
 impl<K: Store> Frontier<K> {
-    /// Looks whether URIs are kept that a group should count and does not: where nothing of this
-    /// module's is in its hash, or the hash counts nothing but what is leased.
-    pub(super) fn see_kept(&self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
-        let group = &loaded.group;
-        let looks_empty = group.keeps && group.uris <= group.holds.len() as u64;
-        if group.ours && !looks_empty {
-            return Ok(());
-        }
-        let key = self.uris_of(ks, loaded);
-        let Some(kept) = ks.uris(&key, Uris::len)? else {
-            return Ok(());
-        };
-        let group = &mut loaded.group;
-        group.keeps = true;
-        if kept > group.uris {
-            loaded.missing.set(kept - group.uris);
-            group.uris = kept;
-            group.known = true;
-        }
-        Ok(())
-    }
-
     /// Queues a group whose kept URIs its hash did not count, and counts them again. What a plain client
     /// is fetching from, it queues itself when it is done.
     pub(super) fn reclaim(
@@ -51,7 +30,7 @@ impl<K: Store> Frontier<K> {
             return Ok(());
         }
         let busy = self.restore_leases(ks, loaded, now)?;
-        if !self.stands_in_wait(ks, loaded)? {
+        if !self.queues.stands_in_wait(ks, loaded)? {
             let mut seen = self.seen(ks, loaded, now)?;
             seen.taken = busy && loaded.group.holds.is_empty();
             let step = loaded.group.on(Event::Reclaimed, &seen);
@@ -69,7 +48,7 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<bool> {
         let (busy, lost) = self.see_leases(ks, loaded, now)?;
-        let key = self.uris_of(ks, loaded);
+        let key = self.groups.uris_of(ks, loaded);
         for token in lost {
             let back = Op::Return {
                 token,
@@ -89,8 +68,8 @@ impl<K: Store> Frontier<K> {
         loaded: &mut Loaded<K>,
         now: Millis,
     ) -> Result<(bool, Vec<Token>)> {
-        let busy = ks.zset_score(&self.names.busy, &loaded.id)?;
-        let key = self.uris_of(ks, loaded);
+        let busy = ks.zset_score(&self.keys.once.busy, &loaded.id)?;
+        let key = self.groups.uris_of(ks, loaded);
         let holds = &mut loaded.group.holds;
         let held = |token| holds.iter().any(|hold: &Hold| hold.token == token);
         let lost = ks.uris(&key, |uris| {
@@ -118,27 +97,27 @@ impl<K: Store> Frontier<K> {
         if missing == 0 {
             return Ok(());
         }
-        let key = self.uris_of(ks, loaded);
+        let key = self.groups.uris_of(ks, loaded);
         let kept = ks.uris(&key, |uris| {
             let each = uris.executions().take(COUNTED_AGAIN);
             each.map(|e| (e.id.to_vec(), e.uris)).collect::<Vec<_>>()
         })?;
         let mut many = Vec::new();
         for (execution, kept) in kept.unwrap_or_default() {
-            self.enlist(ks, &execution, &loaded.id)?;
-            let Some(least) = self.queued_in_few(ks, &execution, MAX_ASKED)? else {
+            self.ledger.enlist(ks, &execution, &loaded.id)?;
+            let Some(least) = self.ledger.queued_in_few(ks, &execution, MAX_ASKED)? else {
                 many.push((execution, kept));
                 continue;
             };
-            let said = self.queued_of(ks, &execution)?;
+            let said = self.ledger.queued_of(ks, &execution)?;
             let change = least.saturating_sub(said).min(missing);
             missing -= change;
-            self.tally(ks, &execution, change as i64)?;
+            self.ledger.tally(ks, &execution, change as i64)?;
         }
         for (execution, kept) in many {
             let change = kept.min(missing);
             missing -= change;
-            self.tally(ks, &execution, change as i64)?;
+            self.ledger.tally(ks, &execution, change as i64)?;
         }
         Ok(())
     }
@@ -208,6 +187,6 @@ mod tests {
         let (ks, when) = (&mut ks, When::At(0));
         let released = frontier.release(ks, b"host", token, &when, &done, 5);
         assert!(matches!(released, Ok(ReleaseReply::Released(5))));
-        assert_eq!(frontier.load(ks, b"host").unwrap().group.uris, 1);
+        assert_eq!(frontier.groups.load(ks, b"host").unwrap().group.uris, 1);
     }
 }

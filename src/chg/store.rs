@@ -46,6 +46,13 @@ pub trait Store: Keyspace + 'static {
     }
 }
 
+/// The number in a field; 0 when there is none.
+pub(super) fn field_number<K: Store>(ks: &mut K, key: &K::Name, field: &[u8]) -> Result<u64> {
+    let value = ks.hash_get(key, field)?;
+    let number = value.and_then(|value| crawlspace_host::text::parse_unsigned(value.as_ref()));
+    Ok(number.unwrap_or(0))
+}
+
 /// Keys of tests.
 pub type MemoryKeyspace = memory::MemoryKeyspace<Uris>;
 

@@ -4,7 +4,8 @@
 use crawlspace_host::reply::Reply;
 
 use super::error::Result;
-use super::frontier::{Frontier, Loaded};
+use super::frontier::Frontier;
+use super::groups::Loaded;
 use super::job::{Job, Lent};
 use super::store::Store;
 use super::time::{Millis, of_score};
@@ -49,15 +50,16 @@ impl<K: Store> Frontier<K> {
     /// How many groups are due at `now`, or have leases that ran out.
     fn due_or_lapsed(&mut self, ks: &mut K, now: Millis) -> Result<u64> {
         let until = now as f64 + 0.999;
-        Ok(ks.zset_count(&self.names.wait, until)? + ks.zset_count(&self.names.busy, until)?)
+        Ok(ks.zset_count(&self.keys.once.wait, until)?
+            + ks.zset_count(&self.keys.once.busy, until)?)
     }
 
     /// Makes the group ready that is due for longest, but for those skipped at the head of `chg_wait`.
     fn sweep_first(&mut self, ks: &mut K, skipped: u64, now: Millis) -> Result<Swept> {
         self.tidy(ks, now)?;
         let due = |first: Option<(K::Value, f64)>| first.filter(|(_, at)| of_score(*at) <= now);
-        let wait = due(ks.zset_at(&self.names.wait, skipped)?);
-        let busy = due(ks.zset_at(&self.names.busy, 0)?);
+        let wait = due(ks.zset_at(&self.keys.once.wait, skipped)?);
+        let busy = due(ks.zset_at(&self.keys.once.busy, 0)?);
         if let Some((id, at)) = &wait
             && busy.as_ref().is_none_or(|(_, lapsed)| at <= lapsed)
         {
@@ -65,14 +67,14 @@ impl<K: Store> Frontier<K> {
             if self.raise(ks, id, now)? {
                 return Ok(Swept::FromWait);
             }
-            let stays = ks.zset_score(&self.names.wait, id)?;
+            let stays = ks.zset_score(&self.keys.once.wait, id)?;
             let stays = stays.is_some_and(|score| of_score(score) <= now);
             return Ok(if stays { Swept::Paused } else { Swept::Blocked });
         }
         let Some((id, _)) = busy else {
             return Ok(Swept::Nothing);
         };
-        let mut loaded = self.load(ks, id.as_ref())?;
+        let mut loaded = self.groups.load(ks, id.as_ref())?;
         self.make_ready(ks, &mut loaded, now)?;
         Ok(Swept::FromBusy)
     }
@@ -80,7 +82,7 @@ impl<K: Store> Frontier<K> {
     /// Moves a due group from `chg_wait` to `chg_ready`. One that is blocked moves to the end of its
     /// block instead, and one that is paused stays; then false.
     fn raise(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<bool> {
-        let mut loaded = self.load(ks, id)?;
+        let mut loaded = self.groups.load(ks, id)?;
         if loaded.missing.get() > 0 {
             self.restore_leases(ks, &mut loaded, now)?;
             self.save(ks, &loaded)?;
@@ -94,8 +96,8 @@ impl<K: Store> Frontier<K> {
             self.carry_out(ks, &mut loaded, &parked, now)?;
             return Ok(false);
         }
-        self.leave_wait(ks, id)?;
-        ks.list_push(&self.names.ready, id)?;
+        self.queues.leave_wait(ks, id)?;
+        ks.list_push(&self.keys.once.ready, id)?;
         Ok(true)
     }
 

@@ -16,7 +16,7 @@ use super::check::check;
 use super::dropping::{drop_execution, empty_group};
 use super::error::Error;
 use super::frontier::Frontier;
-use super::hold::{Limits, Target};
+use super::hold::{Limits, pause_execution};
 use super::job::{Job, Step};
 use super::lease::{Fate, ReleaseReply, When};
 use super::moving::move_group;
@@ -254,12 +254,18 @@ impl World {
                 assert!(matches!(blocked, Ok(()) | Err(Error::NoChg(_))));
             }
             Op::Pause { what, pause } => {
-                let target = match what {
-                    0 => Target::All,
-                    1..=4 => Target::Group(GROUPS[usize::from(what) - 1]),
-                    _ => Target::Execution(EXECUTIONS[usize::from(what) - 5]),
+                let paused = match what {
+                    0 => frontier.pause_all(ks, pause),
+                    1..=4 => {
+                        let group = GROUPS[usize::from(what) - 1];
+                        frontier.pause_group(ks, group, pause, now)
+                    }
+                    _ => {
+                        let execution = EXECUTIONS[usize::from(what) - 5];
+                        self.run(pause_execution(execution, pause, now), usize::MAX);
+                        Ok(())
+                    }
                 };
-                let paused = frontier.pause(ks, target, pause, now);
                 assert!(matches!(paused, Ok(()) | Err(Error::NoChg(_))));
             }
             Op::Limit {
@@ -313,6 +319,10 @@ impl World {
 
     /// Some steps of a job, which is then left behind as by a crash.
     fn run(&mut self, mut job: Job<MemoryKeyspace>, steps: usize) {
+        self.run_on(&mut job, steps);
+    }
+
+    fn run_on(&mut self, job: &mut Job<MemoryKeyspace>, steps: usize) {
         for _ in 0..steps {
             match job.step(&mut self.frontier, &mut self.ks, &mut || false) {
                 Ok(Step::More) => {}
@@ -342,7 +352,7 @@ impl World {
     fn granted(&mut self, lease: Lease) {
         let (ks, now) = (&mut self.ks, self.now);
         {
-            let group = self.frontier.load(ks, &lease.chg).unwrap().group;
+            let group = self.frontier.groups.load(ks, &lease.chg).unwrap().group;
             let watched = self.groups.entry(lease.chg.clone()).or_default();
             watched.leases.retain(|_, deadline| *deadline > now);
             assert!(
@@ -388,7 +398,7 @@ impl World {
         let answer = self
             .frontier
             .release(ks, chg, lease.token, &when, &fate, now);
-        self.frontier.write_back(ks, None).unwrap();
+        self.frontier.groups.write_back(ks, None).unwrap();
         if !held {
             assert!(
                 !matches!(answer, Ok(ReleaseReply::Released(_))),
@@ -462,16 +472,12 @@ impl World {
     /// Whatever is queued can be fetched in the end, and then nothing is left.
     fn drain(&mut self) {
         let frontier = &mut self.frontier;
-        frontier
-            .pause(&mut self.ks, Target::All, false, self.now)
-            .unwrap();
+        frontier.pause_all(&mut self.ks, false).unwrap();
         for group in GROUPS {
-            let _ = frontier.pause(&mut self.ks, Target::Group(group), false, self.now);
+            let _ = frontier.pause_group(&mut self.ks, group, false, self.now);
         }
         for execution in EXECUTIONS {
-            frontier
-                .pause(&mut self.ks, Target::Execution(execution), false, self.now)
-                .unwrap();
+            self.run(pause_execution(execution, false, self.now), usize::MAX);
         }
         for _ in 0..3000 {
             self.next(10);
@@ -508,8 +514,8 @@ impl World {
         let executions: Vec<Vec<u8>> = match &lease.uri {
             Some((execution, _)) => vec![execution.clone()],
             None => {
-                let loaded = self.frontier.load(ks, &lease.chg).unwrap();
-                let counted = self.frontier.counted_in(ks, &loaded.key).unwrap();
+                let loaded = self.frontier.groups.load(ks, &lease.chg).unwrap();
+                let counted = self.frontier.ledger.counted_in(ks, &loaded.key).unwrap();
                 counted
                     .into_iter()
                     .map(|(execution, _)| execution)
@@ -527,7 +533,7 @@ impl World {
         let released = self
             .frontier
             .release(ks, chg, lease.token, &When::Delay(0), &fate, now);
-        self.frontier.write_back(ks, None).unwrap();
+        self.frontier.groups.write_back(ks, None).unwrap();
         assert!(
             matches!(released, Ok(ReleaseReply::Released(_))),
             "{released:?}"
@@ -557,6 +563,72 @@ proptest! {
     fn politeness_is_kept_and_nothing_is_lost(ops in prop::collection::vec(op(), 1..120)) {
         keeps_every_promise(&ops);
     }
+
+    #[test]
+    fn searches_that_skip_paused_groups_lease_what_whole_searches_lease(
+        ops in prop::collection::vec(prop_oneof![
+            4 => op(),
+            1 => (0..8_u8, any::<bool>()).prop_map(|(what, pause)| Op::Pause { what, pause }),
+        ], 1..150)
+    ) {
+        let (mut world, mut whole) = (World::new(), World::new());
+        for op in &ops {
+            whole.frontier.queues.search_from_head();
+            world.apply(op);
+            whole.apply(op);
+            prop_assert_eq!(&world.granted, &whole.granted, "after {:?}", op);
+            prop_assert_eq!(&world.ks.keys, &whole.ks.keys, "after {:?}", op);
+        }
+    }
+}
+
+/// Groups of one execution in front of one of another, and leases of the first few while a job pauses the
+/// one execution.
+#[test]
+fn first_search_after_a_pause_looks_at_no_paused_group() {
+    let mut world = World::new();
+    let (ks, frontier, now) = (&mut world.ks, &mut world.frontier, world.now);
+    let mut add = |execution: &[u8], chg: &str, at: Millis| {
+        let chg = chg.as_bytes();
+        let added = frontier.add(ks, execution, None, &[Queued { chg, at }], at);
+        added.unwrap();
+    };
+    for n in 0..400 {
+        add(b"paused", &format!("{n:03}"), now - 500 + n);
+    }
+    add(b"free", "free", now);
+    let names = |world: &World| {
+        let leases = world.granted.iter();
+        let names = leases.map(|lease| String::from_utf8_lossy(&lease.chg).into_owned());
+        names.collect::<Vec<_>>()
+    };
+    world.run(sweep(now, 200), usize::MAX);
+    let mut pause = pause_execution(b"paused", true, now);
+    for n in 0..300 {
+        let step = pause.step(&mut world.frontier, &mut world.ks, &mut || false);
+        assert_eq!(step, Ok(Step::More), "{n}");
+        if n < 3 {
+            world.next(1);
+        }
+    }
+    assert_eq!(names(&world), ["000", "001", "002"]);
+    world.run_on(&mut pause, usize::MAX);
+    let mut looked_at = 0;
+    let ask = Ask {
+        lease: LEASE,
+        count: 1,
+        after: None,
+    };
+    let mut leases = Vec::new();
+    let mut time = || {
+        looked_at += 1;
+        true
+    };
+    let (frontier, ks) = (&mut world.frontier, &mut world.ks);
+    let searched = frontier.next(ks, &ask, now, &mut time, &mut leases);
+    searched.unwrap();
+    assert_eq!(leases[0].chg, b"free");
+    assert_eq!(looked_at, 0, "groups that were not leased");
 }
 
 #[test]

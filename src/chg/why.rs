@@ -3,8 +3,9 @@
 use crawlspace_host::reply::Reply;
 
 use super::error::{Error, Result};
-use super::frontier::{Frontier, Loaded};
+use super::frontier::Frontier;
 use super::group::Hold;
+use super::groups::Loaded;
 use super::keys::GATED;
 use super::store::Store;
 use super::time::{Millis, of_score};
@@ -18,7 +19,7 @@ impl<K: Store> Frontier<K> {
     /// # Errors
     /// `NOCHG` for an unknown group.
     pub fn why(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<Reply> {
-        let mut loaded = self.known(ks, id)?;
+        let mut loaded = self.groups.known(ks, id)?;
         self.see_as_deleted(ks, &mut loaded, now)?;
         if !loaded.group.known {
             return Err(Error::NoChg(id.to_vec()));
@@ -26,7 +27,7 @@ impl<K: Store> Frontier<K> {
         let (state, due, why) = self.state_of(ks, &loaded, now)?;
         let group = &loaded.group;
         let options = &group.options;
-        let key = self.uris_key(ks, id);
+        let key = self.keys.uris_key(ks, id);
         let mut executions: Vec<(Vec<u8>, Option<u64>, u64)> = ks
             .uris(&key, |uris| {
                 let some = uris.executions().take(MAX_LISTED + 1);
@@ -34,7 +35,10 @@ impl<K: Store> Frontier<K> {
                     .collect()
             })?
             .unwrap_or_default();
-        for (execution, n) in self.some_counted_in(ks, &loaded.key, MAX_LISTED + 1)? {
+        for (execution, n) in self
+            .ledger
+            .some_counted_in(ks, &loaded.key, MAX_LISTED + 1)?
+        {
             executions.push((execution, None, n));
         }
         let more = executions.len() > MAX_LISTED;
@@ -45,7 +49,7 @@ impl<K: Store> Frontier<K> {
         }
         let gate = match &options.gate[..] {
             b"" => None,
-            gate => Some(self.gate_closed_until(ks, gate)?),
+            gate => Some(self.gates.closed_until(ks, gate)?),
         };
         let optional = |n: Option<u64>| n.map_or(Reply::Nil, Reply::count);
         let executions = executions.into_iter().map(|(id, weight, n)| {
@@ -92,7 +96,7 @@ impl<K: Store> Frontier<K> {
         hold: &Hold,
         now: Millis,
     ) -> Result<Reply> {
-        let key = self.uris_of(ks, loaded);
+        let key = self.groups.uris_of(ks, loaded);
         let uri = ks.uris(&key, |uris| {
             let leased = uris.leased(hold.token)?;
             Some((Reply::bulk(leased.execution), Reply::bulk(leased.uri)))
@@ -116,8 +120,12 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<(&'static str, Millis, String)> {
         let group = &loaded.group;
-        let waits = ks.zset_score(&self.names.wait, &loaded.id)?.map(of_score);
-        let busy = ks.zset_score(&self.names.busy, &loaded.id)?.map(of_score);
+        let waits = ks
+            .zset_score(&self.keys.once.wait, &loaded.id)?
+            .map(of_score);
+        let busy = ks
+            .zset_score(&self.keys.once.busy, &loaded.id)?
+            .map(of_score);
         let all = self.pauses.read(ks)?.all;
         let due = waits.unwrap_or(group.due);
         if let Some(deadline) = group.first_deadline().or(busy)
@@ -158,8 +166,8 @@ impl<K: Store> Frontier<K> {
             return Ok(("blocked", due.max(blocked), why));
         }
         if !group.options.gate.is_empty() {
-            let opens = self.gate_closed_until(ks, &group.options.gate)?;
-            let gated = self.key(ks, GATED, &group.options.gate);
+            let opens = self.gates.closed_until(ks, &group.options.gate)?;
+            let gated = self.keys.key(ks, GATED, &group.options.gate);
             let behind = waits.is_none() && ks.list_len(&gated)? > 0;
             // One that is due moves behind the gate when CHG.NEXT comes to it.
             if opens > now && (behind || due >= opens || due <= now) {
@@ -187,7 +195,7 @@ impl<K: Store> Frontier<K> {
         if paused.executions.is_empty() {
             return Ok(false);
         }
-        let key = self.uris_of(ks, loaded);
+        let key = self.groups.uris_of(ks, loaded);
         let kept = ks.uris(&key, |uris| {
             let mut executions = uris.executions();
             let free = executions.any(|share| share.queued > 0 && !paused.has(share.id));
@@ -203,16 +211,16 @@ impl<K: Store> Frontier<K> {
     /// # Errors
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn info(&mut self, ks: &mut K, waiters: u64, now: Millis) -> Result<Reply> {
-        let due = ks.zset_count(&self.names.wait, now as f64 + 0.999)?;
-        let ready = ks.list_len(&self.names.ready)?;
-        let idle = ks.zset_len(&self.names.idle)?;
-        let over = ks.zset_count(&self.names.idle, now as f64 + 0.999)?;
+        let due = ks.zset_count(&self.keys.once.wait, now as f64 + 0.999)?;
+        let ready = ks.list_len(&self.keys.once.ready)?;
+        let idle = ks.zset_len(&self.keys.once.idle)?;
+        let over = ks.zset_count(&self.keys.once.idle, now as f64 + 0.999)?;
         let mut oldest = ks
-            .zset_at(&self.names.wait, 0)?
+            .zset_at(&self.keys.once.wait, 0)?
             .map(|(_, score)| of_score(score))
             .filter(|&due| due <= now);
-        if let Some(first) = ks.list_get(&self.names.ready, 0)? {
-            let first = self.load(ks, first.as_ref())?.group.due;
+        if let Some(first) = ks.list_get(&self.keys.once.ready, 0)? {
+            let first = self.groups.load(ks, first.as_ref())?.group.due;
             if first > 0 {
                 oldest = Some(oldest.map_or(first, |oldest| oldest.min(first)));
             }
@@ -227,27 +235,36 @@ impl<K: Store> Frontier<K> {
         let pause = |n: Option<i64>| n.map_or(Reply::Nil, Reply::Int);
         let count = Reply::count;
         Ok(Reply::named([
-            ("groups-waiting", count(ks.zset_len(&self.names.wait)?)),
+            ("groups-waiting", count(ks.zset_len(&self.keys.once.wait)?)),
             ("groups-ready", count(ready)),
-            ("groups-busy", count(ks.zset_len(&self.names.busy)?)),
+            ("groups-busy", count(ks.zset_len(&self.keys.once.busy)?)),
             ("groups-idle", count(idle - over.min(idle))),
             (
                 "groups-gated",
-                count(ks.number(&self.names.gated)?.max(0) as u64),
+                count(ks.number(&self.keys.once.gated)?.max(0) as u64),
             ),
             ("due", count(due + ready)),
             (
                 "oldest-ready-ms",
                 count(oldest.map_or(0, |due| now.saturating_sub(due))),
             ),
-            ("uris", count(ks.number(&self.names.total)?.max(0) as u64)),
-            ("executions", count(ks.hash_len(&self.names.executions)?)),
+            (
+                "uris",
+                count(ks.number(&self.keys.once.total)?.max(0) as u64),
+            ),
+            (
+                "executions",
+                count(ks.hash_len(&self.keys.once.executions)?),
+            ),
             ("paused", paused),
             ("waiters", count(waiters)),
             ("leases", count(figures.leases)),
             ("releases", count(figures.releases)),
             ("expired", count(figures.expired)),
-            ("expired-reports", count(ks.list_len(&self.names.expired)?)),
+            (
+                "expired-reports",
+                count(ks.list_len(&self.keys.once.expired)?),
+            ),
             ("reports-dropped", count(figures.reports_dropped)),
             ("rate-leases", count(figures.rate(now))),
             ("pauses-observed", count(figures.pauses)),

@@ -131,7 +131,6 @@ impl FrontierModel {
         group.uris += more;
         let due = at.max(group.closed_until()).max(now);
         if was_runnable {
-            self.look_again(chg);
             let group = self.group(chg);
             let (gate, present) = (group.options.gate.clone(), group.due);
             let due = due.max(self.gate_opens(&gate));

@@ -1,6 +1,5 @@
 //! `BLOCK`, `PAUSE`, `RESUME`, `LIMIT` and `GROUP`.
 
-use super::queues::Passed;
 use super::words::Args;
 use super::{FrontierModel, Outcome};
 use crate::wire::simple;
@@ -37,15 +36,15 @@ impl FrontierModel {
     }
 
     pub(super) fn pause(&mut self, args: &mut Args<'_>, on: bool) -> Outcome {
-        let is_other = if args.left() == 0 {
-            std::mem::replace(&mut self.all_paused, on) != on
+        if args.left() == 0 {
+            self.all_paused = on;
         } else if args.left() == 2 && args.keyword("EXECUTION") {
             let execution = args.id()?;
             if on {
-                self.paused.insert(execution.to_owned())
+                self.paused.insert(execution.to_owned());
             } else {
                 self.dropped.remove(execution);
-                self.paused.remove(execution)
+                self.paused.remove(execution);
             }
         } else {
             let chg = args.id()?;
@@ -53,10 +52,6 @@ impl FrontierModel {
             let group = self.known(chg)?;
             group.options.paused = on;
             group.ours = true;
-            true
-        };
-        if is_other {
-            self.passed = Passed::default();
         }
         Ok(simple("OK"))
     }

@@ -1,6 +1,6 @@
 //! `MOVE` and `DROP`, and what only reads: `WHY`, `INFO` and `CHECK`.
 
-use super::queues::{Passed, Queue};
+use super::queues::Queue;
 use super::words::Args;
 use super::{FrontierModel, Outcome};
 use crate::wire::{Reply, bulk, int};
@@ -129,7 +129,6 @@ impl FrontierModel {
         }
         self.numbered.retain(|(other, _), _| other != execution);
         self.paused.remove(execution);
-        self.passed = Passed::default();
         Ok(Reply::Array(vec![int(touched), int(dropped)]))
     }
 

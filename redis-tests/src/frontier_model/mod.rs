@@ -33,7 +33,7 @@ use crate::{Lease, must};
 
 use gates::Gate;
 use group::{Group, Released};
-use queues::{Passed, Queue, Score};
+use queues::{Queue, Score};
 pub use shown::Shown;
 use words::Args;
 
@@ -57,7 +57,6 @@ pub struct FrontierModel {
     ready: VecDeque<String>,
     wait: Queue<Score>,
     busy: Queue<i64>,
-    passed: Passed,
     /// Groups with nothing queued, by the end of their pause.
     idle: Queue<i64>,
     gates: BTreeMap<String, Gate>,
@@ -206,7 +205,6 @@ impl FrontierModel {
         if ["LRANGE", "HGET", "EXISTS"].contains(&words[0].as_str()) {
             return Ok(());
         }
-        self.passed = Passed::default();
         match words[0].as_str() {
             "RPUSH" => self.ready.push_back(words[2].clone()),
             "ZADD" => self

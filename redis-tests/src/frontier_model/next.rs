@@ -1,5 +1,7 @@
 //! `NEXT`: which groups are leased, in which order, and with which URI.
 
+use std::collections::BTreeSet;
+
 use super::group::Hold;
 use super::queues::Score;
 use super::words::Args;
@@ -13,10 +15,9 @@ const COUNT: i64 = 1000;
 /// Where a candidate was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum From {
-    Ready,
+    /// In `chg_ready`, at this position.
+    Ready(usize),
     Wait,
-    /// In `chg_wait`, among those that were passed.
-    Passed,
     /// Its lease ran out just now.
     Busy,
 }
@@ -27,8 +28,8 @@ enum Fate {
     Lease(Option<String>),
     /// It is not due before this.
     Park(i64),
-    /// It is paused, and keeps its place; something that is not paused is due then.
-    Pass(Option<i64>),
+    /// It is paused, and keeps its place.
+    Pass,
     /// Its shared gate opens then.
     Gate(i64),
     /// It has no business here.
@@ -80,11 +81,14 @@ impl FrontierModel {
     pub(super) fn next(&mut self, ask: &Ask<'_>) -> Vec<Lease> {
         self.tidy();
         let mut leases = Vec::new();
+        // Paused groups that this search passed.
+        let mut passed = BTreeSet::new();
         while leases.len() < ask.count && !self.all_paused {
-            let Some((from, chg)) = self.front() else {
+            let Some((from, chg)) = self.front(&passed) else {
                 break;
             };
             if from == From::Busy {
+                passed.remove(&chg);
                 let was_queued = self.group(&chg).stands_beside_leases();
                 self.expire(&chg);
                 if was_queued || !self.group(&chg).is_runnable() {
@@ -94,29 +98,34 @@ impl FrontierModel {
             }
             let told = ask.told.get(leases.len());
             let fate = self.fate(&chg, told);
+            if let Fate::Pass = fate {
+                passed.insert(chg.clone());
+            }
             leases.extend(self.place(from, &chg, fate, ask));
         }
         leases
     }
 
     /// The group that is due for longest; of equals one in `chg_ready`, then one in `chg_wait`.
-    fn front(&mut self) -> Option<(From, String)> {
+    fn front(&mut self, passed: &BTreeSet<String>) -> Option<(From, String)> {
         let now = self.now;
-        if let Some(chg) = self.again() {
-            return Some((From::Passed, chg));
-        }
-        let wait = self.wait.nth(self.passed.wait);
+        let wait = self.wait.first_but(passed);
         let wait = wait.filter(|(score, _)| score.ms <= now);
         let busy = self.busy.first().filter(|(deadline, _)| *deadline <= now);
         let wait_from = wait.as_ref().map(|(score, _)| *score);
         let busy_from = busy.as_ref().map(|(deadline, _)| Score::at(*deadline));
-        if let Some(chg) = self.ready.get(self.passed.ready) {
+        let ready = self.ready.iter().position(|chg| !passed.contains(chg));
+        if let Some(at) = ready {
+            let chg = self.ready[at].clone();
             // What stands there is ready, whatever its due time says.
-            let since = self.groups.get(chg).map_or(0, |group| group.due.min(now));
+            let since = self.groups.get(&chg).map_or(0, |group| group.due.min(now));
             let is_first =
                 |other: Option<Score>| other.is_none_or(|other| Score::at(since) <= other);
-            if is_first(wait_from) && is_first(busy_from) {
-                return Some((From::Ready, chg.clone()));
+            let is_first = is_first(wait_from) && is_first(busy_from);
+            let paused = !self.paused.is_empty() || self.group(&chg).options.paused;
+            // A paused group hides none behind it, which may have been due for longer.
+            if is_first || paused && matches!(self.fate(&chg, None), Fate::Pass) {
+                return Some((From::Ready(at), chg));
             }
         }
         match (wait, busy) {
@@ -130,12 +139,8 @@ impl FrontierModel {
     /// Leases a candidate, or puts it where it belongs.
     fn place(&mut self, from: From, chg: &str, fate: Fate, ask: &Ask<'_>) -> Option<Lease> {
         let unqueue = |model: &mut FrontierModel| match from {
-            From::Ready => drop(model.ready.remove(model.passed.ready)),
+            From::Ready(at) => drop(model.ready.remove(at)),
             From::Wait => drop(model.wait.remove(chg)),
-            From::Passed => {
-                model.wait.remove(chg);
-                model.passed.wait = model.passed.wait.saturating_sub(1);
-            }
             From::Busy => {}
         };
         match fate {
@@ -146,7 +151,6 @@ impl FrontierModel {
             Fate::Park(due) => {
                 self.hand_over(chg);
                 unqueue(self);
-                // Behind all that were passed, so these stay so.
                 self.wait.set(chg, Score::at(due));
                 let group = self.group(chg);
                 group.due = due;
@@ -157,21 +161,10 @@ impl FrontierModel {
                 self.stand_behind(chg, until);
                 self.group(chg).ours = true;
             }
-            Fate::Pass(later) => {
-                if let Some(later) = later.filter(|_| from != From::Busy) {
-                    self.passed.later.insert((later, chg.to_owned()));
-                }
-                match from {
-                    From::Ready => self.passed.ready += 1,
-                    From::Wait => {
-                        self.passed.wait += 1;
-                        self.passed.score = self.wait.get(chg).unwrap_or_default();
-                    }
-                    From::Passed => {}
-                    From::Busy => {
-                        let due = self.group(chg).due_of();
-                        self.queue(chg, due);
-                    }
+            Fate::Pass => {
+                if from == From::Busy {
+                    let due = self.group(chg).due_of();
+                    self.queue(chg, due);
                 }
                 self.hand_over(chg);
             }
@@ -190,8 +183,6 @@ impl FrontierModel {
     /// Whether a group may be fetched from, by everything that can hold it back.
     fn fate(&mut self, chg: &str, told: Option<&Lease>) -> Fate {
         let now = self.now;
-        let paused = self.paused.clone();
-        let allowed = |execution: &str| !paused.contains(execution);
         let group = self.group(chg);
         let held = group.holds.len() as i64;
         // A plain client may queue a group of which nothing is known.
@@ -200,8 +191,13 @@ impl FrontierModel {
             return Fate::Remove;
         }
         if group.options.paused {
-            return Fate::Pass(None);
+            return Fate::Pass;
         }
+        let by_uris = self.fate_by_uris(chg, told);
+        if let Fate::Pass = by_uris {
+            return by_uris;
+        }
+        let group = self.group(chg);
         let closed = group.closed_until();
         if closed > now && (group.ours || group.options.blocked > now) {
             return Fate::Park(closed);
@@ -211,7 +207,17 @@ impl FrontierModel {
         if !gate.is_empty() && opens > now {
             return Fate::Gate(opens);
         }
+        by_uris
+    }
+
+    /// Whether a group has a URI for a fetch.
+    fn fate_by_uris(&mut self, chg: &str, told: Option<&Lease>) -> Fate {
+        let now = self.now;
+        let paused = self.paused.clone();
+        let allowed = |execution: &str| !paused.contains(execution);
         let group = self.group(chg);
+        let held = group.holds.len() as i64;
+        let from_outside = !group.ours && group.uris == 0;
         let told = told.and_then(|lease| lease.execution.as_deref());
         if let Some(execution) = group.kept.pick(now, allowed, told) {
             return Fate::Lease(Some(execution));
@@ -231,7 +237,7 @@ impl FrontierModel {
         }
         match group.kept.earliest(|_| true) {
             Some(earliest) if earliest > now && free == 0 => Fate::Park(earliest),
-            _ => Fate::Pass(group.kept.earliest(allowed)),
+            _ => Fate::Pass,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The order of groups: who waits, who is ready, whose lease runs out.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::FrontierModel;
 
@@ -37,23 +37,6 @@ impl Score {
     }
 }
 
-/// Groups at the heads of the queues in which nothing may be leased, because it is paused: `NEXT` passes
-/// them once each. Which of them it looks at again, and when, the documents leave to the module; the
-/// model goes the same way, as order and places follow from it.
-#[derive(Clone, Debug, Default)]
-pub struct Passed {
-    /// How many, from the head of `chg_ready`.
-    pub ready: usize,
-    /// How many, from the head of `chg_wait`.
-    pub wait: usize,
-    /// The place of the last one of these.
-    pub score: Score,
-    /// Those that something was queued for since.
-    pub again: VecDeque<String>,
-    /// When something in them comes due that is not paused.
-    pub later: BTreeSet<(i64, String)>,
-}
-
 /// Names in the order of something, and then of the names themselves: a sorted set.
 #[derive(Clone, Debug, Default)]
 pub struct Queue<S: Ord> {
@@ -87,6 +70,12 @@ impl<S: Ord + Copy> Queue<S> {
 
     pub fn first(&self) -> Option<(S, String)> {
         self.nth(0)
+    }
+
+    /// The first one whose name is not among these.
+    pub fn first_but(&self, names: &BTreeSet<String>) -> Option<(S, String)> {
+        let mut order = self.order.iter();
+        order.find(|(_, name)| !names.contains(name)).cloned()
     }
 
     pub fn len(&self) -> usize {
@@ -133,57 +122,12 @@ impl FrontierModel {
 
     /// Puts a group into `chg_wait`, or moves it there.
     pub(super) fn enter_wait(&mut self, chg: &str, score: Score) {
-        if self.wait.get(chg).is_some() || score <= self.passed.score {
-            self.passed.wait = 0;
-        }
         self.wait.set(chg, score);
     }
 
     /// Takes a group out of `chg_wait`; true when it was there.
     pub(super) fn leave_wait(&mut self, chg: &str) -> bool {
-        let left = self.wait.remove(chg);
-        if left {
-            self.passed.wait = 0;
-        }
-        left
-    }
-
-    /// Something came for a group that may have been passed.
-    pub(super) fn look_again(&mut self, chg: &str) {
-        if self.passed.ready == 0 && self.passed.wait == 0 {
-            return;
-        }
-        match self.wait.get(chg) {
-            None => self.passed.ready = 0,
-            Some(score) if score <= self.passed.score => {
-                self.passed.again.push_back(chg.to_owned());
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// A group that was passed, and that something came for since.
-    pub(super) fn again(&mut self) -> Option<String> {
-        let now = self.now;
-        while self
-            .passed
-            .later
-            .first()
-            .is_some_and(|(due, _)| *due <= now)
-        {
-            let (_, chg) = self.passed.later.pop_first()?;
-            if self.wait.get(&chg).is_none() {
-                self.passed.ready = 0;
-            }
-            self.passed.again.push_back(chg);
-        }
-        while let Some(chg) = self.passed.again.pop_front() {
-            let score = self.wait.get(&chg);
-            if score.is_some_and(|score| score <= self.passed.score && score.ms <= now) {
-                return Some(chg);
-            }
-        }
-        None
+        self.wait.remove(chg)
     }
 
     /// Queues a group that stands in no queue.
@@ -214,7 +158,6 @@ impl FrontierModel {
         let at = near.find(|at| self.ready[*at] == chg);
         if let Some(at) = at {
             self.ready.remove(at);
-            self.passed.ready = 0;
         }
         at.is_some()
     }
@@ -222,7 +165,6 @@ impl FrontierModel {
     /// A lease ended of a group that stands in a queue beside its leases: what went back may be due
     /// before what it waits for.
     pub(super) fn come_forward(&mut self, chg: &str, counted: bool) {
-        self.look_again(chg);
         let now = self.now;
         let group = self.group(chg);
         let earliest = if counted {

@@ -7,6 +7,7 @@ use super::super::error::{Error, Result};
 use super::super::frontier::Frontier;
 use super::super::job::{Lent, Scan};
 use super::super::keys::{COUNTED, GROUP};
+use super::super::ledger::counted_field;
 use super::super::reconcile::{Counted, right_count, room};
 use super::super::store::Store;
 use super::super::uris::Uris;
@@ -29,14 +30,14 @@ impl Account {
     /// Reads a group that can count `room` URIs which are not kept.
     async fn read<K: Store>(lent: &Lent<K>, id: &[u8], room: u64) -> Result<Account> {
         let mut account = Account::default();
-        let uris = lent.with(|frontier, ks| frontier.uris_key(ks, id));
+        let uris = lent.with(|frontier, ks| frontier.keys.uris_key(ks, id));
         let mut from = Some(0);
         while let Some(number) = from {
             let page = |uris: &Uris| account.read_kept(uris, number);
             from = lent.with(|_, ks| ks.uris(&uris, page))?.flatten();
             lent.pause().await;
         }
-        let group = lent.with(|frontier, ks| frontier.key(ks, GROUP, id));
+        let group = lent.with(|frontier, ks| frontier.keys.key(ks, GROUP, id));
         let mut fields = Scan::hash(lent, group);
         while let Some(batch) = fields.next().await? {
             for (field, value) in batch.iter() {
@@ -77,7 +78,7 @@ impl Check {
     ) -> Result<()> {
         let mut tries = 0;
         let account = loop {
-            lent.with(|frontier, _| frontier.audits.watch(&self.owner, id));
+            lent.with(|frontier, _| frontier.ledger.audits.watch(&self.owner, id));
             let account = match Account::read(lent, id, room(self.counts.counted)).await {
                 Ok(account) => account,
                 Err(error) => return self.refused(error),
@@ -124,7 +125,7 @@ impl Check {
                 format!("group '{shown}' counts {n} URIs of execution '{execution}', which is out of range")
             });
         }
-        let mut loaded = match frontier.load(ks, id) {
+        let mut loaded = match frontier.groups.load(ks, id) {
             Ok(loaded) => loaded,
             Err(error) => return self.refused(error),
         };
@@ -141,7 +142,7 @@ impl Check {
             });
         }
         self.counts.counted += right - account.kept_sum.min(right);
-        let kept = frontier.uris_key(ks, id);
+        let kept = frontier.keys.uris_key(ks, id);
         let hidden = !loaded.group.keeps && ks.keeps_uris(&kept)?;
         if hidden {
             self.problem(|| format!("group '{shown}' has kept URIs, but its state lacks them"));
@@ -176,9 +177,9 @@ impl Check {
     async fn note<K: Store>(&mut self, lent: &Lent<K>, id: &[u8], account: Account) -> Result<()> {
         let repairs = self.repairs;
         for (execution, _) in account.absurd.into_iter().filter(|_| repairs) {
-            let field = Frontier::<K>::counted_field(&execution);
+            let field = counted_field(&execution);
             lent.with(|frontier, ks| {
-                let key = frontier.key(ks, GROUP, id);
+                let key = frontier.keys.key(ks, GROUP, id);
                 ks.hash_del(&key, &field)
             })?;
             self.mended += 1;
@@ -202,7 +203,7 @@ impl Check {
         execution: &[u8],
         id: &[u8],
     ) -> Result<()> {
-        let key = frontier.groups_of(ks, execution);
+        let key = frontier.keys.groups_of(ks, execution);
         if ks.hash_has(&key, id)? || self.was_changed(frontier, id) {
             return Ok(());
         }
@@ -211,7 +212,7 @@ impl Check {
             format!("group '{shown}' has URIs of execution '{of}', whose list of groups lacks it")
         });
         if self.repairs {
-            frontier.enlist(ks, execution, id)?;
+            frontier.ledger.enlist(ks, execution, id)?;
             self.mended += 1;
         }
         Ok(())
@@ -339,7 +340,7 @@ mod tests {
                     assert_eq!(field(&report, "mended"), Reply::Int(0));
                 }
             }
-            let group = frontier.load(&mut ks, b"host").unwrap().group;
+            let group = frontier.groups.load(&mut ks, b"host").unwrap().group;
             assert_eq!((group.uris, group.keeps), (2, true));
             assert!(ks.hash_has(&b"chg_of:crawl".to_vec(), b"host").unwrap());
         }

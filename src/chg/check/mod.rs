@@ -110,8 +110,8 @@ impl Check {
         if self.repairs {
             frontier.tidy(ks, self.now)?;
         }
-        frontier.audits.begin(&self.owner);
-        self.counts.total = ks.number(&frontier.names.total)?;
+        frontier.ledger.audits.begin(&self.owner);
+        self.counts.total = ks.number(&frontier.keys.once.total)?;
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Check {
 
     /// What changed since the beginning; nothing when another audit took this one's place.
     fn audit<'f, K: Store>(&mut self, frontier: &'f Frontier<K>) -> Option<&'f Audit> {
-        let audit = frontier.audits.of(&self.owner);
+        let audit = frontier.ledger.audits.of(&self.owner);
         self.disturbed |= audit.is_none_or(|audit| audit.disturbed);
         audit
     }
@@ -144,7 +144,7 @@ impl Check {
 
     /// Reads what `EIDC` says.
     async fn look_at_executions<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        let executions = lent.with(|frontier, _| frontier.names.executions.clone());
+        let executions = lent.with(|frontier, _| frontier.keys.once.executions.clone());
         let mut executions = Scan::hash(lent, executions);
         while let Some(batch) = executions.next().await? {
             lent.with(|frontier, _| {
@@ -176,7 +176,7 @@ impl Check {
 
     /// Looks at each group.
     async fn look_at_groups<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        let prefix = lent.with(|frontier, _| frontier.prefix.len());
+        let prefix = lent.with(|frontier, _| frontier.keys.prefix.len());
         let mut keys = Scan::keys(lent);
         while let Some(batch) = keys.next().await? {
             for (key, _) in batch.iter() {
@@ -231,7 +231,7 @@ impl Check {
     async fn free<K: Store>(&mut self, lent: &Lent<K>) {
         let audit = lent.with(|frontier, _| {
             self.audit(frontier);
-            frontier.audits.end(&self.owner)
+            frontier.ledger.audits.end(&self.owner)
         });
         let audit = audit.unwrap_or_default();
         free(lent, std::mem::take(&mut self.seen)).await;

@@ -4,8 +4,9 @@ use crawlspace_host::keyspace::Batch;
 use crawlspace_host::text::Shown;
 
 use super::super::error::Result;
-use super::super::frontier::{Frontier, Loaded};
+use super::super::frontier::Frontier;
 use super::super::group::Group;
+use super::super::groups::Loaded;
 use super::super::job::{Lent, Scan};
 use super::super::keys::GATED;
 use super::super::store::Store;
@@ -23,14 +24,18 @@ impl Check {
         if !group.known {
             return Ok(());
         }
-        let waits = ks.zset_score(&frontier.names.wait, &loaded.id)?.is_some();
-        let busy = ks.zset_score(&frontier.names.busy, &loaded.id)?.is_some();
+        let waits = ks
+            .zset_score(&frontier.keys.once.wait, &loaded.id)?
+            .is_some();
+        let busy = ks
+            .zset_score(&frontier.keys.once.busy, &loaded.id)?
+            .is_some();
         let shown = Shown(&loaded.id);
         if group.is_idle() {
             if group.ours && waits {
                 self.problem(|| format!("group '{shown}' waits, but has nothing queued"));
                 if self.repairs {
-                    frontier.leave_wait(ks, &loaded.id)?;
+                    frontier.queues.leave_wait(ks, &loaded.id)?;
                     self.mended += 1;
                 }
             }
@@ -40,7 +45,7 @@ impl Check {
         if leased && !busy {
             self.problem(|| format!("group '{shown}' is leased, but not in chg_busy"));
             if self.repairs {
-                frontier.show_busy(ks, loaded)?;
+                frontier.queues.show_busy(ks, loaded)?;
                 self.mended += 1;
             }
         }
@@ -48,7 +53,7 @@ impl Check {
             let other = if busy { "in chg_busy" } else { "leased" };
             self.problem(|| format!("group '{shown}' is {other} and in chg_wait"));
             if self.repairs {
-                frontier.leave_wait(ks, &loaded.id)?;
+                frontier.queues.leave_wait(ks, &loaded.id)?;
                 self.mended += 1;
             }
         }
@@ -64,8 +69,8 @@ impl Check {
 
     /// Looks for members of queues that are no groups.
     pub(super) async fn look_for_strangers<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        let wait = lent.with(|frontier, _| frontier.names.wait.clone());
-        let busy = lent.with(|frontier, _| frontier.names.busy.clone());
+        let wait = lent.with(|frontier, _| frontier.keys.once.wait.clone());
+        let busy = lent.with(|frontier, _| frontier.keys.once.busy.clone());
         for (name, queue) in [("chg_wait", wait), ("chg_busy", busy)] {
             let mut members = Scan::sorted_set(lent, queue.clone());
             while let Some(batch) = members.next().await? {
@@ -86,13 +91,13 @@ impl Check {
         (name, queue): (&str, &K::Name),
         id: &[u8],
     ) -> Result<()> {
-        let loaded = frontier.load_sound(ks, id)?;
+        let loaded = frontier.groups.load_sound(ks, id)?;
         if loaded.is_some_and(|loaded| loaded.group.known) || ks.zset_score(queue, id)?.is_none() {
             return Ok(());
         }
         self.problem(|| format!("'{}' is in {name}, but the group does not exist", Shown(id)));
         if self.repairs {
-            frontier.skipped = Default::default();
+            frontier.queues.search_from_head();
             ks.zset_del(queue, id)?;
             self.mended += 1;
         }
@@ -125,7 +130,7 @@ impl Check {
         from: u64,
     ) -> Result<u64> {
         let mut batch = Batch::default();
-        ks.list_range(&frontier.names.ready, from, PAGE as u64, &mut batch)?;
+        ks.list_range(&frontier.keys.once.ready, from, PAGE as u64, &mut batch)?;
         let mut kept = 0;
         for (id, _) in batch.iter() {
             kept += 1;
@@ -134,10 +139,11 @@ impl Check {
                 continue;
             }
             let group = frontier
+                .groups
                 .load_sound(ks, id)?
                 .map_or_else(Group::default, |l| l.group);
-            let waits = ks.zset_score(&frontier.names.wait, id)?.is_some();
-            let busy = ks.zset_score(&frontier.names.busy, id)?.is_some();
+            let waits = ks.zset_score(&frontier.keys.once.wait, id)?.is_some();
+            let busy = ks.zset_score(&frontier.keys.once.busy, id)?.is_some();
             let shown = Shown(id);
             if !group.known {
                 self.problem(|| format!("'{shown}' is in chg_ready, but the group does not exist"));
@@ -151,8 +157,8 @@ impl Check {
             }
             if self.repairs {
                 kept -= 1;
-                ks.list_take(&frontier.names.ready, from + kept)?;
-                frontier.skipped = Default::default();
+                ks.list_take(&frontier.keys.once.ready, from + kept)?;
+                frontier.queues.search_from_head();
                 self.mended += 1;
             }
         }
@@ -163,7 +169,7 @@ impl Check {
     /// Crosses off those that stand behind gates.
     pub(super) async fn look_behind_gates<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         while let Some(gate) = self.gates.pop_first() {
-            let gated = lent.with(|frontier, ks| frontier.key(ks, GATED, &gate));
+            let gated = lent.with(|frontier, ks| frontier.keys.key(ks, GATED, &gate));
             let mut batch = Batch::default();
             for page in 0.. {
                 let from = page * PAGE as u64;
@@ -195,11 +201,11 @@ impl Check {
         if self.was_changed(frontier, id) {
             return Ok(());
         }
-        let mut loaded = frontier.load(ks, id)?;
-        let stands = ks.zset_score(&frontier.names.wait, id)?.is_some()
-            || ks.zset_score(&frontier.names.busy, id)?.is_some()
+        let mut loaded = frontier.groups.load(ks, id)?;
+        let stands = ks.zset_score(&frontier.keys.once.wait, id)?.is_some()
+            || ks.zset_score(&frontier.keys.once.busy, id)?.is_some()
                 && loaded.group.options.parallel == 1
-            || ks.zset_score(&frontier.names.idle, id)?.is_some();
+            || ks.zset_score(&frontier.keys.once.idle, id)?.is_some();
         if stands || !loaded.group.is_runnable() {
             return Ok(());
         }
@@ -211,8 +217,8 @@ impl Check {
             )
         });
         if self.repairs {
-            let due = frontier.due_of(ks, &loaded)?.max(self.now);
-            frontier.queue(ks, &mut loaded, due, self.now)?;
+            let due = frontier.groups.due_of(ks, &loaded)?.max(self.now);
+            frontier.queues.queue(ks, &mut loaded, due, self.now)?;
             frontier.save(ks, &loaded)?;
             self.mended += 1;
         }

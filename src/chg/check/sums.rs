@@ -38,17 +38,19 @@ impl Check {
     /// Takes groups off the lists of executions that have nothing of them.
     pub(super) async fn mend_lists<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         while let Some(execution) = self.lists.pop_first() {
-            let list = lent.with(|frontier, ks| frontier.groups_of(ks, &execution));
+            let list = lent.with(|frontier, ks| frontier.keys.groups_of(ks, &execution));
             let mut list = Scan::hash(lent, list);
             while let Some(batch) = list.next().await? {
                 for (id, _) in batch.iter() {
                     lent.with(|frontier, ks| {
-                        let Some(mut loaded) = frontier.load_sound(ks, id)? else {
+                        let Some(mut loaded) = frontier.groups.load_sound(ks, id)? else {
                             return Ok(());
                         };
                         // Whatever a plain client wrote into the state, the key itself is looked at.
                         loaded.group.keeps = true;
-                        frontier.delist_if_done(ks, &loaded, &execution)
+                        frontier
+                            .ledger
+                            .delist_if_done(ks, &frontier.groups, &loaded, &execution)
                     })?;
                     lent.pause().await;
                 }
@@ -97,9 +99,9 @@ impl Check {
         }
         if off != 0 && self.repairs {
             // Commands may have moved it since this began.
-            let now = ks.number(&frontier.names.total)?;
+            let now = ks.number(&frontier.keys.once.total)?;
             let right = (i128::from(now) + off).clamp(0, i128::from(i64::MAX));
-            ks.number_set(&frontier.names.total, right as i64)?;
+            ks.number_set(&frontier.keys.once.total, right as i64)?;
             self.mended += 1;
         }
         Ok(())
@@ -118,7 +120,7 @@ impl Check {
         if audit.is_none_or(|audit| !audit.executions.is_empty()) {
             return Ok(false);
         }
-        let key = &frontier.names.executions;
+        let key = &frontier.keys.once.executions;
         if right == 0 {
             ks.hash_del(key, execution)?;
         } else {

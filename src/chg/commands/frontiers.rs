@@ -122,7 +122,7 @@ fn counted<T>(
     let before = cached.frontier.figures.totals();
     let waited = cached.waiters.all.len() as u64;
     let done = act(cached, keys);
-    let written = cached.frontier.write_back(keys, None);
+    let written = cached.frontier.groups.write_back(keys, None);
     let done = done.and_then(|done| written.map(|()| done));
     let wait = cached.waiters.all.len() as u64;
     if wait != waited {
@@ -190,11 +190,11 @@ pub fn permit(
     };
     let check = |cached: &mut CachedFrontier, keys: &mut RedisKeyspace| {
         let frontier = &mut cached.frontier;
-        for (key, _) in frontier.names.all().filter(|(_, row)| row.documented) {
+        for (key, _) in frontier.keys.once.all().filter(|(_, row)| row.documented) {
             user.check(key, access)?;
         }
         for id in groups {
-            user.check(&frontier.key(keys, GROUP, id), access)?;
+            user.check(&frontier.keys.key(keys, GROUP, id), access)?;
         }
         match access {
             Access::Write => frontier.check_types(keys).map_err(|e| e.to_string()),
@@ -318,6 +318,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             cached.frontier.disturb_audit();
             if cached.touched.len() < MAX_TOUCHED && !is_replicated(ctx, key) {
                 cached.touched.push(id.into());
+                cached.frontier.changed_by_others(id);
                 cached.wake = Some(0);
                 alarm::set(0);
             }

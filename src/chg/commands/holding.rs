@@ -9,6 +9,7 @@ use crawlspace_host::server::command::{Act, Answer, Call};
 
 use super::allowed;
 use super::frontiers::{Touched, anchor, change, on_frontier, permit};
+use super::jobs::pause_in_slices;
 
 impl Act for Block<'static> {
     fn act(asked: Block<'_>, call: &mut Call<'_>) -> Result<Answer, String> {
@@ -28,14 +29,20 @@ fn pause(
     pause: bool,
 ) -> Result<Answer, String> {
     let now = allowed(now)?;
-    let target = what.unwrap_or(Target::All);
-    let touched = match &target {
-        Target::Group(chg) => Touched::Groups(std::slice::from_ref(chg)),
-        _ => Touched::AnyGroup,
-    };
-    change(call, &touched, now, |frontier, keys| {
-        frontier.pause(keys, target, pause, now.ms)
-    })?;
+    match what {
+        Some(Target::Execution(execution)) => {
+            permit(call, &Touched::AnyGroup, Access::Write)?;
+            return pause_in_slices(call, &now, execution, pause);
+        }
+        Some(Target::Group(chg)) => {
+            change(call, &Touched::Groups(&[chg]), now, |frontier, keys| {
+                frontier.pause_group(keys, chg, pause, now.ms)
+            })?
+        }
+        None => change(call, &Touched::AnyGroup, now, |frontier, keys| {
+            frontier.pause_all(keys, pause)
+        })?,
+    }
     Ok(Answer::Reply(Reply::Ok))
 }
 

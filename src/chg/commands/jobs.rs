@@ -6,6 +6,7 @@ use std::os::raw::c_int;
 use crate::chg::check::check;
 use crate::chg::dropping::{drop_execution, empty_group};
 use crate::chg::grammar::{Check, Drop, Dropped, Move, Now, Repair, Sweep};
+use crate::chg::hold::pause_execution;
 use crate::chg::job::{Job, Step};
 use crate::chg::keys::is_bookkeeping;
 use crate::chg::moving::move_group;
@@ -86,26 +87,49 @@ fn submit(
     (work, arguments): (&'static str, &[&[u8]]),
     job: Job<RedisKeyspace>,
 ) -> Result<Answer, String> {
+    let writes = now.is_some();
+    let id = JobId::new(call.db, call.prefix, writes, work, arguments);
+    // Who says what time it is asks for something else each time, and so does who reads as himself.
+    let may_attach = now.is_some_and(|now| !now.simulated);
+    submit_as(call, id, (now, may_attach), job)
+}
+
+/// Hands a job in under an id; with `may_attach` the client may wait for a job with that id instead.
+fn submit_as(
+    call: &mut Call<'_>,
+    id: JobId,
+    (now, may_attach): (Option<&Now>, bool),
+    job: Job<RedisKeyspace>,
+) -> Result<Answer, String> {
     // What the command did so far is replicated before the job's own writes, and no key stays open
     // that the job may free.
     call.keys.release();
-    let writes = now.is_some();
     let simulated = now.filter(|now| now.simulated).map(|now| now.ms);
-    let id = JobId::new(call.db, call.prefix, writes, work, arguments);
     let job = FrontierJob {
         db: call.db,
         prefix: call.prefix.to_vec(),
-        writes,
+        writes: now.is_some(),
         user: User::current_name(call.ctx),
         simulated,
         job,
     };
-    // Who says what time it is asks for something else each time, and so does who reads as himself.
-    let may_attach = writes && simulated.is_none();
     match job::submit(call.ctx, id, Box::new(job), may_attach) {
         Submitted::Done(outcome) => outcome.map(Answer::Reply),
         Submitted::Waiting => Ok(Answer::Sent),
     }
+}
+
+/// Pauses an execution, or ends that.
+pub(super) fn pause_in_slices(
+    call: &mut Call<'_>,
+    now: &Now,
+    execution: &[u8],
+    pause: bool,
+) -> Result<Answer, String> {
+    // A pause does not wait for other jobs on the frontier, which may take long, but for other pauses.
+    let id = JobId::new(call.db, call.prefix, false, "pause", &[]);
+    let job = pause_execution(execution, pause, now.ms);
+    submit_as(call, id, (Some(now), false), job)
 }
 
 impl Act for Sweep {

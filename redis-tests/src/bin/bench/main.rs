@@ -44,7 +44,7 @@ const SECTIONS: [Part; 6] = [
         "D1 D2 D3 D4 D5 D6 D7 D8 D9 D10 packing aof",
         dedupe::measure,
     ),
-    ("chg", "C1 C2 C3 C4 C5 slices uris log", chg::measure),
+    ("chg", "C1 C2 C3 C4 C5 slices uris log pauses", chg::measure),
     ("tags", "T1 T2 records large", tags::measure),
     ("import", "", import::measure),
     (

@@ -7,6 +7,7 @@ mod hosts;
 mod jobs;
 mod log;
 mod memory;
+mod pauses;
 mod saturated;
 mod scale;
 mod steps;
@@ -35,6 +36,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("slices", &|| jobs::measure(plan, &hosts)),
         ("uris", &|| memory::measure(plan, &hosts)),
         ("log", &|| log::measure(plan, &hosts)),
+        ("pauses", &|| pauses::measure(plan, &hosts)),
     ]);
     let groups = grouped(plan.scaled(1_000_000));
     Section {

@@ -1,0 +1,255 @@
+//! The hashes of groups and the URIs that are kept for them, as they are read and written.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use crawlspace_host::keyspace::KeyError;
+
+use super::error::{Error, Result};
+use super::group::{FIELDS, Group, Id, Text};
+use super::keys::{GROUP, Keys};
+use super::store::Store;
+use super::time::Millis;
+use super::uris::{Stock, Uris};
+
+/// The hashes of the groups of a frontier, and their kept URIs.
+pub(super) struct Groups<K: Store> {
+    keys: Rc<Keys<K>>,
+    /// A group that was released and is written when the lease taken with that is known, or it is read.
+    unsaved: RefCell<Option<Loaded<K>>>,
+}
+
+/// A group with the fields that it was read from.
+pub(super) struct Loaded<K: Store> {
+    pub id: Id,
+    pub key: K::Name,
+    /// The key of its URIs, once it was asked for.
+    uris: OnceCell<K::Name>,
+    pub group: Group,
+    raw: [Option<K::Value>; FIELDS],
+    /// What was written since.
+    saved: RefCell<Option<[Option<Text>; FIELDS]>>,
+    /// Kept URIs that the hash in the key does not count, because a plain client deleted or emptied it.
+    pub missing: Cell<u64>,
+}
+
+impl<K: Store> Groups<K> {
+    pub(super) fn new(keys: Rc<Keys<K>>) -> Groups<K> {
+        Groups {
+            keys,
+            unsaved: RefCell::new(None),
+        }
+    }
+
+    /// Drops what is not saved yet.
+    pub(super) fn invalidate(&mut self) {
+        self.unsaved.take();
+    }
+
+    /// Keeps a group that is not saved yet.
+    pub(super) fn keep_unsaved(&mut self, loaded: Loaded<K>) {
+        self.unsaved.replace(Some(loaded));
+    }
+
+    /// Reads a group.
+    pub(super) fn load(&self, ks: &mut K, id: &[u8]) -> Result<Loaded<K>> {
+        self.write_back(ks, Some(id))?;
+        let key = self.keys.key(ks, GROUP, id);
+        let [a, b, c, d, e] = self.fields();
+        let raw = ks.hash_get_many(&key, [a, b, c, d, e])?;
+        let mut loaded = Loaded::new(id, key, raw);
+        self.see_kept(ks, &mut loaded)?;
+        Ok(loaded)
+    }
+
+    /// A group, unless its key holds something else: that is nothing to be fetched from.
+    pub(super) fn load_sound(&self, ks: &mut K, id: &[u8]) -> Result<Option<Loaded<K>>> {
+        match self.load(ks, id) {
+            Ok(loaded) => Ok(Some(loaded)),
+            Err(Error::Key(KeyError::WrongType { .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A group, and how many URIs it counts in a field of an execution.
+    pub(super) fn load_counting(
+        &self,
+        ks: &mut K,
+        id: &[u8],
+        counted: &K::Name,
+    ) -> Result<(Loaded<K>, u64)> {
+        self.write_back(ks, Some(id))?;
+        let key = self.keys.key(ks, GROUP, id);
+        let [a, b, c, d, e] = self.fields();
+        let [a, b, c, d, e, n] = ks.hash_get_many(&key, [a, b, c, d, e, counted])?;
+        let n = n.and_then(|n| crawlspace_host::text::parse_unsigned(n.as_ref()));
+        let mut loaded = Loaded::new(id, key, [a, b, c, d, e]);
+        self.see_kept(ks, &mut loaded)?;
+        Ok((loaded, n.unwrap_or(0)))
+    }
+
+    /// A group that must be known.
+    pub(super) fn known(&self, ks: &mut K, id: &[u8]) -> Result<Loaded<K>> {
+        let loaded = self.load(ks, id)?;
+        if loaded.group.known {
+            Ok(loaded)
+        } else {
+            Err(Error::NoChg(id.to_vec()))
+        }
+    }
+
+    /// The fields of a group in the order of [`Group::read`].
+    fn fields(&self) -> [&K::Name; FIELDS] {
+        let names = &self.keys.fields;
+        [
+            &names.due,
+            &names.count,
+            &names.state,
+            &names.leases,
+            &names.options,
+        ]
+    }
+
+    /// Looks whether URIs are kept that a group should count and does not: where nothing of this
+    /// module's is in its hash, or the hash counts nothing but what is leased.
+    pub(super) fn see_kept(&self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
+        let group = &loaded.group;
+        let looks_empty = group.keeps && group.uris <= group.holds.len() as u64;
+        if group.ours && !looks_empty {
+            return Ok(());
+        }
+        let key = self.uris_of(ks, loaded);
+        let Some(kept) = ks.uris(&key, Uris::len)? else {
+            return Ok(());
+        };
+        let group = &mut loaded.group;
+        group.keeps = true;
+        if kept > group.uris {
+            loaded.missing.set(kept - group.uris);
+            group.uris = kept;
+            group.known = true;
+        }
+        Ok(())
+    }
+
+    /// Looks at the URIs that are kept for a group, if any.
+    pub(super) fn kept<T>(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        look: impl FnOnce(&Uris) -> T,
+    ) -> Result<Option<T>> {
+        if !loaded.group.keeps {
+            return Ok(None);
+        }
+        let key = self.uris_of(ks, loaded);
+        Ok(ks.uris(&key, look)?)
+    }
+
+    /// What is kept for a group.
+    pub(super) fn stock(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Stock> {
+        Ok(self.kept(ks, loaded, Uris::stock)?.unwrap_or_default())
+    }
+
+    /// When a group is due that has just become free.
+    pub(super) fn due_of(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Millis> {
+        Ok(loaded.group.due_with(self.stock(ks, loaded)?))
+    }
+
+    /// The key of the URIs that are kept for a group that was read.
+    pub(super) fn uris_of(&self, ks: &mut K, loaded: &Loaded<K>) -> K::Name {
+        let name = || self.keys.uris_key(ks, &loaded.id);
+        loaded.uris.get_or_init(name).clone()
+    }
+
+    /// A group that is not saved yet.
+    pub(super) fn take_unsaved(&mut self, id: &[u8]) -> Option<Loaded<K>> {
+        self.unsaved
+            .get_mut()
+            .take_if(|unsaved| unsaved.id[..] == *id)
+    }
+
+    /// Writes what is not saved yet; with an id only that group.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    pub fn write_back(&self, ks: &mut K, only: Option<&[u8]>) -> Result<()> {
+        let this = |unsaved: &mut Loaded<K>| only.is_none_or(|id| unsaved.id[..] == *id);
+        let unsaved = self.unsaved.borrow_mut().take_if(this);
+        unsaved.map_or(Ok(()), |unsaved| self.write(ks, &unsaved, None))
+    }
+
+    /// Writes the fields that changed, and one more.
+    pub(super) fn write(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        more: Option<(&K::Name, &[u8])>,
+    ) -> Result<()> {
+        let written = loaded.group.write();
+        let fields = self.fields();
+        let mut changed: SmallVec<[(&K::Name, &[u8]); FIELDS + 1]> = SmallVec::new();
+        changed.extend(more);
+        let saved = loaded.saved.take();
+        let old: [Option<&[u8]>; FIELDS] =
+            std::array::from_fn(|i| loaded.stored(i, saved.as_ref()));
+        for ((name, new), old) in fields.iter().zip(&written).zip(&old) {
+            match new {
+                Some(new) if *old != Some(&new[..]) => changed.push((name, new)),
+                _ => {}
+            }
+        }
+        ks.hash_set_many(&loaded.key, &changed)?;
+        drop(changed);
+        for ((name, new), old) in fields.iter().zip(&written).zip(&old) {
+            if new.is_none() && old.is_some() {
+                ks.hash_del(&loaded.key, name.as_ref())?;
+            }
+        }
+        loaded.saved.replace(Some(written));
+        Ok(())
+    }
+}
+
+impl<K: Store> Loaded<K> {
+    fn new(id: &[u8], key: K::Name, raw: [Option<K::Value>; FIELDS]) -> Loaded<K> {
+        let mut fields = raw.iter().map(|field| field.as_ref().map(AsRef::as_ref));
+        let group = Group::read(std::array::from_fn(|_| fields.next().flatten()));
+        Loaded {
+            id: Id::from_slice(id),
+            key,
+            uris: OnceCell::new(),
+            group,
+            raw,
+            saved: RefCell::new(None),
+            missing: Cell::new(0),
+        }
+    }
+
+    /// What stands in field `i` now.
+    fn stored<'s>(
+        &'s self,
+        i: usize,
+        saved: Option<&'s [Option<Text>; FIELDS]>,
+    ) -> Option<&'s [u8]> {
+        match saved {
+            Some(saved) => saved[i].as_deref(),
+            None => self.raw[i].as_ref().map(AsRef::as_ref),
+        }
+    }
+
+    /// How many of the fields of [`Group::read`] there were when it was read.
+    pub(super) fn own_fields(&self) -> u64 {
+        self.raw.iter().flatten().count() as u64
+    }
+
+    /// The count that stood in the key when it was read.
+    pub(super) fn stored_count(&self) -> u64 {
+        let stored = self.raw[1].as_ref().map(AsRef::as_ref);
+        stored
+            .and_then(crawlspace_host::text::parse_unsigned)
+            .unwrap_or(0)
+    }
+}

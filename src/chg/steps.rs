@@ -1,0 +1,88 @@
+//! Steps that follow from what happens to groups, carried out on the queues, gates and hashes.
+
+use super::error::Result;
+use super::frontier::Frontier;
+use super::groups::Loaded;
+use super::store::Store;
+use super::time::Millis;
+use super::transition::{Placement, Step};
+
+impl<K: Store> Frontier<K> {
+    /// Carries out what follows from something that happened to a group, and saves it.
+    pub(super) fn carry_out(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        step: &Step,
+        now: Millis,
+    ) -> Result<()> {
+        self.place(ks, loaded, step, now)?;
+        if step.placement == Placement::Rest {
+            return self.rest(ks, loaded, now);
+        }
+        self.save(ks, loaded)
+    }
+
+    /// Puts a group into the queues where it belongs after a step; it is the caller's to save, or to lay
+    /// to rest.
+    pub(super) fn place(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        step: &Step,
+        now: Millis,
+    ) -> Result<()> {
+        if step.leases {
+            self.queues.show_busy(ks, loaded)?;
+        }
+        if step.leaves
+            && !self.queues.leave_wait(ks, &loaded.id)?
+            && !self.leave_gate(ks, loaded)?
+        {
+            self.queues.leave_ready(ks, &loaded.id)?;
+        }
+        if step.wakes {
+            ks.zset_del(&self.keys.once.idle, &loaded.id)?;
+        }
+        let is_gated = !loaded.group.options.gate.is_empty();
+        if let (Some(pause), true) = (step.pause, is_gated) {
+            let gate = loaded.group.options.gate.clone();
+            self.tell_gate(ks, &gate, loaded, pause)?;
+        }
+        match step.placement {
+            Placement::Stay | Placement::Rest => Ok(()),
+            Placement::Ready => self.queues.push_ready(ks, loaded),
+            Placement::Wait(due) => self.queues.wait_from(ks, loaded, due, now),
+            Placement::Queue(_) if is_gated => {
+                let opens = self.gates.closed_until(ks, &loaded.group.options.gate)?;
+                self.stand_last(ks, loaded, opens)
+            }
+            Placement::Queue(due) => self.queues.queue(ks, loaded, due, now),
+            Placement::Reschedule(due) => self.queues.reschedule(ks, loaded, due),
+            Placement::Shift { latest, earliest } => {
+                if let Some(due) = latest.filter(|&due| due < loaded.group.due)
+                    && self.queues.stands_in_wait(ks, loaded)?
+                {
+                    self.queues.wait_from(ks, loaded, due, now)?;
+                }
+                if earliest > loaded.group.due {
+                    self.queues.reschedule(ks, loaded, earliest)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// When something may next be given out or must be tidied up, for whoever sets a timer.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    pub fn wake_at(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
+        let idle = self.next_idle(ks)?;
+        if self.pauses.read(ks)?.all {
+            return Ok(idle);
+        }
+        let search = self.queues.wake_at(ks, now)?;
+        Ok([idle, search].into_iter().flatten().min())
+    }
+}
