@@ -222,6 +222,11 @@ impl Skipped {
         self.ahead.as_mut()
     }
 
+    /// Whether a walk is prepared.
+    pub(super) fn is_prepared(&self) -> bool {
+        self.ahead.is_some()
+    }
+
     /// Begins to prepare a walk.
     pub(super) fn begin(&mut self) {
         self.ahead = Some(Walk::default());

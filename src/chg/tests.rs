@@ -255,7 +255,7 @@ impl World {
             }
             Op::Pause { what, pause } => {
                 let paused = match what {
-                    0 => frontier.pause_all(ks, pause),
+                    0 => frontier.pauses.set(ks, None, pause).map(drop),
                     1..=4 => {
                         let group = GROUPS[usize::from(what) - 1];
                         frontier.pause_group(ks, group, pause, now)
@@ -472,7 +472,7 @@ impl World {
     /// Whatever is queued can be fetched in the end, and then nothing is left.
     fn drain(&mut self) {
         let frontier = &mut self.frontier;
-        frontier.pause_all(&mut self.ks, false).unwrap();
+        frontier.pauses.set(&mut self.ks, None, false).unwrap();
         for group in GROUPS {
             let _ = frontier.pause_group(&mut self.ks, group, false, self.now);
         }
