@@ -48,8 +48,12 @@ pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> 
         let mut seen = 0;
         lent.slices(|frontier, ks, time| {
             // Groups that come due meanwhile are left to searches.
-            while seen < due && frontier.look_ahead(ks, &paused, now)? {
-                seen += 1;
+            while seen < due {
+                let skipped = frontier.look_ahead(ks, &paused, now)?;
+                if skipped == 0 {
+                    break;
+                }
+                seen += skipped;
                 lent.report(seen, due);
                 if !time() {
                     return Ok(false);

@@ -4,20 +4,24 @@
 //! `chg_busy` once its lease has run out. The one that is due longest goes first. Nothing is moved in
 //! bulk, so it costs the same whether one group is due or a million.
 
+use crawlspace_host::keyspace::Batch;
+
 use super::Token;
 use super::error::Result;
 use super::figures::Pause;
 use super::frontier::Frontier;
-use super::group::Hold;
-use super::group::Id;
+use super::group::{Hold, Id};
 use super::groups::Loaded;
 use super::pauses::Paused;
-use super::skipped::Place;
+use super::skipped::{Place, Position};
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::transition::{Event, Placement, Seen};
 use super::uris::Op;
 use super::verdict::{Judge, Verdict};
+
+/// How many groups of a queue are read at a time.
+const PAGE: u64 = 16;
 
 /// Leave to fetch one URI from a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,42 +223,49 @@ impl<K: Store> Frontier<K> {
         })
     }
 
-    /// Skips the next groups that searches would skip if these executions were paused; false when the next
-    /// group would be leased, or there is none. Nothing is written, so the walk returns to a group with
-    /// which a search has more to do.
-    pub(super) fn look_ahead(&mut self, ks: &mut K, paused: &Paused, now: Millis) -> Result<bool> {
-        let Some(ahead) = self.queues.skipped.ahead() else {
-            return Ok(false);
+    /// Skips the next groups that searches would skip if these executions were paused, and returns their
+    /// number: 0 when the next group would be leased, or there is none. Nothing is written, so the walk
+    /// returns to a group with which a search has more to do.
+    pub(super) fn look_ahead(&mut self, ks: &mut K, paused: &Paused, now: Millis) -> Result<u64> {
+        let Some(mut ahead) = self.queues.skipped.take_ahead() else {
+            return Ok(0);
         };
-        let (rank, at) = (ahead.end_of_wait(), ahead.end_of_ready());
-        let wait = ks.zset_at(&self.keys.once.wait, rank)?;
-        if let Some((id, score)) = wait.filter(|(_, score)| of_score(*score) <= now)
-            && let Some((again, later)) = self.judge().foresee(ks, id.as_ref(), paused, now)?
-            && let Some(ahead) = self.queues.skipped.ahead()
-        {
-            let place = Place::new(score, id.as_ref());
-            ahead.look_at_times(later, &place.id);
-            ahead.skip_wait(place.clone());
-            if again {
-                ahead.return_to_wait(place);
+        let mut skipped = 0;
+        let mut page = Batch::default();
+        let wait = &self.keys.once.wait;
+        ks.zset_range(wait, ahead.end_of_wait(), PAGE, &mut page)?;
+        for (id, _) in page.iter() {
+            let Some(score) = ks.zset_score(wait, id)?.filter(|at| of_score(*at) <= now) else {
+                break;
+            };
+            let Some(foreseen) = self.judge().foresee(ks, id, paused, now)? else {
+                break;
+            };
+            ahead.skip_wait(Place::new(score, id));
+            ahead.look_at_times(foreseen.later, id);
+            if foreseen.returns {
+                ahead.look_again(id, &Position::Wait(score));
             }
-            return Ok(true);
+            skipped += 1;
         }
-        let Some(id) = ks.list_get(&self.keys.once.ready, at)? else {
-            return Ok(false);
-        };
-        let id = id.as_ref();
-        if let Some((again, later)) = self.judge().foresee(ks, id, paused, now)?
-            && let Some(ahead) = self.queues.skipped.ahead()
-        {
-            ahead.look_at_times(later, id);
-            ahead.skip_ready(at, id);
-            if again {
-                ahead.return_to_ready(at);
+        if skipped == 0 {
+            let from = ahead.end_of_ready();
+            page.clear();
+            ks.list_range(&self.keys.once.ready, from, PAGE, &mut page)?;
+            for (at, (id, _)) in (from..).zip(page.iter()) {
+                let Some(foreseen) = self.judge().foresee(ks, id, paused, now)? else {
+                    break;
+                };
+                ahead.skip_ready(at, id);
+                ahead.look_at_times(foreseen.later, id);
+                if foreseen.returns {
+                    ahead.return_to_ready(at);
+                }
+                skipped += 1;
             }
-            return Ok(true);
         }
-        Ok(false)
+        self.queues.skipped.put_ahead(ahead);
+        Ok(skipped)
     }
 
     /// The parts that a verdict reads.

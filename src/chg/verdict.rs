@@ -23,6 +23,21 @@ pub(super) enum Verdict {
     Remove,
 }
 
+/// What a search would do with a group that it does not lease.
+pub(super) struct Foreseen {
+    /// Whether it would do more than skip the group.
+    pub returns: bool,
+    /// When a URI of it comes due that is not paused.
+    pub later: Option<Millis>,
+}
+
+impl Foreseen {
+    const RETURN: Foreseen = Foreseen {
+        returns: true,
+        later: None,
+    };
+}
+
 /// The parts that a verdict reads.
 pub(super) struct Judge<'a, K: Store> {
     pub groups: &'a Groups<K>,
@@ -148,24 +163,26 @@ impl<K: Store> Judge<'_, K> {
         Ok(matches!(verdict, Verdict::Pass(_)))
     }
 
-    /// Whether a search would have anything to do with a group but skip it, and when a URI of it comes due
-    /// that is not paused; `None` when the group would be leased.
+    /// What a search would do with a group if these executions were paused; `None` when it would lease it.
     pub(super) fn foresee(
         &self,
         ks: &mut K,
         id: &[u8],
         paused: &Paused,
         now: Millis,
-    ) -> Result<Option<(bool, Option<Millis>)>> {
+    ) -> Result<Option<Foreseen>> {
         let Some(loaded) = self.groups.load_sound(ks, id)? else {
-            return Ok(Some((true, None)));
+            return Ok(Some(Foreseen::RETURN));
         };
         Ok(match self.verdict(ks, &loaded, paused, now)? {
-            _ if loaded.missing.get() > 0 => Some((true, None)),
+            _ if loaded.missing.get() > 0 => Some(Foreseen::RETURN),
             Verdict::Lease(_) => None,
-            Verdict::Pass(later) if loaded.group.options.gate.is_empty() => Some((false, later)),
+            Verdict::Pass(later) if loaded.group.options.gate.is_empty() => Some(Foreseen {
+                returns: false,
+                later,
+            }),
             // A search also hands the shared gate over to the next group.
-            _ => Some((true, None)),
+            _ => Some(Foreseen::RETURN),
         })
     }
 
