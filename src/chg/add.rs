@@ -4,7 +4,7 @@ use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::group::Text;
 use super::groups::Loaded;
-use super::keys::COUNTED;
+use super::keys::{COUNTED, Keys};
 use super::store::Store;
 use super::time::Millis;
 use super::transition::{Event, Seen};
@@ -61,11 +61,11 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<Counts> {
         if let Some(sequence) = sequence
-            && let Some(counts) = self.replayed(ks, execution, sequence)?
+            && let Some(counts) = replayed(&self.keys, ks, execution, sequence)?
         {
             return Ok(counts);
         }
-        self.tidy(ks, now)?;
+        self.evict_idle(ks, now)?;
         if self.drops.has(ks, execution, now)? {
             return Ok(vec![None; uris.len()]);
         }
@@ -96,7 +96,7 @@ impl<K: Store> Frontier<K> {
         self.figures.added += added as u64;
         self.ledger.tally(ks, execution, added)?;
         if let Some(sequence) = sequence {
-            self.store_counts(ks, execution, sequence, &counts)?;
+            store_counts(&self.keys, ks, execution, sequence, &counts)?;
         }
         Ok(counts)
     }
@@ -113,7 +113,7 @@ impl<K: Store> Frontier<K> {
         uris: &[Kept<'_>],
         now: Millis,
     ) -> Result<Counts> {
-        self.tidy(ks, now)?;
+        self.evict_idle(ks, now)?;
         if self.drops.has(ks, execution, now)? {
             return Ok(vec![None; uris.len()]);
         }
@@ -198,50 +198,50 @@ impl<K: Store> Frontier<K> {
         let step = loaded.group.on(Event::Arrived { uris, at }, &seen);
         self.place(ks, loaded, &step, now)
     }
+}
 
-    /// The stored reply when this number was carried out before.
-    fn replayed(
-        &mut self,
-        ks: &mut K,
-        execution: &[u8],
-        sequence: Sequence<'_>,
-    ) -> Result<Option<Counts>> {
-        let key = self.keys.sequence_key(ks, execution);
-        let Some(stored) = ks.hash_get(&key, sequence.writer)? else {
-            return Ok(None);
-        };
-        let mut numbers = stored.as_ref().split(|&b| b == b' ').map(parse_unsigned);
-        match numbers.next().flatten() {
-            Some(last) if last == sequence.n => Ok(Some(numbers.collect())),
-            Some(last) if last > sequence.n => Err(Error::OldSequence {
-                writer: sequence.writer.to_vec(),
-                n: sequence.n,
-                last,
-            }),
-            _ => Ok(None),
+/// The stored reply when this number was carried out before.
+fn replayed<K: Store>(
+    keys: &Keys<K>,
+    ks: &mut K,
+    execution: &[u8],
+    sequence: Sequence<'_>,
+) -> Result<Option<Counts>> {
+    let key = keys.sequence_key(ks, execution);
+    let Some(stored) = ks.hash_get(&key, sequence.writer)? else {
+        return Ok(None);
+    };
+    let mut numbers = stored.as_ref().split(|&b| b == b' ').map(parse_unsigned);
+    match numbers.next().flatten() {
+        Some(last) if last == sequence.n => Ok(Some(numbers.collect())),
+        Some(last) if last > sequence.n => Err(Error::OldSequence {
+            writer: sequence.writer.to_vec(),
+            n: sequence.n,
+            last,
+        }),
+        _ => Ok(None),
+    }
+}
+
+fn store_counts<K: Store>(
+    keys: &Keys<K>,
+    ks: &mut K,
+    execution: &[u8],
+    sequence: Sequence<'_>,
+    counts: &Counts,
+) -> Result<()> {
+    let mut stored = Vec::new();
+    push_number(&mut stored, sequence.n);
+    for count in counts {
+        stored.push(b' ');
+        match count {
+            Some(count) => push_number(&mut stored, *count),
+            None => stored.push(b'-'),
         }
     }
-
-    fn store_counts(
-        &mut self,
-        ks: &mut K,
-        execution: &[u8],
-        sequence: Sequence<'_>,
-        counts: &Counts,
-    ) -> Result<()> {
-        let mut stored = Vec::new();
-        push_number(&mut stored, sequence.n);
-        for count in counts {
-            stored.push(b' ');
-            match count {
-                Some(count) => push_number(&mut stored, *count),
-                None => stored.push(b'-'),
-            }
-        }
-        let key = self.keys.sequence_key(ks, execution);
-        ks.hash_set(&key, sequence.writer, &stored)?;
-        Ok(())
-    }
+    let key = keys.sequence_key(ks, execution);
+    ks.hash_set(&key, sequence.writer, &stored)?;
+    Ok(())
 }
 
 /// Takes one URI from the budget; false when it is spent.

@@ -10,8 +10,7 @@ use std::sync::{Arc, Weak};
 
 use super::Token;
 use super::error::Result;
-use super::frontier::Frontier;
-use super::groups::Loaded;
+use super::groups::{Groups, Loaded};
 use super::store::Store;
 use super::time::{Millis, of_score};
 use crawlspace_host::keyspace::Batch;
@@ -106,61 +105,28 @@ impl<K: Store> Drops<K> {
         }
         Ok(())
     }
-}
-
-impl<K: Store> Frontier<K> {
-    /// Whether a job relies on what is noted here: of crawls that are dropped, or of changes.
-    pub fn is_worked_on(&self) -> bool {
-        self.drops.is_under_way() || self.ledger.audits.is_wanted()
-    }
-
-    /// When the last lease of a group ends whose worker may find links for an execution: one of its kept
-    /// URIs, or any where URIs of it are counted, because such a lease does not say whose it is.
-    pub(super) fn leased_until(
-        &self,
-        ks: &mut K,
-        loaded: &Loaded<K>,
-        execution: &[u8],
-        counts: bool,
-    ) -> Result<Option<Millis>> {
-        let group = &loaded.group;
-        if group.holds.is_empty() {
-            let busy = ks.zset_score(&self.keys.once.busy, &loaded.id)?;
-            return Ok(busy.filter(|_| counts).map(of_score));
-        }
-        let mut last = None;
-        for hold in &group.holds {
-            let own = self.groups.kept(ks, loaded, |uris| {
-                let leased = uris.leased(hold.token);
-                leased.map(|leased| leased.execution == execution)
-            })?;
-            if own.flatten().unwrap_or(counts) {
-                last = last.max(Some(hold.deadline));
-            }
-        }
-        Ok(last)
-    }
 
     /// A lease lasts longer: if its execution was dropped, nothing is taken in for that as long.
-    pub(super) fn extend_mark(
+    pub(super) fn extend(
         &mut self,
         ks: &mut K,
+        groups: &Groups<K>,
         loaded: &Loaded<K>,
         token: Token,
         deadline: Millis,
         now: Millis,
     ) -> Result<()> {
-        if self.drops.marks(ks)?.is_empty() {
+        if self.marks(ks)?.is_empty() {
             return Ok(());
         }
-        let leased = self.groups.kept(ks, loaded, |uris| {
+        let leased = groups.kept(ks, loaded, |uris| {
             let leased = uris.leased(token).filter(|leased| leased.dropped);
             leased.map(|leased| leased.execution.to_vec())
         })?;
         if let Some(execution) = leased.flatten()
-            && self.drops.has(ks, &execution, now)?
+            && self.has(ks, &execution, now)?
         {
-            self.drops.mark(ks, &execution, deadline)?;
+            self.mark(ks, &execution, deadline)?;
         }
         Ok(())
     }

@@ -72,7 +72,14 @@ pub fn drop_execution<K: Store>(execution: &[u8], now: Millis) -> Job<K> {
                 lent.report(dropped.uris, queued);
             }
         }
-        lent.with(|frontier, ks| frontier.end_drop(ks, &execution))?;
+        lent.with(|frontier, ks| {
+            let numbers = frontier.keys.sequence_key(ks, &execution);
+            ks.delete(&numbers)?;
+            if frontier.pauses.set(ks, Some(&execution), false)? {
+                frontier.queues.search_from_head();
+            }
+            Ok::<_, Error>(())
+        })?;
         Ok(dropped.reply())
     })
 }
@@ -85,7 +92,7 @@ pub fn empty_group<K: Store>(group: &[u8], now: Millis) -> Job<K> {
         let mut dropped = Dropped::default();
         let mut from = 0;
         while let Some((next, execution)) =
-            lent.with(|frontier, ks| frontier.next_kept(ks, &group, from))?
+            lent.with(|frontier, ks| frontier.groups.next_kept(ks, &group, from))?
         {
             from = next;
             let of = (&group[..], &execution[..]);
@@ -126,7 +133,9 @@ impl<K: Store> Frontier<K> {
         let key = self.keys.uris_key(ks, id);
         let counted = self.ledger.counted(ks, &loaded.key, execution)?;
         if aborts {
-            let leased = self.leased_until(ks, &loaded, execution, counted > 0)?;
+            let leased = self
+                .groups
+                .leased_until(ks, &loaded, execution, counted > 0)?;
             if let Some(until) = leased.filter(|&until| until > now) {
                 self.drops.mark(ks, execution, until)?;
             }
@@ -156,30 +165,8 @@ impl<K: Store> Frontier<K> {
         self.ledger.tally(ks, execution, -(gone as i64))?;
         let seen = Seen::at(now, Stock::default());
         let step = loaded.group.on(Event::Dropped { uris: gone }, &seen);
-        self.carry_out(ks, &mut loaded, &step, now)?;
+        self.apply(ks, &mut loaded, &step, now)?;
         Ok((gone, more))
-    }
-
-    /// The next execution with kept URIs in a group, from a number on, and the number behind it.
-    fn next_kept(&self, ks: &mut K, group: &[u8], from: u64) -> Result<Option<(u64, Vec<u8>)>> {
-        let Some(loaded) = self.groups.load_sound(ks, group)? else {
-            return Ok(None);
-        };
-        let next = self.groups.kept(ks, &loaded, |uris| {
-            let share = uris.executions_from(from).next()?;
-            Some((share.number + 1, share.id.to_vec()))
-        })?;
-        Ok(next.flatten())
-    }
-
-    /// Ends what an execution had beside its URIs.
-    fn end_drop(&mut self, ks: &mut K, execution: &[u8]) -> Result<()> {
-        let numbers = self.keys.sequence_key(ks, execution);
-        ks.delete(&numbers)?;
-        if self.pauses.set(ks, Some(execution), false)? {
-            self.queues.search_from_head();
-        }
-        Ok(())
     }
 }
 

@@ -10,17 +10,19 @@ use super::dropped::Drops;
 use super::error::Result;
 use super::figures::Figures;
 use super::first::First;
-use super::gate::Gates;
+use super::gates::Gates;
 use super::groups::{Groups, Loaded};
-use super::hold::Pauses;
 use super::keys::Keys;
 use super::ledger::Ledger;
+use super::outcome::Outcomes;
 use super::past::Past;
+use super::pauses::Pauses;
 use super::queues::Queues;
+use super::reports::Reports;
 use super::store::Store;
 use super::time::Millis;
 use super::tokens::Tokens;
-
+use super::types::Types;
 
 /// A frontier.
 pub struct Frontier<K: Store> {
@@ -37,13 +39,14 @@ pub struct Frontier<K: Store> {
     pub(super) ledger: Ledger<K>,
     pub(super) past: Past<K>,
     pub(super) gates: Gates<K>,
+    pub(super) reports: Reports<K>,
     pub(super) pauses: Pauses<K>,
     pub(super) drops: Drops<K>,
     pub(super) tokens: Tokens<K>,
     /// When the first idle group goes.
     pub(super) first_idle: First,
-    /// Whether the keys that exist once are known to hold what they should.
-    types_checked: bool,
+    /// The types of the keys that exist once.
+    pub types: Types<K>,
 }
 
 impl<K: Store> Frontier<K> {
@@ -59,11 +62,12 @@ impl<K: Store> Frontier<K> {
             ledger: Ledger::new(keys.clone()),
             past: Past::new(keys.clone()),
             gates: Gates::new(keys.clone()),
+            reports: Reports::new(keys.clone()),
             pauses: Pauses::new(keys.once.paused.clone()),
             drops: Drops::new(keys.once.dropped.clone()),
             tokens: Tokens::new(keys.once.token.clone()),
             first_idle: First::default(),
-            types_checked: false,
+            types: Types::new(keys.clone()),
             keys,
         }
     }
@@ -74,30 +78,9 @@ impl<K: Store> Frontier<K> {
         self.pauses.invalidate();
         self.drops.invalidate();
         self.first_idle.invalidate();
-        self.types_checked = false;
+        self.types.invalidate();
         self.groups.invalidate();
-        self.disturb_audit();
-    }
-
-    /// Looks whether the keys that exist once hold what they should, so that a command that began does
-    /// not stop in the middle; once, until somebody else writes to them.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` for the first that does not.
-    pub fn check_types(&mut self, ks: &mut K) -> Result<()> {
-        if self.types_checked {
-            return Ok(());
-        }
-        for (name, row) in self.keys.once.all() {
-            ks.check_type(name, row.kind)?;
-        }
-        self.types_checked = true;
-        Ok(())
-    }
-
-    /// Takes note that a plain client wrote to a key that exists once.
-    pub fn invalidate_types(&mut self) {
-        self.types_checked = false;
+        self.ledger.audits.disturb();
     }
 
     /// Invalidates all that was read, and all figures: there is another database, or another master.
@@ -108,14 +91,17 @@ impl<K: Store> Frontier<K> {
         self.figures = Figures::default();
     }
 
-    /// Plain clients wrote to a group, so an audit under way proves nothing.
-    pub fn disturb_audit(&mut self) {
-        self.ledger.audits.disturb();
-    }
-
     /// Takes note that a plain client wrote to a group.
     pub fn changed_by_others(&mut self, id: &[u8]) {
         self.queues.skipped.changed_by_others(id);
+    }
+
+    /// The parts that the end of a lease changes.
+    pub(super) fn outcomes(&mut self) -> Outcomes<'_, K> {
+        Outcomes {
+            groups: &self.groups,
+            ledger: &mut self.ledger,
+        }
     }
 
     /// Writes the fields that changed.
@@ -133,7 +119,7 @@ impl<K: Store> Frontier<K> {
         self.ledger
             .audits
             .before(&loaded.id, || loaded.stored_count());
-        self.count_missing(ks, loaded)?;
+        self.ledger.count_missing(ks, &self.groups, loaded)?;
         self.queues.note_change(ks, &loaded.id)?;
         self.groups.write(ks, loaded, more)
     }
@@ -144,14 +130,17 @@ impl<K: Store> Frontier<K> {
         self.ledger
             .audits
             .before(&loaded.id, || loaded.stored_count());
-        self.count_missing(ks, &loaded)?;
+        self.ledger.count_missing(ks, &self.groups, &loaded)?;
         self.queues.note_change(ks, &loaded.id)?;
         self.groups.keep_unsaved(loaded);
         Ok(())
     }
 
-    /// Deletes the hash of a group, but for what was set for it.
+    /// Deletes the hash of a group, but for what was set for it, and keeps its last release.
     pub(super) fn delete_group(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
+        if let Some(last) = loaded.group.last {
+            self.past.keep_last(ks, loaded, last)?;
+        }
         self.ledger
             .audits
             .before(&loaded.id, || loaded.stored_count());
@@ -170,5 +159,12 @@ impl<K: Store> Frontier<K> {
             ks.hash_del(&loaded.key, field.as_ref())?;
         }
         Ok(())
+    }
+
+    /// Whether a job relies on what is noted here: of crawls that are dropped or paused, or of changes.
+    pub fn is_worked_on(&self) -> bool {
+        self.drops.is_under_way()
+            || self.ledger.audits.is_wanted()
+            || self.queues.skipped.is_prepared()
     }
 }

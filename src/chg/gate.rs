@@ -6,27 +6,14 @@
 //! `chg_wait` for all of them. The others stand in the list `chg_gated:<name>`, so that its opening moves
 //! one group and not thousands.
 
-use std::rc::Rc;
-
-use crawlspace_host::keyspace::Batch;
-use crawlspace_host::text::{parse_unsigned, push_number};
-
 use super::error::Result;
 use super::frontier::Frontier;
-use super::group::Text;
+use super::gates::{FIRST, LEASED, OPENS, PAUSES, put_number};
 use super::groups::Loaded;
-use super::keys::{GATE, GATED, Keys};
+use super::keys::{GATE, GATED};
 use super::store::{Store, field_number};
 use super::time::Millis;
 
-/// The field with the time when a gate opens.
-const OPENS: &[u8] = b"n";
-/// The field with the end of the longest pause.
-const PAUSES: &[u8] = b"p";
-/// What stands before a group in the field with the deadline of its lease.
-const LEASED: &[u8] = b"l:";
-/// The field with the group that stands in `chg_wait` for the others.
-const FIRST: &[u8] = b"w";
 /// What puts a group behind all others that are due in the same millisecond.
 const LAST: f64 = 0.999;
 /// How many groups behind a gate are looked at for one that can stand for them. If none can, the next
@@ -35,48 +22,11 @@ const LOOKED_AT: usize = 1000;
 /// Maximum number of entries of the queue behind a gate that are searched for a group that leaves it.
 const MAX_SEARCHED: u64 = 1000;
 
-/// The hashes of gates.
-pub(super) struct Gates<K: Store> {
-    keys: Rc<Keys<K>>,
-}
-
-impl<K: Store> Gates<K> {
-    pub(super) fn new(keys: Rc<Keys<K>>) -> Gates<K> {
-        Gates { keys }
-    }
-
-    /// When a gate opens; a time in the past when it is open.
-    pub(super) fn closed_until(&self, ks: &mut K, gate: &[u8]) -> Result<Millis> {
-        let key = self.keys.key(ks, GATE, gate);
-        Ok(field_number(ks, &key, OPENS)?)
-    }
-
-    /// The group that stands in `chg_wait` for the others, if it still does.
-    pub(super) fn first_at(&self, ks: &mut K, key: &K::Name) -> Result<Option<K::Value>> {
-        let Some(first) = ks.hash_get(key, FIRST)? else {
-            return Ok(None);
-        };
-        let waits = ks
-            .zset_score(&self.keys.once.wait, first.as_ref())?
-            .is_some();
-        Ok(waits.then_some(first))
-    }
-
-    /// The latest deadline of the leases behind a gate.
-    pub(super) fn deadlines(&self, ks: &mut K, key: &K::Name) -> Result<Millis> {
-        let (mut batch, mut cursor) = (Batch::default(), ks.cursor());
-        while ks.hash_scan(key, &mut cursor, &mut batch)? {}
-        let leases = batch.iter().filter(|(field, _)| field.starts_with(LEASED));
-        let deadlines = leases.filter_map(|(_, deadline)| parse_unsigned(deadline));
-        Ok(deadlines.max().unwrap_or(0))
-    }
-}
-
 impl<K: Store> Frontier<K> {
     /// Updates a gate after the leases of one of its groups changed: with the last deadline of the group, if
     /// it is leased, and with the end of its pause. The gate is closed as long as any of its groups is leased
     /// or pauses; one group stands in `chg_wait` for all that came due before it opens.
-    pub(super) fn tell_gate(
+    pub(super) fn update_gate(
         &mut self,
         ks: &mut K,
         gate: &[u8],
@@ -98,13 +48,13 @@ impl<K: Store> Frontier<K> {
         put_number(ks, &key, PAUSES, pause)?;
         let until = self.gates.deadlines(ks, &key)?.max(pause);
         put_number(ks, &key, OPENS, until)?;
-        let first = self.gates.first_at(ks, &key)?;
+        let first = self.gates.representative(ks, &key)?;
         let is_own = first
             .as_ref()
             .is_some_and(|id| id.as_ref() == &loaded.id[..]);
         if let Some(first) = first.filter(|_| !is_own)
             && let Some(mut first) = self.groups.load_sound(ks, first.as_ref())?
-            && self.stand_first(ks, &mut first, until)?
+            && self.wait_for_gate(ks, &mut first, until)?
         {
             return Ok(());
         }
@@ -122,7 +72,7 @@ impl<K: Store> Frontier<K> {
     ///
     /// # Errors
     /// `WRONGTYPE`.
-    pub(super) fn look_at_gate(&mut self, ks: &mut K, gate: &[u8]) -> Result<()> {
+    pub(super) fn check_gate(&mut self, ks: &mut K, gate: &[u8]) -> Result<()> {
         if gate.is_empty() {
             return Ok(());
         }
@@ -130,7 +80,10 @@ impl<K: Store> Frontier<K> {
         let gated = self.keys.key(ks, GATED, gate);
         ks.list_len(&gated)?;
         let next = ks.list_get(&gated, 0)?;
-        for id in [self.gates.first_at(ks, &key)?, next].into_iter().flatten() {
+        for id in [self.gates.representative(ks, &key)?, next]
+            .into_iter()
+            .flatten()
+        {
             if let Some(loaded) = self.groups.load_sound(ks, id.as_ref())? {
                 self.groups.due_of(ks, &loaded)?;
             }
@@ -140,7 +93,7 @@ impl<K: Store> Frontier<K> {
 
     /// A group that stands in no queue, and could be fetched from but for its gate: it stands for all
     /// behind the gate, or joins them. One that is not due when the gate opens waits by itself.
-    pub(super) fn stand_behind(
+    pub(super) fn wait_behind_gate(
         &mut self,
         ks: &mut K,
         loaded: &mut Loaded<K>,
@@ -148,7 +101,7 @@ impl<K: Store> Frontier<K> {
     ) -> Result<()> {
         let gate = loaded.group.options.gate.clone();
         let key = self.keys.key(ks, GATE, &gate);
-        let first = self.gates.first_at(ks, &key)?;
+        let first = self.gates.representative(ks, &key)?;
         let others = first.is_some_and(|first| first.as_ref() != &loaded.id[..]);
         if others && self.groups.due_of(ks, loaded)? <= until {
             let gated = self.keys.key(ks, GATED, &gate);
@@ -157,7 +110,7 @@ impl<K: Store> Frontier<K> {
             loaded.group.due = until;
             return Ok(());
         }
-        if self.stand_first(ks, loaded, until)? && !others {
+        if self.wait_for_gate(ks, loaded, until)? && !others {
             ks.hash_set(&key, FIRST, &loaded.id)?;
         }
         Ok(())
@@ -165,15 +118,15 @@ impl<K: Store> Frontier<K> {
 
     /// Queues a group that was fetched from just now: it comes after all others, those too that
     /// have not come up yet and found the gate closed.
-    pub(super) fn stand_last(
+    pub(super) fn wait_last_behind_gate(
         &mut self,
         ks: &mut K,
         loaded: &mut Loaded<K>,
         until: Millis,
     ) -> Result<()> {
         let key = self.keys.key(ks, GATE, &loaded.group.options.gate);
-        if self.gates.first_at(ks, &key)?.is_some() {
-            return self.stand_behind(ks, loaded, until);
+        if self.gates.representative(ks, &key)?.is_some() {
+            return self.wait_behind_gate(ks, loaded, until);
         }
         loaded.group.due = self.groups.due_of(ks, loaded)?.max(until);
         self.queues
@@ -182,7 +135,7 @@ impl<K: Store> Frontier<K> {
 
     /// Puts a group into `chg_wait` for when its gate opens, or for when it is due if that is later;
     /// true when it is due as soon as the gate opens, so that it can stand for others.
-    fn stand_first(&mut self, ks: &mut K, loaded: &mut Loaded<K>, until: Millis) -> Result<bool> {
+    fn wait_for_gate(&mut self, ks: &mut K, loaded: &mut Loaded<K>, until: Millis) -> Result<bool> {
         let own = self.groups.due_of(ks, loaded)?;
         let due = own.max(until);
         loaded.group.due = due;
@@ -223,8 +176,8 @@ impl<K: Store> Frontier<K> {
                 continue;
             }
             if can_stand && loaded.group.options.gate != gate {
-                self.stand_first(ks, loaded, 0)?;
-            } else if self.stand_first(ks, loaded, until)? {
+                self.wait_for_gate(ks, loaded, 0)?;
+            } else if self.wait_for_gate(ks, loaded, until)? {
                 ks.hash_set(key, FIRST, id.as_ref())?;
                 return Ok(());
             }
@@ -235,7 +188,11 @@ impl<K: Store> Frontier<K> {
 
     /// A group that stood for the others behind its gate does so no longer: the next one does. True
     /// when it was the one.
-    pub(super) fn hand_over(&mut self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<bool> {
+    pub(super) fn replace_representative(
+        &mut self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+    ) -> Result<bool> {
         let gate = &loaded.group.options.gate.clone();
         if gate.is_empty() {
             return Ok(false);
@@ -252,7 +209,7 @@ impl<K: Store> Frontier<K> {
 
     /// A group leaves its gate. True when it was queued behind it, and stands nowhere now.
     pub(super) fn leave_gate(&mut self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<bool> {
-        if loaded.group.options.gate.is_empty() || self.hand_over(ks, loaded)? {
+        if loaded.group.options.gate.is_empty() || self.replace_representative(ks, loaded)? {
             return Ok(false);
         }
         let gated = self.keys.key(ks, GATED, &loaded.group.options.gate);
@@ -267,13 +224,6 @@ impl<K: Store> Frontier<K> {
         }
         Ok(false)
     }
-}
-
-fn put_number<K: Store>(ks: &mut K, key: &K::Name, field: &[u8], n: Millis) -> Result<()> {
-    let mut text = Text::new();
-    push_number(&mut text, n);
-    ks.hash_set(key, field, &text)?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -110,6 +110,19 @@ pub struct Group {
 /// The fields of a group in the order of [`Group::read`].
 pub const FIELDS: usize = 5;
 
+/// Limits to be set; `None` leaves one as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// How many fetches at a time.
+    pub parallel: Option<u64>,
+    /// Shortest time from the start of one fetch to the start of the next.
+    pub gap: Option<Millis>,
+    /// Pause after a fetch, unless a release says otherwise; `Some(None)` for none stored.
+    pub delay: Option<Option<Millis>>,
+    /// How many more URIs the group takes in; `Some(None)` for any number.
+    pub budget: Option<Option<u64>>,
+}
+
 impl Group {
     /// From the fields `n`, `c`, `s`, `l`, `o`. Whatever a plain client wrote there, something comes
     /// of it: text that is no number counts as 0.

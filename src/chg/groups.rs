@@ -7,12 +7,13 @@ use smallvec::SmallVec;
 
 use crawlspace_host::keyspace::KeyError;
 
+use super::Token;
 use super::error::{Error, Result};
-use super::group::{FIELDS, Group, Id, Text};
+use super::group::{FIELDS, Group, Hold, Id, Options, Text};
 use super::keys::{GROUP, Keys};
 use super::store::Store;
-use super::time::Millis;
-use super::uris::{Stock, Uris};
+use super::time::{Millis, of_score};
+use super::uris::{Op, Stock, Uris};
 
 /// The hashes of the groups of a frontier, and their kept URIs.
 pub(super) struct Groups<K: Store> {
@@ -60,7 +61,7 @@ impl<K: Store> Groups<K> {
         let [a, b, c, d, e] = self.fields();
         let raw = ks.hash_get_many(&key, [a, b, c, d, e])?;
         let mut loaded = Loaded::new(id, key, raw);
-        self.see_kept(ks, &mut loaded)?;
+        self.find_uncounted(ks, &mut loaded)?;
         Ok(loaded)
     }
 
@@ -86,7 +87,7 @@ impl<K: Store> Groups<K> {
         let [a, b, c, d, e, n] = ks.hash_get_many(&key, [a, b, c, d, e, counted])?;
         let n = n.and_then(|n| crawlspace_host::text::parse_unsigned(n.as_ref()));
         let mut loaded = Loaded::new(id, key, [a, b, c, d, e]);
-        self.see_kept(ks, &mut loaded)?;
+        self.find_uncounted(ks, &mut loaded)?;
         Ok((loaded, n.unwrap_or(0)))
     }
 
@@ -114,7 +115,7 @@ impl<K: Store> Groups<K> {
 
     /// Looks whether URIs are kept that a group should count and does not: where nothing of this
     /// module's is in its hash, or the hash counts nothing but what is leased.
-    pub(super) fn see_kept(&self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
+    pub(super) fn find_uncounted(&self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
         let group = &loaded.group;
         let looks_empty = group.keeps && group.uris <= group.holds.len() as u64;
         if group.ours && !looks_empty {
@@ -209,6 +210,122 @@ impl<K: Store> Groups<K> {
             }
         }
         loaded.saved.replace(Some(written));
+        Ok(())
+    }
+
+    /// Gives a group the leases again that went with its hash, until the deadline in `chg_busy`; where
+    /// that went too, their URIs are put back. True when the group is in `chg_busy`.
+    pub(super) fn restore_leases(
+        &self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        now: Millis,
+    ) -> Result<bool> {
+        let (busy, lost) = self.find_leases(ks, loaded, now)?;
+        let key = self.uris_of(ks, loaded);
+        for token in lost {
+            let back = Op::Return {
+                token,
+                due: None,
+                failed: false,
+            };
+            ks.change_uris(&key, &back)?;
+        }
+        Ok(busy)
+    }
+
+    /// Shows a group with the leases that went with its hash, and writes nothing. Whether it is in
+    /// `chg_busy`, and the leases whose deadline went, too.
+    pub(super) fn find_leases(
+        &self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        now: Millis,
+    ) -> Result<(bool, Vec<Token>)> {
+        let busy = ks.zset_score(&self.keys.once.busy, &loaded.id)?;
+        let key = self.uris_of(ks, loaded);
+        let holds = &mut loaded.group.holds;
+        let held = |token| holds.iter().any(|hold: &Hold| hold.token == token);
+        let lost = ks.uris(&key, |uris| {
+            let tokens = uris.leases().map(|lease| lease.token);
+            tokens.filter(|&token| !held(token)).collect::<Vec<_>>()
+        })?;
+        let lost = lost.unwrap_or_default();
+        let Some(deadline) = busy else {
+            return Ok((false, lost));
+        };
+        holds.extend(lost.into_iter().map(|token| Hold {
+            token,
+            // Tokens are minted from the clock in microseconds.
+            granted: (token / 1000).min(now),
+            deadline: of_score(deadline),
+        }));
+        Ok((true, Vec::new()))
+    }
+
+    /// When the last lease of a group ends whose worker may find links for an execution: one of its kept
+    /// URIs, or any where URIs of it are counted, because such a lease does not say whose it is.
+    pub(super) fn leased_until(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        execution: &[u8],
+        counts: bool,
+    ) -> Result<Option<Millis>> {
+        let group = &loaded.group;
+        if group.holds.is_empty() {
+            let busy = ks.zset_score(&self.keys.once.busy, &loaded.id)?;
+            return Ok(busy.filter(|_| counts).map(of_score));
+        }
+        let mut last = None;
+        for hold in &group.holds {
+            let own = self.kept(ks, loaded, |uris| {
+                let leased = uris.leased(hold.token);
+                leased.map(|leased| leased.execution == execution)
+            })?;
+            if own.flatten().unwrap_or(counts) {
+                last = last.max(Some(hold.deadline));
+            }
+        }
+        Ok(last)
+    }
+
+    /// The next execution with kept URIs in a group, from a number on, and the number behind it.
+    pub(super) fn next_kept(
+        &self,
+        ks: &mut K,
+        group: &[u8],
+        from: u64,
+    ) -> Result<Option<(u64, Vec<u8>)>> {
+        let Some(loaded) = self.load_sound(ks, group)? else {
+            return Ok(None);
+        };
+        let next = self.kept(ks, &loaded, |uris| {
+            let share = uris.executions_from(from).next()?;
+            Some((share.number + 1, share.id.to_vec()))
+        })?;
+        Ok(next.flatten())
+    }
+
+    /// Shows a group that is to be deleted by now as deleted, to commands that only read.
+    pub(super) fn show_as_deleted(
+        &self,
+        ks: &mut K,
+        loaded: &mut Loaded<K>,
+        now: Millis,
+    ) -> Result<()> {
+        if !loaded.group.is_idle() {
+            return Ok(());
+        }
+        let until = ks.zset_score(&self.keys.once.idle, &loaded.id)?;
+        if until.is_some_and(|until| of_score(until) <= now) {
+            let options = std::mem::take(&mut loaded.group.options);
+            loaded.group = Group {
+                known: options != Options::default(),
+                options,
+                ..Group::default()
+            };
+        }
         Ok(())
     }
 }

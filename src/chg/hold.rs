@@ -1,17 +1,14 @@
 //! What operators and crawlers set: blocks, pauses, limits, shared gates.
 
-use std::collections::BTreeSet;
-use std::rc::Rc;
-
-use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
 
 use super::error::{Error, Result};
 use super::frontier::Frontier;
+pub use super::group::Limits;
 use super::group::Options;
 use super::groups::Loaded;
 use super::job::{Job, Lent};
-use super::keys::COUNTED;
+use super::pauses::Paused;
 use super::store::Store;
 use super::time::Millis;
 use super::transition::{Event, Placement, Seen, Step};
@@ -23,85 +20,6 @@ pub enum Target<'a> {
     Group(&'a [u8]),
     /// One crawl execution.
     Execution(&'a [u8]),
-}
-
-/// Limits to be set; `None` leaves one as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// How many fetches at a time.
-    pub parallel: Option<u64>,
-    /// Shortest time from the start of one fetch to the start of the next.
-    pub gap: Option<Millis>,
-    /// Pause after a fetch, unless a release says otherwise; `Some(None)` for none stored.
-    pub delay: Option<Option<Millis>>,
-    /// How many more URIs the group takes in; `Some(None)` for any number.
-    pub budget: Option<Option<u64>>,
-}
-
-/// What is paused beside single groups.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Paused {
-    pub all: bool,
-    pub executions: BTreeSet<Vec<u8>>,
-}
-
-impl Paused {
-    pub(super) fn has(&self, execution: &[u8]) -> bool {
-        self.executions.contains(execution)
-    }
-}
-
-/// `chg_paused`, read once until others change it.
-pub(super) struct Pauses<K: Store> {
-    key: K::Name,
-    paused: Option<Rc<Paused>>,
-}
-
-impl<K: Store> Pauses<K> {
-    pub(super) fn new(key: K::Name) -> Pauses<K> {
-        Pauses { key, paused: None }
-    }
-
-    /// Invalidates what was read of the key.
-    pub(super) fn invalidate(&mut self) {
-        self.paused = None;
-    }
-
-    pub(super) fn read(&mut self, ks: &mut K) -> Result<Rc<Paused>> {
-        if let Some(paused) = &self.paused {
-            return Ok(paused.clone());
-        }
-        let mut paused = Paused::default();
-        let (mut batch, mut cursor) = (Batch::default(), ks.cursor());
-        while ks.hash_scan(&self.key, &mut cursor, &mut batch)? {}
-        for (field, _) in batch.iter() {
-            match field.strip_prefix(COUNTED) {
-                Some(execution) => drop(paused.executions.insert(execution.to_vec())),
-                None => paused.all |= field == b"all",
-            }
-        }
-        Ok(self.paused.insert(Rc::new(paused)).clone())
-    }
-
-    /// Pauses an execution, or all without one; or ends that. False where it is so already.
-    pub(super) fn set(
-        &mut self,
-        ks: &mut K,
-        execution: Option<&[u8]>,
-        pause: bool,
-    ) -> Result<bool> {
-        let field = execution.map_or(b"all".to_vec(), |id| [COUNTED, id].concat());
-        if pause == ks.hash_has(&self.key, &field)? {
-            return Ok(false);
-        }
-        if pause {
-            ks.hash_set(&self.key, &field, b"1")?;
-        } else {
-            ks.hash_del(&self.key, &field)?;
-        }
-        self.paused = None;
-        Ok(true)
-    }
 }
 
 /// Pauses an execution, or ends that. First the job finds out, in slices, which groups searches will skip, so
@@ -119,15 +37,23 @@ pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> 
             } else {
                 paused.executions.remove(&execution)
             };
-            let due = if changes { frontier.due(ks, now)? } else { 0 };
+            let due = if changes {
+                frontier.queues.due(ks, now)?
+            } else {
+                0
+            };
             frontier.queues.skipped.begin();
             Ok::<_, Error>((paused, due))
         })?;
         let mut seen = 0;
         lent.slices(|frontier, ks, time| {
             // Groups that come due meanwhile are left to searches.
-            while seen < due && frontier.look_ahead(ks, &paused, now)? {
-                seen += 1;
+            while seen < due {
+                let skipped = frontier.look_ahead(ks, &paused, now)?;
+                if skipped == 0 {
+                    break;
+                }
+                seen += skipped;
                 lent.report(seen, due);
                 if !time() {
                     return Ok(false);
@@ -145,12 +71,6 @@ pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> 
 }
 
 impl<K: Store> Frontier<K> {
-    /// How many groups are due, or stand in `chg_ready`.
-    fn due(&mut self, ks: &mut K, now: Millis) -> Result<u64> {
-        let wait = ks.zset_count(&self.keys.once.wait, now as f64 + 0.999)?;
-        Ok(wait + ks.list_len(&self.keys.once.ready)?)
-    }
-
     /// No fetch from a group before a time; one in the past ends a block.
     ///
     /// # Errors
@@ -158,15 +78,9 @@ impl<K: Store> Frontier<K> {
     pub fn block(&mut self, ks: &mut K, id: &[u8], until: Millis, now: Millis) -> Result<()> {
         let mut loaded = self.groups.known(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
-        let seen = self.seen(ks, &loaded, now)?;
+        let seen = Seen::at(now, self.groups.stock(ks, &loaded)?);
         let step = loaded.group.on(Event::Blocked { until }, &seen);
-        self.carry_out(ks, &mut loaded, &step, now)
-    }
-
-    /// What is known of a group to which something happens that changes none of its URIs.
-    pub(super) fn seen(&self, ks: &mut K, loaded: &Loaded<K>, now: Millis) -> Result<Seen> {
-        let stock = self.groups.stock(ks, loaded)?;
-        Ok(Seen::at(now, stock))
+        self.apply(ks, &mut loaded, &step, now)
     }
 
     /// Pauses a group, or ends its pause.
@@ -180,14 +94,6 @@ impl<K: Store> Frontier<K> {
         self.save(ks, &loaded)
     }
 
-    /// Pauses the whole frontier, or ends that.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-    pub fn pause_all(&mut self, ks: &mut K, pause: bool) -> Result<()> {
-        self.pauses.set(ks, None, pause).map(drop)
-    }
-
     /// Sets limits of a group, which need not be known yet.
     ///
     /// # Errors
@@ -195,7 +101,7 @@ impl<K: Store> Frontier<K> {
     pub fn limit(&mut self, ks: &mut K, id: &[u8], limits: &Limits, now: Millis) -> Result<()> {
         let mut loaded = self.groups.load(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
-        let seen = self.seen(ks, &loaded, now)?;
+        let seen = Seen::at(now, self.groups.stock(ks, &loaded)?);
         let step = loaded.group.on(Event::Limited(limits), &seen);
         self.place(ks, &mut loaded, &step, now)?;
         self.save_options(ks, &loaded)
@@ -218,7 +124,7 @@ impl<K: Store> Frontier<K> {
             let old = std::mem::replace(&mut loaded.group.options.gate, gate.to_vec());
             if !old.is_empty() && !loaded.group.holds.is_empty() {
                 // What is being fetched from closed the old gate, and will not open it any more.
-                self.tell_gate(ks, &old, &mut loaded, now)?;
+                self.update_gate(ks, &old, &mut loaded, now)?;
             }
             let due = self.groups.due_of(ks, &loaded)?.max(now);
             let placement = if stood_behind && loaded.group.is_runnable() {
@@ -234,7 +140,7 @@ impl<K: Store> Frontier<K> {
             let closes = !loaded.group.holds.is_empty() || loaded.group.gate > now;
             if closes && !gate.is_empty() {
                 let pause = loaded.group.gate.max(now);
-                self.tell_gate(ks, gate, &mut loaded, pause)?;
+                self.update_gate(ks, gate, &mut loaded, pause)?;
             }
         }
         Ok(())

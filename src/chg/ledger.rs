@@ -17,6 +17,12 @@ use super::groups::{Groups, Loaded};
 use super::keys::{COUNTED, GROUP, Keys};
 use super::store::{Store, field_number};
 
+/// How many executions of one group are counted again by a command; more are left to `CHG.REPAIR`.
+const COUNTED_AGAIN: usize = 256;
+
+/// Maximum number of groups that are asked what they have of an execution.
+const MAX_ASKED: u64 = 64;
+
 /// The counts of a frontier.
 pub(super) struct Ledger<K: Store> {
     keys: Rc<Keys<K>>,
@@ -163,6 +169,44 @@ impl<K: Store> Ledger<K> {
             sum = sum.saturating_add(kept.unwrap_or(0).saturating_add(counted));
         }
         Ok(Some(sum))
+    }
+
+    /// Counts kept URIs in `EIDC` and `QCT` that a group counts again. A plain client that takes a URI
+    /// off a group takes it off these two as well; but where few groups have an execution, what they have
+    /// is the least that `EIDC` can say, and more is not made of it.
+    pub(super) fn count_missing(
+        &mut self,
+        ks: &mut K,
+        groups: &Groups<K>,
+        loaded: &Loaded<K>,
+    ) -> Result<()> {
+        let mut missing = loaded.missing.take();
+        if missing == 0 {
+            return Ok(());
+        }
+        let key = groups.uris_of(ks, loaded);
+        let kept = ks.uris(&key, |uris| {
+            let each = uris.executions().take(COUNTED_AGAIN);
+            each.map(|e| (e.id.to_vec(), e.uris)).collect::<Vec<_>>()
+        })?;
+        let mut many = Vec::new();
+        for (execution, kept) in kept.unwrap_or_default() {
+            self.enlist(ks, &execution, &loaded.id)?;
+            let Some(least) = self.queued_in_few(ks, &execution, MAX_ASKED)? else {
+                many.push((execution, kept));
+                continue;
+            };
+            let said = self.queued_of(ks, &execution)?;
+            let change = least.saturating_sub(said).min(missing);
+            missing -= change;
+            self.tally(ks, &execution, change as i64)?;
+        }
+        for (execution, kept) in many {
+            let change = kept.min(missing);
+            missing -= change;
+            self.tally(ks, &execution, change as i64)?;
+        }
+        Ok(())
     }
 }
 

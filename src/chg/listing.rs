@@ -6,6 +6,8 @@ use crawlspace_host::text::parse_unsigned;
 
 use super::error::{Error, Result};
 use super::frontier::Frontier;
+use super::groups::Groups;
+use super::keys::Keys;
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::uris::Position;
@@ -113,70 +115,19 @@ impl<K: Store> Frontier<K> {
         for queue in queues.filter(|&queue| only.is_none_or(|only| queue == only)) {
             let cursor = cursor.filter(|cursor| cursor.queue() == queue);
             let left = count - listed.len() as u64;
-            let next = self.list_some(ks, queue, cursor, left, &mut listed)?;
+            let next = list_some(
+                (&self.keys, &self.groups),
+                ks,
+                queue,
+                cursor,
+                left,
+                &mut listed,
+            )?;
             if listed.len() as u64 == count {
                 return Ok(page(Some(next.to_text()), listed));
             }
         }
         Ok(page(None, listed))
-    }
-
-    /// Up to `count` groups of one queue, and where they end.
-    fn list_some(
-        &mut self,
-        ks: &mut K,
-        queue: Queue,
-        cursor: Option<&Cursor>,
-        count: u64,
-        listed: &mut Vec<Reply>,
-    ) -> Result<Cursor> {
-        let mut batch = Batch::default();
-        let key = match queue {
-            Queue::Waiting => self.keys.once.wait.clone(),
-            Queue::Busy => self.keys.once.busy.clone(),
-            Queue::Ready => {
-                let mut end = ks.list_len(&self.keys.once.ready)?;
-                if let Some(Cursor::Before(at)) = cursor {
-                    end = end.min(*at);
-                }
-                let begin = end.saturating_sub(count);
-                ks.list_range(&self.keys.once.ready, begin, end - begin, &mut batch)?;
-                for i in (0..batch.len()).rev() {
-                    listed.push(self.listed(ks, batch.get(i).0, queue, None)?);
-                }
-                return Ok(Cursor::Before(begin));
-            }
-        };
-        let rank = match cursor {
-            Some(Cursor::Behind(_, score, chg)) => rank_behind(ks, &key, *score, chg)?,
-            _ => 0,
-        };
-        ks.zset_range(&key, rank, count, &mut batch)?;
-        let mut end = Cursor::Behind(queue, f64::NEG_INFINITY, Vec::new());
-        for (chg, _) in batch.iter() {
-            let score = ks.zset_score(&key, chg)?.unwrap_or(0.0);
-            listed.push(self.listed(ks, chg, queue, Some(of_score(score)))?);
-            end = Cursor::Behind(queue, score, chg.to_vec());
-        }
-        Ok(end)
-    }
-
-    /// A group in a listing. What is no group, but stands in a queue, counts nothing.
-    fn listed(
-        &mut self,
-        ks: &mut K,
-        id: &[u8],
-        queue: Queue,
-        until: Option<Millis>,
-    ) -> Result<Reply> {
-        let loaded = self.groups.load_sound(ks, id)?;
-        let (due, uris) = loaded.map_or((0, 0), |loaded| (loaded.group.due, loaded.group.uris));
-        Ok(Reply::Array(vec![
-            Reply::bulk(id),
-            Reply::bulk(queue.name()),
-            Reply::count(until.unwrap_or(due)),
-            Reply::count(uris),
-        ]))
     }
 
     /// Up to `count` URIs that are queued for a group, from a place on:
@@ -193,7 +144,7 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<Reply> {
         let mut loaded = self.groups.known(ks, id)?;
-        self.see_as_deleted(ks, &mut loaded, now)?;
+        self.groups.show_as_deleted(ks, &mut loaded, now)?;
         if !loaded.group.known {
             return Err(Error::NoChg(id.to_vec()));
         }
@@ -211,6 +162,64 @@ impl<K: Store> Frontier<K> {
         });
         Ok(page(next.map(|next| next.to_text()), entries.collect()))
     }
+}
+
+/// Up to `count` groups of one queue, and where they end.
+fn list_some<K: Store>(
+    (keys, groups): (&Keys<K>, &Groups<K>),
+    ks: &mut K,
+    queue: Queue,
+    cursor: Option<&Cursor>,
+    count: u64,
+    listed: &mut Vec<Reply>,
+) -> Result<Cursor> {
+    let mut batch = Batch::default();
+    let key = match queue {
+        Queue::Waiting => keys.once.wait.clone(),
+        Queue::Busy => keys.once.busy.clone(),
+        Queue::Ready => {
+            let mut end = ks.list_len(&keys.once.ready)?;
+            if let Some(Cursor::Before(at)) = cursor {
+                end = end.min(*at);
+            }
+            let begin = end.saturating_sub(count);
+            ks.list_range(&keys.once.ready, begin, end - begin, &mut batch)?;
+            for i in (0..batch.len()).rev() {
+                listed.push(entry(groups, ks, batch.get(i).0, queue, None)?);
+            }
+            return Ok(Cursor::Before(begin));
+        }
+    };
+    let rank = match cursor {
+        Some(Cursor::Behind(_, score, chg)) => rank_behind(ks, &key, *score, chg)?,
+        _ => 0,
+    };
+    ks.zset_range(&key, rank, count, &mut batch)?;
+    let mut end = Cursor::Behind(queue, f64::NEG_INFINITY, Vec::new());
+    for (chg, _) in batch.iter() {
+        let score = ks.zset_score(&key, chg)?.unwrap_or(0.0);
+        listed.push(entry(groups, ks, chg, queue, Some(of_score(score)))?);
+        end = Cursor::Behind(queue, score, chg.to_vec());
+    }
+    Ok(end)
+}
+
+/// A group in a listing. What is no group, but stands in a queue, counts nothing.
+fn entry<K: Store>(
+    groups: &Groups<K>,
+    ks: &mut K,
+    id: &[u8],
+    queue: Queue,
+    until: Option<Millis>,
+) -> Result<Reply> {
+    let loaded = groups.load_sound(ks, id)?;
+    let (due, uris) = loaded.map_or((0, 0), |loaded| (loaded.group.due, loaded.group.uris));
+    Ok(Reply::Array(vec![
+        Reply::bulk(id),
+        Reply::bulk(queue.name()),
+        Reply::count(until.unwrap_or(due)),
+        Reply::count(uris),
+    ]))
 }
 
 /// How many members of a sorted set stand up to a place, whether its member is there or not.

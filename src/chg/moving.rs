@@ -142,13 +142,13 @@ impl<K: Store> Pair<'_, K> {
             frontier.save(ks, &self.to)?;
         } else if self.moving.done && self.to.group.gate > now {
             // Nothing was queued, but the pause holds for what comes.
-            frontier.rest(ks, &mut self.to, now)?;
+            frontier.retire_if_idle(ks, &mut self.to, now)?;
         }
         let mut left = Step::to(Placement::Stay);
         left.leaves = was_runnable && !self.from.group.is_runnable();
         frontier.place(ks, &mut self.from, &left, now)?;
         if self.moving.done {
-            return frontier.rest(ks, &mut self.from, now);
+            return frontier.retire_if_idle(ks, &mut self.from, now);
         }
         frontier.save(ks, &self.from)
     }

@@ -4,19 +4,24 @@
 //! `chg_busy` once its lease has run out. The one that is due longest goes first. Nothing is moved in
 //! bulk, so it costs the same whether one group is due or a million.
 
+use crawlspace_host::keyspace::Batch;
+
 use super::Token;
 use super::error::Result;
 use super::figures::Pause;
 use super::frontier::Frontier;
-use super::group::Hold;
-use super::group::Id;
+use super::group::{Hold, Id};
 use super::groups::Loaded;
-use super::hold::Paused;
-use super::skipped::Place;
+use super::pauses::Paused;
+use super::skipped::{Place, Position};
 use super::store::Store;
 use super::time::{Millis, of_score};
 use super::transition::{Event, Placement, Seen};
 use super::uris::Op;
+use super::verdict::{Judge, Verdict};
+
+/// How many groups of a queue are read at a time.
+const PAGE: u64 = 16;
 
 /// Leave to fetch one URI from a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,20 +82,6 @@ enum Front<K: Store> {
     Nobody,
 }
 
-/// What becomes of a candidate.
-enum Verdict {
-    /// It is leased, with the next URI of this execution if URIs are kept for it.
-    Lease(Option<Vec<u8>>),
-    /// It is not due before this.
-    Park(Millis),
-    /// It is paused, and keeps its place; a URI of it that is not paused is due then.
-    Pass(Option<Millis>),
-    /// The gate that it shares is closed until this.
-    Gate(Millis),
-    /// It should not be here.
-    Remove,
-}
-
 impl<K: Store> Frontier<K> {
     /// Grants leases until there are enough, no more to be had, or time is up.
     ///
@@ -104,7 +95,7 @@ impl<K: Store> Frontier<K> {
         time: &mut dyn FnMut() -> bool,
         leases: &mut Vec<Lease>,
     ) -> Result<Search> {
-        self.tidy(ks, now)?;
+        self.evict_idle(ks, now)?;
         while leases.len() < ask.count {
             if self.pauses.read(ks)?.all {
                 break;
@@ -136,12 +127,12 @@ impl<K: Store> Frontier<K> {
         ask: &Ask<'_>,
         now: Millis,
     ) -> Result<Option<Lease>> {
-        self.tidy(ks, now)?;
+        self.evict_idle(ks, now)?;
         let mut loaded = self.groups.known(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
         let busy = ks.zset_score(&self.keys.once.busy, id)?;
         if busy.is_some_and(|deadline| of_score(deadline) <= now) {
-            self.make_ready(ks, &mut loaded, now)?;
+            self.end_expired_leases(ks, &mut loaded, now)?;
             loaded = self.groups.load(ks, id)?;
         } else if busy.is_some() && loaded.group.holds.is_empty() {
             // A plain client has it.
@@ -151,7 +142,7 @@ impl<K: Store> Frontier<K> {
             return Ok(None);
         }
         let paused = self.pauses.read(ks)?;
-        let Verdict::Lease(execution) = self.verdict(ks, &loaded, &paused, now)? else {
+        let Verdict::Lease(execution) = self.judge().verdict(ks, &loaded, &paused, now)? else {
             return Ok(None);
         };
         if self.take_out(ks, &mut loaded, now)? {
@@ -175,6 +166,7 @@ impl<K: Store> Frontier<K> {
         while let Some(id) = self.queues.skipped.walk().come_due(now) {
             self.queues.note_change(ks, &id)?;
         }
+        let paused = self.pauses.read(ks)?;
         let at = self.queues.skipped.walk().ready();
         let ready = ks.list_get(&self.keys.once.ready, at)?;
         let wait = self.queues.first_waiting(ks)?;
@@ -191,7 +183,7 @@ impl<K: Store> Frontier<K> {
             let ready_from = loaded.group.due.min(now) as f64;
             // A paused group hides none behind it, which may have been due for longer.
             if (ready_from <= waits_from && ready_from <= busy_from)
-                || self.is_paused(ks, &loaded, now)?
+                || self.judge().is_paused(ks, &loaded, &paused, now)?
             {
                 return Ok(Front::Candidate(Stand::Ready(at), loaded));
             }
@@ -208,13 +200,13 @@ impl<K: Store> Frontier<K> {
                 // It is the next one.
                 step.placement = Placement::Stay;
             }
-            self.carry_out(ks, &mut loaded, &step, now)?;
+            self.apply(ks, &mut loaded, &step, now)?;
             if is_ready && loaded.group.is_runnable() {
                 return Ok(Front::Candidate(Stand::None, loaded));
             }
             if is_ready {
                 // A plain client's, with nothing left to fetch.
-                self.rest(ks, &mut loaded, now)?;
+                self.retire_if_idle(ks, &mut loaded, now)?;
             }
             return Ok(Front::Settled);
         }
@@ -231,73 +223,58 @@ impl<K: Store> Frontier<K> {
         })
     }
 
-    /// Whether a group keeps its place because all its URIs that are due are paused, or the group is.
-    fn is_paused(&mut self, ks: &mut K, loaded: &Loaded<K>, now: Millis) -> Result<bool> {
-        let paused = self.pauses.read(ks)?;
-        if paused.executions.is_empty() {
-            return Ok(loaded.group.options.paused);
+    /// Skips the next groups that searches would skip if these executions were paused, and returns their
+    /// number: 0 when the next group would be leased, or there is none. Nothing is written, so the walk
+    /// returns to a group with which a search has more to do.
+    pub(super) fn look_ahead(&mut self, ks: &mut K, paused: &Paused, now: Millis) -> Result<u64> {
+        let Some(mut ahead) = self.queues.skipped.take_ahead() else {
+            return Ok(0);
+        };
+        let mut skipped = 0;
+        let mut page = Batch::default();
+        let wait = &self.keys.once.wait;
+        ks.zset_range(wait, ahead.end_of_wait(), PAGE, &mut page)?;
+        for (id, _) in page.iter() {
+            let Some(score) = ks.zset_score(wait, id)?.filter(|at| of_score(*at) <= now) else {
+                break;
+            };
+            let Some(foreseen) = self.judge().foresee(ks, id, paused, now)? else {
+                break;
+            };
+            ahead.skip_wait(Place::new(score, id));
+            ahead.look_at_times(foreseen.later, id);
+            if foreseen.returns {
+                ahead.look_again(id, &Position::Wait(score));
+            }
+            skipped += 1;
         }
-        let verdict = self.verdict(ks, loaded, &paused, now)?;
-        Ok(matches!(verdict, Verdict::Pass(_)))
+        if skipped == 0 {
+            let from = ahead.end_of_ready();
+            page.clear();
+            ks.list_range(&self.keys.once.ready, from, PAGE, &mut page)?;
+            for (at, (id, _)) in (from..).zip(page.iter()) {
+                let Some(foreseen) = self.judge().foresee(ks, id, paused, now)? else {
+                    break;
+                };
+                ahead.skip_ready(at, id);
+                ahead.look_at_times(foreseen.later, id);
+                if foreseen.returns {
+                    ahead.return_to_ready(at);
+                }
+                skipped += 1;
+            }
+        }
+        self.queues.skipped.put_ahead(ahead);
+        Ok(skipped)
     }
 
-    /// Skips the next groups that searches would skip if these executions were paused; false when the next
-    /// group would be leased, or there is none. Nothing is written, so the walk returns to a group with
-    /// which a search has more to do.
-    pub(super) fn look_ahead(&mut self, ks: &mut K, paused: &Paused, now: Millis) -> Result<bool> {
-        let Some(ahead) = self.queues.skipped.ahead() else {
-            return Ok(false);
-        };
-        let (rank, at) = (ahead.end_of_wait(), ahead.end_of_ready());
-        let wait = ks.zset_at(&self.keys.once.wait, rank)?;
-        if let Some((id, score)) = wait.filter(|(_, score)| of_score(*score) <= now)
-            && let Some((again, later)) = self.foresee(ks, id.as_ref(), paused, now)?
-            && let Some(ahead) = self.queues.skipped.ahead()
-        {
-            let place = Place::new(score, id.as_ref());
-            ahead.look_at_times(later, &place.id);
-            ahead.skip_wait(place.clone());
-            if again {
-                ahead.return_to_wait(place);
-            }
-            return Ok(true);
+    /// The parts that a verdict reads.
+    pub(super) fn judge(&self) -> Judge<'_, K> {
+        Judge {
+            groups: &self.groups,
+            gates: &self.gates,
+            ledger: &self.ledger,
         }
-        let Some(id) = ks.list_get(&self.keys.once.ready, at)? else {
-            return Ok(false);
-        };
-        let id = id.as_ref();
-        if let Some((again, later)) = self.foresee(ks, id, paused, now)?
-            && let Some(ahead) = self.queues.skipped.ahead()
-        {
-            ahead.look_at_times(later, id);
-            ahead.skip_ready(at, id);
-            if again {
-                ahead.return_to_ready(at);
-            }
-            return Ok(true);
-        }
-        Ok(false)
-    }
-
-    /// Whether a search would have anything to do with a group but skip it, and when a URI of it comes due
-    /// that is not paused; `None` when the group would be leased.
-    fn foresee(
-        &mut self,
-        ks: &mut K,
-        id: &[u8],
-        paused: &Paused,
-        now: Millis,
-    ) -> Result<Option<(bool, Option<Millis>)>> {
-        let Some(loaded) = self.groups.load_sound(ks, id)? else {
-            return Ok(Some((true, None)));
-        };
-        Ok(match self.verdict(ks, &loaded, paused, now)? {
-            _ if loaded.missing.get() > 0 => Some((true, None)),
-            Verdict::Lease(_) => None,
-            Verdict::Pass(later) if loaded.group.options.gate.is_empty() => Some((false, later)),
-            // A search also hands the shared gate over to the next group.
-            _ => Some((true, None)),
-        })
     }
 
     /// Leases a candidate, or puts it where it belongs.
@@ -310,16 +287,16 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<Option<Lease>> {
         if loaded.missing.get() > 0 {
-            self.restore_leases(ks, loaded, now)?;
+            self.groups.restore_leases(ks, loaded, now)?;
         }
         let paused = self.pauses.read(ks)?;
-        match self.verdict(ks, loaded, &paused, now)? {
+        match self.judge().verdict(ks, loaded, &paused, now)? {
             Verdict::Lease(execution) => {
                 self.unqueue(ks, place, &loaded.id)?;
                 self.grant(ks, loaded, execution, ask, now).map(Some)
             }
             Verdict::Park(due) => {
-                self.hand_over(ks, loaded)?;
+                self.replace_representative(ks, loaded)?;
                 if let Stand::Ready(at) = place {
                     self.queues.take_ready(ks, at)?;
                 }
@@ -330,7 +307,7 @@ impl<K: Store> Frontier<K> {
             }
             Verdict::Gate(until) => {
                 self.unqueue(ks, place, &loaded.id)?;
-                self.stand_behind(ks, loaded, until)?;
+                self.wait_behind_gate(ks, loaded, until)?;
                 self.save(ks, loaded)?;
                 Ok(None)
             }
@@ -348,7 +325,7 @@ impl<K: Store> Frontier<K> {
                 }
                 // It does not hold back those that it stands for. Whoever does now may come to stand
                 // before it, so it must have been counted.
-                self.hand_over(ks, loaded)?;
+                self.replace_representative(ks, loaded)?;
                 Ok(None)
             }
             Verdict::Remove => {
@@ -357,7 +334,7 @@ impl<K: Store> Frontier<K> {
                     // So that it comes back when its lease runs out, whoever took it from there.
                     self.queues.show_busy(ks, loaded)?;
                 } else if loaded.group.is_idle() {
-                    self.rest(ks, loaded, now)?;
+                    self.retire_if_idle(ks, loaded, now)?;
                 }
                 Ok(None)
             }
@@ -379,108 +356,6 @@ impl<K: Store> Frontier<K> {
             Stand::None => {}
         }
         Ok(())
-    }
-
-    /// Whether a candidate may be fetched from, by everything that can hold it back. A group of which only
-    /// paused URIs are due keeps its place, whatever else holds it back.
-    fn verdict(
-        &mut self,
-        ks: &mut K,
-        loaded: &Loaded<K>,
-        paused: &Paused,
-        now: Millis,
-    ) -> Result<Verdict> {
-        let group = &loaded.group;
-        let held = group.holds.len() as u64;
-        // Plain clients may queue a group of which nothing is known, or nothing is counted.
-        let from_outside = !group.ours && group.uris == 0;
-        if held >= group.options.parallel || (group.uris <= held && !from_outside) {
-            return Ok(Verdict::Remove);
-        }
-        if group.options.paused {
-            return Ok(Verdict::Pass(None));
-        }
-        let by_uris = self.verdict_by_uris(ks, loaded, paused, now)?;
-        if matches!(by_uris, Verdict::Pass(_)) {
-            return Ok(by_uris);
-        }
-        let closed = group.closed_until();
-        // A group that only plain clients know is ready when they say so.
-        if closed > now && (group.ours || group.options.blocked > now) {
-            return Ok(Verdict::Park(closed));
-        }
-        if !group.options.gate.is_empty() {
-            let until = self.gates.closed_until(ks, &group.options.gate)?;
-            if until > now {
-                return Ok(Verdict::Gate(until));
-            }
-        }
-        Ok(by_uris)
-    }
-
-    /// Whether a group has a URI for a lease.
-    fn verdict_by_uris(
-        &mut self,
-        ks: &mut K,
-        loaded: &Loaded<K>,
-        paused: &Paused,
-        now: Millis,
-    ) -> Result<Verdict> {
-        let group = &loaded.group;
-        let held = group.holds.len() as u64;
-        let from_outside = !group.ours && group.uris == 0;
-        let kept = self.groups.kept(ks, loaded, |uris| {
-            let next = uris.pick(now, &|execution| paused.has(execution));
-            (
-                next.map(<[u8]>::to_vec),
-                uris.earliest(),
-                uris.earliest_of(&|execution| paused.has(execution)),
-                uris.len(),
-                uris.leases().count() as u64,
-            )
-        })?;
-        let (next, earliest, unpaused, kept, kept_held) = kept.unwrap_or((None, None, None, 0, 0));
-        if next.is_some() {
-            return Ok(Verdict::Lease(next));
-        }
-        // Beside URIs that are kept there may be others that are only counted.
-        let counted = group.uris.saturating_sub(kept);
-        let mut free = counted.saturating_sub(held.saturating_sub(kept_held));
-        let all_free = free;
-        if free > 0 && !paused.executions.is_empty() {
-            free = self.unpaused(ks, loaded, paused, counted)?.min(free);
-        }
-        if free > 0 || from_outside {
-            return Ok(Verdict::Lease(None));
-        }
-        Ok(match earliest {
-            Some(earliest) if earliest > now && all_free == 0 => Verdict::Park(earliest),
-            _ => Verdict::Pass(unpaused),
-        })
-    }
-
-    /// Of the URIs that a group counts, how many are not of a paused execution.
-    pub(super) fn unpaused(
-        &self,
-        ks: &mut K,
-        loaded: &Loaded<K>,
-        paused: &Paused,
-        counted: u64,
-    ) -> Result<u64> {
-        let mut left = counted;
-        // Whichever are fewer: executions that are paused, or that the group has.
-        if (paused.executions.len() as u64) < ks.hash_len(&loaded.key)? {
-            for execution in &paused.executions {
-                left = left.saturating_sub(self.ledger.counted(ks, &loaded.key, execution)?);
-            }
-            return Ok(left);
-        }
-        for (execution, n) in self.ledger.counted_in(ks, &loaded.key)? {
-            if paused.has(&execution) {
-                left = left.saturating_sub(n);
-            }
-        }
-        Ok(left)
     }
 
     /// Leases a group that stands in no queue.
@@ -533,7 +408,7 @@ impl<K: Store> Frontier<K> {
         let after = own.map(|(_, token)| token);
         let seen = Seen::at(now, stock);
         let step = loaded.group.on(Event::Leased { hold, after }, &seen);
-        self.carry_out(ks, loaded, &step, now)?;
+        self.apply(ks, loaded, &step, now)?;
         Ok(Lease {
             chg: loaded.id.to_vec(),
             token,

@@ -91,6 +91,19 @@ pub fn pause(facts: &Facts, before: Backoff, begun: Millis, now: Millis) -> (Mil
     }
 }
 
+/// When a host may be fetched from again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At a time.
+    At(Millis),
+    /// This many milliseconds from now.
+    Delay(Millis),
+    /// After a pause that follows from the fetch, and at least the delay that is stored for the group.
+    Facts(Facts),
+    /// After the delay that is stored for the group.
+    Stored,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

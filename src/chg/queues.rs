@@ -51,9 +51,10 @@ impl<K: Store> Queues<K> {
         self.skipped = Skipped::default();
     }
 
-    /// How many groups are due in `chg_wait`.
+    /// How many groups are due in `chg_wait`, or stand in `chg_ready`.
     pub(super) fn due(&self, ks: &mut K, now: Millis) -> Result<u64> {
-        Ok(ks.zset_count(&self.keys.once.wait, now as f64 + 0.999)?)
+        let wait = ks.zset_count(&self.keys.once.wait, now as f64 + 0.999)?;
+        Ok(wait + ks.list_len(&self.keys.once.ready)?)
     }
 
     /// The group whose lease expired first, with the deadline, if any has by now.
@@ -208,5 +209,12 @@ impl<K: Store> Queues<K> {
             None => ks.zset_remove(&self.keys.once.busy, &loaded.id)?,
         }
         Ok(())
+    }
+
+    /// How many groups are due at `now`, or have leases that ran out.
+    pub(super) fn due_or_lapsed(&self, ks: &mut K, now: Millis) -> Result<u64> {
+        let until = now as f64 + 0.999;
+        Ok(ks.zset_count(&self.keys.once.wait, until)?
+            + ks.zset_count(&self.keys.once.busy, until)?)
     }
 }

@@ -117,11 +117,6 @@ impl Walk {
         self.ready_again.insert(at);
     }
 
-    /// Returns to a group of `chg_wait` that is skipped.
-    pub(super) fn return_to_wait(&mut self, place: Place) {
-        self.wait_again.insert(place);
-    }
-
     /// Looks at a group again when a URI of it comes due.
     pub(super) fn look_at_times(&mut self, due: Option<Millis>, id: &[u8]) {
         let id = due.map(|due| (due, Id::from_slice(id)));
@@ -217,9 +212,19 @@ impl Skipped {
         &mut self.walk
     }
 
-    /// The walk that is prepared, unless others wrote to the queues since it began.
-    pub(super) fn ahead(&mut self) -> Option<&mut Walk> {
-        self.ahead.as_mut()
+    /// Takes out the walk that is prepared, unless others wrote to the queues since it began.
+    pub(super) fn take_ahead(&mut self) -> Option<Walk> {
+        self.ahead.take()
+    }
+
+    /// Puts back the walk that is prepared.
+    pub(super) fn put_ahead(&mut self, ahead: Walk) {
+        self.ahead = Some(ahead);
+    }
+
+    /// Whether a walk is prepared.
+    pub(super) fn is_prepared(&self) -> bool {
+        self.ahead.is_some()
     }
 
     /// Begins to prepare a walk.

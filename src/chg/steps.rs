@@ -9,7 +9,7 @@ use super::transition::{Placement, Step};
 
 impl<K: Store> Frontier<K> {
     /// Carries out what follows from something that happened to a group, and saves it.
-    pub(super) fn carry_out(
+    pub(super) fn apply(
         &mut self,
         ks: &mut K,
         loaded: &mut Loaded<K>,
@@ -17,8 +17,8 @@ impl<K: Store> Frontier<K> {
         now: Millis,
     ) -> Result<()> {
         self.place(ks, loaded, step, now)?;
-        if step.placement == Placement::Rest {
-            return self.rest(ks, loaded, now);
+        if step.placement == Placement::Retire {
+            return self.retire_if_idle(ks, loaded, now);
         }
         self.save(ks, loaded)
     }
@@ -47,15 +47,15 @@ impl<K: Store> Frontier<K> {
         let is_gated = !loaded.group.options.gate.is_empty();
         if let (Some(pause), true) = (step.pause, is_gated) {
             let gate = loaded.group.options.gate.clone();
-            self.tell_gate(ks, &gate, loaded, pause)?;
+            self.update_gate(ks, &gate, loaded, pause)?;
         }
         match step.placement {
-            Placement::Stay | Placement::Rest => Ok(()),
+            Placement::Stay | Placement::Retire => Ok(()),
             Placement::Ready => self.queues.push_ready(ks, loaded),
             Placement::Wait(due) => self.queues.wait_from(ks, loaded, due, now),
             Placement::Queue(_) if is_gated => {
                 let opens = self.gates.closed_until(ks, &loaded.group.options.gate)?;
-                self.stand_last(ks, loaded, opens)
+                self.wait_last_behind_gate(ks, loaded, opens)
             }
             Placement::Queue(due) => self.queues.queue(ks, loaded, due, now),
             Placement::Reschedule(due) => self.queues.reschedule(ks, loaded, due),

@@ -17,7 +17,7 @@ pub fn sweep<K: Store>(now: Millis, limit: u64) -> Job<K> {
         let (mut from_wait, mut from_busy) = (0, 0);
         // Paused groups at the head of `chg_wait`, which stay.
         let mut skipped = 0;
-        let due = lent.with(|frontier, ks| frontier.due_or_lapsed(ks, now))?;
+        let due = lent.with(|frontier, ks| frontier.queues.due_or_lapsed(ks, now))?;
         while from_wait + from_busy < limit {
             let first = lent.with(|frontier, ks| frontier.sweep_first(ks, skipped, now))?;
             match first {
@@ -47,16 +47,9 @@ enum Swept {
 }
 
 impl<K: Store> Frontier<K> {
-    /// How many groups are due at `now`, or have leases that ran out.
-    fn due_or_lapsed(&mut self, ks: &mut K, now: Millis) -> Result<u64> {
-        let until = now as f64 + 0.999;
-        Ok(ks.zset_count(&self.keys.once.wait, until)?
-            + ks.zset_count(&self.keys.once.busy, until)?)
-    }
-
     /// Makes the group ready that is due for longest, but for those skipped at the head of `chg_wait`.
     fn sweep_first(&mut self, ks: &mut K, skipped: u64, now: Millis) -> Result<Swept> {
-        self.tidy(ks, now)?;
+        self.evict_idle(ks, now)?;
         let due = |first: Option<(K::Value, f64)>| first.filter(|(_, at)| of_score(*at) <= now);
         let wait = due(ks.zset_at(&self.keys.once.wait, skipped)?);
         let busy = due(ks.zset_at(&self.keys.once.busy, 0)?);
@@ -64,7 +57,7 @@ impl<K: Store> Frontier<K> {
             && busy.as_ref().is_none_or(|(_, lapsed)| at <= lapsed)
         {
             let id = id.as_ref();
-            if self.raise(ks, id, now)? {
+            if self.make_ready(ks, id, now)? {
                 return Ok(Swept::FromWait);
             }
             let stays = ks.zset_score(&self.keys.once.wait, id)?;
@@ -75,16 +68,16 @@ impl<K: Store> Frontier<K> {
             return Ok(Swept::Nothing);
         };
         let mut loaded = self.groups.load(ks, id.as_ref())?;
-        self.make_ready(ks, &mut loaded, now)?;
+        self.end_expired_leases(ks, &mut loaded, now)?;
         Ok(Swept::FromBusy)
     }
 
     /// Moves a due group from `chg_wait` to `chg_ready`. One that is blocked moves to the end of its
     /// block instead, and one that is paused stays; then false.
-    fn raise(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<bool> {
+    fn make_ready(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<bool> {
         let mut loaded = self.groups.load(ks, id)?;
         if loaded.missing.get() > 0 {
-            self.restore_leases(ks, &mut loaded, now)?;
+            self.groups.restore_leases(ks, &mut loaded, now)?;
             self.save(ks, &loaded)?;
         }
         if loaded.group.options.paused {
@@ -93,7 +86,7 @@ impl<K: Store> Frontier<K> {
         let closed = loaded.group.closed_until();
         if closed > now {
             let parked = Step::to(Placement::Reschedule(closed));
-            self.carry_out(ks, &mut loaded, &parked, now)?;
+            self.apply(ks, &mut loaded, &parked, now)?;
             return Ok(false);
         }
         self.queues.leave_wait(ks, id)?;
@@ -102,7 +95,7 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Ends the leases of a group that have run out, and makes it ready if it has anything left.
-    pub(super) fn make_ready(
+    pub(super) fn end_expired_leases(
         &mut self,
         ks: &mut K,
         loaded: &mut Loaded<K>,
@@ -110,6 +103,6 @@ impl<K: Store> Frontier<K> {
     ) -> Result<()> {
         self.reclaim(ks, loaded, now)?;
         let step = self.expire(ks, loaded, now)?;
-        self.carry_out(ks, loaded, &step, now)
+        self.apply(ks, loaded, &step, now)
     }
 }

@@ -255,7 +255,7 @@ impl World {
             }
             Op::Pause { what, pause } => {
                 let paused = match what {
-                    0 => frontier.pause_all(ks, pause),
+                    0 => frontier.pauses.set(ks, None, pause).map(drop),
                     1..=4 => {
                         let group = GROUPS[usize::from(what) - 1];
                         frontier.pause_group(ks, group, pause, now)
@@ -472,7 +472,7 @@ impl World {
     /// Whatever is queued can be fetched in the end, and then nothing is left.
     fn drain(&mut self) {
         let frontier = &mut self.frontier;
-        frontier.pause_all(&mut self.ks, false).unwrap();
+        frontier.pauses.set(&mut self.ks, None, false).unwrap();
         for group in GROUPS {
             let _ = frontier.pause_group(&mut self.ks, group, false, self.now);
         }
@@ -604,7 +604,7 @@ fn first_search_after_a_pause_looks_at_no_paused_group() {
     };
     world.run(sweep(now, 200), usize::MAX);
     let mut pause = pause_execution(b"paused", true, now);
-    for n in 0..300 {
+    for n in 0..20 {
         let step = pause.step(&mut world.frontier, &mut world.ks, &mut || false);
         assert_eq!(step, Ok(Step::More), "{n}");
         if n < 3 {

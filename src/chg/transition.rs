@@ -1,11 +1,9 @@
 //! Transitions of a group: a group and an event give the group after it, its placement in the queues, and
-//! effects on other keys. Nothing here reads or writes a key; `place` in `queues.rs` carries a step out.
+//! effects on other keys. Nothing here reads or writes a key; `place` in `steps.rs` carries a step out.
 
 use super::Token;
-use super::group::{Group, Hold, Released};
-use super::hold::Limits;
-use super::lease::When;
-use super::politeness;
+use super::group::{Group, Hold, Limits, Released};
+use super::politeness::{self, When};
 use super::time::{Millis, TEN_YEARS};
 use super::uris::Stock;
 
@@ -100,7 +98,7 @@ pub(super) enum Placement {
         earliest: Millis,
     },
     /// Into no queue, because nothing is queued or held; its hash stays until its gate has passed.
-    Rest,
+    Retire,
 }
 
 /// What is to be carried out after an event.
@@ -151,7 +149,7 @@ impl Group {
             Event::Arrived { uris, at } => self.arrived(uris, at, seen),
             Event::Dropped { uris } => {
                 self.uris = self.uris.saturating_sub(uris);
-                Step::to(self.rest_or(Placement::Stay))
+                Step::to(self.retire_or(Placement::Stay))
             }
             Event::Leased { hold, after } => self.leased(hold, after, seen),
             Event::Extended { token, deadline } => {
@@ -201,9 +199,9 @@ impl Group {
         self.due_with(seen.stock).max(seen.now)
     }
 
-    fn rest_or(&self, placement: Placement) -> Placement {
+    fn retire_or(&self, placement: Placement) -> Placement {
         if self.is_idle() {
-            Placement::Rest
+            Placement::Retire
         } else {
             placement
         }
@@ -272,12 +270,12 @@ impl Group {
             due = due.max(at);
         }
         let placement = match (was_runnable, self.is_runnable()) {
-            (_, false) => self.rest_or(Placement::Stay),
+            (_, false) => self.retire_or(Placement::Stay),
             (false, true) => Placement::Queue(due),
             // Others may fetch from it at the same time, so it stands in a queue already.
             (true, true) => self.shift(end.counted, due, seen),
         };
-        if placement == Placement::Rest {
+        if placement == Placement::Retire {
             due = self.gate;
         }
         self.last = Some(Released {
@@ -329,7 +327,7 @@ impl Group {
         let placement = if was_queued {
             self.shift(counted, 0, seen)
         } else if self.known && self.is_idle() {
-            Placement::Rest
+            Placement::Retire
         } else if self.is_runnable() || !self.ours {
             Placement::Ready
         } else {

@@ -151,7 +151,7 @@ impl World {
                 }
             }
             Placement::Reschedule(_) | Placement::Shift { .. } => {}
-            Placement::Rest => {
+            Placement::Retire => {
                 let until = self.groups[id].gate;
                 self.groups[id].due = until;
                 self.idle.insert(id, until);

@@ -5,7 +5,7 @@ use crawlspace_host::reply::Reply;
 use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::group::Hold;
-use super::groups::Loaded;
+use super::groups::{Groups, Loaded};
 use super::keys::GATED;
 use super::store::Store;
 use super::time::{Millis, of_score};
@@ -20,7 +20,7 @@ impl<K: Store> Frontier<K> {
     /// `NOCHG` for an unknown group.
     pub fn why(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<Reply> {
         let mut loaded = self.groups.known(ks, id)?;
-        self.see_as_deleted(ks, &mut loaded, now)?;
+        self.groups.show_as_deleted(ks, &mut loaded, now)?;
         if !loaded.group.known {
             return Err(Error::NoChg(id.to_vec()));
         }
@@ -45,7 +45,7 @@ impl<K: Store> Frontier<K> {
         executions.truncate(MAX_LISTED);
         let mut leases = Vec::new();
         for hold in &group.holds {
-            leases.push(self.hold_reply(ks, &loaded, hold, now)?);
+            leases.push(hold_reply(&self.groups, ks, &loaded, hold, now)?);
         }
         let gate = match &options.gate[..] {
             b"" => None,
@@ -89,29 +89,6 @@ impl<K: Store> Frontier<K> {
         ]))
     }
 
-    fn hold_reply(
-        &mut self,
-        ks: &mut K,
-        loaded: &Loaded<K>,
-        hold: &Hold,
-        now: Millis,
-    ) -> Result<Reply> {
-        let key = self.groups.uris_of(ks, loaded);
-        let uri = ks.uris(&key, |uris| {
-            let leased = uris.leased(hold.token)?;
-            Some((Reply::bulk(leased.execution), Reply::bulk(leased.uri)))
-        })?;
-        let (execution, uri) = uri.flatten().unwrap_or((Reply::Nil, Reply::Nil));
-        Ok(Reply::named([
-            ("token", Reply::count(hold.token)),
-            ("granted", Reply::count(hold.granted)),
-            ("age", Reply::count(now.saturating_sub(hold.granted))),
-            ("deadline", Reply::count(hold.deadline)),
-            ("execution", execution),
-            ("uri", uri),
-        ]))
-    }
-
     /// The name of a group's state, when it is due, and a sentence.
     fn state_of(
         &mut self,
@@ -126,7 +103,8 @@ impl<K: Store> Frontier<K> {
         let busy = ks
             .zset_score(&self.keys.once.busy, &loaded.id)?
             .map(of_score);
-        let all = self.pauses.read(ks)?.all;
+        let paused = self.pauses.read(ks)?;
+        let all = paused.all;
         let due = waits.unwrap_or(group.due);
         if let Some(deadline) = group.first_deadline().or(busy)
             && !group.stands_beside_leases()
@@ -180,7 +158,7 @@ impl<K: Store> Frontier<K> {
                 ("waiting", "the pause after the last fetch runs")
             }
             Some(due) if due > now => ("waiting", "nothing queued for it is due yet"),
-            _ if self.holds_only_paused(ks, loaded)? => (
+            _ if self.judge().holds_only_paused(ks, loaded, &paused)? => (
                 "paused",
                 "all that is queued for it is of paused executions",
             ),
@@ -188,22 +166,6 @@ impl<K: Store> Frontier<K> {
             None => ("ready", "it is ready, and the next CHG.NEXT may take it"),
         };
         Ok((state, due, why.to_string()))
-    }
-
-    fn holds_only_paused(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<bool> {
-        let paused = self.pauses.read(ks)?;
-        if paused.executions.is_empty() {
-            return Ok(false);
-        }
-        let key = self.groups.uris_of(ks, loaded);
-        let kept = ks.uris(&key, |uris| {
-            let mut executions = uris.executions();
-            let free = executions.any(|share| share.queued > 0 && !paused.has(share.id));
-            (free, uris.len())
-        })?;
-        let (free, kept) = kept.unwrap_or((false, 0));
-        let counted = loaded.group.uris.saturating_sub(kept);
-        Ok(!free && self.unpaused(ks, loaded, &paused, counted)? == 0)
     }
 
     /// The figures of the whole frontier; `waiters` is how many clients wait for a lease.
@@ -283,4 +245,28 @@ impl<K: Store> Frontier<K> {
             ("token", count(self.tokens.last(ks)?)),
         ]))
     }
+}
+
+/// A lease that is held.
+fn hold_reply<K: Store>(
+    groups: &Groups<K>,
+    ks: &mut K,
+    loaded: &Loaded<K>,
+    hold: &Hold,
+    now: Millis,
+) -> Result<Reply> {
+    let key = groups.uris_of(ks, loaded);
+    let uri = ks.uris(&key, |uris| {
+        let leased = uris.leased(hold.token)?;
+        Some((Reply::bulk(leased.execution), Reply::bulk(leased.uri)))
+    })?;
+    let (execution, uri) = uri.flatten().unwrap_or((Reply::Nil, Reply::Nil));
+    Ok(Reply::named([
+        ("token", Reply::count(hold.token)),
+        ("granted", Reply::count(hold.granted)),
+        ("age", Reply::count(now.saturating_sub(hold.granted))),
+        ("deadline", Reply::count(hold.deadline)),
+        ("execution", execution),
+        ("uri", uri),
+    ]))
 }

@@ -156,7 +156,7 @@ impl Check {
         if self.repairs && wrong {
             // The sums are compared in the end.
             if loaded.missing.take() > 0 || hidden {
-                frontier.restore_leases(ks, &mut loaded, self.now)?;
+                frontier.groups.restore_leases(ks, &mut loaded, self.now)?;
             }
             loaded.group.uris = right;
             loaded.group.keeps |= hidden;
@@ -166,7 +166,7 @@ impl Check {
             self.mended += u64::from(right != found) + u64::from(hidden);
             count += i128::from(right) - i128::from(found);
         }
-        frontier.see_as_deleted(ks, &mut loaded, self.now)?;
+        frontier.groups.show_as_deleted(ks, &mut loaded, self.now)?;
         self.counts.groups += u64::from(loaded.group.known);
         let sum = i128::from(self.counts.sum_groups) + count.max(0);
         self.counts.sum_groups = u64::try_from(sum).unwrap_or(u64::MAX);

@@ -108,7 +108,7 @@ impl Check {
 
     fn begin<K: Store>(&mut self, frontier: &mut Frontier<K>, ks: &mut K) -> Result<()> {
         if self.repairs {
-            frontier.tidy(ks, self.now)?;
+            frontier.evict_idle(ks, self.now)?;
         }
         frontier.ledger.audits.begin(&self.owner);
         self.counts.total = ks.number(&frontier.keys.once.total)?;

@@ -197,7 +197,7 @@ pub fn permit(
             user.check(&frontier.keys.key(keys, GROUP, id), access)?;
         }
         match access {
-            Access::Write => frontier.check_types(keys).map_err(|e| e.to_string()),
+            Access::Write => frontier.types.check(keys).map_err(|e| e.to_string()),
             Access::Read => Ok(()),
         }
     };
@@ -307,7 +307,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             };
             match heard {
                 Heard::Queue => cached.disturbed(),
-                Heard::Type => cached.frontier.invalidate_types(),
+                Heard::Type => cached.frontier.types.invalidate(),
                 Heard::Tokens => cached.frontier.invalidate_all(),
             }
         }
@@ -315,7 +315,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             let Some(cached) = frontiers.get_mut(db, prefix) else {
                 continue;
             };
-            cached.frontier.disturb_audit();
+            cached.frontier.ledger.audits.disturb();
             if cached.touched.len() < MAX_TOUCHED && !is_replicated(ctx, key) {
                 cached.touched.push(id.into());
                 cached.frontier.changed_by_others(id);

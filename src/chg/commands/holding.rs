@@ -40,7 +40,7 @@ fn pause(
             })?
         }
         None => change(call, &Touched::AnyGroup, now, |frontier, keys| {
-            frontier.pause_all(keys, pause)
+            frontier.pauses.set(keys, None, pause).map(drop)
         })?,
     }
     Ok(Answer::Reply(Reply::Ok))

@@ -47,7 +47,7 @@ impl Slices for FrontierJob {
         let (job, writes, simulated) = (&mut self.job, self.writes, self.simulated);
         let step = with_frontier(self.db, &self.prefix, &mut keys, |cached, keys| {
             if writes {
-                cached.frontier.check_types(keys)?;
+                cached.frontier.types.check(keys)?;
             }
             let step = job.step(&mut cached.frontier, keys, time)?;
             if writes {

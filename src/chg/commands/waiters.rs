@@ -113,11 +113,11 @@ impl CachedFrontier {
 
     /// Everything that is due.
     pub(super) fn awake(&mut self, keys: &mut RedisKeyspace, now: Millis) -> Result<()> {
-        self.frontier.check_types(keys)?;
+        self.frontier.types.check(keys)?;
         for id in std::mem::take(&mut self.touched) {
-            self.frontier.adopt_if_idle(keys, &id, now)?;
+            self.frontier.requeue_if_idle(keys, &id, now)?;
         }
-        self.frontier.tidy(keys, now)?;
+        self.frontier.evict_idle(keys, now)?;
         self.serve(keys, now)?;
         // Whoever has waited enough behind somebody who waits on.
         for mut waiting in self.waiters.take(|waiting| waiting.is_over(now)) {

@@ -180,7 +180,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         &[
             "up to {crates/compact/src/limits.rs every::PREFIX_BYTES}, any bytes",
             "any 1 to {crates/compact/src/limits.rs chg::ID_BYTES} bytes:",
-            "at most {src/chg/idle.rs MAX_PAST} |",
+            "at most {src/chg/past.rs MAX_PAST} |",
             "Then the first {crates/host/src/server/info.rs MAX_JOBS} of each kind",
         ],
     ),

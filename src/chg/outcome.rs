@@ -1,0 +1,236 @@
+//! What the end of a lease does to the URI that was leased and to the counts.
+
+use super::Token;
+use super::error::{Error, Result};
+use super::groups::{Groups, Loaded};
+use super::ledger::Ledger;
+use super::reports::Report;
+use super::store::Store;
+use super::time::Millis;
+use super::uris::{Op, Stock, Uris};
+
+/// What became of the URI that was fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate<'a> {
+    /// It goes back as it was.
+    Unchanged,
+    /// It is done; where URIs are not kept, so many are.
+    Done {
+        /// The execution that it was queued for.
+        execution: &'a [u8],
+        /// How many; 1 unless given.
+        count: Option<u64>,
+    },
+    /// It is to be fetched again then.
+    Retry(Millis),
+}
+
+/// What a release does to the counts of a group.
+pub(super) enum CountChange {
+    Nothing,
+    /// URIs that the crawler keeps are done: so many that are counted for the execution, and so many
+    /// in all, with those that plain clients counted.
+    Uncount {
+        execution: Vec<u8>,
+        own: u64,
+        whole: u64,
+    },
+    /// The leased URI goes back.
+    Return(Token, Option<Millis>),
+    /// It is done; with its execution, if it still counts.
+    Done(Token, Option<Vec<u8>>),
+}
+
+/// The parts that the end of a lease changes.
+pub(super) struct Outcomes<'a, K: Store> {
+    pub groups: &'a Groups<K>,
+    pub ledger: &'a mut Ledger<K>,
+}
+
+impl<K: Store> Outcomes<'_, K> {
+    /// What a release does to the counts, looked at before anything is written.
+    pub(super) fn change_for(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        token: Token,
+        fate: &Fate<'_>,
+    ) -> Result<CountChange> {
+        let kept = self.groups.kept(ks, loaded, |uris| {
+            let leased = uris
+                .leased(token)
+                .map(|leased| (leased.execution.to_vec(), leased.dropped));
+            (leased, uris.len())
+        })?;
+        let (leased, kept) = kept.unwrap_or((None, 0));
+        let Some((own, dropped)) = leased else {
+            let Fate::Done { execution, count } = *fate else {
+                return Ok(CountChange::Nothing);
+            };
+            let counted = loaded.group.uris.saturating_sub(kept);
+            return self.uncount(ks, loaded, execution, count.unwrap_or(1).min(counted));
+        };
+        Ok(match *fate {
+            Fate::Unchanged => CountChange::Return(token, None),
+            Fate::Retry(at) => CountChange::Return(token, Some(at)),
+            Fate::Done { execution, .. } if execution != own => {
+                return Err(Error::Argument(format!(
+                    "the lease is of a URI of execution '{}', not '{}'; nothing was changed",
+                    crawlspace_host::text::Shown(&own),
+                    crawlspace_host::text::Shown(execution)
+                )));
+            }
+            Fate::Done { count, .. } if count.is_some_and(|count| count != 1) => {
+                return Err(Error::Argument(
+                    "a lease of a kept URI is done with that one, so the count is 1; nothing was changed"
+                        .to_string(),
+                ));
+            }
+            Fate::Done { .. } => CountChange::Done(token, (!dropped).then_some(own)),
+        })
+    }
+
+    /// How many counted URIs of an execution can be taken off a group: never more than were queued
+    /// for it, in this group or by plain clients, who do not say for whom.
+    pub(super) fn uncount(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        execution: &[u8],
+        most: u64,
+    ) -> Result<CountChange> {
+        let most = most.min(self.ledger.queued_of(ks, execution)?);
+        let own = self.ledger.counted(ks, &loaded.key, execution)?.min(most);
+        let mut whole = own;
+        if own < most {
+            let others = self.unattributed(ks, loaded)?;
+            whole += others.min(most - own);
+        }
+        Ok(CountChange::Uncount {
+            execution: execution.to_vec(),
+            own,
+            whole,
+        })
+    }
+
+    /// Does to the counts of executions and to kept URIs what a release says: how many URIs of the group
+    /// are done, and what is kept then.
+    pub(super) fn settle(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        change: &CountChange,
+    ) -> Result<(u64, Stock)> {
+        match change {
+            CountChange::Nothing => Ok((0, self.groups.stock(ks, loaded)?)),
+            CountChange::Uncount {
+                execution,
+                own,
+                whole,
+            } => {
+                if *own > 0 {
+                    let before = self
+                        .ledger
+                        .count(ks, &loaded.key, execution, -(*own as i64))?;
+                    if before <= *own {
+                        self.ledger
+                            .delist_if_done(ks, self.groups, loaded, execution)?;
+                    }
+                }
+                self.ledger.tally(ks, execution, -(*whole as i64))?;
+                Ok((*whole, self.groups.stock(ks, loaded)?))
+            }
+            CountChange::Return(token, due) => {
+                let back = Op::Return {
+                    token: *token,
+                    due: *due,
+                    failed: false,
+                };
+                let key = self.groups.uris_of(ks, loaded);
+                let (_, stock) = ks.change_uris_then(&key, &back, Uris::stock)?;
+                Ok((0, stock.unwrap_or_default()))
+            }
+            CountChange::Done(token, execution) => {
+                let done = Op::Done { token: *token };
+                self.finish(ks, loaded, &done, execution.as_deref())
+            }
+        }
+    }
+
+    /// Ends the lease of a kept URI that is not tried again; if it counts, it leaves the counts of its
+    /// execution. How many URIs the group has less, and what is kept then.
+    pub(super) fn finish(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        done: &Op<'_>,
+        execution: Option<&[u8]>,
+    ) -> Result<(u64, Stock)> {
+        let key = self.groups.uris_of(ks, loaded);
+        let (_, seen) = ks.change_uris_then(&key, done, |uris| {
+            let left = execution.map_or(0, |execution| uris.count_of(execution));
+            (left, uris.stock())
+        })?;
+        let (left, stock) = seen.unwrap_or_default();
+        let Some(execution) = execution else {
+            return Ok((0, stock));
+        };
+        self.ledger.tally(ks, execution, -1)?;
+        if left == 0 {
+            self.ledger.delist_unless_counted(ks, loaded, execution)?;
+        }
+        Ok((1, stock))
+    }
+
+    /// Of the URIs that a group counts, how many plain clients queued: they do not say in the group
+    /// for which execution.
+    pub(super) fn unattributed(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<u64> {
+        let kept = self.groups.kept(ks, loaded, Uris::len)?.unwrap_or(0);
+        let counted = self.ledger.counted_in(ks, &loaded.key)?;
+        // Plain clients may have written any number.
+        let attributed = counted
+            .iter()
+            .fold(kept, |sum, (_, n)| sum.saturating_add(*n));
+        Ok(loaded.group.uris.saturating_sub(attributed))
+    }
+
+    pub(super) fn end_attempt(
+        &mut self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        token: Token,
+        times: u64,
+        attempts: u64,
+    ) -> Result<Report> {
+        let key = self.groups.uris_of(ks, loaded);
+        let leased = ks.uris(&key, |uris| {
+            let leased = uris.leased(token)?;
+            Some(Report {
+                chg: loaded.id.to_vec(),
+                uri: Some((leased.execution.to_vec(), leased.uri.to_vec())),
+                times: u64::from(leased.attempts) + 1,
+                given_up: false,
+                counts: !leased.dropped,
+            })
+        })?;
+        let Some(mut report) = leased.flatten() else {
+            return Ok(Report::of_group(&loaded.id, times));
+        };
+        report.given_up = report.times >= attempts;
+        let uri = report.uri.as_ref();
+        match uri.filter(|_| report.given_up && report.counts) {
+            Some((execution, _)) => {
+                self.finish(ks, loaded, &Op::Done { token }, Some(execution))?;
+            }
+            None => {
+                let back = Op::Return {
+                    token,
+                    due: None,
+                    failed: true,
+                };
+                ks.change_uris(&key, &back)?;
+            }
+        }
+        Ok(report)
+    }
+}

@@ -1,0 +1,209 @@
+//! The verdict on a group that stands first in a queue: leased, skipped, parked, sent behind its gate, removed.
+//! Nothing is written here.
+
+use super::error::Result;
+use super::gates::Gates;
+use super::groups::{Groups, Loaded};
+use super::ledger::Ledger;
+use super::pauses::Paused;
+use super::store::Store;
+use super::time::Millis;
+
+/// How a candidate is handled.
+pub(super) enum Verdict {
+    /// It is leased, with the next URI of this execution if URIs are kept for it.
+    Lease(Option<Vec<u8>>),
+    /// It is not due before this.
+    Park(Millis),
+    /// It is paused, and keeps its place; a URI of it that is not paused is due then.
+    Pass(Option<Millis>),
+    /// The gate that it shares is closed until this.
+    Gate(Millis),
+    /// It should not be here.
+    Remove,
+}
+
+/// What a search would do with a group that it does not lease.
+pub(super) struct Foreseen {
+    /// Whether it would do more than skip the group.
+    pub returns: bool,
+    /// When a URI of it comes due that is not paused.
+    pub later: Option<Millis>,
+}
+
+impl Foreseen {
+    const RETURN: Foreseen = Foreseen {
+        returns: true,
+        later: None,
+    };
+}
+
+/// The parts that a verdict reads.
+pub(super) struct Judge<'a, K: Store> {
+    pub groups: &'a Groups<K>,
+    pub gates: &'a Gates<K>,
+    pub ledger: &'a Ledger<K>,
+}
+
+impl<K: Store> Judge<'_, K> {
+    /// Whether a candidate may be fetched from, by everything that can hold it back. A group of which only
+    /// paused URIs are due keeps its place, whatever else holds it back.
+    pub(super) fn verdict(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        paused: &Paused,
+        now: Millis,
+    ) -> Result<Verdict> {
+        let group = &loaded.group;
+        let held = group.holds.len() as u64;
+        // Plain clients may queue a group of which nothing is known, or nothing is counted.
+        let from_outside = !group.ours && group.uris == 0;
+        if held >= group.options.parallel || (group.uris <= held && !from_outside) {
+            return Ok(Verdict::Remove);
+        }
+        if group.options.paused {
+            return Ok(Verdict::Pass(None));
+        }
+        let by_uris = self.by_uris(ks, loaded, paused, now)?;
+        if matches!(by_uris, Verdict::Pass(_)) {
+            return Ok(by_uris);
+        }
+        let closed = group.closed_until();
+        // A group that only plain clients know is ready when they say so.
+        if closed > now && (group.ours || group.options.blocked > now) {
+            return Ok(Verdict::Park(closed));
+        }
+        if !group.options.gate.is_empty() {
+            let until = self.gates.closed_until(ks, &group.options.gate)?;
+            if until > now {
+                return Ok(Verdict::Gate(until));
+            }
+        }
+        Ok(by_uris)
+    }
+
+    /// Whether a group has a URI for a lease.
+    pub(super) fn by_uris(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        paused: &Paused,
+        now: Millis,
+    ) -> Result<Verdict> {
+        let group = &loaded.group;
+        let held = group.holds.len() as u64;
+        let from_outside = !group.ours && group.uris == 0;
+        let kept = self.groups.kept(ks, loaded, |uris| {
+            let next = uris.pick(now, &|execution| paused.has(execution));
+            (
+                next.map(<[u8]>::to_vec),
+                uris.earliest(),
+                uris.earliest_of(&|execution| paused.has(execution)),
+                uris.len(),
+                uris.leases().count() as u64,
+            )
+        })?;
+        let (next, earliest, unpaused, kept, kept_held) = kept.unwrap_or((None, None, None, 0, 0));
+        if next.is_some() {
+            return Ok(Verdict::Lease(next));
+        }
+        // Beside URIs that are kept there may be others that are only counted.
+        let counted = group.uris.saturating_sub(kept);
+        let mut free = counted.saturating_sub(held.saturating_sub(kept_held));
+        let all_free = free;
+        if free > 0 && !paused.executions.is_empty() {
+            free = self.unpaused(ks, loaded, paused, counted)?.min(free);
+        }
+        if free > 0 || from_outside {
+            return Ok(Verdict::Lease(None));
+        }
+        Ok(match earliest {
+            Some(earliest) if earliest > now && all_free == 0 => Verdict::Park(earliest),
+            _ => Verdict::Pass(unpaused),
+        })
+    }
+
+    /// Of the URIs that a group counts, how many are not of a paused execution.
+    pub(super) fn unpaused(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        paused: &Paused,
+        counted: u64,
+    ) -> Result<u64> {
+        let mut left = counted;
+        // Whichever are fewer: executions that are paused, or that the group has.
+        if (paused.executions.len() as u64) < ks.hash_len(&loaded.key)? {
+            for execution in &paused.executions {
+                left = left.saturating_sub(self.ledger.counted(ks, &loaded.key, execution)?);
+            }
+            return Ok(left);
+        }
+        for (execution, n) in self.ledger.counted_in(ks, &loaded.key)? {
+            if paused.has(&execution) {
+                left = left.saturating_sub(n);
+            }
+        }
+        Ok(left)
+    }
+
+    /// Whether a group keeps its place because all its URIs that are due are paused, or the group is.
+    pub(super) fn is_paused(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        paused: &Paused,
+        now: Millis,
+    ) -> Result<bool> {
+        if paused.executions.is_empty() {
+            return Ok(loaded.group.options.paused);
+        }
+        let verdict = self.verdict(ks, loaded, paused, now)?;
+        Ok(matches!(verdict, Verdict::Pass(_)))
+    }
+
+    /// What a search would do with a group if these executions were paused; `None` when it would lease it.
+    pub(super) fn foresee(
+        &self,
+        ks: &mut K,
+        id: &[u8],
+        paused: &Paused,
+        now: Millis,
+    ) -> Result<Option<Foreseen>> {
+        let Some(loaded) = self.groups.load_sound(ks, id)? else {
+            return Ok(Some(Foreseen::RETURN));
+        };
+        Ok(match self.verdict(ks, &loaded, paused, now)? {
+            _ if loaded.missing.get() > 0 => Some(Foreseen::RETURN),
+            Verdict::Lease(_) => None,
+            Verdict::Pass(later) if loaded.group.options.gate.is_empty() => Some(Foreseen {
+                returns: false,
+                later,
+            }),
+            // A search also hands the shared gate over to the next group.
+            _ => Some(Foreseen::RETURN),
+        })
+    }
+
+    /// Whether all that is queued for a group is of paused executions.
+    pub(super) fn holds_only_paused(
+        &self,
+        ks: &mut K,
+        loaded: &Loaded<K>,
+        paused: &Paused,
+    ) -> Result<bool> {
+        if paused.executions.is_empty() {
+            return Ok(false);
+        }
+        let key = self.groups.uris_of(ks, loaded);
+        let kept = ks.uris(&key, |uris| {
+            let mut executions = uris.executions();
+            let free = executions.any(|share| share.queued > 0 && !paused.has(share.id));
+            (free, uris.len())
+        })?;
+        let (free, kept) = kept.unwrap_or((false, 0));
+        let counted = loaded.group.uris.saturating_sub(kept);
+        Ok(!free && self.unpaused(ks, loaded, paused, counted)? == 0)
+    }
+}
