@@ -241,7 +241,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
             "| expression; regular expression | {src/tags/expression/mod.rs EXPRESSION_BYTES}; \
              {crates/cdx/src/pattern.rs pattern_bytes} |",
             "| date | {src/dedupe/date.rs DATE_BYTES} bytes;",
-            "at most {src/chg/idle.rs MAX_PAST} |",
+            "at most {src/chg/past.rs MAX_PAST} |",
             "Then the first {crates/host/src/server/info.rs MAX_JOBS} of each kind",
         ],
     ),
@@ -278,7 +278,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     ),
     (
         "docs/commands/chg.expired.md",
-        &["{src/chg/expired.rs MAX_REPORTS}"],
+        &["{src/chg/reports.rs MAX_REPORTS}"],
     ),
     (
         "docs/commands/chg.limit.md",
