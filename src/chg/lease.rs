@@ -27,7 +27,7 @@ pub enum ReleaseReply {
 impl<K: Store> Frontier<K> {
     /// A fetch ended.
     ///
-    /// The group is written with [`Frontier::keep_next`], which may follow, or by [`Frontier::write_back`].
+    /// The group is written with [`Frontier::keep_next`], which may follow, or by `Groups::write_back`.
     ///
     /// # Errors
     /// `NOCHG` for an unknown group, `STALE` for a token whose lease is not held, `ERR` when the
