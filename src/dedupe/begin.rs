@@ -56,7 +56,7 @@ pub fn start<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result
 
 /// A plain client removes a crawl without knowing of our keys. Before its id is used again they
 /// go, so that the new crawl is not taken for the old one.
-pub fn drop_leftovers<K: Store>(
+pub(super) fn drop_leftovers<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],

@@ -5,7 +5,7 @@
 
 pub mod add;
 mod adopt;
-mod begin;
+pub mod begin;
 pub mod check;
 pub mod claim;
 #[cfg(feature = "module")]

@@ -228,7 +228,7 @@ async fn drop_traces<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Res
 ///
 /// # Errors
 /// `WRONGTYPE` when a key holds another type; or when the server refuses.
-pub(super) fn references_of<K: Store>(
+pub fn references_of<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],

@@ -20,7 +20,7 @@ use super::allowed;
 use super::frontiers::{CachedFrontier, Touched, change, gone, on_frontier, permit, timed_out};
 use super::reply::{leases_reply, released_reply};
 use super::settings;
-use super::waiters::Waiter;
+use super::waiter::Waiter;
 
 /// What is asked of `NEXT`, alone or as a part of `RELEASE`.
 #[derive(Clone, Copy, Debug)]

@@ -24,7 +24,7 @@ use crawlspace_host::server::notify::{Change, is_replicated};
 use crawlspace_host::server::registry::{Cached, Registry};
 use crawlspace_host::server::scope::{Names, visit};
 
-use super::waiters::Waiter;
+use super::waiter::Waiter;
 use super::{metrics, settings};
 
 /// Maximum number of groups that plain clients wrote to and that wait for the next alarm.

@@ -11,6 +11,7 @@ mod reply;
 mod settings;
 pub mod store;
 pub mod uris;
+mod waiter;
 mod waiters;
 
 use crate::chg::grammar::{self, Now};

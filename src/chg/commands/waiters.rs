@@ -5,32 +5,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::chg::Token;
 use crate::chg::error::Result;
-use crate::chg::frontier::Frontier;
-use crate::chg::next::{Ask, Lease, Search};
+use crate::chg::next::{Ask, Search};
 use crate::chg::time::Millis;
-use crawlspace_host::reply::Reply;
 use crawlspace_host::server::alarm;
 use crawlspace_host::server::config;
 use crawlspace_host::server::keyspace::RedisKeyspace;
 
 use super::frontiers::CachedFrontier;
-use super::reply::{leases_reply, released_reply};
-
-/// A client that waits for a lease.
-pub struct Waiter {
-    /// How long a lease shall last.
-    pub lease: Millis,
-    /// How many leases it takes at most.
-    pub count: usize,
-    /// Whether it waits for nothing but the end of a search that takes long.
-    pub searches: bool,
-    /// The release that this is fused with: group, token, and due time that was answered.
-    pub after: Option<(Vec<u8>, Token, Millis)>,
-    /// The leases that it has so far.
-    pub leases: Vec<Lease>,
-}
 
 impl CachedFrontier {
     /// Grants what can be granted to those who wait, longest waiter first, and sets the alarm for
@@ -125,26 +107,5 @@ impl CachedFrontier {
             waiting.answer(answer.map_err(|error| error.to_string()));
         }
         self.arrange(keys, now, self.wake == Some(now))
-    }
-}
-
-impl Waiter {
-    /// What the client gets: its leases, or nil.
-    fn answer(
-        &mut self,
-        frontier: &mut Frontier<RedisKeyspace>,
-        keys: &mut RedisKeyspace,
-    ) -> Result<Reply> {
-        if let (Some((chg, token, _)), Some(lease)) = (&self.after, self.leases.first()) {
-            frontier.keep_next(keys, chg, *token, lease)?;
-        }
-        Ok(self.reply())
-    }
-
-    pub(super) fn reply(&self) -> Reply {
-        match &self.after {
-            None => leases_reply(&self.leases),
-            Some((_, _, due)) => released_reply(*due, self.leases.first()),
-        }
     }
 }

@@ -1,8 +1,9 @@
 //! How the URIs of a group change.
 
-use super::op::{Changed, MAX_INTEGER, URI_BYTES};
+use super::bounds::{MAX_INTEGER, MAX_NUMBER, URI_BYTES};
+use super::op::Changed;
 use super::queue::Record;
-use super::record::{MAX_NUMBER, Position};
+use super::record::Position;
 use super::{Lease, MAX_LEASES, Uris};
 use crate::chg::time::Millis;
 

@@ -15,9 +15,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::op::{EXECUTION_BYTES, MAX_INTEGER, URI_BYTES};
-use super::record::{MAX_NUMBER, Position, Record, Records, append};
-use super::share::{Execution, MAX_PASS, MAX_WEIGHT};
+use super::bounds::{EXECUTION_BYTES, MAX_INTEGER, MAX_NUMBER, MAX_PASS, MAX_WEIGHT, URI_BYTES};
+use super::execution::Execution;
+use super::record::{Position, Record, Records, append};
 use super::{Lease, MAX_LEASES, Uris};
 use crawlspace_compact::envelope::Envelope;
 use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crawlspace_compact::keyed;
 
-use super::share::{Execution, mark};
+use super::execution::{Execution, mark};
 
 /// How many are a list. Tests have many with few.
 const FEW: usize = if cfg!(test) { 2 } else { 64 };

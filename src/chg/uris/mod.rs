@@ -8,8 +8,10 @@
 //! a directory in common, 86. A change takes some microseconds however many there are, because nothing
 //! grows but by pages of two kilobytes and by nodes of B-trees.
 
+mod bounds;
 mod change;
 mod encoding;
+mod execution;
 mod executions;
 mod op;
 mod page;
@@ -21,10 +23,10 @@ mod tests;
 
 use super::time::Millis;
 
+pub use bounds::{EXECUTION_BYTES, MAX_WEIGHT, URI_BYTES};
 pub use encoding::{CHUNK_BYTES, ENVELOPE};
-pub use op::{Changed, EXECUTION_BYTES, Op, URI_BYTES};
+pub use op::{Changed, Op};
 pub use record::Position;
-pub use share::MAX_WEIGHT;
 
 use queue::Queue;
 use share::Executions;

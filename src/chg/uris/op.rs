@@ -3,12 +3,11 @@
 //! A change says everything that its effect depends on, so that the same changes give the same state
 //! on a replica and from an append-only file.
 
-pub use crawlspace_compact::limits::chg::{ID_BYTES as EXECUTION_BYTES, URI_BYTES};
 use crawlspace_host::text::parse_unsigned;
 
 use super::super::time::Millis;
+use super::bounds::{EXECUTION_BYTES, MAX_INTEGER, MAX_WEIGHT, URI_BYTES};
 use super::encoding;
-use super::share::MAX_WEIGHT;
 
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,9 +201,6 @@ impl<'a> Op<'a> {
         Ok(op)
     }
 }
-
-/// The highest number in a change: what a signed integer holds.
-pub(super) const MAX_INTEGER: u64 = i64::MAX as u64;
 
 fn unsigned(name: &str, argument: &[u8], most: u64) -> Result<u64, String> {
     parse_unsigned(argument)

@@ -18,16 +18,12 @@ use smallvec::SmallVec;
 use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};
 use crawlspace_host::text::parse_unsigned;
 
-use super::op::{MAX_INTEGER, URI_BYTES};
+use super::bounds::{MAX_INTEGER, MAX_NUMBER, URI_BYTES};
 
 const SAME: u8 = 1;
 const TRIED: u8 = 2;
 const SHARED_SHIFT: u32 = 2;
 const MAX_SHARED: usize = 63;
-
-/// Numbers that grow by one for every URI or execution stay below this, by refusing more: out of
-/// reach, but for whoever makes a value by hand.
-pub(super) const MAX_NUMBER: u64 = 1 << 56;
 
 /// Where a URI stands in the queue: by execution, then depth, then due time, then order of adding. The
 /// default is before all.

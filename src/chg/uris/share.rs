@@ -10,15 +10,12 @@
 //! ones keeps nobody waiting for ever.
 
 use super::super::time::Millis;
+use super::bounds::{MAX_NUMBER, MAX_PASS, MAX_WEIGHT};
+use super::execution::{Execution, mark};
 use super::executions::All;
-use super::record::MAX_NUMBER;
-pub use crawlspace_compact::limits::chg::MAX_WEIGHT;
 
 /// How far the pass of an execution of weight 1 moves for each URI. Passes have 44 bits more.
 const STRIDE: u128 = 1 << 84;
-
-/// No pass goes beyond this; out of reach, but for whoever makes a value by hand.
-pub(super) const MAX_PASS: u128 = 1 << 120;
 
 fn later(pass: u128, by: u128) -> u128 {
     pass.saturating_add(by).min(MAX_PASS)
@@ -28,32 +25,6 @@ fn stride(weight: u32) -> u128 {
     STRIDE / u128::from(weight.max(1))
 }
 
-/// A crawl execution of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Execution {
-    pub(super) id: Box<[u8]>,
-    /// A short hash of the id, to compare first.
-    pub(super) mark: u32,
-    /// Stands for it in the queue; grows in order of appearance.
-    pub(super) number: u64,
-    pub(super) weight: u32,
-    pub(super) pass: u128,
-    /// How many URIs are queued.
-    pub(super) queued: u64,
-    /// How many are leased and count.
-    pub(super) leased: u32,
-    /// How many leases there are, of dropped URIs too.
-    pub(super) held: u32,
-    /// When the first queued one is due; the end of time without any.
-    pub(super) earliest: Millis,
-}
-
-impl Execution {
-    pub(super) fn is_idle(&self) -> bool {
-        self.queued == 0 && self.held == 0
-    }
-}
-
 /// The executions of a group, in order of appearance.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Executions {
@@ -61,14 +32,6 @@ pub(super) struct Executions {
     pub(super) clock: u128,
     /// The number of the next new one.
     pub(super) next: u64,
-}
-
-pub(super) fn mark(id: &[u8]) -> u32 {
-    // FNV-1a: the same everywhere, and quick for what is this short. Who finds two ids with the same
-    // one has gained a comparison of their bytes.
-    id.iter().fold(0x811c_9dc5, |hash, &byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    })
 }
 
 impl Executions {

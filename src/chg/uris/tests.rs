@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::bounds::MAX_INTEGER;
 use super::encoding::{CHUNK_BYTES, ENVELOPE};
-use super::op::MAX_INTEGER;
 use super::queue::Record;
 use super::*;
 use crawlspace_compact::envelope::HEAD;

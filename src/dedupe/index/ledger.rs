@@ -92,7 +92,7 @@ impl<K: Store> Ledger<K> {
     }
 
     /// Returns whether any commit of ours has left its number, so that there may be lists of holders.
-    pub(crate) fn has_commits(&self, ks: &mut K) -> bool {
+    pub fn has_commits(&self, ks: &mut K) -> bool {
         ks.exists(&self.commits)
     }
 

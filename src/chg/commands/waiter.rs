@@ -1,0 +1,46 @@
+//! A client that waits for a lease, and its reply.
+
+use crate::chg::Token;
+use crate::chg::error::Result;
+use crate::chg::frontier::Frontier;
+use crate::chg::next::Lease;
+use crate::chg::time::Millis;
+use crawlspace_host::reply::Reply;
+use crawlspace_host::server::keyspace::RedisKeyspace;
+
+use super::reply::{leases_reply, released_reply};
+
+/// A client that waits for a lease.
+pub struct Waiter {
+    /// How long a lease shall last.
+    pub lease: Millis,
+    /// How many leases it takes at most.
+    pub count: usize,
+    /// Whether it waits for nothing but the end of a search that takes long.
+    pub searches: bool,
+    /// The release that this is fused with: group, token, and due time that was answered.
+    pub after: Option<(Vec<u8>, Token, Millis)>,
+    /// The leases that it has so far.
+    pub leases: Vec<Lease>,
+}
+
+impl Waiter {
+    /// What the client gets: its leases, or nil.
+    pub(super) fn answer(
+        &mut self,
+        frontier: &mut Frontier<RedisKeyspace>,
+        keys: &mut RedisKeyspace,
+    ) -> Result<Reply> {
+        if let (Some((chg, token, _)), Some(lease)) = (&self.after, self.leases.first()) {
+            frontier.keep_next(keys, chg, *token, lease)?;
+        }
+        Ok(self.reply())
+    }
+
+    pub(super) fn reply(&self) -> Reply {
+        match &self.after {
+            None => leases_reply(&self.leases),
+            Some((_, _, due)) => released_reply(*due, self.leases.first()),
+        }
+    }
+}
