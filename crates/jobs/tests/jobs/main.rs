@@ -2,6 +2,7 @@
 
 mod client;
 mod durability;
+mod load;
 mod metadata;
 mod sets;
 mod stage;

@@ -103,30 +103,40 @@ fn good(asked: &Asked) -> Vec<Part> {
     }
 }
 
+/// Asks each kind, and all at once: most of it is waiting.
+fn at_once(ask: impl Fn(&str) + Sync) {
+    std::thread::scope(|scope| {
+        for kind in KINDS {
+            let ask = &ask;
+            scope.spawn(move || ask(kind));
+        }
+    });
+}
+
 /// Asks a group of each kind with a source that answers so. The file's row is always there, within a time that is no
 /// more than a few of its timeouts. What the answer says of the source is for the caller to look at.
 fn each(
     timeout: f64,
     script: impl Fn(&Asked) -> Vec<Part> + Send + Sync + 'static,
-    check: impl Fn(&str, &Answer),
+    check: impl Fn(&str, &Answer) + Sync,
 ) {
     let host = ScriptedHost::start(script);
     let scene = Scene::new(&host, timeout);
-    for kind in KINDS {
+    at_once(|kind| {
         let begin = Instant::now();
         let answer = scene.ask(kind);
         assert!(begin.elapsed() < Duration::from_secs(30), "{kind}");
         let rows = rows(&answer);
         assert!(rows.contains(&"good 2015".to_owned()), "{kind}: {rows:?}");
         check(kind, &answer);
-    }
+    });
     // Nothing goes on that nobody waits for.
     let kept = || host.accepted() - host.gone();
     until("connections are closed but for good ones", || kept() <= 4);
 }
 
 /// That nothing came of it but an error with this word.
-fn says(word: &'static str) -> impl Fn(&str, &Answer) {
+fn says(word: &'static str) -> impl Fn(&str, &Answer) + Sync {
     move |kind, answer| {
         assert_eq!(rows(answer), ["good 2015"], "{kind}");
         let errors = errors(answer);
@@ -149,9 +159,7 @@ fn a_good_source_is_no_error() {
 fn a_hanging_source_is_left_out() {
     let deaf = ScriptedHost::deaf();
     let scene = Scene::new(&deaf, 0.3);
-    for kind in KINDS {
-        says("timeout")(kind, &scene.ask(kind));
-    }
+    at_once(|kind| says("timeout")(kind, &scene.ask(kind)));
     each(0.3, |_| vec![Part::Silence], says("timeout"));
     let half = |_: &Asked| then("HTTP/1.1 200 X\r\nContent-Le", Part::Silence);
     each(0.3, half, says("timeout"));

@@ -4,7 +4,6 @@ mod copy;
 mod get;
 mod guide;
 mod into;
-mod load;
 mod lookup;
 mod operations;
 mod programs;
