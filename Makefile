@@ -21,7 +21,7 @@ CORPUS := $(abspath redis-tests/corpus)
 
 # Everything that is built around the module. (Other sets of packages have other features of their dependencies, and
 # would build those anew.)
-COMPANION := $(addprefix --package crawlspace-,client warc fetch wacz index jobs serve cli)
+COMPANION := $(addprefix --package crawlspace-,client retry warc fetch wacz index jobs serve cli)
 
 # The rules, without a server around them.
 RULES := --package crawlspace $(addprefix --package crawlspace-,host compact cdx) --no-default-features
