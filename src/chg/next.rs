@@ -138,10 +138,10 @@ impl<K: Store> Frontier<K> {
             // A plain client has it.
             return Ok(None);
         }
-        if self.pauses.read(ks)?.all {
+        let paused = self.pauses.read(ks)?;
+        if paused.all {
             return Ok(None);
         }
-        let paused = self.pauses.read(ks)?;
         let Verdict::Lease(execution) = self.judge().verdict(ks, &loaded, &paused, now)? else {
             return Ok(None);
         };

@@ -41,12 +41,12 @@ impl Metric {
         }
     }
 
-    /// Counts one more, on whatever thread.
+    /// Adds one, from any thread.
     pub fn more(&self) {
         self.value.fetch_add(1, Relaxed);
     }
 
-    /// Counts one less, on whatever thread.
+    /// Subtracts one, from any thread.
     pub fn less(&self) {
         self.value.fetch_sub(1, Relaxed);
     }

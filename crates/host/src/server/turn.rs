@@ -12,7 +12,7 @@ use crate::reply::Reply;
 
 struct Turn {
     ctx: Ctx,
-    /// What the internal command is to do; nothing when somebody else calls it.
+    /// The work of the internal command; `None` while a client calls it.
     work: Option<fn(Ctx)>,
 }
 
@@ -21,7 +21,7 @@ static TURN: MainThread<Turn> = MainThread::new(Turn {
     work: None,
 });
 
-/// How soon to look again when nobody may write, in milliseconds.
+/// Delay until the next attempt while writing is not allowed, in milliseconds.
 pub(super) const LATER_MS: u64 = 5;
 
 /// The module's detached context.
