@@ -1,7 +1,8 @@
-//! Requests of callers that wait for them.
+//! Blocking requests, for callers without a runtime of their own.
 //!
-//! They share one runtime without a thread of its own: whoever waits drives it, for the others as well. On threads of a
-//! server that may wait, its own runtime does it, over its own way to other servers.
+//! All callers share one current-thread runtime: every thread that waits in `block_on` also drives the requests of the
+//! other threads. On a thread of a server's runtime that is allowed to block, [`send_over`] uses that runtime and its
+//! [`Net`] instead.
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,29 +19,30 @@ use super::{BodyStream, Error, Guard, Net, Request};
 use crate::source::Limits;
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-/// A way to other servers for each guard; it keeps the connections of all callers.
+/// A [`Net`] per guard, which keeps the connections of all its callers.
 static NETS: Mutex<Vec<Arc<Net>>> = Mutex::new(Vec::new());
 
-/// Time over which the pace of a body is measured.
+/// Window over which the transfer rate of a body is measured.
 const PACE_WINDOW: Duration = Duration::from_secs(60);
 
-/// An answer whose head is there, and whose body blocks the thread that reads it.
+/// A response whose head has been received; reading its body blocks the thread.
 pub struct Response {
     /// The HTTP status.
     pub status: u16,
-    /// The header.
+    /// The header fields.
     pub headers: HeaderMap,
-    /// Where it came from after redirects.
+    /// The URL of the response, after redirects.
     pub url: Url,
     /// The body.
     pub body: Body,
 }
 
-/// Sends a request as [`Net::send`] does. Without a guard any address may be connected to, and the proxies of the
-/// environment are used. A body that comes at less than `pace` bytes per second, over each minute, is an error.
+/// Sends a request and waits for the head of the response, as [`Net::send`] does. Without a guard, every address is
+/// permitted and the proxies of the environment are used. A body that arrives at less than `pace` bytes per second,
+/// averaged over each minute, fails with an error.
 ///
 /// # Errors
-/// As [`Net::send`].
+/// Those of [`Net::send`], and [`Error::Connection`] if TLS or the runtime cannot be set up.
 pub fn send(
     request: Request,
     guard: Option<&Guard>,
@@ -52,13 +54,14 @@ pub fn send(
     Ok(Response::of(answer, None, pace))
 }
 
-/// Sends a request as [`send`] does, over the way to other servers of a runtime, on a thread of it that may wait.
+/// Sends a request as [`send`] does, through the `net` of the current runtime. Must be called on a thread of that
+/// runtime that is allowed to block.
 ///
 /// # Errors
-/// As [`Net::send`].
+/// Those of [`Net::send`].
 ///
 /// # Panics
-/// Outside of a runtime, and on a thread of it that must not wait.
+/// Panics outside of a runtime, and on a thread of a runtime that must not block.
 pub fn send_over(
     net: &Arc<Net>,
     request: Request,
@@ -70,7 +73,7 @@ pub fn send_over(
     Ok(Response::of(answer, Some(runtime), pace))
 }
 
-/// Waits for something that other servers have part in.
+/// Blocks until a future that does network I/O is ready, on the current runtime or on the shared one.
 pub fn wait(awaited: BoxFuture<'static, ()>) {
     if let Ok(server) = Handle::try_current() {
         return server.block_on(awaited);
@@ -78,7 +81,7 @@ pub fn wait(awaited: BoxFuture<'static, ()>) {
     loop {
         match runtime() {
             Ok(runtime) => return runtime.block_on(awaited),
-            // The system has no descriptors left for one.
+            // No runtime can be created: the process is out of file descriptors.
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
         }
     }
@@ -119,12 +122,12 @@ fn runtime() -> Result<&'static Runtime, Error> {
     Ok(RUNTIME.get_or_init(|| runtime))
 }
 
-/// The body of an answer. What goes wrong with it is an [`Error`] within that of reading it.
+/// The body of a response. Read errors wrap an [`Error`].
 pub struct Body {
     pieces: BodyStream,
     piece: Bytes,
     pace: Pace,
-    /// What drives it, in place of the runtime of this module.
+    /// The runtime that drives the body; `None` for the shared runtime of this module.
     runtime: Option<Handle>,
 }
 
@@ -147,7 +150,7 @@ impl Read for Body {
     }
 }
 
-/// Checks the pace of a body: a server that sends a byte now and then is never silent.
+/// Enforces a minimum transfer rate: a server that sends a byte now and then never triggers the silence timeout.
 struct Pace {
     least: u64,
     since: Instant,

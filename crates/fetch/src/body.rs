@@ -1,4 +1,4 @@
-//! The body of an answer, within limits on time and bytes.
+//! The body of a response, with limits on time and bytes.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,17 +16,18 @@ use super::pool::{Pool, Server};
 use super::unpack::Unpack;
 use super::{Error, innermost};
 
-/// A body that is read as it comes. Dropping it closes the connection, unless it was read to its end.
+/// A body that is streamed as it arrives. Dropping it closes the connection, unless it was read to
+/// its end.
 pub(super) struct Body {
-    /// None after the end, and after an error.
+    /// The open connection. `None` after the end, and after an error.
     open: Option<Open>,
     unpack: Option<Unpack>,
     silence: Duration,
     timer: Pin<Box<Sleep>>,
-    /// Whether the timer runs.
+    /// True while the silence timer is running.
     waits: bool,
     most: u64,
-    /// Bytes that came, and bytes that they were unpacked to.
+    /// Bytes received, and bytes returned after decompression.
     came: u64,
     given: u64,
 }
@@ -63,7 +64,7 @@ impl Body {
         }
     }
 
-    /// The next bytes as they were sent.
+    /// Returns the next bytes of the body as they were sent, before decompression.
     fn poll_packed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         let Some(open) = &mut self.open else {
             return Poll::Ready(None);

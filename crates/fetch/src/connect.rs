@@ -1,4 +1,4 @@
-//! Connections to servers: names to addresses, the guard, proxies, TLS.
+//! Connections to servers: name resolution, the guard, proxies and TLS.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,11 +23,11 @@ use super::pool::Server;
 use super::{Error, Net};
 use crawlspace_warc::http::{Head, MAX_HEAD, Status, length};
 
-/// Delay after which another address of the same host is tried beside those before it.
+/// Delay after which the next address of a host is tried in parallel to the attempts already running.
 const STAGGER: Duration = Duration::from_millis(250);
 
 impl Net {
-    /// The addresses of a host that may be connected to.
+    /// Resolves a host to the addresses that the guard permits.
     async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
         let found = self.names.addresses(host).await;
         let found = found
@@ -45,7 +45,8 @@ impl Net {
         Ok(permitted.into_iter().map(with_port).collect())
     }
 
-    /// Whether that is where this server answers its operator. One that listens at all addresses may be at any.
+    /// Returns true if this server's operator listener is at that address and port. A listener that is bound to all
+    /// addresses matches every address.
     fn is_operators(&self, address: IpAddr, port: u16) -> bool {
         self.operator.get().is_some_and(|own| {
             let same = own.ip().to_canonical() == address.to_canonical();
@@ -53,16 +54,16 @@ impl Net {
         })
     }
 
-    /// The proxy that the environment names for a URL, if this way to other servers heeds it.
+    /// Returns the proxy that the environment configures for a URL, if this [`Net`] uses proxies.
     pub(super) fn proxy(&self, url: &Url) -> Option<Intercept> {
         let origin = url[..Position::BeforePath].parse().ok()?;
         self.proxies.as_ref()?.intercept(&origin)
     }
 
-    /// A connection to the host of a URL, over TLS where it says so, and its other end.
+    /// Connects to the host of a URL, over TLS for `https`. Returns the connection and the address of the peer.
     ///
     /// # Errors
-    /// When no connection stands within that time, or the guard permits no address.
+    /// If the connection is not established within `within`, or the guard permits no address of the host.
     pub(super) async fn connect(
         &self,
         url: &Url,
@@ -116,7 +117,7 @@ impl Net {
         let stream = stream.map_err(|error| unreachable(host, port, &innermost(&error)))?;
         let remote = stream.peer_addr();
         let remote = remote.map_err(|error| unreachable(host, port, &innermost(&error)))?;
-        // A request is written at once, and waits for nothing.
+        // Requests are written in one go, so Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         Ok((Box::new(stream), remote))
     }
@@ -143,7 +144,7 @@ impl Net {
     }
 }
 
-/// Asks a proxy for a way to a server (RFC 9110, section 9.3.6).
+/// Opens a tunnel to a server through a proxy with `CONNECT` (RFC 9110, section 9.3.6).
 async fn tunnel(
     proxy: &mut Wire,
     host: &str,
@@ -160,7 +161,7 @@ async fn tunnel(
     proxy.write_all(&request).await.map_err(failed)?;
     proxy.flush().await.map_err(failed)?;
     let mut head = Vec::new();
-    // What comes after the head is the server's, which waits for us in TLS: nothing of that is here so far.
+    // Bytes after the head would come from the server, which waits for our TLS handshake: none have arrived yet.
     while length(&head, 0).is_none() {
         if head.len() > MAX_HEAD || proxy.read_buf(&mut head).await.map_err(failed)? == 0 {
             return Err(failed(io::ErrorKind::UnexpectedEof.into()));
@@ -176,7 +177,8 @@ async fn tunnel(
     }
 }
 
-/// The first connection that comes about. The next address is tried when one fails, or takes long.
+/// Returns the first connection that is established. Tries the next address if one fails or takes longer than
+/// `STAGGER`.
 async fn any_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut addresses = addresses.into_iter();
     let mut attempts: FuturesUnordered<BoxFuture<'_, io::Result<TcpStream>>> =
@@ -205,7 +207,7 @@ async fn any_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     }
 }
 
-/// The server of a URL.
+/// Returns the server that a URL names: TLS or not, host and port.
 pub(super) fn server_of(url: &Url) -> Result<Server, Error> {
     let is_tls = match url.scheme() {
         "http" => false,
@@ -229,14 +231,14 @@ fn unreachable(host: &str, port: u16, why: &str) -> Error {
     }
 }
 
-/// Reading the system's certificates takes milliseconds, and once is enough.
+/// TLS configuration, built once: reading the system's certificates takes milliseconds.
 static WEB: OnceLock<Result<ClientConfig, String>> = OnceLock::new();
 
-/// What connections to web servers are made with: certificates are verified, the client shows none. A certificate of
-/// the system that cannot be read is skipped.
+/// Returns the TLS configuration for web servers: server certificates are verified, no client certificate is sent.
+/// Certificates of the system that cannot be parsed are skipped.
 ///
 /// # Errors
-/// When TLS cannot be set up; the text says why.
+/// If TLS cannot be set up; the text contains the reason.
 pub(super) fn web_tls() -> Result<ClientConfig, String> {
     let config = WEB.get_or_init(|| {
         let mut roots = RootCertStore::empty();

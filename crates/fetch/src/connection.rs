@@ -1,7 +1,7 @@
-//! One connection to a server, and one exchange at a time on it.
+//! An HTTP/1.1 connection to a server, which carries one exchange at a time.
 //!
-//! The task that waits for a response also drives the connection, which has no task of its own: dropping the wait
-//! closes the connection and frees its memory at once.
+//! The task that waits for a response also drives the connection, which has no task of its own: dropping the
+//! future closes the connection and frees its memory at once.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -14,23 +14,23 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Limit of the head of an answer, in bytes. `Link` fields of memento archives are the longest there are.
+/// Maximum size of a response head, in bytes. The `Link` fields of Memento archives are the longest in practice.
 const MAX_HEAD: usize = 128 << 10;
 
-/// What bytes go over: TCP, TLS, TLS through that of a proxy.
+/// The transport of a connection: TCP, TLS, or TLS inside the TLS connection to a proxy.
 pub(super) type Wire = Box<dyn Io>;
 
-/// Bytes in both directions.
+/// A byte stream in both directions.
 pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// A connection.
+/// An HTTP/1.1 connection to a server.
 pub(super) struct Connection {
     sender: SendRequest<Full<Bytes>>,
-    /// None when it is over.
+    /// Drives the connection. `None` once the connection is closed.
     driver: Option<http1::Connection<TokioIo<Wire>, Full<Bytes>>>,
-    /// Why it is over, when it went wrong.
+    /// The error that closed the connection, if any.
     broken: Option<hyper::Error>,
 }
 
@@ -38,7 +38,7 @@ impl Connection {
     pub(crate) async fn new(wire: Wire) -> Result<Connection, hyper::Error> {
         let (sender, driver) = http1::Builder::new()
             .max_buf_size(MAX_HEAD)
-            // There are servers of all ages.
+            // Be lenient: there are servers of every age.
             .allow_spaces_after_header_name_in_responses(true)
             .allow_obsolete_multiline_headers_in_responses(true)
             .ignore_invalid_headers_in_responses(true)
@@ -51,7 +51,7 @@ impl Connection {
         })
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request and waits for the head of the response.
     pub(crate) async fn ask(
         &mut self,
         request: http::Request<Full<Bytes>>,
@@ -65,14 +65,14 @@ impl Connection {
         .await
     }
 
-    /// The next bytes of a body. `None` at its end.
+    /// Returns the next bytes of a body, `None` at its end.
     pub(crate) fn poll_body(
         &mut self,
         body: &mut Incoming,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, hyper::Error>>> {
         loop {
-            // What was received already comes first.
+            // Bytes that were received already come first.
             let mut frame = Pin::new(&mut *body).poll_frame(cx);
             if frame.is_pending() {
                 drive(&mut self.driver, &mut self.broken, cx);
@@ -82,7 +82,7 @@ impl Connection {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) if !data.is_empty() => Poll::Ready(Some(Ok(data))),
-                    // Trailers, which nobody asked for.
+                    // Trailers, which the request did not ask for.
                     _ => continue,
                 },
                 Poll::Ready(Some(Err(error))) => {
@@ -93,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// Whether it can be used for another exchange, as far as can be known.
+    /// Returns true if the connection can carry another exchange, as far as can be known.
     pub(crate) fn poll_is_free(&mut self, cx: &mut Context<'_>) -> bool {
         drive(&mut self.driver, &mut self.broken, cx);
         self.driver.is_some() && self.sender.is_ready()

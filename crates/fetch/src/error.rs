@@ -1,45 +1,46 @@
-//! Why a request has no answer.
+//! Errors of requests.
 
 use thiserror::Error;
 
 use crate::source::SourceError;
 
-/// Why a request has no answer, or no more of it.
+/// The reason why a request failed, or why its body broke off.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
-    /// No head of an answer came in time.
+    /// The head of the response did not arrive in time.
     #[error("the server does not answer")]
     Timeout,
-    /// The body of an answer did not go on in time.
+    /// The body of the response stalled for too long.
     #[error("the server stopped sending")]
     Silence,
-    /// The guard permits none of the addresses of the host; the text says which it has.
+    /// The guard permits none of the addresses of the host; the text names one of them.
     #[error("{0}")]
     Private(String),
-    /// No request goes there, whatever the guard permits; the text says why.
+    /// Requests to this server are never sent, even if the guard permits them; the text contains
+    /// the reason.
     #[error("{0}")]
     Refused(String),
-    /// The request breaks a rule of HTTP; the text says which.
+    /// The request violates HTTP; the text names the rule.
     #[error("{0}")]
     Request(String),
-    /// No connection to the server came about.
+    /// Connecting to the server failed.
     #[error("no connection to {server}: {why}")]
     Unreachable {
         /// Host and port.
         server: String,
-        /// What the system says.
+        /// The error of the operating system.
         why: String,
     },
-    /// The connection broke; the text says when.
+    /// The connection broke; the text says at which point.
     #[error("{0}")]
     Connection(String),
-    /// The server's certificate is not valid for this system; the text says why.
+    /// The server's certificate is not valid for this system; the text contains the reason.
     #[error("its certificate is not valid here ({0})")]
     Untrusted(String),
-    /// The answer is not what it should be; the text says why.
+    /// The response is invalid; the text contains the reason.
     #[error("{0}")]
     Answer(String),
-    /// The answer is larger than the limit, which the text names.
+    /// The response exceeds the limit, which the text names.
     #[error("{0}")]
     TooLarge(String),
 }
@@ -62,7 +63,7 @@ impl From<Error> for SourceError {
     }
 }
 
-/// The error at the bottom, which says what happened.
+/// Returns the text of the innermost error, which names the actual cause.
 pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {

@@ -1,7 +1,7 @@
-//! Files on web servers and in stores, of which parts are read when they are wanted.
+//! Files on web servers and in object stores, read in parts on demand.
 //!
-//! What was read is kept in pages, in bounded memory, as long as the file is the same: every answer says which version
-//! of it the bytes are of, by `ETag`, `Last-Modified` and size. Nothing is ever read as a whole that is not small.
+//! Pages that were read are cached in bounded memory for as long as the file is unchanged: `ETag`, `Last-Modified` and
+//! size of every response tell which version of the file its bytes belong to. Only small files are ever fetched whole.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -25,24 +25,24 @@ use crate::source::{Limits, SourceError};
 
 /// Size of a page, in bytes.
 const PAGE: u64 = 32 << 10;
-/// Limit of pages that are kept, over all files, in bytes.
+/// Maximum size of the page cache, over all files, in bytes.
 const MAX_KEPT: usize = 64 << 20;
-/// Maximum size of a file that is fetched at once, whatever part of it is wanted, in bytes.
+/// Maximum size of a file that is fetched whole, regardless of which part is read, in bytes.
 const SMALL: u64 = 1 << 20;
-/// Limit of what is read ahead of somebody who reads on and on, in bytes.
+/// Maximum readahead for sequential reads, in bytes.
 const MAX_AHEAD: u64 = 1 << 20;
-/// How much of the end of a file is fetched first where that is what says what is in it, in bytes. It has the records
-/// at the end of a zip file, however long their comment.
+/// Number of bytes at the end of a file that are fetched first with [`First::End`]. They include the records at the
+/// end of a zip file, however long its comment is.
 const END: u64 = 4 * PAGE;
-/// Maximum size of an answer that has all of a file where a part was asked for, in bytes.
+/// Maximum size of a response that contains the whole file although a range was requested, in bytes.
 const MAX_WHOLE: u64 = 16 << 20;
-/// Time after which a server is asked whether a file is still the same.
+/// Time after which the server is asked again whether a file has changed.
 const RECHECK: Duration = Duration::from_secs(30);
-/// Time for which a file whose server was late is not read among others.
+/// Time for which [`RemoteVersion::read_within`] fails at once after a timeout.
 const AVOIDED_FOR: Duration = Duration::from_secs(5);
 /// Number of retries of a request.
 const RETRIES: usize = 2;
-/// Maximum pause before a retry.
+/// Maximum delay before a retry.
 const MAX_PAUSE: Duration = Duration::from_millis(400);
 /// Limits of a request.
 const LIMITS: Limits = Limits {
@@ -54,21 +54,21 @@ const LIMITS: Limits = Limits {
     rows: 0,
 };
 
-/// Files by their URLs, as long as somebody reads them.
+/// Files by URL, each for as long as it is in use.
 pub(super) type Files = Mutex<HashMap<Url, Weak<RemoteFile>>>;
 
-/// A file on a web server or in a store.
+/// A file on a web server or in an object store.
 #[derive(Debug)]
 pub struct RemoteFile {
     net: Arc<Net>,
     url: Mutex<Url>,
-    /// Its last version, and when the server said so.
+    /// The current version, and when the server last confirmed it.
     known: Mutex<Option<(Weak<RemoteVersion>, Instant)>>,
-    /// Held by whoever asks for it.
+    /// Held while a task asks the server for the current version.
     asking: tokio::sync::Mutex<()>,
 }
 
-/// A file as it was when the server was asked. Reading it fails once the file is another one.
+/// A version of a file, as of a response of the server. Reads fail once the file has changed.
 #[derive(Debug)]
 pub struct RemoteVersion {
     file: Arc<RemoteFile>,
@@ -76,24 +76,24 @@ pub struct RemoteVersion {
     size: u64,
     validators: Validators,
     fetching: Mutex<HashMap<(u64, u64), WeakShared<Fetch>>>,
-    /// Where the last fetch ended, and how much further the next one goes if it begins there.
+    /// The end of the last fetch, and the readahead of the next fetch if it begins there.
     ahead: Mutex<(u64, u64)>,
-    /// When the server did not send a part in the time that a reader had for it.
+    /// The last time that [`RemoteVersion::read_within`] timed out.
     late: Mutex<Option<Instant>>,
 }
 
 type Fetch = BoxFuture<'static, Result<Bytes, SourceError>>;
 
-/// What of a file is likely to be wanted first.
+/// The part of a file that is likely to be read first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
-    /// Its beginning.
+    /// The beginning.
     Begin,
-    /// Its end, which in a zip file says what is in it.
+    /// The end, which holds the directory of a zip file.
     End,
 }
 
-/// A part of a file as a server sends it.
+/// A part of a file as the server sends it.
 struct Answer {
     part: Part,
     size: u64,
@@ -102,7 +102,7 @@ struct Answer {
 }
 
 impl Net {
-    /// The file at that URL.
+    /// Returns the file at a URL, shared by all its users.
     pub fn file(self: &Arc<Self>, url: &Url) -> Arc<RemoteFile> {
         let mut files = lock(&self.files);
         if let Some(file) = files.get(url).and_then(Weak::upgrade) {
@@ -121,27 +121,27 @@ impl Net {
 }
 
 impl RemoteFile {
-    /// Its URL.
+    /// Returns the URL of the file.
     pub fn url(&self) -> Url {
         lock(&self.url).clone()
     }
 
-    /// Takes another URL for the same file, as those have that expire.
+    /// Changes the URL of the file, for example after a signed URL has expired.
     pub fn move_to(&self, url: &Url) {
         lock(&self.url).clone_from(url);
     }
 
-    /// Its last version, if the server said so not long ago.
+    /// Returns the current version, if the server confirmed it within the last 30 seconds.
     pub fn known(&self) -> Option<Arc<RemoteVersion>> {
         let known = lock(&self.known);
         let (version, seen) = known.as_ref()?;
         version.upgrade().filter(|_| seen.elapsed() < RECHECK)
     }
 
-    /// The file as it is now, or was a short time ago.
+    /// Returns the current version of the file, which may be up to 30 seconds old.
     ///
     /// # Errors
-    /// When it is not there, or the server does not send parts of files.
+    /// If the file does not exist, or the server does not support range requests.
     pub async fn version(
         self: &Arc<Self>,
         first: First,
@@ -162,7 +162,7 @@ impl RemoteFile {
             (None, First::End) => format!("bytes=-{END}"),
         };
         let answer = self.ask(&range).await.inspect_err(|error| {
-            // What is gone is not the same when it comes back.
+            // A file that was removed counts as another version when it comes back.
             if !error.is_transient() {
                 *lock(&self.known) = None;
             }
@@ -173,7 +173,7 @@ impl RemoteFile {
         {
             self.is(&before);
             if answer.part.last - answer.part.from < PAGE {
-                // An answer that was read leaves its connection to the next request.
+                // A response that was read to its end leaves its connection to the next request.
                 let _ = collect(answer).await;
             }
             return Ok(before);
@@ -199,23 +199,23 @@ impl RemoteFile {
         *lock(&self.known) = Some((Arc::downgrade(version), Instant::now()));
     }
 
-    /// The file as it is now, if the server has it and gives it to us. Stores say of what is not there that it is
-    /// forbidden, to those who may not list it.
+    /// Returns the current version of the file, or `None` if the server does not have it or does not return it to us.
+    /// Object stores answer 403 for missing objects to clients that may not list the bucket.
     ///
     /// # Errors
-    /// As [`RemoteFile::version`].
+    /// Those of [`RemoteFile::version`].
     pub async fn version_if_any(
         self: &Arc<Self>,
     ) -> Result<Option<Arc<RemoteVersion>>, SourceError> {
         match self.version(First::Begin).await {
             Ok(version) => Ok(Some(version)),
-            // Said by `named` of all statuses that are final.
+            // `named` turns every final HTTP status into this error.
             Err(SourceError::Io(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Asks for a part, and again where the next answer may be another one.
+    /// Requests a range, with retries after transient errors.
     async fn ask(&self, range: &str) -> Result<Answer, SourceError> {
         let mut backoff = Backoff::new(MAX_PAUSE);
         for _ in 0..RETRIES {
@@ -255,7 +255,7 @@ impl RemoteFile {
                     _ => return Err(wrong(&format!("its Content-Range is {range:?}"))),
                 }
             }
-            // Of an empty file there is no part.
+            // An empty file has no satisfiable range.
             416 if total(&answer.headers) == Some(0) => (NOTHING, 0),
             200 if length == Some(0) => (NOTHING, 0),
             200 => {
@@ -280,7 +280,7 @@ impl RemoteFile {
         })
     }
 
-    /// An error that names the file.
+    /// Adds the URL of the file to an error.
     fn named(&self, error: SourceError) -> SourceError {
         let at = |why: &str| format!("{}: {why}", shown(&self.url()));
         match error {
@@ -295,7 +295,7 @@ impl RemoteFile {
     }
 }
 
-/// What there is of an empty file.
+/// The part that stands for an empty file.
 const NOTHING: Part = Part {
     from: 0,
     last: 0,
@@ -306,7 +306,7 @@ fn wrong(why: &str) -> SourceError {
     SourceError::Answer(why.to_owned())
 }
 
-/// The bytes of an answer, as many as it announced.
+/// Collects the bytes of a response, and checks that there are as many as it announced.
 async fn collect(answer: Answer) -> Result<Bytes, SourceError> {
     if answer.size == 0 {
         return Ok(Bytes::new());
@@ -328,22 +328,22 @@ async fn collect(answer: Answer) -> Result<Bytes, SourceError> {
 }
 
 impl RemoteVersion {
-    /// A number that no other version of any file has.
+    /// Returns an ID that is unique among the versions of all files.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The file that it is a version of.
+    /// Returns the file that this is a version of.
     pub fn file(&self) -> &Arc<RemoteFile> {
         &self.file
     }
 
-    /// Whether no later version is known, nor that the file is gone.
+    /// Returns true if no later version is known and the file is not known to be gone.
     pub fn is_last(&self) -> bool {
         let known = lock(&self.file.known);
         known
@@ -351,11 +351,10 @@ impl RemoteVersion {
             .is_some_and(|(last, _)| std::ptr::eq(last.as_ptr(), self))
     }
 
-    /// Reads as [`read`](RemoteVersion::read) does, but gives up after some time. A server that was late is not asked
-    /// again for a while.
+    /// Reads as [`read`](RemoteVersion::read) does, with a timeout. After a timeout, reads fail at once for 5 seconds.
     ///
     /// # Errors
-    /// [`SourceError::Timeout`], or those of reading.
+    /// [`SourceError::Timeout`], or those of [`read`](RemoteVersion::read).
     pub async fn read_within(
         self: &Arc<Self>,
         patience: Duration,
@@ -373,7 +372,7 @@ impl RemoteVersion {
         })
     }
 
-    /// Bytes from an offset on, as far as the file goes, if all of them are kept.
+    /// Returns up to `length` bytes from an offset, limited by the end of the file, if all of them are cached.
     pub fn kept(&self, from: u64, length: usize) -> Option<Bytes> {
         let range = self.clamped(from, length);
         let mut bytes = BytesMut::with_capacity(usize::try_from(range.end - range.start).ok()?);
@@ -385,10 +384,10 @@ impl RemoteVersion {
         Some(bytes.freeze())
     }
 
-    /// Bytes from an offset on, as far as the file goes.
+    /// Reads up to `length` bytes from an offset, limited by the end of the file.
     ///
     /// # Errors
-    /// When the server does not send them, or the file is another one by now.
+    /// If the server does not send the bytes, or the file has changed.
     pub async fn read(self: &Arc<Self>, from: u64, length: usize) -> Result<Bytes, SourceError> {
         let range = self.clamped(from, length);
         if range.is_empty() {
@@ -416,10 +415,10 @@ impl RemoteVersion {
         }))
     }
 
-    /// A part of the file as it comes. Nothing of it is kept.
+    /// Streams a part of the file. Its bytes are not cached.
     ///
     /// # Errors
-    /// When the server does not send it, or the file is another one by now.
+    /// If the server does not send the part, or the file has changed.
     pub async fn stream(&self, from: u64, length: u64) -> Result<BodyStream, SourceError> {
         let end = from.saturating_add(length).min(self.size);
         if from >= end {
@@ -440,10 +439,10 @@ impl RemoteVersion {
         Ok(pieces.boxed())
     }
 
-    /// A reader of a part of the file, for threads of the runtime that may wait.
+    /// Returns a blocking reader of a part of the file, for threads of the runtime that are allowed to block.
     ///
     /// # Panics
-    /// When it is called outside of a runtime.
+    /// Panics if called outside of a runtime.
     pub fn reader(self: &Arc<Self>, from: u64, length: u64) -> Reader {
         Reader {
             version: Arc::clone(self),
@@ -459,7 +458,7 @@ impl RemoteVersion {
         from..from.saturating_add(length as u64).min(self.size)
     }
 
-    /// The bytes of some pages, with those that are likely to be wanted next.
+    /// Returns the byte range of some pages, extended by the readahead.
     fn with_more(&self, first: u64, last: u64) -> Range<u64> {
         if self.size <= SMALL {
             return 0..self.size;
@@ -467,7 +466,7 @@ impl RemoteVersion {
         let (from, mut end) = (first * PAGE, (last + 1) * PAGE);
         let mut ahead = lock(&self.ahead);
         let (reached, step) = *ahead;
-        // Whoever reads on from there does so again.
+        // Sequential read: double the readahead.
         let step = if from == reached {
             (step * 2).clamp(PAGE, MAX_AHEAD)
         } else {
@@ -478,7 +477,8 @@ impl RemoteVersion {
         from..end
     }
 
-    /// Fetches bytes, together with others who want the same, and keeps them. Gives where they begin.
+    /// Fetches and caches a range, together with concurrent readers of the same range. Returns the offset of the bytes
+    /// and the bytes.
     async fn fetch(self: &Arc<Self>, range: Range<u64>) -> Result<(u64, Bytes), SourceError> {
         let key = (range.start, range.end);
         let fetch = {
@@ -503,7 +503,7 @@ impl RemoteVersion {
         let from = answer.part.from;
         let bytes = collect(answer).await;
         let bytes = bytes.map_err(|error| self.file.named(error))?;
-        // All of a small file may have come.
+        // A small file may have been sent whole.
         let begin = usize::try_from(range.start - from).unwrap_or(usize::MAX);
         let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let bytes = bytes.slice(begin..begin + length);
@@ -511,7 +511,7 @@ impl RemoteVersion {
         Ok(bytes)
     }
 
-    /// Asks for some bytes, which have to be of this version.
+    /// Requests a range, and checks that the response belongs to this version.
     async fn ask(&self, range: Range<u64>) -> Result<Answer, SourceError> {
         let asked = format!("bytes={}-{}", range.start, range.end - 1);
         let answer = self.file.ask(&asked).await;
@@ -539,13 +539,13 @@ impl RemoteVersion {
         Ok(answer)
     }
 
-    /// This is the last version no more, as far as is known.
+    /// Marks this version as outdated, unless a later one is known already.
     fn supersede(&self) {
         let mut known = lock(&self.file.known);
         known.take_if(|(last, _)| std::ptr::eq(last.as_ptr(), self));
     }
 
-    /// Keeps those pages that are there as a whole.
+    /// Caches the pages that are complete in `bytes`.
     fn keep(&self, from: u64, bytes: &Bytes) {
         let end = from + bytes.len() as u64;
         let mut pages = pages();
@@ -557,7 +557,7 @@ impl RemoteVersion {
                 break;
             }
             let page = &bytes[(begin - from) as usize..(stop - from) as usize];
-            // A copy, so that nothing else is kept with it.
+            // Copied, so that the cache does not keep the whole response alive.
             pages.put((self.id, number), Bytes::copy_from_slice(page));
             number += 1;
         }
@@ -570,12 +570,12 @@ impl Drop for RemoteVersion {
     }
 }
 
-/// The numbers of the pages with some bytes.
+/// Returns the numbers of the pages that overlap a byte range.
 fn numbers(range: &Range<u64>) -> Range<u64> {
     range.start / PAGE..range.end.div_ceil(PAGE)
 }
 
-/// What of a page is part of a range.
+/// Returns the bytes of a page that are part of a range.
 fn part_of<'a>(page: &'a Bytes, number: u64, range: &Range<u64>) -> &'a [u8] {
     let begin = number * PAGE;
     let from = range.start.saturating_sub(begin).min(page.len() as u64);
@@ -592,7 +592,7 @@ fn joined(range: &Range<u64>, page: impl Fn(u64) -> Option<Bytes>) -> Bytes {
     bytes.freeze()
 }
 
-/// A reader that waits for what is not there yet.
+/// A blocking reader of a part of a file.
 pub struct Reader {
     version: Arc<RemoteVersion>,
     runtime: Handle,
@@ -618,7 +618,7 @@ impl Read for Reader {
     }
 }
 
-/// Pages of all files: the version of a file, and the number of the page.
+/// Page cache of all files. The key is the ID of a version and the number of a page.
 #[derive(Default)]
 struct Pages {
     pages: HashMap<(u64, u64), (Bytes, u64)>,
@@ -640,7 +640,7 @@ impl Pages {
         let before = self.pages.insert(which, (page, self.clock));
         self.size -= before.map_or(0, |(page, _)| page.len());
         if self.size > MAX_KEPT {
-            // Half of them at a time, so that it is seldom.
+            // Evict half of the pages at a time, so that evictions are rare.
             let mut uses: Vec<u64> = self.pages.values().map(|(_, used)| *used).collect();
             let half = uses.len() / 2;
             let (_, middle, _) = uses.select_nth_unstable(half);

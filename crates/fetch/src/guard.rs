@@ -1,7 +1,8 @@
-//! Where no request goes unless the configuration says so.
+//! The addresses that no request is sent to unless the configuration allows it.
 //!
-//! The networks are those that the registries of special addresses call not globally reachable (RFC 6890), with
-//! those that reach them in disguise: an IPv6 address which has an IPv4 address in it counts as both.
+//! The networks are those that the IANA registries of special-purpose addresses list as not globally reachable
+//! (RFC 6890), and those that lead to such addresses indirectly: an IPv6 address with an embedded IPv4 address
+//! is checked as both.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,17 +10,17 @@ use std::sync::Arc;
 
 use url::{Host, Url};
 
-/// Networks of IPv4: an address, and how many bits of it count.
+/// IPv4 networks: an address, and the length of the prefix in bits.
 const REFUSED_V4: [([u8; 4], u32); 15] = [
     ([0, 0, 0, 0], 8),       // this network
     ([10, 0, 0, 0], 8),      // private
-    ([100, 64, 0, 0], 10),   // behind carriers' translation (RFC 6598)
+    ([100, 64, 0, 0], 10),   // shared address space of carrier-grade NAT (RFC 6598)
     ([127, 0, 0, 0], 8),     // loopback
-    ([169, 254, 0, 0], 16),  // link-local, with the metadata of clouds
+    ([169, 254, 0, 0], 16),  // link-local, with the metadata services of clouds
     ([172, 16, 0, 0], 12),   // private
     ([192, 0, 0, 0], 24),    // protocol assignments
     ([192, 0, 2, 0], 24),    // documentation
-    ([192, 88, 99, 0], 24),  // relays of 6to4, given up (RFC 7526)
+    ([192, 88, 99, 0], 24),  // 6to4 relays, deprecated (RFC 7526)
     ([192, 168, 0, 0], 16),  // private
     ([198, 18, 0, 0], 15),   // benchmarks
     ([198, 51, 100, 0], 24), // documentation
@@ -28,14 +29,14 @@ const REFUSED_V4: [([u8; 4], u32); 15] = [
     ([240, 0, 0, 0], 4),     // reserved, and broadcast
 ];
 
-/// Networks of IPv6.
+/// IPv6 networks: an address, and the length of the prefix in bits.
 const REFUSED_V6: [([u16; 8], u32); 15] = [
     ([0, 0, 0, 0, 0, 0, 0, 0], 96), // unspecified, loopback, IPv4-compatible
     ([0, 0, 0, 0, 0xffff, 0, 0, 0], 96), // IPv4-translated (RFC 2765)
-    ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48), // translation within a network (RFC 8215)
-    ([0x100, 0, 0, 0, 0, 0, 0, 0], 64), // to be thrown away (RFC 6666)
+    ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48), // NAT64 for local use (RFC 8215)
+    ([0x100, 0, 0, 0, 0, 0, 0, 0], 64), // discard-only (RFC 6666)
     ([0x2001, 2, 0, 0, 0, 0, 0, 0], 48), // benchmarks
-    ([0x2001, 0x10, 0, 0, 0, 0, 0, 0], 28), // ORCHID, which is no route
+    ([0x2001, 0x10, 0, 0, 0, 0, 0, 0], 28), // ORCHID, not routable
     ([0x2001, 0x20, 0, 0, 0, 0, 0, 0], 28), // ORCHID, version 2
     ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32), // documentation
     ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20), // documentation (RFC 9637)
@@ -44,15 +45,15 @@ const REFUSED_V6: [([u16; 8], u32); 15] = [
     ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), // link-local
     ([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10), // site-local
     ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), // multicast
-    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32), // Teredo, which leads to whoever is behind a translator
+    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32), // Teredo, which leads to hosts behind NAT
 ];
 
-/// A network, or one address: `10.0.0.0/8`, `::1`.
+/// A network, or a single address: `10.0.0.0/8`, `::1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Its first address.
+    /// The first address.
     pub address: IpAddr,
-    /// How many bits of it count.
+    /// The length of the prefix in bits.
     pub bits: u8,
 }
 
@@ -62,7 +63,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// Which addresses may be connected to: public ones, and those of some networks.
+/// The set of addresses that requests may connect to: public ones, and those of the configured networks.
 ///
 /// ```
 /// use crawlspace_fetch::Guard;
@@ -77,22 +78,22 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard that permits public addresses and those in `allowed`.
+    /// Creates a guard that permits public addresses and those in `allowed`.
     pub fn new(allowed: &[Network]) -> Guard {
         Guard {
             allowed: allowed.into(),
         }
     }
 
-    /// Whether that address may be connected to.
+    /// Returns true if requests may connect to that address.
     pub fn permits(&self, address: IpAddr) -> bool {
         permits(&self.allowed, address)
     }
 
-    /// Those of the addresses of a host that may be connected to.
+    /// Returns the addresses of a host that requests may connect to.
     ///
     /// # Errors
-    /// Why none of them may, when there are some.
+    /// A message that names an address of the host, if the guard permits none of its addresses.
     pub(crate) fn permitted(
         &self,
         host: &str,
@@ -108,10 +109,10 @@ impl Guard {
         }
     }
 
-    /// Checks a URL whose host is an address, which is resolved by no one.
+    /// Checks a URL whose host is an IP address, which is never resolved. Other URLs pass.
     ///
     /// # Errors
-    /// Why it may not be connected to.
+    /// A message that says why requests may not connect to it.
     pub fn check(&self, url: &Url) -> Result<(), String> {
         let address = match url.host() {
             Some(Host::Ipv4(address)) => IpAddr::V4(address),
@@ -123,9 +124,9 @@ impl Guard {
     }
 }
 
-/// Whether an address may be connected to: it is public, or one of `allowed`.
+/// Returns true if requests may connect to an address: it is public, or in one of the networks in `allowed`.
 fn permits(allowed: &[Network], address: IpAddr) -> bool {
-    // The mapped form is just another way to write an IPv4 address.
+    // An IPv4-mapped address is just another notation of an IPv4 address.
     let address = address.to_canonical();
     if allowed.iter().any(|network| contains(network, address)) {
         return true;
@@ -151,7 +152,7 @@ fn is_refused_v6(address: Ipv6Addr) -> bool {
     })
 }
 
-/// The IPv4 address which packets to that one end up at.
+/// Returns the IPv4 address that packets to an IPv6 address are forwarded to.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let of = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
@@ -160,19 +161,19 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match address.segments() {
         // 6to4 (RFC 3056)
         [0x2002, high, low, ..] => of(high, low),
-        // NAT64 (RFC 6052), and ISATAP (RFC 5214) with either value of its universal bit
+        // NAT64 (RFC 6052), and ISATAP (RFC 5214) with either value of the universal bit
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [.., 0 | 0x200, 0x5efe, high, low] => of(high, low),
         _ => None,
     }
 }
 
-/// Whether the network has that address.
+/// Returns true if the network contains that address.
 fn contains(network: &Network, address: IpAddr) -> bool {
     let bits = u32::from(network.bits);
     match (network.address, address) {
         (IpAddr::V4(network), IpAddr::V4(address)) => {
             let differing = network.to_bits() ^ address.to_bits();
-            // A shift by all of the bits, or more than those, is none that `>>` does.
+            // `>>` overflows on a shift by the width of the type or more.
             bits <= 32 && differing.checked_shr(32 - bits).unwrap_or(0) == 0
         }
         (IpAddr::V6(network), IpAddr::V6(address)) => {
@@ -261,7 +262,7 @@ mod tests {
             "255.255.255.255",
         ] {
             assert!(!passes(address, &[]), "{address}");
-            // In every disguise.
+            // Each embedded form of the address is refused, too.
             let v4: Ipv4Addr = address.parse().unwrap();
             let [a, b, c, d] = v4.octets().map(u16::from);
             let (high, low) = (a << 8 | b, c << 8 | d);
@@ -317,7 +318,7 @@ mod tests {
         assert!(passes("fd12::1", &["fd12::/16"]));
         assert!(!passes("fd13::1", &["fd12::/16"]));
         assert!(passes("::1", &["::1/128"]));
-        // Which no configuration can say.
+        // Prefixes that are too long, which the configuration does not accept.
         assert!(!passes("10.0.0.1", &["10.0.0.1/33"]));
         assert!(!passes("fd12::1", &["fd12::1/129"]));
     }

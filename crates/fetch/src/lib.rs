@@ -1,12 +1,12 @@
-//! Requests to other servers, and where they may not go.
+//! Guarded HTTP and S3 requests to other servers.
 //!
-//! No address is connected to that is private, loopback or link-local, unless the configuration allows it; names are
-//! resolved here, the addresses that were checked are the ones that are connected to, and every redirect is checked
-//! again. Callers that may go anywhere have no [`Guard`]; these alone use the proxies of the environment, which would
-//! connect to wherever they like. Callers that wait for an answer use [`blocking`].
+//! Private, loopback and link-local addresses are refused unless the configuration allows them. Host names are resolved
+//! here, requests connect to exactly the addresses that were checked, and every redirect is checked again. Callers
+//! without a [`Guard`] may connect to every address; only they use the proxies of the environment, because a proxy
+//! would connect to any address on their behalf. [`blocking`] is for callers that block until the response arrives.
 //!
-//! An `s3` URL is fetched over http or https from the store that the environment names, which is at an address like any
-//! other. Parts of files that are read again and again are those of a [`RemoteFile`](file::RemoteFile).
+//! An `s3` URL is fetched over HTTP or HTTPS from the object store that the environment configures, whose address is
+//! checked like any other. [`RemoteFile`](file::RemoteFile) is for files of which parts are read repeatedly.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -61,11 +61,11 @@ use pool::{Pool, Server};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// HTTP statuses after which a request is retried: the next answer may be another one. The guides list them
-/// (`docs/guide/wacz.md`). Of servers of indexes, 500 is final: the index cannot be built.
+/// HTTP statuses after which a request is retried, because the next response may differ. The guides list them
+/// (`docs/guide/wacz.md`). For index servers, 500 is final: the index cannot be built.
 pub const RETRIED_STATUSES: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
 
-/// Returns true if the next answer may be another one than this HTTP status.
+/// Returns true if a retry may succeed after this HTTP status.
 pub fn is_transient(status: u16) -> bool {
     RETRIED_STATUSES.contains(&status)
 }
@@ -73,40 +73,40 @@ pub fn is_transient(status: u16) -> bool {
 /// `User-Agent` of all requests.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("crawlspace/", env!("CARGO_PKG_VERSION")));
-/// Maximum number of redirects followed for one request.
+/// Maximum number of redirects that are followed for one request.
 const MAX_REDIRECTS: usize = 10;
 
-/// The way to other servers, shared by everything that fetches.
+/// The HTTP client that all requests to other servers share: guard, resolver cache, connection pool.
 pub struct Net {
-    /// Without one, any address may be connected to.
+    /// The guard. Without one, every address is permitted.
     guard: Option<Guard>,
-    /// Proxies of the environment, which would connect to wherever they like: they are for those without a guard.
+    /// Proxies of the environment. Only used without a guard, since a proxy connects to any address.
     proxies: Option<Matcher>,
     names: Names,
     tls: TlsConnector,
     pool: Arc<Pool>,
-    /// Where this server answers its operator.
+    /// The address of this server's operator listener.
     operator: OnceLock<SocketAddr>,
-    /// Where objects of `s3` URLs are, or what of the environment cannot be used.
+    /// The object store for `s3` URLs, or the reason why the environment variables are invalid.
     store: Result<s3::Store, String>,
     files: Files,
 }
 
-/// A request to an index, or for a part of a file. Redirects are followed.
+/// A request to an index, or for a part of a file. [`Net::send`] follows redirects.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// `GET`, `HEAD` or `POST`; `GET` of an `s3` URL.
+    /// `GET`, `HEAD` or `POST`; only `GET` for an `s3` URL.
     pub method: Method,
     /// An `http`, `https` or `s3` URL.
     pub url: Url,
-    /// Header fields besides those that every request has.
+    /// Header fields in addition to those of every request.
     pub headers: HeaderMap,
     /// The body of a `POST`.
     pub body: Bytes,
 }
 
 impl Request {
-    /// A `GET` without anything special.
+    /// Creates a `GET` request without extra header fields.
     pub fn get(url: Url) -> Request {
         Request {
             method: Method::GET,
@@ -117,31 +117,31 @@ impl Request {
     }
 }
 
-/// An answer whose head is there, and whose body is read as it comes.
+/// A response whose head has been received and whose body is read as it arrives.
 pub struct Response {
     /// The HTTP status.
     pub status: u16,
-    /// The header.
+    /// The header fields.
     pub headers: HeaderMap,
-    /// Where it came from after redirects.
+    /// The URL of the response, after redirects.
     pub url: Url,
-    /// The body, unpacked. It ends with an error when it breaks off, or when a limit on time or bytes is reached.
+    /// The body, decompressed. It ends with an error if it breaks off or exceeds a limit on time or bytes.
     pub body: BodyStream,
 }
 
-/// A body as it comes.
+/// A response body as a stream of its pieces.
 pub type BodyStream = BoxStream<'static, Result<Bytes, Error>>;
 
 impl Net {
-    /// A way to other servers, but for private addresses that are not allowed.
+    /// Creates a client that refuses private addresses, except those in `allow_private`.
     ///
     /// # Errors
-    /// When TLS cannot be set up; the text says why.
+    /// If TLS cannot be set up; the text contains the reason.
     pub fn new(allow_private: &[Network]) -> Result<Arc<Net>, String> {
         Net::with(Some(Guard::new(allow_private)))
     }
 
-    /// A way to the servers that a guard permits, or to all, by the proxies of the environment.
+    /// Creates a client with a guard, or without one, in which case it uses the proxies of the environment.
     fn with(guard: Option<Guard>) -> Result<Arc<Net>, String> {
         Ok(Arc::new(Net {
             proxies: guard.is_none().then(Matcher::from_env),
@@ -155,21 +155,20 @@ impl Net {
         }))
     }
 
-    /// Refuses requests to the address at which this server answers its operator, whatever `allow_private` says.
+    /// Refuses requests to the operator listener of this server, even if `allow_private` permits its address.
     pub fn refuse_operators(&self, address: SocketAddr) {
         let _ = self.operator.set(address);
     }
 
-    /// The address that [`Net::refuse_operators`] refuses, if there is one.
+    /// Returns the address that [`Net::refuse_operators`] refuses, if it was set.
     pub fn operator(&self) -> Option<SocketAddr> {
         self.operator.get().copied()
     }
 
-    /// Sends a request, over a connection that was kept where there is one. An answer with a redirect is followed,
-    /// up to ten times.
+    /// Sends a request, over an idle connection of the pool if there is one, and follows up to ten redirects.
     ///
     /// # Errors
-    /// When no head of an answer comes in time, whatever its status.
+    /// If no head of a response arrives in time. An error status is not an error.
     pub async fn send(&self, request: Request, limits: &Limits) -> Result<Response, Error> {
         let mut request = request;
         let mut object = None;
@@ -181,7 +180,7 @@ impl Net {
             match redirect::next(&request, &answer)? {
                 Some(next) => (request, object) = (next, None),
                 None => {
-                    // What is relative to it is an object as well, and a signature is nobody's business.
+                    // Relative URLs must resolve to objects as well, and the signature must not leak.
                     answer.url = object.unwrap_or(answer.url);
                     return Ok(answer);
                 }
@@ -192,7 +191,7 @@ impl Net {
         )))
     }
 
-    /// Makes a request for an object one that its store understands. Gives the URL of the object.
+    /// Replaces the `s3` URL of a request with a signed URL of its store. Returns the `s3` URL.
     fn sign(&self, request: &mut Request) -> Result<Url, Error> {
         if request.method != Method::GET {
             let why = format!("only GET is possible for {}", request.url);
@@ -204,19 +203,19 @@ impl Net {
         Ok(std::mem::replace(&mut request.url, signed))
     }
 
-    /// Sends a request, and follows no redirect.
+    /// Sends a request without following redirects.
     ///
     /// # Errors
-    /// When no head of an answer comes in time, whatever its status.
+    /// If no head of a response arrives in time. An error status is not an error.
     pub async fn send_once(&self, request: &Request, limits: &Limits) -> Result<Response, Error> {
         let server = server_of(&request.url)?;
         let unpacks =
             !request.headers.contains_key(ACCEPT_ENCODING) && !request.headers.contains_key(RANGE);
-        // Requests over TLS go through a tunnel, of which they know nothing.
+        // TLS requests are tunnelled, so they need no proxy form of the request line.
         let proxy = self.proxy(&request.url).filter(|_| !server.0);
         let deadline = Instant::now() + limits.first;
-        // A kept connection may have been closed at the other end, which is found out when it is used. Nothing is
-        // sent over one that would do harm if it came twice.
+        // The server may have closed an idle connection, which is only noticed when it is used. So idle connections
+        // only carry requests that may safely be sent twice.
         let safe = matches!(request.method, Method::GET | Method::HEAD);
         if let Some(mut connection) = self.kept(&server).await.filter(|_| safe) {
             let asked = connection.ask(message(request, unpacks, proxy.as_ref())?);
@@ -244,7 +243,7 @@ impl Net {
         self.answer(request, server, unpacks, limits, (connection, answer))
     }
 
-    /// A kept connection that is still open, as far as can be known.
+    /// Returns an idle connection that is still open, as far as can be known.
     async fn kept(&self, server: &Server) -> Option<Connection> {
         loop {
             let mut connection = self.pool.take(server)?;
@@ -266,7 +265,7 @@ impl Net {
     ) -> Result<Response, Error> {
         let (head, incoming) = answer.into_parts();
         let mut headers = head.headers;
-        // What is announced as too much is not waited for.
+        // Fail early if the announced length exceeds the limit.
         if incoming.size_hint().lower() > limits.bytes {
             return Err(too_large(limits.bytes));
         }
@@ -302,7 +301,7 @@ impl fmt::Debug for Net {
     }
 }
 
-/// A URL as messages name it: without the user, the password and the query, which may hold secrets.
+/// Formats a URL for messages: without user, password and query, which may contain secrets.
 pub fn shown(url: &Url) -> String {
     let mut shown = url.clone();
     // Neither can fail: such URLs have a host.
@@ -313,7 +312,7 @@ pub fn shown(url: &Url) -> String {
     shown.as_str().replace("?%E2%80%A6", "?…")
 }
 
-/// A request as it is sent.
+/// Builds the HTTP message of a request.
 fn message(
     request: &Request,
     unpacks: bool,

@@ -1,4 +1,4 @@
-//! Names of hosts to addresses.
+//! Resolution of host names, with a cache.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -10,11 +10,11 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use url::Host;
 
-/// Limit of look-ups at a time. A look-up by the system's resolver cannot be cancelled, and takes a thread.
+/// Maximum number of concurrent lookups. A lookup by the system's resolver blocks a thread and cannot be cancelled.
 const MAX_LOOKUPS: usize = 64;
-/// How long the addresses of a name are cached.
+/// Time for which the addresses of a name are cached.
 const CACHED_FOR: Duration = Duration::from_secs(30);
-/// How long a failed look-up is cached.
+/// Time for which a failed lookup is cached.
 const FAILURE_CACHED_FOR: Duration = Duration::from_secs(1);
 /// Maximum number of names cached.
 const MAX_NAMES: usize = 4096;
@@ -22,8 +22,8 @@ const MAX_NAMES: usize = 4096;
 type Resolved = Result<Arc<[IpAddr]>, Arc<str>>;
 type Lookup = Shared<BoxFuture<'static, Resolved>>;
 
-/// The system's resolver. Those who ask for the same name at the same time wait for the same answer, so that a name
-/// which takes long takes one thread, however many ask for it.
+/// The system's resolver. Concurrent lookups of the same name share one result, so that a slow name occupies only
+/// one thread, however many tasks wait for it.
 pub(super) struct Names {
     turns: Arc<Semaphore>,
     cache: Mutex<HashMap<String, (Instant, Lookup)>>,
@@ -37,7 +37,7 @@ impl Names {
         }
     }
 
-    /// All addresses of a host, private or not. The error is what the system says.
+    /// Returns all addresses of a host, private or not. The error is the text of the system's error.
     pub(crate) async fn addresses(&self, host: &str) -> Resolved {
         let bare = host
             .strip_prefix('[')
@@ -45,7 +45,7 @@ impl Names {
         if let Ok(address) = bare.unwrap_or(host).parse::<IpAddr>() {
             return Ok([address].into());
         }
-        // Also those ways to write an address that only browsers and old resolvers know.
+        // Also accepts notations of an address that only browsers and old resolvers know.
         match Host::parse(host) {
             Ok(Host::Ipv4(address)) => return Ok([IpAddr::V4(address)].into()),
             Ok(Host::Ipv6(address)) => return Ok([IpAddr::V6(address)].into()),
@@ -58,7 +58,7 @@ impl Names {
         let Ok(turn) = self.turns.clone().acquire_owned().await else {
             return Err("the resolver is gone".into());
         };
-        // Somebody else may have had a turn in the meantime.
+        // Another task may have started the lookup in the meantime.
         if let Some(asked) = self.cached(host) {
             drop(turn);
             return asked.await;
@@ -75,7 +75,7 @@ impl Names {
         asked.await
     }
 
-    /// The look-up of a host that is cached or under way.
+    /// Returns the lookup of a host that is cached or in progress.
     fn cached(&self, host: &str) -> Option<Lookup> {
         let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, asked) = cache.get(host)?;

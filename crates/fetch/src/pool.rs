@@ -1,4 +1,4 @@
-//! Connections that are kept for the next request.
+//! Idle connections, kept for later requests.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,17 +8,17 @@ use super::connection::Connection;
 
 /// Maximum number of idle connections kept for one server.
 const MAX_PER_SERVER: usize = 128;
-/// Maximum number of idle connections kept for all servers, which bounds the open files.
+/// Maximum number of idle connections kept for all servers, which limits the number of open files.
 const MAX_IDLE: usize = 512;
-/// How long an idle connection is kept. Servers close theirs after some seconds as well.
+/// Time after which an idle connection is closed. Servers close theirs after some seconds as well.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Interval at which connections idle for too long are looked for.
+/// Interval at which expired connections are closed.
 const SWEEP: Duration = Duration::from_secs(5);
 
-/// A server: whether it is spoken to over TLS, its host, its port.
+/// A server: TLS or not, host, and port.
 pub(super) type Server = (bool, String, u16);
 
-/// Idle connections.
+/// The pool of idle connections.
 pub(super) struct Pool {
     idle: Mutex<IdleConnections>,
 }
@@ -40,7 +40,7 @@ impl Pool {
         }
     }
 
-    /// The idle connection that was used last. Older ones expire.
+    /// Returns the most recently used idle connection to a server, unless it has expired.
     pub(crate) fn take(&self, server: &Server) -> Option<Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let old = idle.sweep();
@@ -53,7 +53,7 @@ impl Pool {
             .map(|(_, connection)| connection)
     }
 
-    /// Keeps a connection, or closes it when there are enough.
+    /// Keeps a connection for later, or closes it if the pool is full.
     pub(crate) fn put(&self, server: Server, connection: Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let old = idle.sweep();
@@ -68,7 +68,7 @@ impl Pool {
         drop(old);
     }
 
-    /// How many there are.
+    /// Returns the number of idle connections.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.idle
@@ -79,7 +79,7 @@ impl Pool {
 }
 
 impl IdleConnections {
-    /// Takes out those that are too old. Closing them is left to the caller, who then holds no lock.
+    /// Removes expired connections. The caller closes them after it has released the lock.
     fn sweep(&mut self) -> Vec<(Instant, Connection)> {
         if self.swept.elapsed() < SWEEP {
             return Vec::new();

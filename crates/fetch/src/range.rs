@@ -1,17 +1,17 @@
-//! Parts of files, as servers announce them (RFC 9110, section 14), and what tells versions of a file apart.
+//! Byte ranges in responses (RFC 9110, section 14), and the validators that tell versions of a file apart.
 
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_RANGE, ETAG, HeaderName, LAST_MODIFIED};
 use url::Url;
 
-/// Which part of a file an answer has.
+/// The part of a file that a response contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The first byte of it.
+    /// Offset of the first byte.
     pub from: u64,
-    /// The last byte of it.
+    /// Offset of the last byte.
     pub last: u64,
-    /// The size of the file in bytes, where it is known.
+    /// Size of the file in bytes, if known.
     pub total: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ impl Part {
         is_sound.then_some(Part { from, last, total })
     }
 
-    /// Returns the part that is left when only `length` bytes of it are there: a recorder may stop before its end.
+    /// Returns the part that remains if only the first `length` bytes were recorded, as a recorder may stop early.
     pub fn cut(self, length: u64) -> Option<Part> {
         let last = self.from.checked_add(length.checked_sub(1)?)?;
         Some(Part {
@@ -48,30 +48,30 @@ impl Part {
         })
     }
 
-    /// Returns whether it is the whole file.
+    /// Returns true if the part is the whole file.
     pub fn is_whole(self) -> bool {
         self.from == 0 && self.total == Some(self.last + 1)
     }
 }
 
-/// How long a file is that has no such part (`bytes */1234`, with the status 416).
+/// Returns the size of a file from the header of a response with the status 416 (`bytes */1234`).
 pub fn total(headers: &HeaderMap) -> Option<u64> {
     let range = field(headers, CONTENT_RANGE)?;
     number(range.strip_prefix("bytes */")?)
 }
 
-/// The coding in which a server sends a file though it was asked not to, if it does.
+/// Returns the content coding of a response that was requested without one, unless it belongs to the file itself.
 pub fn foreign_coding(headers: &HeaderMap, url: &Url) -> Option<String> {
     let is_own = |coding: &String| match coding.to_ascii_lowercase().as_str() {
         "identity" => true,
-        // Some servers say it of files that are compressed themselves (`AddEncoding` of Apache).
+        // Some servers declare it for files that are themselves compressed (`AddEncoding` of Apache).
         "gzip" | "x-gzip" => url.path().ends_with(".gz"),
         _ => false,
     };
     field(headers, CONTENT_ENCODING).filter(|coding| !is_own(coding))
 }
 
-/// The text of a header field.
+/// Returns the text of a header field.
 pub fn field(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     let value = headers.get(name)?;
     Some(String::from_utf8_lossy(value.as_bytes()).trim().to_owned())
@@ -85,7 +85,7 @@ fn number(digits: &str) -> Option<u64> {
 }
 
 impl Validators {
-    /// Those of an answer.
+    /// Returns the validators of a response.
     pub fn of(headers: &HeaderMap) -> Validators {
         Validators {
             tag: field(headers, ETAG),
@@ -93,7 +93,8 @@ impl Validators {
         }
     }
 
-    /// How this one differs from the first. What only one of them says is no difference.
+    /// Describes the difference between these validators and earlier ones. A field that only one of them has is
+    /// ignored.
     pub fn difference(&self, first: &Validators) -> Option<String> {
         let differs = |name: &str, a: &Option<String>, b: &Option<String>| match (a, b) {
             (Some(now), Some(before)) if now != before => {

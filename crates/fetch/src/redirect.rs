@@ -9,7 +9,7 @@ use url::Url;
 
 use super::{Error, Request, Response};
 
-/// The request that an answer asks to be sent instead. `None` when it asks for none.
+/// Returns the request that a redirect leads to, or `None` if the response is not a redirect.
 pub(super) fn next(request: &Request, answer: &Response) -> Result<Option<Request>, Error> {
     if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -17,12 +17,12 @@ pub(super) fn next(request: &Request, answer: &Response) -> Result<Option<Reques
     let Some(location) = answer.headers.get(LOCATION) else {
         return Ok(None);
     };
-    // Not every server escapes what it should.
+    // Not every server percent-encodes its redirects properly.
     let location = String::from_utf8_lossy(location.as_bytes());
     let to = request.url.join(location.trim());
     let mut to =
         to.map_err(|error| Error::Answer(format!("invalid redirect to {location:?}: {error}")))?;
-    // Names and passwords are for those whom the configuration names.
+    // Credentials are only sent to the servers that the configuration names.
     let is_elsewhere = request.url.origin() != to.origin();
     let (name, password) = if is_elsewhere {
         ("", None)
@@ -49,7 +49,7 @@ pub(super) fn next(request: &Request, answer: &Response) -> Result<Option<Reques
     Ok(Some(next))
 }
 
-/// `Authorization` for the name and the password in a URL.
+/// Returns the value of `Authorization` for the user and password of a URL.
 pub(super) fn credentials(url: &Url) -> Option<HeaderValue> {
     let mut plain: Vec<u8> = percent_decode_str(url.username()).collect();
     plain.push(b':');

@@ -1,7 +1,7 @@
-//! Objects in stores that speak the protocol of S3: `s3://bucket/key` as a URL of http or https.
+//! Objects in S3-compatible stores: maps `s3://bucket/key` to an http or https URL.
 //!
-//! A request is signed in its URL (signature version 4), so that nothing of a key is in a header that a redirect could
-//! carry elsewhere. What is signed holds for a quarter of an hour, which is as far as clocks may differ.
+//! Requests are signed in the URL (signature version 4), so that no header carries credentials that a redirect could
+//! take to another server. A signature is valid for 15 minutes, which is also the clock skew that S3 tolerates.
 
 use std::time::Duration;
 
@@ -11,30 +11,30 @@ use url::Url;
 
 use super::Error;
 
-/// The scheme of objects.
+/// The scheme of object URLs.
 pub const SCHEME: &str = "s3";
-/// How long a signed URL is valid.
+/// Time for which a signed URL is valid.
 const VALID_FOR: Duration = Duration::from_secs(15 * 60);
-/// The region where none is named.
+/// The default region.
 const REGION: &str = "us-east-1";
 
-/// A store, and in whose name it is asked: what the variables of the environment say that the tools of AWS read.
+/// An object store and its credentials, from the environment variables that the AWS tools read.
 #[derive(Debug)]
 pub(super) struct Store {
-    /// `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`; without one, it is AWS.
+    /// `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`; AWS itself if neither is set.
     endpoint: Option<Url>,
     region: String,
-    /// Whether buckets are part of the name of an endpoint that is named.
+    /// True if a configured endpoint expects the bucket in the host name (virtual-hosted style).
     has_virtual_hosts: bool,
-    /// Without any, requests are not signed.
+    /// The credentials. Without any, requests are not signed.
     credentials: Option<Credentials>,
 }
 
 impl Store {
-    /// What the environment says.
+    /// Reads the configuration of the store from the environment.
     ///
     /// # Errors
-    /// The variable that cannot be used.
+    /// The environment variable that is invalid, and why.
     pub(super) fn from_env() -> Result<Store, String> {
         Store::of(|name| std::env::var(name).ok())
     }
@@ -72,10 +72,10 @@ impl Store {
         })
     }
 
-    /// The URL by which an object is fetched now, signed if there are credentials.
+    /// Returns the URL that an object can be fetched from now, signed if there are credentials.
     ///
     /// # Errors
-    /// When the URL names no object that there can be.
+    /// If the URL is not a valid object URL.
     pub(super) fn sign(&self, object: &Url) -> Result<Url, Error> {
         let wrong = |why: &str| Error::Refused(format!("{object}: {why}"));
         let name = object.host_str().unwrap_or_default();
@@ -89,7 +89,7 @@ impl Store {
         let path = object.path().strip_prefix('/').unwrap_or_default();
         let key = percent_decode_str(path).decode_utf8();
         let key = key.map_err(|_| wrong("the key is not UTF-8"))?;
-        // Such parts of a path are resolved on the way, and would lead to other keys or buckets.
+        // Such segments are resolved on the way, and would lead to other keys or buckets.
         if key.is_empty() || key.split('/').any(|part| matches!(part, "." | "..")) {
             return Err(wrong("no key that can be asked for"));
         }
@@ -102,7 +102,7 @@ impl Store {
             None => {
                 let endpoint = format!("https://s3.{}.amazonaws.com/", self.region);
                 let endpoint = Url::parse(&endpoint).map_err(|_| wrong("no such AWS_REGION"))?;
-                // The certificate is for names of one part alone, and host names are not told apart by case.
+                // The certificate covers one label only, and host names are case-insensitive.
                 let is_host = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
                 let has_host = name.bytes().all(|byte| is_host(byte) || byte == b'-');
                 (
@@ -126,7 +126,7 @@ impl Store {
     }
 }
 
-/// The endpoint that a variable says. What comes after it is below its path.
+/// Parses the endpoint in an environment variable. Buckets and keys are appended to its path.
 fn endpoint_of(name: &str, value: &str) -> Result<Url, String> {
     let wrong = |why: &str| format!("{name}: {why}");
     let mut url = Url::parse(value.trim()).map_err(|error| wrong(&error.to_string()))?;

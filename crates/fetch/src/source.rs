@@ -1,23 +1,24 @@
-//! How much a source may cost, and why it has no answer.
+//! Limits on sources, and their errors.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// How much a source may cost.
+/// Limits on the time and the data that a source may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Until the connection stands.
+    /// Timeout for the connection.
     pub connect: Duration,
-    /// Until the first row, or the news that there is none: `index_timeout`.
+    /// Timeout for the first row, or for the response that there are no rows: `index_timeout`.
     pub first: Duration,
-    /// Until the next rows, afterwards.
+    /// Timeout for the next rows, after the first.
     pub silence: Duration,
-    /// For everything.
+    /// Timeout for the whole response.
     pub total: Duration,
-    /// Bytes of an answer from the network.
+    /// Maximum size of a response from the network, in bytes.
     pub bytes: u64,
-    /// Rows of an answer from the network, and rows that are kept to be sorted.
+    /// Maximum number of rows in a response from the network, and of rows that are kept for
+    /// sorting.
     pub rows: u64,
 }
 
@@ -34,60 +35,60 @@ impl Default for Limits {
     }
 }
 
-/// Why a source has no answer, or no more of it.
+/// The reason why a source failed, or why its response broke off.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SourceError {
-    /// It took longer than it may.
+    /// The source exceeded a timeout.
     #[error("timeout")]
     Timeout,
-    /// It failed so often of late that it is not asked for a while.
+    /// The source failed repeatedly and is skipped for a while.
     #[error("skipped, because it failed too often")]
     Skipped,
-    /// It is at an address that must not be asked.
+    /// The source is at an address that is not permitted.
     #[error("{0}")]
     Forbidden(String),
-    /// No connection came about, or it broke.
+    /// The connection could not be established, or it broke.
     #[error("{0}")]
     Connection(String),
-    /// It answered with this HTTP status.
+    /// The source answered with this HTTP status.
     #[error("HTTP status {0}")]
     Status(u16),
-    /// Its answer is not what it should be.
+    /// The response is invalid.
     #[error("{0}")]
     Answer(String),
-    /// Its answer is larger than it may be; the limit in words.
+    /// The response exceeds a limit, which the text names.
     #[error("{0}")]
     TooLarge(String),
     /// A file cannot be read.
     #[error("{0}")]
     Io(String),
-    /// It cannot answer a question of this kind, which is not its fault.
+    /// The source does not support this kind of query; it is not at fault.
     #[error("{0}")]
     Unsupported(String),
-    /// A file is another one since it was listed, or gone.
+    /// A file has changed or disappeared since it was listed.
     #[error("{0}")]
     Changed(String),
-    /// Parts of it cannot be read; the rest has answered.
+    /// Parts of the source cannot be read; the rest has answered.
     #[error("{0}")]
     Incomplete(String),
-    /// This server has no memory left for its answer.
+    /// This server is out of memory for the response.
     #[error("no memory is left for its answer (--memory)")]
     Busy,
 }
 
-/// Whose failure an error is.
+/// The party that is to blame for an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The source does not answer, or not as it should.
+    /// The source does not respond, or responds incorrectly.
     Source,
-    /// The source works, but not for this question.
+    /// The source works, but this query fails.
     Question,
-    /// Nothing is known of the source by it.
+    /// The error says nothing about the source.
     Neither,
 }
 
 impl SourceError {
-    /// Returns true if the next answer may be another one.
+    /// Returns true if a retry may succeed.
     pub fn is_transient(&self) -> bool {
         match self {
             SourceError::Timeout | SourceError::Connection(_) => true,
@@ -96,10 +97,11 @@ impl SourceError {
         }
     }
 
-    /// Whose failure it is, for the breaker: a question's own must not turn a source off for others.
+    /// Classifies an error for the circuit breaker: a failure caused by one query must not disable
+    /// the source for others.
     pub fn fault(&self) -> Fault {
         match self {
-            // A question that has come by this server before, or by too many (508).
+            // A query that came by this server before, or by too many servers (508).
             SourceError::Status(508) => Fault::Question,
             SourceError::Timeout
             | SourceError::Forbidden(_)
@@ -117,7 +119,7 @@ impl SourceError {
         }
     }
 
-    /// One word for figures.
+    /// Returns the label of the error in metrics.
     pub fn word(&self) -> &'static str {
         match self {
             SourceError::Timeout => "timeout",

@@ -1,4 +1,4 @@
-//! Requests to hosts that behave, and to those that do not.
+//! Tests of requests to well-behaved and to misbehaving servers.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn get(url: &str) -> Request {
     Request::get(url.parse().unwrap())
 }
 
-/// Short enough for a test that waits for their end, long enough for one that does not.
+/// Limits that are short enough for tests that run into them, and long enough for the other tests.
 fn impatient() -> Limits {
     with!(Limits, first: Duration::from_millis(300), silence: Duration::from_millis(300))
 }
@@ -34,12 +34,12 @@ async fn read(answer: Response) -> Result<Vec<u8>, Error> {
     Ok(parts.concat())
 }
 
-/// What comes of a request with usual limits.
+/// Sends a `GET` with the default limits.
 async fn ask(net: &Net, url: &str) -> Result<Response, Error> {
     net.send(get(url), &Limits::default()).await
 }
 
-/// The body that comes of a request.
+/// Sends a `GET` and returns the body.
 async fn body(net: &Net, url: &str, limits: &Limits) -> Result<Vec<u8>, Error> {
     read(net.send(get(url), limits).await?).await
 }
@@ -92,7 +92,7 @@ fn connections_are_kept_whatever_the_form_of_the_body() {
 #[test]
 fn a_kept_connection_that_is_dead_is_no_error() {
     let host = ScriptedHost::start(|asked| match asked.connection {
-        // Closed without a word when it is used for the second time.
+        // The server closes the connection without a response when it is reused.
         0 if asked.target == "/2" => vec![Part::Close],
         _ => answer(200, &[], "text"),
     });
@@ -160,7 +160,7 @@ fn private_addresses_are_not_connected_to_however_they_are_written() {
             "①②⑦.0.0.1",
         ] {
             let refused = ask(&net, &format!("http://{written}:{port}/")).await.err();
-            // Not every resolver knows each of the names.
+            // Not every resolver accepts all of these notations.
             let is_unknown = !written.contains(|c: char| c.is_ascii_digit())
                 && matches!(refused, Some(Error::Unreachable { .. }));
             let by_guard = matches!(refused, Some(Error::Private(_)));
@@ -168,7 +168,7 @@ fn private_addresses_are_not_connected_to_however_they_are_written() {
         }
         let refused = ask(&net, "ftp://example.com/").await.err();
         assert!(matches!(refused, Some(Error::Refused(_))));
-        // One that is allowed stands for no other one.
+        // Allowing one address allows no other one.
         let net = Net::new(&[network("127.0.0.1", 32)]).unwrap();
         for (written, passes) in [
             ("127.0.0.1", true),
@@ -216,7 +216,7 @@ fn redirects_are_followed_to_where_requests_may_go() {
             "file:///etc/passwd",
             "gopher://127.0.0.1/",
         ] {
-            // `localhost` has the address that is allowed, and perhaps one that is not.
+            // `localhost` resolves to the allowed address, and perhaps to one that is not allowed.
             let refused = send(&format!("/{elsewhere}")).await.err().unwrap();
             let by_guard = matches!(refused, Error::Private(_) | Error::Refused(_));
             let is_name = elsewhere.contains("localhost");
@@ -225,7 +225,7 @@ fn redirects_are_followed_to_where_requests_may_go() {
     });
 }
 
-/// A way to all servers, by that proxy.
+/// Creates a client that uses that proxy for all servers.
 fn through(proxy: &str) -> Arc<Net> {
     let mut net = Net::with(None).unwrap();
     let proxies = Matcher::builder().all(proxy).no("127.0.0.1").build();
@@ -242,7 +242,7 @@ fn a_proxy_gets_whole_urls_and_opens_tunnels() {
     let url = proxy.url("").replace("://", "://aladdin:sesame@");
     run(async {
         let net = through(&url);
-        // A name that nobody knows here.
+        // The name cannot be resolved here.
         let limits = Limits::default();
         let text = body(&net, "http://user:secret@a.invalid:81/b?c#d", &limits).await;
         assert_eq!(text.unwrap(), b"text");
@@ -314,7 +314,7 @@ fn who_does_not_answer_is_given_up() {
             let answer = net.send(get(&host.url(path)), &impatient()).await.unwrap();
             assert_eq!(read(answer).await, Err(Error::Silence), "{path}");
         }
-        // And nothing stays open.
+        // No connection stays open.
         until("connections are closed", || host.gone() == host.accepted());
     });
 }
@@ -330,7 +330,7 @@ fn what_is_given_up_is_closed() {
     });
     run(async {
         let net = here();
-        // The request is under way, and then nobody wants it.
+        // The request is cancelled while it is in progress.
         let limits = Limits::default();
         let mut waiting = Box::pin(net.send(get(&host.url("/nothing")), &limits));
         while host.asked().is_empty() {
@@ -462,11 +462,11 @@ fn thousands_of_cancelled_requests_leave_no_open_files() {
         let before = open();
         for _ in 0..2000 {
             let limits = with!(Limits, first: Duration::from_millis(1));
-            // Those that nobody accepts fill the queue of the host, and wait for a connection.
+            // Pending requests fill the accept queue of the host and wait for a connection.
             let sent = net.send(get(&deaf.url("/")), &limits).await;
             assert_eq!(sent.err(), Some(Error::Timeout));
         }
-        // Other tests run beside this one.
+        // Other tests run in parallel.
         until("files are closed", || open() < before + 200);
         assert_eq!(net.pool.count(), 0);
     });

@@ -1,12 +1,12 @@
-//! Bodies that are packed by gzip (RFC 9110, section 8.4.1.3).
+//! Decompression of gzip bodies (RFC 9110, section 8.4.1.3).
 
 use bytes::{Buf, Bytes};
 use crawlspace_warc::gunzip::Gunzip;
 
-/// What is unpacked at a time, however well it was packed.
+/// Maximum size of a decompressed piece, independent of the compression ratio.
 const PIECE: usize = 64 << 10;
 
-/// Unpacks a body as it comes. Memory does not depend on what is unpacked.
+/// A streaming decompressor. Its memory use does not depend on the size of the decompressed data.
 #[derive(Default)]
 pub(super) struct Unpack {
     gunzip: Gunzip,
@@ -15,16 +15,17 @@ pub(super) struct Unpack {
 }
 
 impl Unpack {
-    /// Adds what came. It is to be unpacked before more is added.
+    /// Adds compressed bytes. The previous ones must have been consumed by [`next`](Unpack::next).
     pub(crate) fn feed(&mut self, packed: Bytes) {
         self.packed = packed;
     }
 
-    /// The next piece of what was fed. `None` when it is used up. The error says what is wrong with it.
+    /// Returns the next decompressed piece, or `None` if more input is needed. The error describes
+    /// the corruption.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, String> {
         self.piece.resize(PIECE, 0);
         let mut done = 0;
-        // Members follow each other, of which there may be many.
+        // A body may consist of many gzip members.
         while !self.packed.is_empty() && done < PIECE {
             let room = self.piece.get_mut(done..).unwrap_or_default();
             let step = self.gunzip.step(&self.packed, room);
@@ -36,7 +37,7 @@ impl Unpack {
         Ok((done > 0).then(|| Bytes::copy_from_slice(piece)))
     }
 
-    /// Whether it may end here.
+    /// Returns true if the data may end here.
     pub(crate) fn is_complete(&self) -> bool {
         !self.gunzip.is_open()
     }
@@ -82,7 +83,7 @@ mod tests {
             text.extend_from_slice(format!("com,example)/{i} ").as_bytes());
         }
         let mut packed = gzip(&text);
-        // Members follow each other, be they empty.
+        // Several gzip members, one of them empty.
         packed.extend(gzip(b""));
         packed.extend(gzip(b"the end"));
         text.extend_from_slice(b"the end");

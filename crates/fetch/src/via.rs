@@ -1,7 +1,7 @@
-//! Servers that ask each other in a cycle.
+//! Detection of request cycles between servers.
 //!
-//! Every request that goes on to another server names this one in `Via`, behind those that the request it is for names
-//! (RFC 9110, section 7.6.3). A request that has been here before is recognised by that.
+//! Every request to another server appends this process to `Via`, after the entries of the request that caused it (RFC
+//! 9110, section 7.6.3). A request whose `Via` names this process has come around in a cycle.
 
 use std::collections::hash_map::RandomState;
 use std::future::Future;
@@ -12,25 +12,25 @@ use bytes::Bytes;
 use http::header::VIA;
 use http::{HeaderMap, HeaderValue};
 
-/// Maximum number of servers that a request may have come by.
+/// Maximum number of servers that a request may have passed.
 const MAX_HOPS: usize = 8;
 
 tokio::task_local! {
-    /// `Via` of requests to other servers that are made for the request being answered.
+    /// Value of `Via` for requests to other servers that are sent while the current request is handled.
     static OUTGOING_VIA: Option<HeaderValue>;
 }
 
-/// A request has come by this server before, or by more than `MAX_HOPS` servers.
+/// The request has passed this server before, or more than `MAX_HOPS` servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cycle;
 
-/// The entry in `Via` that names this process.
+/// Returns the `Via` entry of this process.
 fn own() -> &'static str {
     static OWN: OnceLock<String> = OnceLock::new();
     OWN.get_or_init(|| format!("1.1 crawlspace-{:016x}", RandomState::new().hash_one(0)))
 }
 
-/// The servers that a request came by, this one at the end.
+/// The servers that a request has passed, this one last.
 #[derive(Clone, Debug)]
 pub struct Via(Option<HeaderValue>);
 
@@ -38,7 +38,7 @@ impl Via {
     /// Reads the `Via` fields of a request.
     ///
     /// # Errors
-    /// When it has come by this server before, or by too many.
+    /// If the request has passed this server before, or too many servers.
     pub fn of(headers: &HeaderMap) -> Result<Via, Cycle> {
         if !headers.contains_key(VIA) {
             static ALONE: OnceLock<Option<HeaderValue>> = OnceLock::new();
@@ -62,18 +62,18 @@ impl Via {
         Ok(Via(HeaderValue::from_bytes(&all).ok()))
     }
 
-    /// Answers the request: what is asked of other servers for that, until it is ready, says where it came by.
+    /// Runs `answer`; requests that it sends to other servers carry this `Via`.
     pub async fn answer<T>(self, answer: impl Future<Output = T>) -> T {
         OUTGOING_VIA.scope(self.0, answer).await
     }
 }
 
-/// The value of `Via` of a request that is made now.
+/// Returns the value of `Via` for a request that is sent now.
 pub fn current() -> Option<HeaderValue> {
     OUTGOING_VIA.try_with(Clone::clone).ok().flatten()
 }
 
-/// Adds `Via` to the fields of a request that is made now.
+/// Appends `Via` to the fields of a request that is sent now.
 pub fn mark(fields: &mut Vec<(Bytes, Bytes)>) {
     if let Some(via) = current() {
         let value = Bytes::copy_from_slice(via.as_bytes());

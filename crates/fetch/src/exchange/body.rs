@@ -1,4 +1,4 @@
-//! The body of an answer (RFC 9112, section 6.3).
+//! The body of a response (RFC 9112, section 6.3).
 
 use bytes::Bytes;
 
@@ -7,28 +7,28 @@ use crate::Error;
 use crawlspace_warc::chunked::{Chunked, Piece};
 use crawlspace_warc::http::{Head, Status};
 
-/// A body that is read as it comes, without its transfer coding.
+/// A body that is read as it arrives, with its transfer coding removed.
 pub struct Incoming {
     dialogue: Dialogue,
     framing: Framing,
     length: Option<u64>,
     is_chunked: bool,
-    /// Bytes that came of it, with the transfer coding.
+    /// Bytes received so far, including the transfer coding.
     received: u64,
     trailer: Bytes,
 }
 
 enum Framing {
-    /// Number of bytes still to come.
+    /// Number of bytes still to be received.
     Length(u64),
     Chunked(Chunked),
-    /// All until the connection is closed.
+    /// The body ends when the connection is closed.
     Close,
     Broken(Error),
 }
 
 impl Incoming {
-    /// `without_body`: the request was a `HEAD`.
+    /// Creates the body of a response from its head. `without_body` is set for responses to `HEAD`.
     pub(super) fn new(
         dialogue: Dialogue,
         head: &Head<Status>,
@@ -61,25 +61,26 @@ impl Incoming {
         })
     }
 
-    /// Length of the body in bytes, when the header says it.
+    /// Returns the length of the body in bytes, if the header announces it.
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// Whether it came in chunks, which are undone.
+    /// Returns true if the body is sent in chunks, which are decoded.
     pub fn is_chunked(&self) -> bool {
         self.is_chunked
     }
 
-    /// The lines of the trailer section, once the end was read.
+    /// Returns the lines of the trailer section, empty until the end of the body was read.
     pub fn trailer(&self) -> &Bytes {
         &self.trailer
     }
 
-    /// The next bytes, at least one. `None` only at the end.
+    /// Returns the next bytes, at least one, and `None` only at the end.
     ///
     /// # Errors
-    /// When it breaks off, is not sent as it should be, or goes beyond a limit; then again, whenever asked.
+    /// If the body breaks off, is malformed, or exceeds a limit. Later calls return the same error
+    /// again.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         let next = self.piece().await;
         if let Err(error) = &next {
@@ -148,7 +149,8 @@ fn too_large(most: u64) -> Error {
     Error::TooLarge(format!("the answer is longer than {most} bytes"))
 }
 
-/// Whether the body comes in chunks. Any other coding was not asked for, and hides what the body is.
+/// Returns true if the body is sent in chunks. Any other transfer coding was not requested and is
+/// an error, as the content could not be read.
 fn is_coded(head: &Head<Status>) -> Result<bool, Error> {
     let mut codings = head
         .list("Transfer-Encoding")

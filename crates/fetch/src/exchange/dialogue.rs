@@ -1,5 +1,5 @@
-//! A connection in the middle of an exchange: what is still to be sent, what was received and not used, and how long
-//! all of it may take.
+//! A connection in the middle of an exchange: the request that is still being sent, bytes that were received and not
+//! consumed yet, and the deadline for the whole exchange.
 
 use std::io;
 use std::time::Duration;
@@ -19,25 +19,25 @@ use crawlspace_warc::http::{self, Head, MAX_HEAD, Status};
 
 /// Size of a read, in bytes.
 const READ_SIZE: usize = 16 * 1024;
-/// Maximum number of interim answers (1xx) before the final one.
+/// Maximum number of interim responses (1xx) before the final one.
 const MAX_INTERIM: usize = 16;
-/// Maximum timeout: a longer one could be beyond what a clock can count.
+/// Maximum timeout. A longer one could overflow the clock.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A connection on which one request is sent, and one answer read, at the same time.
+/// A connection that sends one request and reads its response at the same time.
 pub(super) struct Dialogue {
     stream: ReadHalf<Wire>,
-    /// What was received and not used yet.
+    /// Bytes received and not consumed yet.
     pub buffer: BytesMut,
-    /// The request, as long as not all of it was sent.
+    /// The request, until all of it is sent.
     upload: Option<BoxFuture<'static, Result<(), Error>>>,
-    /// Why the request could not be sent: a server may answer all the same.
+    /// The error that stopped the sending of the request. The server may respond all the same.
     unsent: Option<Error>,
     until: Instant,
     limits: Limits,
 }
 
-/// The deadline that is `limit` from now.
+/// Returns the deadline that is `limit` from now.
 pub(super) fn deadline(limit: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(limit.min(MAX_TIMEOUT)).unwrap_or(now)
@@ -71,7 +71,7 @@ impl Dialogue {
         &self.limits
     }
 
-    /// Reads the header of the answer, past interim ones.
+    /// Reads the header of the final response, skipping interim ones.
     pub(super) async fn answer(&mut self) -> Result<Head<Status>, Error> {
         for _ in 0..=MAX_INTERIM {
             let head = self.head().await?;
@@ -88,7 +88,7 @@ impl Dialogue {
         let mut seen = 0;
         let mut until = None;
         loop {
-            // Some servers send a line end after the body before, or before the answer.
+            // Some servers send a line break after the previous body, or before the response.
             if seen == 0 {
                 let blank = self
                     .buffer
@@ -99,7 +99,7 @@ impl Dialogue {
             }
             let known = self.buffer.len().min(7);
             if self.buffer.get(..known) != b"HTTP/1.".get(..known) {
-                // Nothing that comes later could make it one of HTTP/1.
+                // No further bytes could turn this into HTTP/1.
                 let begin = self
                     .buffer
                     .get(..self.buffer.len().min(60))
@@ -117,7 +117,7 @@ impl Dialogue {
             if seen > MAX_HEAD {
                 return Err(too_long());
             }
-            // The wait for an answer begins when all of the request was sent.
+            // The timeout for the response starts when the whole request has been sent.
             let until = match self.upload {
                 Some(_) => self.until,
                 None => *until.get_or_insert_with(|| deadline(self.limits.first)),
@@ -136,7 +136,7 @@ impl Dialogue {
         }
     }
 
-    /// Receives more; 0 is the end of what comes.
+    /// Receives more bytes. Returns their number, or 0 at the end of the stream.
     pub(crate) async fn fill(&mut self) -> Result<usize, Error> {
         loop {
             let until = deadline(self.limits.silence);
@@ -146,7 +146,8 @@ impl Dialogue {
         }
     }
 
-    /// Receives more, or ends the sending, in which case there is no number.
+    /// Waits until bytes are received, and returns their number, or until the request has been sent, and returns
+    /// `None`.
     async fn step(&mut self, until: Instant) -> Result<Option<usize>, Error> {
         let until = until.min(self.until);
         self.buffer.reserve(READ_SIZE);
@@ -172,7 +173,7 @@ impl Dialogue {
                 Ok(None)
             }
             Ok(Event::Received(Ok(received))) => Ok(Some(received)),
-            // Of TLS: the connection was closed without the farewell that tells it from one that was cut.
+            // TLS: the connection was closed without a `close_notify` alert, so it may have been truncated.
             Ok(Event::Received(Err(error))) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(cut_off())
             }
@@ -183,7 +184,7 @@ impl Dialogue {
     }
 }
 
-/// Sends a request. That the server takes nothing for too long is an error.
+/// Sends a request. Fails if the server accepts no bytes for longer than `silence`.
 async fn upload(
     mut stream: WriteHalf<Wire>,
     head: Vec<u8>,

@@ -1,8 +1,9 @@
-//! One HTTP/1.1 request and its answer, to the byte (RFC 9112).
+//! HTTP/1.1 requests and their responses, byte for byte (RFC 9112).
 //!
-//! What is sent is what was asked for, in that order, bar what belongs to one connection alone. What comes back is the
-//! header as it was received, and the body without its transfer coding. An answer that is not whole is an error: it
-//! must not pass for one that is. Each exchange has a connection of its own. Redirects are answers like any other.
+//! The request is sent exactly as given, with its fields in the given order, except for the fields that belong to a
+//! single connection. The response has its header as received, and its body without the transfer coding. An incomplete
+//! response is an error, so that it never passes for a complete one. Each exchange uses a connection of its own.
+//! Redirects are returned like any other response.
 
 mod body;
 mod dialogue;
@@ -19,25 +20,25 @@ use crate::Error;
 use crate::source::Limits;
 use crawlspace_warc::http::{Head, Status};
 
-/// An answer whose header is there, and whose body is read as it comes.
+/// A response whose header has been received and whose body is read as it arrives.
 pub struct Exchange {
     /// The header.
     pub head: Head<Status>,
-    /// The server that it came from.
+    /// The address of the server.
     pub remote: SocketAddr,
     /// The body. Dropping it closes the connection.
     pub body: Incoming,
 }
 
 impl Net {
-    /// Sends a request and waits for the header of its answer; interim answers (status 1xx) are skipped.
+    /// Sends a request and waits for the header of its response; interim responses (status 1xx) are skipped.
     ///
-    /// The limits are those on the connection, on the wait for the header from when the request is sent, on silence,
-    /// on the time that everything takes, and on the bytes of the body, as they are sent.
+    /// The limits apply to: connecting, waiting for the header once the request is sent, silence, the whole exchange,
+    /// and the bytes of the body as they are sent.
     ///
     /// # Errors
-    /// [`Error::Request`] when the request cannot be sent; other errors when no answer comes, or one that
-    /// is not HTTP/1.
+    /// [`Error::Request`] if the request cannot be sent; other errors if there is no response, or one that is not
+    /// HTTP/1.
     pub async fn exchange(&self, request: Outgoing, limits: &Limits) -> Result<Exchange, Error> {
         let until = deadline(limits.total);
         let head = request.head()?;

@@ -1,4 +1,4 @@
-//! A request, as it is sent.
+//! A request as it is sent.
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -7,8 +7,8 @@ use url::Url;
 
 use crate::Error;
 
-/// Fields that belong to a connection, and not to the request (RFC 9110, section 7.6.1), with those that tell how
-/// the body is sent.
+/// Fields that belong to a connection and not to the request (RFC 9110, section 7.6.1), and those that describe how
+/// the body is transferred.
 const HOP_BY_HOP: [&str; 12] = [
     "Connection",
     "Content-Length",
@@ -24,23 +24,23 @@ const HOP_BY_HOP: [&str; 12] = [
     "Upgrade",
 ];
 
-/// A request, to be sent once.
+/// A request that is sent once.
 pub struct Outgoing {
-    /// Any but `CONNECT` and `TRACE`.
+    /// Any method except `CONNECT` and `TRACE`.
     pub method: Method,
-    /// An `http` or `https` URL, which decides about the request target and `Host`. User and password in it are not
+    /// An `http` or `https` URL, which determines the request target and `Host`. A user and password in it are not
     /// sent.
     pub url: Url,
-    /// The version it is sent with.
+    /// The HTTP version of the request line.
     pub version: Version,
-    /// Header fields in the order in which they are sent. `Host`, and those that belong to a connection, are taken
-    /// out.
+    /// Header fields in the order in which they are sent. `Host` and fields that belong to a connection are
+    /// removed.
     pub fields: Vec<(Bytes, Bytes)>,
     /// The body.
     pub body: Body,
 }
 
-/// The version of a request.
+/// The HTTP version of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     /// HTTP/1.0.
@@ -53,17 +53,17 @@ pub enum Version {
 /// The body of a request.
 #[derive(Default)]
 pub enum Body {
-    /// No body, which differs from an empty one: there is no `Content-Length`.
+    /// Without a body and without `Content-Length`, unlike an empty body.
     #[default]
     None,
-    /// These bytes.
+    /// A body of these bytes.
     Bytes(Bytes),
-    /// A stream, and its length in bytes. An error, or another length, breaks the request off.
+    /// A stream and its length in bytes. An error of the stream, or a different length, aborts the request.
     Stream(u64, BoxStream<'static, Result<Bytes, String>>),
 }
 
 impl Body {
-    /// How long it is, if there is one.
+    /// Returns the length of the body in bytes, if there is one.
     pub fn length(&self) -> Option<u64> {
         match self {
             Body::None => None,
@@ -73,21 +73,21 @@ impl Body {
     }
 }
 
-/// Whether a field of that name belongs to a connection, whatever `Connection` says.
+/// Returns true if a field of that name always belongs to a connection, even if `Connection` does not list it.
 pub(super) fn is_hop_by_hop(name: &[u8]) -> bool {
     HOP_BY_HOP
         .iter()
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Whether these bytes are a token (RFC 9110, section 5.6.2).
+/// Returns true if the bytes are a token (RFC 9110, section 5.6.2).
 pub fn is_token(bytes: &[u8]) -> bool {
     let is_of_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     !bytes.is_empty() && bytes.iter().all(is_of_token)
 }
 
 impl Outgoing {
-    /// The bytes of its header.
+    /// Serializes the request line and the header fields.
     pub(super) fn head(&self) -> Result<Vec<u8>, Error> {
         let refused = |what: String| Err(Error::Request(what));
         if matches!(self.method, Method::CONNECT | Method::TRACE) {

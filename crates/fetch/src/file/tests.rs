@@ -1,4 +1,4 @@
-//! Files on hosts that behave, and on those that do not.
+//! Tests of files on well-behaved and on misbehaving servers.
 
 use redis_tests::{FileHost, Manners, Request as Asked, assert_contains, but};
 
@@ -21,12 +21,12 @@ fn manners(etag: &str) -> Manners {
     but!(Manners::default(), etag: Some(etag.to_owned()))
 }
 
-/// Bytes in which none is like those around it.
+/// Returns bytes that differ from their neighbours, so that an offset error is noticed.
 fn bytes(size: usize) -> Vec<u8> {
     (0..size).map(|n| (n / 251 + n % 251) as u8).collect()
 }
 
-/// The ranges that were asked for.
+/// Returns the ranges that were requested.
 fn ranges(requests: &[Asked]) -> Vec<&str> {
     requests.iter().map(|one| &*one.fields["range"]).collect()
 }
@@ -145,7 +145,7 @@ async fn a_file_that_changes_or_vanishes_is_noticed() {
         let error = version.read(1 << 20, 10).await.unwrap_err();
         assert_contains(error, what);
         assert!(!version.is_last() && file.known().is_none());
-        // What was read before is what it was then.
+        // Pages that are cached still have the content of that version.
         assert_eq!(version.read(0, 10).await.unwrap(), all[..10]);
         if after.is_some() {
             let now = file.version(First::Begin).await.unwrap();
