@@ -1,4 +1,4 @@
-//! `ADD`: `response` records as they are written.
+//! `ADD`: adds `response` records as they are written.
 
 use super::adopt::restore_if_set_aside;
 use super::begin::start;
@@ -16,32 +16,32 @@ use super::store::Store;
 
 /// A `response` record that was written.
 pub struct Response<'a> {
-    /// Of its payload.
+    /// Digest of the payload.
     pub digest: Digest,
-    /// Where it is and what it is.
+    /// The record: its location, date, URL and size.
     pub record: Record<'a>,
 }
 
-/// How `response` records are added.
+/// Options of `ADD`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Adding<'a> {
-    /// Settles the claim with this token.
+    /// Releases the claims with this token.
     pub token: Option<u64>,
-    /// Makes a retry safe.
+    /// Sequence number, which makes a retry safe.
     pub seq: Option<Sequence<'a>>,
-    /// Of several records of a hash the earliest one stays, not the one that came first.
+    /// Keeps the earliest of several records of a hash, instead of the first that was added.
     pub earliest: bool,
 }
 
 impl<K: Store> Index<K> {
-    /// `response` records were written. Gives the number of hashes that are new to the crawl.
+    /// Adds `response` records to a crawl. Returns the number of hashes that are new to the crawl.
     ///
-    /// The same record again is a retry and counts nothing; another record of a known hash counts
-    /// as a URL and leaves the stored record, unless `earliest` lets it take its place.
+    /// An identical record is a retry and counts nothing. Another record of a known hash counts as
+    /// a URL and leaves the stored record, unless it replaces that record under `earliest`.
     ///
     /// # Errors
-    /// `STALE` for an old token or sequence number; `REMOVING` while the crawl is being removed.
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `STALE` for an old token or sequence number; `REMOVING` while the crawl is being removed;
+    /// `WRONGTYPE` if a key holds another type; errors of the server.
     pub fn add(
         &mut self,
         ks: &mut K,
@@ -56,7 +56,7 @@ impl<K: Store> Index<K> {
     }
 }
 
-/// The hashes whose claims a token settles, if there is one.
+/// Checks the token and returns the hashes whose claims it settles; none without a token.
 fn check_claimed<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -84,7 +84,7 @@ fn add_once<K: Store>(
     let records = index.crawls.key(ks, crawl, CrawlKey::Records);
     let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
     let added = index.crawls.key(ks, crawl, CrawlKey::Added);
-    // Everything that can be refused is looked at before the first write.
+    // Check everything that can fail before the first write.
     counts::read(ks, &counts_key, counts::TOTAL_URLS)?;
     ks.hash_len(&records)?;
     ks.hash_len(&added)?;
@@ -100,15 +100,15 @@ fn add_once<K: Store>(
     let (mut new, mut urls) = (0, 0);
     let (mut value, mut room) = (Vec::new(), Room::default());
     let profile = index.profile();
-    // What is packed already is not in the plain hash.
+    // Packed records are not in the plain hash.
     let one_place = !index.may_be_packed(ks, crawl)?;
     let one_step = one_place && index.has_written_records(ks, crawl);
     for Response { digest, record } in responses {
         let field = digest.written(profile);
         let record = &record.as_stored(profile, &mut room);
         record.write(&mut value);
-        // Nearly always a hash is new when another one of the same call was, and then one step
-        // does it.
+        // If another hash of this call was new, this one most likely is too: `HSETNX` then checks
+        // and stores in one step.
         let at_once = new > 0 && one_step && ks.hash_set_new(&records, field, &value)?;
         let stored = if at_once {
             None
@@ -138,7 +138,7 @@ fn add_once<K: Store>(
         }
     }
     if urls > 0 {
-        // A mere retry does not make a committed crawl a continued one.
+        // A mere retry must not turn a committed crawl into a continued one.
         start(index, ks, crawl)?;
         counts::add(ks, &counts_key, counts::TOTAL_URLS, urls)?;
     }
@@ -151,7 +151,8 @@ fn add_once<K: Store>(
     Ok(new)
 }
 
-/// Whether another record counts of a hash that the crawl has: the stored one again is a retry.
+/// Returns true if a record of a hash that the crawl has counts as another URL, that is, if it is
+/// not a retry.
 fn counts_again<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

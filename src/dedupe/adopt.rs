@@ -1,5 +1,5 @@
-//! Crawls that other programs committed, took out of `allcrawls` or canceled: the first get their place in the order of
-//! commits, the others come back.
+//! Crawls that other programs committed, took out of `allcrawls` or canceled. Committed ones get a place in the commit
+//! order; the others are restored when they are used again.
 
 use super::counts;
 use super::error::{Error, Result};
@@ -9,7 +9,7 @@ use super::keys::CrawlKey;
 use super::store::Store;
 use super::sums::committed_share;
 
-/// A committed crawl that plain clients committed gets a baseline: its counts as they are.
+/// Creates the baseline of a crawl that a plain client committed, if it has none, from its current counts.
 pub fn ensure_base<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     if index.crawls.baseline(ks, crawl).has_numbers(ks)? {
         return Ok(());
@@ -18,7 +18,7 @@ pub fn ensure_base<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> 
     adopt(index, ks, crawl, number)
 }
 
-/// Gives a crawl that plain clients committed a place in the order of commits.
+/// Assigns a commit number to a crawl that a plain client committed.
 fn adopt<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
     let [counts_key, waczs] =
         [CrawlKey::Counts, CrawlKey::Waczs].map(|which| index.crawls.key(ks, crawl, which));
@@ -38,7 +38,7 @@ fn adopt<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8], number: u64) 
     let hashes = index.records_len(ks, crawl)?;
     let files = ks.list_len(&waczs)?;
     if !continued {
-        // Of a continued crawl nobody knows which of its hashes came before the commit.
+        // For a continued crawl, it is unknown which of its hashes belong to the commit.
         baseline.set_seen(ks, hashes)?;
     }
     baseline.set_files(ks, files)?;
@@ -47,7 +47,7 @@ fn adopt<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8], number: u64) 
     index.ledger.adopt(ks, crawl, number)
 }
 
-/// Returns how many records the last commit of a crawl left in it, as far as all of them count.
+/// Returns the number of records that the last commit of a crawl left in it, or 0 while the crawl is being removed.
 fn seen_by_commit<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<u64> {
     if index.under_way.is_removing(ks, crawl)? {
         return Ok(0);
@@ -56,11 +56,11 @@ fn seen_by_commit<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> R
     Ok(seen.unwrap_or(0))
 }
 
-/// Gives every committed crawl its place in the order of commits: those that plain clients
-/// committed get theirs here, sorted by id, before the job that asks gets its own.
+/// Assigns a commit number to every crawl that a plain client committed, in the order of their ids, before the calling
+/// job takes its own number.
 ///
 /// # Errors
-/// `WRONGTYPE` when a key holds another type; or when the server refuses.
+/// `WRONGTYPE` if a key holds another type; errors of the server.
 pub async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
     if lent.with(|index, _| index.ledger.all_adopted()) {
         return Ok(());
@@ -81,7 +81,7 @@ pub async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
     crawls.run(lent, note).await?;
     lent.with(|index, ks| {
         if most_seen > index.places.merged().len(ks)? {
-            // Another program took hashes out of it.
+            // Another program removed hashes from this crawl.
             index.mark_holders_untrusted(ks)?;
         }
         if opening == index.opening() {
@@ -102,7 +102,7 @@ pub async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
         lent.pause().await;
     }
     lent.with(|index, _| {
-        // A crawl that was committed behind the walk, by a plain client, is the next job's to adopt.
+        // A crawl that a plain client commits behind the walk is left to the next job.
         if opening == index.opening() {
             index.ledger.set_all_adopted();
         }
@@ -110,8 +110,8 @@ pub async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
     Ok(())
 }
 
-/// Takes a crawl off the sets of other programs, before they delete it. One that they canceled no longer counts as
-/// removed.
+/// Removes a crawl from the sets in which other programs mark crawls that they are about to delete. A canceled crawl no
+/// longer counts as removed.
 pub fn drop_marks<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     if index.crawls.is_canceled(ks, crawl)? {
         let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
@@ -131,7 +131,7 @@ pub fn drop_marks<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> R
     index.crawls.drop_marks_of_others(ks, crawl)
 }
 
-/// Puts such a crawl back before it goes on.
+/// Restores a crawl that another program set aside, before it is continued.
 pub fn restore_if_set_aside<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -145,12 +145,12 @@ pub fn restore_if_set_aside<K: Store>(
     Ok(())
 }
 
-/// Puts a crawl back that another program took out of `allcrawls`, and whose records are packed.
+/// Restores a crawl with packed records that another program removed from `allcrawls`.
 pub fn restore<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     index.set_committed(ks, crawl, true)?;
     drop_marks(index, ks, crawl)?;
     ensure_base(index, ks, crawl)?;
-    // While it was out, removals passed it over.
+    // Removals skipped the crawl while it was not listed.
     index.crawls.baseline(ks, crawl).set_seen(ks, 0)?;
     index.mark_unrecorded(ks, crawl)?;
     index.ledger.forget_unrecorded();

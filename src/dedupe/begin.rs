@@ -1,4 +1,4 @@
-//! `BEGIN`, and what comes before the first record of a crawl.
+//! `BEGIN`, and the preparation of a crawl for its first record.
 
 use super::adopt::{ensure_base, restore_if_set_aside};
 use super::error::Result;
@@ -7,11 +7,11 @@ use super::keys::CrawlKey;
 use super::store::Store;
 use super::undo::rebase;
 
-/// Makes a crawl known before its first record, or continues one that is committed. With `visible`
-/// others see its hashes from now on. False when that changes nothing.
+/// Registers a crawl before its first record, or continues a committed one. With `visible`, other
+/// crawls see its hashes from now on. Returns false if nothing changed.
 ///
 /// # Errors
-/// `REMOVING` while it is being removed or canceled; `ERR` when too many crawls are visible.
+/// `REMOVING` while the crawl is being removed or canceled; `ERR` if too many crawls are visible.
 pub fn begin<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -27,11 +27,11 @@ pub fn begin<K: Store>(
     Ok((visible && index.visible.add(ks, &mut index.crawls, crawl)?) || begins)
 }
 
-/// Readies a crawl for a record: the first one makes it known, and one after its commit
-/// makes it a continued crawl.
+/// Prepares a crawl for a record: registers a new crawl, and turns a committed crawl into a
+/// continued one.
 ///
 /// # Errors
-/// `REMOVING` while it is being removed or canceled.
+/// `REMOVING` while the crawl is being removed or canceled.
 pub fn start<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     index.under_way.refuse_while_removing(ks, crawl)?;
     index.register(ks)?;
@@ -43,7 +43,7 @@ pub fn start<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result
             if index.crawls.is_committed(ks, crawl)? {
                 rebase(index, ks, crawl)?;
             }
-            // A plain client's commit does not know of these.
+            // A commit by a plain client leaves this key behind.
             let unstored = index.crawls.key(ks, crawl, CrawlKey::Unstored);
             ks.delete(&unstored)?;
         } else {
@@ -54,8 +54,8 @@ pub fn start<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result
     Ok(())
 }
 
-/// A plain client removes a crawl without knowing of our keys. Before its id is used again they
-/// go, so that the new crawl is not taken for the old one.
+/// Deletes our keys of a crawl that a plain client removed, since such a client does not know them.
+/// Otherwise a new crawl with the same id would inherit them.
 pub(super) fn drop_leftovers<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

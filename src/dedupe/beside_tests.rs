@@ -1,4 +1,4 @@
-//! What other programs do to an index between our commands: nothing that a crawl holds is lost by it.
+//! Tests of writes by other programs between our commands: no record of a crawl is lost.
 
 use crate::dedupe::store::MemoryKeyspace;
 use crawlspace_host::keyspace::Keyspace;
@@ -23,7 +23,7 @@ use super::tests::run;
 
 type MemoryIndex = Index<MemoryKeyspace>;
 
-/// An index of the Browsertrix profile with prefix ``, and the keys that it is in.
+/// An index of the Browsertrix profile with an empty prefix, and its key space.
 struct World {
     ks: MemoryKeyspace,
     index: MemoryIndex,
@@ -54,7 +54,7 @@ impl World {
         World { ks, index }
     }
 
-    /// Opens the index anew, as the server does after another client's change.
+    /// Reopens the index, as the server does after a change by another client.
     fn reopen(&mut self) {
         self.index = open(&mut self.ks);
     }
@@ -168,7 +168,7 @@ impl World {
 }
 
 impl World {
-    /// Adds to a count of a crawl and, with `in_sums`, to that of all.
+    /// Adds to a count of a crawl and, with `in_sums`, to the total of all crawls.
     fn plain_count(&mut self, crawl: &[u8], name: &[u8], by: i64, in_sums: bool) {
         let counts = key(&[b"h:", crawl, b":counts"]);
         self.ks.hash_add(&counts, name, by).unwrap();
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// A package as Browsertrix's importer brings it in, its last step aside.
+    /// Imports a package as Browsertrix's importer does, without the last step.
     fn plain_import_records(&mut self, crawl: &[u8], hashes: impl IntoIterator<Item = usize>) {
         for n in hashes {
             let merged = b"alldupes".to_vec();
@@ -190,7 +190,7 @@ impl World {
         self.reopen();
     }
 
-    /// A package as Browsertrix's importer brings it in.
+    /// Imports a package as Browsertrix's importer does.
     fn plain_import(&mut self, crawl: &[u8], hashes: impl IntoIterator<Item = usize>, name: &str) {
         self.plain_import_records(crawl, hashes);
         let finished = b"src:d".to_vec();
@@ -207,7 +207,8 @@ impl World {
         self.ks.list_push(&waczs, entry.as_bytes()).unwrap();
     }
 
-    /// A crawl of `--dedupeConcurrent`, which counts the sizes of its files for itself alone.
+    /// Writes a crawl with `--dedupeConcurrent`, which adds the sizes of its files to its own
+    /// counts only.
     fn plain_concurrent(
         &mut self,
         crawl: &[u8],
@@ -283,7 +284,7 @@ fn what_plain_clients_count_in_a_committed_crawl_counts_once() {
         world.commit(b"A").unwrap();
         assert_eq!(world.urls(), [3, 3]);
         world.assert_ok();
-        // The crawl goes on with ours, after more of theirs.
+        // Our commands continue the crawl, after another import by the plain client.
         world.plain_import(b"A", [4], "c.wacz");
         world.add(b"A", [5, 6]);
         assert_eq!(world.urls(), [6, 4]);
@@ -306,7 +307,7 @@ fn cancel_leaves_what_plain_clients_added_before_the_crawl_was_gone_on_with() {
     world.commit(b"B").unwrap();
     world.add(b"A", [1]);
     world.commit(b"A").unwrap();
-    // One of the hashes is owned by another crawl.
+    // Another crawl owns one of the hashes.
     world.plain_import(b"A", [2, 3], "a.wacz");
     let records = world.ks.keys[&b"h:A"[..]].clone();
     world.add(b"A", [4]);
@@ -323,7 +324,8 @@ fn cancel_leaves_what_plain_clients_added_before_the_crawl_was_gone_on_with() {
     world.assert_ok();
 }
 
-/// Writes of theirs and ours come at each step of a commit, which is cut short there or not.
+/// Interleaves plain writes and our own with each step of a commit, with and without a crash at
+/// that step.
 #[test]
 fn a_commit_among_plain_writes_counts_nothing_twice() {
     for continued in [false, true] {
@@ -351,7 +353,7 @@ fn a_commit_among_plain_writes_counts_nothing_twice() {
                     .crawls
                     .is_uncommitted(&mut world.ks, b"A")
                     .unwrap();
-                // While a crawl is in both sets, what theirs counts is not told from what ours does.
+                // While a crawl is in both sets, counts by plain clients cannot be told from ours.
                 if is_settled {
                     world.plain_import_records(b"A", 10..13);
                     urls += 3;
@@ -420,7 +422,7 @@ fn sizes_of_concurrent_crawls_may_be_missing_in_the_sum() {
     world.plain_import(b"B", [2], "b.wacz");
     assert_eq!(figure(&world.check(), "ok"), 1);
     assert_eq!(size(&mut world), 10);
-    // Committed or continued by ours, and removed: what was missing is not taken out.
+    // Committed or continued by our commands, and removed: the missing size is not subtracted.
     world.add(b"A", [3]);
     world.commit(b"A").unwrap();
     assert_eq!(figure(&world.check(), "ok"), 1);
@@ -431,7 +433,7 @@ fn sizes_of_concurrent_crawls_may_be_missing_in_the_sum() {
     world.remove(&[b"A"]).unwrap();
     assert_eq!(size(&mut world), 10);
     assert_eq!(figure(&world.check(), "ok"), 1);
-    // A repair counts them all.
+    // A repair counts all sizes.
     world.ks.keys = keys;
     world.reopen();
     let found = world.repair();
@@ -443,7 +445,7 @@ fn sizes_of_concurrent_crawls_may_be_missing_in_the_sum() {
     world.remove(&[b"A"]).unwrap();
     assert_eq!(size(&mut world), 10);
     world.assert_ok();
-    // Any other sum is a fault.
+    // Any other sum is an error.
     for wrong in [9, 11] {
         let sums = b"allcounts".to_vec();
         let field = b"totalCrawlSize";
@@ -471,7 +473,7 @@ fn a_size_that_ours_committed_is_never_missing() {
     world.reopen();
     assert_eq!(figure(&world.check(), "countDrift"), 1);
     world.repair();
-    // What a concurrent crawl adds to it may be.
+    // The sizes that a concurrent crawl adds may be missing.
     world.plain_concurrent(b"A", [2], "b.wacz");
     for _ in 0..2 {
         assert_eq!(figure(&world.check(), "ok"), 1);
@@ -560,7 +562,7 @@ fn counts_of_several_canceled_crawls_may_be_in_the_sums_or_not() {
             .set_add(&b"canceledcrawls".to_vec(), crawl)
             .unwrap();
         if n == 0 {
-            // A purge sums up anew what is committed.
+            // A purge recomputes the sums of committed crawls.
             world.plain_begin_purge();
             world.plain_put_back(b"C");
             world.ks.delete(&b"to-remove-crawls".to_vec()).unwrap();
@@ -596,7 +598,7 @@ fn commit_takes_back_a_crawl_that_theirs_canceled() {
 }
 
 impl World {
-    /// Revisits of a crawl without an original, as Browsertrix's importer counts them.
+    /// Adds revisits of a crawl without an original, counted as Browsertrix's importer does.
     fn plain_waiting(&mut self, crawl: &[u8], spelling: &str, number: i64, bytes: i64) {
         for (end, n) in [("c", number), ("s", bytes)] {
             let name = format!("rev:{spelling}:{end}").into_bytes();
@@ -623,14 +625,14 @@ fn revisits_that_waited_are_settled_by_the_commit_of_their_original() {
             let mut world = World::new();
             let label = if labelled { "sha256:" } else { "" };
             let name = |n: usize| format!("{label}{}", spelled(n));
-            // In every state that a crawl can be in, and one that is gone.
+            // Crawls in every possible state, and one that is gone.
             world.plain_import(b"settled", [10], "s.wacz");
             world.plain_import(b"continued", [11], "c.wacz");
             let waiting = ["settled", "continued", "open", "halfway", "own", "gone"];
             for (crawl, number) in waiting.iter().zip(1..) {
                 world.plain_waiting(crawl.as_bytes(), &name(1), number, 100 * number);
                 if matches!(*crawl, "open" | "own") {
-                    // Of crawls that no importer has made known, the sums tell nothing.
+                    // The sums do not include crawls that no importer has registered.
                     for field in [&b"totalUrls"[..], b"dupeUrls"] {
                         let sums = b"allcounts".to_vec();
                         world.ks.hash_add(&sums, field, -number).unwrap();
@@ -640,7 +642,8 @@ fn revisits_that_waited_are_settled_by_the_commit_of_their_original() {
                 }
             }
             world.ks.delete(&b"h:gone:counts".to_vec()).unwrap();
-            // One of more bytes than its original, and one of a hash that nobody brings.
+            // A revisit with more bytes than its original, and a revisit of a hash without any
+            // original.
             world.plain_waiting(b"settled", &name(2), 1, 5000);
             world.plain_waiting(b"settled", &name(3), 1, 5);
             world.reopen();
@@ -700,7 +703,8 @@ fn revisits_that_waited_are_settled_once_when_the_commit_is_cut_short() {
 
 #[test]
 fn revisits_wait_for_commits_of_any_size() {
-    // Few records have each looked for; of many, the names of the keys tell first whether any revisit waits.
+    // For a few records each is looked up; for many, the key names show first whether any revisit
+    // is waiting.
     for records in [1, 15, 16, 400] {
         for waits in [false, true] {
             let mut world = World::new();
@@ -785,7 +789,7 @@ fn repair_leaves_a_crawl_alone_that_is_in_no_set() {
     for (name, value) in &before {
         assert_eq!(world.ks.keys.get(name), Some(value));
     }
-    // Named by the caller it goes.
+    // Named by the caller, the crawl is removed.
     assert_eq!(world.cancel(b"A"), Ok(Reply::count(2)));
     let left: Vec<_> = world.ks.keys.keys().collect();
     assert_eq!(left, [&b"crawlspace".to_vec()]);
@@ -1059,7 +1063,7 @@ fn an_index_whose_prefix_looks_like_a_crawl_is_left_alone() {
         other.add(&mut world.ks, crawl, &response, how, 1).unwrap();
         run(commit(crawl), &mut other, &mut world.ks).unwrap();
     }
-    // A claim reads like a record.
+    // A claim has the syntax of a record.
     let claims = b"h:claims".to_vec();
     let canonical = [b"sha256:", &hash(1)[..]].concat();
     let claim = b"1 1700000000000 c1";

@@ -1,4 +1,4 @@
-//! `CHECK` proves an index consistent; `REPAIR` makes it so.
+//! `CHECK` verifies the consistency of an index; `REPAIR` restores it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
@@ -27,14 +27,14 @@ use super::sums::uncertain_size;
 use super::urls::compare;
 use super::wacz::WaczEntry;
 
-/// A look at every key of an index. With `repair` what is found is set right.
+/// Returns a job that verifies every key of an index and, with `repair`, fixes what it finds.
 ///
 /// # Errors
-/// The job ends with `WRONGTYPE` when a key holds another type; or when the server refuses.
+/// The job fails with `WRONGTYPE` if a key holds another type, and with errors of the server.
 pub fn check<K: Store>(repair: bool) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         if repair {
-            // Writing jobs of an index take turns, so its storage stays the same during a repair.
+            // Writing jobs of an index run one at a time, so the storage does not change during a repair.
             return Check::new(true).run(&lent).await;
         }
         loop {
@@ -46,7 +46,7 @@ pub fn check<K: Store>(repair: bool) -> Job<K> {
             let mut look = pin!(Check::new(false).run(&lent));
             let outcome = poll_fn(|context| {
                 if lent.with(storage) != began_in {
-                    // What was to be gone through next may be elsewhere now.
+                    // Records not checked yet may have moved to the other storage: start over.
                     return Poll::Ready(None);
                 }
                 look.as_mut().poll(context).map(Some)
@@ -60,12 +60,12 @@ pub fn check<K: Store>(repair: bool) -> Job<K> {
 
 struct Check {
     sums: BTreeMap<Vec<u8>, i64>,
-    /// What crawls that another program canceled may add to them.
+    /// Counts that crawls canceled by another program may add to the sums.
     canceled: BTreeMap<Vec<u8>, i64>,
     sums_unknown: bool,
-    /// How many bytes the sum of sizes may lack of crawls that plain clients committed.
+    /// Number of bytes that the sum of sizes may lack, for crawls that plain clients committed.
     uncertain_size: i64,
-    /// Crawls with keys that nobody can restore, and in no set.
+    /// Crawls that are in no set but have keys that cannot be rebuilt.
     unlisted: BTreeSet<Vec<u8>>,
     findings: Findings,
 }
@@ -123,7 +123,7 @@ impl Check {
         })
     }
 
-    /// Looks at the counters in `crawlspace`, and at what `allcounts` has of removed crawls.
+    /// Checks the counters in `crawlspace`, and the fields of `allcounts` about removed crawls.
     async fn check_counters<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let findings = &mut self.findings;
         let wrong = check_counters(lent, findings.repair).await?;
@@ -156,8 +156,8 @@ impl Check {
         crawls.run(lent, sum).await
     }
 
-    /// Looks at the owners of all hashes, and whether each hash is in the written form, which must be known before the
-    /// crawls' hashes are looked for.
+    /// Checks the owners of all hashes, and whether every hash has its written spelling. The latter must be known
+    /// before hashes of crawls are looked up.
     async fn check_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let census = lent.with(|index, _| index.spelling.begin_census(index.opening()));
         let mut all_written = true;
@@ -177,7 +177,7 @@ impl Check {
         })
     }
 
-    /// Looks at a committed crawl: its counts, its commits, its records.
+    /// Checks a committed crawl: its counts, its commits, its records.
     async fn check_crawl<K: Store>(&mut self, lent: &Lent<K>, crawl: &[u8]) -> Result<()> {
         lent.with(|index, ks| self.check_committed(index, ks, crawl))?;
         let numbers = lent.with(|index, ks| self.check_numbers(index, ks, crawl))?;
@@ -192,7 +192,7 @@ impl Check {
         self.check_urls(lent, crawl).await
     }
 
-    /// Looks at the index by URL of a crawl. What plain clients write is put in by the crawl's next commit.
+    /// Checks the URL index of a crawl. Records by plain clients are only added by the next commit of the crawl.
     async fn check_urls<K: Store>(&mut self, lent: &Lent<K>, crawl: &[u8]) -> Result<()> {
         let repair = self.findings.repair;
         if let Some(drift) = &mut self.findings.url_drift
@@ -213,7 +213,7 @@ impl Check {
         holders.run(lent, check).await
     }
 
-    /// Counts the jobs that were cut short.
+    /// Counts the jobs that were interrupted.
     fn count_interrupted<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let committing = counts::fields(ks, &index.names().committing)?;
         let removing = counts::fields(ks, &index.names().removing)?;
@@ -223,7 +223,7 @@ impl Check {
         Ok(())
     }
 
-    /// Looks whether packed records are of a crawl that the index has.
+    /// Checks that packed records belong to a crawl of the index.
     async fn check_packed<K: Store>(&mut self, lent: &Lent<K>, crawl: Vec<u8>) -> Result<()> {
         match lent.with(|index, ks| packed_standing(index, ks, &crawl))? {
             Packed::Known => return Ok(()),
@@ -245,13 +245,13 @@ impl Check {
         records.run(lent, take_out).await
     }
 
-    /// Looks at all keys for those of crawls that are in no set.
+    /// Checks all keys for those of crawls that are in no set.
     async fn check_strays<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let check = |index: &mut Index<K>, ks: &mut K, crawl: Vec<u8>, which: CrawlKey| {
             if !which.is_ours() {
                 self.unlisted.insert(crawl);
             } else if !index.has_documents(ks, &crawl)? {
-                // Nothing is left that it tells of.
+                // The crawl that the key describes is gone.
                 self.findings.leaked_keys += 1;
                 if self.findings.repair {
                     drop_leftovers(index, ks, &crawl, &[which])?;
@@ -265,7 +265,7 @@ impl Check {
         Ok(())
     }
 
-    /// Looks at a committed crawl's counts and WACZ files.
+    /// Checks the counts and the WACZ files of a committed crawl.
     fn check_committed<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -284,13 +284,12 @@ impl Check {
         } else {
             counts::all(ks, &counts_key, b"")?
         };
-        // Plain clients both committed it and went on with it: what part of its counts is
-        // committed, nothing says.
+        // Plain clients both committed and continued the crawl: its committed share is unknown.
         self.sums_unknown |= !adopted && index.crawls.is_uncommitted(ks, crawl)?;
         for (name, n) in committed {
             *self.sums.entry(name).or_default() += n;
         }
-        // Counts that cannot be read were found above.
+        // Unreadable counts were reported above.
         let uncertain = uncertain_size(index, ks, crawl).unwrap_or(0);
         self.uncertain_size = self.uncertain_size.saturating_add(uncertain);
         let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
@@ -304,8 +303,8 @@ impl Check {
         Ok(())
     }
 
-    /// With the value of a packed index the records of crawls go as well as their hashes, and nothing that
-    /// is left would miss them but the numbers of records that the last commits saw.
+    /// Checks for a lost value of a packed index. The records of crawls are lost together with their hashes, and the
+    /// only trace left is the number of records that the last commits recorded.
     fn check_packed_value<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -320,7 +319,7 @@ impl Check {
         if seen > 0 && index.records_len(ks, crawl)? == 0 {
             self.findings.missing_hashes += seen;
             if self.findings.repair {
-                // They cannot be brought back.
+                // The records cannot be restored.
                 baseline.set_seen(ks, 0)?;
                 self.findings.repaired += 1;
             }
@@ -328,7 +327,7 @@ impl Check {
         Ok(())
     }
 
-    /// The numbers of a crawl's commits, which must lead back to it.
+    /// Checks the commit numbers of a crawl, each of which must map back to the crawl. Returns the valid ones.
     fn check_numbers<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -354,7 +353,7 @@ impl Check {
         }
         if kept != numbers {
             if kept.is_empty() {
-                // All are another crawl's: this one goes to the end of the order.
+                // All numbers belong to other crawls: append this crawl to the commit order.
                 kept.push(index.next_number(ks)?);
                 index.ledger.record(ks, kept[0], crawl)?;
             }
@@ -364,10 +363,10 @@ impl Check {
         Ok(kept)
     }
 
-    /// Sums in `allcounts` that are not the sums of the crawls' counts.
+    /// Checks that the sums in `allcounts` equal the sums of the crawls' counts.
     fn check_sums<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         if self.sums_unknown || index.crawls.are_purged(ks) {
-            return Ok(()); // their purge adds crawl by crawl
+            return Ok(()); // the purge of another program adds the counts crawl by crawl
         }
         let of_no_crawl = counts::OF_NO_CRAWL;
         for name in counts::SHOWN {
@@ -385,7 +384,7 @@ impl Check {
             let is = ks
                 .hash_get(&index.names().allcounts, name)?
                 .map_or(Some(0), |value| parse_signed(value.as_ref()));
-            // Of each canceled crawl the counts may be in the sums or not.
+            // The sums may or may not include the counts of each canceled crawl.
             let canceled = self.canceled.get(name).copied().unwrap_or(0).max(0);
             let uncertain = match &name[..] {
                 counts::TOTAL_CRAWL_SIZE => self.uncertain_size,
@@ -394,7 +393,7 @@ impl Check {
             let allowed = sum.saturating_sub(uncertain)..=sum.saturating_add(canceled);
             let is_drift = is.is_none_or(|n| !allowed.contains(&n));
             self.findings.count_drift += u64::from(is_drift);
-            // Sizes that are missing are added.
+            // Missing sizes are added.
             let is_less = is.is_some_and(|n| n < sum) && canceled == 0;
             if self.findings.repair && (is_drift || is_less) {
                 counts::set(ks, &index.names().allcounts, name, sum)?;

@@ -1,8 +1,8 @@
-//! Claims: who is about to store a payload that nobody has stored yet.
+//! Claims: reservations of payloads that are about to be stored.
 //!
-//! `claims` maps a hash to `token deadline crawl`. Deadlines are milliseconds since the epoch, so
-//! a claim ends at the same moment after a restart or on a replica. Every claim that is made looks
-//! at a few others and sweeps those that ran out, so the key does not grow for ever.
+//! `claims` maps a hash to `token deadline crawl`. Deadlines are milliseconds since the epoch, so a claim expires at
+//! the same time after a restart or on a replica. Each new claim also examines a few other claims and deletes the
+//! expired ones, so that the key does not grow without bound.
 
 use super::digest::Digest;
 use super::error::Result;
@@ -11,26 +11,26 @@ use super::index::claims::Millis;
 use super::lookup::Original;
 use super::store::Store;
 
-/// What a `CLAIM` came to.
+/// The result of `CLAIM`.
 pub enum Outcome<K: Store> {
-    /// The payload is known: write a revisit.
+    /// The payload is known: the caller writes a revisit.
     Dupe(Box<Original<K>>),
-    /// The caller stores it and settles with this token.
+    /// The caller stores the payload and settles the claim with this token.
     Claimed(u64),
-    /// Another client is about to store it.
+    /// Another client is about to store the payload.
     Pending {
         /// The crawl that holds the claim.
         holder: Vec<u8>,
-        /// When that claim ends.
+        /// The time at which that claim expires.
         deadline: Millis,
     },
 }
 
 impl<K: Store> Index<K> {
-    /// Looks a hash up, or else reserves it until `now + ms`.
+    /// Looks a hash up, and claims it until `now + ms` if it is unknown.
     ///
     /// # Errors
-    /// `REMOVING` while the crawl is being removed. `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `REMOVING` while the crawl is being removed; `WRONGTYPE` if a key holds another type; errors of the server.
     pub fn claim(
         &mut self,
         ks: &mut K,

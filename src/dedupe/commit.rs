@@ -1,8 +1,8 @@
-//! `COMMIT`: a crawl becomes part of the merged index.
+//! `COMMIT`: merges a crawl into the merged index.
 //!
-//! The hashes of the crawl become visible in the last slice: until then look-ups skip owners that are not in
-//! `allcrawls`, and for a crawl that continues the fields in `h:<crawl>:merging`. The progress of a commit stands in
-//! `committing`, written with each slice, so that a commit that a crash cut short continues with exact figures.
+//! The hashes of the crawl become visible in the last slice. Until then, lookups skip owners that are not in
+//! `allcrawls` and, for a continued crawl, the fields in `h:<crawl>:merging`. The progress of a commit is stored in
+//! `committing`, which each slice updates, so that a commit interrupted by a crash resumes with exact counts.
 
 use crawlspace_host::reply::Reply;
 
@@ -26,18 +26,18 @@ use super::urls;
 use super::wacz::WaczEntry;
 use super::waiting::{count_waiting, may_have_waiting};
 
-/// Maximum number of records that are copied before they go out of the plain hash: each of the two kinds of change is
-/// replicated at once.
+/// Maximum number of records that are copied before they are deleted from the plain hash. The two kinds of change are
+/// replicated separately.
 const MAX_MOVED: usize = 32;
 
-/// In how many hashes a commit that begins looks whether the crawl owns them already: then another
-/// program merged them while the crawl ran, and did not ask our lists of holders.
+/// Number of hashes for which a commit checks whether the crawl owns them already. If so, another program merged them
+/// during the crawl, without regard to our lists of holders.
 const LOOKED_AT: usize = if cfg!(test) { 2 } else { 8 };
 
-/// The commit of one crawl; its reply is the numbers of hashes that were new and known.
+/// Returns the job that commits a crawl; its reply is the number of new and of known hashes.
 ///
 /// # Errors
-/// The job ends with `NOCRAWL`, `REMOVING` or `PURGING`, or `WRONGTYPE` when a key holds another type.
+/// The job fails with `NOCRAWL`, `REMOVING` or `PURGING`, or with `WRONGTYPE` if a key holds another type.
 pub fn commit<K: Store>(crawl: &[u8]) -> Job<K> {
     let crawl = crawl.to_vec();
     Job::new(async move |lent| {
@@ -56,13 +56,13 @@ pub fn commit<K: Store>(crawl: &[u8]) -> Job<K> {
 struct Commit<'a> {
     crawl: &'a [u8],
     state: CommitState,
-    /// Whether the crawl was committed before.
+    /// True if the crawl was committed before.
     continued: bool,
-    /// How many hashes were met, up to [`LOOKED_AT`].
+    /// Number of hashes checked so far, at most [`LOOKED_AT`].
     looked_at: usize,
-    /// Whether revisits may wait for an original of this crawl.
+    /// True if revisits may be waiting for an original of this crawl.
     may_wait: bool,
-    /// Whether another program had taken it out of `allcrawls`: nothing of it counts any more.
+    /// True if another program removed the crawl from `allcrawls`, so that none of it is counted in the sums.
     came_back: bool,
 }
 
@@ -85,7 +85,7 @@ impl Commit<'_> {
             } else if lent.with(|index, ks| self.begin(index, ks))? {
                 break;
             } else {
-                // Plain clients may have committed it, who leave `src:d` as it is.
+                // A plain client may have committed the crawl, which does not update `src:d`.
                 let files = self.announce_files(lent).await?;
                 lent.with(|index, ks| note_files(index, ks, self.crawl, files))?;
                 return Ok(Reply::counts(&[0, 0]));
@@ -99,12 +99,12 @@ impl Commit<'_> {
         Ok(Reply::counts(&[self.state.new, self.state.known]))
     }
 
-    /// Everything that can be refused is looked at before the first write.
+    /// Checks everything that can fail before the first write.
     fn check<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let crawl = self.crawl;
         index.under_way.refuse_while_removing(ks, crawl)?;
         index.detect_profile_by(ks, crawl);
-        // A plain client may have written the hashes without announcing the crawl.
+        // A plain client may have written the hashes without registering the crawl.
         if index.standing(ks, crawl)?.is_none() {
             return Err(Error::NoCrawl(crawl.to_vec()));
         }
@@ -116,20 +116,21 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Sees how the crawl stands; others may have changed it since the last slice.
+    /// Determines the state of the crawl, which other clients may have changed since the last slice.
     fn look<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let crawl = self.crawl;
         index.under_way.refuse_while_removing(ks, crawl)?;
         index.note_purge(ks)?;
-        // A crawl that another program took out of `allcrawls`, and whose records are packed, goes back: what is packed
-        // is committed.
+        // Restore a crawl with packed records that another program removed from `allcrawls`: packed records are
+        // committed.
         let is_out = match index.crawls.state(ks, crawl)? {
             None => index.places.packed_len(ks, crawl)? > 0,
             Some(CrawlState::Uncommitted) => index.was_set_aside(ks, crawl)?,
             Some(_) => false,
         };
         if index.standing(ks, crawl)? == Some(CrawlState::Canceled) {
-            // Its crawler counted it in `allcounts` as it wrote. Its hashes may have gone since, with those who owned them.
+            // Its crawler counted it in `allcounts` while writing. Its hashes may have been removed since, together
+            // with their owners.
             ensure_base(index, ks, crawl)?;
             index.crawls.baseline(ks, crawl).set_seen(ks, 0)?;
             index.set_committed(ks, crawl, true)?;
@@ -143,7 +144,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Whether an earlier run was cut short. What came since belongs to this one as well.
+    /// Returns true if an earlier run was interrupted. This run also commits the records added since.
     fn was_cut_short<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
         let Some(state) = index.under_way.commit_state(ks, self.crawl)? else {
             return Ok(false);
@@ -153,12 +154,12 @@ impl Commit<'_> {
         Ok(true)
     }
 
-    /// Whether the packed index has records of an earlier crawl with this id, or of a commit that was dropped.
+    /// Returns true if the packed index has records of an earlier crawl with this id, or of an abandoned commit.
     fn has_strays<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
         Ok(!self.continued && index.places.packed_len(ks, self.crawl)? > 0)
     }
 
-    /// Takes such records out.
+    /// Deletes these records.
     async fn clear<K: Store>(&self, lent: &Lent<K>) -> Result<()> {
         let of = Of::Packed(self.crawl.to_vec());
         let records = lent.with(|index, ks| Walk::stored(index, ks, of));
@@ -168,8 +169,8 @@ impl Commit<'_> {
         records.run(lent, take_out).await
     }
 
-    /// Whether records may stand in the plain hash beside packed ones, which never count: an earlier run copied them, or
-    /// a plain client put them there and nobody has `swept` since.
+    /// Returns true if the plain hash may contain copies of packed records, which never count: an earlier run copied
+    /// them, or a plain client put them there and no sweep has run since (`swept`).
     fn may_be_twice<K: Store>(
         &self,
         index: &mut Index<K>,
@@ -186,7 +187,7 @@ impl Commit<'_> {
             && index.has_unseen_fields(ks, self.crawl)?)
     }
 
-    /// Takes what is packed out of the crawl's plain hash, where something else has come meanwhile.
+    /// Deletes packed records from the plain hash of the crawl, to which other records were added in the meantime.
     async fn sweep<K: Store>(&self, lent: &Lent<K>) -> Result<()> {
         let crawl = self.crawl;
         let records = lent.with(|index, ks| index.crawls.key(ks, crawl, CrawlKey::Records));
@@ -215,7 +216,7 @@ impl Commit<'_> {
         .await
     }
 
-    /// Gives the crawl its place in the order of commits; false if there is nothing to commit.
+    /// Assigns a commit number to the crawl. Returns false if there is nothing to commit.
     fn begin<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
         let crawl = self.crawl;
         if !self.continued {
@@ -227,7 +228,7 @@ impl Commit<'_> {
             return Ok(false);
         }
         if state.is_none() {
-            // Plain clients did not announce it; whoever adds to it meanwhile must find it known.
+            // Plain clients did not register the crawl; clients that add to it meanwhile must find it registered.
             index.set_uncommitted(ks, crawl, true)?;
         }
         self.take_number(index, ks)?;
@@ -242,7 +243,7 @@ impl Commit<'_> {
         Ok(true)
     }
 
-    /// Takes the next number in the order of commits, with nothing counted yet.
+    /// Takes the next commit number, with all counts at 0.
     fn take_number<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         self.state = CommitState {
             number: index.next_number(ks)?,
@@ -253,13 +254,13 @@ impl Commit<'_> {
             .set_commit_state(ks, self.crawl, Some(self.state))
     }
 
-    /// Makes ready to go on with a commit that was cut short.
+    /// Prepares to resume an interrupted commit.
     async fn resume<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let crawl = self.crawl;
         let [added, merging] = [CrawlKey::Added, CrawlKey::Merging]
             .map(|key| lent.with(|index, ks| index.crawls.key(ks, crawl, key)));
         if self.continued {
-            // Fields that came since join those that it was to commit.
+            // Fields added since then join the fields of this commit.
             let fields = lent.with(|_, ks| Walk::hash(ks, added.clone()));
             let join = |_: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
                 ks.hash_set(&merging, field, b"")?;
@@ -274,8 +275,8 @@ impl Commit<'_> {
         if lent.with(|index, ks| index.last_number(ks))? <= self.state.number {
             return Ok(());
         }
-        // Another commit or a removal came between the crash and this run: what the first run did is taken back, and the
-        // crawl gets a new place in the order.
+        // Another commit or a removal happened between the crash and this run: undo the first run, and take a new
+        // commit number.
         let fields = self.fields(lent);
         let numbers = [self.state.number];
         let excluded = |other: &[u8]| other == crawl;
@@ -287,7 +288,7 @@ impl Commit<'_> {
         lent.with(|index, ks| self.take_number(index, ks))
     }
 
-    /// The hash whose fields this commit walks.
+    /// Returns the hash whose fields this commit walks.
     fn walked_key<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> K::Name {
         let which = if self.continued {
             CrawlKey::Merging
@@ -297,7 +298,7 @@ impl Commit<'_> {
         index.crawls.key(ks, self.crawl, which)
     }
 
-    /// A walk over those fields, from the first on.
+    /// Returns a walk over these fields, from the first one.
     fn fields<K: Store>(&self, lent: &Lent<K>) -> Walk<K> {
         lent.with(|index, ks| {
             let key = self.walked_key(index, ks);
@@ -305,7 +306,7 @@ impl Commit<'_> {
         })
     }
 
-    /// Lists the names of the crawl's finished WACZ files in `src:d`, and returns the number of its files.
+    /// Adds the names of the crawl's finished WACZ files to `src:d`. Returns the number of its files.
     async fn announce_files<K: Store>(&self, lent: &Lent<K>) -> Result<u64> {
         let [waczs, baseline] = [CrawlKey::Waczs, CrawlKey::Baseline]
             .map(|key| lent.with(|index, ks| index.crawls.key(ks, self.crawl, key)));
@@ -318,7 +319,7 @@ impl Commit<'_> {
         Ok(at)
     }
 
-    /// Puts the crawl's hashes into the merged index.
+    /// Adds the crawl's hashes to the merged index.
     async fn merge<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let crawl = self.crawl;
         let gathers =
@@ -354,7 +355,7 @@ impl Commit<'_> {
         let before = self.state;
         index.note_purge(ks)?;
         let added = index.crawls.key(ks, self.crawl, CrawlKey::Added);
-        // Fields that come while a first commit runs are the next one's.
+        // Fields added during a first commit belong to the next commit.
         let skipped = (!self.continued && ks.hash_len(&added)? > 0).then_some(added);
         let mut moved = Vec::new();
         let done = fields.slice(index, ks, time, |index, ks, field, value| {
@@ -378,8 +379,8 @@ impl Commit<'_> {
         Ok(done)
     }
 
-    /// Merges one field of the crawl, unless the hash `skipped` has it. Spellings of packed records that are still to go
-    /// out of the plain hash are put into `moved`.
+    /// Merges one field of the crawl, unless the hash `skipped` contains it. Adds the spellings of packed records that
+    /// are still to be deleted from the plain hash to `moved`.
     fn merge_field<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -393,7 +394,7 @@ impl Commit<'_> {
             // Plain clients may have written the record.
             urls::correct(index, ks, crawl, &Digest::of_field(field), true)?;
         }
-        // Nearly always the hash is new, and one step does it.
+        // Almost always the hash is new and merged in one step.
         let is_new = self.looked_at < LOOKED_AT;
         self.looked_at += usize::from(is_new);
         let is_record = continued || Record::parse(value).is_some();
@@ -429,7 +430,7 @@ impl Commit<'_> {
                 .take(ks, &mut index.crawls, crawl, (field, value), false)?;
         }
         if !is_record {
-            return Ok(()); // what is no record cannot be looked up
+            return Ok(()); // an invalid record cannot be looked up
         }
         let spelling = (!continued).then_some(field);
         if !merge(index, ks, crawl, spelling, &digest, &mut self.state)? && is_new {
@@ -438,7 +439,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Makes the crawl visible; false if records are left that stand in the plain hash beside the packed ones.
+    /// Makes the crawl visible. Returns false if copies of packed records are left in the plain hash.
     fn finish<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
         let crawl = self.crawl;
         if index.places.storage() == Storage::Packed {
@@ -447,7 +448,7 @@ impl Commit<'_> {
         let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
         let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
         let before = counts::all(ks, &baseline, b"baseline.")?;
-        // Plain clients count a crawl that they committed, or commit meanwhile, in `allcounts` themselves.
+        // Plain clients add the crawls that they commit, also during this commit, to `allcounts` themselves.
         let is_counted =
             !self.came_back && index.crawls.state(ks, crawl)? == Some(CrawlState::Committed);
         let mut sums = Vec::new();
@@ -461,7 +462,7 @@ impl Commit<'_> {
                     .baseline(ks, crawl)
                     .note_uncertain(ks, &name, more)?;
             } else if more != 0 {
-                // All are read before one is written: a plain client may have spoiled one by now.
+                // Read all sums before the first write: a plain client may have corrupted one.
                 let sum = counts::read(ks, &index.names().allcounts, &name)?;
                 sums.push((name, sum.saturating_add(more)));
             }
@@ -477,7 +478,7 @@ impl Commit<'_> {
         index.under_way.set_commit_state(ks, crawl, None)?;
         index.set_uncommitted(ks, crawl, more_came)?;
         index.set_committed(ks, crawl, true)?;
-        // Their purge deletes what is left there.
+        // Otherwise the purge of another program deletes the crawl.
         drop_marks(index, ks, crawl)?;
         index.note_purge(ks)?;
         if self.continued || index.crawls.baseline(ks, crawl).copied(ks)? == 0 {
@@ -493,8 +494,8 @@ impl Commit<'_> {
     }
 }
 
-/// Lists the name of one of a crawl's WACZ files in `src:d`, of which an earlier commit listed the first `committed`; false
-/// when there is no such file.
+/// Adds the name of a WACZ file of a crawl to `src:d`, where an earlier commit added the first `committed` files.
+/// Returns false if there is no such file.
 fn announce_file<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -512,7 +513,7 @@ fn announce_file<K: Store>(
     if !ks.set_has(&names.finished, &entry.filename)? {
         ks.set_add(&names.finished, &entry.filename)?;
     } else if at as i64 >= committed || file_before(ks, baseline, at)?.is_some() {
-        // Another crawl's too, or an importer put it there, or an earlier run of this: whoever removes it looks.
+        // The name may be present already: from another crawl, an importer or an earlier run. Removals check for that.
         ks.set_add(&names.shared, &entry.filename)?;
     }
     Ok(true)

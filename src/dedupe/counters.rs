@@ -1,4 +1,4 @@
-//! Counters that a plain client spoiled: the numbers in use say what each must be at least.
+//! Repair of counters that a plain client corrupted, whose lower bounds are the numbers in use.
 
 use crawlspace_host::text::{parse_signed, parse_unsigned};
 
@@ -11,11 +11,11 @@ use super::index::progress::CommitState;
 use super::job::{Lent, Walk};
 use super::store::Store;
 
-/// Looks for counters that are not integers, or below a number in use: how many there are. With `repair` they become the
+/// Counts the counters that are not integers, or that are lower than a number in use. With `repair`, sets them to the
 /// highest number in use.
 ///
 /// # Errors
-/// `WRONGTYPE` when a key holds another type; or when the server refuses.
+/// `WRONGTYPE` if a key holds another type; errors of the server.
 pub(super) async fn check_counters<K: Store>(lent: &Lent<K>, repair: bool) -> Result<u64> {
     let (mut commit, mut token, mut visible) = (0, 0, 0);
     let crawls = lent.with(|index, ks| Walk::set(ks, index.names().allcrawls.clone()));
@@ -61,7 +61,7 @@ pub(super) async fn check_counters<K: Store>(lent: &Lent<K>, repair: bool) -> Re
     })
 }
 
-/// Raises a number to the highest of those in use that a counter can reach.
+/// Raises `highest` to the highest number in use. Numbers that a counter cannot reach are ignored.
 fn raise(highest: &mut u64, used: impl IntoIterator<Item = u64>) {
     let reachable = used.into_iter().filter(|&number| number < i64::MAX as u64);
     *highest = reachable.fold(*highest, u64::max);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     impl World {
-        /// Two commits, one claim of two that is held, and a crawl that others see while it runs.
+        /// Creates two commits, one held claim (of two), and a visible crawl.
         fn new(storage: Storage) -> World {
             let mut ks = MemoryKeyspace::default();
             let profile = Profile::Document;
@@ -127,7 +127,7 @@ mod tests {
             run(commit(crawl), &mut self.index, &mut self.ks)
         }
 
-        /// Counters as a plain client left them.
+        /// Sets or deletes a counter, as a plain client could.
         fn spoil(&mut self, counter: &[u8], value: Option<&[u8]>) {
             let meta = self.index.names().meta.clone();
             match value {
@@ -143,7 +143,7 @@ mod tests {
             self.ks.hash_get(&meta, counter).unwrap()
         }
 
-        /// `countDrift`, `repaired` and `ok` of a check or repair.
+        /// Returns `countDrift`, `repaired` and `ok` of a check or repair.
         fn look(&mut self, repair: bool) -> [Option<Reply>; 3] {
             let found = run(check(repair), &mut self.index, &mut self.ks);
             let Ok(Reply::Map(found)) = found else {
@@ -185,7 +185,7 @@ mod tests {
             for field in [&b"baseline.totalUrls"[..], b"wacz", b"merging-wacz"] {
                 let mut world = World::new(storage);
                 let World { ks, index } = &mut world;
-                // What is committed and what came since differ.
+                // The committed records and those added since differ.
                 let response = [Response {
                     digest: digest(7),
                     record: Record::parse(b"0 20260319102015123 https://e/7 1000").unwrap(),
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn commits_that_nobody_numbers_again_keep_their_order() {
-        // The numbers of crawls alone are left.
+        // Only the numbers stored with the crawls are left.
         let mut world = World::new(Storage::Plain);
         let commits = world.index.names().commits.clone();
         world.ks.delete(&commits).unwrap();

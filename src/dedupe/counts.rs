@@ -1,4 +1,4 @@
-//! Statistics of a crawl and of the whole index, as the documents name them.
+//! Statistics of a crawl and of the whole index, with their documented names.
 
 use crawlspace_host::keyspace::{Batch, Keyspace};
 use crawlspace_host::text::{Shown, parse_signed};
@@ -15,17 +15,17 @@ pub const DUPE_URLS: &[u8] = b"dupeUrls";
 pub const CONSERVED_SIZE: &[u8] = b"conservedSize";
 /// `removedCrawls`: crawls that the last `RETAIN` did not list.
 pub const REMOVED_CRAWLS: &[u8] = b"removedCrawls";
-/// `removedCrawlSize`: their `totalCrawlSize`.
+/// `removedCrawlSize`: `totalCrawlSize` of those crawls.
 pub const REMOVED_CRAWL_SIZE: &[u8] = b"removedCrawlSize";
-/// `updateProgress`: how far an import is, 0 to 1.
+/// `updateProgress`: progress of an import, from 0 to 1.
 pub const UPDATE_PROGRESS: &[u8] = b"updateProgress";
 
 /// `estimatedRedundantSize`: bytes of records that an import found stored more than once.
 pub const REDUNDANT_SIZE: &[u8] = b"estimatedRedundantSize";
-/// `redundantUrls`: how many records those are.
+/// `redundantUrls`: the number of those records.
 pub const REDUNDANT_URLS: &[u8] = b"redundantUrls";
 
-/// Fields of `allcounts` that no crawl's counts have.
+/// Fields of `allcounts` that the counts of a crawl do not have.
 pub const OF_NO_CRAWL: [&[u8]; 5] = [
     REMOVED_CRAWLS,
     REMOVED_CRAWL_SIZE,
@@ -34,13 +34,13 @@ pub const OF_NO_CRAWL: [&[u8]; 5] = [
     REDUNDANT_URLS,
 ];
 
-/// The counts that replies show, in their order.
+/// The counts in replies, in this order.
 pub const SHOWN: [&[u8]; 4] = [TOTAL_URLS, DUPE_URLS, CONSERVED_SIZE, TOTAL_CRAWL_SIZE];
 
-/// One field of a hash of counts; 0 when it is not there.
+/// Reads a field of a hash of counts; 0 if it does not exist.
 ///
 /// # Errors
-/// `ERR` when the field holds no integer.
+/// `ERR` if the field is not an integer.
 pub fn read<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8]) -> Result<i64> {
     let Some(value) = ks.hash_get(key, field)? else {
         return Ok(0);
@@ -54,8 +54,8 @@ pub fn read<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8]) -> Result<i64>
     })
 }
 
-/// Adds to a field, stopping at the ends of the integer range. Adding 0 changes nothing, and a
-/// field that comes to 0 goes, so that a sum is the same whether it was counted up or counted down.
+/// Adds to a field, saturating at the ends of the integer range. Adding 0 changes nothing, and a
+/// field that reaches 0 is deleted, so that equal sums are stored equally.
 pub(super) fn add<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8], by: i64) -> Result<()> {
     if by == 0 {
         return Ok(());
@@ -74,7 +74,8 @@ pub(super) fn set<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8], n: i64) 
     Ok(())
 }
 
-/// All integer fields whose name starts with `prefix`, with the prefix taken off, sorted by name.
+/// Returns all integer fields whose name starts with `prefix`, without the prefix and sorted by
+/// name.
 pub(super) fn all<K: Keyspace>(
     ks: &mut K,
     key: &K::Name,
@@ -92,7 +93,7 @@ pub(super) fn all<K: Keyspace>(
     Ok(counts)
 }
 
-/// All fields of a small hash.
+/// Returns all fields of a small hash.
 pub(super) fn fields<K: Keyspace>(ks: &mut K, key: &K::Name) -> Result<Batch> {
     let mut out = Batch::default();
     let mut cursor = ks.cursor();
@@ -100,7 +101,7 @@ pub(super) fn fields<K: Keyspace>(ks: &mut K, key: &K::Name) -> Result<Batch> {
     Ok(out)
 }
 
-/// All members of a set, sorted, each once.
+/// Returns all members of a set, sorted and without duplicates.
 pub(super) fn members<K: Keyspace>(ks: &mut K, key: &K::Name) -> Result<Vec<Vec<u8>>> {
     let mut batch = Batch::default();
     let mut cursor = ks.cursor();

@@ -8,34 +8,34 @@ use crawlspace_compact::calendar;
 /// A date of 14 or 17 digits.
 pub type Digits = SmallVec<[u8; 17]>;
 
-/// The moment that a date means, in UTC. Only the shape of dates is checked, so one that does not
-/// exist, such as 31 February, is the moment that many days after the start of its month.
+/// The point in time of a date, in UTC. Only the syntax of dates is checked: a date that does not exist, such as 31
+/// February, is that many days after the start of its month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
-    /// Since 1970.
+    /// Seconds since 1970.
     seconds: i64,
-    /// Of the second, in units of the last digit that a date has room for.
+    /// Fraction of the second, in units of the last digit that a date has room for.
     fraction: u64,
 }
 
 /// 1 January 1900, in seconds since 1970.
 const FIRST_SECOND: i64 = -2_208_988_800;
 
-/// Maximum number of digits of a fraction: what [`DATE_BYTES`] leave.
+/// Maximum number of digits of a fraction, as limited by [`DATE_BYTES`].
 const FRACTION_DIGITS: usize = 12;
 
 /// A millisecond, as a fraction of a second.
 const MILLISECOND: u64 = 1_000_000_000;
 
-/// Whether a date has one of the forms that crawlers write: 14 digits, 17 digits, or ISO 8601
-/// such as `2026-03-19T10:20:15Z` with optional fraction.
+/// Returns true if a date has one of the formats of crawlers: 14 digits, 17 digits, or ISO 8601 such as
+/// `2026-03-19T10:20:15Z` with an optional fraction.
 pub fn is_date(date: &[u8]) -> bool {
     Parts::of(date).is_some()
 }
 
-/// A date in UTC as digits alone: 14, or 17 when it has a fraction of a second, which is cut to
-/// milliseconds. A date of digits stays as it is, and so do fields that no calendar has, such as day
-/// 31 of February in UTC. `None` when the date has none of the forms, or no year of four digits in UTC.
+/// Converts a date to digits in UTC: 14, or 17 for a date with a fraction of a second, which is truncated to
+/// milliseconds. Dates of digits stay unchanged, as do invalid fields of a UTC date, such as day 31 of February.
+/// Returns `None` if the date has none of the formats, or its year in UTC does not have four digits.
 pub fn to_digits(date: &[u8]) -> Option<Digits> {
     let parts = Parts::of(date)?;
     let mut digits = Digits::new();
@@ -68,7 +68,7 @@ pub fn to_digits(date: &[u8]) -> Option<Digits> {
 }
 
 impl Moment {
-    /// The moment of a date; `None` when it has none of the forms. A date without zone is in UTC.
+    /// Returns the point in time of a date, `None` if it has none of the formats. A date without a time zone is in UTC.
     pub fn of(date: &[u8]) -> Option<Moment> {
         let parts = Parts::of(date)?;
         let n = |digits: &[u8]| digits.iter().fold(0, |n, c| n * 10 + i64::from(c - b'0'));
@@ -93,7 +93,7 @@ impl Moment {
 }
 
 impl Moment {
-    /// Returns the last moment that a date may mean, in milliseconds: the end of its second for a date without fraction.
+    /// Returns the last point in time that a date may stand for: the end of its second if it has no fraction.
     pub fn latest(date: &[u8]) -> Option<Moment> {
         let mut moment = Moment::of(date)?;
         if Parts::of(date)?.fraction.is_empty() {
@@ -104,19 +104,19 @@ impl Moment {
         Some(moment)
     }
 
-    /// The minute that it is in, counted from 1 in the first of 1900.
+    /// Returns the minute of this point in time, where 1 is the first minute of 1900.
     pub fn minute(self) -> i64 {
         (self.seconds - FIRST_SECOND).div_euclid(60) + 1
     }
 }
 
-/// A date taken apart.
+/// The parts of a date.
 struct Parts<'a> {
     /// Year, month, day, hour, minute, second.
     fields: [&'a [u8]; 6],
-    /// Digits after the point.
+    /// The digits after the decimal point.
     fraction: &'a [u8],
-    /// Sign, hours and minutes.
+    /// UTC offset: sign, hours and minutes.
     offset: Option<(u8, &'a [u8], &'a [u8])>,
 }
 
@@ -129,7 +129,7 @@ impl<'a> Parts<'a> {
                 offset: None,
             });
         }
-        // ISO: shape YYYY-MM-DDThh:mm:ss, then a fraction, then Z or an offset.
+        // ISO 8601: `YYYY-MM-DDThh:mm:ss`, then a fraction, then `Z` or an offset.
         let shape = b"dddd-dd-ddTdd:dd:dd";
         let (head, mut tail) = date.split_at_checked(shape.len())?;
         let fits = head.iter().zip(shape).all(|(&c, &s)| match s {

@@ -1,4 +1,4 @@
-//! Payload digests in all the spellings that crawlers and CDX files use.
+//! Payload digests in all spellings of crawlers and CDX files.
 
 use crawlspace_compact::limits::dedupe::{MAX_HASH_BYTES, MIN_HASH_BYTES};
 use smallvec::SmallVec;
@@ -7,12 +7,12 @@ use super::error::Error;
 use super::profile::Profile;
 use crawlspace_compact::digits::{Case, put_base32, put_hex, read_base32, read_hex};
 
-/// Shortest and longest hash argument, in bytes.
+/// Minimum and maximum length of a hash argument, in bytes.
 pub const HASH_BYTES: std::ops::RangeInclusive<usize> = MIN_HASH_BYTES..=MAX_HASH_BYTES;
 
 type Text = SmallVec<[u8; 96]>;
 
-/// The algorithms whose spellings are understood.
+/// The supported algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Algorithm {
     Sha256,
@@ -20,24 +20,25 @@ enum Algorithm {
     Md5,
 }
 
-/// One payload digest, whatever its spelling was.
+/// A payload digest, independent of its spelling.
 ///
 /// Two spellings of the same hash are equal: `sha256:9F86…`, `sha-256:9f86…` and bare `9f86…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// `None` for a hash of another kind, which is kept as given.
+    /// `None` for an unknown kind of hash, which is kept unchanged.
     algorithm: Option<Algorithm>,
-    /// As written in the `document` profile.
+    /// The spelling of the `document` profile.
     text: Text,
 }
 
-/// The bytes of hexadecimal digits of either case; `None` for anything else.
+/// Decodes hexadecimal digits of either case; `None` for anything else.
 fn unhex(text: &[u8]) -> Option<SmallVec<[u8; 32]>> {
     let mut raw = SmallVec::from_elem(0, text.len() / 2);
     read_hex(Case::Any, text, &mut raw).then_some(raw)
 }
 
-/// The `bytes` that unpadded or padded base32 of either case stands for; `None` for anything else.
+/// Decodes base32 of `bytes` bytes, unpadded or padded and of either case; `None` for anything
+/// else.
 fn unbase32(text: &[u8], bytes: usize) -> Option<SmallVec<[u8; 32]>> {
     let mut raw = SmallVec::from_elem(0, bytes);
     read_base32(Case::Any, text, &mut raw).then_some(raw)
@@ -57,7 +58,7 @@ impl Algorithm {
         }
     }
 
-    /// Labels that mean this algorithm; the first is the written form.
+    /// Returns the labels of the algorithm; the first one is written.
     fn labels(self) -> &'static [&'static [u8]] {
         match self {
             Algorithm::Sha256 => &[b"sha256:", b"sha-256:"],
@@ -73,7 +74,7 @@ impl Algorithm {
         unbase32(text, self.bytes())
     }
 
-    /// Written form of the value, without label.
+    /// Writes the value in its written form, without the label.
     fn write_value(self, raw: &[u8], out: &mut Text) {
         match self {
             Algorithm::Sha1 => put_base32(raw, out),
@@ -93,8 +94,8 @@ fn recognise(text: &[u8]) -> Option<(Algorithm, SmallVec<[u8; 32]>)> {
     match text.len() {
         64 => Some((Algorithm::Sha256, unhex(text)?)),
         40 => Some((Algorithm::Sha1, unhex(text)?)),
-        // CDX files have SHA-1 as 32 characters of base32; a few MD5 values in upper case look
-        // the same, and the CDX reading wins.
+        // CDX files contain SHA-1 as 32 characters of base32. A few upper-case hex MD5 values look
+        // the same and are read as SHA-1.
         32 if text.iter().all(|c| matches!(c, b'A'..=b'Z' | b'2'..=b'7')) => {
             Some((Algorithm::Sha1, unbase32(text, 20)?))
         }
@@ -103,8 +104,8 @@ fn recognise(text: &[u8]) -> Option<(Algorithm, SmallVec<[u8; 32]>)> {
     }
 }
 
-/// Whether a field is `sha256:` and 64 lower-case hex digits: the commonest spelling, and already
-/// the written one. Without an early way out the loop is done many bytes at a time.
+/// Returns true if a field is `sha256:` and 64 lower-case hex digits: the most common spelling,
+/// which is also the written one. Without early return, the loop is vectorized.
 fn is_written_sha256(field: &[u8]) -> bool {
     field.len() == 71
         && field.starts_with(b"sha256:")
@@ -114,10 +115,10 @@ fn is_written_sha256(field: &[u8]) -> bool {
 }
 
 impl Digest {
-    /// Reads a hash argument in any spelling.
+    /// Parses a hash argument in any spelling.
     ///
     /// # Errors
-    /// `BADHASH` when it is shorter than 16 or longer than 256 bytes, or holds control bytes.
+    /// `BADHASH` if it is shorter than 16 or longer than 256 bytes, or contains control bytes.
     pub fn parse(text: &[u8]) -> Result<Digest, Error> {
         if let Some(digest) = Digest::of_written_sha256(text) {
             return Ok(digest);
@@ -129,7 +130,7 @@ impl Digest {
         Ok(Digest::of_field(text))
     }
 
-    /// The digest of the commonest spelling.
+    /// Returns the digest of the most common spelling, `None` for others.
     #[inline]
     fn of_written_sha256(field: &[u8]) -> Option<Digest> {
         is_written_sha256(field).then(|| Digest {
@@ -138,8 +139,8 @@ impl Digest {
         })
     }
 
-    /// Whether a field is spelled as `profile` writes it, told without taking it apart for the
-    /// commonest kind of hash.
+    /// Returns true if a field has the spelling that `profile` writes. The most common kind of hash
+    /// is checked without parsing.
     pub fn is_written(field: &[u8], profile: Profile) -> bool {
         match profile {
             Profile::Document if is_written_sha256(field) => true,
@@ -147,7 +148,7 @@ impl Digest {
         }
     }
 
-    /// The digest that a field of a documented hash stands for. Fields are data, so anything goes.
+    /// Returns the digest of a field of a documented hash. Fields are data, so any bytes are valid.
     pub fn of_field(field: &[u8]) -> Digest {
         if let Some(digest) = Digest::of_written_sha256(field) {
             return digest;
@@ -168,12 +169,12 @@ impl Digest {
         }
     }
 
-    /// The form that names this hash in our own keys, whatever the profile.
+    /// Returns the form of this hash in our own keys, independent of the profile.
     pub fn canonical(&self) -> &[u8] {
         &self.text
     }
 
-    /// The field name under which `profile` writes this hash.
+    /// Returns the field name of this hash in `profile`.
     pub fn written(&self, profile: Profile) -> &[u8] {
         match profile {
             Profile::Document => &self.text,
@@ -184,7 +185,8 @@ impl Digest {
         }
     }
 
-    /// The other field names that mean this hash, which a plain client may have written.
+    /// Calls `each` with the other field names of this hash that a plain client may have written,
+    /// until it returns true.
     pub fn other_spellings(&self, profile: Profile, mut each: impl FnMut(&[u8]) -> bool) {
         let written = self.written(profile);
         let Some((algorithm, raw)) = self.algorithm.and_then(|algorithm| {
@@ -211,7 +213,7 @@ impl Digest {
                 spelling.clear();
                 spelling.extend_from_slice(label);
                 spelling.extend_from_slice(value);
-                // A bare value may mean another algorithm's hash, or none.
+                // A bare value may stand for a hash of another algorithm, or for an unknown one.
                 if label.is_empty() && Digest::of_field(&spelling) != *self {
                     continue;
                 }
@@ -317,7 +319,7 @@ mod tests {
                 let distinct: std::collections::BTreeSet<_> = seen.iter().collect();
                 prop_assert_eq!(distinct.len(), seen.len());
                 for spelling in &seen {
-                    // Sixteen raw bytes of MD5 can look like SHA-1 in base32 when bare.
+                    // A bare base32 MD5 of 16 bytes can look like SHA-1.
                     prop_assert_eq!(&Digest::parse(spelling).unwrap(), &digest);
                 }
             }

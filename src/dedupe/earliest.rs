@@ -1,8 +1,8 @@
-//! `ADD … EARLIEST`: of the records that a crawl has for a hash the earliest one stays, and each is
-//! counted once, in whatever order they come.
+//! `ADD … EARLIEST`: keeps the earliest of a crawl's records of a hash, and counts each record
+//! once, in any order of arrival.
 //!
-//! For that, every record that counted and is not the stored one leaves a mark in
-//! `h:<crawl>:unstored`, until a commit begins or what is uncommitted is canceled.
+//! To do so, every record that was counted but is not the stored one leaves a mark in
+//! `h:<crawl>:unstored`, until a commit begins or the uncommitted records are canceled.
 
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
@@ -16,21 +16,21 @@ use super::keys::CrawlKey;
 use super::record::{Capture, Record, Room};
 use super::store::Store;
 
-/// Which of a crawl's records stays where there are several of a hash.
+/// State of an `ADD … EARLIEST` of a crawl.
 pub(super) struct Earliest<N> {
     added: N,
     unstored: N,
-    /// Marks that are to be set (true) or taken back; written at the end, all at once.
+    /// Marks to be set (true) or deleted (false); written together at the end.
     marks: FxHashMap<Mark, bool>,
-    /// What the crawl's commits took; read when somebody asks.
+    /// The fields that commits of the crawl have merged; loaded on demand.
     commits: Option<Gather<N>>,
 }
 
-/// What a counted record of a hash leaves.
+/// The mark of a counted record.
 type Mark = [u8; 16];
 
 impl<N: Clone + AsRef<[u8]>> Earliest<N> {
-    /// Of one crawl.
+    /// Creates the state for a crawl.
     pub fn of<K: Store<Name = N>>(
         index: &mut Index<K>,
         ks: &mut K,
@@ -46,8 +46,8 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         })
     }
 
-    /// A record of a hash that the crawl has: the earlier one of the two is stored from now on,
-    /// unless a commit took the stored one. True when the new one counts.
+    /// Adds another record of a hash that the crawl has. The earlier of the two records is stored,
+    /// unless the stored one was committed. Returns true if the new record counts.
     pub fn meet<K: Store<Name = N>>(
         &mut self,
         index: &mut Index<K>,
@@ -73,7 +73,8 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
             || self.is_marked(index, ks, crawl, &mark(digest, &whole))?;
         let has_precise = of_second.is_some_and(|stored| !stored.millis.is_empty())
             || self.is_marked(index, ks, crawl, &precise(digest, &capture))?;
-        // A date without milliseconds and the first one with them in the same second are one capture.
+        // A date without milliseconds and the first one with milliseconds in the same second are
+        // the same capture.
         let is_retry = match capture.millis {
             [] => has_precise,
             _ => has_whole && !has_precise,
@@ -96,13 +97,13 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
                 self.marks.insert(mark(digest, &capture), false);
             }
             match displaced {
-                // One of the same capture, and less precise, tells nothing more.
+                // A less precise date of the same capture adds nothing.
                 Some(displaced) if displaced.millis.is_empty() && displaced.is_same(&capture) => {}
                 Some(displaced) if !is_stored => self.mark(digest, &displaced),
                 _ => {}
             }
         } else if counts || !is_known && !capture.millis.is_empty() {
-            // A retry changes nothing of a crawl that is not gone on with.
+            // A retry changes nothing in a crawl that is not continued.
             if counts || index.crawls.is_uncommitted(ks, crawl)? {
                 self.mark(digest, &capture);
             }
@@ -131,11 +132,11 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         if let Some(&is) = self.marks.get(mark) {
             return Ok(is);
         }
-        // Marks that outlived a commit or a removal by plain clients say nothing.
+        // Marks left by a commit or a removal of plain clients are void.
         Ok(index.crawls.is_uncommitted(ks, crawl)? && ks.hash_has(&self.unstored, mark)?)
     }
 
-    /// Writes the marks, once the crawl is started.
+    /// Writes the marks, after the crawl was started.
     pub fn write_marks<K: Store<Name = N>>(self, ks: &mut K) -> Result<()> {
         for (mark, is) in &self.marks {
             if *is {
@@ -147,7 +148,8 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         Ok(())
     }
 
-    /// Whether the crawl's record of a hash is part of one of its commits, or of one under way.
+    /// Returns true if the crawl's record of a hash belongs to one of its commits, including a
+    /// running one.
     fn is_taken<K: Store<Name = N>>(
         &mut self,
         index: &mut Index<K>,
@@ -161,7 +163,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         if index.under_way.is_committing(ks, crawl)? {
             return Ok(true);
         }
-        // What plain clients added after the last commit is listed nowhere.
+        // Records that plain clients added after the last commit are not listed anywhere.
         let commits = match &mut self.commits {
             Some(commits) => commits,
             none => none.insert(Gather::new(index, ks, crawl, true)?),
@@ -176,7 +178,7 @@ fn mark(digest: &Digest, capture: &Capture<'_>) -> Mark {
     fingerprint(digest, &date, capture.url)
 }
 
-/// Returns the mark of seconds with a marked capture whose date has milliseconds.
+/// Returns the mark of a second that contains a marked capture with milliseconds.
 fn precise(digest: &Digest, capture: &Capture<'_>) -> Mark {
     let second = [capture.second, b"."].concat();
     fingerprint(digest, &second, capture.url)
@@ -209,7 +211,8 @@ mod tests {
     const EARLY: &[u8] = b"20260319102014";
     const LATE: &[u8] = b"20260319102015";
 
-    /// Moments in other forms than digits, two of them the same; two of a second, beside the second itself.
+    /// Dates in formats other than digits: two equal ones, and two within a second, next to that
+    /// second itself.
     const DATES: [&[u8]; 8] = [
         EARLY,
         LATE,
@@ -291,8 +294,8 @@ mod tests {
             super::super::counts::read(&mut self.ks, &counts_key, b"totalUrls").unwrap()
         }
 
-        /// Everything but the replies that are kept for retries: which call finds a hash new depends
-        /// on which one comes first.
+        /// Returns all keys except the replies kept for retries, which depend on the call that
+        /// finds a hash first.
         fn keys(&self) -> BTreeMap<Vec<u8>, Plain<crate::dedupe::packed::Packed>> {
             let keys = self.ks.keys.iter();
             let keys = keys.filter(|(key, _)| !key.ends_with(b":seq"));
@@ -301,7 +304,7 @@ mod tests {
         }
     }
 
-    /// A number of records in some order, in calls of some sizes by two writers, some of them sent twice.
+    /// A permutation of records, split into calls by two writers, some of which are sent twice.
     #[derive(Clone, Debug)]
     struct Order {
         capture: Vec<Capture>,
@@ -358,11 +361,11 @@ mod tests {
         })
     }
 
-    /// Asserts that two orders of the same records leave the same keys.
+    /// Asserts that two orders of the same records produce the same keys.
     fn check(before: &[Capture], orders: [&Order; 2], profile: Profile) {
         let mut worlds = orders.map(|order| {
             let mut world = World::of(profile);
-            // Another spelling by a plain client, and a commit before.
+            // Another spelling by a plain client, and an earlier commit.
             let spelled = hash(2)[7..].to_vec();
             let value = b"1 20260319102015 http://e.com/2 9";
             world
@@ -372,7 +375,7 @@ mod tests {
             world.add(before, Adding::default());
             if !before.is_empty() {
                 world.commit();
-                // A retry alone leaves no mark before the crawl goes on.
+                // A mere retry leaves no mark before the crawl is continued.
                 world.add(&[(9, 0, 0, 0, 1)], Adding::default());
             }
             let new = order.run(&mut world);
@@ -462,7 +465,7 @@ mod tests {
             [precise, other, second],
         ];
         for order in orders {
-            // Another record may be the stored one, and others may come after a commit.
+            // Another record may be stored, and more records may follow after a commit.
             for (url, commits) in [(0, false), (0, true), (1, false)] {
                 let mut world = World::new();
                 if url == 1 {
@@ -499,7 +502,7 @@ mod tests {
                 }
                 let before = world.keys();
                 world.add(&[(0, 0, 0, 3, 7), (0, 4, 0, 3, 7)], how);
-                // The crawl has the second alone.
+                // The crawl contains the second capture only.
                 if commits {
                     world.add(&[(1, 2, 0, 3, 7)], how);
                 }
@@ -534,7 +537,7 @@ mod tests {
                 world.earliest((2, 1, 0, 0, 1));
                 world.commit();
             }
-            // So many that a commit takes several steps.
+            // Enough records for a commit of several slices.
             for n in [0].into_iter().chain(100..200) {
                 world.earliest((n, 1, 0, 0, 1));
             }

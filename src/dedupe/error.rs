@@ -1,4 +1,4 @@
-//! What can go wrong with a `DEDUPE.*` command: the code word and the sentence beside each other.
+//! Errors of the `DEDUPE.*` commands: the error code and the sentence side by side.
 
 use std::fmt;
 
@@ -8,42 +8,42 @@ use crawlspace_host::text::Shown;
 
 use super::keys::CRAWL_BYTES;
 
-/// An error reply. Its text starts with the code word and is ASCII.
+/// An error reply. Its text starts with the error code and is ASCII.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The key space refused.
+    /// The key space returned an error.
     Key(KeyError),
-    /// `NOPERM`: the user may not do that to a key; the text is the server's.
+    /// `NOPERM`: the user lacks a permission on a key; the text is from the server.
     Denied(String),
-    /// `ERR`: an argument is not what it should be; the text is the sentence.
+    /// `ERR`: an argument is invalid; the text is the sentence.
     Argument(String),
-    /// `NOCRAWL`: no crawl of that id is known to the index.
+    /// `NOCRAWL`: the index has no crawl with that id.
     NoCrawl(Vec<u8>),
-    /// `BADCRAWL`: the id cannot name a crawl.
+    /// `BADCRAWL`: the crawl id is invalid.
     BadCrawl(Vec<u8>),
-    /// `BADHASH`: the argument is not a hash.
+    /// `BADHASH`: the hash is invalid.
     BadHash(Vec<u8>),
-    /// `BADPREFIX`: the prefix cannot be used, with the reason.
+    /// `BADPREFIX`: the prefix is invalid, with the reason.
     BadPrefix(&'static str),
-    /// `NOHASH`: a revisit of a hash that the index does not have.
+    /// `NOHASH`: the index does not have the hash of a revisit.
     NoHash(Vec<u8>),
-    /// `COMMITTED`: nothing to cancel.
+    /// `COMMITTED`: the crawl is committed, so there is nothing to cancel.
     Committed(Vec<u8>),
-    /// `UNCOMMITTED`: nothing to remove yet.
+    /// `UNCOMMITTED`: the crawl is not committed, so there is nothing to remove.
     Uncommitted(Vec<u8>),
-    /// `CANCELED`: a cancel overtook this commit.
+    /// `CANCELED`: a cancel ended this commit.
     Canceled(Vec<u8>),
     /// `REMOVING`: the crawl is being removed or canceled.
     Removing(Vec<u8>),
-    /// `PURGING`: another program's purge has set the crawl aside.
+    /// `PURGING`: a purge by another program has set the crawl aside.
     Purging(Vec<u8>),
-    /// `PURGING`: another program's purge is under way in this index.
+    /// `PURGING`: a purge by another program is running in this index.
     PurgingIndex,
-    /// `STALE`: a token or sequence number that time has passed by.
+    /// `STALE`: a token or sequence number that is outdated.
     Stale(String),
-    /// `HASCRAWLS`: the profile of an index in use cannot change.
+    /// `HASCRAWLS`: the profile of an index with crawls cannot change.
     HasCrawls,
-    /// `NOURLS`: there is no whole index by URL; the text says how it stands.
+    /// `NOURLS`: the index has no complete URL index; the text describes its state.
     NoUrls(&'static str),
     /// `BUSY`: called from a callback in the middle of another command of this module.
     Busy,
@@ -132,5 +132,5 @@ impl fmt::Display for Error {
     }
 }
 
-/// Result of a rule of this family.
+/// Result type of the rules of this family.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,4 +1,4 @@
-//! `WACZOPEN`, `WACZCLOSE` and `WACZLIST`: the WACZ files of a crawl, as they are written.
+//! `WACZOPEN`, `WACZCLOSE` and `WACZLIST`: the WACZ files of a crawl while they are written.
 
 use crawlspace_host::text::Shown;
 
@@ -11,24 +11,23 @@ use super::store::Store;
 use super::undo::save_for_undo;
 use super::wacz::WaczEntry;
 
-/// What is known of a WACZ file once it is finished.
+/// A finished WACZ file.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished<'a> {
-    /// The name that it was opened with, or with `renames` another one.
+    /// The name under which the file was opened or, with `renames`, another name.
     pub filename: &'a [u8],
-    /// Its hash; empty when nobody knows it.
+    /// The hash of the file; empty if unknown.
     pub hash: &'a [u8],
     /// Its size in bytes.
     pub size: u64,
-    /// Whether the placeholder may have another name.
+    /// Permits a placeholder with another name.
     pub renames: bool,
 }
 
-/// Puts a placeholder for a WACZ file into the crawl's list, or finds the one that is there;
-/// its index.
+/// Appends a placeholder for a WACZ file to the crawl's list, or finds the existing one. Returns its index.
 ///
 /// # Errors
-/// `REMOVING` while the crawl is being removed. `WRONGTYPE` when a key holds another type; or when the server refuses.
+/// `REMOVING` while the crawl is being removed; `WRONGTYPE` if a key holds another type; errors of the server.
 pub fn open_wacz<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -56,12 +55,12 @@ pub fn open_wacz<K: Store>(
     Ok(ks.list_push(&waczs, &placeholder.to_json())? - 1)
 }
 
-/// Fills in the hash and size of a finished WACZ file and counts its size once; a repeated
-/// close with another size counts the difference.
+/// Fills in the hash and size of a finished WACZ file and counts its size once. Closing it again with another size
+/// counts the difference.
 ///
 /// # Errors
-/// `NOCRAWL`, and `ERR` when the list has no such entry or another file there. A file that may be
-/// renamed takes the place of a placeholder, not of another finished file.
+/// `NOCRAWL`, and `ERR` if the list has no entry at that index or the entry is another file. With `renames`, a file
+/// replaces a placeholder of another name, but never another finished file.
 pub fn close_wacz<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -129,8 +128,8 @@ pub fn close_wacz<K: Store>(
     )
 }
 
-/// The WACZ files of a crawl in order; elements that are not JSON objects of this kind are
-/// given with their raw text as the name.
+/// Returns the WACZ files of a crawl in order. Elements that are not valid JSON entries are returned with their raw
+/// text as the name.
 pub(super) fn list_waczs<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

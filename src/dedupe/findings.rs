@@ -1,4 +1,4 @@
-//! What must hold of each entry of an index, and how `REPAIR` makes it so.
+//! Invariants of each entry of an index, and how `REPAIR` restores them.
 
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::parse_signed;
@@ -14,7 +14,7 @@ use super::record::Record;
 use super::store::Store;
 use super::sums::committed_share;
 
-/// What a check has found so far, in numbers; with `repair` it is set right at once.
+/// The results of a check, as counts; with `repair`, problems are fixed as they are found.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) repair: bool,
@@ -31,14 +31,14 @@ pub(super) struct Findings {
     pub(super) stale_holders: u64,
     pub(super) interrupted: u64,
     pub(super) placeholders: u64,
-    /// Entries of the index by URL that are missing, wrong, or of no record; nothing if there is none.
+    /// Number of entries in the URL index that are missing, wrong or orphaned; `None` without a URL index.
     pub(super) url_drift: Option<u64>,
     pub(super) repaired: u64,
 }
 
 impl Findings {
-    /// A crawl's counts must be integers, those as of its last commit, too: a repair takes one of these from what the
-    /// other crawls leave of the sum.
+    /// Checks that a crawl's counts are integers, including those as of its last commit. A repair derives the latter
+    /// from the sum minus the counts of the other crawls.
     pub fn check_counts<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -59,7 +59,7 @@ impl Findings {
             self.count_drift += 1;
             if self.repair {
                 let share = match committed_share(index, ks, crawl, name) {
-                    // Nothing tells the shares of several crawls apart.
+                    // The shares of several crawls cannot be told apart.
                     Err(Error::Argument(_)) => 0,
                     share => share?,
                 };
@@ -70,7 +70,7 @@ impl Findings {
         Ok(())
     }
 
-    /// These fields of a hash must be integers; a repair deletes one that is not.
+    /// Checks that these fields of a hash are integers; a repair deletes invalid ones.
     pub fn check_integers<K: Store>(
         &mut self,
         ks: &mut K,
@@ -90,7 +90,7 @@ impl Findings {
         Ok(())
     }
 
-    /// A committed crawl's hash must be in the merged index, as its owner or as a holder.
+    /// Checks that the merged index has the hash of a committed crawl, with the crawl as its owner or as a holder.
     pub fn check_record<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -100,21 +100,21 @@ impl Findings {
         (field, value): (&[u8], &[u8]),
     ) -> Result<()> {
         if index.under_way.is_removing(ks, crawl)? {
-            return Ok(()); // its hashes go one by one
+            return Ok(()); // its hashes are removed one by one
         }
         if Record::parse(value).is_none() {
             self.bad_records += 1;
             return Ok(());
         }
         let digest = Digest::of_field(field);
-        // A plain client's commit leaves these lists behind.
+        // A commit by a plain client leaves these lists behind.
         let may_be_listed =
             index.crawls.is_uncommitted(ks, crawl)? || index.under_way.is_committing(ks, crawl)?;
         if may_be_listed && index.crawls.is_listed(ks, crawl, &digest)? {
             return Ok(()); // not committed yet
         }
         match index.spelling.owner(ks, &index.places, &digest)? {
-            // What a plain client added to a continued crawl is not listed anywhere before its commit.
+            // A hash that a plain client added to a continued crawl is not listed anywhere before its commit.
             None if index.crawls.is_uncommitted(ks, crawl)?
                 && index.has_unseen_fields(ks, crawl)? => {}
             None => {
@@ -127,14 +127,15 @@ impl Findings {
             }
             Some(owner) if owner.as_ref() == crawl => {}
             Some(_) => {
-                // Nothing says whether a crawl that plain clients committed should be a holder.
+                // For a crawl that plain clients committed, it is unknown whether it should be a holder.
                 let Some(&last) = numbers.last() else {
                     return Ok(());
                 };
                 let baseline = index.crawls.baseline(ks, crawl);
                 let mut holders = index.ledger.holders(ks, &index.places, &digest)?;
                 let is_recorded = holders.iter().any(|n| numbers.contains(n));
-                // Nor is what it added to a committed one, in which holders are looked for.
+                // The same holds for hashes that a plain client added to a committed crawl in which holders are
+                // looked up.
                 if !is_recorded && !baseline.is_unrecorded(ks)? && !may_have_more(index, ks, crawl)?
                 {
                     self.stale_holders += 1;
@@ -152,7 +153,7 @@ impl Findings {
         Ok(())
     }
 
-    /// The owner of a hash must be committed, or on its way, and have its record.
+    /// Checks that the owner of a hash is committed, or being committed, and has the record.
     pub fn check_owner<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -175,8 +176,8 @@ impl Findings {
             if index.crawls.is_canceled(ks, owner)? {
                 return Ok(());
             }
-            // Also what a plain client's commit looks like while it runs, and a purge by another program; a
-            // repair must not undo them.
+            // This is also the state during a commit by a plain client or a purge by another program; a repair must
+            // not undo those.
             self.hidden_owners += 1;
             if index.standing(ks, owner)?.is_some() {
                 return Ok(());
@@ -189,7 +190,7 @@ impl Findings {
         Ok(())
     }
 
-    /// Every holder must be a commit whose crawl has the hash, beside the owner.
+    /// Checks that every holder is a commit whose crawl has the hash and is not its owner.
     pub fn check_holders<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -210,7 +211,7 @@ impl Findings {
                         || index.crawls.is_outgoing(ks, &crawl)?
                         || index.crawls.is_canceled(ks, &crawl)? =>
                 {
-                    kept.push(number); // whoever works on it takes it out
+                    kept.push(number); // the running removal deletes it
                 }
                 Some(crawl) if Some(&crawl[..]) == owner => {}
                 Some(crawl) if index.committed_record(ks, &crawl, &digest)?.is_some() => {
@@ -221,7 +222,7 @@ impl Findings {
             }
         }
         if digest.canonical() != hash {
-            // Look-ups do not find this spelling.
+            // Lookups do not find this spelling.
             self.stale_holders += 1;
             if self.repair {
                 index.places.further_holders().del(ks, hash)?;
@@ -234,7 +235,7 @@ impl Findings {
             }
             return Ok(());
         }
-        // A number without a crawl may be that of a commit under way.
+        // A number without a crawl may belong to a running commit.
         under_way &= ks.hash_len(&index.names().committing)? > 0;
         if kept != numbers && !under_way {
             self.stale_holders += 1;
@@ -248,7 +249,7 @@ impl Findings {
         Ok(())
     }
 
-    /// The findings as the reply of the command.
+    /// Formats the findings as the reply of the command.
     pub fn report(&self) -> Reply {
         let f = self;
         let faults = f.dangling_owners
@@ -285,7 +286,7 @@ impl Findings {
     }
 }
 
-/// Returns whether a committed crawl may have hashes that no list tells of.
+/// Returns true if a committed crawl may have hashes that are not in any list.
 fn may_have_more<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<bool> {
     if index.crawls.is_uncommitted(ks, crawl)? {
         index.has_unseen_fields(ks, crawl)
@@ -294,13 +295,13 @@ fn may_have_more<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Re
     }
 }
 
-/// What a crawl with packed records is.
+/// The state of a crawl with packed records.
 pub(super) enum Packed {
-    /// Committed, or a job of it was cut short, or another program's purge has set it aside.
+    /// Committed, or a job of it was interrupted, or a purge by another program has set it aside.
     Known,
-    /// In no set.
+    /// The crawl is in no set.
     Unlisted,
-    /// Uncommitted: its records are in its plain hash, and these are copies that a commit left.
+    /// Uncommitted: its records are in the plain hash, and the packed ones are copies left by a commit.
     Stray,
 }
 

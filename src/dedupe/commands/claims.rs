@@ -1,7 +1,7 @@
-//! `DEDUPE.CLAIM` and `DEDUPE.UNCLAIM`, and the clients that wait for a claim.
+//! `DEDUPE.CLAIM` and `DEDUPE.UNCLAIM`, and the clients that block on a claim.
 //!
-//! The command that ends a claim serves the clients that wait for it, in order of arrival: the first gets the
-//! claim, or all of them get the record that is known now. An alarm does so when a claim expires.
+//! The command that ends a claim serves the blocked clients in order of arrival: the first one gets the
+//! claim, or all of them get the new record. If a claim expires, a timer does so.
 
 use std::collections::VecDeque;
 use std::os::raw::c_int;
@@ -29,37 +29,37 @@ use crawlspace_host::server::scope::{scope, visit};
 use super::indexes::{self, CachedIndex, Keys, RedisIndex, on_index, permit, with_index};
 use super::metrics;
 
-/// What a client asks for.
+/// The request of a client.
 struct Wish {
     crawl: Vec<u8>,
     digest: Digest,
-    /// How long the claim shall last, in milliseconds.
+    /// Duration of the claim, in milliseconds.
     ms: u64,
     with_wacz: bool,
 }
 
-/// What a wish came to at one moment.
+/// The result of a request at one point in time.
 enum Granted {
-    /// The client gets this.
+    /// The reply to the client.
     Reply(Reply),
     /// Another client has the claim.
     Pending { holder: Vec<u8>, deadline: Millis },
 }
 
-/// A client that waits for a claim.
+/// A client that blocks on a claim.
 struct Waiter {
     scope: Box<[u8]>,
-    /// Name of the client's user; `None` when nothing is checked.
+    /// Name of the client's user; `None` if permissions are not checked.
     user: Option<RmString>,
     wish: Wish,
     holder: Vec<u8>,
-    /// When the claim that it waits for runs out.
+    /// The time at which the pending claim expires.
     deadline: Millis,
 }
 
 struct Waiters {
     line: Line<Waiter>,
-    /// Others changed something that may end a wait.
+    /// Set when another client's change may end a wait.
     changed: bool,
 }
 
@@ -70,7 +70,7 @@ static WAITERS: MainThread<Waiters> = MainThread::new(Waiters {
     changed: false,
 });
 
-/// Readies the alarm for those who will wait.
+/// Registers the alarm that serves blocked clients.
 pub fn start() {
     alarm::watches(end_waits);
     alarm::wakes(awake);
@@ -136,7 +136,7 @@ impl Act for Claim<'static> {
 }
 
 impl Wish {
-    /// What the client gets of an outcome.
+    /// Converts an outcome to the reply for the client.
     fn granted(
         &self,
         index: &mut RedisIndex,
@@ -198,12 +198,12 @@ fn pending_reply(holder: &[u8], deadline: Millis, now: Millis) -> Reply {
     ])
 }
 
-/// Whether any client waits for a claim; asked before the work of finding out which.
+/// Returns true if any client blocks on a claim; cheaper than finding out which.
 pub fn anybody_waits() -> bool {
     metrics::CLAIMS_PENDING.get() > 0
 }
 
-/// Serves those who wait for these hashes of an index, or for any of it.
+/// Serves the clients that block on these hashes of an index, or on any hash if `digests` is `None`.
 pub fn serve(db: c_int, prefix: &[u8], keys: &mut RedisKeyspace, digests: Option<&[Digest]>) {
     let scope = scope(db, prefix);
     let wanted = |w: &Waiting<Waiter>| {
@@ -238,7 +238,7 @@ pub fn serve(db: c_int, prefix: &[u8], keys: &mut RedisKeyspace, digests: Option
 }
 
 impl Waiters {
-    /// Shows how many wait, and sets the alarm for the claim or the wait that ends first.
+    /// Updates the metric, and sets the alarm for the next claim or wait that ends.
     fn arrange(&self) {
         self.show();
         let ends = self.line.all.iter().map(|waiting| waiting.wish.deadline);
@@ -251,14 +251,14 @@ impl Waiters {
         metrics::CLAIMS_PENDING.set(self.line.all.len() as u64);
     }
 
-    /// Wakes all of them, because others changed something.
+    /// Wakes all blocked clients after a change by another client.
     fn wake(&mut self) {
         self.changed = true;
         alarm::set_in(0);
     }
 }
 
-/// Those who have waited enough learn who holds the claim.
+/// Replies to clients whose wait timed out with the holder of the claim.
 fn end_waits() {
     let now = even_ms();
     let mut waiters = WAITERS.borrow();
@@ -268,7 +268,7 @@ fn end_waits() {
         let reply = pending_reply(&waiting.wish.holder, waiting.wish.deadline, now);
         waiting.answer(Ok(reply));
     }
-    // Claims that ran out wait until somebody may write.
+    // Expired claims wait until writes are possible again.
     let ends = waiters.line.all.iter().map(|waiting| waiting.wish.deadline);
     if let Some(first) = ends
         .chain(waiters.line.until())
@@ -279,7 +279,8 @@ fn end_waits() {
     }
 }
 
-/// Those whose claim ran out look again, or all, if others changed something.
+/// Retries the requests of clients whose pending claim expired, or of all clients after a change by another
+/// client.
 fn awake(ctx: Ctx) {
     let now = even_ms();
     let mut scopes: Vec<Box<[u8]>> = {
@@ -297,13 +298,13 @@ fn awake(ctx: Ctx) {
     for scope in scopes {
         visit(ctx, &scope, |(db, prefix), keys, here| match here {
             Ok(()) => serve(db, prefix, keys, None),
-            // No waiter can be served here while the slot leaves.
+            // The slot is being migrated away, so no client can be served here.
             Err(error) => end_waiting(&Err(error), |w| w.scope == scope),
         });
     }
 }
 
-/// Those who wait for a claim in the name of a crawl that is canceled need not wait on.
+/// Ends the waits of clients that claim for a crawl which was canceled.
 pub fn cancel_waiters(db: c_int, prefix: &[u8], crawl: &[u8]) {
     if anybody_waits() {
         let canceled = Err(Error::Canceled(crawl.to_vec()).to_string());
@@ -314,21 +315,21 @@ pub fn cancel_waiters(db: c_int, prefix: &[u8], crawl: &[u8]) {
     }
 }
 
-/// Answers those who wait and are meant.
+/// Replies to the blocked clients that `meant` selects.
 fn end_waiting(answer: &Result<Reply, String>, meant: impl Fn(&Waiter) -> bool) {
     let mut waiters = WAITERS.borrow();
     waiters.line.end(answer, meant);
     waiters.show();
 }
 
-/// A waiting client's connection ended.
+/// Removes a blocked client whose connection closed.
 fn gone(client: BlockedClient) {
     let mut waiters = WAITERS.borrow();
     waiters.line.leave(client);
     waiters.show();
 }
 
-/// Ends a client's wait after `CLIENT UNBLOCK`: it learns who holds the claim.
+/// Ends a client's wait after `CLIENT UNBLOCK`: the reply names the holder of the claim.
 fn timed_out(_: Ctx, client: BlockedClient) -> Result<Reply, String> {
     let mut waiters = WAITERS.borrow();
     let waiter = waiters.line.leave(client);
@@ -341,7 +342,8 @@ fn timed_out(_: Ctx, client: BlockedClient) -> Result<Reply, String> {
 const ROLE_CHANGED: &str =
     "UNBLOCKED the server is not a master any more; claim again on the master";
 
-/// Others changed keys: those who wait look again soon, or are told why they cannot wait on.
+/// Handles changes of keys by other clients: blocked clients are retried soon, or get an error if they cannot
+/// wait on.
 pub fn on_change(_: Ctx, change: Change<'_>) {
     if !anybody_waits() {
         return;

@@ -1,4 +1,4 @@
-//! Figures, checks and the profile of an index.
+//! Statistics, checks and the profile of an index.
 
 use std::os::raw::c_int;
 
@@ -48,7 +48,8 @@ impl Act for ListCrawls {
     }
 }
 
-/// How far the jobs are that commit, cancel or remove crawls of an index; of a crawl with several, the first.
+/// Returns the progress of the jobs that commit, cancel or remove crawls of an index; of a crawl with several
+/// jobs, that of the first.
 fn under_way(db: c_int, prefix: &[u8]) -> UnderWay {
     let mut found = UnderWay::new();
     job::each(|id, completion| {

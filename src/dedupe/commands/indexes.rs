@@ -1,4 +1,4 @@
-//! The indexes that something is cached of, per database and prefix.
+//! The cached indexes, per database and prefix.
 
 use std::os::raw::{c_int, c_void};
 
@@ -23,16 +23,16 @@ use crawlspace_host::server::registry::{Cached, Registry};
 use crawlspace_host::server::scope::{Names, scope, visit};
 use crawlspace_host::server::turn;
 
-/// An index on the keys of this server.
+/// An index in the key space of this server.
 pub type RedisIndex = Index<RedisKeyspace>;
 
-/// What is cached of one index.
+/// A cached index.
 pub struct CachedIndex {
     /// The index.
     pub index: RedisIndex,
-    /// Where the sweep of claims that ran out goes on.
+    /// Cursor at which the next sweep of expired claims continues.
     pub sweep: Option<ScanCursor>,
-    /// The layout that it would have if it were new.
+    /// The layout that the index would get if it were created now.
     new: Layout,
 }
 
@@ -44,24 +44,24 @@ impl Cached for CachedIndex {
 
 static INDEXES: Registry<CachedIndex> = Registry::new(&metrics::INDEXES);
 
-/// Where plain clients wrote to the merged index a moment ago; true where they took it away, or are about to.
+/// Merged indexes that plain clients wrote to recently; true if a key was deleted or is about to be.
 static INVALIDATED: MainThread<FxHashMap<Box<[u8]>, bool>> =
     MainThread::new(FxHashMap::with_hasher(FxBuildHasher));
 
-/// Maximum number of them.
+/// Maximum number of entries in `INVALIDATED`.
 const MAX_INVALIDATED: usize = 4096;
 
-/// The lengths of the prefixes of indexes.
+/// Returns the lengths of the prefixes of cached indexes.
 pub fn lengths() -> &'static Lengths {
     INDEXES.lengths()
 }
 
-/// The names of the first indexes that something is cached of.
+/// Returns the names of the first cached indexes.
 pub fn names() -> Names {
     INDEXES.names()
 }
 
-/// Does something with an index, opening it if nothing is cached of it.
+/// Runs `act` on an index, and opens the index if it is not cached.
 pub fn with_index<T>(
     db: c_int,
     prefix: &[u8],
@@ -80,13 +80,13 @@ pub fn with_index<T>(
     let done = INDEXES.with((db, prefix), keys, open, act);
     let done = done.ok_or(Error::Busy)?;
     if matches!(done, Err(Error::Key(KeyError::Refused(_)))) {
-        // The server stopped something half-way, so memory and keys may differ.
+        // The server aborted halfway, so memory and keys may differ.
         INDEXES.borrow().evict(db, prefix);
     }
     done
 }
 
-/// Acts on the index of a command's call, with the error as its text.
+/// Runs `act` on the index of a command call, with errors as text.
 pub fn on_index<T>(
     call: &mut Call<'_>,
     act: impl FnOnce(&mut CachedIndex, &mut RedisKeyspace) -> Result<T>,
@@ -94,18 +94,18 @@ pub fn on_index<T>(
     with_index(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
 }
 
-/// Some keys of an index, for a check of permissions.
+/// Keys of an index for a permission check.
 #[derive(Clone, Copy)]
 pub enum Keys<'a> {
-    /// One that it has once.
+    /// A key that the index has once.
     One(Pick<RmString>),
-    /// Those of a group.
+    /// The keys of a group.
     All(Group),
     /// Keys of a crawl.
     Of(&'a [u8], &'a [CrawlKey]),
 }
 
-/// Refuses with `NOPERM` unless the user may do all of this.
+/// Refuses with `NOPERM` unless the user has all of these permissions.
 pub fn permit(
     call: &mut Call<'_>,
     asked: &[(Keys<'_>, Access)],
@@ -128,7 +128,7 @@ pub fn permit(
     })
 }
 
-/// Refuses with `NOPERM` unless the user may do this to these keys of each committed crawl.
+/// Refuses with `NOPERM` unless the user may access these keys of each committed crawl.
 pub fn permit_committed(
     call: &mut Call<'_>,
     which: &[CrawlKey],
@@ -141,7 +141,7 @@ pub fn permit_committed(
     permit(call, &asked.collect::<Vec<_>>())
 }
 
-/// Invalidates what others changed.
+/// Invalidates the cache after changes by other clients.
 pub fn on_change(ctx: Ctx, change: Change<'_>) {
     INDEXES.on_change(change, |indexes, db, key| {
         if let Some((prefix, role)) = prefix_of_shared(key).filter(|_| !is_replicated(ctx, key)) {
@@ -152,7 +152,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
         }
         for (prefix, crawl) in possible_prefixes(key, PREFIX_BYTES, lengths()) {
             match crawl {
-                // The next command reads everything anew.
+                // The next command reads everything again.
                 None => indexes.evict(db, prefix),
                 Some(crawl) => {
                     if let Some(cached) = indexes.get_mut(db, prefix) {
@@ -164,8 +164,8 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
     });
 }
 
-/// A plain client wrote to a merged index, in whatever spelling, or removed keys that decide who owns a hash:
-/// notes the index, whose claims about that are invalidated once the event is over.
+/// Notes an index whose merged index a plain client wrote to, in any spelling, or that lost a key which
+/// decides who owns a hash. What the index states about spellings and holders is invalidated after the event.
 fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Shared) {
     if prefix.len() > PREFIX_BYTES {
         return;
@@ -196,7 +196,7 @@ fn invalidate_after(ctx: Ctx, delay_ms: i64) {
     };
 }
 
-/// Indexes to which plain clients wrote no longer say that they have only written forms.
+/// Clears the mark "written spellings only" of the indexes that plain clients wrote to.
 extern "C" fn invalidate_noted(ctx: RawCtx, _: *mut c_void) {
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };
@@ -205,7 +205,7 @@ extern "C" fn invalidate_noted(ctx: RawCtx, _: *mut c_void) {
             return invalidate_after(ctx, 5);
         }
         let scopes = std::mem::take(&mut *INVALIDATED.borrow());
-        // A replica gets this from its master.
+        // A replica receives this change from its master.
         if context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
             return;
         }
@@ -223,7 +223,7 @@ extern "C" fn invalidate_noted(ctx: RawCtx, _: *mut c_void) {
                 index.write_spelling(keys)
             };
             visit(ctx, &scope, |(db, prefix), keys, here| {
-                // While its slot is open, keys come and go as they are.
+                // While the slot is being migrated, keys come and go unchanged.
                 if here.is_ok() {
                     let _ = with_index(db, prefix, keys, mark);
                 }
@@ -232,7 +232,7 @@ extern "C" fn invalidate_noted(ctx: RawCtx, _: *mut c_void) {
     });
 }
 
-/// What a slice of a job does with its index.
+/// Runs a slice of a job on its index.
 pub fn slice<T>(
     db: c_int,
     prefix: &[u8],

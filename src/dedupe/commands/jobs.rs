@@ -1,4 +1,4 @@
-//! Commands whose work is done in slices.
+//! Commands that run as jobs, in time slices.
 
 use std::os::raw::c_int;
 
@@ -23,18 +23,18 @@ use crawlspace_host::slices::Completion;
 use super::claims;
 use super::indexes::{Keys, on_index, permit, slice};
 
-/// Whether a job changes the index.
+/// The effect of a job on the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
-    /// It only reads, as the user who asked, and may run on a replica.
+    /// Only reads, with the permissions of the calling user, and may run on a replica.
     Reads,
-    /// It writes, and memory grows by it.
+    /// Writes, and uses more memory.
     Grows,
-    /// It writes, and memory shrinks by it.
+    /// Writes, and frees memory.
     Shrinks,
 }
 
-/// A job of the rules, on the keys of this server.
+/// A job on an index in the key space of this server.
 struct IndexJob {
     db: c_int,
     prefix: Vec<u8>,
@@ -51,7 +51,8 @@ impl Slices for IndexJob {
         }
         let (job, kind) = (&mut self.job, self.kind);
         let (prefix, user) = (&self.prefix, &self.user);
-        // Opened in nobody's name: what the user may read is asked for the job's own reads alone.
+        // Opening needs no permissions: the user's permissions are checked for the job's own reads
+        // only.
         let mut opening = RedisKeyspace::new(ctx);
         let step = slice(self.db, &self.prefix, &mut opening, |index, opening| {
             opening.release();
@@ -97,7 +98,7 @@ impl Slices for IndexJob {
     }
 }
 
-/// Jobs that write to one index run one after the other; those that read need no turn.
+/// Builds the id of a job. Writing jobs of an index run one at a time; reading jobs run at once.
 pub fn id(call: &Call<'_>, kind: JobKind, work: &'static str, arguments: &[&[u8]]) -> JobId {
     JobId::new(
         call.db,
@@ -108,7 +109,7 @@ pub fn id(call: &Call<'_>, kind: JobKind, work: &'static str, arguments: &[&[u8]
     )
 }
 
-/// Hands a job in for the client that called.
+/// Submits a job for the calling client.
 pub fn submit(
     call: &mut Call<'_>,
     kind: JobKind,
@@ -116,8 +117,8 @@ pub fn submit(
     job: Job<RedisKeyspace>,
     may_attach: bool,
 ) -> Result<Answer, String> {
-    // What the command did so far is replicated before the job's own writes, and no key stays open
-    // that the job may free.
+    // Replicate the command's writes before those of the job, and close every key that the job may
+    // free.
     call.keys.release();
     let job = IndexJob {
         db: call.db,
@@ -132,7 +133,7 @@ pub fn submit(
     }
 }
 
-/// Hands a job in that only reads.
+/// Submits a job that only reads.
 pub fn submit_reading(
     call: &mut Call<'_>,
     work: &'static str,
@@ -140,11 +141,11 @@ pub fn submit_reading(
     job: Job<RedisKeyspace>,
 ) -> Result<Answer, String> {
     let id = id(call, JobKind::Reads, work, arguments);
-    // Two who ask the same may be different users, so everybody gets a look of their own.
+    // Two equal calls may come from different users, so each gets a job of its own.
     submit(call, JobKind::Reads, id, job, false)
 }
 
-/// Hands a job in that repairs the whole index.
+/// Submits a job that repairs the whole index.
 pub fn submit_repair(call: &mut Call<'_>, job: Job<RedisKeyspace>) -> Result<Answer, String> {
     let id = id(call, JobKind::Grows, "repair", &[]);
     submit(call, JobKind::Grows, id, job, true)
@@ -159,7 +160,7 @@ impl Act for Commit<'static> {
                 (Keys::Of(crawl, CrawlKey::CONTENT), Access::Read),
             ],
         )?;
-        // What came since a running commit began is not that commit's, but this one's.
+        // Records added after a running commit began are not part of that commit but of this one.
         let may_attach = on_index(call, |cached, keys| {
             let index = &mut cached.index;
             Ok(!index.under_way.is_committing(keys, crawl)?
@@ -178,7 +179,7 @@ impl Act for Cancel<'static> {
         })?;
         permit_references(call, &[crawl])?;
         claims::cancel_waiters(call.db, call.prefix, crawl);
-        // A commit of the same crawl loses against this.
+        // Cancel a running commit of the same crawl.
         let commit = id(call, JobKind::Grows, "commit", &[crawl]);
         let canceled = Err(Error::Canceled(crawl.to_vec()).to_string());
         job::abort(&canceled, |id, _| *id == commit);
@@ -234,7 +235,7 @@ impl Act for Retain<'static> {
     }
 }
 
-/// Who removes crawls must be allowed to write what that changes.
+/// Checks that the user may write all keys that a removal changes.
 fn permit_removal(call: &mut Call<'_>, crawls: &[&[u8]]) -> Result<(), String> {
     let mut asked = vec![(Keys::All(Group::Whole), Access::Write)];
     let keys = crawls
@@ -244,7 +245,7 @@ fn permit_removal(call: &mut Call<'_>, crawls: &[&[u8]]) -> Result<(), String> {
     permit(call, &asked)
 }
 
-/// Who purges must be allowed to remove each crawl that is not listed.
+/// Checks that the user may remove each crawl that is not listed, as `RETAIN` does.
 fn permit_removal_of_others(call: &mut Call<'_>, kept: &[&[u8]]) -> Result<(), String> {
     let committed = on_index(call, |cached, keys| cached.index.crawls.committed(keys))?;
     let kept: FxHashSet<&[u8]> = kept.iter().copied().collect();
@@ -254,7 +255,8 @@ fn permit_removal_of_others(call: &mut Call<'_>, kept: &[&[u8]]) -> Result<(), S
     permit_references(call, &others)
 }
 
-/// The sets of references that a crawl wrote go with it.
+/// Checks that the user may write the sets of references of these crawls, which are removed with
+/// them.
 fn permit_references(call: &mut Call<'_>, crawls: &[&[u8]]) -> Result<(), String> {
     let user = call.user();
     let references = on_index(call, |cached, keys| {

@@ -14,7 +14,8 @@ use crawlspace_host::server::reply::{send_array, send_bulk, send_int, send_nil};
 use super::indexes::on_index;
 use super::metrics;
 
-/// Offers hashes as they were given, where that is the written form: those are strings of the server already.
+/// Offers hashes that have their written spelling to the key space, which can reuse these strings of the
+/// server.
 pub fn offer<'a>(
     keys: &mut RedisKeyspace,
     profile: Profile,
@@ -41,7 +42,7 @@ impl Act for Lookup<'static> {
                 offer(keys, index.profile(), given.zip(&digests));
             }
             let found = index.look_up(keys, &digests, own, permit)?;
-            // All that can be refused is asked for before the reply begins.
+            // Check everything that can fail before the reply begins.
             let mut containers = Vec::new();
             for hit in found.iter().flatten().filter(|_| with_wacz) {
                 containers.push(index.container(keys, hit, permit)?);
@@ -68,7 +69,7 @@ impl Act for Lookup<'static> {
     }
 }
 
-/// Sends what a look-up found, as an array of so many fields.
+/// Sends a hit as an array with that number of fields.
 fn send_hit(ctx: Ctx, crawl: &[u8], record: &Record<'_>, fields: usize) {
     send_array(ctx, fields);
     send_bulk(ctx, crawl);

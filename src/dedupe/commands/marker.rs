@@ -1,21 +1,21 @@
-//! What stands at the name of a merged index that is packed.
+//! The placeholder at the key name of a merged index that is packed.
 
 use std::ffi::CStr;
 use std::os::raw::c_int;
 
 use crawlspace_host::server::native::{Native, Registered};
 
-/// The internal command that changes a packed index, for replicas and append-only files.
+/// Internal command that changes a packed index, for replicas and append-only files.
 pub(super) const CHANGE: &CStr = c"crawlspace.packed";
 
 static REGISTERED: Registered = Registered::new();
 
-/// A value that says nothing but that it is there. Plain commands get `WRONGTYPE` from it, and whoever deletes or renames
-/// it destroys no record.
+/// A value that only marks the key as in use. Plain commands fail on it with `WRONGTYPE`, and deleting or renaming it
+/// destroys no record.
 #[derive(Clone, Default)]
 pub struct Marker;
 
-/// What is stored of it, for versions that may have more to say.
+/// The stored content, reserved for later versions.
 const CONTENT: &[u8] = b"1";
 
 impl Native for Marker {
@@ -42,7 +42,7 @@ impl Native for Marker {
     }
 
     fn memory(&self) -> usize {
-        // The server's own structures around it count as the key's.
+        // `MEMORY USAGE` already includes the server's own structures of the key.
         size_of::<usize>()
     }
 

@@ -1,23 +1,23 @@
-//! Figures of the family in `INFO crawlspace`.
+//! Metrics of the family in `INFO crawlspace`.
 
 use crawlspace_host::server::metric::Metric;
 
-/// Hashes looked up by `DEDUPE.LOOKUP`.
+/// Number of hashes looked up by `DEDUPE.LOOKUP`.
 pub static LOOKUPS: Metric = Metric::new(c"lookups");
-/// Hashes looked up that were found.
+/// Number of hashes looked up that were found.
 pub static HITS: Metric = Metric::new(c"hits");
-/// `response` records added.
+/// Number of `response` records added.
 pub static ADDS: Metric = Metric::new(c"adds");
-/// `revisit` records added.
+/// Number of `revisit` records added.
 pub static REVISITS: Metric = Metric::new(c"revisits");
-/// Claims granted.
+/// Number of claims granted.
 pub static CLAIMS_GRANTED: Metric = Metric::new(c"claims_granted");
-/// Clients that wait for a claim now.
+/// Number of clients that block on a claim now.
 pub static CLAIMS_PENDING: Metric = Metric::new(c"claims_pending");
-/// Indexes that something is cached of.
+/// Number of cached indexes.
 pub static INDEXES: Metric = Metric::new(c"indexes");
 
-/// The figures.
+/// All metrics of the family.
 pub static METRICS: &[&Metric] = &[
     &LOOKUPS,
     &HITS,

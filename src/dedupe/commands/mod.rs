@@ -1,4 +1,4 @@
-//! The `DEDUPE.*` commands: arguments in, reply out. The rules are in the other modules of
+//! The `DEDUPE.*` commands: argument parsing and replies. The rules are in the other modules of
 //! [`crate::dedupe`].
 
 mod begin;
@@ -25,7 +25,7 @@ use crawlspace_host::server::notify::{self, Listener};
 use super::grammar;
 use super::keys::{marks_an_index, may_be_ours};
 
-/// The family, for the module's load.
+/// The command family, for the module's load.
 pub const FAMILY: Family = Family {
     settings: settings::SETTINGS,
     metrics: metrics::METRICS,
@@ -37,7 +37,7 @@ pub const FAMILY: Family = Family {
     register: register_all,
 };
 
-/// Makes all commands of the family known to the server.
+/// Registers all commands of the family with the server.
 fn register_all(ctx: Ctx) -> Result<(), String> {
     macro_rules! register_each {
         ($($command:ident)+) => { $(register::<grammar::$command>(ctx)?;)+ };
@@ -48,7 +48,7 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
         store::register(ctx)?;
     }
     claims::start();
-    // One listener for both: each is asked about every change of every key.
+    // A single listener for both: the server notifies each listener of every change of every key.
     notify::listen(Listener {
         cares_for: |key| may_be_ours(key, indexes::lengths()),
         marks: marks_an_index,

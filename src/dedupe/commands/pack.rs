@@ -12,7 +12,7 @@ use super::jobs::{JobKind, id, submit};
 
 impl Act for Pack {
     fn act(_: Pack, call: &mut Call<'_>) -> Result<Answer, String> {
-        // Who packs may do so because memory is short: every slice frees more than it takes.
+        // Packing must work when memory is short: every slice frees more memory than it uses.
         run(call, Storage::Packed, JobKind::Shrinks, "pack")
     }
 }
@@ -34,7 +34,7 @@ fn run(
     submit(call, kind, id, move_to(to), true)
 }
 
-/// Refuses with `NOPERM` unless the user may write what changes its storage.
+/// Refuses with `NOPERM` unless the user may write all keys that a change of storage writes.
 pub fn permit_packing(call: &mut Call<'_>) -> Result<(), String> {
     let whole = [Group::Whole, Group::Moved].map(|group| (Keys::All(group), Access::Write));
     permit(call, &whole)?;

@@ -12,10 +12,10 @@ static STORAGE: Choice = Choice::new("dedupe-storage", || {
     Storage::ALL.iter().map(|storage| storage.name()).collect()
 });
 
-/// The settings.
+/// All settings of the family.
 pub static SETTINGS: &[Setting] = &[Setting::Choice(&PROFILE), Setting::Choice(&STORAGE)];
 
-/// The layout of indexes that do not exist yet.
+/// Returns the layout of new indexes.
 pub fn layout() -> Layout {
     Layout {
         profile: Profile::ALL[PROFILE.get()],

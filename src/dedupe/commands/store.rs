@@ -1,4 +1,4 @@
-//! A packed index as the value of a key.
+//! The value type of a packed index.
 
 use std::ffi::CStr;
 use std::os::raw::c_int;
@@ -19,7 +19,7 @@ use crawlspace_host::slices::Time;
 use super::indexes;
 use super::marker::{CHANGE, Marker};
 
-/// How changes are replicated.
+/// Replication of changes.
 const GATHERING: Gathering = Gathering {
     word: c"APPLY",
     event: c"dedupe.packed",
@@ -128,7 +128,7 @@ impl Store for RedisKeyspace {
 }
 
 /// `crawlspace.packed key APPLY records log`, `crawlspace.packed key CHUNK chunk` and `crawlspace.packed key MARK
-/// content`. Nobody but the server needs it; a call by hand changes a packed index as it says.
+/// content`. Only the server sends it; a manual call changes a packed index accordingly.
 struct ChangePacked;
 
 impl Internal for ChangePacked {
@@ -142,7 +142,7 @@ impl Internal for ChangePacked {
             [b"MARK", content] => change(call, |marker: &mut Marker| marker.load(content)),
             _ => Err("ERR syntax error: a key, then CHUNK and a chunk, APPLY, a key and a log, or MARK and a content are expected".into()),
         };
-        // A replica caches what it knows of its indexes, too.
+        // A replica caches its indexes, too.
         let (db, key) = (selected_db(call.ctx), call.key.clone());
         call.keys.release();
         indexes::on_change(call.ctx, Change::Key(db, key.as_ref()));
@@ -168,14 +168,15 @@ fn change<T: Native>(
     }
 }
 
-/// Carries out what the master did. The records that it took in are in the same hash here.
+/// Applies the changes of the master. Records that the master packed are in the same plain hash here.
 fn apply(
     call: &mut InternalCall<'_>,
     records: &[u8],
     log: &[u8],
 ) -> std::result::Result<(), String> {
     let records = RmString::new(records);
-    // Only the first key of the command is one that the server knows of. Who replicates may have no user.
+    // The server only knows the first key of the command, so check the other one. A replication link may have no
+    // user.
     let user = User::current_name(call.ctx);
     User::named_or_nobody(user.as_ref()).check(&records, Access::Read)?;
     let mut taken: Vec<Option<Value>> = Vec::new();
@@ -193,10 +194,10 @@ fn apply(
     })
 }
 
-/// Makes the types and their internal command known to the server.
+/// Registers the value types and their internal command with the server.
 ///
 /// # Safety
-/// Called once, with the context of the module's load.
+/// Must be called once, with the context of the module's load.
 pub unsafe fn register(ctx: Ctx) -> std::result::Result<(), String> {
     // SAFETY: by contract.
     unsafe {
