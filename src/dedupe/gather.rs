@@ -1,4 +1,5 @@
-//! Which fields of a continued crawl are new: those that a plain client wrote stand in no list yet.
+//! New fields of a continued crawl, including fields that a plain client wrote and that no list
+//! contains yet.
 
 use super::counts;
 use super::digest::Digest;
@@ -13,7 +14,7 @@ use super::store::Store;
 /// Lists the new fields of a continued crawl in `h:<crawl>:merging`; see [`Gather`].
 ///
 /// # Errors
-/// `WRONGTYPE` when a key holds another type; or when the server refuses.
+/// `WRONGTYPE` if a key holds another type; errors of the server.
 pub(super) async fn gather<K: Store>(lent: &Lent<K>, crawl: &[u8], spares: bool) -> Result<()> {
     let of = Of::Records(crawl.to_vec());
     let mut records = lent.with(|index, ks| Walk::stored(index, ks, of));
@@ -27,18 +28,19 @@ pub(super) async fn gather<K: Store>(lent: &Lent<K>, crawl: &[u8], spares: bool)
 }
 
 /// Finds the fields of a continued crawl that a plain client added, and lists them in
-/// `h:<crawl>:merging` beside those that our own commands listed.
+/// `h:<crawl>:merging` next to those that our own commands listed.
 pub struct Gather<N> {
     merging: N,
     added: N,
     numbers: Numbers,
-    /// Whether no key says which hashes a crawl that plain clients committed holds beside their
-    /// owner. A commit takes them for new, which does no harm; nothing else may change them.
+    /// Skips hashes that another crawl owns, if the crawl was committed by plain clients and its
+    /// holders were not recorded. A commit may treat such hashes as new without harm; other jobs
+    /// must not change them.
     spare_unrecorded: bool,
 }
 
 impl<N: Clone + AsRef<[u8]>> Gather<N> {
-    /// Ready for the crawl's fields; `spares` those of which nobody knows.
+    /// Creates the state for a crawl. `spares` skips hashes whose holders were not recorded.
     pub(super) fn new<K: Store<Name = N>>(
         index: &mut Index<K>,
         ks: &mut K,
@@ -59,7 +61,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
         })
     }
 
-    /// Lists one field if it is new.
+    /// Lists a field if it is new.
     pub(super) fn field<K: Store<Name = N>>(
         &mut self,
         index: &mut Index<K>,
@@ -78,7 +80,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
         Ok(())
     }
 
-    /// Returns whether a commit took this hash of the crawl.
+    /// Returns true if a commit has merged this hash of the crawl.
     pub(super) fn is_recorded<K: Store<Name = N>>(
         &self,
         index: &mut Index<K>,
@@ -98,7 +100,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
     }
 }
 
-/// Returns whether anything was written for the crawl since its running commit began.
+/// Returns true if anything was written to the crawl since its running commit began.
 pub(super) fn changed_since_commit_began<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

@@ -1,6 +1,6 @@
-//! The commands of the family: what they are called, what they do, and which arguments they take.
+//! The grammar of the family's commands: names, summaries and arguments.
 
-// Without a server nobody but tests reads what was parsed.
+// Without the server, only tests read the parsed arguments.
 #![cfg_attr(
     not(feature = "module"),
     allow(dead_code, unused_imports, unused_macros)
@@ -33,7 +33,7 @@ use super::wacz::{FILENAME_BYTES, WACZ_HASH_BYTES};
 /// Maximum length of a reference, in bytes.
 const REFERENCE_BYTES: usize = 1100;
 
-/// Maximum of sizes and WACZ indexes: integers that every client can hold.
+/// Maximum of sizes and WACZ indexes: the largest integer that every client represents exactly.
 const MAX_INTEGER: u64 = (1 << 53) - 1;
 
 type Hash<'a> = (&'a [u8], Digest);
@@ -58,12 +58,12 @@ fn crawl_id(crawl: &[u8]) -> Result<&[u8], String> {
     Ok(crawl)
 }
 
-/// A hash in any spelling.
+/// Parses a hash in any spelling.
 fn digest(hash: &[u8]) -> Result<Digest, String> {
     Digest::parse(hash).map_err(|error| error.to_string())
 }
 
-/// One of the forms that dates of records have.
+/// A date of a record, in one of the supported formats.
 #[derive(Clone, Copy)]
 struct Date;
 
@@ -213,7 +213,7 @@ command! {
 }
 
 impl Add<'_> {
-    /// Arguments of each record.
+    /// Number of arguments per record.
     pub const WORDS: usize = 5;
 }
 
@@ -226,11 +226,11 @@ grammar! {
 }
 
 grammar! {
-    /// A `revisit` record, as it is written.
+    /// A `revisit` record in the arguments.
     struct OneRevisit<'a> {
         hash: Hash<'a> = HASH_AS_GIVEN,
         size: u64 = Integer::new("revisit-size", 0, MAX_INTEGER),
-        // No hash is as short as this word.
+        // `ORIGINAL` is too short to be a hash.
         { original: Option<Original<'a>> = block("original").after("ORIGINAL"), }
     }
 }
@@ -339,13 +339,13 @@ command! {
     ///
     /// O(C) where C is the number of crawls; with PURGE also the cost of removing the others
     pub struct Retain<'a> {
-        // The word again is a crawl of that name.
+        // A second `PURGE` is the id of a crawl.
         purge: Option<()> = Optional(Flag("PURGE")),
         crawls: Crawls<'a> = Many(CRAWL),
     }
 }
 
-/// References, up to the next word without a space.
+/// References, up to the next argument without a space.
 #[derive(Clone, Copy)]
 struct References;
 
@@ -469,7 +469,7 @@ command! {
     pub struct Unpack {}
 }
 
-/// Calls a macro with the names of all commands.
+/// Invokes a macro with the names of all commands.
 macro_rules! all {
     ($with:ident) => {
         $with! {

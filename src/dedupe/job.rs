@@ -1,8 +1,8 @@
-//! Long work in slices: what the jobs of dedupe are made of.
+//! Long-running work in time slices: the building blocks of dedupe jobs.
 //!
-//! A job is an async function to which the index and its keys are lent for one slice at a time. It pauses between
-//! slices, and anything may happen meanwhile: other commands, a crash, a restart. So a job keeps what it must not lose
-//! in keys, written in the same slice as the work that it counts, and every part is safe to repeat.
+//! A job is an async function that borrows the index and its keys for one slice at a time. Anything may happen between
+//! two slices: other commands, a crash, a restart. So a job stores the state that it must not lose in keys, in the
+//! same slice as the work that the state counts, and every part is safe to repeat.
 
 use std::collections::BTreeSet;
 
@@ -16,54 +16,53 @@ use super::index::storage::{Of, Source};
 use super::keys::Pick;
 use super::store::Store;
 
-/// Work on one index, done in slices.
+/// A job on an index.
 pub type Job<K> = slices::Job<Index<K>, K, Error>;
 
-/// The index and its keys, as a job gets them.
+/// The index and its keys, as lent to a job.
 pub type Lent<K> = slices::Lent<Index<K>, K>;
 
-/// How many entries are read before they are worked on. A batch is always worked off in the slice
-/// that read it: nothing read is kept while others may change it.
+/// Maximum number of entries per batch. A batch is always processed in the slice that read it, so that no entry is
+/// kept while other clients may change it.
 const BATCH: usize = if cfg!(test) { 2 } else { 32 };
 
-/// How many at first.
+/// Number of entries in the first batch.
 const FIRST_BATCH: usize = if cfg!(test) { 2 } else { 8 };
 
 /// A walk over all entries of a hash or set.
 pub struct Walk<K: Store> {
-    /// What is still to be gone through, the next one last.
+    /// Sources still to be walked, the next one last.
     sources: Vec<Source<K>>,
     batch: Batch,
     given: u64,
-    /// Fields that a step of a scan gave beyond a batch, and their hash: a server gives a small hash at once, and the
-    /// last fields of one whose fields the walk deletes, for these share a few buckets of its table.
+    /// Fields that a scan step returned beyond the size of a batch, and their hash. A server returns a small hash in
+    /// one step, and also the last fields of a hash whose fields the walk deletes, because these share a few buckets.
     left: Vec<Box<[u8]>>,
     left_of: Option<K::Name>,
-    /// How many entries are read before they are worked on: fewer where the work on each is long, such
-    /// as that on a hash that thousands of crawls hold.
+    /// Number of entries per batch, lower if each entry takes long, such as a hash that thousands of crawls hold.
     size: usize,
 }
 
 impl<K: Store> Walk<K> {
-    /// Over the fields of a hash.
+    /// Walks the fields of a hash.
     pub fn hash(ks: &mut K, key: K::Name) -> Walk<K> {
         let cursor = ks.cursor();
         Walk::over(vec![Source::Hash(key, cursor)])
     }
 
-    /// Over the members of a set.
+    /// Walks the members of a set.
     pub fn set(ks: &mut K, key: K::Name) -> Walk<K> {
         let cursor = ks.cursor();
         Walk::over(vec![Source::Set(key, cursor)])
     }
 
-    /// Over the members of a sorted set.
+    /// Walks the members of a sorted set.
     pub fn sorted_set(ks: &mut K, key: K::Name) -> Walk<K> {
         let cursor = ks.cursor();
         Walk::over(vec![Source::SortedSet(key, cursor)])
     }
 
-    /// Over one of the hashes that can be in either storage.
+    /// Walks a hash that can be in either storage.
     pub fn stored(index: &mut Index<K>, ks: &mut K, of: Of) -> Walk<K> {
         Walk::over(index.places.sources(ks, &mut index.crawls, &of))
     }
@@ -79,10 +78,10 @@ impl<K: Store> Walk<K> {
         }
     }
 
-    /// Hands every entry to `each`, and pauses between batches when time is up.
+    /// Passes every entry to `each`, and pauses between batches when the slice has used up its time.
     ///
     /// # Errors
-    /// The first error of `each`, or of reading.
+    /// The first error of `each`, or of a read.
     pub(super) async fn run(
         mut self,
         lent: &Lent<K>,
@@ -92,10 +91,10 @@ impl<K: Store> Walk<K> {
             .await
     }
 
-    /// Hands entries to `each` until time is up; true when all were given.
+    /// Passes entries to `each` until the slice has used up its time. Returns true after the last entry.
     ///
     /// # Errors
-    /// As [`Walk::run`].
+    /// Those of [`Walk::run`].
     pub(super) fn slice(
         &mut self,
         index: &mut Index<K>,
@@ -122,7 +121,7 @@ impl<K: Store> Walk<K> {
         }
     }
 
-    /// Adapts the size of batches to a slice that has worked off so many: it ends late by one of them at most.
+    /// Adapts the batch size to the number of batches in a slice, so that a slice overruns by at most one batch.
     pub(super) fn adapt(&mut self, batches: usize) {
         match batches {
             ..4 => self.size = (self.size / 2).max(1),
@@ -131,19 +130,19 @@ impl<K: Store> Walk<K> {
         }
     }
 
-    /// The next entries, and whether they are the last. They must be worked off in the same slice.
+    /// Returns the next entries, and true if they are the last ones. They must be processed in the same slice.
     pub(super) fn next(&mut self, index: &Index<K>, ks: &mut K) -> Result<(&Batch, bool)> {
         self.batch.clear();
         let size = index.ledger.batch(self.size);
         while self.batch.len() < size
             && let (Some(hash), Some(field)) = (&self.left_of, self.left.pop())
         {
-            // It is read anew, because others may have changed it since.
+            // Read again, because other clients may have changed it since.
             if let Some(value) = ks.hash_get(hash, &field)? {
                 self.batch.push(&field, value.as_ref());
             }
         }
-        // A scan may give them again, but a batch has each field once.
+        // A scan may return these fields again, but a batch must contain each field only once.
         let is_left = !self.batch.is_empty();
         while !is_left && self.batch.len() < size {
             let Some(source) = self.sources.last_mut() else {
@@ -165,16 +164,16 @@ impl<K: Store> Walk<K> {
         Ok((&self.batch, done))
     }
 
-    /// How many entries were read so far.
+    /// Returns the number of entries read so far.
     pub(super) fn given(&self) -> u64 {
         self.given
     }
 }
 
-/// All crawls that are in one of these sets, sorted.
+/// Returns all crawls in any of these sets, sorted.
 ///
 /// # Errors
-/// `WRONGTYPE` when a key holds another type; or when the server refuses.
+/// `WRONGTYPE` if a key holds another type; errors of the server.
 pub(super) async fn crawls_in<K: Store>(
     lent: &Lent<K>,
     sets: &[Pick<K::Name>],
@@ -191,13 +190,13 @@ pub(super) async fn crawls_in<K: Store>(
     Ok(crawls.into_iter().collect())
 }
 
-/// How many crawls are looked at before the time is: a job over few of them takes one slice.
+/// Number of crawls between two checks of the time, so that a job over few crawls needs only one slice.
 const CRAWLS_AT_ONCE: usize = 16;
 
-/// Hands each crawl that is in one of these sets to `each`, sorted.
+/// Passes each crawl in any of these sets to `each`, in sorted order.
 ///
 /// # Errors
-/// Those of `each`. `WRONGTYPE` when a key holds another type; or when the server refuses.
+/// Those of `each`; `WRONGTYPE` if a key holds another type; errors of the server.
 pub(super) async fn each_crawl<K: Store>(
     lent: &Lent<K>,
     sets: &[Pick<K::Name>],
@@ -252,7 +251,7 @@ mod tests {
             if done {
                 break;
             }
-            // What was read is taken out, and what was not is changed.
+            // Delete the fields that were read, and change the others.
             for field in &fields {
                 if found.contains(field) {
                     ks.hash_del(&key, field).unwrap();

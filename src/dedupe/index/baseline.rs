@@ -1,4 +1,4 @@
-//! What the last commit of a crawl left: `h:<crawl>:baseline`.
+//! The baseline of a crawl, as of its last commit: `h:<crawl>:baseline`.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -7,17 +7,17 @@ use crate::dedupe::counts;
 use crate::dedupe::error::Result;
 use crate::dedupe::store::Store;
 
-/// Numbers of the crawl's commits.
+/// Commit numbers of the crawl.
 const COMMITS: &[u8] = b"commits";
-/// Says that nobody wrote down all that the crawl holds.
+/// Set if the holdings of the crawl are not recorded in full.
 const FOUND: &[u8] = b"found";
-/// Number of records that the last commit left in the crawl.
+/// Number of records in the crawl after its last commit.
 const SEEN: &[u8] = b"hashes";
 /// Number of records that are both packed and plain.
 const COPIED: &[u8] = b"copied";
-/// Number of fields that plain clients had added when our command went on with the crawl.
+/// Number of fields that plain clients had added when our command continued the crawl.
 const MORE: &[u8] = b"more";
-/// Bytes that plain clients added to the crawl between its commits.
+/// Number of bytes that plain clients added to the crawl between its commits.
 const UNCERTAIN: &[u8] = b"uncertain";
 /// Number of WACZ files as of the last commit.
 const FILES: &[u8] = b"wacz";
@@ -28,34 +28,34 @@ pub struct Baseline<K: Store> {
 }
 
 impl<K: Store> Baseline<K> {
-    /// Takes the name of its key.
+    /// Creates the baseline at a key.
     pub(super) fn at(key: K::Name) -> Baseline<K> {
         Baseline { key }
     }
 
-    /// Returns whether the crawl has its place in the order of commits.
+    /// Returns true if the crawl has a commit number.
     pub(crate) fn has_numbers(&self, ks: &mut K) -> Result<bool> {
         Ok(ks.hash_has(&self.key, COMMITS)?)
     }
 
-    /// Numbers of the commits of the crawl.
+    /// Returns the commit numbers of the crawl.
     pub(crate) fn numbers(&self, ks: &mut K) -> Result<Numbers> {
         let value = ks.hash_get(&self.key, COMMITS)?;
         Ok(value.map_or_else(Numbers::new, |value| parse_numbers(value.as_ref())))
     }
 
-    /// Writes the numbers of the commits of the crawl.
+    /// Stores the commit numbers of the crawl.
     pub(crate) fn set_numbers(&self, ks: &mut K, numbers: &[u64]) -> Result<()> {
         ks.hash_set(&self.key, COMMITS, &write_numbers(numbers))?;
         Ok(())
     }
 
-    /// Returns whether nobody wrote down all that the crawl holds.
+    /// Returns true if the holdings of the crawl are not recorded in full.
     pub(crate) fn is_unrecorded(&self, ks: &mut K) -> Result<bool> {
         Ok(ks.hash_has(&self.key, FOUND)?)
     }
 
-    /// Notes that nobody wrote down all that the crawl holds; false when that is known.
+    /// Marks the holdings of the crawl as not recorded in full. Returns false if they were marked already.
     pub(crate) fn mark_unrecorded(&self, ks: &mut K) -> Result<bool> {
         let is_new = !self.is_unrecorded(ks)?;
         if is_new {
@@ -64,7 +64,8 @@ impl<K: Store> Baseline<K> {
         Ok(is_new)
     }
 
-    /// Returns the first number of the crawl's commits if nobody wrote down all that it holds.
+    /// Returns the first commit number of the crawl if its holdings are not recorded in full, `u64::MAX` without
+    /// a number.
     pub(crate) fn unrecorded_number(&self, ks: &mut K) -> Result<Option<u64>> {
         Ok(match self.numbers(ks)?.first() {
             None => Some(u64::MAX),
@@ -72,25 +73,26 @@ impl<K: Store> Baseline<K> {
         })
     }
 
-    /// Returns how many records the last commit left in the crawl, if a commit of ours counted them.
+    /// Returns the number of records in the crawl after its last commit, if one of our commits counted them.
     pub(crate) fn seen(&self, ks: &mut K) -> Result<Option<u64>> {
         let seen = ks.hash_get(&self.key, SEEN)?;
         Ok(seen.and_then(|n| parse_unsigned(n.as_ref())))
     }
 
-    /// Writes down how many records the last commit left. With 0 the next commit looks at all of the crawl.
+    /// Stores the number of records in the crawl after its last commit. With 0, the next commit checks the whole
+    /// crawl.
     pub(crate) fn set_seen(&self, ks: &mut K, seen: u64) -> Result<()> {
         ks.hash_set(&self.key, SEEN, seen.to_string().as_bytes())?;
         Ok(())
     }
 
-    /// Returns how many of the crawl's packed records stand in its plain hash as well.
+    /// Returns the number of the crawl's packed records that its plain hash contains as well.
     pub(crate) fn copied(&self, ks: &mut K) -> Result<u64> {
         let copied = ks.hash_get(&self.key, COPIED)?;
         Ok(copied.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0))
     }
 
-    /// Writes that number down.
+    /// Stores the number of records that are both packed and plain.
     pub(crate) fn set_copied(&self, ks: &mut K, copied: u64) -> Result<()> {
         if copied != self.copied(ks)? {
             match copied {
@@ -101,51 +103,52 @@ impl<K: Store> Baseline<K> {
         Ok(())
     }
 
-    /// Number of fields that plain clients had added when our command went on with the crawl.
+    /// Returns the number of fields that plain clients had added when our command continued the crawl.
     pub(crate) fn more(&self, ks: &mut K) -> i64 {
         counts::read(ks, &self.key, MORE).unwrap_or(0)
     }
 
-    /// Writes that number down.
+    /// Stores the number of fields that plain clients had added.
     pub(crate) fn set_more(&self, ks: &mut K, more: i64) -> Result<()> {
         counts::set(ks, &self.key, MORE, more)
     }
 
-    /// Forgets that number: a commit took these fields.
+    /// Deletes the number of fields that plain clients had added, after a commit merged them.
     pub(crate) fn drop_more(&self, ks: &mut K) -> Result<()> {
         ks.hash_del(&self.key, MORE)?;
         Ok(())
     }
 
-    /// A count of the crawl as of its last commit.
+    /// Returns a count of the crawl as of its last commit.
     pub(crate) fn count(&self, ks: &mut K, name: &[u8]) -> Result<i64> {
         counts::read(ks, &self.key, &[b"baseline.", name].concat())
     }
 
-    /// Sets a count of the crawl as of its last commit.
+    /// Stores a count of the crawl as of its last commit.
     pub(crate) fn set_count(&self, ks: &mut K, name: &[u8], n: i64) -> Result<()> {
         let field = [b"baseline.", name].concat();
         ks.hash_set(&self.key, &field, n.to_string().as_bytes())?;
         Ok(())
     }
 
-    /// Number of WACZ files of the crawl as of its last commit.
+    /// Returns the number of WACZ files of the crawl as of its last commit.
     pub(crate) fn files(&self, ks: &mut K) -> Result<i64> {
         counts::read(ks, &self.key, FILES)
     }
 
-    /// Writes that number down.
+    /// Stores the number of WACZ files.
     pub(crate) fn set_files(&self, ks: &mut K, files: u64) -> Result<()> {
         ks.hash_set(&self.key, FILES, files.to_string().as_bytes())?;
         Ok(())
     }
 
-    /// The bytes that plain clients added to the crawl between its commits.
+    /// Returns the number of bytes that plain clients added to the crawl between its commits.
     pub(crate) fn uncertain_size(&self, ks: &mut K) -> Result<i64> {
         counts::read(ks, &self.key, UNCERTAIN)
     }
 
-    /// Notes that plain clients added `more` to a count of a committed crawl, which becomes part of its baseline.
+    /// Records that plain clients added `more` to a count of a committed crawl, which becomes part of its
+    /// baseline.
     pub(crate) fn note_uncertain(&self, ks: &mut K, name: &[u8], more: i64) -> Result<()> {
         if name == counts::TOTAL_CRAWL_SIZE && more > 0 {
             counts::add(ks, &self.key, UNCERTAIN, more)?;

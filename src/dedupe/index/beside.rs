@@ -1,13 +1,13 @@
-//! What other programs do to an index without our commands.
+//! Changes of an index by other programs, without our commands.
 //!
-//! Browsertrix purges by renaming `allcrawls` to `to-remove-crawls`, deleting the merged index and its
-//! counts, and putting the crawls to keep back one by one. Between its first and its last step the
-//! crawls of that set are crawls whose records nobody can restore. Crawls that it canceled while their
-//! hashes were in the merged index already are in `canceledcrawls`.
+//! Browsertrix purges by renaming `allcrawls` to `to-remove-crawls`, deleting the merged index and its counts, and
+//! putting the crawls to keep back one by one. Until its last step, the records of the crawls in that set cannot be
+//! rebuilt from anywhere else. Crawls that Browsertrix canceled after some of their hashes were merged are in
+//! `canceledcrawls`.
 //!
-//! Such a purge gives hashes to other owners than our lists of holders were written for. From the moment
-//! that one is seen until `REPAIR` has gone through the whole index, `untrusted` in the `crawlspace` key
-//! says so, and the next holder of a hash is looked for in every committed crawl.
+//! Such a purge changes the owners of hashes without regard to our lists of holders. From the detection of a purge
+//! until `REPAIR` has checked the whole index, the field `untrusted` of the `crawlspace` key is set, and the next
+//! holder of a hash is looked up in every committed crawl.
 
 use crawlspace_host::keyspace::Batch;
 
@@ -18,7 +18,7 @@ use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::store::Store;
 
 impl<K: Store> Index<K> {
-    /// Returns whether a crawl has any of the keys that nobody can restore.
+    /// Returns true if a crawl has any of the keys that cannot be rebuilt.
     pub(crate) fn has_documents(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         for &which in CrawlKey::CONTENT {
             let key = self.crawls.key(ks, crawl, which);
@@ -29,8 +29,8 @@ impl<K: Store> Index<K> {
         Ok(self.places.packed_len(ks, crawl)? > 0)
     }
 
-    /// Whether another program took a crawl out of `allcrawls` whose records are packed, and thus committed, and left what
-    /// it has besides: not one that it deleted, or whose id was used again since.
+    /// Returns true if another program took a crawl with packed (that is, committed) records out of `allcrawls` and
+    /// left its other keys in place. False if it deleted the crawl, or if the id was used again since.
     pub(crate) fn was_set_aside(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if self.places.packed_len(ks, crawl)? == 0 {
             return Ok(false);
@@ -40,7 +40,7 @@ impl<K: Store> Index<K> {
         }
         match self.standing(ks, crawl)? {
             Some(CrawlState::Unlisted) => {}
-            // Of one that was never committed, they are copies that a commit left.
+            // The packed records of a crawl that was never committed are copies left by a commit.
             Some(CrawlState::Uncommitted)
                 if !self.crawls.baseline(ks, crawl).numbers(ks)?.is_empty() => {}
             _ => return Ok(false),
@@ -57,14 +57,14 @@ impl<K: Store> Index<K> {
         Ok(files as i64 >= committed && (files > 0 || ks.exists(&counts_key)))
     }
 
-    /// Returns whether packed records of a crawl are copies of what its plain hash has.
+    /// Returns true if the packed records of a crawl are copies of the records in its plain hash.
     pub(crate) fn has_copies(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         let is_uncommitted = self.crawls.state(ks, crawl)? == Some(CrawlState::Uncommitted);
         Ok(is_uncommitted && !self.was_set_aside(ks, crawl)?)
     }
 
-    /// Where a crawl stands, with those that other programs put aside and those that are in no set;
-    /// `None` when there is no such crawl.
+    /// Returns the state of a crawl, including crawls that other programs set aside and crawls in no set; `None` if
+    /// there is no such crawl.
     pub(crate) fn standing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
         if self.crawls.is_outgoing(ks, crawl)? {
             return Ok(Some(CrawlState::Outgoing));
@@ -81,7 +81,7 @@ impl<K: Store> Index<K> {
         })
     }
 
-    /// Notes that lists of holders may be incomplete from now on.
+    /// Marks the lists of holders as possibly incomplete.
     pub(crate) fn mark_holders_untrusted(&mut self, ks: &mut K) -> Result<()> {
         if self.ledger.is_trusted() {
             self.register(ks)?;
@@ -90,7 +90,7 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Takes note of another program's purge. Belongs at the start of every step that changes owners.
+    /// Detects a purge by another program. Must be called at the start of every step that changes owners.
     pub(crate) fn note_purge(&mut self, ks: &mut K) -> Result<()> {
         if self.ledger.is_trusted() && self.crawls.are_purged(ks) {
             self.mark_holders_untrusted(ks)
@@ -99,8 +99,8 @@ impl<K: Store> Index<K> {
         }
     }
 
-    /// Returns whether the list of a hash's holders shows that another program changed the owner: our own
-    /// changes never leave the owner in it.
+    /// Returns true if the list of a hash's holders contains its owner. Only another program leaves such a list behind,
+    /// by changing the owner.
     pub(crate) fn is_owner_listed(
         &mut self,
         ks: &mut K,
@@ -113,7 +113,7 @@ impl<K: Store> Index<K> {
         })
     }
 
-    /// Returns whether the crawl's first record stands under a bare SHA-256, as Browsertrix writes it.
+    /// Returns true if the field of the crawl's first record is a bare SHA-256, as Browsertrix writes it.
     pub(crate) fn has_bare_fields(&mut self, ks: &mut K, crawl: &[u8]) -> bool {
         let records = self.crawls.key(ks, crawl, CrawlKey::Records);
         let (mut cursor, mut first) = (ks.cursor(), Batch::default());
@@ -124,34 +124,34 @@ impl<K: Store> Index<K> {
             .is_some_and(|(field, _)| field.len() == 64 && field.iter().all(u8::is_ascii_hexdigit))
     }
 
-    /// Refuses a crawl that the index does not know, and says where another one stands.
+    /// Returns the state of a crawl, and fails if the index does not know it.
     ///
     /// # Errors
-    /// `NOCRAWL` names it.
+    /// `NOCRAWL`, with the id of the crawl.
     pub(crate) fn require_known(&mut self, ks: &mut K, crawl: &[u8]) -> Result<CrawlState> {
         self.standing(ks, crawl)?
             .ok_or_else(|| Error::NoCrawl(crawl.to_vec()))
     }
 
-    /// Returns whether a continued crawl has fields that none of our commands listed as added.
+    /// Returns true if a continued crawl may have fields that none of our commands listed as added.
     pub(crate) fn has_unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.unseen_fields(ks, crawl)? != Some(0))
     }
 
-    /// Returns whether plain clients added fields to a committed crawl since its last commit.
+    /// Returns true if plain clients added fields to a committed crawl since its last commit.
     pub(crate) fn has_more_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.unseen_fields(ks, crawl)? > Some(0))
     }
 
-    /// Returns whether a continued crawl may have fields that a plain client added after our command went on with it. Those
-    /// that it added before are committed.
+    /// Returns true if a continued crawl may have fields that a plain client added after our command continued it.
+    /// Fields added earlier are committed.
     pub(crate) fn has_unclear_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         let committed = self.crawls.baseline(ks, crawl).more(ks);
         Ok(self.unseen_fields(ks, crawl)? != Some(committed))
     }
 
-    /// Returns how many fields of a crawl none of our commands listed: below 0 when plain clients deleted some, nothing
-    /// when no commit of ours counted them.
+    /// Returns the number of fields of a crawl that none of our commands listed: negative if plain clients deleted
+    /// some, `None` if no commit of ours counted them.
     pub(crate) fn unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<i64>> {
         let Some(seen) = self.crawls.baseline(ks, crawl).seen(ks)? else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Claims: who is about to store a payload.
+//! Claims on payloads that are about to be stored.
 
 pub use crawlspace_compact::limits::dedupe::CLAIM_MS;
 use crawlspace_host::keyspace::Batch;
@@ -13,14 +13,14 @@ use crate::dedupe::store::Store;
 /// Milliseconds since the epoch, by the server's clock.
 pub type Millis = u64;
 
-/// A claim that is held.
+/// A claim that a crawl holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Names this one claim; only grows.
+    /// Unique id of this claim. Tokens only increase.
     pub token: u64,
-    /// When it ends unless settled before.
+    /// Time at which the claim expires unless it is settled before.
     pub deadline: Millis,
-    /// The crawl that holds it.
+    /// The crawl that holds the claim.
     pub crawl: Vec<u8>,
 }
 
@@ -45,7 +45,7 @@ impl Claim {
 pub struct Claims<K: Store> {
     /// Name of `claims`.
     claims: K::Name,
-    /// Name of the key with the counter.
+    /// Name of the key that contains the token counter.
     meta: K::Name,
 }
 
@@ -57,7 +57,7 @@ impl<K: Store> Claims<K> {
         }
     }
 
-    /// Reserves a hash for a crawl until `deadline`, and returns the token of the claim.
+    /// Claims a hash for a crawl until `deadline`, and returns the token of the claim.
     pub(in crate::dedupe) fn take(
         &self,
         ks: &mut K,
@@ -75,7 +75,7 @@ impl<K: Store> Claims<K> {
         Ok(token)
     }
 
-    /// The claim on a hash that is in force at `now`.
+    /// Returns the claim on a hash that is valid at `now`.
     pub(in crate::dedupe) fn on(
         &self,
         ks: &mut K,
@@ -88,11 +88,10 @@ impl<K: Store> Claims<K> {
             .filter(|claim| claim.deadline > now))
     }
 
-    /// Removes some claims that ran out, going on from `cursor`, which is at the start again when
-    /// all were looked at.
+    /// Deletes some expired claims, starting at `cursor`, which is `None` again when all claims were visited.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; errors of the server.
     pub fn sweep(&self, ks: &mut K, cursor: &mut Option<K::Cursor>, now: Millis) -> Result<()> {
         let mut batch = Batch::default();
         let mut at = cursor.take().unwrap_or_else(|| ks.cursor());
@@ -107,11 +106,11 @@ impl<K: Store> Claims<K> {
         Ok(())
     }
 
-    /// Refuses a token that no longer counts: one of the hashes is claimed by somebody else, and
-    /// none by this token. A claim that ran out without being taken by another is as good as held.
+    /// Refuses a stale token: one of the hashes is claimed with another token, and none with this one. An expired claim
+    /// that was not taken over counts as held.
     ///
     /// # Errors
-    /// `STALE` when another token holds the claim. `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `STALE` if another token holds the claim; `WRONGTYPE` if a key holds another type; errors of the server.
     pub fn check_token(
         &self,
         ks: &mut K,
@@ -136,10 +135,10 @@ impl<K: Store> Claims<K> {
         }
     }
 
-    /// Ends the claim with this token, if it is on one of the hashes.
+    /// Releases the claims with this token on any of the hashes.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; errors of the server.
     pub fn release(&self, ks: &mut K, digests: &[Digest], token: u64) -> Result<()> {
         for digest in digests {
             let held = ks
@@ -152,10 +151,10 @@ impl<K: Store> Claims<K> {
         Ok(())
     }
 
-    /// Gives a claim up; false when there was none.
+    /// Gives up a claim. Returns false if there was none.
     ///
     /// # Errors
-    /// `STALE` when another token holds the claim.
+    /// `STALE` if another token holds the claim.
     pub fn give_up(&self, ks: &mut K, digest: &Digest, token: u64, now: Millis) -> Result<bool> {
         self.check_token(ks, std::slice::from_ref(digest), token, now)?;
         let is_held = self.on(ks, digest, now)?.is_some();
@@ -165,7 +164,7 @@ impl<K: Store> Claims<K> {
         Ok(is_held)
     }
 
-    /// Gives up one claim if it is this crawl's, or unreadable.
+    /// Deletes a claim if it belongs to this crawl or is unreadable.
     pub(in crate::dedupe) fn drop_of(
         &self,
         ks: &mut K,

@@ -1,4 +1,4 @@
-//! Which crawls an index has, and what is cached of each: the names of its keys, and the sets that it is in.
+//! The crawls of an index, with a cache of their key names and of their membership in the sets of crawls.
 
 use rustc_hash::FxHashMap;
 
@@ -11,28 +11,28 @@ use crate::dedupe::keys::{CrawlKey, Names};
 use crate::dedupe::packed::Part;
 use crate::dedupe::store::Store;
 
-/// How many crawls are cached at most; beyond it the cache is emptied.
+/// Maximum number of cached crawls; the cache is emptied when it is full.
 const MAX_CACHED_CRAWLS: usize = 1 << 16;
 
-/// Where a crawl stands.
+/// The state of a crawl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrawlState {
     /// In `uncommittedcrawls` only.
     Uncommitted,
     /// In `allcrawls` only.
     Committed,
-    /// In both: used again after its commit.
+    /// In both: continued after its commit.
     Continued,
-    /// In `to-remove-crawls`: another program's purge has not done with it.
+    /// In `to-remove-crawls`: a purge by another program has not decided on it yet.
     Outgoing,
-    /// In `canceledcrawls` only: another program canceled it.
+    /// In `canceledcrawls` only: canceled by another program.
     Canceled,
-    /// In no set: another program's crawl that was not announced, or is left over.
+    /// In no set: written by another program that did not register it, or left over.
     Unlisted,
 }
 
 impl CrawlState {
-    /// The state's name in replies.
+    /// Returns the name of the state in replies.
     pub fn name(self) -> &'static str {
         match self {
             CrawlState::Uncommitted => "uncommitted",
@@ -45,17 +45,17 @@ impl CrawlState {
     }
 }
 
-/// What is cached of one crawl.
+/// A cached crawl.
 struct CachedCrawl<N> {
     records: N,
     counts: N,
     is_committed: Option<bool>,
     is_uncommitted: Option<bool>,
-    /// Whether every field of its records is known to be in the written form.
+    /// True if every field of its records is known to have its written spelling.
     is_written: Option<bool>,
 }
 
-/// The crawls of an index: the names of their keys, and the sets that they are in.
+/// The crawls of an index: the names of their keys, and the sets that contain them.
 pub struct Crawls<K: Store> {
     prefix: Vec<u8>,
     /// Name of `allcrawls`.
@@ -70,7 +70,7 @@ pub struct Crawls<K: Store> {
 }
 
 impl<K: Store> Crawls<K> {
-    /// Knows nothing yet.
+    /// Creates an empty cache.
     pub(super) fn new(prefix: &[u8], names: &Names<K::Name>) -> Crawls<K> {
         Crawls {
             prefix: prefix.to_vec(),
@@ -82,7 +82,7 @@ impl<K: Store> Crawls<K> {
         }
     }
 
-    /// Drops what is cached of all.
+    /// Clears the cache.
     pub(super) fn clear(&mut self) {
         self.cached.clear();
     }
@@ -112,7 +112,7 @@ impl<K: Store> Crawls<K> {
         self.cached.get_mut(crawl).expect("just inserted")
     }
 
-    /// The name of a crawl's key.
+    /// Returns the name of a crawl's key.
     pub(crate) fn key(&mut self, ks: &mut K, crawl: &[u8], which: CrawlKey) -> K::Name {
         match which {
             CrawlKey::Records => match self.get(crawl) {
@@ -127,29 +127,30 @@ impl<K: Store> Crawls<K> {
         }
     }
 
-    /// What the last commit of a crawl left.
+    /// Returns the baseline of a crawl.
     pub(crate) fn baseline(&mut self, ks: &mut K, crawl: &[u8]) -> Baseline<K> {
         Baseline::at(self.key(ks, crawl, CrawlKey::Baseline))
     }
 
-    /// Name of the key of a crawl's records, if the crawl is known to be committed and not gone on with.
+    /// Returns the key of a crawl's records, if the crawl is cached as committed and not continued.
     pub(super) fn records_of_finished(&self, crawl: &[u8]) -> Option<&K::Name> {
         let known = self.get(crawl)?;
         let is_finished = (known.is_committed, known.is_uncommitted) == (Some(true), Some(false));
         is_finished.then_some(&known.records)
     }
 
-    /// Whether every field of the crawl's records is known to be in the written form; `None` when nobody has looked.
+    /// Returns true if every field of the crawl's records is known to have its written spelling; `None` if not checked
+    /// yet.
     pub(super) fn is_written(&self, crawl: &[u8]) -> Option<bool> {
         self.get(crawl)?.is_written
     }
 
-    /// Notes whether every field of the crawl's records is in the written form.
+    /// Records whether every field of the crawl's records has its written spelling.
     pub(super) fn set_written(&mut self, ks: &mut K, crawl: &[u8], is: bool) {
         self.cached(ks, crawl).is_written = Some(is);
     }
 
-    /// Notes that a plain client wrote records of a crawl, in any spelling. Returns true if the crawl may be committed.
+    /// Invalidates the records of a crawl after a write by a plain client. Returns true if the crawl may be committed.
     pub(super) fn invalidate_records(&mut self, crawl: &[u8]) -> bool {
         match self.cached.get_mut(crawl) {
             Some(cached) => {
@@ -160,7 +161,7 @@ impl<K: Store> Crawls<K> {
         }
     }
 
-    /// All committed crawls, sorted by id.
+    /// Returns all committed crawls, sorted by id.
     pub(crate) fn committed(&self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
         counts::members(ks, &self.committed)
     }
@@ -207,7 +208,7 @@ impl<K: Store> Crawls<K> {
         Ok(())
     }
 
-    /// Returns where the crawl stands; `None` when the index does not know it.
+    /// Returns the state of the crawl; `None` if the index does not know it.
     pub(crate) fn state(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
         let committed = self.is_committed(ks, crawl)?;
         let uncommitted = self.is_uncommitted(ks, crawl)?;
@@ -219,7 +220,7 @@ impl<K: Store> Crawls<K> {
         })
     }
 
-    /// Returns whether a list says that no ended commit has the crawl's hash.
+    /// Returns true if the crawl's hash is in one of the lists of uncommitted hashes.
     pub(crate) fn is_listed(&mut self, ks: &mut K, crawl: &[u8], digest: &Digest) -> Result<bool> {
         for &list in CrawlKey::UNCOMMITTED {
             let list = self.key(ks, crawl, list);
@@ -230,29 +231,29 @@ impl<K: Store> Crawls<K> {
         Ok(false)
     }
 
-    /// Returns whether another program's purge is under way, or was cut short.
+    /// Returns true if a purge by another program is running, or was interrupted.
     pub(crate) fn are_purged(&self, ks: &mut K) -> bool {
         ks.exists(&self.outgoing)
     }
 
-    /// Returns whether another program's purge took the crawl out of `allcrawls` and has not decided on it.
+    /// Returns true if a purge by another program took the crawl out of `allcrawls` and has not decided on it yet.
     pub(crate) fn is_outgoing(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.are_purged(ks) && ks.set_has(&self.outgoing, crawl)?)
     }
 
-    /// Returns whether another program canceled the crawl after its hashes had gone into the merged index.
+    /// Returns true if another program canceled the crawl after its hashes were merged.
     pub(crate) fn is_canceled(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(ks.exists(&self.canceled) && ks.set_has(&self.canceled, crawl)?)
     }
 
-    /// Returns whether a crawl may be removed: it is committed, or another program was about to remove it.
+    /// Returns true if a crawl may be removed: it is committed, or another program was about to remove it.
     pub(crate) fn is_removable(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.is_committed(ks, crawl)?
             || self.is_outgoing(ks, crawl)?
             || self.is_canceled(ks, crawl)?)
     }
 
-    /// Refuses what would take a crawl's committed records with its uncommitted ones.
+    /// Refuses an operation that would remove a crawl's committed records together with its uncommitted ones.
     ///
     /// # Errors
     /// `PURGING` for a crawl in `to-remove-crawls`.
@@ -264,7 +265,7 @@ impl<K: Store> Crawls<K> {
         }
     }
 
-    /// Takes a crawl out of the sets of other programs.
+    /// Removes a crawl from the sets in which other programs mark crawls.
     pub(crate) fn drop_marks_of_others(&self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         for set in [&self.outgoing, &self.canceled] {
             if ks.exists(set) {
@@ -276,7 +277,7 @@ impl<K: Store> Crawls<K> {
 }
 
 impl<K: Store> Index<K> {
-    /// Returns whether every field of the crawl's records is known to be in the written form.
+    /// Returns true if every field of the crawl's records is known to have its written spelling.
     pub(crate) fn has_written_records(&mut self, ks: &mut K, crawl: &[u8]) -> bool {
         if let Some(known) = self.crawls.is_written(crawl) {
             return known;
@@ -288,7 +289,8 @@ impl<K: Store> Index<K> {
         is_new
     }
 
-    /// Notes that a plain client wrote records of a crawl: look-ups in it try every spelling from now on.
+    /// Invalidates the records of a crawl after a write by a plain client: lookups in it try every spelling from now
+    /// on.
     pub fn invalidate_records(&mut self, crawl: &[u8]) {
         if self.crawls.invalidate_records(crawl) {
             self.ledger.forget_unrecorded();
@@ -311,8 +313,8 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Returns whether records that come now are a later commit's: the crawl is committed, or a commit
-    /// of it is under way.
+    /// Returns true if new records of the crawl belong to a later commit: the crawl is committed, or its commit is
+    /// running.
     pub(crate) fn is_continuing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.crawls.is_committed(ks, crawl)?
             || self.under_way.is_committing(ks, crawl)?

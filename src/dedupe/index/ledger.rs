@@ -1,9 +1,8 @@
-//! Who holds a hash, in the order of commits.
+//! The holders of a hash, in commit order.
 //!
-//! The merged index names the owner. Every commit has a number, `commits` says whose it is, and
-//! `holders` keeps for a hash the numbers of the commits that met it after its owner's. Crawls that
-//! plain clients committed get a number when they are first seen, but nobody wrote down what they
-//! hold: it is found by looking.
+//! The merged index names the owner of a hash. Every commit has a number, `commits` maps it to the crawl, and `holders`
+//! maps a hash to the numbers of the commits that contained it after its owner's. Crawls that plain clients committed
+//! get a number when they are first seen, but their hashes were never recorded as held: they have to be looked up.
 
 use std::rc::Rc;
 
@@ -17,32 +16,32 @@ use crate::dedupe::keys::Names;
 use crate::dedupe::record::Record;
 use crate::dedupe::store::{Store, Stored, Under};
 
-/// The field of `crawlspace` that says that lists of holders may lack somebody.
+/// Field of `crawlspace` that marks the lists of holders as possibly incomplete.
 const UNTRUSTED: &[u8] = b"untrusted";
 
-/// Crawls whose holdings nobody wrote down, each after the number of its commit, in their order.
+/// Crawls whose holdings are not recorded, each with its commit number, in commit order.
 pub type Unrecorded = Vec<(u64, Vec<u8>)>;
 
-/// The order of commits, and the lists of further holders of hashes.
+/// The commit order, and the lists of further holders of hashes.
 pub struct Ledger<K: Store> {
     /// Name of `commits`.
     commits: K::Name,
-    /// Name of the key that says whether lists are whole.
+    /// Name of the key that marks the lists as incomplete.
     meta: K::Name,
-    /// Whether any hash has a list of further holders.
+    /// True if any hash has a list of further holders; `None` if unknown.
     has_lists: Option<bool>,
-    /// Committed crawls whose holdings nobody wrote down.
+    /// Committed crawls whose holdings are not recorded.
     unrecorded: Option<Rc<Unrecorded>>,
-    /// All committed crawls.
+    /// All committed crawls, in commit order.
     in_order: Option<Rc<Unrecorded>>,
-    /// Whether all committed crawls have their place in the order of commits.
+    /// True if all committed crawls have a commit number.
     adopted: bool,
-    /// Whether lists of holders may lack somebody; see [`super::beside`].
+    /// True if the lists of holders may be incomplete; see [`super::beside`].
     untrusted: bool,
 }
 
 impl<K: Store> Ledger<K> {
-    /// Reads what must not be found out again.
+    /// Reads the part of the state that cannot be derived later.
     pub(super) fn read(ks: &mut K, names: &Names<K::Name>) -> Result<Ledger<K>> {
         Ok(Ledger {
             commits: names.commits.clone(),
@@ -55,7 +54,7 @@ impl<K: Store> Ledger<K> {
         })
     }
 
-    /// Notes that a crawl is among the committed ones from now on, or no more.
+    /// Updates the cache after a crawl was added to or removed from the committed crawls.
     pub(super) fn note_committed(&mut self, crawl: &[u8], is: bool) {
         if is {
             self.in_order = None;
@@ -67,13 +66,13 @@ impl<K: Store> Ledger<K> {
         }
     }
 
-    /// Drops what is cached of crawls whose holdings nobody wrote down: plain clients have added to one of them, or one
-    /// has come back.
+    /// Drops the cache of crawls whose holdings are not recorded, because plain clients added to one of them, or
+    /// because one was restored.
     pub(crate) fn forget_unrecorded(&mut self) {
         self.unrecorded = None;
     }
 
-    /// Gives a number to a crawl whose holdings nobody wrote down.
+    /// Assigns a commit number to a crawl whose holdings are not recorded.
     pub(crate) fn adopt(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
         self.record(ks, number, crawl)?;
         self.in_order = None;
@@ -86,41 +85,42 @@ impl<K: Store> Ledger<K> {
         Ok(())
     }
 
-    /// Notes that lists of holders are kept elsewhere from now on.
+    /// Updates the cache after the lists of holders were moved to the other storage.
     pub(super) fn note_moved(&mut self) {
         self.has_lists = None;
     }
 
-    /// Returns whether any commit of ours has left its number, so that there may be lists of holders.
+    /// Returns true if any commit number is stored, so that there may be lists of holders.
     pub fn has_commits(&self, ks: &mut K) -> bool {
         ks.exists(&self.commits)
     }
 
-    /// Writes down whose commit has a number.
+    /// Stores the crawl of a commit number.
     pub(crate) fn record(&self, ks: &mut K, number: u64, crawl: &[u8]) -> Result<()> {
         ks.hash_set(&self.commits, number.to_string().as_bytes(), crawl)?;
         Ok(())
     }
 
-    /// Drops the number of a commit.
+    /// Deletes a commit number.
     pub(crate) fn drop_number(&self, ks: &mut K, number: u64) -> Result<()> {
         ks.hash_del(&self.commits, number.to_string().as_bytes())?;
         Ok(())
     }
 
-    /// Returns whether lists of holders name every committed crawl that has the hash.
+    /// Returns true if the lists of holders name every committed crawl that has the hash.
     pub(crate) fn is_trusted(&self) -> bool {
         !self.untrusted
     }
 
-    /// Notes that lists of holders may be incomplete from now on.
+    /// Marks the lists of holders as possibly incomplete.
     pub(super) fn mark_untrusted(&mut self, ks: &mut K) -> Result<()> {
         ks.hash_set(&self.meta, UNTRUSTED, b"1")?;
         self.untrusted = true;
         Ok(())
     }
 
-    /// Notes that lists of holders are complete: all of the index was checked and repaired, and nobody purges it.
+    /// Marks the lists of holders as complete, after the whole index was checked and repaired, unless it is being
+    /// purged.
     pub(crate) fn mark_trusted(&mut self, ks: &mut K, crawls: &Crawls<K>) -> Result<()> {
         if self.untrusted && !crawls.are_purged(ks) {
             ks.hash_del(&self.meta, UNTRUSTED)?;
@@ -129,32 +129,32 @@ impl<K: Store> Ledger<K> {
         Ok(())
     }
 
-    /// Returns whether all committed crawls have their place in the order of commits.
+    /// Returns true if all committed crawls have a commit number.
     pub fn all_adopted(&self) -> bool {
         self.adopted
     }
 
-    /// Says that they have.
+    /// Records that all committed crawls have a commit number.
     pub fn set_all_adopted(&mut self) {
         self.adopted = true;
     }
 
-    /// Takes note of the crawls whose holdings nobody wrote down, found by going through all.
+    /// Caches the crawls whose holdings are not recorded, as found by a walk over all crawls.
     pub fn set_unrecorded(&mut self, mut unrecorded: Unrecorded) {
         unrecorded.sort();
         unrecorded.dedup();
         self.unrecorded = Some(Rc::new(unrecorded));
     }
 
-    /// Returns how many hashes may be worked on between two looks at the clock: each costs a look into every
-    /// crawl whose holdings nobody wrote down.
+    /// Returns the number of hashes to process between two checks of the time. Each hash costs a lookup in every crawl
+    /// whose holdings are not recorded.
     pub fn batch(&self, usual: usize) -> usize {
         let looked = [&self.unrecorded, &self.in_order];
         let looked = looked.into_iter().flatten().map(|list| list.len()).max();
         (usual * 16 / (looked.unwrap_or(0) + 16)).max(1)
     }
 
-    /// Further holders of a hash: numbers of commits.
+    /// Returns the further holders of a hash, as commit numbers.
     pub(crate) fn holders(
         &mut self,
         ks: &mut K,
@@ -174,7 +174,7 @@ impl<K: Store> Ledger<K> {
             .unwrap_or_default())
     }
 
-    /// Writes the further holders of a hash.
+    /// Stores the further holders of a hash.
     pub(crate) fn set_holders(
         &mut self,
         ks: &mut K,
@@ -191,7 +191,7 @@ impl<K: Store> Ledger<K> {
         places.further_holders().set(ks, field, &numbers)
     }
 
-    /// The crawl of a commit number.
+    /// Returns the crawl of a commit number.
     pub(crate) fn crawl_of(&self, ks: &mut K, number: u64) -> Result<Option<Vec<u8>>> {
         Ok(ks
             .hash_get(&self.commits, number.to_string().as_bytes())?
@@ -200,7 +200,7 @@ impl<K: Store> Ledger<K> {
 }
 
 impl<K: Store> Index<K> {
-    /// Notes that nobody wrote down all that a committed crawl holds: plain clients added to it.
+    /// Marks the holdings of a committed crawl as not recorded in full, after plain clients added to it.
     pub(crate) fn mark_unrecorded(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         if self.crawls.baseline(ks, crawl).mark_unrecorded(ks)? {
             self.ledger.forget_unrecorded();
@@ -208,8 +208,8 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Returns the first number of a crawl's commits if it may hold hashes that nobody wrote down: plain clients
-    /// committed it, or added to it since its last commit.
+    /// Returns the first commit number of a crawl that may hold hashes which are not recorded: plain clients committed
+    /// it, or added to it since its last commit.
     pub(crate) fn first_unrecorded(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
         if let Some(number) = self.crawls.baseline(ks, crawl).unrecorded_number(ks)? {
             return Ok(Some(number));
@@ -225,8 +225,8 @@ impl<K: Store> Index<K> {
             .copied())
     }
 
-    /// Committed crawls whose holdings nobody wrote down, because plain clients committed them,
-    /// in commit order as far as it is known.
+    /// Returns the committed crawls whose holdings are not recorded, because plain clients committed them, in commit
+    /// order as far as known.
     pub(crate) fn unrecorded(&mut self, ks: &mut K) -> Result<Rc<Unrecorded>> {
         if let Some(known) = &self.ledger.unrecorded {
             return Ok(Rc::clone(known));
@@ -241,7 +241,7 @@ impl<K: Store> Index<K> {
         Ok(self.ledger.unrecorded.clone().unwrap_or_default())
     }
 
-    /// All committed crawls, in commit order as far as it is known.
+    /// Returns all committed crawls, in commit order as far as known.
     fn committed_in_order(&mut self, ks: &mut K) -> Result<Rc<Unrecorded>> {
         if let Some(known) = &self.ledger.in_order {
             return Ok(Rc::clone(known));
@@ -262,14 +262,14 @@ impl<K: Store> Index<K> {
         Ok(in_order)
     }
 
-    /// Name of the key of the records of a usual crawl: committed, not gone on with, and known to be so while no
-    /// commit and no removal is under way.
+    /// Returns the key of a crawl's records in the common case: the crawl is known to be committed and not continued,
+    /// and no commit or removal is running.
     pub(crate) fn records_if_quiet(&self, crawl: &[u8]) -> Option<&K::Name> {
         let is_quiet = self.under_way.is_nothing();
         self.crawls.records_of_finished(crawl).filter(|_| is_quiet)
     }
 
-    /// The record of a crawl for a hash, if it is part of the merged index.
+    /// Returns a crawl's record of a hash if it is part of the merged index.
     pub(crate) fn committed_record(
         &mut self,
         ks: &mut K,
@@ -283,7 +283,7 @@ impl<K: Store> Index<K> {
         if !self.crawls.is_committed(ks, crawl)? || self.under_way.is_leaving(ks, crawl)? {
             return Ok(None);
         }
-        // A continued crawl that is being committed again shows none of its new hashes yet.
+        // A continued crawl exposes none of its new hashes while it is committed again.
         let committing = self.under_way.is_committing(ks, crawl)?;
         if (self.crawls.is_uncommitted(ks, crawl)? || committing)
             && self.crawls.is_listed(ks, crawl, digest)?
@@ -294,8 +294,8 @@ impl<K: Store> Index<K> {
         Ok(value.filter(|value| Record::parse(value.as_ref()).is_some()))
     }
 
-    /// The first committed crawl, in commit order, that holds the hash beside its `owner`; crawls
-    /// that `excluded` names do not count. Gives the crawl and its record.
+    /// Returns the first committed crawl, in commit order, that holds the hash in addition to its `owner`, and its
+    /// record. Skips crawls for which `excluded` returns true.
     pub(crate) fn next_holder(
         &mut self,
         ks: &mut K,
@@ -304,7 +304,7 @@ impl<K: Store> Index<K> {
         excluded: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Option<Under<K::Value>>> {
         let numbers = self.ledger.holders(ks, &self.places, digest)?;
-        // A plain client's commit may have taken a hash from any crawl that owned it.
+        // A commit by a plain client may have taken a hash from any crawl that owned it.
         let plain = !self.ledger.is_trusted()
             || (self.crawls.is_committed(ks, owner)?
                 && self
@@ -319,7 +319,7 @@ impl<K: Store> Index<K> {
             self.unrecorded(ks)?
         };
         if unrecorded.is_empty() {
-            // The usual case, in which there may be thousands of them.
+            // The common case, in which a hash may have thousands of holders.
             for number in numbers {
                 let Some(crawl) = self.ledger.crawl_of(ks, number)? else {
                     continue;
@@ -339,7 +339,7 @@ impl<K: Store> Index<K> {
             }
         }
         candidates.sort();
-        // Both are in order, and are gone through together.
+        // Both lists are sorted: merge them.
         let (mut recorded, mut looked) =
             (candidates.iter().peekable(), unrecorded.iter().peekable());
         loop {
@@ -347,12 +347,12 @@ impl<K: Store> Index<K> {
                 (Some(r), Some(l)) if r.0 <= l.0 => recorded.next().expect("peeked"),
                 (_, Some(_)) => {
                     let next = looked.next().expect("peeked");
-                    // What such a crawl got by a later commit of ours is written down like any other.
+                    // A later commit of ours to such a crawl is recorded like any other.
                     if candidates.iter().any(|(_, c)| *c == next.1) {
                         continue;
                     }
-                    // Of a crawl that goes on, what plain clients add is not committed, and nothing
-                    // tells it from what is.
+                    // In a continued crawl, hashes that plain clients added are uncommitted, and cannot be told apart
+                    // from committed ones.
                     let unclear = plain
                         && self.crawls.is_uncommitted(ks, &next.1)?
                         && self.has_unclear_fields(ks, &next.1)?;

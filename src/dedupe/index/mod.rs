@@ -1,7 +1,7 @@
-//! One dedupe index: the keys that share a prefix, and what is cached of them in memory.
+//! A dedupe index: the keys that share a prefix, and their cache in memory.
 //!
-//! The keys are the truth. Everything kept here beside the prefix is a cache that is rebuilt from
-//! them; it is invalidated whenever somebody else changes the keys it came from.
+//! The keys are authoritative. Everything here except the prefix is a cache that can be rebuilt from them, and is
+//! invalidated whenever another client changes the keys that it was read from.
 
 pub mod baseline;
 pub mod beside;
@@ -35,58 +35,56 @@ use super::keys::{CrawlKey, MERGED, META, Names, references_suffix};
 use super::profile::Profile;
 use super::store::Store;
 
-/// The format of the index that this version writes.
+/// Format version of the index that this version writes.
 const FORMAT: &[u8] = b"1";
 
-/// How many crawls are looked at for the layout of an index that nobody wrote down.
+/// Maximum number of crawls that are examined for the layout of an index that does not store it.
 const CRAWLS_LOOKED_AT: usize = 8;
 
-/// An index, with what is cached of it. Each part keeps its fields to itself, in a file of its own; rules ask the part
-/// that they need.
+/// An index and its cache. Each part has private fields and a file of its own; rules use the parts that they need.
 pub struct Index<K: Store> {
     prefix: Vec<u8>,
     profile: Profile,
     names: Names<K::Name>,
-    /// Whether the layout is written down.
+    /// True if the layout is stored.
     registered: bool,
-    /// Whether a key of exactly the prefix's name is kept.
+    /// True if a key with exactly the prefix as its name is kept.
     anchored: bool,
-    /// Which opening of an index this is; see [`Index::opening`].
+    /// Number of this opening of the index; see [`Index::opening`].
     opening: u64,
-    /// Where the committed part is.
+    /// The storage of the committed part.
     pub(super) places: Places<K>,
-    /// Which crawls there are.
+    /// The crawls.
     pub(super) crawls: Crawls<K>,
-    /// Which crawls jobs are at work on.
+    /// The crawls that jobs are working on.
     pub(super) under_way: UnderWay<K>,
-    /// Who holds a hash, in the order of commits.
+    /// The holders of hashes, in commit order.
     pub(super) ledger: Ledger<K>,
-    /// How the merged index spells hashes.
+    /// The spelling of hashes in the merged index.
     pub(super) spelling: Spelling<K>,
-    /// Which crawls others see while they run.
+    /// The crawls that are visible while they run.
     pub(super) visible: Visible<K>,
-    /// Who is about to store a payload.
+    /// The claims on payloads.
     pub(super) claims: Claims<K>,
-    /// The index by URL.
+    /// The URL index.
     pub(super) urls: Urls<K>,
 }
 
-/// How many indexes were opened by this process.
+/// Number of indexes opened by this process.
 static OPENINGS: AtomicU64 = AtomicU64::new(0);
 
 impl<K: Store> Index<K> {
-    /// Distinguishes an index from the one that takes its place when others have changed its keys: what a job
-    /// found out in several steps counts only if this is the same at the last as at the first.
+    /// Returns a number that changes when the index is reopened, after other clients changed its keys. Results that a
+    /// job gathers over several slices are only valid if this number is the same in its first and its last slice.
     pub(crate) fn opening(&self) -> u64 {
         self.opening
     }
 
-    /// Opens the index with this prefix: reads its layout from its keys, or takes `new` when there
-    /// are none. `anchored` keeps a key of exactly the prefix's name, which cluster mode needs while
-    /// the slot migrates.
+    /// Opens the index with this prefix. Its layout is read from its keys, or is `new` if there are none. `anchored`
+    /// keeps a key with exactly the prefix as its name, which cluster mode needs while the slot migrates.
     ///
     /// # Errors
-    /// `BADFORMAT` when a newer version wrote it.
+    /// `BADFORMAT` if a newer version wrote the index.
     pub fn open(
         ks: &mut K,
         prefix: &[u8],
@@ -107,7 +105,7 @@ impl<K: Store> Index<K> {
             let name = ks.name(&[prefix, MERGED.name(profile).as_bytes()]);
             ks.exists(&name)
         };
-        // An index that plain clients made says by its keys which layout they use.
+        // The layout of an index that plain clients created follows from its key names.
         let profile = match stored {
             Some(profile) => profile,
             None if has_merged(Profile::Document) => Profile::Document,
@@ -143,22 +141,22 @@ impl<K: Store> Index<K> {
         Ok(index)
     }
 
-    /// Names of the keys that exist once.
+    /// Returns the names of the keys that an index has once.
     pub fn names(&self) -> &Names<K::Name> {
         &self.names
     }
 
-    /// The prefix before every key name.
+    /// Returns the prefix of every key name.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
     }
 
-    /// The layout of this index.
+    /// Returns the layout of this index.
     pub fn profile(&self) -> Profile {
         self.profile
     }
 
-    /// Returns whether the layout is written down; before that it follows the configuration.
+    /// Returns true if the layout is stored; until then it follows the configuration.
     pub fn is_registered(&self) -> bool {
         self.registered
     }
@@ -166,7 +164,7 @@ impl<K: Store> Index<K> {
     /// Sets the layout of an index without crawls.
     ///
     /// # Errors
-    /// `HASCRAWLS` once there are crawls, unless the layout is the same.
+    /// `HASCRAWLS` if there are crawls, unless the layout is the same.
     pub fn set_profile(&mut self, ks: &mut K, profile: Profile) -> Result<()> {
         if profile != self.profile {
             if ks.set_len(&self.names.allcrawls)? > 0 || ks.set_len(&self.names.uncommitted)? > 0 {
@@ -188,7 +186,7 @@ impl<K: Store> Index<K> {
         self.spelling.set_profile(profile);
     }
 
-    /// An index without a merged one, whose layout nobody wrote down, tells its layout by a crawl of it.
+    /// Detects the layout from a crawl, if it is not stored and there is no merged index yet.
     pub fn detect_profile_by(&mut self, ks: &mut K, crawl: &[u8]) {
         let is_open = !self.registered && !self.places.has_hashes(ks);
         if is_open && self.profile != Profile::Browsertrix && self.has_bare_fields(ks, crawl) {
@@ -208,8 +206,8 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Makes the index known as one: its format and profile are written down before its first
-    /// own write, so that a later change of configuration does not change its meaning.
+    /// Stores the format and the layout before the first write of our own, so that a later change of the configuration
+    /// does not affect this index.
     pub(crate) fn register(&mut self, ks: &mut K) -> Result<()> {
         self.prepare_storage(ks)?;
         if self.registered {
@@ -231,13 +229,13 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// The name of the set of references of a WACZ that is being written.
+    /// Returns the name of the set of references of a WACZ that is being written.
     pub fn references_key(&self, ks: &mut K, uuid: &[u8]) -> K::Name {
         ks.name(&[&self.prefix, uuid, references_suffix(self.profile)])
     }
 
-    /// Refuses an index, or a crawl in it, with a key of another type than it should be: looked at
-    /// before a job's first write, so that nothing is half-written.
+    /// Checks the types of all keys of an index and, if given, of a crawl. Jobs call it before their first write, so
+    /// that they do not fail halfway.
     pub(crate) fn check_types(&mut self, ks: &mut K, crawl: Option<&[u8]>) -> Result<()> {
         self.places.merged().len(ks)?;
         for (name, row) in self.names.all() {
@@ -251,13 +249,13 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Takes the next number in the order of commits.
+    /// Takes the next commit number.
     pub(crate) fn next_number(&mut self, ks: &mut K) -> Result<u64> {
         self.register(ks)?;
         counters::next(ks, &self.names.meta, counters::COMMITS)
     }
 
-    /// The highest number taken so far.
+    /// Returns the last commit number.
     pub(crate) fn last_number(&mut self, ks: &mut K) -> Result<u64> {
         counters::last(ks, &self.names.meta, counters::COMMITS)
     }

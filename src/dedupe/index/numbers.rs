@@ -1,13 +1,13 @@
-//! Numbers of commits, as the values of keys have them.
+//! Commit numbers as stored in keys.
 
 use smallvec::SmallVec;
 
 use crawlspace_host::text::parse_unsigned;
 
-/// Numbers of commits, ascending, as `holders` and `baseline` keep them.
+/// Commit numbers in ascending order, as stored in `holders` and `baseline`.
 pub type Numbers = SmallVec<[u64; 4]>;
 
-/// Reads space-separated numbers; anything else in the value is skipped.
+/// Parses space-separated numbers; anything else in the value is skipped.
 pub fn parse_numbers(value: &[u8]) -> Numbers {
     value
         .split(|&b| b == b' ')
@@ -15,7 +15,7 @@ pub fn parse_numbers(value: &[u8]) -> Numbers {
         .collect()
 }
 
-/// The value that [`parse_numbers`] reads.
+/// Formats numbers as [`parse_numbers`] reads them.
 pub fn write_numbers(numbers: &[u64]) -> Vec<u8> {
     let mut value = Vec::with_capacity(numbers.len() * 8);
     for n in numbers {

@@ -1,5 +1,5 @@
-//! What is under way: `committing` and `removing`, written with each slice of a job, so that one cut
-//! short goes on where it was.
+//! Running jobs: `committing` and `removing`, updated with each slice, so that an interrupted job
+//! resumes where it stopped.
 
 use crawlspace_host::text::parse_unsigned;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -10,32 +10,32 @@ use crate::dedupe::error::{Error, Result};
 use crate::dedupe::keys::Names;
 use crate::dedupe::store::Store;
 
-/// What a removal under way marks its crawls with, in `removing`.
+/// Mark in `removing` of a crawl that is being removed.
 pub const REMOVE: &[u8] = b"remove";
 
-/// What it marks those with that are out already.
+/// Mark of a crawl that a running removal has already removed.
 pub const GONE: &[u8] = b"gone";
 
-/// What a cancel under way marks its crawl with, before the number of hashes dropped so far.
+/// Mark of a crawl that is being canceled, followed by the number of hashes dropped so far.
 const CANCEL: &[u8] = b"cancel ";
 
 fn leaves_whole(state: &[u8]) -> bool {
     state == REMOVE || state == GONE
 }
 
-/// A commit under way, as `committing` keeps it.
+/// The progress of a commit, as stored in `committing`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommitState {
-    /// Its number in the order of commits.
+    /// Commit number.
     pub number: u64,
-    /// Hashes that became the crawl's own so far.
+    /// Number of hashes so far that the crawl became the owner of.
     pub new: u64,
-    /// Hashes met that the index knew.
+    /// Number of hashes so far that the index knew.
     pub known: u64,
 }
 
 impl CommitState {
-    /// Reads the value of a field of `committing`.
+    /// Parses the value of a field of `committing`.
     pub fn parse(value: &[u8]) -> Option<CommitState> {
         match parse_numbers(value)[..] {
             [number, new, known] => Some(CommitState { number, new, known }),
@@ -43,25 +43,26 @@ impl CommitState {
         }
     }
 
-    /// The value that [`CommitState::parse`] reads.
+    /// Formats the value that [`CommitState::parse`] reads.
     pub fn to_value(self) -> Vec<u8> {
         write_numbers(&[self.number, self.new, self.known])
     }
 }
 
-/// Crawls that jobs are at work on. What was read of their marks is cached.
+/// The crawls that jobs are working on, with a cache of their marks.
 pub struct UnderWay<K: Store> {
     /// Name of `committing`.
     commits: K::Name,
     /// Name of `removing`.
     removals: K::Name,
     committing: Option<FxHashSet<Box<[u8]>>>,
-    /// Crawls on their way out; true for those that leave whole, and not only what is new of them.
+    /// Crawls that are being removed (true), or of which the uncommitted records are being canceled
+    /// (false).
     removing: Option<FxHashMap<Box<[u8]>, bool>>,
 }
 
 impl<K: Store> UnderWay<K> {
-    /// Knows nothing yet.
+    /// Creates an empty cache.
     pub(super) fn new(names: &Names<K::Name>) -> UnderWay<K> {
         UnderWay {
             commits: names.committing.clone(),
@@ -71,7 +72,7 @@ impl<K: Store> UnderWay<K> {
         }
     }
 
-    /// Returns whether it is known that there are none.
+    /// Returns true if it is cached that no job is running.
     pub(super) fn is_nothing(&self) -> bool {
         self.committing.as_ref().is_some_and(FxHashSet::is_empty)
             && self.removing.as_ref().is_some_and(FxHashMap::is_empty)
@@ -86,26 +87,26 @@ impl<K: Store> UnderWay<K> {
         Ok(self.committing.as_mut().expect("read above"))
     }
 
-    /// Returns whether a commit of the crawl is under way, or was cut short.
+    /// Returns true if a commit of the crawl is running, or was interrupted.
     pub(crate) fn is_committing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.committing(ks)?.contains(crawl))
     }
 
-    /// Returns how far the commit of a crawl is.
+    /// Returns the progress of a crawl's commit.
     pub(crate) fn commit_state(&self, ks: &mut K, crawl: &[u8]) -> Result<Option<CommitState>> {
         Ok(ks
             .hash_get(&self.commits, crawl)?
             .and_then(|value| CommitState::parse(value.as_ref())))
     }
 
-    /// Writes down how far a commit is; `None` when it has ended.
+    /// Stores the progress of a commit; `None` when it has ended.
     pub(crate) fn set_commit_state(
         &mut self,
         ks: &mut K,
         crawl: &[u8],
         state: Option<CommitState>,
     ) -> Result<()> {
-        // Before it is written, so that it is not read twice.
+        // Load the cache before the write, so that it is not loaded again after it.
         self.committing(ks)?;
         match state {
             Some(state) => {
@@ -120,30 +121,30 @@ impl<K: Store> UnderWay<K> {
         Ok(())
     }
 
-    /// Returns whether the crawl is being removed or canceled, or such a job was cut short.
+    /// Returns true if the crawl is being removed or canceled, or such a job was interrupted.
     pub(crate) fn is_removing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.removing(ks)?.contains_key(crawl))
     }
 
-    /// Returns whether the crawl is being removed whole. Look-ups skip it from the start, so that all
-    /// of it goes at once.
+    /// Returns true if the whole crawl is being removed. Lookups skip it from the start, so that it
+    /// disappears at once.
     pub(crate) fn is_leaving(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.removing(ks)?.get(crawl) == Some(&true))
     }
 
-    /// Returns whether an unfinished removal has already taken this crawl out.
+    /// Returns true if an unfinished removal has already removed this crawl.
     pub(crate) fn is_gone(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         let state = ks.hash_get(&self.removals, crawl)?;
         Ok(state.is_some_and(|state| state.as_ref() == GONE))
     }
 
-    /// Returns whether the crawl is being canceled, or a cancel was cut short.
+    /// Returns true if the crawl is being canceled, or a cancel was interrupted.
     pub(crate) fn is_canceling(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         let state = ks.hash_get(&self.removals, crawl)?;
         Ok(state.is_some_and(|state| state.as_ref().starts_with(CANCEL)))
     }
 
-    /// Returns how many hashes a cancel of the crawl has dropped, if one is under way or was cut short.
+    /// Returns the number of hashes that a running or interrupted cancel of the crawl has dropped.
     pub(crate) fn canceled(&self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
         let state = ks.hash_get(&self.removals, crawl)?;
         Ok(state.and_then(|state| parse_unsigned(state.as_ref().strip_prefix(CANCEL)?)))
@@ -160,7 +161,7 @@ impl<K: Store> UnderWay<K> {
         Ok(self.removing.as_ref().expect("read above"))
     }
 
-    /// Marks a crawl as being removed (`Some(state)`), or no longer.
+    /// Marks a crawl as being removed (`Some(state)`), or removes the mark.
     pub(crate) fn set_removing(
         &mut self,
         ks: &mut K,
@@ -186,7 +187,7 @@ impl<K: Store> UnderWay<K> {
         self.set_removing(ks, crawl, Some(&state))
     }
 
-    /// Ends a removal: its marks go, those of cancels that were cut short stay.
+    /// Ends a removal: deletes its marks, and keeps those of interrupted cancels.
     pub(crate) fn end_removal(&mut self, ks: &mut K) -> Result<()> {
         let marks = counts::fields(ks, &self.removals)?;
         if !marks.iter().any(|(_, state)| state.starts_with(CANCEL)) {
@@ -202,7 +203,7 @@ impl<K: Store> UnderWay<K> {
         Ok(())
     }
 
-    /// Refuses work on a crawl that is on its way out.
+    /// Refuses work on a crawl that is being removed.
     ///
     /// # Errors
     /// `REMOVING` while it is being removed or canceled.

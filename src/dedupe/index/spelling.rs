@@ -1,9 +1,9 @@
-//! One hash, many spellings.
+//! The spellings of a hash.
 //!
-//! Our own commands write each hash in one form. Plain clients may have written it in others, so a
-//! look-up that misses tries those too, but only where plain clients can have written: of the merged
-//! index the `crawlspace` key says in `written` how large it was when all of its fields were in the
-//! written form.
+//! Our own commands write each hash in one form. Plain clients may have written another form, so a lookup that
+//! misses tries all of them, but only where plain clients may have written. For the merged index, the field
+//! `written` of the `crawlspace` key contains its size at the time when all of its fields had their written
+//! form.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -15,22 +15,22 @@ use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::profile::Profile;
 use crate::dedupe::store::{Store, Stored, Under};
 
-/// What is known of how the merged index spells its hashes.
+/// Cached knowledge about the spelling of hashes in the merged index.
 pub struct Spelling<K: Store> {
-    /// Name of the key that has the size.
+    /// Name of the key with the field `written`.
     meta: K::Name,
     profile: Profile,
-    /// Whether every field is known to be in the written form, so that a look-up need not try the others.
+    /// True if every field is known to have its written form, so that lookups need not try the others.
     is_written: bool,
-    /// The size of the merged index that says so in the `crawlspace` key.
+    /// The value of `written` in the `crawlspace` key.
     size: Option<u64>,
-    /// How often the merged index got a field in another form: a look at all of its fields holds if this
-    /// is the same at its end as at its beginning.
+    /// Number of times that a field in another form was added to the merged index. A check of all its fields is
+    /// only valid if this number did not change.
     oddities: u64,
 }
 
 impl<K: Store> Spelling<K> {
-    /// Knows nothing yet.
+    /// Creates the initial state: nothing is known.
     pub(super) fn new(meta: &K::Name, profile: Profile) -> Spelling<K> {
         Spelling {
             meta: meta.clone(),
@@ -41,13 +41,12 @@ impl<K: Store> Spelling<K> {
         }
     }
 
-    /// Notes that the index, which has no hashes, has another layout.
+    /// Changes the layout of an index without hashes.
     pub(super) fn set_profile(&mut self, profile: Profile) {
         self.profile = profile;
     }
 
-    /// Reads what the last job that changed the merged index wrote down. Plain clients add hashes, and then the
-    /// sizes differ.
+    /// Reads the size that the last job stored. If plain clients have added hashes since, the sizes differ.
     pub(super) fn read(&mut self, ks: &mut K, places: &Places<K>) -> Result<()> {
         let size = ks.hash_get(&self.meta, b"written")?;
         self.size = size.and_then(|n| parse_unsigned(n.as_ref()));
@@ -56,7 +55,8 @@ impl<K: Store> Spelling<K> {
         Ok(())
     }
 
-    /// Notes that a plain client wrote to the merged index: look-ups try every spelling from now on.
+    /// Invalidates the state after a plain client wrote to the merged index: lookups try every spelling from
+    /// now on.
     pub(crate) fn invalidate(&mut self, ks: &mut K, places: &Places<K>) -> Result<()> {
         if places.plain_key().is_some() {
             self.is_written &= places.merged().len(ks)? == 0;
@@ -64,28 +64,28 @@ impl<K: Store> Spelling<K> {
         Ok(())
     }
 
-    /// Begins a look at every field of the merged index. The result is for [`Spelling::end_census`].
+    /// Begins a check of every field of the merged index. Pass the result to [`Spelling::end_census`].
     pub fn begin_census(&self, opening: u64) -> (u64, u64) {
         (opening, self.oddities)
     }
 
-    /// Ends a look at every field that found all of them in the written form. It counts only if no
-    /// other field came meanwhile, and the index was not opened anew because others changed its keys.
+    /// Ends a check that found all fields in their written form. It is ignored if another form was added in the
+    /// meantime, or if the index was reopened because other clients changed its keys.
     pub fn end_census(&mut self, opening: u64, begun: (u64, u64)) {
         self.is_written |= self.begin_census(opening) == begun;
     }
 
-    /// Returns whether every hash of the merged index is known to be in the written form.
+    /// Returns true if every hash of the merged index is known to have its written form.
     pub(crate) fn is_written(&self) -> bool {
         self.is_written
     }
 
-    /// Returns whether `spelling` is the only one under which the merged index can have its hash.
+    /// Returns true if `spelling` is the only spelling of its hash that the merged index can contain.
     pub fn only_written(&self, spelling: &[u8]) -> bool {
         self.is_written && Digest::is_written(spelling, self.profile)
     }
 
-    /// A field goes into the merged index as it is spelled.
+    /// Records that a field with this spelling is added to the merged index.
     pub fn note_merged(&mut self, digest: &Digest, spelling: &[u8]) {
         if digest.written(self.profile) != spelling {
             self.is_written = false;
@@ -93,7 +93,7 @@ impl<K: Store> Spelling<K> {
         }
     }
 
-    /// The owner that the merged index has for a hash, under any of its spellings.
+    /// Returns the owner of a hash in the merged index, under any spelling.
     pub(crate) fn owner(
         &self,
         ks: &mut K,
@@ -110,7 +110,7 @@ impl<K: Store> Spelling<K> {
         Ok(foreign.map(|(_, value)| value))
     }
 
-    /// Finds the owner, with the spelling under which it stands.
+    /// Returns the owner of a hash, and the spelling under which it is stored.
     pub(crate) fn locate_owner(
         &self,
         ks: &mut K,
@@ -136,7 +136,7 @@ impl<K: Store> Spelling<K> {
         in_other_spellings(self.profile, digest, |field| places.merged().get(ks, field))
     }
 
-    /// Returns the size that the `crawlspace` key should have, if it has another one.
+    /// Returns the size that the `crawlspace` key should contain, if it contains another one.
     fn unwritten_size(&self, ks: &mut K, places: &Places<K>) -> Result<Option<Option<u64>>> {
         let size = if self.is_written {
             Some(places.merged().len(ks)?).filter(|&size| size > 0)
@@ -157,11 +157,11 @@ impl<K: Store> Spelling<K> {
 }
 
 impl<K: Store> Index<K> {
-    /// Writes down whether the merged index has only written forms, so that a restart need not
-    /// look at all of it. Belongs at the end of every step that changed it.
+    /// Stores whether the merged index has only written forms, so that a restart need not check all of it. Must
+    /// be called at the end of every step that changed it.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; errors of the server.
     pub fn write_spelling(&mut self, ks: &mut K) -> Result<()> {
         if let Some(size) = self.spelling.unwritten_size(ks, &self.places)? {
             if size.is_some() {
@@ -172,7 +172,7 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// The record of a crawl for a hash, under any of its spellings, committed or not.
+    /// Returns a crawl's record of a hash, under any spelling, committed or not.
     pub(crate) fn record_of(
         &mut self,
         ks: &mut K,
@@ -190,7 +190,7 @@ impl<K: Store> Index<K> {
         Ok(found.map(|(_, value)| value))
     }
 
-    /// How a crawl's own hash spells the digest, if it has it.
+    /// Returns the spelling of a hash in the crawl's records, if the crawl has it.
     pub(crate) fn spelling_in(
         &mut self,
         ks: &mut K,
@@ -205,7 +205,7 @@ impl<K: Store> Index<K> {
         Ok(found.map(|(spelling, _)| spelling))
     }
 
-    /// The record that the crawl's plain hash has, and its spelling there.
+    /// Returns the record of a hash in the crawl's plain hash, and its spelling there.
     pub(crate) fn plain_record(
         &mut self,
         ks: &mut K,
@@ -223,7 +223,7 @@ impl<K: Store> Index<K> {
     }
 }
 
-/// A record of a crawl under another spelling than the written one.
+/// Finds a crawl's record of a hash under a spelling other than the written one.
 fn foreign_record<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -235,7 +235,7 @@ fn foreign_record<K: Store>(
     })
 }
 
-/// What a field has that spells the digest in another than the written form, with that spelling.
+/// Returns the first value that `get` finds under a spelling other than the written one, and that spelling.
 fn in_other_spellings<V>(
     profile: Profile,
     digest: &Digest,

@@ -1,19 +1,18 @@
-//! Where the committed part of an index is: in plain keys, or packed in one value.
+//! The storage of the committed part of an index: plain keys, or one packed value.
 //!
-//! Three kinds of hashes can be in either storage: the merged index, the records of committed crawls,
-//! and the further holders of hashes. The rules see them through the functions here, and are the same
-//! for both. While an index changes its storage (`PACK`, `UNPACK`), every entry is in exactly one of the two; what is
-//! left to pack is in `moving`.
+//! Three kinds of hashes can be in either storage: the merged index, the records of committed crawls, and the further
+//! holders of hashes. The rules access them through the functions here, and are the same for both storages. While an
+//! index changes its storage (`PACK`, `UNPACK`), every entry is in exactly one of the two; entries that are still to be
+//! packed are in `moving`.
 //!
-//! The packed index is at a key that no document names. At the name of the merged index stands a marker: a plain client
-//! that looks for a hash there gets `WRONGTYPE` instead of "unknown", and one that deletes or renames it destroys no
-//! record.
+//! The packed index is at a key that is not documented. The name of the merged index holds a marker: a plain client
+//! that looks up a hash there gets `WRONGTYPE` instead of "unknown", and one that deletes or renames the marker
+//! destroys no record.
 //!
-//! The records of a crawl that is not committed are in its plain hash always. Its commit copies them
-//! into the packed index, and when it has ended the plain hash goes: `copied` in `h:<crawl>:baseline`
-//! says how many records are in both meanwhile. A plain client may write to the hash of a committed
-//! crawl at any time; of a hash that the crawl has packed, the packed record counts, as if the client had
-//! found it there (`HSETNX`).
+//! The records of an uncommitted crawl are always in its plain hash. Its commit copies them into the packed index and
+//! deletes the plain hash at its end; meanwhile `copied` in `h:<crawl>:baseline` is the number of records in both. A
+//! plain client may write to the hash of a committed crawl at any time; if the crawl has packed the same hash, the
+//! packed record counts, as if the client had found the field set (`HSETNX`).
 
 use std::borrow::Cow;
 
@@ -30,13 +29,13 @@ use crate::dedupe::packed::{Cursor, Part};
 use crate::dedupe::profile::Profile;
 use crate::dedupe::store::{Holds, Store};
 
-/// How the committed part of an index is kept.
+/// The storage of the committed part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
-    /// In plain keys, as the documents say.
+    /// Plain keys, as documented.
     #[default]
     Plain,
-    /// In one packed value.
+    /// A single packed value.
     Packed,
 }
 
@@ -44,7 +43,7 @@ impl Storage {
     /// All storages, in the order of their configuration values.
     pub const ALL: [Storage; 2] = [Storage::Plain, Storage::Packed];
 
-    /// The storage's name in commands, configuration and the `crawlspace` key.
+    /// Returns the name of the storage in commands, configuration and the `crawlspace` key.
     pub fn name(self) -> &'static str {
         match self {
             Storage::Plain => "plain",
@@ -52,7 +51,7 @@ impl Storage {
         }
     }
 
-    /// Reads a name, in any case.
+    /// Parses a name, ignoring case.
     pub fn parse(name: &[u8]) -> Option<Storage> {
         Storage::ALL
             .into_iter()
@@ -60,12 +59,12 @@ impl Storage {
     }
 }
 
-/// What a new index is like.
+/// The layout of a new index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// How it names its keys and fields.
+    /// Naming of keys and fields.
     pub profile: Profile,
-    /// How it keeps its committed part.
+    /// Storage of the committed part.
     pub storage: Storage,
 }
 
@@ -78,7 +77,7 @@ impl From<Profile> for Layout {
     }
 }
 
-/// The keys that have the committed part.
+/// The keys of the committed part.
 pub struct Places<K: Store> {
     /// Name of the merged index.
     merged_key: K::Name,
@@ -88,23 +87,23 @@ pub struct Places<K: Store> {
     moving_key: K::Name,
     /// Name of `holders`.
     holders: K::Name,
-    /// Name of the key that says which storage the index has.
+    /// Name of the key that stores the storage of the index.
     meta: K::Name,
-    /// Where changes go.
+    /// The storage that changes are written to.
     storage: Storage,
     /// The key of the packed index, if there may be one.
     packed: Option<K::Name>,
     /// The key of the plain merged index, if there may be one.
     plain: Option<K::Name>,
-    /// Whether the packed index lies at the key where version 0.1.0 kept it.
+    /// True if the packed index is at the key that version 0.1.0 used.
     is_old: bool,
-    /// Whether a marker stands at the name of the merged index.
+    /// True if there is a marker at the name of the merged index.
     is_marked: bool,
 }
 
 impl<K: Store> Places<K> {
-    /// Finds them: the keys tell, and what is `stored` in the `crawlspace` key; an index of which neither says anything
-    /// is as a `new` one.
+    /// Detects the storage from the keys and from `stored`, the value in the `crawlspace` key. `new` is the storage of
+    /// an index for which neither exists.
     pub(super) fn find(
         ks: &mut K,
         names: &Names<K::Name>,
@@ -115,7 +114,7 @@ impl<K: Store> Places<K> {
         let keys = [&names.packed, &names.merged, &names.moving];
         let [value, merged, moving] = keys.map(|key| ks.holds(key));
         let (storage, old) = match (value, merged, moving) {
-            // Version 0.1.0 packed into the key of the merged index, and unpacked out of `moving`.
+            // Version 0.1.0 packed into the key of the merged index, and unpacked from `moving`.
             (Nothing, Packed, _) => (Storage::Packed, Some(&names.merged)),
             (Nothing, _, Packed) => (Storage::Plain, Some(&names.moving)),
             (Nothing, Hash | Other, _) => (stored.unwrap_or(Storage::Plain), None),
@@ -126,14 +125,14 @@ impl<K: Store> Places<K> {
         let packed =
             (storage == Storage::Packed || is_there).then(|| old.unwrap_or(&names.packed).clone());
         let plain = match (storage, merged, moving) {
-            // A marker is left over; it goes before the first write.
+            // A marker was left behind; it is deleted before the first write.
             (Storage::Plain, Marker, _) => None,
             (Storage::Plain, _, _) => Some(names.merged.clone()),
-            // Without anything else of an index it is another program's.
+            // Without other parts of an index, the key belongs to another program.
             (Storage::Packed, _, Hash) if is_there || stored.is_some() => {
                 Some(names.moving.clone())
             }
-            // A plain client made it, where no marker stood.
+            // A plain client created it while there was no marker.
             (Storage::Packed, Hash, _) => Some(names.merged.clone()),
             _ => None,
         };
@@ -146,7 +145,7 @@ impl<K: Store> Places<K> {
         }
     }
 
-    /// Of an index of that storage with nothing in it.
+    /// Creates the places of an empty index with that storage.
     pub(super) fn of_empty(names: &Names<K::Name>, storage: Storage) -> Places<K> {
         let is_packed = storage == Storage::Packed;
         Places {
@@ -163,13 +162,13 @@ impl<K: Store> Places<K> {
         }
     }
 
-    /// Returns whether there is a merged index in either storage.
+    /// Returns true if there is a merged index in either storage.
     pub(super) fn has_hashes(&self, ks: &mut K) -> bool {
         let mut keys = [&self.merged_key, &self.packed_name, &self.moving_key].into_iter();
         keys.any(|key| ks.exists(key))
     }
 
-    /// Notes that nothing is left of the old storage, where a removal has taken the last of it.
+    /// Forgets the old storage if a removal has deleted the last entry in it.
     fn forget_emptied(&mut self, ks: &mut K) {
         if self.is_moving() {
             let rest = match self.storage {
@@ -180,7 +179,7 @@ impl<K: Store> Places<K> {
         }
     }
 
-    /// Takes the marker away from where changes go to plain keys, before the first write.
+    /// Deletes the marker of a plain index, before the first write.
     fn unmark_plain(&mut self, ks: &mut K) -> Result<()> {
         if self.storage == Storage::Plain && self.is_marked {
             self.unmark(ks)?;
@@ -189,8 +188,8 @@ impl<K: Store> Places<K> {
         Ok(())
     }
 
-    /// Renames a packed index that version 0.1.0 wrote to the key where it belongs: there, plain clients do not delete it.
-    /// False if there is none.
+    /// Renames a packed index at the key of version 0.1.0 to its current key, which plain clients do not delete.
+    /// Returns false if there is none.
     fn rename_old(&mut self, ks: &mut K) -> Result<bool> {
         if !self.is_old {
             return Ok(false);
@@ -203,17 +202,17 @@ impl<K: Store> Places<K> {
         Ok(true)
     }
 
-    /// How the committed part is kept, or is going to be.
+    /// Returns the current storage, or the new one during a change of storage.
     pub fn storage(&self) -> Storage {
         self.storage
     }
 
-    /// Returns whether a change of storage is under way, or was cut short.
+    /// Returns true if a change of storage is running, or was interrupted.
     pub fn is_moving(&self) -> bool {
         self.packed.is_some() && self.plain.is_some()
     }
 
-    /// What figures say of it.
+    /// Returns the name of the storage in statistics.
     pub fn shown(&self) -> &'static str {
         match (self.storage, self.is_moving()) {
             (storage, false) => storage.name(),
@@ -222,42 +221,43 @@ impl<K: Store> Places<K> {
         }
     }
 
-    /// The packed index's key, if there may be one.
+    /// Returns the key of the packed index, if there may be one.
     pub fn packed_key(&self) -> Option<&K::Name> {
         self.packed.as_ref()
     }
 
-    /// The key of the plain merged index, if there may be one.
+    /// Returns the key of the plain merged index, if there may be one.
     pub(crate) fn plain_key(&self) -> Option<&K::Name> {
         self.plain.as_ref()
     }
 
-    /// Returns whether plain hashes have a part of a packed index, and nobody purges it.
+    /// Returns true if plain hashes contain a part of a packed index that can be packed now: no purge is running.
     pub fn has_left_to_pack(&self, ks: &mut K, crawls: &Crawls<K>) -> bool {
         self.storage == Storage::Packed && self.is_moving() && !crawls.are_purged(ks)
     }
 
-    /// Returns whether there is a packed index, to which changes go.
+    /// Returns true if the storage is packed and the packed index exists.
     fn is_there(&self, ks: &mut K) -> bool {
         self.storage == Storage::Packed && ks.exists(&self.packed_name)
     }
 
-    /// Puts a marker at the name of the merged index, where plain clients look for hashes. What one of them made there
-    /// is put aside, to be packed by the next `PACK`. While another program purges, it finds what it expects.
+    /// Puts a marker at the name of the merged index, where plain clients look up hashes. A hash that a plain client
+    /// created there is set aside, and packed by the next `PACK`. During a purge by another program the key is left as
+    /// that program expects it.
     pub(super) fn mark(&mut self, ks: &mut K, crawls: &mut Crawls<K>) -> Result<()> {
         if self.is_marked || !self.is_there(ks) || crawls.are_purged(ks) {
             return Ok(());
         }
         let [merged, moving] = [&self.merged_key, &self.moving_key];
         match ks.holds(merged) {
-            Holds::Hash if ks.exists(moving) => return Ok(()), // until that is packed
+            Holds::Hash if ks.exists(moving) => return Ok(()), // until that one is packed
             Holds::Hash => {
                 ks.rename(merged, moving)?;
                 self.plain = Some(moving.clone());
                 crawls.clear();
             }
             Holds::Nothing => {}
-            // It does what a marker does, and is not ours to delete.
+            // It has the same effect as a marker, and must not be deleted by us.
             Holds::Packed | Holds::Other => return Ok(()),
             Holds::Marker => {
                 self.is_marked = true;
@@ -269,7 +269,7 @@ impl<K: Store> Places<K> {
         Ok(())
     }
 
-    /// Takes the marker away.
+    /// Deletes the marker.
     fn unmark(&mut self, ks: &mut K) -> Result<()> {
         if ks.holds(&self.merged_key) == Holds::Marker {
             ks.delete(&self.merged_key)?;
@@ -278,10 +278,10 @@ impl<K: Store> Places<K> {
         Ok(())
     }
 
-    /// Takes the marker of a value away that another program took away, or moved to another name.
+    /// Deletes the marker of a packed index that another program deleted or renamed.
     ///
     /// # Errors
-    /// When the server refuses.
+    /// Errors of the server.
     pub fn unmark_emptied(&mut self, ks: &mut K) -> Result<()> {
         if self.is_marked && !ks.exists(&self.packed_name) {
             return self.unmark(ks);
@@ -289,7 +289,7 @@ impl<K: Store> Places<K> {
         Ok(())
     }
 
-    /// Refuses a change of storage that would meet keys of another type, or of others, before its first write.
+    /// Checks, before the first write, that no key of another type or of another program prevents a change of storage.
     pub(crate) fn check_move(&self, ks: &mut K, to: Storage) -> Result<()> {
         let [merged, moving] = [&self.merged_key, &self.moving_key];
         if self.storage == to {
@@ -311,8 +311,8 @@ impl<K: Store> Places<K> {
         }
     }
 
-    /// Has changes go to the other storage from now on. False while two plain hashes would have to become one: a packed
-    /// index has [`Places::two_plain_hashes`].
+    /// Switches to the other storage. Returns false if two plain hashes would have to be merged first: see
+    /// [`Places::two_plain_hashes`].
     fn switch(&mut self, ks: &mut K, to: Storage) -> Result<bool> {
         let (merged, moving) = (self.merged_key.clone(), self.moving_key.clone());
         match to {
@@ -329,7 +329,7 @@ impl<K: Store> Places<K> {
                     return Ok(false);
                 }
                 if ks.holds(&moving) == Holds::Hash {
-                    // The way back: what was left to pack is where changes go now.
+                    // A reversal: the entries that were still to be packed become the merged index again.
                     ks.rename(&moving, &merged)?;
                 }
                 ks.hash_del(&self.meta, b"storage")?;
@@ -338,8 +338,8 @@ impl<K: Store> Places<K> {
         Ok(true)
     }
 
-    /// Returns the plain hash that another program made at the name of a packed merged index while its marker was gone,
-    /// and the one with what was left to pack, to which it belongs.
+    /// Returns the plain hash that another program created at the name of a packed merged index while the marker was
+    /// missing, and the hash of entries still to be packed, into which it has to be merged.
     pub(crate) fn two_plain_hashes(&self, ks: &mut K) -> Option<(K::Name, K::Name)> {
         let [merged, moving] = [&self.merged_key, &self.moving_key];
         let are_both = [merged, moving]
@@ -348,18 +348,18 @@ impl<K: Store> Places<K> {
         are_both.then(|| (merged.clone(), moving.clone()))
     }
 
-    /// The merged index: hash → crawl that owns it.
+    /// Returns the merged index: hash → crawl that owns it.
     pub(crate) fn merged(&self) -> Table<'_, K::Name> {
         self.either(Part::Owners, self.plain.as_ref())
     }
 
-    /// Further holders: hash → numbers of commits.
+    /// Returns the further holders: hash → commit numbers.
     pub(crate) fn further_holders(&self) -> Table<'_, K::Name> {
         let plain = self.plain.as_ref();
         self.either(Part::Holders, plain.map(|_| &self.holders))
     }
 
-    /// A table that is in the storage of the index.
+    /// Returns a table in the storage of the index.
     fn either<'a>(&'a self, part: Part<'a>, plain: Option<&'a K::Name>) -> Table<'a, K::Name> {
         Table {
             part,
@@ -372,12 +372,12 @@ impl<K: Store> Places<K> {
         }
     }
 
-    /// The packed part of a table alone.
+    /// Returns only the packed part of a table.
     pub(crate) fn packed<'a>(&'a self, part: Part<'a>) -> Table<'a, K::Name> {
         self.either(part, None)
     }
 
-    /// Crawls that have packed records.
+    /// Returns the crawls that have packed records.
     pub(crate) fn packed_crawls(&self, ks: &mut K) -> Result<Vec<Vec<u8>>> {
         match &self.packed {
             Some(key) => Ok(ks
@@ -387,18 +387,18 @@ impl<K: Store> Places<K> {
         }
     }
 
-    /// Number of a crawl's records that are packed.
+    /// Returns the number of a crawl's packed records.
     pub(crate) fn packed_len(&self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
         self.packed(Part::Records(crawl)).len(ks)
     }
 
-    /// Takes a field out of a crawl's packed records.
+    /// Deletes a field from a crawl's packed records.
     pub(crate) fn unpack_record(&self, ks: &mut K, crawl: &[u8], field: &[u8]) -> Result<()> {
         self.packed(Part::Records(crawl)).del(ks, field).map(drop)
     }
 
-    /// Copies a record of a crawl's plain hash into the packed index. With `owns`, the crawl becomes
-    /// its owner if nobody is; whether it did.
+    /// Copies a record of a crawl's plain hash into the packed index. With `owns`, the crawl becomes the owner of the
+    /// hash if it has none. Returns true if it did.
     pub(crate) fn take(
         &self,
         ks: &mut K,
@@ -420,7 +420,7 @@ impl<K: Store> Places<K> {
         Ok(ks.take_packed(key, &records, &take)?)
     }
 
-    /// Tells the packed index how many records of a crawl will come.
+    /// Announces the number of records of a crawl to the packed index, which reserves memory for them.
     pub(crate) fn expect(&self, ks: &mut K, crawl: &[u8], records: u64) -> Result<()> {
         if let (Some(key), true) = (&self.packed, records >= WORTH_EXPECTING) {
             ks.change_packed(key, &Op::Expect(crawl, records))?;
@@ -428,7 +428,7 @@ impl<K: Store> Places<K> {
         Ok(())
     }
 
-    /// Tells it that no more will come.
+    /// Announces to the packed index that no more records of a crawl will follow.
     pub(crate) fn expect_no_more(&self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         if self.packed_len(ks, crawl)? >= WORTH_EXPECTING
             && let Some(key) = &self.packed
@@ -438,13 +438,13 @@ impl<K: Store> Places<K> {
         Ok(())
     }
 
-    /// The packed part of one of these hashes.
+    /// Returns the packed part of one of these hashes, for a walk.
     pub(crate) fn packed_source(&self, of: Of) -> Option<Source<K>> {
         let key = self.packed.clone()?;
         Some(Source::Packed(key, of, Cursor::default()))
     }
 
-    /// Where a walk over one of these hashes goes.
+    /// Returns the sources of a walk over one of these hashes.
     pub(crate) fn sources(&self, ks: &mut K, crawls: &mut Crawls<K>, of: &Of) -> Vec<Source<K>> {
         let plain = match of {
             Of::Merged => self.plain.clone(),
@@ -453,7 +453,7 @@ impl<K: Store> Places<K> {
             Of::Packed(_) => None,
         };
         let mut sources = Vec::new();
-        // The last one is gone through first.
+        // The last source is walked first.
         sources.extend(self.packed_source(of.clone()));
         if let Some(key) = plain {
             sources.push(Source::Hash(key, ks.cursor()));
@@ -463,15 +463,15 @@ impl<K: Store> Places<K> {
 }
 
 impl<K: Store> Index<K> {
-    /// Takes note of where the committed part is now, and puts the marker where there is a packed index. Belongs at the end
-    /// of every step that changes the index.
+    /// Updates the places of the committed part, and sets the marker if there is a packed index. Must be called at the
+    /// end of every step that changes the index.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; errors of the server.
     pub fn refresh_storage(&mut self, ks: &mut K) -> Result<()> {
         self.places.forget_emptied(ks);
         if !self.registered {
-            return Ok(()); // its keys may be about to come, one by one
+            return Ok(()); // its keys may be arriving one by one
         }
         if self.places.is_marked && !self.places.is_there(ks) {
             return self.places.unmark(ks);
@@ -479,11 +479,11 @@ impl<K: Store> Index<K> {
         self.places.mark(ks, &mut self.crawls)
     }
 
-    /// Puts the marker back that another program took away. The marker of an index whose value is gone stays: its keys
-    /// may be on their way to another name.
+    /// Restores a marker that another program deleted. The marker of an index without a value is kept: its keys may be
+    /// in the middle of a rename.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; errors of the server.
     pub fn restore_marker(&mut self, ks: &mut K) -> Result<()> {
         if self.registered {
             self.prepare_storage(ks)?;
@@ -492,8 +492,8 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Puts right where the parts of an index are. A packed index that version 0.1.0 wrote moves to the key where it
-    /// belongs. The marker of a plain index goes. Belongs before the first write.
+    /// Prepares the storage before the first write: moves a packed index of version 0.1.0 to its current key, and
+    /// deletes the marker of a plain index.
     pub(crate) fn prepare_storage(&mut self, ks: &mut K) -> Result<()> {
         self.places.unmark_plain(ks)?;
         if self.places.rename_old(ks)? {
@@ -502,8 +502,8 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Has changes go to that storage from now on, and keeps the old one until all of it is moved. False while two plain
-    /// hashes would have to become one: a packed index has [`Places::two_plain_hashes`].
+    /// Switches to that storage, and keeps the old one until all entries are moved. Returns false if two plain hashes
+    /// would have to be merged first: see [`Places::two_plain_hashes`].
     pub(crate) fn switch_storage(&mut self, ks: &mut K, to: Storage) -> Result<bool> {
         self.register(ks)?;
         if self.places.storage() == to {
@@ -519,7 +519,7 @@ impl<K: Store> Index<K> {
         Ok(true)
     }
 
-    /// The records of a crawl: hash → record. A new one goes into the plain hash.
+    /// Returns the records of a crawl: hash → record. New records are written to the plain hash.
     pub(crate) fn records<'a>(
         &'a mut self,
         ks: &mut K,
@@ -535,20 +535,20 @@ impl<K: Store> Index<K> {
         })
     }
 
-    /// Returns whether records of a crawl may be packed: those of one that is not committed are not, or
-    /// stand in its plain hash as well.
+    /// Returns true if records of a crawl may be packed. Those of an uncommitted crawl are not, or are in its plain
+    /// hash as well.
     pub(crate) fn may_be_packed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.places.packed.is_some() && self.crawls.is_committed(ks, crawl)?)
     }
 
-    /// Number of records that a crawl has.
+    /// Returns the number of records of a crawl.
     pub(crate) fn records_len(&mut self, ks: &mut K, crawl: &[u8]) -> Result<u64> {
         let records = self.crawls.key(ks, crawl, CrawlKey::Records);
         let plain = ks.hash_len(&records)?;
         let packed = self.places.packed_len(ks, crawl)?;
         if packed == 0 || !self.may_be_packed(ks, crawl)? {
-            // Of an uncommitted crawl the packed ones are copies; one that another program took out of
-            // the sets has them there alone.
+            // The packed records of an uncommitted crawl are copies, unless another program took the crawl out of the
+            // sets: then they exist nowhere else.
             let are_copies = packed > 0 && self.has_copies(ks, crawl)?;
             return Ok(if are_copies { plain } else { plain + packed });
         }
@@ -560,10 +560,10 @@ impl<K: Store> Index<K> {
     }
 }
 
-/// From how many records on it is worth to make room for them at once.
+/// Minimum number of records for which memory is reserved up front.
 const WORTH_EXPECTING: u64 = 1000;
 
-/// One of the hashes that can be in either storage.
+/// A hash that can be in either storage.
 #[derive(Clone, Debug)]
 pub enum Of {
     /// The merged index.
@@ -572,11 +572,11 @@ pub enum Of {
     Holders,
     /// The records of a crawl.
     Records(Vec<u8>),
-    /// Those that are packed.
+    /// Only the packed records of a crawl.
     Packed(Vec<u8>),
 }
 
-/// One of the places that a walk goes through.
+/// A source of the entries of a walk.
 pub(crate) enum Source<K: Keyspace> {
     /// A plain hash.
     Hash(K::Name, K::Cursor),
@@ -589,7 +589,7 @@ pub(crate) enum Source<K: Keyspace> {
 }
 
 impl<K: Store> Source<K> {
-    /// Appends some entries; false when there are no more.
+    /// Appends some entries. Returns false at the end.
     pub fn scan(&mut self, ks: &mut K, out: &mut Batch) -> Result<bool> {
         Ok(match self {
             Source::Hash(key, cursor) => ks.hash_scan(key, cursor, out)?,
@@ -629,7 +629,7 @@ mod tests {
         Digest::parse(format!("sha256:{n:064x}").as_bytes()).unwrap()
     }
 
-    /// Runs so many slices of a job, or all.
+    /// Runs `slices` slices of a job, or all of them.
     fn run(mut job: Job<MemoryKeyspace>, ks: &mut MemoryKeyspace, slices: usize) {
         let mut index = open(ks);
         for _ in 0..slices {
@@ -644,7 +644,7 @@ mod tests {
 
     const HASHES: usize = 60;
 
-    /// An index with a committed crawl, plain.
+    /// Creates an index in plain storage with a committed crawl.
     fn committed() -> MemoryKeyspace {
         let mut ks = MemoryKeyspace::default();
         let mut index = open(&mut ks);
@@ -716,7 +716,7 @@ mod tests {
                     let before = copy.keys.insert(name.clone(), ks.keys[name].clone());
                     let what = format!("{order:?}, {shown}");
                     assert!(before.is_none(), "{what}: RESTORE would be refused");
-                    // What happens to the merged index makes a timer of the module come.
+                    // The module sets a timer after a change of the merged index.
                     let mut index = open(&mut copy);
                     if name == b"allhashes" {
                         index.restore_marker(&mut copy).unwrap();

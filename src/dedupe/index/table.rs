@@ -1,4 +1,4 @@
-//! One hash of an index, whichever storage it is in.
+//! A hash of an index, in either storage.
 
 use std::borrow::Cow;
 
@@ -7,20 +7,20 @@ use crate::dedupe::packed::Part;
 use crate::dedupe::packed::op::Op;
 use crate::dedupe::store::{Store, Stored};
 
-/// Where a field goes that is set.
+/// The storage that a field is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
-    /// Into the plain hash, and out of the packed index.
+    /// The plain hash; the field is deleted from the packed index.
     Plain,
-    /// Into the packed index, and out of the plain hash.
+    /// The packed index; the field is deleted from the plain hash.
     Packed,
-    /// Where it is; a new one goes into the plain hash.
+    /// The storage that contains the field; the plain hash for a new one.
     Same,
 }
 
-/// A hash whose fields are in a plain key, or in the packed index, or, while the index moves, some here and some there.
+/// A hash whose fields are in a plain key, in the packed index or, while the index changes its storage, in both.
 ///
-/// Of a field that is in both, the packed one counts: see the [module of storages](super::storage).
+/// If a field is in both, the packed one counts: see the [module of storages](super::storage).
 pub(crate) struct Table<'a, N: Clone> {
     pub(crate) part: Part<'a>,
     /// The key of the packed index, if it may have fields.
@@ -31,10 +31,10 @@ pub(crate) struct Table<'a, N: Clone> {
 }
 
 impl<N: Clone> Table<'_, N> {
-    /// The value of a field.
+    /// Returns the value of a field.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type.
+    /// `WRONGTYPE` if a key holds another type.
     pub(crate) fn get<K: Store<Name = N>>(
         &self,
         ks: &mut K,
@@ -52,10 +52,10 @@ impl<N: Clone> Table<'_, N> {
         }
     }
 
-    /// Returns whether there is such a field.
+    /// Returns true if the field exists.
     ///
     /// # Errors
-    /// As [`Table::get`].
+    /// Those of [`Table::get`].
     pub(crate) fn has<K: Store<Name = N>>(&self, ks: &mut K, field: &[u8]) -> Result<bool> {
         let in_plain = match &self.plain {
             Some(key) => ks.hash_has(key, field)?,
@@ -74,7 +74,7 @@ impl<N: Clone> Table<'_, N> {
     /// Sets a field.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; errors of the server.
     pub(crate) fn set<K: Store<Name = N>>(
         &self,
         ks: &mut K,
@@ -100,10 +100,10 @@ impl<N: Clone> Table<'_, N> {
         Ok(())
     }
 
-    /// Takes a field out; true when it was there.
+    /// Deletes a field. Returns true if it existed.
     ///
     /// # Errors
-    /// As [`Table::set`].
+    /// Those of [`Table::set`].
     pub(crate) fn del<K: Store<Name = N>>(&self, ks: &mut K, field: &[u8]) -> Result<bool> {
         let packed = self.del_packed(ks, field)?;
         match &self.plain {
@@ -121,10 +121,10 @@ impl<N: Clone> Table<'_, N> {
         }
     }
 
-    /// Number of fields; one that is in both storages counts twice.
+    /// Returns the number of fields; one that is in both storages counts twice.
     ///
     /// # Errors
-    /// As [`Table::get`].
+    /// Those of [`Table::get`].
     pub(crate) fn len<K: Store<Name = N>>(&self, ks: &mut K) -> Result<u64> {
         let plain = match &self.plain {
             Some(key) => ks.hash_len(key)?,

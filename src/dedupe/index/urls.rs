@@ -1,4 +1,4 @@
-//! Whether there is an index by URL, and its entries: a score for each hash of a crawl.
+//! The URL index: its state, and its entries, which map a score to each hash of a crawl.
 
 use std::ops::RangeInclusive;
 
@@ -12,33 +12,33 @@ use crate::dedupe::keys::CrawlKey;
 use crate::dedupe::record::Record;
 use crate::dedupe::store::Store;
 
-/// Field of `crawlspace` with the state of the index by URL.
+/// Field of `crawlspace` with the state of the URL index.
 const FIELD: &[u8] = b"urls";
 
 const BUILDING: &[u8] = b"building";
 const ON: &[u8] = b"dated";
-/// What version 0.1.0 wrote.
+/// The value that version 0.1.0 wrote.
 const UNDATED: &[u8] = b"on";
 
-/// Number of bits of a score that tell the minute; the 25 bits before them tell the URL.
+/// Number of low bits of a score that encode the minute; the 25 bits above them encode the URL.
 const MINUTE_BITS: u32 = 28;
 
-/// Whether there is an index by URL.
+/// The state of the URL index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// No.
+    /// There is no URL index.
     #[default]
     Off,
-    /// New records go into it, and older ones are on their way.
+    /// New records are added, and existing ones are being added.
     Building,
-    /// It has all records that were not written by plain clients since, some of them in the form of version 0.1.0.
+    /// Complete except for recent records of plain clients; some entries have the format of version 0.1.0.
     Undated,
-    /// It has all records that were not written by plain clients since.
+    /// Complete except for recent records of plain clients.
     On,
 }
 
-/// The score of a capture: a whole number from -2^53 to -1, of which each is a score of its own. A newer capture of a
-/// URL has a lower one.
+/// Returns the score of a capture: a whole number from -2^53 to -1, all of which a double represents exactly. Newer
+/// captures of a URL have lower scores.
 pub(in crate::dedupe) fn score(url: &[u8], moment: Option<Moment>) -> f64 {
     let latest = (1 << MINUTE_BITS) - 1;
     let minute = moment.map_or(0, |moment| moment.minute().clamp(1, latest));
@@ -46,21 +46,21 @@ pub(in crate::dedupe) fn score(url: &[u8], moment: Option<Moment>) -> f64 {
     -((url << MINUTE_BITS | minute as u64) as f64) - 1.0
 }
 
-/// The scores of a URL's captures, the newest first.
+/// Returns the range of scores of a URL's captures, newest first, optionally limited to those before a date.
 pub(in crate::dedupe) fn scores(url: &[u8], before: Option<Moment>) -> RangeInclusive<f64> {
     let newest = score(url, None) - ((1_u64 << MINUTE_BITS) - 1) as f64;
     before.map_or(newest, |before| score(url, Some(before)))..=score(url, None)
 }
 
-/// The scores of a URL's captures as version 0.1.0 gave them.
+/// Returns the range of scores of a URL's captures in the format of version 0.1.0.
 pub(in crate::dedupe) fn undated(url: &[u8]) -> RangeInclusive<f64> {
     let score = (xxh3_64(url) >> 12) as f64;
     score..=score
 }
 
-/// The index by URL.
+/// The URL index.
 pub struct Urls<K: Store> {
-    /// Name of the key with the state.
+    /// Name of the key that stores the state.
     meta: K::Name,
     state: State,
 }
@@ -79,17 +79,17 @@ impl<K: Store> Urls<K> {
         Ok(Urls { meta, state })
     }
 
-    /// Returns whether there is an index by URL.
+    /// Returns the state of the URL index.
     pub(in crate::dedupe) fn state(&self) -> State {
         self.state
     }
 
-    /// Returns whether records are put into an index by URL as they come.
+    /// Returns true if new records are added to the URL index.
     pub(in crate::dedupe) fn are_kept(&self) -> bool {
         self.state != State::Off
     }
 
-    /// Refuses a key of another type where the index by URL of a crawl is kept.
+    /// Refuses a key of another type at the name of a crawl's URL index.
     pub(in crate::dedupe) fn check_key(
         &self,
         ks: &mut K,
@@ -103,7 +103,7 @@ impl<K: Store> Urls<K> {
         Ok(())
     }
 
-    /// A record is stored for a hash of a crawl.
+    /// Adds the record of a hash to the URL index of a crawl.
     pub(in crate::dedupe) fn note(
         &self,
         ks: &mut K,
@@ -120,7 +120,7 @@ impl<K: Store> Urls<K> {
         Ok(())
     }
 
-    /// A crawl has no record of a hash any more.
+    /// Deletes a hash from the URL index of a crawl.
     pub(in crate::dedupe) fn drop(
         &self,
         ks: &mut K,
@@ -135,7 +135,7 @@ impl<K: Store> Urls<K> {
         Ok(())
     }
 
-    /// Writes down whether there is an index by URL.
+    /// Stores the state of the URL index.
     pub(in crate::dedupe) fn set_state(&mut self, ks: &mut K, state: State) -> Result<()> {
         match state {
             State::Off => ks.hash_del(&self.meta, FIELD)?,
@@ -147,7 +147,7 @@ impl<K: Store> Urls<K> {
         Ok(())
     }
 
-    /// Refuses look-ups while there is no whole index by URL.
+    /// Refuses lookups unless the URL index is complete.
     pub(in crate::dedupe) fn require(&self) -> Result<()> {
         match self.state {
             State::On | State::Undated => Ok(()),

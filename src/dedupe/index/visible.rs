@@ -1,9 +1,10 @@
-//! Crawls whose hashes others see while they run.
+//! Visible crawls: their hashes are found by lookups of other crawls while they run.
 //!
-//! The field `visible <crawl>` of `crawlspace` says that a crawl is one of them, and its number in the
-//! order in which they became so. Their hashes are not in the merged index: a look-up that finds no
-//! committed holder goes through their records. So a commit, a cancel and a removal come out as those of
-//! any other crawl, and a hash that one of them drops is the next one's at once.
+//! The field `visible <crawl>` of `crawlspace` marks such a crawl, and contains its number in the
+//! order in which crawls became visible. Their hashes are not in the merged index: a lookup that
+//! finds no committed holder searches their records. So a commit, a cancel and a removal have the
+//! same result as for any other crawl, and a hash that a visible crawl drops belongs to the next
+//! one at once.
 
 pub use crawlspace_compact::limits::dedupe::MAX_VISIBLE;
 use std::rc::Rc;
@@ -18,7 +19,7 @@ use crate::dedupe::store::Store;
 
 const MARK: &[u8] = b"visible ";
 
-/// The crawls in their order, each after its number.
+/// The visible crawls in order, each with its number.
 pub struct Visible<K: Store> {
     /// Name of the key with the marks.
     meta: K::Name,
@@ -42,22 +43,22 @@ impl<K: Store> Visible<K> {
         })
     }
 
-    /// Crawls that others see while they run, in their order, each after its number.
+    /// Returns the visible crawls in order, each with its number.
     pub(crate) fn crawls(&self) -> Rc<Vec<(u64, Vec<u8>)>> {
         Rc::clone(&self.crawls)
     }
 
-    /// Returns whether others see no crawl while it runs.
+    /// Returns true if no crawl is visible.
     pub(crate) fn is_empty(&self) -> bool {
         self.crawls.is_empty()
     }
 
-    /// Returns whether others see the crawl while it runs.
+    /// Returns true if the crawl is visible.
     pub(crate) fn has(&self, crawl: &[u8]) -> bool {
         self.crawls.iter().any(|(_, visible)| visible == crawl)
     }
 
-    /// Refuses one more of them when there are too many.
+    /// Refuses another visible crawl if the limit is reached.
     ///
     /// # Errors
     /// `ERR` names the limit.
@@ -69,7 +70,7 @@ impl<K: Store> Visible<K> {
     ) -> Result<()> {
         let mut others = 0;
         for (_, other) in self.crawls.iter() {
-            // Plain clients end crawls without knowing of marks.
+            // Plain clients end crawls without deleting their marks.
             others += usize::from(other != crawl && crawls.is_uncommitted(ks, other)?);
         }
         if others < MAX_VISIBLE {
@@ -81,7 +82,7 @@ impl<K: Store> Visible<K> {
         )))
     }
 
-    /// Lets others see the crawl from now on; false when they do already.
+    /// Makes a crawl visible. Returns false if it is visible already.
     pub(crate) fn add(&mut self, ks: &mut K, crawls: &mut Crawls<K>, crawl: &[u8]) -> Result<bool> {
         if self.has(crawl) {
             return Ok(false);
@@ -98,7 +99,7 @@ impl<K: Store> Visible<K> {
         Ok(true)
     }
 
-    /// Takes the mark of a crawl that has ended away.
+    /// Deletes the mark of a crawl that has ended.
     pub(crate) fn remove(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         if self.has(crawl) {
             ks.hash_del(&self.meta, &[MARK, crawl].concat())?;
