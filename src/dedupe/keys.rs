@@ -1,4 +1,4 @@
-//! The keys of an index: one table of what each is called, and of what it is to readers and listeners.
+//! The keys of an index: a table of their names, types and roles.
 
 pub use crawlspace_compact::limits::dedupe::CRAWL_BYTES;
 use crawlspace_host::keyspace::KeyType;
@@ -8,23 +8,23 @@ use crawlspace_host::once_keys;
 use self::Group::{Marks, Measured, Moved, State, Whole};
 use super::profile::Profile;
 
-/// Keys for which permission is asked, or which are looked at, together.
+/// Keys that share a permission check, or are read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// What a commit or a removal changes of the whole index.
+    /// Keys of the whole index that a commit or a removal changes.
     Whole,
-    /// What says which state a crawl is in. Which of them a command reads depends on what is cached, so
-    /// permission is asked for all of them.
+    /// Keys that determine the state of a crawl. Which of them a command reads depends on the cache, so permissions are
+    /// checked for all of them.
     State,
-    /// What the committed part moves between, beside the merged index.
+    /// Keys other than the merged index that a change of storage moves.
     Moved,
-    /// What counts as the memory of an index, beside its crawls.
+    /// Keys that count towards the memory of an index, in addition to those of its crawls.
     Measured,
-    /// Where there is any of these, there is an index.
+    /// Keys that mark the existence of an index.
     Marks,
 }
 
-/// A key that other programs change, too, and that decides who owns a hash.
+/// Roles of keys that other programs change as well, and that decide who owns a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     /// The merged index.
@@ -33,21 +33,21 @@ pub enum Shared {
     Committed,
     /// `to-remove-crawls`.
     Outgoing,
-    /// `packedhashes`, which only a client that takes the index away or moves it changes.
+    /// `packedhashes`, which other clients only change by deleting or renaming the index.
     Packed,
 }
 
 /// A key that an index has once.
 #[derive(Clone, Copy, Debug)]
 pub struct Once {
-    /// Its name behind the prefix, in the order of [`Profile::ALL`].
+    /// Names after the prefix, in the order of [`Profile::ALL`].
     names: [&'static str; 2],
-    /// The type that it must have, unless that depends on the storage.
+    /// The type that the key must have, unless it depends on the storage.
     pub kind: Option<KeyType>,
     cached: bool,
     bookkeeping: bool,
     groups: &'static [Group],
-    /// What it is to other programs that change it.
+    /// The role of the key for other programs that change it.
     shared: Option<Shared>,
 }
 
@@ -79,19 +79,19 @@ impl Once {
         }
     }
 
-    /// Another name in the layout of Browsertrix.
+    /// Sets another name for the Browsertrix layout.
     const fn in_browsertrix(self, name: &'static str) -> Once {
         let names = [self.names[0], name];
         Once { names, ..self }
     }
 
-    /// Something is cached of it, which must be invalidated when others change it.
+    /// Marks the key as cached: the cache must be invalidated when other clients change it.
     const fn cached(self) -> Once {
         let cached = true;
         Once { cached, ..self }
     }
 
-    /// It says nothing of anybody's data: whoever may run a command may have it read.
+    /// Marks the key as bookkeeping: it contains no user data, so every command may read it.
     const fn bookkeeping(self) -> Once {
         let bookkeeping = true;
         Once {
@@ -100,30 +100,30 @@ impl Once {
         }
     }
 
-    /// Other programs change it, too, and it decides who owns a hash.
+    /// Marks the key as changed by other programs as well, and as deciding who owns a hash.
     const fn shared(self, shared: Shared) -> Once {
         let shared = Some(shared);
         Once { shared, ..self }
     }
 
-    /// Its name behind the prefix.
+    /// Returns the name after the prefix.
     pub const fn name(&self, profile: Profile) -> &'static str {
         self.names[profile as usize]
     }
 
-    /// Whether it is one of those.
+    /// Returns true if the key is in a group.
     pub fn is_in(&self, group: Group) -> bool {
         self.groups.contains(&group)
     }
 
-    /// Its names in all profiles, each once.
+    /// Returns the names in all profiles, without duplicates.
     fn every_name(&self) -> impl Iterator<Item = &'static str> + use<> {
         let [document, browsertrix] = self.names;
         let other = (browsertrix != document).then_some(browsertrix);
         std::iter::once(document).chain(other)
     }
 
-    /// The prefix of a key that has one of its names.
+    /// Returns the prefix of a key with one of these names.
     pub fn prefix_of<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         let mut names = self.every_name();
         names.find_map(|name| key.strip_suffix(name.as_bytes()))
@@ -136,7 +136,7 @@ pub const MERGED: Once = Once::of("allhashes", &[Whole, Measured])
     .cached()
     .shared(Shared::Merged);
 
-/// What says how an index is kept.
+/// The key that stores the layout of an index.
 pub const META: Once = Once::hash("crawlspace", &[Marks]).cached().bookkeeping();
 
 once_keys! { Once:
@@ -154,13 +154,13 @@ once_keys! { Once:
     finished = Once::set("src:d", &[Whole]);
     /// `crawlspace`: format, profile, counters.
     meta = META;
-    /// `committing`: crawl → `n new known`, for commits under way.
+    /// `committing`: crawl → `n new known`, for running commits.
     committing = Once::hash("committing", &[]).cached().bookkeeping();
-    /// `removing`: crawl → state, for removals under way.
+    /// `removing`: crawl → state, for running removals.
     removing = Once::hash("removing", &[]).cached().bookkeeping();
     /// `commits`: commit number → crawl.
     commits = Once::hash("commits", &[Measured]).cached().bookkeeping();
-    /// `holders`: hash → numbers of the commits that met it after its owner's.
+    /// `holders`: hash → numbers of the commits that contained it after its owner's.
     holders = Once::hash("holders", &[Moved, Measured]).cached().bookkeeping();
     /// `claims`: hash → `token deadline crawl`.
     claims = Once::hash("claims", &[Measured]).cached().bookkeeping();
@@ -168,47 +168,47 @@ once_keys! { Once:
     shared = Once::set("sharedwaczs", &[]).bookkeeping();
     /// `packedhashes`: the packed index.
     packed = Once::of("packedhashes", &[Measured]).cached().shared(Shared::Packed);
-    /// `moving`: what is left of the merged index to pack.
+    /// `moving`: entries of the merged index that are still to be packed.
     moving = Once::of("moving", &[Moved, Measured]).cached();
-    /// `to-remove-crawls`: what a purge by Browsertrix has not put back or deleted yet.
+    /// `to-remove-crawls`: crawls that a purge by Browsertrix has not put back or deleted yet.
     outgoing = Once::set("to-remove-crawls", &[State]).cached().shared(Shared::Outgoing);
-    /// `last_update_ts`: when an import ended last.
+    /// `last_update_ts`: the end of the last import.
     last_update = Once::of("last_update_ts", &[]);
-    /// `canceledcrawls`: crawls that Browsertrix canceled after it had merged hashes of them.
+    /// `canceledcrawls`: crawls that Browsertrix canceled after some of their hashes were merged.
     canceled = Once::set("canceledcrawls", &[State]);
 }
 
-/// Picks one of them.
+/// Selects a key name.
 pub type Pick<N> = fn(&Names<N>) -> &N;
 
 impl<N> Names<N> {
-    /// Those of a group.
+    /// Returns the names of the keys in a group.
     pub fn group(&self, group: Group) -> impl Iterator<Item = &N> {
         let wanted = self.all().filter(move |(_, row)| row.is_in(group));
         wanted.map(|(name, _)| name)
     }
 }
 
-/// What stands before and after the crawl id in a key's name, and the key's type.
+/// Text before and after the crawl id in the name of a key, and the type of the key.
 type CrawlRow = (&'static [u8], &'static [u8], KeyType);
 
 /// Declares the keys of a crawl, each with its row of the table.
 macro_rules! crawl_keys {
     ($($(#[$doc:meta])* $key:ident = $row:expr;)*) => {
-        /// Which key of a crawl.
+        /// A key of a crawl.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum CrawlKey { $($(#[$doc])* $key,)* }
 
         const CRAWL_ROWS: &[CrawlRow] = &[$($row),*];
 
         impl CrawlKey {
-            /// Every key that a crawl may have.
+            /// All keys that a crawl may have.
             pub const ALL: &[CrawlKey] = &[$(CrawlKey::$key),*];
         }
     };
 }
 
-/// Where all keys of crawls begin that are not named by the crawl's id alone.
+/// Prefix of the keys of crawls that do not start with the crawl id.
 const RECORDS: &[u8; 2] = b"h:";
 
 const fn hash(ending: &'static [u8]) -> CrawlRow {
@@ -224,13 +224,13 @@ crawl_keys! {
     Waczs = (b"c:", b":wacz", KeyType::List);
     /// `<crawl>:reqCrawls`.
     Requires = (b"", b":reqCrawls", KeyType::Set);
-    /// `h:<crawl>:baseline`: counts as of the last commit, and what it takes to get back to it.
+    /// `h:<crawl>:baseline`: counts as of the last commit, and the data needed to return to it.
     Baseline = hash(b":baseline");
-    /// `h:<crawl>:added`: hashes added since the last commit, or since the start of the one under way.
+    /// `h:<crawl>:added`: hashes added since the last commit, or since the start of the running one.
     Added = hash(b":added");
-    /// `h:<crawl>:merging`: hashes of a continued crawl that the commit under way merges.
+    /// `h:<crawl>:merging`: hashes of a continued crawl that the running commit merges.
     Merging = hash(b":merging");
-    /// `h:<crawl>:unstored`: marks of the records that were counted since the last commit and are not stored.
+    /// `h:<crawl>:unstored`: marks of records that were counted since the last commit but are not stored.
     Unstored = hash(b":unstored");
     /// `h:<crawl>:deps`: source crawl → number of revisits.
     Deps = hash(b":deps");
@@ -243,45 +243,45 @@ crawl_keys! {
 }
 
 impl CrawlKey {
-    /// Those whose content nobody can restore.
+    /// Keys whose content cannot be rebuilt.
     pub const CONTENT: &[CrawlKey] = CrawlKey::ALL.split_at(3).0;
 
-    /// Those that the documents know.
+    /// Documented keys.
     pub const DOCUMENTED: &[CrawlKey] = CrawlKey::ALL.split_at(4).0;
 
-    /// Those that the documents do not know.
+    /// Undocumented keys of our own.
     pub const OURS: &[CrawlKey] = CrawlKey::ALL.split_at(4).1;
 
-    /// Those that say what a commit took.
+    /// Keys that record the contents of commits.
     pub const OF_COMMITS: &[CrawlKey] = CrawlKey::OURS.split_at(3).0;
 
-    /// Lists of the hashes that are in no ended commit.
+    /// Lists of the hashes that do not belong to a finished commit.
     pub const UNCOMMITTED: &[CrawlKey] = CrawlKey::OF_COMMITS.split_at(1).1;
 
-    /// What stands before and after the crawl id in the key's name.
+    /// Returns the text before and after the crawl id in the name of the key.
     pub const fn around(self) -> (&'static [u8], &'static [u8]) {
         let (before, after, _) = CRAWL_ROWS[self as usize];
         (before, after)
     }
 
-    /// The type that the key must have.
+    /// Returns the type that the key must have.
     pub const fn kind(self) -> KeyType {
         CRAWL_ROWS[self as usize].2
     }
 
-    /// Whether the documents do not know it.
+    /// Returns true if the key is not documented.
     pub fn is_ours(self) -> bool {
         CrawlKey::OURS.contains(&self)
     }
 
-    /// Whether it says nothing of anybody's data, so that whoever may run a command may have it read.
+    /// Returns true if the key is bookkeeping: it contains no user data, so every command may read it.
     fn is_bookkeeping(self) -> bool {
         self.is_ours() && self != CrawlKey::Refs
     }
 
-    /// The key of a crawl that this is, by its name behind the prefix, and the crawl.
+    /// Parses the name of a crawl's key, without the prefix. Returns the crawl and the key.
     pub fn parse(name: &[u8]) -> Option<(&[u8], CrawlKey)> {
-        // The plainest form last: every `h:<crawl>:counts` also looks like the records of a crawl.
+        // The shortest form last: every `h:<crawl>:counts` also looks like the records of a crawl.
         let (crawl, which) = CrawlKey::ALL.iter().rev().find_map(|&which| {
             let (before, after) = which.around();
             let crawl = name.strip_prefix(before)?.strip_suffix(after)?;
@@ -291,19 +291,19 @@ impl CrawlKey {
     }
 }
 
-/// What follows the id of a WACZ in the name of its set of references, in the order of [`Profile::ALL`].
+/// Suffix of the name of a WACZ's set of references, in the order of [`Profile::ALL`].
 const REFERENCES: [&str; 2] = [":duperefs", ":duperef"];
 
-/// Returns what follows the id of a WACZ in the name of its set of references.
+/// Returns the suffix of the name of a WACZ's set of references.
 pub(super) const fn references_suffix(profile: Profile) -> &'static [u8] {
     REFERENCES[profile as usize].as_bytes()
 }
 
-/// Endings that are kept for keys to come.
+/// Suffixes reserved for future keys.
 const KEPT_ENDINGS: [&str; 1] = [":claims"];
 
-/// Whether a crawl id ends so that `h:<id>` would be a key of another crawl, or `<id>:reqCrawls` and
-/// `<uuid>:duperefs` could be read as the hashes of one.
+/// Returns true if a crawl id ends in a way that would make `h:<id>` a key of another crawl, or that would make
+/// `<id>:reqCrawls` or `<uuid>:duperefs` look like the hashes of a crawl.
 fn has_reserved_ending(crawl: &[u8]) -> bool {
     let of_crawls = CrawlKey::ALL.iter().map(|which| which.around().1);
     let others = REFERENCES.iter().chain(&KEPT_ENDINGS);
@@ -312,12 +312,12 @@ fn has_reserved_ending(crawl: &[u8]) -> bool {
         .any(|ending| !ending.is_empty() && crawl.ends_with(ending))
 }
 
-/// Returns whether an id can name a crawl.
+/// Returns true if an id can name a crawl.
 pub(super) fn is_crawl_id(crawl: &[u8]) -> bool {
     !crawl.is_empty() && crawl.len() <= CRAWL_BYTES && !has_reserved_ending(crawl)
 }
 
-/// Whether a key is book-keeping that says nothing of anybody's data, by its name behind the prefix.
+/// Returns true if a key, given by its name after the prefix, is bookkeeping without user data.
 pub fn is_bookkeeping(name: &[u8]) -> bool {
     let mut once = ONCE.iter();
     match once.find(|row| row.prefix_of(name) == Some(b"")) {
@@ -326,7 +326,7 @@ pub fn is_bookkeeping(name: &[u8]) -> bool {
     }
 }
 
-/// How keys end that exist once and are cached.
+/// The name endings of cached keys that an index has once.
 const ENDINGS: Endings = {
     let mut endings = Endings::new();
     let mut row = 0;
@@ -341,44 +341,44 @@ const ENDINGS: Endings = {
     endings
 };
 
-/// The cached rows of keys that exist once, one of which a key of this name may be.
+/// Returns the cached keys that an index has once and that a key of this name may be.
 fn rows_for(key: &[u8]) -> impl Iterator<Item = &'static Once> {
     let rows: &[Once] = if ENDINGS.may_end(key) { ONCE } else { &[] };
     rows.iter().filter(|row| row.cached)
 }
 
-/// The prefixes that a key may have if it is one that exists once and is cached.
+/// Returns the possible prefixes of a key, if it is a cached key that an index has once.
 fn prefixes_of_once(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     rows_for(key).filter_map(|row| row.prefix_of(key))
 }
 
-/// Whether a name is one of a crawl's counts, if it is one of a crawl at all.
+/// Returns true if a name, if it belongs to a crawl at all, is that of its counts.
 fn is_counts(name: &[u8]) -> bool {
     name.ends_with(CrawlKey::Counts.around().1)
 }
 
-/// Where in a name a crawl's records may be named from. A crawler writes its counts for each capture, so these are told
-/// apart at once.
+/// Returns the positions at which the name of a crawl's records may begin in a key. Crawlers write counts for each
+/// capture, so those are excluded first.
 fn records_in<'a>(name: &'a [u8], lengths: &Lengths) -> impl Iterator<Item = usize> + use<'a> {
     let searched = if is_counts(name) { &[] } else { name };
     lengths.find(searched, RECORDS)
 }
 
-/// Whether a key may be one that something is cached of, of an index with a prefix of one of these lengths. Nearly all
-/// keys of a server that has other data belong to no index, which shows at once.
+/// Returns true if a key may be a cached key of an index with a prefix of one of these lengths. Most keys of a server
+/// with other data belong to no index, which this check detects quickly.
 pub fn may_be_ours(key: &[u8], lengths: &Lengths) -> bool {
     let may_be_once = ENDINGS.may_end(key) && prefixes_of_once(key).next().is_some();
     may_be_once || lengths.any(key, RECORDS) && !is_counts(key)
 }
 
-/// Whether a key is the one that says that there is an index: what plain clients do to its other keys is noted in it.
+/// Returns true for the key that marks an index, in which changes of its other keys by plain clients are recorded.
 pub fn marks_an_index(key: &[u8]) -> bool {
     META.prefix_of(key).is_some()
 }
 
-/// The prefixes of at most `max_prefix` bytes that a key may belong to, each with the crawl whose records it
-/// then holds, if the prefix has one of these `lengths`; `None` for a key that exists once. Names are as long as clients
-/// like, prefixes and crawl ids are not.
+/// Returns the possible prefixes of a key, at most `max_prefix` bytes long. A prefix of one of these `lengths` comes
+/// with the crawl whose records the key then contains; a key that an index has once comes with `None`. Key names may
+/// have any length, unlike prefixes and crawl ids.
 pub fn possible_prefixes<'a>(
     key: &'a [u8],
     max_prefix: usize,
@@ -395,7 +395,7 @@ pub fn possible_prefixes<'a>(
     once.chain(records)
 }
 
-/// The prefix of a key that other programs change, too, in whatever profile.
+/// Returns the prefix and the role of a key that other programs change as well, in any profile.
 pub fn prefix_of_shared(key: &[u8]) -> Option<(&[u8], Shared)> {
     let mut shared = rows_for(key).filter_map(|row| Some((row, row.shared?)));
     shared.find_map(|(row, shared)| Some((row.prefix_of(key)?, shared)))

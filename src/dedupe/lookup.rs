@@ -1,4 +1,4 @@
-//! The documented two look-ups in one: hash → crawl → record.
+//! The two documented lookups in one: hash → crawl → record.
 
 use smallvec::SmallVec;
 
@@ -10,52 +10,50 @@ use super::record::{Parts, Record};
 use super::store::{Store, Stored};
 use super::wacz;
 
-/// Where a hash was found.
+/// The original of a hash.
 pub struct Original<K: Store> {
-    /// Name of the key that has the crawl's records, or would have them if they were plain. It ends in the crawl's id.
+    /// Name of the key for the crawl's records, even if they are packed. It ends in the crawl id.
     records: K::Name,
-    /// Where the id begins in that name.
+    /// Position of the id in that name.
     id: usize,
     value: Stored<K::Value>,
     parts: Parts,
 }
 
 impl<K: Store> Original<K> {
-    /// The crawl that holds the original.
+    /// Returns the crawl that holds the original.
     pub fn crawl(&self) -> &[u8] {
         &self.records.as_ref()[self.id..]
     }
 
-    /// Name of the key that has the crawl's records, or would have them if they were plain.
+    /// Returns the name of the key for the crawl's records, even if they are packed.
     pub fn records(&self) -> &K::Name {
         &self.records
     }
 
-    /// The record of the original.
+    /// Returns the record of the original.
     pub fn record(&self) -> Record<'_> {
         self.parts.record(self.value.as_ref())
     }
 }
 
-/// What a packed index tells of a hash.
+/// Result of a lookup in the packed index alone.
 #[derive(Clone, Copy)]
 enum Sight {
-    /// The usual case, and the original was found: a hash in the written form, whose owner is committed and nothing
-    /// else.
+    /// Found in the common case: the hash has its written spelling, and its owner is committed and not continued.
     Usual,
-    /// No committed crawl has it, and no other that others see.
+    /// Neither a committed nor a visible crawl has the hash.
     Absent,
-    /// Only a full look-up can tell.
+    /// A full lookup is required.
     Other,
 }
 
-/// Originals of hashes, in their order; mostly it is one.
+/// Originals of hashes, in the order of the hashes; usually one.
 pub type Found<K> = SmallVec<[Option<Original<K>>; 1]>;
 
 impl<K: Store> Index<K> {
-    /// Looks a hash up: in the merged index first, then, when `own` names a crawl, among that
-    /// crawl's own hashes, then among those of crawls that others see while they run. Other owners that
-    /// are not committed, and those whose record is gone, do not count.
+    /// Looks up a hash in the merged index, then in the records of the crawl `own`, if given, and then in those of
+    /// visible crawls. Owners that are not committed, or whose record is gone, are skipped.
     pub(super) fn find(
         &mut self,
         ks: &mut K,
@@ -66,10 +64,10 @@ impl<K: Store> Index<K> {
         Ok(found.pop().flatten())
     }
 
-    /// Looks hashes up as `Index::find` does one. `permit` is asked for each key that this tells something of.
+    /// Looks up several hashes, like `Index::find`. Calls `permit` for each key that the result discloses.
     ///
     /// # Errors
-    /// That of `permit`. `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// Those of `permit`; `WRONGTYPE` if a key holds another type; errors of the server.
     pub fn look_up(
         &mut self,
         ks: &mut K,
@@ -80,7 +78,7 @@ impl<K: Store> Index<K> {
         let mut all = Found::<K>::new();
         let sights = sights(self, ks, digests, &mut permit, &mut all)?;
         all.resize_with(digests.len(), || None);
-        // Names are cached, so those of one crawl are mostly one.
+        // Names are cached, so those of the same crawl usually have the same address.
         let mut permitted: SmallVec<[*const [u8]; 4]> = SmallVec::new();
         for (i, digest) in digests.iter().enumerate() {
             match sights.get(i) {
@@ -99,11 +97,11 @@ impl<K: Store> Index<K> {
         Ok(all)
     }
 
-    /// File name of the WACZ that holds a found record; `None` when the crawl lists none there. `permit` is asked for
-    /// the list.
+    /// Returns the file name of the WACZ that contains a record; `None` if the crawl lists no such file. Calls
+    /// `permit` for the list.
     ///
     /// # Errors
-    /// As [`Index::look_up`].
+    /// Those of [`Index::look_up`].
     pub fn container(
         &mut self,
         ks: &mut K,
@@ -117,8 +115,8 @@ impl<K: Store> Index<K> {
     }
 }
 
-/// What the packed index tells of hashes, and in `found` the originals that it has; nothing if there is none. What
-/// has to be permitted for every look-up is asked while memory is waited for.
+/// Looks hashes up in the packed index, and stores the originals in `found`; returns nothing without a packed index.
+/// Checks the permissions of every lookup while memory is being prefetched.
 fn sights<K: Store>(
     index: &Index<K>,
     ks: &mut K,
@@ -157,7 +155,7 @@ fn sights<K: Store>(
     Ok(sights)
 }
 
-/// Whether a hash that the packed index does not have in the written form is nobody's.
+/// Returns true if a hash that is missing from the packed index in its written spelling is known to be absent.
 fn is_sure<K: Store>(index: &Index<K>) -> bool {
     index.spelling.is_written() && !index.places.is_moving() && index.visible.is_empty()
 }
@@ -177,7 +175,7 @@ fn original<K: Store>(
     }
 }
 
-/// The original in a value of that key, if it is one.
+/// Parses the original in a value of that key, if it is valid.
 fn read_original<K: Store>(
     index: &Index<K>,
     records: K::Name,
@@ -187,7 +185,7 @@ fn read_original<K: Store>(
     Some(original(index, records, value, parts))
 }
 
-/// Looks a hash up in whatever spelling and storage.
+/// Looks a hash up under any spelling, in any storage.
 fn find_anywhere<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -199,7 +197,7 @@ fn find_anywhere<K: Store>(
     };
     let owner = owner.as_ref();
     if let (None, Some(records)) = (index.places.packed_key(), index.records_if_quiet(owner)) {
-        // The usual case of a plain index.
+        // The common case of a plain index.
         let records = records.clone();
         if let Some(value) = ks.hash_get(&records, digest.written(index.profile()))?
             && let Some(found) = read_original(index, records, Stored::Plain(value))
@@ -219,7 +217,7 @@ fn find_anywhere<K: Store>(
     find_uncommitted(index, ks, digest, own)
 }
 
-/// Looks a hash up among a crawl's own, and then among those of crawls that others see.
+/// Looks a hash up in the records of a crawl, and then in those of visible crawls.
 fn find_uncommitted<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -241,7 +239,7 @@ fn find_uncommitted<K: Store>(
     Ok(None)
 }
 
-/// Looks a hash up among a crawl's own.
+/// Looks a hash up in the records of a crawl.
 fn find_own<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

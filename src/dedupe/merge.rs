@@ -1,4 +1,4 @@
-//! What commits and removals do to one hash of the merged index.
+//! Changes of a single hash of the merged index by commits and removals.
 
 use super::digest::Digest;
 use super::error::Result;
@@ -9,8 +9,8 @@ use super::index::storage::Storage;
 use super::keys::CrawlKey;
 use super::store::Store;
 
-/// A hash that nobody has goes into the merged index, with its record if that is packed; false if
-/// somebody has it.
+/// Adds a new hash to the merged index, and its record if the index is packed. Returns false if the
+/// hash has an owner.
 pub(super) fn merge_new<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -26,7 +26,7 @@ pub(super) fn merge_new<K: Store>(
     }
 }
 
-/// What was copied into the packed index goes out of the crawl's plain hash.
+/// Deletes records that were copied into the packed index from the crawl's plain hash.
 pub(super) fn drop_moved<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -40,8 +40,8 @@ pub(super) fn drop_moved<K: Store>(
     Ok(())
 }
 
-/// Copies a crawl's record of a hash into the packed index, and gives the spelling under which it
-/// stands in the plain hash, if it does.
+/// Copies a crawl's record of a hash into the packed index. Returns its spelling in the plain hash,
+/// if it is there.
 pub(super) fn take_by_digest<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -61,8 +61,8 @@ pub(super) fn take_by_digest<K: Store>(
     Ok(Some(spelling))
 }
 
-/// One hash of a crawl goes into the merged index. `spelling` is how the crawl's own hash
-/// spells it, when the caller knows. False if the crawl owned it already.
+/// Adds a hash of a crawl to the merged index. `spelling` is the spelling in the crawl's own
+/// records, if known. Returns false if the crawl owned the hash already.
 pub(super) fn merge<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -72,8 +72,8 @@ pub(super) fn merge<K: Store>(
     state: &mut CommitState,
 ) -> Result<bool> {
     let Some((spelling, owner)) = index.spelling.locate_owner(ks, &index.places, digest)? else {
-        // The merged index spells a hash as the crawl's own does, so that the documented
-        // second look-up works.
+        // The merged index must use the spelling of the crawl's records, so that the documented
+        // second lookup works.
         let found;
         let spelling = match spelling {
             Some(spelling) => spelling,
@@ -92,7 +92,7 @@ pub(super) fn merge<K: Store>(
     }
     let mut numbers = index.ledger.holders(ks, &index.places, digest)?;
     if numbers.contains(&state.number) {
-        return Ok(true); // the same
+        return Ok(true); // also counted in an earlier slice
     }
     let is_owner = |other: &[u8]| other == owner.as_ref() || other == crawl;
     let visible = index
@@ -101,11 +101,11 @@ pub(super) fn merge<K: Store>(
     if !visible {
         let owner = owner.as_ref();
         if !index.under_way.is_committing(ks, owner)? && !index.under_way.is_removing(ks, owner)? {
-            // Another program put it there or took it out of the set, and may put it back.
+            // Another program added it, or took the crawl out of the set and may put it back.
             index.mark_holders_untrusted(ks)?;
         }
-        // The owner is not committed, or its record is gone: the next one in line owns it,
-        // which is this crawl unless another committed one holds it.
+        // The owner is not committed, or its record is gone: the next holder becomes the owner,
+        // which is this crawl unless another committed crawl holds the hash.
         match index.next_holder(ks, digest, owner, &is_owner)? {
             Some((holder, _)) => {
                 index.places.merged().set(ks, &spelling, &holder)?;
@@ -126,7 +126,7 @@ pub(super) fn merge<K: Store>(
     Ok(true)
 }
 
-/// Takes the numbers of a crawl's commits out of a list of holders.
+/// Deletes the commit numbers of a crawl from a list of holders.
 fn drop_numbers_of<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -139,8 +139,9 @@ fn drop_numbers_of<K: Store>(
     index.ledger.set_holders(ks, &index.places, digest, numbers)
 }
 
-/// Takes one hash of a crawl out of the merged index: its next holder owns it, or it goes.
-/// `numbers` are the crawl's commits; crawls that `excluded` names inherit nothing.
+/// Removes a hash of a crawl from the merged index: its next holder becomes the owner, or the hash
+/// is deleted. `numbers` are the crawl's commits; crawls for which `excluded` returns true inherit
+/// nothing.
 pub(super) fn withdraw<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -183,13 +184,13 @@ pub(super) fn withdraw<K: Store>(
     Ok(Withdrawn::Reowned)
 }
 
-/// What became of a hash that was taken out.
+/// The result of a removal of a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawn {
-    /// Another crawl owned it anyway.
+    /// Another crawl owned the hash.
     NotOwner,
-    /// The next holder owns it now.
+    /// The next holder owns the hash now.
     Reowned,
-    /// It had no other holder.
+    /// The hash had no other holder.
     Dropped,
 }

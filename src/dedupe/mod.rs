@@ -1,7 +1,7 @@
 //! Dedupe by payload hash: which payloads have been stored, by which crawl, and where.
 //!
-//! Seed and contract: hash-based dedupe of a browser crawler. All state is in plain Redis keys
-//! with documented names; the rules here are pure and know neither Redis nor the clock.
+//! The contract is the hash-based dedupe of browser crawlers. All state is in plain Redis keys with
+//! documented names; the rules here are pure and depend neither on Redis nor on the clock.
 
 pub mod add;
 mod adopt;

@@ -1,8 +1,8 @@
-//! `PACK` and `UNPACK`: the committed part of an index moves from one storage to the other.
+//! `PACK` and `UNPACK`: move the committed part of an index from one storage to the other.
 //!
-//! The old storage is put aside under the name `moving`, and its entries go over slice by slice. Each
-//! is in exactly one of the two at the end of every slice, and look-ups see both, so nobody notices.
-//! Cut short by a crash, the same command goes on, and the other one goes back.
+//! The old storage is renamed to `moving`, and its entries are moved slice by slice. Each entry is in exactly one of
+//! the two at the end of every slice, and lookups read both, so that clients notice nothing. After a crash, the same
+//! command resumes the move, and the other command reverts it.
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
@@ -17,11 +17,12 @@ use super::packed::Part;
 use super::packed::op::Op;
 use super::store::Store;
 
-/// The change of an index's storage; its reply is a map of the storage, the numbers of hashes and records that were
-/// moved, and the memory that they take, in bytes.
+/// Returns the job that changes the storage of an index. Its reply is a map of the storage, the numbers of hashes and
+/// records that were moved, and their memory use in bytes.
 ///
 /// # Errors
-/// The job ends with `PURGING` while another program purges the index, or `WRONGTYPE` when a key holds another type.
+/// The job fails with `PURGING` while another program purges the index, and with `WRONGTYPE` if a key holds another
+/// type.
 pub fn move_to<K: Store>(to: Storage) -> Job<K> {
     Job::new(async move |lent| Move::to(to).run(&lent).await)
 }
@@ -30,15 +31,15 @@ struct Move {
     to: Storage,
     hashes: u64,
     records: u64,
-    /// How many records there are to move.
+    /// Number of records to move.
     all: u64,
 }
 
-/// Packs what plain hashes have of a packed index: a `PACK` was cut short, or another program wrote to the name of the
-/// merged index, whose marker it had deleted. Gives the number of hashes and records.
+/// Packs the entries of a packed index that are in plain hashes, after a `PACK` was interrupted, or after another
+/// program deleted the marker and wrote to the name of the merged index. Returns the number of hashes and records.
 ///
 /// # Errors
-/// As [`move_to`].
+/// Those of [`move_to`].
 pub(super) async fn pack_rest<K: Store>(lent: &Lent<K>) -> Result<u64> {
     let mut rest = Move::to(Storage::Packed);
     rest.run(lent).await?;
@@ -86,13 +87,13 @@ impl Move {
         .await
     }
 
-    /// The committed crawls. Nothing is moved unless all of it can be.
+    /// Returns the committed crawls. Checks that everything can be moved before the first move.
     async fn check<K: Store>(&mut self, lent: &Lent<K>) -> Result<Vec<Vec<u8>>> {
         lent.with(|index, ks| {
             index.check_types(ks, None)?;
             index.places.check_move(ks, self.to)?;
             if self.to == Storage::Packed && index.crawls.are_purged(ks) {
-                return Err(Error::PurgingIndex); // it could not write to a packed index
+                return Err(Error::PurgingIndex); // the purge could not write to a packed index
             }
             Ok(())
         })?;
@@ -111,7 +112,7 @@ impl Move {
         Ok(crawls)
     }
 
-    /// Moves the records of one crawl, with the hashes that it owns.
+    /// Moves the records of a crawl, and the hashes that it owns.
     async fn move_records<K: Store>(&mut self, lent: &Lent<K>, crawl: &[u8]) -> Result<()> {
         let to = self.to;
         let mut records = lent.with(|index, ks| match to {
@@ -138,8 +139,8 @@ impl Move {
         .await
     }
 
-    /// Moves what is left of the merged index: hashes whose owner has no record of them. What a plain client wrote where
-    /// no marker stood comes after what was put aside.
+    /// Moves the rest of the merged index: hashes whose owner has no record of them. Entries that a plain client wrote
+    /// while there was no marker follow after those set aside.
     async fn move_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         while let Some(mut left) = lent.with(|index, ks| self.left(index, ks)) {
             let before = self.hashes;
@@ -160,10 +161,10 @@ impl Move {
         Ok(())
     }
 
-    /// A walk over what is left of the merged index, while anything may be.
+    /// Returns a walk over the rest of the merged index, if there is any.
     fn left<K: Store>(&self, index: &Index<K>, ks: &mut K) -> Option<Walk<K>> {
         match (self.to, index.places.plain_key()) {
-            // Another program may have written down another storage meanwhile.
+            // Another program may have changed the stored storage in the meantime.
             _ if !index.places.is_moving() || index.places.storage() != self.to => None,
             (Storage::Packed, plain) => plain.map(|plain| Walk::hash(ks, plain.clone())),
             (Storage::Plain, _) => Some(packed_walk(index, Of::Merged)),
@@ -185,7 +186,7 @@ impl Move {
     }
 }
 
-/// Puts what another program wrote to the name of the merged index to what is left to pack.
+/// Adds entries that another program wrote to the name of the merged index to the entries still to be packed.
 async fn join_rest<K: Store>(lent: &Lent<K>) -> Result<()> {
     let Some((merged, moving)) = lent.with(|index, ks| index.places.two_plain_hashes(ks)) else {
         return Ok(());
@@ -203,8 +204,8 @@ async fn join_rest<K: Store>(lent: &Lent<K>) -> Result<()> {
     .await
 }
 
-/// Hands the entries of a walk to `act`, batch by batch: one kind of change after the other, because each is replicated
-/// at once.
+/// Passes the entries of a walk to `act` in batches. `act` should make one kind of change at a time, because each kind
+/// is replicated separately.
 async fn each_batch<K: Store>(
     lent: &Lent<K>,
     walk: &mut Walk<K>,
@@ -225,13 +226,13 @@ async fn each_batch<K: Store>(
     .await
 }
 
-/// A walk over what is packed alone.
+/// Returns a walk over packed entries only.
 fn packed_walk<K: Store>(index: &Index<K>, of: Of) -> Walk<K> {
     Walk::over(index.places.packed_source(of).into_iter().collect())
 }
 
-/// Moves an entry of the merged index to the storage where changes go. An owner that was packed before another
-/// program wrote this one stays, as with `HSETNX`, if it is committed.
+/// Moves an entry of the merged index to the current storage. If the hash was packed with another owner before, that
+/// owner is kept, as with `HSETNX`, if it is committed.
 fn move_owner<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -275,8 +276,7 @@ fn move_holders<K: Store>(
     Ok(())
 }
 
-/// Committed records go into the packed index, and with them the hashes that their crawl owns; gives
-/// how many hashes and records that were.
+/// Packs committed records and the hashes that their crawl owns. Returns the numbers of hashes and records.
 fn pack_records<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -291,7 +291,7 @@ fn pack_records<K: Store>(
     let merged = index.places.plain_key().cloned();
     let (mut moved, mut owned) = (Vec::new(), Vec::new());
     for (field, value) in batch.iter() {
-        // What is not committed stays in the plain hash.
+        // Uncommitted records stay in the plain hash.
         if any
             && index
                 .crawls
@@ -304,7 +304,7 @@ fn pack_records<K: Store>(
             None => None,
         };
         let owns = owner.is_some_and(|owner| owner.as_ref() == crawl);
-        // What a plain client wrote beside a packed record was never seen.
+        // Records that a plain client wrote next to packed ones never counted.
         if !index.places.packed(Part::Records(crawl)).has(ks, field)? {
             index
                 .places
@@ -317,7 +317,7 @@ fn pack_records<K: Store>(
             owned.push(field);
         }
     }
-    // One kind of change after the other, because each is replicated at once.
+    // One kind of change at a time, because each kind is replicated separately.
     let (mut hashes, mut records) = (0, 0);
     if let Some(merged) = &merged {
         for field in owned {
@@ -331,14 +331,14 @@ fn pack_records<K: Store>(
     Ok((hashes, records))
 }
 
-/// Packed records go into the plain keys, with the hashes that the crawl owns.
+/// Unpacks records into the plain keys, and the hashes that the crawl owns.
 fn unpack_records<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
     moved: &Batch,
 ) -> Result<(u64, u64)> {
-    // Of a crawl that is not committed the plain hash has them all.
+    // The plain hash of an uncommitted crawl contains all its records.
     let committed = !index.has_copies(ks, crawl)?;
     let records = index.crawls.key(ks, crawl, CrawlKey::Records);
     let mut unpacked = 0;

@@ -1,14 +1,14 @@
-//! Long lists that never copy what they hold: a list of blocks of elements.
+//! Long lists as lists of blocks, which grow without copying their elements.
 
 use crawlspace_compact::linear::List;
 
-/// Elements of a block.
+/// Number of elements per block.
 const BLOCK: usize = 1 << BITS;
 const BITS: u32 = 8;
 
 /// A list that grows and shrinks at its end.
 pub(super) struct Blocks<T> {
-    /// All full but the last one, none empty.
+    /// Blocks: all full except the last one, none empty.
     blocks: Vec<Vec<T>>,
 }
 
@@ -93,21 +93,21 @@ impl<T> Blocks<T> {
         self.blocks.iter().flatten()
     }
 
-    /// Pieces of memory.
+    /// Returns the number of allocations.
     pub fn pieces(&self) -> usize {
         self.blocks.len()
     }
 }
 
-/// Something that can be the link of a chain while it is out of use.
+/// An element that can store the link of a free list while it is unused.
 pub(super) trait Link: Default {
     fn link(&mut self) -> &mut u32;
 }
 
-/// No number.
+/// Placeholder for "no number".
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Things with numbers; the number of one that is gone is given to another.
+/// A slab: elements with numbers, where the number of a removed element is reused.
 pub(super) struct Slab<T> {
     list: Blocks<T>,
     /// First free number.
@@ -135,10 +135,10 @@ impl<T: Clone> Clone for Slab<T> {
 }
 
 impl<T: Link> Slab<T> {
-    /// Puts something in; its number, below `limit`.
+    /// Inserts an element, and returns its number, which is below `limit`.
     ///
     /// # Panics
-    /// When there are so many already.
+    /// Panics if the slab is full.
     pub fn insert(&mut self, thing: T, limit: u32) -> u32 {
         let number = self.free;
         if let Some(place) = self.list.get_mut(number as usize) {
@@ -154,7 +154,7 @@ impl<T: Link> Slab<T> {
         number as u32
     }
 
-    /// Takes out what is there.
+    /// Removes the element with that number.
     pub fn remove(&mut self, number: u32) -> T {
         let mut vacant = T::default();
         *vacant.link() = self.free;
@@ -169,44 +169,44 @@ impl<T: Link> Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// What has that number, which was given.
+    /// Returns the element with that number, which must be in use.
     #[inline]
     pub fn get(&self, number: u32) -> &T {
         self.list.get(number as usize).expect("a number in use")
     }
 
-    /// What has that number, which was given.
+    /// Returns the element with that number, which must be in use.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> &mut T {
         self.list.get_mut(number as usize).expect("a number in use")
     }
 
-    /// What has that number, if one could have it; it may be out of use.
+    /// Returns the element with that number, if it exists; it may be unused.
     pub fn peek(&self, number: u32) -> Option<&T> {
         self.list.get(number as usize)
     }
 
-    /// What has that number, if one could have it; it may be out of use.
+    /// Returns the element with that number, if it exists; it may be unused.
     pub fn peek_mut(&mut self, number: u32) -> Option<&mut T> {
         self.list.get_mut(number as usize)
     }
 
-    /// Things that there are.
+    /// Returns the number of elements in use.
     pub fn len(&self) -> usize {
         self.taken
     }
 
-    /// Numbers are below this.
+    /// Returns the exclusive upper bound of all numbers.
     pub fn end(&self) -> u32 {
         self.list.len() as u32
     }
 
-    /// Bytes of the list, without what its things point to.
+    /// Returns the memory of the list in bytes, without data that its elements point to.
     pub fn memory(&self) -> usize {
         self.list.memory()
     }
 
-    /// Pieces of memory.
+    /// Returns the number of allocations.
     pub fn pieces(&self) -> usize {
         self.list.pieces()
     }

@@ -1,35 +1,36 @@
-//! Ten slots of a hash table in one cache line.
+//! A bucket of a hash table: ten slots in one cache line.
 
 use super::place::RecordSlot;
 
-/// Slots of a bucket.
+/// Number of slots per bucket.
 pub(super) const SLOTS: usize = 10;
 
-/// Places, each with eight bits of its hash.
+/// Places of records, each with eight bits of its hash.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub(super) struct Bucket {
-    /// 0 where there is no place.
+    /// Eight bits of the hash per slot, 0 for an empty slot.
     marks: [u8; SLOTS],
-    /// Places that would be here, or came by here, but went on to another bucket because this one was
-    /// full. At its end it stays there.
+    /// Number of places that passed this bucket because it was full, and are in a later one.
+    /// Saturates at its maximum and then stays there.
     passed: u16,
-    /// Highest eight bits of the chunks' numbers.
+    /// Highest eight bits of the chunk numbers.
     high: [u8; SLOTS],
     _free: [u8; 2],
-    /// The others, and the offsets.
+    /// The lower bits of the chunk numbers, and the offsets.
     low: [u32; SLOTS],
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// Eight bits of a hash that tell neither the shard nor the bucket, but never 0.
+/// Returns eight bits of a hash that are used for neither the shard nor the bucket, and that are
+/// never 0.
 #[inline]
 fn mark(hash: u64) -> u8 {
     ((hash >> 24) as u8).max(1)
 }
 
-/// The slots in a set of them: the highest bit of byte `i` stands for slot `i`.
+/// A set of slots: the highest bit of byte `i` stands for slot `i`.
 pub(super) struct Marked(u128);
 
 impl Iterator for Marked {
@@ -51,7 +52,7 @@ const HIGHEST: u128 = LOWEST << 7;
 const ALL: u128 = (1 << (8 * SLOTS)) - 1;
 
 impl Bucket {
-    /// Slots with a mark of that value.
+    /// Returns the slots with that mark.
     #[inline]
     fn equal(&self, mark: u8) -> Marked {
         let [a, b, c, d, e, f, g, h, i, j] = self.marks;
@@ -63,13 +64,13 @@ impl Bucket {
         Marked(!is_other & HIGHEST & ALL)
     }
 
-    /// Slots that may have places of that hash.
+    /// Returns the slots that may have places of that hash.
     #[inline]
     pub fn marked(&self, hash: u64) -> Marked {
         self.equal(mark(hash))
     }
 
-    /// What is in a slot.
+    /// Returns the place in a slot.
     #[inline]
     pub fn place(&self, slot: usize) -> RecordSlot {
         RecordSlot {
@@ -83,32 +84,32 @@ impl Bucket {
         self.low[slot] = place.chunk << 16 | u32::from(place.offset);
     }
 
-    /// All places.
+    /// Returns all places.
     pub fn places(&self) -> impl Iterator<Item = RecordSlot> + '_ {
         (0..SLOTS)
             .filter(|&slot| self.marks[slot] != 0)
             .map(|slot| self.place(slot))
     }
 
-    /// Whether a search ends here.
+    /// Returns true if a search ends at this bucket.
     #[inline]
     pub fn is_last(&self) -> bool {
         self.passed == 0
     }
 
-    /// One more goes on to the next bucket.
+    /// Counts a place that was stored in a later bucket.
     pub fn pass(&mut self) {
         self.passed = self.passed.saturating_add(1);
     }
 
-    /// One that went on is gone.
+    /// Counts the removal of a place from a later bucket.
     pub fn unpass(&mut self) {
         if self.passed != u16::MAX {
             self.passed -= 1;
         }
     }
 
-    /// Puts a place in; false when all slots are taken.
+    /// Inserts a place. Returns false if all slots are taken.
     pub fn insert(&mut self, hash: u64, place: RecordSlot) -> bool {
         let Some(slot) = self.equal(0).next() else {
             return false;
@@ -122,7 +123,7 @@ impl Bucket {
         self.marked(hash).find(|&slot| self.place(slot) == place)
     }
 
-    /// Takes a place out, if it is here.
+    /// Removes a place. Returns true if it was here.
     pub fn remove(&mut self, hash: u64, place: RecordSlot) -> bool {
         let slot = self.slot(hash, place);
         if let Some(slot) = slot {
@@ -131,7 +132,7 @@ impl Bucket {
         slot.is_some()
     }
 
-    /// Puts another place in place of one, if that is here.
+    /// Replaces a place by another one. Returns true if it was here.
     pub fn replace(&mut self, hash: u64, place: RecordSlot, by: RecordSlot) -> bool {
         let slot = self.slot(hash, place);
         if let Some(slot) = slot {

@@ -1,4 +1,4 @@
-//! Pieces of memory full of records, chained to segments.
+//! Chunks: blocks of memory filled with records, linked into segments.
 
 use super::blocks::{Link, NONE, Slab};
 use super::codec::Base;
@@ -10,34 +10,34 @@ use super::segments::Segment;
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::sizes::class;
 
-/// Fewest bytes of a chunk.
+/// Minimum size of a chunk, in bytes.
 const SMALLEST: usize = 256;
-/// A record of so many bytes has a chunk of its own.
+/// Minimum size in bytes of a record that gets a chunk of its own.
 pub(super) const LONG: usize = CHUNK / 4;
-/// Maximum number of chunks: what the number in a [`RecordSlot`] can tell.
+/// Maximum number of chunks, as limited by the number in a [`RecordSlot`].
 const CHUNKS: u32 = 1 << 24;
 
-/// A piece of memory full of records.
+/// A block of memory filled with records.
 #[derive(Clone)]
 pub(super) struct Chunk {
     bytes: Bytes,
-    /// Bytes of records that are not dead.
+    /// Total size of the live records, in bytes.
     live: u32,
-    /// Number of the crawl whose records they are.
+    /// Number of the crawl that the records belong to.
     crawl: u32,
-    /// Number in the segment: later chunks have higher ones.
+    /// Position in the segment: later chunks have higher numbers.
     sequence: u32,
     previous: u32,
     next: u32,
-    /// Neighbours in the list of the segment's chunks that are mostly dead.
+    /// Neighbours in the segment's list of mostly dead chunks.
     sparse_previous: u32,
     sparse_next: u32,
     is_sparse: bool,
-    /// What the packed values in it refer to.
+    /// The base that the packed values in this chunk refer to.
     base: Base,
 }
 
-/// Bytes whose copies have as much room.
+/// Bytes whose clone keeps their capacity.
 #[derive(Default)]
 struct Bytes(Vec<u8>);
 
@@ -89,7 +89,7 @@ impl Chunk {
         self.sequence
     }
 
-    /// The chunk after it in its segment, or [`NONE`].
+    /// Returns the next chunk of the segment, or [`NONE`].
     pub fn next(&self) -> u32 {
         self.next
     }
@@ -114,11 +114,11 @@ impl Chunk {
     }
 }
 
-/// All chunks.
+/// All chunks of an index.
 #[derive(Clone, Default)]
 pub(super) struct Chunks {
     slab: Slab<Chunk>,
-    /// Bytes of memory of the chunks' records.
+    /// Total capacity of the chunks, in bytes.
     room: usize,
 }
 
@@ -128,7 +128,7 @@ impl Chunks {
         self.slab.get(number)
     }
 
-    /// The record at a place, and its chunk.
+    /// Returns the record at a place, and its chunk.
     #[inline]
     pub fn record(&self, place: RecordSlot) -> (Record<'_>, &Chunk) {
         let chunk = self.slab.get(place.chunk);
@@ -138,36 +138,37 @@ impl Chunks {
         )
     }
 
-    /// Whether the record at a place begins in that way and is about that field.
+    /// Returns true if the record at a place has that head and that field.
     #[inline]
     pub fn is(&self, place: RecordSlot, head: u8, raw: &[u8]) -> bool {
         let bytes = &self.slab.get(place.chunk).bytes.0;
         Record::begins(&bytes[usize::from(place.offset)..], head, raw)
     }
 
-    /// The bytes of a record and all behind it in its chunk.
+    /// Returns the bytes of a record and of all records after it in its chunk.
     pub fn bytes_mut(&mut self, place: RecordSlot) -> &mut [u8] {
         let chunk = self.slab.get_mut(place.chunk);
         &mut chunk.bytes.0[usize::from(place.offset)..]
     }
 
-    /// What the next record of a segment refers to, if a record of that length fits into its last chunk.
+    /// Returns the base for the next record of a segment, if a record of that length fits into its
+    /// last chunk.
     pub fn room(&self, segment: &Segment, bytes: usize) -> Option<Base> {
         let last = self.slab.peek(segment.last)?;
         last.fits(bytes).then_some(last.base)
     }
 
-    /// What the records in the last chunk of a segment refer to.
+    /// Returns the base of the last chunk of a segment.
     pub fn last_base(&self, segment: &Segment) -> Option<Base> {
         Some(self.slab.peek(segment.last)?.base)
     }
 
-    /// Whether the records of a mostly dead chunk can move to the end of the segment.
+    /// Returns true if the records of a mostly dead chunk can be moved to the end of the segment.
     pub fn can_move(&self, segment: &Segment, source: u32) -> bool {
         source != NONE && source != segment.last
     }
 
-    /// Appends a record, for which there is room.
+    /// Appends a record; there must be room for it.
     pub fn append(&mut self, segment: &mut Segment, record: &[u8]) -> RecordSlot {
         let last = self.slab.get_mut(segment.last);
         assert!(last.fits(record.len()), "there is room for a record");
@@ -182,8 +183,8 @@ impl Chunks {
         place
     }
 
-    /// Appends records that stand one after the other to the last chunk of a segment, which is empty and has
-    /// room for them; the number of the chunk.
+    /// Appends contiguous records to the last chunk of a segment, which must be empty and have room
+    /// for them. Returns the number of the chunk.
     pub fn append_all(&mut self, segment: &mut Segment, records: &[u8]) -> u32 {
         let last = self.slab.get_mut(segment.last);
         assert!(last.bytes.0.is_empty() && last.fits(records.len()));
@@ -194,7 +195,7 @@ impl Chunks {
         segment.last
     }
 
-    /// Makes a chunk at the end of a segment, with room for a record of that length.
+    /// Appends a chunk to a segment, with room for a record of that length.
     pub fn open(&mut self, crawl: u32, segment: &mut Segment, base: Base, bytes: usize) {
         let room = if bytes >= LONG {
             class(bytes)
@@ -227,7 +228,7 @@ impl Chunks {
         }
     }
 
-    /// Frees what room is left in a chunk that is no more appended to.
+    /// Frees the unused capacity of a chunk that will not be appended to.
     fn close(&mut self, segment: &mut Segment, number: u32) {
         let chunk = self.slab.get_mut(number);
         let room = class(chunk.bytes.0.len());
@@ -239,8 +240,8 @@ impl Chunks {
         self.look_for_dead(segment, number);
     }
 
-    /// Marks a record of that length as dead. Its chunk is freed if it was the last one in it, and what
-    /// the chunk's records referred to is given back.
+    /// Marks a record of that length as dead. If it was the last live record, frees the chunk and
+    /// returns its base, which is to be retired.
     #[must_use]
     pub fn kill(&mut self, segment: &mut Segment, place: RecordSlot, bytes: usize) -> Option<Base> {
         let chunk = self.slab.get_mut(place.chunk);
@@ -301,7 +302,8 @@ impl Chunks {
         }
     }
 
-    /// The chunk of a segment with the lowest number from this one on. `hint` is where it was.
+    /// Returns the chunk of a segment with the lowest sequence number that is not below `sequence`.
+    /// `hint` is its probable number.
     pub fn chunk_from(&self, segment: &Segment, crawl: u32, sequence: u32, hint: u32) -> u32 {
         let hinted = self.slab.peek(hint);
         if hinted.is_some_and(|chunk| chunk.crawl == crawl && chunk.sequence == sequence) {
@@ -351,22 +353,22 @@ impl Chunks {
         self.slab.len()
     }
 
-    /// Bytes of memory.
+    /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         self.slab.memory() + self.room
     }
 
-    /// Pieces of memory.
+    /// Returns the number of allocations.
     pub fn pieces(&self) -> usize {
         self.slab.pieces() + self.slab.len()
     }
 
-    /// Numbers are below this.
+    /// Returns the exclusive upper bound of all chunk numbers.
     pub fn end(&self) -> u32 {
         self.slab.end()
     }
 
-    /// Moves the memory of a chunk to a better place.
+    /// Moves the memory of a chunk to reduce fragmentation.
     pub fn defrag(&mut self, number: u32, mover: &mut Mover<'_>) {
         if let Some(chunk) = self.slab.peek_mut(number) {
             mover.list(&mut chunk.bytes.0);
@@ -389,7 +391,7 @@ impl Records for Chunks {
     fn prefetch(&self, place: RecordSlot) {
         let bytes = &self.slab.get(place.chunk).bytes.0;
         let at = usize::from(place.offset);
-        // A record of the usual length is in one line or in two.
+        // A record of average length spans one or two cache lines.
         prefetch::line(&bytes[at]);
         if let Some(end) = bytes.get(at + 63) {
             prefetch::line(end);

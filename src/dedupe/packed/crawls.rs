@@ -1,35 +1,35 @@
-//! The crawls of a packed index, each under a number, and the other lists of records.
+//! The numbered crawls of a packed index, and its other lists of records.
 
 use super::blocks::{Blocks, Link, NONE, Slab};
 use super::segments::Segment;
 use crawlspace_compact::interner::{Handles, Interner};
 use crawlspace_compact::keyed::hash;
 
-/// Number of the list of owners that have no record of what they own.
+/// Number of the list of owners without a record.
 pub(super) const OWNERS: u32 = NONE - 1;
 /// Number of the list of holders.
 pub(super) const HOLDERS: u32 = NONE - 2;
 /// Maximum number of crawls.
 const CRAWLS: u32 = 1 << 30;
 
-/// Records of one crawl, or others that are kept together.
+/// The records of a crawl, or another list of records.
 #[derive(Clone, Default)]
 pub(super) struct List {
     pub segment: Segment,
-    /// How many they are.
+    /// Number of records.
     pub records: u64,
 }
 
-/// A crawl, or whatever else was named as one.
+/// A crawl, or any other owner id.
 #[derive(Clone, Default)]
 pub(super) struct Crawl {
     pub id: Box<[u8]>,
     pub list: List,
-    /// How many of its records are of fields that it owns.
+    /// Number of its records whose hash it owns.
     pub owned: u64,
-    /// How many fields it owns without a record of them.
+    /// Number of hashes that it owns without a record.
     pub owned_without: u64,
-    /// Next number out of use.
+    /// Next unused number.
     link: u32,
 }
 
@@ -43,35 +43,35 @@ impl Link for Crawl {
 #[derive(Clone, Default)]
 pub(super) struct Crawls {
     slab: Slab<Crawl>,
-    /// Numbers of ids, each one higher.
+    /// Numbers of ids, plus one.
     ids: Interner<Blocks<Handles>>,
     /// Owners without records.
     pub owners: List,
     pub holders: List,
-    /// Bytes of ids.
+    /// Memory of the ids, in bytes.
     bytes: usize,
 }
 
 impl Crawls {
-    /// The crawl of that number, which was given.
+    /// Returns the crawl with that number, which must be in use.
     #[inline]
     pub fn get(&self, number: u32) -> &Crawl {
         self.slab.get(number)
     }
 
-    /// The crawl of that number, which was given.
+    /// Returns the crawl with that number, which must be in use.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> &mut Crawl {
         self.slab.get_mut(number)
     }
 
-    /// The number of a crawl.
+    /// Returns the number of a crawl.
     pub fn find(&self, id: &[u8]) -> Option<u32> {
         let is = |number: u32| *self.slab.get(number - 1).id == *id;
         self.ids.find(hash(id), is).map(|number| number - 1)
     }
 
-    /// The number of a crawl, which gets one if it has none.
+    /// Returns the number of a crawl, and assigns one if it has none.
     pub fn number(&mut self, id: &[u8]) -> u32 {
         if let Some(number) = self.find(id) {
             return number;
@@ -86,7 +86,7 @@ impl Crawls {
         number
     }
 
-    /// Removes a crawl of which nothing is left.
+    /// Removes a crawl that has nothing left.
     pub fn leave(&mut self, number: u32) {
         let crawl = self.slab.get(number);
         if crawl.list.records > 0 || crawl.owned_without > 0 {
@@ -97,7 +97,7 @@ impl Crawls {
         self.bytes -= allocated(&crawl.id);
     }
 
-    /// The records of a crawl, or another list.
+    /// Returns the records of a crawl, or another list.
     #[inline]
     pub fn list(&self, number: u32) -> &List {
         match number {
@@ -107,7 +107,7 @@ impl Crawls {
         }
     }
 
-    /// The records of a crawl, or another list.
+    /// Returns the records of a crawl, or another list.
     #[inline]
     pub fn list_mut(&mut self, number: u32) -> &mut List {
         match number {
@@ -117,24 +117,24 @@ impl Crawls {
         }
     }
 
-    /// Crawls with their numbers, in the order of these.
+    /// Returns the crawls and their numbers, in the order of the numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Crawl)> {
         let all = (0..self.slab.end()).filter_map(|number| Some((number, self.slab.peek(number)?)));
         all.filter(|(_, crawl)| crawl.list.records > 0 || crawl.owned_without > 0)
     }
 
-    /// Bytes of memory.
+    /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         self.slab.memory() + self.ids.memory() + self.bytes
     }
 
-    /// Pieces of memory.
+    /// Returns the number of allocations.
     pub fn pieces(&self) -> usize {
         self.slab.pieces() + self.slab.len() + self.ids.pieces()
     }
 }
 
-/// Bytes that the allocator gives for an id.
+/// Returns the number of bytes that the allocator uses for an id.
 fn allocated(id: &[u8]) -> usize {
     crawlspace_host::sizes::class(id.len())
 }

@@ -1,7 +1,7 @@
-//! What reads chunks, as [`super::encoding`] gives them.
+//! Reader of the chunks that [`super::encoding`] writes.
 //!
-//! What is read is checked before anything is done with it, because it may come from a broken file, or
-//! from anybody who may run `RESTORE`.
+//! All input is checked before use, because it may come from a corrupted file, or from any client
+//! with permission to run `RESTORE`.
 
 mod block;
 #[cfg(test)]
@@ -15,45 +15,46 @@ use super::crawls::{HOLDERS, OWNERS};
 use super::encoding::{Counts, ENVELOPE, PartKind};
 use crawlspace_compact::number::Reader;
 
-/// What is wrong with a chunk.
+/// Description of an error in a chunk.
 pub(super) type Wrong = Cow<'static, str>;
 
-/// Most records for which room is made before any of them has come. Later it is made for as many more as
-/// have come, three times over, so that a few bytes cannot ask for much.
+/// Maximum number of records for which memory is reserved before any of them was read. Later,
+/// memory is reserved for three times the number of records read, so that a few bytes cannot claim
+/// a lot of memory.
 const UNSEEN: u64 = 1 << 20;
 
-/// A value whose chunks are not all here yet.
+/// A value of which some chunks are still missing.
 #[derive(Clone, Default)]
 pub(super) struct Loading {
     /// Number of the next chunk.
     next: u32,
-    /// Checksum of the chunk before it.
+    /// Checksum of the previous chunk.
     seal: u64,
-    /// PartKind of the last section.
+    /// [`PartKind`] of the last section.
     kind: PartKind,
     announced: Counts,
-    /// Numbers that crawls have here, by those that they were saved with.
+    /// Numbers of crawls here, by the numbers that they were saved with.
     crawls: Vec<u32>,
     /// Number of the last host.
     host: u32,
-    /// Hosts and tables that have come. Who uses none of them does not matter.
+    /// Number of hosts and tables read, including unused ones.
     hosts: u64,
     tables: u64,
-    /// Number with which the last list was saved.
+    /// Saved number of the last list.
     list: u64,
-    /// Records of all lists that have come.
+    /// Number of records read, over all lists.
     records: u64,
-    /// Records that are in the table after the last chunk.
+    /// Number of records in the table after the last chunk.
     there: usize,
 }
 
 impl Packed {
-    /// Adds what a chunk holds. It may come from anybody who may run `RESTORE`. Between chunks the value
-    /// has what has come, and can be used.
+    /// Adds the contents of a chunk from an untrusted source. Between two chunks the value contains
+    /// everything loaded so far, and can be used.
     ///
     /// # Errors
-    /// What is wrong with it. If that is more than that it is damaged or not the one that must come now,
-    /// nothing is in the value then.
+    /// The reason why the chunk is invalid. Unless the chunk is merely damaged or out of order, the
+    /// value is empty afterwards.
     pub fn load(&mut self, chunk: &[u8]) -> Result<(), String> {
         let (sections, sum) = self.opened(chunk)?;
         let mut loading = self.loading.take().unwrap_or_default();
@@ -74,10 +75,10 @@ impl Packed {
         }
     }
 
-    /// Whether all chunks have come that the first one began.
+    /// Returns `Ok` if all chunks were loaded.
     ///
     /// # Errors
-    /// That some have not.
+    /// A message that chunks are missing.
     pub fn loaded(&self) -> Result<(), String> {
         match &self.loading {
             None => Ok(()),
@@ -88,7 +89,8 @@ impl Packed {
         }
     }
 
-    /// The sections of a chunk that is whole and the one that must come now, and its checksum.
+    /// Checks that a chunk is undamaged and the next one in order. Returns its sections and its
+    /// checksum.
     fn opened<'a>(&self, chunk: &'a [u8]) -> Result<(Reader<'a>, u64), String> {
         let opened = ENVELOPE.open(chunk)?;
         let mut sections = Reader::new(opened.body);
@@ -121,7 +123,7 @@ impl Packed {
         Ok((sections, opened.sum))
     }
 
-    /// Reads the sections of a chunk; whether the last one is among them.
+    /// Reads the sections of a chunk. Returns true if the last one is among them.
     fn sections(&mut self, mut reader: Reader<'_>, loading: &mut Loading) -> Result<bool, Wrong> {
         let mut is_first = loading.next == 0;
         while !reader.is_empty() {
@@ -229,7 +231,7 @@ impl Packed {
 }
 
 impl Packed {
-    /// Ends the list whose records came last.
+    /// Ends the current list of records.
     fn end_list(&self, loading: &Loading) -> Result<(), Wrong> {
         match loading.crawls.get(loading.list as usize) {
             Some(&crawl) => self.check_crawl(crawl),

@@ -1,7 +1,7 @@
-//! A packed index as bytes, for RDB files, append-only files and other servers: a row of chunks, which
-//! `docs/formats/packed-index.md` describes.
+//! Serialization of a packed index for RDB files, append-only files and other servers: a series of
+//! chunks, which `docs/formats/packed-index.md` describes.
 //!
-//! Records are written as they lie in memory, so that saving is mostly copying.
+//! Records are written as they are in memory, so that saving is mostly copying.
 
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
@@ -12,21 +12,21 @@ use super::{Packed, Value};
 use crawlspace_compact::envelope::{self, Envelope};
 use crawlspace_compact::number::{put, put_bytes};
 
-/// How many bytes a chunk has at most, unless a single entry is longer.
+/// Maximum size of a chunk in bytes, unless a single entry is longer.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
-/// What chunks are in. The checksum of each depends on those of all before it.
+/// The envelope of chunks. The checksum of each chunk depends on those of all chunks before it.
 pub const ENVELOPE: Envelope = Envelope {
     what: "a packed index",
     version: 2,
 };
-/// Bytes of a chunk before its sections: the envelope's, and the number of the chunk.
+/// Size in bytes of a chunk before its sections: the envelope, and the number of the chunk.
 pub(super) const HEAD: usize = envelope::HEAD + 4;
-/// Bytes of a section before its content: kind and length.
+/// Size in bytes of a section before its content: kind and length.
 pub(super) const SECTION: usize = 5;
-/// Bytes of a block before its records: base and length.
+/// Size in bytes of a block before its records: base and length.
 pub(super) const BLOCK: usize = 10;
 
-/// What a section is about, in the order of sections.
+/// The kind of a section, in the order of sections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum PartKind {
@@ -50,13 +50,13 @@ impl PartKind {
     ];
 }
 
-/// How many there are of everything, in the order in which it is written.
+/// Numbers of all entries, in the order in which they are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub crawls: u64,
     pub tables: u64,
     pub hosts: u64,
-    /// Records of crawls, and those of them whose crawl owns the field.
+    /// Records of crawls, and those of them whose crawl owns the hash.
     pub records: u64,
     pub owned: u64,
     /// Owners without a record.
@@ -78,14 +78,14 @@ impl Counts {
     }
 }
 
-/// Gives chunks one after the other.
+/// Writes chunks one after the other.
 pub(super) struct Writer<'a> {
     bytes: Vec<u8>,
     number: u32,
     seal: u64,
-    /// The section that is open: where it begins, and its kind.
+    /// The open section: its position and its kind.
     section: Option<(usize, PartKind)>,
-    /// Maximum number of bytes of a chunk.
+    /// Maximum size of a chunk, in bytes.
     limit: usize,
     give: &'a mut dyn FnMut(&[u8]),
 }
@@ -109,7 +109,7 @@ impl<'a> Writer<'a> {
         self.bytes.extend_from_slice(&self.number.to_le_bytes());
     }
 
-    /// Ends the chunk, and begins another one.
+    /// Ends the chunk, and begins the next one.
     fn next(&mut self) {
         self.close();
         self.seal = ENVELOPE.seal(&mut self.bytes, self.seal);
@@ -125,7 +125,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Begins a section, which the next [`Writer::room`] makes sure to be in a chunk with what follows.
+    /// Begins a section. The next [`Writer::room`] keeps it in one chunk with the bytes after it.
     pub(super) fn open(&mut self, kind: PartKind, head: &[u8]) {
         self.close();
         self.section = Some((self.bytes.len(), kind));
@@ -133,15 +133,15 @@ impl<'a> Writer<'a> {
         self.bytes.extend_from_slice(head);
     }
 
-    /// Where to write so many bytes of the section that is open, which has that head: in this chunk, or
-    /// in the next.
+    /// Returns the buffer for that number of bytes of the open section, which has that head: in
+    /// this chunk, or in the next one.
     pub(super) fn room(&mut self, head: &[u8], bytes: usize) -> &mut Vec<u8> {
         if let Some((at, kind)) = self.section
             && self.bytes.len() + bytes > self.limit
             && self.bytes.len() > HEAD
         {
             if self.bytes.len() == at + SECTION + head.len() {
-                // Nothing is in it yet.
+                // The section is still empty.
                 self.bytes.truncate(at);
                 self.section = None;
             }
@@ -164,7 +164,7 @@ impl<'a> Writer<'a> {
 }
 
 impl Packed {
-    /// How many there are of everything.
+    /// Returns the numbers of all entries.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = Counts {
             owners: self.crawls.owners.records,
@@ -181,8 +181,8 @@ impl Packed {
         counts
     }
 
-    /// Gives the value in chunks of at most a mebibyte, unless a single entry is longer, each with its
-    /// own checksum.
+    /// Saves the value in chunks of at most a mebibyte, unless a single entry is longer, each with
+    /// its own checksum.
     pub fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
         self.save_in(CHUNK_BYTES, chunk);
     }
@@ -193,7 +193,7 @@ impl Packed {
         for count in self.counts().all() {
             put(writer.room(&[], 10), *count);
         }
-        // Crawls get numbers without gaps.
+        // Saved crawls are numbered without gaps.
         let crawls: Vec<u32> = self.crawls.iter().map(|(number, _)| number).collect();
         for (n, (_, crawl)) in self.crawls.iter().enumerate() {
             if n == 0 {
@@ -239,7 +239,7 @@ impl Packed {
                 block.extend_from_slice(record);
                 if list == OWNERS {
                     let at = block.len() - OWNER_BYTES;
-                    // Numbers are in order.
+                    // Numbers are sorted.
                     let saved = crawls.binary_search(&number_at(&block[at..]));
                     let saved = saved.expect("an owner is a crawl") as u32;
                     block[at..].copy_from_slice(&saved.to_le_bytes());
@@ -252,19 +252,19 @@ impl Packed {
         }
     }
 
-    /// Gives every entry, each once, in any order: equal for equal contents however they came to be. For
-    /// digests.
+    /// Passes every entry to `element` once, in any order. Equal contents yield equal entries,
+    /// whatever their history. For `DEBUG DIGEST`.
     pub fn elements(&self, element: &mut dyn FnMut(&[&[u8]])) {
         let mut joined = Vec::new();
         self.entries(&mut |parts| {
-            // In one piece, because a server's digest takes its time for each.
+            // In one piece, because each piece costs time in the server's digest.
             joined.clear();
             parts.iter().for_each(|part| put_bytes(&mut joined, part));
             element(&[&joined]);
         });
     }
 
-    /// Gives every entry in parts: what it is an entry of, field, and value.
+    /// Passes every entry to `element` in parts: the hash that it belongs to, field, and value.
     pub(super) fn entries(&self, element: &mut dyn FnMut(&[&[u8]])) {
         let mut text = Text::new();
         let mut value = Value::new();
@@ -300,16 +300,16 @@ impl Packed {
     }
 }
 
-/// Bytes of an owner's number.
+/// Size of an owner's number, in bytes.
 pub(super) const OWNER_BYTES: usize = 4;
 
-/// What a block's values refer to.
+/// Appends the base of a block.
 pub(super) fn put_base(out: &mut Vec<u8>, base: Base) {
     out.extend_from_slice(&base.date.to_le_bytes());
     out.extend_from_slice(&base.table.to_le_bytes());
 }
 
-/// A number of some bytes, lowest first.
+/// Reads a little-endian number.
 pub(super) fn number_at(bytes: &[u8]) -> u32 {
     let mut number = [0; 4];
     let len = bytes.len().min(4);

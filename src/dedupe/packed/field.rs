@@ -1,29 +1,30 @@
-//! A field as bytes: the digest that it spells, if the spelling is one of those that can be told by a
-//! number, else its text.
+//! Fields in binary form: the digest and the number of its spelling, or the text if no spelling
+//! fits.
 //!
-//! The number and the bytes give the same text back, and each text has one number: two fields are equal
-//! if both are.
+//! Number and bytes give the same text back, and each text has exactly one number: two fields are
+//! equal if both are equal.
 
 use smallvec::SmallVec;
 
 use crawlspace_compact::digits::{Case, put_base32, put_hex, read_base32, read_hex};
 use crawlspace_compact::keyed;
 
-/// How the digits of a digest are written: hexadecimal of one case, or base32 without padding.
+/// The notation of a digest: hexadecimal of one case, or base32 without padding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Digits {
     Hex(Case),
     Base32,
 }
 
-/// A spelling: what comes before the digits, how many bytes they stand for, and how they are written.
+/// A spelling: the label before the digits, the size of the digest in bytes, and the notation.
 struct Spelling(&'static [u8], usize, Digits);
 
-/// Number of a field that is kept as it is.
+/// Number of a field that is stored verbatim.
 pub(super) const TEXT: u8 = 0;
 
-/// By number from 1 on. Numbers are part of saved values: spellings may be added, up to 15. Text that
-/// fits several, such as 32 digits from 2 to 7, has the number of the first.
+/// The spellings by number, from 1. Numbers are part of saved values: spellings may be added, up to
+/// 15. A text that fits several spellings, such as 32 digits from 2 to 7, has the number of the
+/// first.
 const SPELLINGS: [Spelling; 13] = [
     Spelling(b"sha256:", 32, Digits::Hex(Case::Lower)),
     Spelling(b"", 32, Digits::Hex(Case::Lower)),
@@ -40,10 +41,10 @@ const SPELLINGS: [Spelling; 13] = [
     Spelling(b"", 64, Digits::Hex(Case::Lower)),
 ];
 
-/// Maximum number of bytes of a digest.
+/// Maximum size of a digest, in bytes.
 const DIGEST: usize = 64;
 
-/// A field, taken apart.
+/// A parsed field.
 pub(super) struct Field<'a> {
     kind: u8,
     len: u8,
@@ -61,7 +62,7 @@ impl<'a> Field<'a> {
             71 => &[1, 10],
             64 => &[2, 11],
             37 => &[3],
-            // Digits that are both hex and base32 come to the first of these.
+            // Digits that are both hex and base32 are read as the first of these.
             32 => &[4, 6],
             36 => &[5],
             45 => &[7],
@@ -90,7 +91,7 @@ impl<'a> Field<'a> {
         field
     }
 
-    /// One that is kept as it is.
+    /// Creates a field that is stored verbatim.
     pub fn text(text: &'a [u8]) -> Field<'a> {
         Field {
             kind: TEXT,
@@ -100,12 +101,12 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Number of the spelling.
+    /// Returns the number of the spelling.
     pub fn kind(&self) -> u8 {
         self.kind
     }
 
-    /// The digest, or the text.
+    /// Returns the digest, or the text.
     pub fn raw(&self) -> &[u8] {
         if self.kind == TEXT {
             self.text
@@ -119,10 +120,10 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The length of what a spelling's number stands for; `None` for text, which has any.
+/// Returns the digest size of a spelling in bytes; `None` for text, which has any length.
 ///
 /// # Errors
-/// When there is no such spelling.
+/// If there is no such spelling.
 #[inline]
 pub(super) fn digest_len(kind: u8) -> Result<Option<usize>, ()> {
     match LENGTHS.get(usize::from(kind)) {
@@ -132,7 +133,7 @@ pub(super) fn digest_len(kind: u8) -> Result<Option<usize>, ()> {
     }
 }
 
-/// Lengths of digests by number; 0 for text.
+/// Digest sizes by number; 0 for text.
 const LENGTHS: [u8; 1 + SPELLINGS.len()] = {
     let mut lengths = [0; 1 + SPELLINGS.len()];
     let mut i = 0;
@@ -143,7 +144,7 @@ const LENGTHS: [u8; 1 + SPELLINGS.len()] = {
     lengths
 };
 
-/// Appends the text that a spelling's number and bytes stand for.
+/// Appends the text that a spelling and a digest stand for.
 pub(super) fn write(kind: u8, raw: &[u8], out: &mut Text) {
     let Some(Spelling(label, _, digits)) = SPELLINGS.get(usize::from(kind).wrapping_sub(1)) else {
         out.extend_from_slice(raw);
@@ -156,7 +157,7 @@ pub(super) fn write(kind: u8, raw: &[u8], out: &mut Text) {
     }
 }
 
-/// Whether no other number and bytes stand for the same text.
+/// Returns true if the spelling is the first one that yields this text.
 pub(super) fn is_first(kind: u8, raw: &[u8]) -> bool {
     match kind {
         1 | 2 => true,
@@ -168,13 +169,13 @@ pub(super) fn is_first(kind: u8, raw: &[u8]) -> bool {
     }
 }
 
-/// The hash of a field. Clients cannot choose fields of one hash, because each process hashes
-/// differently.
+/// Returns the hash of a field. The hash function is keyed per process, so that clients cannot
+/// provoke collisions.
 pub(super) fn hash(kind: u8, raw: &[u8]) -> u64 {
     keyed::hash_of(u64::from(kind) << 17, raw)
 }
 
-/// The hash of a field in one of many crawls.
+/// Returns the hash of a field within one of many crawls.
 pub(super) fn hash_in(hash: u64, crawl: u32) -> u64 {
     let of_both = hash ^ (u64::from(crawl) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let product = u128::from(of_both) * 0xd6e8_feb8_6659_fd93_u128;
@@ -203,7 +204,7 @@ mod tests {
             assert_eq!((field.kind(), field.raw()), (kind, &raw[..]));
             assert!(is_first(kind, &raw));
             assert_eq!(digest_len(kind), Ok(Some(*len)));
-            // A digit that is none makes it text, wherever it stands.
+            // An invalid digit in any position makes it text.
             for at in 0..text.len() {
                 for wrong in [b'g', b'`', b'@', b':', b'/', b'1' | 0x80, 0, b'!'] {
                     let mut text = text.clone();

@@ -1,4 +1,4 @@
-//! Figures of the packed index: memory per hash, times of look-ups and changes.
+//! Benchmark of the packed index: memory per hash, and times of lookups and changes.
 //!
 //! `cargo run --release --no-default-features --example packed_index [hashes]`
 
@@ -11,23 +11,23 @@ use std::time::Duration;
 use crawlspace::dedupe::packed::{Cursor, Packed, Part};
 use crawlspace_host::keyspace::Batch;
 
-/// Counts bytes in use. With the module there is an allocator already, the server's.
+/// Counts the bytes in use. The module itself uses the server's allocator instead.
 #[cfg_attr(feature = "module", expect(dead_code))]
 struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: all is done by the system's allocator.
+// SAFETY: every call is forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         IN_USE.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         IN_USE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -55,18 +55,18 @@ fn main() {
 
 const CRAWLS: u64 = 10;
 
-/// Time that this thread was at work: others may use the machine too.
+/// Returns the CPU time of this thread, which is independent of other load on the machine.
 fn worked() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: it writes to what lives here.
+    // SAFETY: writes to a local variable.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What [`worked`] takes itself.
+/// Returns the cost of [`worked`] itself.
 fn of_clock() -> Duration {
     let start = worked();
     for _ in 0..1000 {
@@ -75,7 +75,7 @@ fn of_clock() -> Duration {
     (worked() - start) / 1000
 }
 
-/// Random bits that depend on two numbers only (SplitMix64).
+/// Returns pseudo-random bits that depend only on two numbers (SplitMix64).
 fn bits(n: u64, lane: u64) -> u64 {
     let mut z = (n * 8 + lane + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -91,7 +91,7 @@ fn hash(n: u64) -> [u8; 71] {
     hash
 }
 
-/// About 91 bytes; a few of 5000 hosts have most of them.
+/// Returns a record of about 91 bytes; most URLs are on a few of 5000 hosts.
 fn record(n: u64, crawl: u64) -> Vec<u8> {
     const NAMES: [&str; 8] = [
         "archive", "museum", "gazette", "library", "parish", "kommune", "radio", "journal",
@@ -132,7 +132,7 @@ fn record(n: u64, crawl: u64) -> Vec<u8> {
     .into_bytes()
 }
 
-/// How many of the hashes have an owner; their records are read.
+/// Returns the number of hashes that have an owner, and reads their records.
 fn find_all<'a>(packed: &Packed, hashes: impl Iterator<Item = &'a [u8]>) -> usize {
     let mut found = 0;
     let looked = packed.look_up(
@@ -147,7 +147,7 @@ fn find_all<'a>(packed: &Packed, hashes: impl Iterator<Item = &'a [u8]>) -> usiz
     found
 }
 
-/// Whether a hash has an owner; its record is read.
+/// Returns true if a hash has an owner, and reads its record.
 fn find(packed: &Packed, hash: &[u8]) -> bool {
     find_all(packed, std::iter::once(hash)) == 1
 }
@@ -186,7 +186,7 @@ impl Figures {
             if is_expected && n % size == 0 {
                 packed.expect(&crawl, size);
             }
-            // Every 64th alone for the longest time, and the others for the mean.
+            // Every 64th is timed alone for the maximum, the others together for the mean.
             entries.push((hash(n), record(n, n / size)));
             if n % 64 > 0 && n + 1 < self.hashes {
                 continue;
@@ -306,7 +306,7 @@ impl Figures {
         drop(copy);
     }
 
-    /// One crawl goes, as a scan gives it; then the others.
+    /// Removes a crawl in the order of a scan, and then the other crawls.
     fn removal(&mut self, packed: &mut Packed) {
         for (i, n) in (0..CRAWLS).enumerate() {
             let crawl = self.crawl_of(n * self.hashes.div_ceil(CRAWLS));

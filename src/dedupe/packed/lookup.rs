@@ -1,5 +1,4 @@
-//! Look-ups of many fields at once: each stage asks for the memory that the next one reads, so that all of it is waited for
-//! together.
+//! Lookups of many fields at once: each stage prefetches the memory that the next one reads, so that the waits overlap.
 
 use smallvec::SmallVec;
 
@@ -8,18 +7,18 @@ use super::field::Field;
 use super::place::Records;
 use super::{Packed, Value};
 
-/// A look-up that was begun.
+/// A lookup in progress.
 pub(super) struct Probe<'a> {
     field: Field<'a>,
     hash: u64,
 }
 
 impl Packed {
-    /// Looks fields up, and hands `each` the owner of every one, in order, and the owner's record of it; the record is
-    /// empty if there is none. `meanwhile` is called twice, each time while memory is on its way.
+    /// Looks fields up, and passes the owner of each field, in order, to `each`, with the owner's record of the field;
+    /// the record is empty if there is none. Calls `meanwhile` twice, each time while memory is being prefetched.
     ///
     /// # Errors
-    /// That of `meanwhile`.
+    /// Those of `meanwhile`.
     pub fn look_up<'a, E>(
         &self,
         fields: impl Iterator<Item = &'a [u8]>,
@@ -40,15 +39,15 @@ impl Packed {
         Ok(())
     }
 
-    /// Says that these fields will be looked for soon.
+    /// Announces that these fields will be looked up soon.
     pub fn expect_look_ups<'a>(&self, fields: impl Iterator<Item = &'a [u8]>) {
         for field in fields {
             self.probe(field);
         }
     }
 
-    /// Begins a look-up: asks for the memory that it needs first. What is done between the steps of a
-    /// look-up, other look-ups among it, is done while memory is on its way.
+    /// Begins a lookup, and prefetches the table. Work between the steps of a lookup, such as other lookups, overlaps
+    /// with the memory accesses.
     pub(super) fn probe<'a>(&self, field: &'a [u8]) -> Probe<'a> {
         let field = Field::parse(field);
         let hash = field.hash();
@@ -56,7 +55,7 @@ impl Packed {
         Probe { field, hash }
     }
 
-    /// The second step: asks for the record.
+    /// Second step: prefetches the record.
     pub(super) fn aim(&self, probe: &Probe<'_>) {
         self.table.find(probe.hash, |place| {
             self.chunks.prefetch(place);
@@ -64,8 +63,8 @@ impl Packed {
         });
     }
 
-    /// The last step: the owner of the field; and its record of the same field is appended to `record`,
-    /// if it has one.
+    /// Last step: returns the owner of the field, and appends the owner's record of the field to `record`, if it has
+    /// one.
     pub(super) fn find(&self, probe: &Probe<'_>, record: &mut Value) -> Option<&[u8]> {
         let place = self.find_owner(&probe.field, probe.hash)?;
         let (found, chunk) = self.chunks.record(place);

@@ -1,9 +1,9 @@
-//! Bits in bytes, the first one lowest.
+//! Bit streams in bytes, lowest bit first.
 
-/// Bits that [`Bits::peek`] gives at least, of those that there are.
+/// Minimum number of bits that [`Bits::peek`] returns, if there are as many.
 pub const PEEK: u32 = 57;
 
-/// Appends bits to bytes.
+/// Appends bits to a vector of bytes.
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
     bits: u64,
@@ -19,7 +19,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Appends the lowest bits of a number, at most 32, which has no others.
+    /// Appends the lowest `count` bits of a number, at most 32. Higher bits must be 0.
     #[inline]
     pub fn put(&mut self, bits: u32, count: u32) {
         self.bits |= u64::from(bits) << self.count;
@@ -32,7 +32,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Appends the lowest bits of a number, at most 64, which has no others.
+    /// Appends the lowest `count` bits of a number, at most 64. Higher bits must be 0.
     #[inline]
     pub fn put_long(&mut self, bits: u64, count: u32) {
         self.put(bits as u32, count.min(32));
@@ -49,7 +49,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Reads bits of bytes.
+/// Reads bits from bytes.
 #[derive(Clone, Copy)]
 pub struct Bits<'a> {
     bytes: &'a [u8],
@@ -58,7 +58,8 @@ pub struct Bits<'a> {
 }
 
 impl<'a> Bits<'a> {
-    /// Those of the first `len` bytes; what is behind them may be looked at, but not taken.
+    /// Reads the bits of the first `len` bytes. Bytes after them may be peeked at, but not
+    /// consumed.
     pub fn new(bytes: &'a [u8], len: usize) -> Bits<'a> {
         Bits {
             bytes,
@@ -67,12 +68,12 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// How many are left.
+    /// Returns the number of bits left.
     pub fn left(&self) -> usize {
         self.end - self.at
     }
 
-    /// The next ones, and anything behind the end.
+    /// Returns the next bits without consuming them; bits after the end are arbitrary.
     #[inline]
     pub fn peek(&self) -> u64 {
         let (from, shift) = (self.at / 8, self.at % 8);
@@ -91,7 +92,7 @@ impl<'a> Bits<'a> {
         u64::from_le_bytes(word)
     }
 
-    /// Skips this many bits; false, without a move, when there are not as many.
+    /// Consumes this many bits. Returns false and consumes nothing if there are fewer.
     #[must_use]
     #[inline]
     pub fn skip(&mut self, count: u32) -> bool {
@@ -102,7 +103,7 @@ impl<'a> Bits<'a> {
         is_there
     }
 
-    /// Takes the next ones, at most [`PEEK`].
+    /// Returns and consumes the next bits, at most [`PEEK`].
     #[inline]
     pub fn take(&mut self, count: u32) -> Option<u64> {
         let bits = self.peek() & ((1 << count) - 1);

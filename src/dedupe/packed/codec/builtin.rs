@@ -1,13 +1,12 @@
-//! The table that every index begins with. Values refer to it wherever they are saved, so it must never
-//! change.
+//! The table that every index starts with. Saved values refer to it, so it must never change.
 
 use std::sync::OnceLock;
 
 use super::matcher::Matcher;
 use super::table::{Classes, NUMBERS, Symbol, Table};
 
-/// Parts of URLs, with spaces between them. Those of each line are about twice as frequent as those of the
-/// next one.
+/// Parts of URLs, separated by spaces. The parts of each line are about twice as frequent as those
+/// of the next line.
 const PARTS: [&str; 10] = [
     "- / _ e n o s t",
     "& . .html .jpg = ? a c d i r u",
@@ -34,7 +33,7 @@ const PARTS: [&str; 10] = [
     "\" < > [ \\ ] ^ ` data: mailto: pageinfo screenshot text/ urn: uuid view: { | }",
 ];
 
-/// The table, which all indexes share.
+/// Returns the built-in table, which all indexes share.
 pub fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| {
@@ -53,19 +52,19 @@ pub fn table() -> &'static Table {
     })
 }
 
-/// What finds its symbols in texts.
+/// Returns the matcher of the built-in table.
 pub fn matcher() -> &'static Matcher {
     static MATCHER: OnceLock<Matcher> = OnceLock::new();
     MATCHER.get_or_init(|| Matcher::new(table()))
 }
 
-/// Dates of a month, records of any size, some thousand hosts.
+/// Returns classes for dates within a month, records of any size, and some thousand hosts.
 fn classes() -> [Classes; NUMBERS] {
     let around = |middle: usize, len: usize| {
         let count = |class: usize| 64 >> class.abs_diff(middle).min(6);
         Classes::new(&(0..len).map(count).collect::<Vec<u32>>())
     };
-    // The first form of a date with indexes 0, 1, 2 to 3...
+    // The first date format with the WACZ indexes 0, 1, 2 to 3...
     let head = Classes::new(&[1, 64, 16, 16, 8, 4, 2]);
     [head, around(19, 26), around(14, 30), around(8, 20)]
 }

@@ -1,31 +1,31 @@
-//! What a record's value says, when it says it in one of the usual ways.
+//! The fields of a record's value, if it has one of the common formats.
 
 use crawlspace_compact::calendar;
 use crawlspace_host::text::parse_unsigned;
 
-/// How a date is written.
+/// The format of a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// 14 digits.
     Digits,
     /// 17 digits, the last three of them milliseconds.
     DigitsMillis,
-    /// As `2026-03-19T10:20:15Z`.
+    /// `2026-03-19T10:20:15Z`.
     Iso,
-    /// As `2026-03-19T10:20:15.123Z`.
+    /// `2026-03-19T10:20:15.123Z`.
     IsoMillis,
 }
 
 impl Form {
-    /// All of them, in the order of their numbers.
+    /// All formats, in the order of their numbers.
     pub const ALL: [Form; 4] = [Form::Digits, Form::DigitsMillis, Form::Iso, Form::IsoMillis];
 
-    /// Whether it has milliseconds.
+    /// Returns true if the format has milliseconds.
     pub fn has_millis(self) -> bool {
         matches!(self, Form::DigitsMillis | Form::IsoMillis)
     }
 
-    /// How many characters a date has.
+    /// Returns the number of characters of a date.
     pub fn len(self) -> usize {
         match self {
             Form::Digits => 14,
@@ -36,21 +36,21 @@ impl Form {
     }
 }
 
-/// A value taken apart, from which the same value can be written.
+/// The fields of a value, from which the same value can be written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields<'a> {
     pub wacz: u64,
     pub form: Form,
-    /// Since 1970.
+    /// Seconds since 1970.
     pub seconds: u32,
-    /// Below 1000.
+    /// Milliseconds, below 1000.
     pub millis: u16,
     pub url: &'a [u8],
     pub size: u64,
 }
 
 impl<'a> Fields<'a> {
-    /// `None` when the value would not come out of it again, byte for byte.
+    /// Parses a value. Returns `None` if it could not be restored byte for byte.
     pub fn of(value: &'a [u8]) -> Option<Fields<'a>> {
         let first = memchr::memchr(b' ', value)?;
         let wacz = parse_unsigned(&value[..first])?;
@@ -71,7 +71,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Form, seconds since 1970, and milliseconds of a date that exists and is before February 2106.
+/// Parses a date before February 2106: its format, seconds since 1970, and milliseconds. Returns
+/// `None` for a date that does not exist.
 fn date(date: &[u8]) -> Option<(Form, u32, u16)> {
     let form = match *date {
         _ if date.len() == 14 => Form::Digits,
@@ -130,7 +131,7 @@ fn date(date: &[u8]) -> Option<(Form, u32, u16)> {
     Some((form, seconds, fraction))
 }
 
-/// Two digits for each number below 100.
+/// The two digits of each number below 100.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
     let mut n = 0;
@@ -141,10 +142,10 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// Bytes of the longest date.
+/// Maximum length of a date, in bytes.
 pub const DATE: usize = 24;
 
-/// Writes a date as it was; how many of the bytes count.
+/// Writes a date in its format, and returns its length in bytes.
 #[inline]
 pub fn write_date(form: Form, seconds: u32, millis: u16, text: &mut [u8; DATE]) -> usize {
     let (days, time) = (seconds / 86_400, seconds % 86_400);

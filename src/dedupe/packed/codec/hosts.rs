@@ -1,70 +1,70 @@
-//! Scheme and host of URLs, each kept once under a number.
+//! Interned schemes and hosts of URLs, each stored once under a number.
 
 use crate::dedupe::packed::blocks::Blocks;
 use crawlspace_compact::interner::{Handles, Interner};
 use crawlspace_compact::keyed::hash;
 
-/// Maximum length of a text that gets a number, in bytes.
+/// Maximum length of an interned text, in bytes.
 pub const MAX_BYTES: usize = 255;
 
-/// Texts that have a number at most.
+/// Maximum number of interned texts.
 const MAX_HOSTS: u32 = 1 << 26;
-/// Slots are made so many at a time, so that nothing large is ever copied.
+/// Number of slots per allocation, small enough that nothing large is ever copied.
 const BLOCK: usize = 128;
-/// Number of texts that get a number at once. Later ones have to come twice within some time, because one that
-/// never comes again takes more room in here than in the record.
+/// Number of texts that are interned at their first use. Later texts must be used twice within some time,
+/// because a text that never recurs takes more memory here than in the record.
 const EAGER: u32 = 1024;
-/// Number of slots for texts that came once.
+/// Number of slots for texts that were used once.
 const SEEN: usize = 4096;
 
-/// Texts under numbers from 1 on, each with a count of the records that use it. A number that nobody
-/// uses is free, and given again.
+/// Interned texts, numbered from 1, each with a count of the records that use it. A number without users is
+/// free, and reused.
 #[derive(Clone, Default)]
 pub struct Hosts {
-    /// A block is empty as long as none of its numbers is told by what was loaded.
+    /// Blocks of slots. A block stays empty as long as none of its numbers has been loaded.
     blocks: Vec<Box<[Slot]>>,
-    /// How many are not empty, and the number of one before which none is empty.
+    /// Number of allocated blocks, and a lower bound for the first block that is empty.
     present: usize,
     first_absent: usize,
     numbers: Interner<Blocks<Handles>>,
-    /// The highest number that was given.
+    /// The highest number assigned so far.
     highest: u32,
-    /// The first free number below that; each says the next one; 0 at the end.
+    /// The first free number below that, 0 for none; each free slot links to the next one.
     free: u32,
     used: u32,
-    /// Parts of hashes of texts that came once; none until there are many.
+    /// Parts of the hashes of texts that were used once; empty until there are many texts.
     seen: Vec<u16>,
-    /// Of the texts.
+    /// Memory of the texts, in bytes.
     bytes: usize,
 }
 
 #[derive(Clone, Default)]
 struct Slot {
     text: Option<Box<[u8]>>,
-    /// How many use it; of a free one the next free one. A count that reaches the end stays there.
+    /// Number of users; in a free slot, the next free number. Saturates at its maximum and then stays there.
     users: u32,
 }
 
-/// Bytes that the allocator gives for a text.
+/// Returns the number of bytes that the allocator uses for a text.
 fn allocated(text: &[u8]) -> usize {
     text.len().next_multiple_of(8).max(8)
 }
 
 impl Hosts {
-    /// The text of a number, if it has one.
+    /// Returns the text of a number, if it has one.
     #[inline]
     pub fn get(&self, number: u32) -> Option<&[u8]> {
         self.slot(number)?.text.as_deref()
     }
 
-    /// The number of a text.
+    /// Returns the number of a text.
     pub fn find(&self, text: &[u8]) -> Option<u32> {
         self.numbers
             .find(hash(text), |number| self.get(number) == Some(text))
     }
 
-    /// The number of a text, with one user more. It gets one if it has none, unless it is too long, or comes
-    /// for the first time when there are many.
+    /// Returns the number of a text, and adds a user. Interns a new text, unless it is too long, or used for
+    /// the first time when there are many texts.
     pub fn take(&mut self, text: &[u8]) -> Option<u32> {
         let number = match self.find(text) {
             Some(number) => number,
@@ -78,7 +78,7 @@ impl Hosts {
         Some(number)
     }
 
-    /// Whether there are many texts, and that one did not come yet, as far as is known.
+    /// Returns true if there are many texts and this one, as far as is known, was not used before.
     fn is_first(&mut self, text: &[u8]) -> bool {
         if self.used < EAGER {
             return false;
@@ -86,19 +86,19 @@ impl Hosts {
         let hash = hash(text);
         self.seen.resize(SEEN, 0);
         let place = &mut self.seen[hash as usize % SEEN];
-        // Other bits than those of the place; and none is like an empty one.
+        // Independent of the bits that select the place, and never 0, which is an empty place.
         let tag = (hash >> 48) as u16 | 1;
         std::mem::replace(place, tag) != tag
     }
 
-    /// One user more.
+    /// Adds a user.
     pub fn hold(&mut self, number: u32) {
         if let Some(slot) = self.slot_mut(number).filter(|slot| slot.text.is_some()) {
             slot.users = slot.users.saturating_add(1);
         }
     }
 
-    /// One user less; the last one takes the text along.
+    /// Removes a user. The text is removed with its last user.
     pub fn release(&mut self, number: u32) {
         let Some(slot) = self.slot_mut(number).filter(|slot| slot.text.is_some()) else {
             return;
@@ -111,10 +111,10 @@ impl Hosts {
         }
     }
 
-    /// Gives a text that number, as it was when it was saved; nobody uses it yet.
+    /// Interns a text under the number that it was saved with, without users.
     ///
     /// # Errors
-    /// What is wrong with the number or with the text.
+    /// The reason why the number or the text is invalid.
     pub fn restore(&mut self, number: u32, text: &[u8]) -> Result<(), String> {
         if number == 0 || number > MAX_HOSTS {
             return Err(format!("host number {number} is out of range"));
@@ -125,7 +125,7 @@ impl Hosts {
         if text.len() > MAX_BYTES {
             return Err(format!("host {number} is {} bytes long", text.len()));
         }
-        // Numbers before it that nobody has are free from `settle` on.
+        // Unassigned numbers before it become free in `settle`.
         let block = (number as usize - 1) / BLOCK;
         if self.blocks.len() <= block {
             self.blocks.resize_with(block + 1, Box::default);
@@ -136,7 +136,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Ends a series of [`Hosts::restore`]: what nobody uses goes.
+    /// Ends a series of [`Hosts::restore`]: removes unused texts.
     pub fn settle(&mut self) {
         self.free = 0;
         self.first_absent = 0;
@@ -151,14 +151,14 @@ impl Hosts {
         }
     }
 
-    /// Numbers of a block that were given or may be given again; none of an empty one.
+    /// Returns the numbers of a block that were assigned or may be reused; none for an empty block.
     fn numbers(&self, block: usize) -> std::ops::Range<u32> {
         let slots = self.blocks.get(block).map_or(0, |slots| slots.len());
         let first = (block * BLOCK) as u32 + 1;
         first..(first + slots as u32).min(self.highest.max(first - 1) + 1)
     }
 
-    /// Makes sure that a block has slots.
+    /// Allocates the slots of a block, if necessary.
     fn make(&mut self, block: usize) {
         if let Some(slots) = self.blocks.get_mut(block).filter(|slots| slots.is_empty()) {
             *slots = vec![Slot::default(); BLOCK].into();
@@ -166,19 +166,19 @@ impl Hosts {
         }
     }
 
-    /// Numbers with their texts, ascending.
+    /// Returns the numbers and their texts, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
         let numbers = (0..self.blocks.len()).flat_map(|block| self.numbers(block));
         numbers.filter_map(|number| Some((number, self.get(number)?)))
     }
 
-    /// How many there are.
+    /// Returns the number of texts.
     #[cfg(test)]
     pub fn len(&self) -> u32 {
         self.used
     }
 
-    /// Bytes of memory.
+    /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         self.present * BLOCK * size_of::<Slot>()
             + self.blocks.capacity() * size_of::<Box<[Slot]>>()
@@ -230,7 +230,7 @@ impl Hosts {
         Some(self.highest)
     }
 
-    /// Puts a number in front of the free ones.
+    /// Adds a number to the free list.
     fn give_back(&mut self, number: u32) {
         let free = self.free;
         if let Some(slot) = self.slot_mut(number) {
@@ -240,7 +240,7 @@ impl Hosts {
         }
     }
 
-    /// Gives a number without text that text; puts it back if that is too long.
+    /// Assigns a text to a number without one; frees the number if the text is too long.
     fn insert(&mut self, number: u32, text: &[u8]) -> Option<u32> {
         if text.len() > MAX_BYTES {
             self.give_back(number);

@@ -1,28 +1,29 @@
-//! Takes texts apart into the symbols of a table.
+//! Splits texts into the symbols of a table.
 
 use super::bits::Writer;
 use super::prefix;
 use super::runs::{self, Alphabet, Run, Runs};
 use super::table::{Meaning, RUN_BITS, Symbol, TEXT, Table};
 
-/// Zeros that must follow a text.
+/// Number of zero bytes that must follow a text.
 pub const PADDING: usize = 16;
 
-/// Finds symbols in texts. It is large, so there are only few at a time.
+/// Finds symbols in texts. It is large, so only a few exist at a time.
 pub struct Matcher {
-    /// By the hash of the first three bytes, or of both, the symbols that begin so: where they are in
-    /// `texts`, and how many.
+    /// Symbols by the hash of their first three bytes, or of both bytes: first position in `texts`,
+    /// and number of symbols.
     starts: Box<[(u16, u16); 1 << START_BITS]>,
-    /// All symbols of two bytes or more; of those that begin alike, the longest ones first.
+    /// All symbols of two bytes or more. Of those with the same first bytes, the longest come
+    /// first.
     texts: Vec<u128>,
-    /// The numbers of these.
+    /// The numbers of the symbols in `texts`.
     numbers: Vec<u16>,
-    /// Numbers of symbols of one byte, plus one.
+    /// Numbers of the symbols of one byte, plus one.
     bytes: [u16; 256],
-    /// Numbers of those of runs.
+    /// Numbers of the symbols of runs.
     runs: [[u16; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
     escape: u16,
-    /// Code and its length by number.
+    /// Code and code length by symbol number.
     codes: Vec<(u16, u8)>,
 }
 
@@ -31,21 +32,22 @@ const START_BITS: u32 = 12;
 /// A part of a text.
 #[derive(Clone, Copy, Debug)]
 pub enum Token {
-    /// A symbol of that number.
+    /// The symbol with that number.
     Text(u16),
-    /// A run, by the symbol of that number. It says the length unless the flag is set.
+    /// A run, and the number of its symbol. If the flag is set, the symbol does not imply the
+    /// length.
     Run(u16, Run, bool),
     /// A byte that has no symbol.
     Escape(u8),
 }
 
-/// A hash of the first bytes of a text: of two or three.
+/// Returns a hash of the first two or three bytes of a text.
 fn start(text: u128, bytes: u32) -> usize {
     let start = (text as u32) << (32 - 8 * bytes);
     (start.wrapping_mul(0x9e37_79b1) >> (32 - START_BITS)) as usize
 }
 
-/// Bytes of a symbol.
+/// Returns the length of a symbol in bytes.
 fn len(text: u128) -> u32 {
     (text >> (8 * TEXT)) as u32
 }
@@ -57,7 +59,7 @@ impl Matcher {
         Matcher::of(&symbols, codes.collect())
     }
 
-    /// Of symbols without codes: for counting.
+    /// Creates a matcher of symbols; without codes it can only count.
     pub fn of(symbols: &[Symbol], codes: Vec<(u16, u8)>) -> Matcher {
         let mut matcher = Matcher {
             starts: Box::new([(0, 0); 1 << START_BITS]),
@@ -80,7 +82,7 @@ impl Matcher {
                 }
             }
         }
-        // The length is highest in the bits of a symbol.
+        // The length is in the highest bits of a symbol.
         longer.sort_unstable();
         for &(start, text, number) in &longer {
             let start = &mut matcher.starts[start];
@@ -94,7 +96,7 @@ impl Matcher {
         matcher
     }
 
-    /// The parts of a text, which is what is in front of the padding.
+    /// Splits a text, without its padding, into tokens.
     pub fn tokens(&self, padded: &[u8], mut each: impl FnMut(Token)) {
         let text = &padded[..padded.len() - PADDING];
         let mut runs = Runs::new(text);
@@ -108,7 +110,7 @@ impl Matcher {
             let Some(run) = run else {
                 return;
             };
-            // A symbol that has all of it is better still.
+            // A symbol that covers the whole run is even shorter.
             let len = run.end - run.start;
             let longer = self.longest(padded, at, text.len() - at);
             if let Some((number, longer)) = longer.filter(|&(_, longer)| longer >= len) {
@@ -125,7 +127,7 @@ impl Matcher {
         }
     }
 
-    /// Bytes of the one that comes next.
+    /// Emits the next token, and returns its length in bytes.
     fn token(&self, padded: &[u8], at: usize, most: usize, each: &mut impl FnMut(Token)) -> usize {
         if let Some((number, len)) = self.longest(padded, at, most) {
             each(Token::Text(number));
@@ -139,7 +141,7 @@ impl Matcher {
         1
     }
 
-    /// The longest symbol of two bytes or more, and its length.
+    /// Returns the longest symbol of two bytes or more, and its length.
     #[inline]
     fn longest(&self, padded: &[u8], at: usize, most: usize) -> Option<(u16, usize)> {
         let text = padded[at..at + PADDING].try_into().expect("padding");
@@ -158,7 +160,7 @@ impl Matcher {
         None
     }
 
-    /// Writes the symbols of a text, which is what is in front of the padding.
+    /// Writes the symbols of a text, without its padding.
     pub fn encode(&self, padded: &[u8], out: &mut Writer<'_>) {
         self.tokens(padded, |token| {
             let number = match token {
@@ -181,7 +183,7 @@ impl Matcher {
         });
     }
 
-    /// Bits that a text takes.
+    /// Returns the encoded size of a text, in bits.
     pub fn bits(&self, padded: &[u8]) -> u32 {
         let mut bits = 0;
         self.tokens(padded, |token| {
@@ -198,7 +200,7 @@ impl Matcher {
         bits
     }
 
-    /// Bytes of memory.
+    /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         size_of::<Matcher>()
             + size_of_val(&*self.starts)
@@ -208,5 +210,5 @@ impl Matcher {
     }
 }
 
-/// Longest code of a symbol, with what follows it, fits what a writer takes at once.
+/// The longest code of a symbol and the bits after it must fit into one write.
 const _: () = assert!(prefix::MAX_BITS + RUN_BITS <= 32);

@@ -1,9 +1,9 @@
-//! The value of a record in few bytes.
+//! Compact encoding of the value of a record.
 //!
-//! Nearly all values are `waczIndex date url size`, as documented. Their numbers are kept as numbers, the
-//! date relative to that of the chunk that the record is in, scheme and host of the URL as a number, and
-//! the rest of the URL compressed. Any other value is kept as it is: what comes out is always what went in,
-//! byte for byte.
+//! Almost all values are `waczIndex date url size`, as documented. Their numbers are stored as
+//! numbers, the date relative to the base of the chunk, scheme and host of the URL as a number, and
+//! the rest of the URL compressed. Any other value is stored verbatim: decoding always returns the
+//! original value, byte for byte.
 
 mod bits;
 mod builtin;
@@ -26,35 +26,36 @@ use self::table::{Length, Number, Table, Text, TextSink};
 use self::tables::Tables;
 use super::Value;
 
-/// What the records of a chunk refer to; it is kept with the chunk.
+/// The base of a chunk, to which its records refer; stored with the chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Base {
-    /// Seconds since 1970: of the first record.
+    /// Date of the first record, in seconds since 1970.
     pub date: u32,
-    /// Number of the table of symbols.
+    /// Number of the symbol table.
     pub table: u16,
 }
 
-/// What records of an index have in common.
+/// Data that the records of an index share.
 #[derive(Clone, Default)]
 pub struct Codec {
     hosts: Hosts,
     tables: Tables,
-    /// Of the record that is encoded: its text, with padding.
+    /// The text of the record that is being encoded, with padding.
     scratch: Vec<u8>,
 }
 
-/// Records up to that length have one byte in front of them, which says it.
+/// Maximum length of a record whose length fits into one byte in front of it.
 const SHORT: u8 = 0xef;
 /// Two bytes of length follow.
 const LONG: u8 = 0xf0;
-/// Four bytes of length follow, and then the value as it is.
+/// Four bytes of length follow, and then the value verbatim.
 const STORED: u8 = 0xf1;
 
-/// Longest value that is compressed; so nobody can make a very large value of a small record.
+/// Maximum size of a compressed value, in bytes, so that a small record cannot expand to a very
+/// large value.
 const COMPRESSED: usize = 1 << 16;
 
-/// A record's bytes: how it is kept, the body, and the length of all.
+/// Splits the bytes of a record: true if stored verbatim, the body, and the total length.
 fn split(packed: &[u8]) -> Option<(bool, &[u8], usize)> {
     let (is_stored, head, len) = match *packed {
         [len @ ..=SHORT, ..] => (false, 1, usize::from(len)),
@@ -67,8 +68,8 @@ fn split(packed: &[u8]) -> Option<(bool, &[u8], usize)> {
 }
 
 impl Codec {
-    /// What the records of a new chunk shall refer to, the first of which has that value. The number of
-    /// the crawl is any that tells crawls apart.
+    /// Returns the base for a new chunk, whose first record has that value. `_crawl` is any number
+    /// that identifies the crawl.
     pub fn base(&mut self, _crawl: u32, first_value: &[u8]) -> Base {
         Base {
             date: Fields::of(first_value).map_or(0, |fields| fields.seconds),
@@ -76,20 +77,20 @@ impl Codec {
         }
     }
 
-    /// Says that a chunk with that base is there, of which [`Codec::base`] does not know: while loading.
+    /// Adds a chunk with that base that was not created by [`Codec::base`], while loading.
     pub fn adopt(&mut self, base: Base) {
         self.tables.adopt(base.table);
     }
 
-    /// Says that a chunk with that base is gone.
+    /// Removes a chunk with that base.
     pub fn retire(&mut self, base: Base) {
         self.tables.retire(base.table);
     }
 
-    /// Appends a value, packed, to `out`.
+    /// Encodes a value and appends it to `out`.
     ///
     /// # Panics
-    /// If the value is longer than 4 GiB, which no server lets through.
+    /// Panics if the value is longer than 4 GiB, which no server accepts.
     pub fn encode(&mut self, base: Base, value: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         if value.len() <= COMPRESSED {
@@ -177,7 +178,7 @@ impl Codec {
         bits.put(code, length);
     }
 
-    /// Appends the value of a record to `out`. There may be other bytes behind its end.
+    /// Appends the value of a record to `out`. Other bytes may follow the record.
     pub fn decode(&self, base: Base, packed: &[u8], out: &mut Value) {
         match split(packed) {
             Some((false, body, len)) => {
@@ -219,20 +220,20 @@ impl Codec {
         text.push_number(size)
     }
 
-    /// Bytes that a record takes; none when that cannot be right.
+    /// Returns the length of a record in bytes; 0 if it is invalid.
     pub fn len(&self, packed: &[u8]) -> usize {
         split(packed).map_or(0, |(_, _, len)| len)
     }
 
-    /// Says that a record is gone.
+    /// Removes a record.
     pub fn release(&mut self, base: Base, packed: &[u8]) {
         if let Some(host) = self.host_of_record(base, packed) {
             self.hosts.release(host);
         }
     }
 
-    /// Says that a record is there which was not encoded here: while loading, or as a copy of another one
-    /// with the same base.
+    /// Adds a record that was not encoded here: while loading, or as a copy of another record with
+    /// the same base.
     pub fn hold(&mut self, base: Base, packed: &[u8]) {
         if let Some(host) = self.host_of_record(base, packed) {
             self.hosts.hold(host);
@@ -246,7 +247,7 @@ impl Codec {
         }
     }
 
-    /// The host of a record, if it has one.
+    /// Returns the host of a record, if it has one.
     fn host(&self, base: Base, bits: &mut Bits<'_>) -> Option<u32> {
         let table = self.tables.get(base.table)?;
         read_head(table, bits)??;
@@ -254,10 +255,11 @@ impl Codec {
         (host > 0).then_some(host)
     }
 
-    /// Checks all that [`Codec::decode`] relies on, for a record that comes from anybody; its length.
+    /// Checks everything that [`Codec::decode`] relies on, for an untrusted record. Returns its
+    /// length.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the record is invalid.
     pub fn check(&self, base: Base, packed: &[u8]) -> Result<usize, String> {
         let (is_stored, body, len) = split(packed).ok_or("a record is truncated")?;
         if self.tables.get(base.table).is_none() {
@@ -278,45 +280,47 @@ impl Codec {
         .ok_or_else(|| "a record is malformed".into())
     }
 
-    /// Hosts with their numbers, ascending.
+    /// Returns the hosts and their numbers, in ascending order.
     pub fn hosts(&self) -> impl Iterator<Item = (u32, &[u8])> {
         self.hosts.iter()
     }
 
-    /// Puts a host in place as it was when it was saved.
+    /// Restores a host that was saved.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the host is invalid.
     pub fn add_host(&mut self, number: u32, host: &[u8]) -> Result<(), String> {
         self.hosts.restore(number, host)
     }
 
-    /// Tables of symbols with their numbers, ascending, in the form in which they are saved.
+    /// Returns the symbol tables and their numbers, in ascending order and in their saved form.
     pub fn tables(&self) -> impl Iterator<Item = (u16, &[u8])> {
         self.tables.iter()
     }
 
-    /// Puts a table of symbols in place as it was when it was saved.
+    /// Restores a symbol table that was saved.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the table is invalid.
     pub fn add_table(&mut self, number: u16, table: &[u8]) -> Result<(), String> {
         self.tables.restore(number, table)
     }
 
-    /// Ends loading, when every chunk was adopted and every record held: what nobody uses goes.
+    /// Ends loading, after every chunk was adopted and every record held: removes unused hosts and
+    /// tables.
     pub fn settle(&mut self) {
         self.hosts.settle();
         self.tables.settle();
     }
 
-    /// Bytes of memory.
+    /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         self.hosts.memory() + self.tables.memory() + self.scratch.capacity()
     }
 }
 
-/// Scheme and host of a URL: all up to the path. Of a text without them, nothing.
+/// Returns the scheme and the host of a URL, that is, everything before the path; empty for a text
+/// without them.
 fn host_of(url: &[u8]) -> &[u8] {
     let scheme = url.iter().take(12).take_while(|&&c| c != b':').count();
     if !url[scheme..].starts_with(b"://") {
@@ -327,7 +331,8 @@ fn host_of(url: &[u8]) -> &[u8] {
     end.map_or(url, |end| &url[..start + end])
 }
 
-/// A difference as a number that is small when it is, whatever its sign.
+/// Returns the difference of two dates in zigzag encoding: small for small differences of either
+/// sign.
 fn zigzag(date: u32, base: u32) -> u64 {
     let ahead = date.wrapping_sub(base) as i32;
     u64::from(((ahead << 1) ^ (ahead >> 31)) as u32)
@@ -338,28 +343,28 @@ fn unzigzag(n: u64, base: u32) -> u32 {
     base.wrapping_add((n >> 1) ^ 0u32.wrapping_sub(n & 1))
 }
 
-/// Bits of the longest WACZ index and size that are kept as numbers.
+/// Maximum number of bits of WACZ indexes and sizes that are stored as numbers.
 const WACZ_BITS: u8 = 15;
 const SIZE_BITS: u8 = table::MAX_CLASS;
 const MILLIS_BITS: u32 = 10;
 
-/// Head of a value that is not of one of the usual forms.
+/// Head of a value in none of the common formats.
 const OTHER_VALUE: u8 = 0;
 
-/// Bits of a number; the highest of them need not be kept.
+/// Returns the class of a number: its length in bits. The highest bit need not be stored.
 #[inline]
 fn class(number: u64) -> u8 {
     (u64::BITS - number.leading_zeros()) as u8
 }
 
-/// Appends what a class does not say of a number.
+/// Appends the bits of a number that its class does not imply.
 #[inline]
 fn put_rest(number: u64, class: u8, bits: &mut Writer<'_>) {
     let rest = u32::from(class.saturating_sub(1));
     bits.put_long(number & ((1 << rest) - 1), rest);
 }
 
-/// How the date is written, and the WACZ index; the inner `None` for other values.
+/// Reads the date format and the WACZ index; the inner `None` stands for values in other formats.
 #[inline]
 fn read_head(table: &Table, bits: &mut Bits<'_>) -> Option<Option<(Form, u64)>> {
     let Some(head) = table.classes(Number::Head).read_class(bits)?.checked_sub(1) else {

@@ -1,12 +1,13 @@
-//! Prefix codes: frequent things get few bits.
+//! Prefix codes: frequent symbols get short codes.
 
-/// Bits of the longest code.
+/// Maximum length of a code, in bits.
 pub const MAX_BITS: u32 = 12;
 
-/// Lengths of codes for things that occur so often; each gets one of 1 to `longest` bits, and there is no
-/// room left over. There must be at least two things and at most 2^`longest`.
+/// Returns the code lengths for symbols with these counts: 1 to `longest` bits each, and the code
+/// is complete. There must be at least two and at most 2^`longest` symbols.
 pub fn lengths(counts: &[u32], longest: u32) -> Vec<u8> {
-    // The usual tree, bottom up: leaves in order, and inner nodes, which come about in order.
+    // Huffman's algorithm, bottom up: leaves are sorted, and inner nodes are created in ascending
+    // order.
     let mut leaves: Vec<(u64, usize)> = (counts.iter().enumerate())
         .map(|(thing, &count)| (u64::from(count.max(1)), thing))
         .collect();
@@ -35,8 +36,8 @@ pub fn lengths(counts: &[u32], longest: u32) -> Vec<u8> {
     for node in (0..2 * n - 2).rev() {
         depths[node] = depths[parents[node]] + 1;
     }
-    // Codes that are too long are cut, and then others made longer until there is room for all, and the
-    // most frequent ones shorter as long as there is some left.
+    // Truncate codes that are too long, lengthen other codes until all fit, and then shorten the
+    // most frequent ones while there is room left.
     let room = 1u64 << longest;
     let mut bits: Vec<u32> = depths[..n].iter().map(|&d| d.min(longest)).collect();
     let mut taken: u64 = bits.iter().map(|&b| room >> b).sum();
@@ -59,7 +60,7 @@ pub fn lengths(counts: &[u32], longest: u32) -> Vec<u8> {
     lengths
 }
 
-/// Whether codes of these lengths can be told apart and leave no room.
+/// Returns true if codes of these lengths form a complete prefix code.
 pub fn is_complete(lengths: &[u8], longest: u32) -> bool {
     let fits = |&length: &u8| (1..=longest).contains(&u32::from(length));
     let room = 1usize << longest;
@@ -68,8 +69,8 @@ pub fn is_complete(lengths: &[u8], longest: u32) -> bool {
         && lengths.iter().map(|&l| room >> l).sum::<usize>() == room
 }
 
-/// The codes of those lengths, the first bit lowest. Of equal lengths, the order is that of the things; so
-/// the last of the longest ones consists of ones.
+/// Returns the codes of those lengths, first bit lowest. Codes of equal length are in the order of
+/// their symbols, so the last of the longest codes consists of ones.
 pub fn codes(lengths: &[u8]) -> Vec<u16> {
     let mut next = [0u32; MAX_BITS as usize + 2];
     for &length in lengths {
@@ -79,7 +80,7 @@ pub fn codes(lengths: &[u8]) -> Vec<u16> {
     for length in 2..next.len() {
         next[length] = (next[length] + next[length - 1]) << 1;
     }
-    // `next[l]` is now the first code of length l: those before it, shifted.
+    // `next[l]` is now the first code of length l: all shorter codes, shifted.
     let code = |&length: &u8| {
         let code = next[usize::from(length)];
         next[usize::from(length)] += 1;

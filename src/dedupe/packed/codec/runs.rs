@@ -1,9 +1,9 @@
-//! Runs of digits and letters that look drawn at random: hashes, numbers, ids. No symbol is of use
-//! there, but few characters can occur, so that each takes few bits.
+//! Runs of digits and letters that look random: hashes, numbers, ids. Symbols do not help there, but only few
+//! characters occur, so each takes only a few bits.
 
 use super::bits::{Bits, Writer};
 
-/// Which characters a run has.
+/// The alphabet of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alphabet {
     /// `0` to `9`.
@@ -16,7 +16,7 @@ pub enum Alphabet {
     Alphanumeric,
 }
 
-/// Part of a text.
+/// A run in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     pub alphabet: Alphabet,
@@ -24,14 +24,14 @@ pub struct Run {
     pub end: usize,
 }
 
-/// Longest run that is kept in one piece.
+/// Maximum length of a run, in bytes.
 pub const MAX_BYTES: usize = 63;
-/// Shortest ones that are worth it.
+/// Minimum lengths of a run, by alphabet.
 const DECIMAL: usize = 5;
 const HEX: usize = 6;
 const ALPHANUMERIC: usize = 10;
 
-/// How much of a word is looked at on either side of its first digit, in bytes.
+/// Number of bytes of a word that are examined on either side of its first digit.
 const FORESEEN: usize = 4 * MAX_BYTES;
 
 const DIGIT: u8 = 1;
@@ -40,7 +40,7 @@ const LOWER: u8 = 4;
 const UPPER_HEX: u8 = 8;
 const UPPER: u8 = 16;
 
-/// What each byte is, 0 for all that ends a run.
+/// The class of each byte, 0 for bytes that end a run.
 const CLASS: [u8; 256] = {
     let mut class = [0; 256];
     let mut c = 0;
@@ -58,10 +58,10 @@ const CLASS: [u8; 256] = {
     class
 };
 
-/// Bits of a count of a class: enough for a word.
+/// Number of bits of a counter of a class, enough for the length of a word.
 const LANE: u32 = 12;
 
-/// One byte of a class, in its lane.
+/// The value 1 in the lane of each class.
 const ONE: [u64; UPPER as usize + 1] = {
     let mut one = [0; UPPER as usize + 1];
     let mut n = 0;
@@ -72,7 +72,7 @@ const ONE: [u64; UPPER as usize + 1] = {
     one
 };
 
-/// Digits, lower case or upper case: all classes of the kind of a class.
+/// The kind of each class, as the set of all classes of the kind: digits, lower case or upper case.
 const KIND: [u8; UPPER as usize + 1] = {
     let mut kind = [0; UPPER as usize + 1];
     kind[DIGIT as usize] = DIGIT;
@@ -83,37 +83,37 @@ const KIND: [u8; UPPER as usize + 1] = {
     kind
 };
 
-/// Characters that are read or written at once, other than decimal digits.
+/// Number of characters that are read or written at once, except for decimal digits.
 const PART: usize = 9;
 
 const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
 const UPPER_DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 
-/// Bits that so many decimal digits take.
+/// Number of bits for each number of decimal digits.
 const DECIMAL_BITS: [u32; 17] = [
     0, 4, 7, 10, 14, 17, 20, 24, 27, 30, 34, 37, 40, 44, 47, 50, 54,
 ];
 
-/// Finds the runs of a text one after the other, in time linear in the text: a long word is counted once, and
-/// the counts follow as it is used up.
+/// Finds the runs of a text one after the other, in linear time: a long word is counted once, and the counts
+/// are updated as it is consumed.
 pub struct Runs<'a> {
     text: &'a [u8],
     word: Word,
-    /// Bytes that were looked at.
+    /// Number of bytes examined.
     #[cfg(test)]
     work: usize,
 }
 
-/// What is left of a word with digits.
+/// The rest of a word that contains digits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Word {
     start: usize,
     end: usize,
-    /// Bytes of each class, in lanes.
+    /// Number of bytes of each class, in lanes.
     classes: u64,
-    /// How often another kind of byte follows.
+    /// Number of changes from one kind of byte to another.
     changes: u16,
-    /// Up to there no place has digits enough.
+    /// Position before which no run of decimal digits is long enough.
     scanned: usize,
 }
 
@@ -127,7 +127,7 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The first run that begins at `from` or later, which must not be less than in the call before.
+    /// Returns the first run that begins at `from` or later. `from` must not decrease between calls.
     pub fn next(&mut self, mut from: usize) -> Option<Run> {
         loop {
             if from < self.word.end {
@@ -142,9 +142,9 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// Takes up the word of the next digit.
+    /// Begins the word that contains the next digit.
     fn begin(&mut self, from: usize) -> Option<()> {
-        // All runs have a digit, and most words have none.
+        // Every run has a digit, and most words have none.
         let digit = first_digit(self.text, from);
         self.looked_at(digit.unwrap_or(self.text.len()) - from);
         let digit = digit?;
@@ -170,7 +170,7 @@ impl<'a> Runs<'a> {
         Some(())
     }
 
-    /// Leaves out what is before `from`.
+    /// Drops the part of the word before `from`.
     fn shorten(&mut self, from: usize) {
         let Some(used) = self.text.get(self.word.start..=from) else {
             return;
@@ -185,7 +185,7 @@ impl<'a> Runs<'a> {
         self.word.scanned = self.word.scanned.max(from);
     }
 
-    /// The first run of what is left of the word.
+    /// Returns the first run in the rest of the word.
     fn in_word(&mut self) -> Option<Run> {
         let word = self.word;
         let len = word.end - word.start;
@@ -199,7 +199,7 @@ impl<'a> Runs<'a> {
                 end: word.start + len.min(MAX_BYTES),
             });
         }
-        // Perhaps there are digits enough in one place.
+        // There may still be enough digits in one place.
         let mut at = word.scanned;
         while at + DECIMAL <= word.end {
             let rest = self.text[at..word.end].iter().take(MAX_BYTES);
@@ -228,7 +228,7 @@ impl<'a> Runs<'a> {
 }
 
 impl Word {
-    /// The alphabet of all that is left, if it is of one.
+    /// Returns the alphabet of the whole rest, if it is a run.
     fn alphabet(&self) -> Option<Alphabet> {
         let len = self.end - self.start;
         let lane = |n: u32| self.classes >> (n * LANE) & ((1 << LANE) - 1);
@@ -251,11 +251,12 @@ impl Word {
     }
 }
 
-/// Where the first decimal digit is, from there on.
+/// Returns the position of the first decimal digit at or after `from`.
 fn first_digit(text: &[u8], mut from: usize) -> Option<usize> {
     const HIGH: u64 = 0x8080_8080_8080_8080;
     while let Some(word) = text.get(from..from + 8) {
-        // Eight at a time: digits become 0 to 9, and only from 10 on the sum has the highest bit.
+        // Eight bytes at a time: digits become 0 to 9, and adding 0x76 sets the highest bit of all values
+        // from 10 on.
         let word =
             u64::from_le_bytes(word.try_into().expect("eight bytes")) ^ 0x3030_3030_3030_3030;
         let others = ((word & !HIGH) + 0x7676_7676_7676_7676) | word;
@@ -269,7 +270,8 @@ fn first_digit(text: &[u8], mut from: usize) -> Option<usize> {
     Some(from + rest.take_while(|c| !c.is_ascii_digit()).count()).filter(|&at| at < text.len())
 }
 
-/// Of an ASCII letter or digit, where it is in [`DIGITS`]; in tables, because hashes are hard to foresee.
+/// The position of each ASCII letter or digit in [`DIGITS`]. Tables avoid branches, which random input makes
+/// unpredictable.
 const PLACES: [u8; 256] = places(DIGITS);
 const UPPER_PLACES: [u8; 256] = places(UPPER_DIGITS);
 
@@ -284,7 +286,7 @@ const fn places(digits: &[u8]) -> [u8; 256] {
 }
 
 impl Alphabet {
-    /// All of them, in the order of their numbers.
+    /// All alphabets, in the order of their numbers.
     pub const ALL: [Alphabet; 4] = [
         Alphabet::Decimal,
         Alphabet::Hex,
@@ -292,7 +294,7 @@ impl Alphabet {
         Alphabet::Alphanumeric,
     ];
 
-    /// Bits of a run of that length.
+    /// Returns the encoded size of a run of that length, in bits.
     pub fn bits(self, len: usize) -> u32 {
         let len = len as u32;
         match self {
@@ -324,7 +326,7 @@ impl Alphabet {
         }
     }
 
-    /// Reads so many characters, and puts them where they belong; `None` when they are not all there.
+    /// Reads the characters of a run into `run`; `None` if the input ends before.
     pub fn read(self, bits: &mut Bits<'_>, run: &mut [u8]) -> Option<()> {
         let (each, digits): (u32, &[u8]) = match self {
             Alphabet::Decimal => {

@@ -1,6 +1,6 @@
-//! Tables of symbols: what texts of one kind are made of, and the codes for it.
+//! Tables of symbols: the parts that texts of a kind consist of, and their codes.
 //!
-//! One file, though a long one: writing and reading a text must agree on each symbol, and stand beside each other.
+//! This is a single, long file because reading and writing must agree on every symbol.
 
 use super::COMPRESSED;
 use super::bits::{Bits, PEEK};
@@ -8,36 +8,36 @@ use super::fields::{self, Form, write_date};
 use super::prefix;
 use super::runs::{self, Alphabet};
 
-/// Maximum length of a text of a symbol, in bytes.
+/// Maximum length of the text of a symbol, in bytes.
 pub const TEXT: usize = 15;
-/// Symbols of a table at most; a power of two.
+/// Maximum number of symbols in a table; a power of two.
 pub const SYMBOLS: usize = 1 << 10;
 
-/// Part of a text: some bytes as they are, a run of that length, or a byte that no other symbol has. The
-/// last byte says which.
+/// A part of a text: literal bytes, a run of a given length, or a byte without a symbol of its own. The last byte
+/// tells which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol([u8; TEXT + 1]);
 
-/// What a symbol stands for.
+/// The meaning of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning<'a> {
     Text(&'a [u8]),
-    /// A run of that length; with 0, of the length that follows.
+    /// A run of that length; 0 if the length follows.
     Run(Alphabet, usize),
     /// The byte follows.
     Escape,
 }
 
-/// In the last byte: a run, plus the number of its alphabet.
+/// Value of the last byte for a run, plus the number of its alphabet.
 const RUN: u8 = 16;
 
-/// Bits of the length of a run, where it follows.
+/// Number of bits of the length of a run, if it follows.
 pub const RUN_BITS: u32 = 6;
 
 impl Symbol {
     pub const ESCAPE: Symbol = Symbol([0; TEXT + 1]);
 
-    /// Of 1 to [`TEXT`] bytes.
+    /// Creates a symbol of 1 to [`TEXT`] bytes.
     pub fn text(text: &[u8]) -> Symbol {
         let mut symbol = [0; TEXT + 1];
         symbol[..text.len()].copy_from_slice(text);
@@ -63,33 +63,33 @@ impl Symbol {
         }
     }
 
-    /// All of it as one number; of a text, its first byte is the lowest and the length the highest.
+    /// Returns the symbol as a number: the first byte of a text is the lowest, its length the highest.
     pub fn bits(&self) -> u128 {
         u128::from_le_bytes(self.0)
     }
 }
 
-/// The largest class of a number.
+/// Maximum class of a number.
 pub const MAX_CLASS: u8 = 48;
 
-/// Codes for classes of numbers: a number is of the class of its length in bits.
+/// Codes for classes of numbers. The class of a number is its length in bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classes {
-    /// With the lengths of their codes, in ascending order; the last one is [`OTHER`].
+    /// Classes and the lengths of their codes, in ascending order of classes; the last one is [`OTHER`].
     lengths: Vec<(u8, u8)>,
-    /// Class and length of the code that bits begin with.
+    /// Class and code length for each possible beginning of the input.
     index: Box<[(u8, u8); 1 << CLASS_BITS]>,
-    /// Code and length of each class, length 0 for others.
+    /// Code and code length of each class; length 0 for classes without a code.
     codes: Vec<(u8, u8)>,
 }
 
-/// Longest code of a class.
+/// Maximum code length of a class, in bits.
 const CLASS_BITS: u32 = 8;
-/// Stands for all classes that have no code; seven bits follow.
+/// Stands for all classes without a code; seven bits follow.
 const OTHER: u8 = 127;
 
 impl Classes {
-    /// Of classes below [`OTHER`] that occur so often.
+    /// Creates codes for classes below [`OTHER`] with these counts.
     pub fn new(counts: &[u32]) -> Classes {
         let used = (0u8..).zip(counts).filter(|&(_, &count)| count > 0);
         let (mut classes, mut counts): (Vec<u8>, Vec<u32>) = used.unzip();
@@ -120,8 +120,7 @@ impl Classes {
         }
     }
 
-    /// The class that comes next, and the number that it and what follows stand for: all of its bits but
-    /// the highest.
+    /// Reads a number: its class, followed by all of its bits except the highest.
     #[inline]
     pub fn read(&self, bits: &mut Bits<'_>) -> Option<u64> {
         let (class, length, word) = self.next(bits.peek());
@@ -137,14 +136,14 @@ impl Classes {
         Some(highest << rest | bits.take(rest)?)
     }
 
-    /// The class that comes next, which is not that of a number.
+    /// Reads a class that does not stand for a number.
     #[inline]
     pub fn read_class(&self, bits: &mut Bits<'_>) -> Option<u8> {
         let (class, length, _) = self.next(bits.peek());
         bits.skip(length).then_some(class)
     }
 
-    /// The class that bits begin with, the length of its code, and what follows.
+    /// Returns the class at the beginning of `word`, its code length, and the bits after it.
     #[inline]
     fn next(&self, word: u64) -> (u8, u32, u64) {
         let (class, length) = self.index[word as usize % (1 << CLASS_BITS)];
@@ -155,7 +154,7 @@ impl Classes {
         (class, length, word)
     }
 
-    /// The code of a class, and how many bits it has, at most 15.
+    /// Returns the code of a class, and its length of at most 15 bits.
     #[inline]
     pub fn code(&self, class: u8) -> (u32, u32) {
         let (code, length) = self.codes[usize::from(class)];
@@ -193,36 +192,36 @@ impl Classes {
 /// The numbers of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// How the date is written, and the WACZ index.
+    /// The date format and the WACZ index.
     Head,
     Date,
     Size,
     Host,
 }
 
-/// How many kinds of numbers there are.
+/// Number of kinds of numbers.
 pub const NUMBERS: usize = 4;
 
 /// Symbols and classes with their codes.
 #[derive(Clone)]
 pub struct Table {
     symbols: Vec<Symbol>,
-    /// Of the codes of the symbols. The last symbol is the escape, and none has a longer code: so its code
-    /// consists of ones, as what fills the last byte of a record does.
+    /// Code lengths of the symbols. The last symbol is the escape, and no symbol has a longer code, so its code
+    /// consists of ones, like the bits that fill the last byte of a record.
     lengths: Vec<u8>,
-    /// For the bits that come next, the symbol, and in the lowest four bits the length of its code.
+    /// Symbol for each possible beginning of the input, with the code length in the lowest four bits.
     index: Box<[u16; 1 << prefix::MAX_BITS]>,
     classes: [Classes; NUMBERS],
 }
 
 impl Table {
-    /// Of symbols that occur so often. It has the escape and the runs of any length, too, which must not be
+    /// Creates a table of symbols with these counts. Adds the escape and the runs of any length, which must not be
     /// among them.
     pub fn new(symbols: &[(Symbol, u32)], classes: [Classes; NUMBERS]) -> Table {
         let runs = Alphabet::ALL.map(|alphabet| (Symbol::run(alphabet, 0), 1));
         let kept = symbols.len().min(SYMBOLS - runs.len() - 1);
         let all = || symbols[..kept].iter().chain(&runs);
-        // Twice, so that nothing is as rare as the escape.
+        // Doubled, so that every other symbol is more frequent than the escape.
         let mut counts: Vec<u32> = all().map(|s| s.1.max(1).saturating_mul(2)).collect();
         let mut symbols: Vec<Symbol> = all().map(|s| s.0).collect();
         symbols.push(Symbol::ESCAPE);
@@ -258,7 +257,7 @@ impl Table {
         &self.classes[of as usize]
     }
 
-    /// Symbols with their codes and how many bits these have.
+    /// Returns the symbols, their codes and the lengths of the codes in bits.
     pub fn codes(&self) -> impl Iterator<Item = (&Symbol, u16, u8)> {
         let codes = prefix::codes(&self.lengths);
         let symbols = self.symbols.iter().zip(&self.lengths);
@@ -267,11 +266,11 @@ impl Table {
             .map(|((symbol, &length), code)| (symbol, code, length))
     }
 
-    /// Appends the text that the rest of the bits stands for; `None` when it does not stand for one.
+    /// Appends the text that the remaining bits encode; `None` if they are invalid.
     pub fn decode(&self, bits: &mut Bits<'_>, text: &mut impl TextSink) -> Option<()> {
         loop {
             let mut word = bits.peek();
-            // As many symbols as the word has at least.
+            // Decode as many symbols as a word is guaranteed to contain.
             for _ in 0..PEEK / prefix::MAX_BITS {
                 let entry = self.index[word as usize % self.index.len()];
                 let length = u32::from(entry & 15);
@@ -302,7 +301,7 @@ impl Table {
         }
     }
 
-    /// As it is saved.
+    /// Serializes the table.
     pub fn save(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for classes in &self.classes {
@@ -324,7 +323,7 @@ impl Table {
         out
     }
 
-    /// One that was saved; `None` when anything is wrong with it.
+    /// Parses a saved table; `None` if it is invalid.
     pub fn load(mut bytes: &[u8]) -> Option<Table> {
         let bytes = &mut bytes;
         let classes = [(); NUMBERS].map(|()| Classes::load(bytes));
@@ -356,7 +355,7 @@ impl Table {
         is_sound.then(|| Table::with(symbols, lengths, [head, date, size, host]))
     }
 
-    /// Bytes of memory.
+    /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         size_of::<Table>()
             + self.symbols.capacity() * size_of::<Symbol>()
@@ -366,11 +365,11 @@ impl Table {
     }
 }
 
-/// Where a value goes that is unpacked, part by part. Each part is refused when there are too many bytes.
+/// Receives a decoded value, part by part. Each method returns `None` if the value gets too long.
 pub trait TextSink {
     /// Appends bytes.
     fn push(&mut self, bytes: &[u8]) -> Option<()>;
-    /// Appends that many of the bytes, which is quicker when it is known how many may come.
+    /// Appends the first `len` bytes; faster than `push`, because the maximum length is known.
     fn push_some<const N: usize>(&mut self, bytes: &[u8; N], len: usize) -> Option<()>;
     /// Appends a number in decimal.
     fn push_number(&mut self, n: u64) -> Option<()>;
@@ -380,7 +379,7 @@ pub trait TextSink {
     fn push_run(&mut self, alphabet: Alphabet, len: usize, bits: &mut Bits<'_>) -> Option<()>;
 }
 
-/// The length of a value, for who wants to know only that it can be unpacked.
+/// Computes only the length of a value, to check that it can be decoded.
 #[derive(Default)]
 pub struct Length(pub usize);
 
@@ -418,24 +417,24 @@ impl TextSink for Length {
     }
 }
 
-/// A text that is put together at the end of a value.
+/// A text that is appended to a value.
 pub struct Text<'a> {
-    /// What counts, and room for more.
+    /// The value, and spare room after it.
     out: &'a mut super::Value,
-    /// How much counts.
+    /// Length of the value without the spare room.
     len: usize,
-    /// Where the text begins.
+    /// Position at which the text begins.
     start: usize,
 }
 
-/// Room at first: few values need more.
+/// Initial room, in bytes, which most values do not exceed.
 const ROOM: usize = 128;
 
 impl<'a> Text<'a> {
-    /// One that is appended to `out`.
+    /// Creates a text that is appended to `out`.
     pub fn new(out: &'a mut super::Value) -> Text<'a> {
         let len = out.len();
-        // Not `resize`, which goes byte by byte.
+        // `resize` would write byte by byte.
         out.extend_from_slice(&[0; ROOM]);
         Text {
             out,
@@ -444,13 +443,13 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Takes the room away again that was not needed; how long the text is.
+    /// Removes the spare room, and returns the length of the text.
     pub fn finish(self) -> usize {
         self.out.truncate(self.len);
         self.len - self.start
     }
 
-    /// Where the next bytes go.
+    /// Returns room for the next bytes.
     #[inline]
     fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
         if self.len + bytes > self.out.len() {

@@ -1,4 +1,4 @@
-//! The tables of an index: which there are, which one is for new chunks, and when to make another one.
+//! The tables of an index: which exist, which one new chunks use, and when to train another one.
 
 use std::sync::Arc;
 
@@ -7,51 +7,52 @@ use super::matcher::Matcher;
 use super::table::{Classes, NUMBERS, Number, Table};
 use super::training::{Sample, Training};
 
-/// Number of the table that every index begins with.
+/// Number of the table that every index starts with.
 pub const BUILTIN: u16 = 0;
 
 /// Maximum number of tables of an index.
 const MAX_TABLES: usize = 255;
-/// Matchers that are kept at most.
+/// Maximum number of cached matchers.
 const MATCHERS: usize = 3;
-/// Number of values before the first ones are looked at: an index with few gains nothing.
+/// Number of values before the first attempt: a small index gains nothing.
 const FIRST: u32 = 1 << 11;
-/// Number of values after the first attempt, and with each one more of them, up to [`LATEST`].
+/// Number of values after the first attempt; it grows with each attempt, up to [`LATEST`].
 const LATER: u32 = 1 << 14;
 const LATEST: u32 = 1 << 20;
-/// Bytes of the first sample, so that the first table comes soon, and of the others.
+/// Size in bytes of the first sample, which is small so that the first table is ready soon, and of
+/// later ones.
 const SAMPLES: [usize; 2] = [32 << 10, 128 << 10];
-/// One in so many values is looked at.
+/// Interval of sampled values: one value in this many.
 const ONE_IN: u32 = 2;
-/// One step of training comes with so many values.
+/// Number of values per training step.
 const STEP_EACH: u32 = 16;
-/// A new table must need fewer bits than that part of those of the one before.
+/// A new table must need less than this fraction of the bits of the current one.
 const BETTER: (u64, u64) = (19, 20);
 
-/// All tables by number, and what is needed to make new ones.
+/// All tables by number, and the state of the training of new ones.
 pub struct Tables {
     tables: Vec<Option<Used>>,
-    /// The one for new chunks.
+    /// Number of the table for new chunks.
     current: u16,
-    /// The one used last is last.
+    /// Cached matchers, most recently used last.
     matchers: Vec<(u16, Matcher)>,
-    /// Values until there is something to learn.
+    /// Number of values until the next training step.
     wait: u32,
-    /// Values between attempts.
+    /// Number of values between attempts.
     pause: u32,
     state: Learning,
     counts: [[u32; CLASSES]; NUMBERS],
     memory: usize,
 }
 
-/// Classes of numbers that are counted.
+/// Number of classes of numbers that are counted.
 const CLASSES: usize = 72;
 
 #[derive(Clone)]
 struct Used {
     table: Arc<Table>,
     saved: Arc<[u8]>,
-    /// Chunks that refer to it.
+    /// Number of chunks that refer to the table.
     chunks: u32,
 }
 
@@ -62,11 +63,11 @@ enum Learning {
     Comparing(Box<New>),
 }
 
-/// A table that may be better than the one before.
+/// A trained table that may be better than the current one.
 struct New {
     table: Table,
     sample: Sample,
-    /// Bits that the sample takes with it.
+    /// Size of the encoded sample with this table, in bits.
     bits: Option<u64>,
 }
 
@@ -97,7 +98,7 @@ impl Default for Tables {
 }
 
 impl Clone for Tables {
-    /// Learning begins anew there, and so does what is only there for speed.
+    /// Restarts training in the clone, and does not clone the caches.
     fn clone(&self) -> Self {
         Tables {
             tables: self.tables.clone(),
@@ -112,7 +113,7 @@ impl Clone for Tables {
 }
 
 impl Tables {
-    /// The table of a number, if there is one.
+    /// Returns the table with that number, if there is one.
     #[inline]
     pub fn get(&self, number: u16) -> Option<&Table> {
         let Some(at) = usize::from(number).checked_sub(1) else {
@@ -121,20 +122,20 @@ impl Tables {
         Some(&self.tables.get(at)?.as_ref()?.table)
     }
 
-    /// The one for a new chunk, which is counted.
+    /// Returns the number of the table for a new chunk, and counts the chunk.
     pub fn current(&mut self) -> u16 {
         self.adopt(self.current);
         self.current
     }
 
-    /// One chunk more refers to it.
+    /// Adds a chunk that refers to the table.
     pub fn adopt(&mut self, number: u16) {
         if let Some(used) = self.used(number) {
             used.chunks = used.chunks.saturating_add(1);
         }
     }
 
-    /// One chunk less refers to it.
+    /// Removes a chunk that refers to the table.
     pub fn retire(&mut self, number: u16) {
         if let Some(used) = self.used(number) {
             used.chunks = used.chunks.saturating_sub(1);
@@ -144,7 +145,7 @@ impl Tables {
         }
     }
 
-    /// What finds the symbols of a table in texts.
+    /// Returns the matcher of a table.
     pub fn matcher(&mut self, number: u16) -> &Matcher {
         if self.used(number).is_none() {
             return builtin::matcher();
@@ -176,7 +177,7 @@ impl Tables {
         }
     }
 
-    /// Looks at the text of a value, and learns a little.
+    /// Samples the text of a value, or performs a training step.
     #[inline]
     pub fn learn(&mut self, text: &[u8]) {
         self.wait = self.wait.saturating_sub(1);
@@ -208,7 +209,7 @@ impl Tables {
                 if sample.len() >= SAMPLES[usize::from(!is_first)] {
                     let sample = std::mem::take(sample);
                     let classes = self.counts.map(|counts| Classes::new(&counts));
-                    // What is recent counts more.
+                    // Recent values have more weight.
                     self.counts = self.counts.map(|counts| counts.map(|count| count / 4));
                     self.state = Learning::Training(Box::new(Training::new(sample, classes)));
                 }
@@ -235,7 +236,7 @@ impl Tables {
         }
     }
 
-    /// Takes a new table for new chunks if it is better.
+    /// Makes a new table current if it is better.
     fn compare(
         &mut self,
         New {
@@ -255,7 +256,7 @@ impl Tables {
         let saved = table.save().into();
         self.insert(number, table, saved);
         self.current = number;
-        // Unless chunks have it, the one before is of no use any more.
+        // The previous table is removed unless chunks use it.
         self.adopt(current);
         self.retire(current);
     }
@@ -295,16 +296,16 @@ impl Tables {
         }
     }
 
-    /// Tables with their numbers, ascending, as they are saved.
+    /// Returns the tables and their numbers, in ascending order and in their saved form.
     pub fn iter(&self) -> impl Iterator<Item = (u16, &[u8])> {
         let used = (1u16..).zip(&self.tables);
         used.filter_map(|(number, used)| Some((number, &*used.as_ref()?.saved)))
     }
 
-    /// Puts a table in place that was saved; the last one is for new chunks.
+    /// Restores a saved table; new chunks use the last one.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the table is invalid.
     pub fn restore(&mut self, number: u16, saved: &[u8]) -> Result<(), String> {
         if number == BUILTIN || usize::from(number) > MAX_TABLES || self.get(number).is_some() {
             return Err(format!("table number {number} is out of range"));
@@ -316,7 +317,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Ends loading: tables that no chunk refers to go, but for the one for new chunks.
+    /// Ends loading: removes tables without chunks, except the current one.
     pub fn settle(&mut self) {
         for number in 1..=self.tables.len() as u16 {
             self.adopt(number);
@@ -324,12 +325,12 @@ impl Tables {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         self.memory + self.tables.capacity() * size_of::<Option<Used>>()
     }
 
-    /// What is counted as it goes is what there is.
+    /// Asserts that the incremental memory count is right.
     #[cfg(test)]
     pub fn verify(&self) {
         let tables = self.tables.iter().flatten();

@@ -1,4 +1,4 @@
-//! Any bytes in, the same bytes out; and nothing that bytes from anybody can break.
+//! Round trips of arbitrary bytes, and robustness against untrusted ones.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ fn decoded(codec: &Codec, base: Base, packed: &[u8]) -> Vec<u8> {
     out[6..].to_vec()
 }
 
-/// Values go in together; each comes out alone, with garbage behind it.
+/// Encodes values together, and decodes each one alone, followed by garbage.
 fn round_trip(values: &[Vec<u8>]) -> Result<(), TestCaseError> {
     let mut codec = Codec::default();
     let base = codec.base(1, values.first().map_or(&b""[..], |first| first));
@@ -26,7 +26,7 @@ fn round_trip(values: &[Vec<u8>]) -> Result<(), TestCaseError> {
     for (value, packed) in values.iter().zip(&records) {
         prop_assert_eq!(&decoded(&codec, base, packed), value);
         prop_assert_eq!(codec.check(base, packed), Ok(packed.len()));
-        // Not of all long ones, which takes long.
+        // Fewer cases for long values, which are slow.
         let all = if value.len() < 10_000 { 4 } else { 1 };
         for garbage in [&[0xff; 40][..], &[0; 40], b"\x05abcdefghijklmnop", b"/"]
             .into_iter()
@@ -194,7 +194,7 @@ proptest! {
     }
 }
 
-/// A value as crawls of one site have it: many words, some numbers.
+/// Returns a value that is typical for crawls of one site: many words, some numbers.
 fn page(n: u32) -> Vec<u8> {
     const WORDS: [&str; 8] = [
         "kommune", "gazette", "parish", "museum", "harvest", "folio", "annals", "weather",
@@ -215,10 +215,10 @@ fn page(n: u32) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A value, and the same packed.
+/// A value and its encoding.
 type Record = (Vec<u8>, Vec<u8>);
 
-/// Chunks with their records, as an index has them.
+/// Chunks and their records, as in an index.
 struct Chunks {
     codec: Codec,
     chunks: Vec<(Base, Vec<Record>)>,
@@ -250,7 +250,7 @@ impl Chunks {
         self.codec.tables.verify();
     }
 
-    /// Bytes that the records of a chunk take.
+    /// Returns the total size of a chunk's records, in bytes.
     fn packed(&self, chunk: usize) -> usize {
         self.chunks[chunk].1.iter().map(|of| of.1.len()).sum()
     }
@@ -258,7 +258,7 @@ impl Chunks {
 
 #[test]
 fn what_was_packed_before_a_table_was_learnt_can_be_read_after_it() {
-    // Pages of one kind and then of another one, so that there are two tables.
+    // Pages of one kind followed by pages of another kind, so that two tables are trained.
     let reversed = |n: u32| {
         let value = page(n);
         let mut parts: Vec<&[u8]> = value.split(|&c| c == b' ').collect();
@@ -276,7 +276,7 @@ fn what_was_packed_before_a_table_was_learnt_can_be_read_after_it() {
     let tables: Vec<u16> = index.codec.tables().map(|of| of.0).collect();
     assert_eq!(tables, [1, 2]);
 
-    // Loaded again, but for the chunks of the first table.
+    // Load it again without the chunks of the first table.
     let mut loaded = Codec::default();
     for (number, host) in index.codec.hosts() {
         loaded.add_host(number, host).unwrap();
@@ -298,7 +298,7 @@ fn what_was_packed_before_a_table_was_learnt_can_be_read_after_it() {
     let tables: Vec<u16> = loaded.tables().map(|of| of.0).collect();
     assert_eq!(tables, [2]);
 
-    // The same by taking these chunks away.
+    // Removing these chunks has the same result.
     let (gone, rest) = index.chunks.into_iter().partition(|of| !kept(&of.0));
     index.chunks = rest;
     let gone: Vec<_> = gone;
@@ -312,7 +312,7 @@ fn what_was_packed_before_a_table_was_learnt_can_be_read_after_it() {
     assert!(index.codec.tables().eq(loaded.tables()));
     assert!(index.codec.hosts().eq(loaded.hosts()));
 
-    // A copy is the same, and the original goes without it.
+    // A clone is equal and independent of the original.
     let copy = Chunks {
         codec: index.codec.clone(),
         chunks: std::mem::take(&mut index.chunks),

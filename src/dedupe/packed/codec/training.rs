@@ -1,8 +1,8 @@
-//! Finds the symbols that texts of one kind are best made of, a little at a time.
+//! Trains a table: finds the symbols that encode texts of a kind best, in small steps.
 //!
-//! It begins with single bytes. Each round takes a sample apart with the symbols that there are, counts
-//! them and the pairs of neighbours, and keeps what saves most: symbols again, and pairs as new symbols.
-//! So symbols about double in length each round.
+//! Training starts with single bytes. Each round splits a sample into the current symbols, counts
+//! symbols and pairs of neighbours, and keeps those that save most: symbols, and pairs as new
+//! symbols. So the length of symbols about doubles with each round.
 
 use hashbrown::HashMap;
 
@@ -10,46 +10,47 @@ use super::matcher::{Matcher, PADDING, Token};
 use super::runs::{self, Alphabet};
 use super::table::{Classes, Meaning, NUMBERS, SYMBOLS, Symbol, TEXT, Table};
 
-/// Bytes that a step takes apart, about.
+/// Approximate number of bytes that a step processes.
 const STEP: usize = 2 << 10;
 const ROUNDS: u32 = 6;
-/// Symbols kept from round to round. More than a table has, because some are parts of others that come.
+/// Number of symbols kept between rounds. More than a table has, because some become parts of later
+/// symbols.
 const KEPT: usize = SYMBOLS + SYMBOLS / 2;
-/// A pair that occurs less often is nothing to learn from.
+/// Minimum count of a pair that is considered.
 const RARE: u32 = 3;
 
-/// Keyed by a hash that differs from process to process: the texts are those of whoever is crawled.
+/// Counts in a map whose hash differs between processes: the texts come from untrusted sites.
 type Counts<K> = HashMap<K, u32>;
 
-/// Texts to learn from.
+/// Texts to train on.
 #[derive(Clone, Default)]
 pub struct Sample {
-    /// Each followed by padding.
+    /// The texts, each followed by padding.
     texts: Vec<u8>,
     ends: Vec<u32>,
 }
 
 impl Sample {
-    /// Adds a text, or as much of it as matters.
+    /// Adds a text, truncated to 1024 bytes.
     pub fn push(&mut self, text: &[u8]) {
         self.texts.extend_from_slice(&text[..text.len().min(1024)]);
         self.texts.resize(self.texts.len() + PADDING, 0);
         self.ends.push(self.texts.len() as u32);
     }
 
-    /// Bytes of the texts.
+    /// Returns the total size of the texts, in bytes.
     pub fn len(&self) -> usize {
         self.texts.len() - self.ends.len() * PADDING
     }
 
-    /// A text with its padding.
+    /// Returns a text with its padding.
     fn get(&self, at: usize) -> Option<&[u8]> {
         let end = *self.ends.get(at)? as usize;
         let start = at.checked_sub(1).map_or(0, |at| self.ends[at] as usize);
         self.texts.get(start..end)
     }
 
-    /// Bits that some of its texts take: one in sixteen, which nothing is learnt from.
+    /// Returns the encoded size in bits of one text in sixteen, which are excluded from training.
     pub fn bits(&self, matcher: &Matcher) -> u64 {
         let texts = (0..self.ends.len()).filter(|&at| is_for_comparison(at));
         let texts = texts.filter_map(|at| self.get(at));
@@ -65,12 +66,12 @@ fn is_for_comparison(at: usize) -> bool {
     at % 16 == 15
 }
 
-/// Learning under way.
+/// A training in progress.
 pub struct Training {
     sample: Sample,
     classes: [Classes; NUMBERS],
     round: u32,
-    /// The text of the sample that is next.
+    /// Index of the next text of the sample.
     at: usize,
     symbols: Vec<Symbol>,
     matcher: Matcher,
@@ -82,24 +83,24 @@ pub struct Training {
     end: End,
 }
 
-/// How far the end of a round has come: each part of it is a step, because there are many pairs.
+/// Progress of the end of a round, whose parts are separate steps because there are many pairs.
 enum End {
     NotYet,
     Found(Found),
-    /// The symbols of the next round are known.
+    /// The symbols of the next round are determined.
     Symbols,
 }
 
-/// Symbols with how often they occur.
+/// Symbols with their counts.
 #[derive(Default)]
 struct Found {
     bytes: Vec<(Symbol, u32)>,
-    /// What they are worth comes first.
+    /// Gain, symbol and count of longer symbols.
     longer: Vec<(u64, Symbol, u32)>,
 }
 
 impl Training {
-    /// From a sample; classes of numbers are known already.
+    /// Starts training on a sample. The classes of numbers are determined already.
     pub fn new(sample: Sample, classes: [Classes; NUMBERS]) -> Training {
         let symbols: Vec<Symbol> = (0..=u8::MAX).map(|byte| Symbol::text(&[byte])).collect();
         let matcher = Matcher::of(&symbols, Vec::new());
@@ -110,7 +111,7 @@ impl Training {
             counts: vec![0; symbols.len()],
             symbols,
             matcher,
-            // Room for nearly all that come, made once: it would grow in the middle of a step.
+            // Capacity for almost all pairs, allocated once: growing it would slow a step down.
             pairs: Counts::with_capacity(sample.len() / 8),
             frequent: Vec::new(),
             runs: [[0; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
@@ -119,7 +120,7 @@ impl Training {
         }
     }
 
-    /// Takes one step; the table when that was the last step, and the sample for comparing it.
+    /// Performs a step. Returns the table and the sample to compare it with after the last step.
     pub fn step(&mut self) -> Option<(Table, Sample)> {
         let mut bytes = 0;
         while bytes < STEP {
@@ -161,7 +162,8 @@ impl Training {
         });
     }
 
-    /// What is worth keeping of this round, the pairs as symbols; single bytes apart.
+    /// Returns the symbols of this round that are worth keeping, with pairs as symbols, and single
+    /// bytes separately.
     fn found(&self) -> Found {
         let mut found = Found::default();
         for (symbol, &count) in self.symbols.iter().zip(&self.counts) {
@@ -209,7 +211,7 @@ impl Training {
                     return Some(self.finish(bytes, found));
                 }
                 keep(&mut found, KEPT);
-                // Two pairs may make the same symbol.
+                // Two pairs may result in the same symbol.
                 found.sort_unstable_by_key(|of| of.1);
                 found.dedup_by_key(|of| of.1);
                 self.symbols.clear();
@@ -236,7 +238,7 @@ impl Training {
         mut found: Vec<(u64, Symbol, u32)>,
     ) -> (Table, Sample) {
         let mut symbols = bytes;
-        // Other bytes are escaped. Those of plain URLs may come later.
+        // Unused bytes are escaped, except the characters of plain URLs, which may occur later.
         symbols.retain(|(symbol, count)| {
             *count > 0 || matches!(symbol.meaning(), Meaning::Text([0x21..=0x7e]))
         });
@@ -257,7 +259,7 @@ impl Training {
         (table, std::mem::take(&mut self.sample))
     }
 
-    /// Bytes of memory.
+    /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         size_of::<Training>()
             + self.sample.memory()
@@ -276,12 +278,12 @@ impl Training {
     }
 }
 
-/// What a symbol of that length is worth that occurs so often.
+/// Returns the gain of a symbol with that length and count.
 fn gain(len: usize, count: u32) -> u64 {
     len as u64 * u64::from(count)
 }
 
-/// Keeps the best ones.
+/// Keeps the `most` best symbols.
 fn keep(found: &mut Vec<(u64, Symbol, u32)>, most: usize) {
     if found.len() > most {
         found.select_nth_unstable_by(most, |a, b| (b.0, b.1).cmp(&(a.0, a.1)));

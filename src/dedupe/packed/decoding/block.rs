@@ -1,4 +1,4 @@
-//! Blocks of records: each record is checked, and then put in as it stands.
+//! Blocks of records: each record is checked, and then stored unchanged.
 
 use super::Wrong;
 use crate::dedupe::packed::Packed;
@@ -10,20 +10,20 @@ use crate::dedupe::packed::place::{CHUNK, RecordSlot};
 use crate::dedupe::packed::record::Record;
 use crawlspace_compact::number::Reader;
 
-/// How many records ahead the memory of the table is asked for.
+/// Number of records that the memory of the table is prefetched ahead.
 const AHEAD: usize = 12;
 
-/// A record of a block that was checked.
+/// A checked record of a block.
 #[derive(Clone, Copy)]
 struct Checked {
-    /// The hash by which it is in the table.
+    /// Hash of the record in the table.
     hash: u64,
-    /// Where it begins.
+    /// Offset of the record.
     at: u32,
 }
 
 impl Packed {
-    /// Checks a block of records and puts it in; how many they are.
+    /// Checks a block of records and adds it. Returns the number of records.
     pub(super) fn load_block(
         &mut self,
         list: u32,
@@ -99,8 +99,8 @@ impl Packed {
         Ok(records)
     }
 
-    /// Whether there is what must be there once only: an owner of the field, or a record of it in the
-    /// same list.
+    /// Returns true if there is another entry that must be unique: an owner of the field, or a
+    /// record of it in the same list.
     fn has_twin(&self, list: u32, record: &Record<'_>, hash: u64) -> bool {
         let is_twin = |place| {
             let (other, chunk) = self.chunks.record(place);
@@ -111,7 +111,7 @@ impl Packed {
         self.table.find(hash, is_twin).is_some()
     }
 
-    /// An owner without a record has none.
+    /// Checks that an owner without a record has no record.
     fn check_without(&self, owner: u32, record: &Record<'_>) -> Result<(), Wrong> {
         let hash = field::hash_in(field::hash(record.kind(), record.raw), owner);
         let of_owner = Record {
@@ -125,7 +125,8 @@ impl Packed {
         }
     }
 
-    /// A crawl whose records are all here has no two of one field, of which it owns one.
+    /// Checks a crawl whose records are all loaded: no two records have the same field where the
+    /// crawl owns one of them.
     pub(super) fn check_crawl(&self, number: u32) -> Result<(), Wrong> {
         let crawl = self.crawls.get(number);
         if crawl.owned == 0 || crawl.owned == crawl.list.records {
@@ -157,7 +158,7 @@ impl Packed {
     }
 }
 
-/// Checks what is kept of an owner without a record; its length.
+/// Checks an owner without a record. Returns its length.
 fn check_owner(record: &Record<'_>, crawls: &[u32]) -> Result<usize, Wrong> {
     let number = Reader::new(record.rest).array::<OWNER_BYTES>()?;
     if !record.is_owner() {
@@ -169,7 +170,7 @@ fn check_owner(record: &Record<'_>, crawls: &[u32]) -> Result<usize, Wrong> {
     Ok(OWNER_BYTES)
 }
 
-/// Checks what is kept of holders; its length.
+/// Checks a list of holders. Returns its length.
 fn check_holders(record: &Record<'_>) -> Result<usize, Wrong> {
     let mut kept = Reader::new(record.rest);
     kept.bytes()?;

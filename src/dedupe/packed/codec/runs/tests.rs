@@ -1,4 +1,4 @@
-//! Runs are found, and read back.
+//! Tests of finding runs, and of reading them back.
 
 use super::*;
 use proptest::prelude::*;
@@ -14,7 +14,8 @@ fn found(text: &str) -> Vec<(&str, Alphabet)> {
     found
 }
 
-/// A reference that counts each word anew for each run: the runs of a text without long words.
+/// Reference implementation that counts each word again for each run; returns the runs of a text
+/// without long words.
 fn expected(text: &[u8]) -> Vec<Run> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -41,7 +42,7 @@ fn expected(text: &[u8]) -> Vec<Run> {
     found
 }
 
-/// The first run of a word, its start and its length.
+/// Returns the first run of a word, its start and its length.
 fn in_word(word: &[u8]) -> Option<(Alphabet, usize, usize)> {
     let (mut classes, mut changes, mut before) = (0, 0, 0);
     for c in word {
@@ -68,7 +69,7 @@ fn in_word(word: &[u8]) -> Option<(Alphabet, usize, usize)> {
     if let Some(alphabet) = alphabet {
         return Some((alphabet, 0, len));
     }
-    // Perhaps there are digits enough in one place.
+    // There may still be enough digits in one place.
     let mut at = 0;
     while at + DECIMAL <= len {
         let digits = word[at..].iter().take_while(|c| c.is_ascii_digit()).count();
@@ -107,7 +108,7 @@ fn hashes_and_numbers_are_found_and_words_are_not() {
     );
 }
 
-/// Finds all runs and gives the bytes that were looked at; `skip` more than a run may be used up.
+/// Finds all runs and returns the number of bytes examined; `skip` is consumed after each run.
 fn work(text: &[u8], skip: usize) -> usize {
     let mut runs = Runs::new(text);
     let mut from = 0;

@@ -1,4 +1,4 @@
-//! Chunks whose checksums are right and whose contents are not.
+//! Chunks with valid checksums and invalid contents.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::dedupe::packed::encoding::HEAD;
 use crawlspace_compact::envelope;
 use crawlspace_compact::number::{put, put_bytes};
 
-/// Sections of a value that is one chunk.
+/// Returns the sections of a value that fits into one chunk.
 fn sections(packed: &Packed) -> Vec<(u8, Vec<u8>)> {
     let chunk = chunks(packed, usize::MAX).remove(0);
     let mut rest = &chunk[HEAD..];
@@ -20,7 +20,7 @@ fn sections(packed: &Packed) -> Vec<(u8, Vec<u8>)> {
     sections
 }
 
-/// The chunk of these sections, with the checksum that fits.
+/// Builds a chunk of these sections, with a valid checksum.
 fn chunk_of(sections: &[(u8, Vec<u8>)]) -> Vec<u8> {
     let mut body = vec![0; 4];
     for (kind, content) in sections {
@@ -35,7 +35,7 @@ fn sealed(body: &[u8]) -> Vec<u8> {
     ENVELOPE.sealed(&[body])
 }
 
-/// Loads one chunk. Whatever it says, what comes of it is a sound value.
+/// Loads a chunk. If it is accepted, the value must be sound.
 fn try_chunk(chunk: Vec<u8>) -> Result<Packed, String> {
     let packed = load([&chunk])?;
     let again = load(&chunks(&packed, 700)).expect("what was loaded can be saved");
@@ -65,11 +65,11 @@ fn what_has_the_right_checksum_is_refused_or_sound() {
         let _ = try_chunk(sealed(&bad));
         assert!(try_chunk(sealed(&body[..at])).is_err());
     }
-    // Digits of digests and bytes of values may be any.
+    // Digits of digests and bytes of values are arbitrary.
     assert!(taken > 0);
 }
 
-/// The sections of a value with one of them changed.
+/// Loads the sections of a value after changing one of them.
 fn with(kind: PartKind, change: impl FnOnce(&mut Vec<u8>)) -> Result<Packed, String> {
     let mut sections = sections(&small());
     let section = sections.iter_mut().find(|(of, _)| *of == kind as u8);
@@ -123,7 +123,7 @@ fn a_few_bytes_cannot_ask_for_very_much() {
         });
         assert!(result.is_err());
     }
-    // Numbers far beyond those before them.
+    // Numbers far above the previous ones.
     for number in [u64::MAX, u64::from(u32::MAX), 1 << 30] {
         let result = with(PartKind::Hosts, |content| {
             put(content, number);
@@ -133,7 +133,7 @@ fn a_few_bytes_cannot_ask_for_very_much() {
     }
 }
 
-/// A block of a crawl's records.
+/// Builds a block of a crawl's records.
 fn block(records: &[Vec<u8>]) -> Vec<u8> {
     let mut block = vec![0; 6];
     let records = records.concat();
@@ -142,7 +142,7 @@ fn block(records: &[Vec<u8>]) -> Vec<u8> {
     block
 }
 
-/// A record with a value that is kept as it is.
+/// Builds a record with a value that is stored verbatim.
 fn plain(head: u8, field: &[u8]) -> Vec<u8> {
     let mut record = vec![head];
     if head & 0x0f == 0 {
@@ -156,7 +156,7 @@ fn plain(head: u8, field: &[u8]) -> Vec<u8> {
 
 const OWNS: u8 = 0x10;
 
-/// A value of crawls `x` and `y` with these blocks, each with the number of its list.
+/// Builds a value of the crawls `x` and `y` with these blocks, each with the number of its list.
 fn value(counts: Counts, blocks: &[(u64, Vec<u8>)]) -> Result<Packed, String> {
     let mut announced = Vec::new();
     for count in { counts }.all() {
@@ -314,7 +314,8 @@ fn contradictions_are_refused() {
             vec![some(3, &[held(OWNS, b"f", b"1")])],
         ),
         ("of invalid length", counts(0, 0, 0, 0), vec![some(0, &[])]),
-        // Text of which there is a shorter form, an unknown spelling, and one that is not the first.
+        // A text that has a shorter form, an unknown spelling, and a spelling that is not the
+        // preferred one.
         (
             "kind",
             counts(1, 1, 0, 0),
@@ -335,7 +336,7 @@ fn contradictions_are_refused() {
             counts(1, 1, 0, 0),
             vec![some(0, &[plain(11 | OWNS, &[0x22; 32])])],
         ),
-        // Records that are no more, and bits without a meaning.
+        // Dead records, and unused bits.
         (
             "begins with",
             counts(1, 0, 0, 0),
@@ -351,7 +352,7 @@ fn contradictions_are_refused() {
             counts(1, 1, 0, 0),
             vec![some(0, &[x[..20].to_vec()])],
         ),
-        // Crawls of which there is nothing.
+        // Crawls without any entry.
         (
             "announced",
             counts(1, 1, 0, 0),
@@ -360,11 +361,11 @@ fn contradictions_are_refused() {
     ] {
         assert_refused(value(counts, &blocks), why);
     }
-    // A date outside crawls.
+    // A date outside of crawls.
     let mut dated = block(&[held(0, b"f", b"1")]);
     dated[0] = 1;
     assert_refused(value(counts(1, 1, 0, 1), &[(3, dated)]), "date");
-    // A block that is too long for places in it, of more than one record.
+    // A block of several records that is too long for the offsets of places.
     let long: Vec<Vec<u8>> = (0..2000_u32)
         .map(|n| {
             let mut digest = [0; 32];

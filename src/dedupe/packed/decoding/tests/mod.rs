@@ -1,4 +1,4 @@
-//! What is saved is what is loaded, and what was tampered with is refused.
+//! Round trips of saved values, and rejection of tampered ones.
 
 mod hostile;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::dedupe::packed::Part;
 use crate::dedupe::packed::tests::verify;
 
-/// Limits of chunks: one that makes many of a small value, and what a server uses.
+/// Maximum chunk sizes: two that split a small value into many chunks, and that of the server.
 const LIMITS: [usize; 3] = [100, 700, 1 << 20];
 
 fn chunks(packed: &Packed, limit: usize) -> Vec<Vec<u8>> {
@@ -28,7 +28,7 @@ fn elements(packed: &Packed) -> BTreeSet<Vec<Vec<u8>>> {
     elements
 }
 
-/// Loads chunks. What is loaded is sound, and loads again; what is refused leaves nothing.
+/// Loads chunks. An accepted value must be sound, and load again; a rejected one must be empty.
 fn load<'a>(chunks: impl IntoIterator<Item = &'a Vec<u8>>) -> Result<Packed, String> {
     let mut packed = Packed::default();
     for chunk in chunks {
@@ -66,7 +66,7 @@ fn record(n: u64) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Something of everything.
+/// Returns a small value with every kind of entry.
 fn small() -> Packed {
     let mut packed = Packed::default();
     for n in 0..20 {
@@ -182,7 +182,7 @@ fn a_value_can_be_used_between_its_chunks() {
         assert!(elements(&loaded).is_subset(&all));
         if n + 1 < good.len() {
             assert!(!loaded.is_empty() && loaded.loaded().is_err());
-            // What came so far can be saved, and copied.
+            // The part loaded so far can be saved and copied.
             let some = load(&chunks(&loaded, 100)).unwrap();
             assert!(elements(&some) == elements(&loaded));
             let mut changed = loaded.clone();
@@ -193,7 +193,7 @@ fn a_value_can_be_used_between_its_chunks() {
             changed.del(Part::Owners, field);
             verify(&changed);
             let before = elements(&changed);
-            // It is another value then, to which the other chunks do not belong.
+            // It is another value now, to which the remaining chunks do not belong.
             assert!(changed.load(&good[n + 1]).is_err());
             assert!(before.contains(&vec![b"owners".to_vec(), b"new".to_vec(), b"new".to_vec()]));
         }
@@ -272,7 +272,7 @@ fn a_loaded_value_takes_about_the_memory_of_a_fresh_one() {
 fn hosts_that_went_leave_no_gap_that_matters() {
     let mut packed = Packed::default();
     let url = |n: u64| format!("0 20240101000000 https://host-{n}.example/ 5").into_bytes();
-    // Those that stay have the lowest and the highest numbers.
+    // The hosts that stay have the lowest and the highest numbers.
     let stays = |n: u64| !(3..70_000).contains(&n);
     for n in 0..70_003 {
         for twice in 0..2 {
@@ -331,7 +331,7 @@ fn any_value() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A change: what, in which of some crawls, of which field, to what.
+/// A change: kind, crawl, field and value.
 type RawChange = (u8, u8, Vec<u8>, Vec<u8>);
 
 fn apply(packed: &mut Packed, (what, crawl, field, value): &RawChange) {
@@ -370,7 +370,8 @@ proptest! {
     }
 }
 
-/// Figures: `cargo test --release --no-default-features --lib figures_of_saving -- --ignored --nocapture`.
+/// Benchmark: `cargo test --release --no-default-features --lib figures_of_saving -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "takes a while, and says rather than tests"]
 fn figures_of_saving_and_loading() {
