@@ -1,5 +1,5 @@
-//! Calls made from the grammars of all commands are read, and changed ones are refused with an error that names
-//! what is wrong; without a server.
+//! Generates calls from the grammars of all commands, without a server: valid calls are parsed, and modified
+//! ones are refused with an error that names the invalid argument.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::{chg, dedupe, tags};
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// What options say together may be refused whatever each of them is.
+/// Errors about combinations of options, each of which is valid by itself.
 const REFUSED_TOGETHER: [&str; 5] = [
     "tag has",
     "cannot be combined",
@@ -22,7 +22,7 @@ const REFUSED_TOGETHER: [&str; 5] = [
     "are the same group",
 ];
 
-/// A command whose calls are tried.
+/// A command under test.
 struct Tried {
     name: &'static str,
     args: Vec<Arg>,
@@ -57,7 +57,7 @@ fn all() -> Vec<Tried> {
     all
 }
 
-/// A word of a call, and what it stands for.
+/// A word of a call, and the argument that it belongs to.
 #[derive(Clone, Debug)]
 struct Word<'a> {
     text: Vec<u8>,
@@ -65,7 +65,7 @@ struct Word<'a> {
     is_token: bool,
 }
 
-/// Goes through grammars and makes calls.
+/// Generates calls from grammars.
 struct Maker<'r> {
     rng: &'r mut TestRng,
     shortest: bool,
@@ -153,7 +153,7 @@ fn flat(args: &[Arg]) -> Vec<&Arg> {
         .collect()
 }
 
-/// Fails unless an error says at which argument something is wrong, and names it.
+/// Fails unless an error names the invalid argument and its position.
 fn assert_named(command: &Tried, words: &[Word<'_>], error: &str) {
     let position = error
         .strip_suffix(')')
@@ -177,13 +177,13 @@ fn assert_named(command: &Tried, words: &[Word<'_>], error: &str) {
     assert!(quoted || named, "{}: {error}", command.name);
 }
 
-/// Whether any word may be a value.
+/// Returns true if the argument accepts any word.
 fn is_free(arg: &Arg) -> bool {
     let any = matches!(arg.limits, Limits::Any | Limits::Bytes(..)) || arg.name == "crawl";
     arg.kind == ArgKind::Text && any
 }
 
-/// Whether any word may stand for one of several in a row, or for one that may be left out.
+/// Returns true if any word may be accepted as a repeated or optional argument.
 fn takes_any_word(command: &Tried) -> bool {
     flat(&command.args).into_iter().any(|arg| {
         let may_stand = arg.multiple || arg.optional && arg.token.is_none();
@@ -217,7 +217,7 @@ fn names_are_different_and_arity_is_that_of_the_shortest_call() {
             "{}",
             command.name
         );
-        // One word less is never enough.
+        // A call without its last word is always incomplete.
         if let Some((_, less)) = words.split_last() {
             let error = read(command, less).expect_err(command.name);
             assert_named(command, less, &error);

@@ -1,6 +1,7 @@
-//! Crawlspace: the Redis module with the state that web-archive crawlers share.
+//! Crawlspace: a Redis module for the state that web-archive crawlers share.
 //!
-//! This file registers; the rules are in [`dedupe`], [`chg`] and [`tags`], what touches the server in `server`.
+//! This file registers the module; the rules are in [`dedupe`], [`chg`] and [`tags`], the code that calls the
+//! server is in `server`.
 
 pub mod chg;
 pub mod dedupe;
@@ -9,8 +10,8 @@ pub mod tags;
 #[cfg(test)]
 mod grammar_tests;
 
-/// Memory comes from the server, so that `INFO memory` and `maxmemory` see it. Unit tests have no
-/// server around them.
+/// Allocates from the server, so that `INFO memory` and `maxmemory` include the module. Unit tests run without
+/// a server.
 #[cfg(all(feature = "module", not(test)))]
 #[global_allocator]
 static ALLOCATOR: crawlspace_host::server::allocator::ServerMemory =
@@ -19,7 +20,7 @@ static ALLOCATOR: crawlspace_host::server::allocator::ServerMemory =
 /// Called by the server when it loads the module.
 ///
 /// # Safety
-/// The pointers are the server's: a context, and `argc` live strings.
+/// `ctx` must be a valid context of the server, and `argv` must point to `argc` live strings.
 #[cfg(feature = "module")]
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
@@ -44,8 +45,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     }
 }
 
-/// Called by the server before it unloads the module, which is refused: the event loop holds a
-/// callback of this module.
+/// Called by the server before it unloads the module. Refused, because the event loop holds a callback of this
+/// module.
 #[cfg(feature = "module")]
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]

@@ -18,7 +18,7 @@ pub struct Finished<'a> {
     pub filename: &'a [u8],
     /// The hash of the file; empty if unknown.
     pub hash: &'a [u8],
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
     /// Permits a placeholder with another name.
     pub renames: bool,

@@ -1,12 +1,13 @@
-//! The two spellings of the key layout that are in use.
+//! The two key layouts in use.
 
-/// How an index names its keys and fields: as the documents do, or as the crawler in the field does.
+/// The layout of an index: the names of its keys and fields, as documented or as Browsertrix writes
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// `allhashes`, fields with prefix (`sha256:9f86…`), `<uuid>:duperefs`.
+    /// `allhashes`, fields with a label (`sha256:9f86…`), `<uuid>:duperefs`.
     #[default]
     Document,
-    /// `alldupes`, fields without prefix, `<uid>:duperef`.
+    /// `alldupes`, fields without a label, `<uid>:duperef`.
     Browsertrix,
 }
 
@@ -14,7 +15,7 @@ impl Profile {
     /// All profiles, in the order of their configuration values and of the names in [`super::keys`].
     pub const ALL: [Profile; 2] = [Profile::Document, Profile::Browsertrix];
 
-    /// The profile's name in commands, configuration and the `crawlspace` key.
+    /// Returns the name of the profile in commands, configuration and the `crawlspace` key.
     pub fn name(self) -> &'static str {
         match self {
             Profile::Document => "document",
@@ -22,7 +23,7 @@ impl Profile {
         }
     }
 
-    /// Reads a name, in any case.
+    /// Parses a name, ignoring case.
     pub fn parse(name: &[u8]) -> Option<Profile> {
         Profile::ALL
             .into_iter()

@@ -1,9 +1,9 @@
-//! Browsertrix's purge, step by step and in its order, beside our jobs, which work in slices, with crashes
-//! in between: nothing that some crawl holds is ever lost.
+//! Browsertrix's purge, step by step and in its order, interleaved with our jobs, which run in slices, and
+//! with crashes: no hash that a crawl holds is ever lost.
 //!
-//! The model knows which records each crawl must have. A record goes only when somebody asked for that: the
-//! last part of such a purge, `REMOVE`, `RETAIN PURGE`, `CANCEL`. After each history everything that was
-//! begun is ended, the documented mend step is made, and each hash that a committed crawl holds is found.
+//! The model knows the records that each crawl must have. A record is deleted only by a request: the last part
+//! of such a purge, `REMOVE`, `RETAIN PURGE`, or `CANCEL`. After each history every started operation is
+//! finished, the documented repair is run, and each hash that a committed crawl holds must be found.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -29,7 +29,7 @@ use super::record::Record;
 use super::removal::{cancel, check_removable, remove, retain};
 use super::tests::run;
 
-/// How many histories, and how long each is, unless `CRAWLSPACE_PURGE_HISTORIES` says how many.
+/// Number of histories, unless `CRAWLSPACE_PURGE_HISTORIES` sets it, and their length.
 const HISTORIES: u64 = 150;
 const STEPS: usize = 120;
 
@@ -37,7 +37,7 @@ const HASHES: u64 = 9;
 
 type Crawl = Vec<u8>;
 
-/// Random numbers that are the same for the same seed.
+/// A random number generator that is reproducible by its seed.
 struct Rng(u64);
 
 impl Rng {
@@ -59,20 +59,20 @@ impl Rng {
     }
 }
 
-/// One plain command of a purge.
+/// A plain command of a purge.
 #[derive(Clone)]
 enum Plainly {
     SetAside,
     DropMerged,
     DropCounts,
-    /// All that puts one crawl back; what it comes to is known when it begins.
+    /// All commands that put a crawl back; they are determined when it begins.
     PutBack(Crawl),
     Own(Crawl, Vec<u8>),
     Count(Vec<u8>, i64),
     List(Crawl),
     Unlist(Crawl),
     MoveBack(Crawl),
-    /// Deletes what is left, crawl by crawl.
+    /// Deletes the remaining crawls one by one.
     DeleteRest,
     Delete(Crawl),
 }
@@ -102,11 +102,11 @@ impl fmt::Debug for Plainly {
     }
 }
 
-/// A writing job of ours that was begun.
+/// A writing job of ours that was started.
 struct Begun {
     what: String,
     job: Job<MemoryKeyspace>,
-    /// Crawls whose records it may delete.
+    /// Crawls whose records the job may delete.
     leaving: Vec<Crawl>,
 }
 
@@ -116,10 +116,10 @@ struct World {
     index: Index<MemoryKeyspace>,
     /// The hashes whose records each crawl must have.
     holds: BTreeMap<Crawl, BTreeSet<u64>>,
-    /// Crawls of which somebody asked that they go.
+    /// Crawls that were requested to be removed.
     leaving: BTreeSet<Crawl>,
     purge: VecDeque<Plainly>,
-    /// A purge that was cut short.
+    /// A purge that was interrupted.
     cut: VecDeque<Plainly>,
     job: Option<Begun>,
     made: u64,
@@ -196,7 +196,8 @@ impl World {
         self.index.places.shown() == "plain"
     }
 
-    /// The server tells the module of a plain client's change, and a timer of the module comes at once or not.
+    /// Simulates that the server notifies the module of a plain client's change; the timer of the module fires
+    /// at once, or not.
     fn reopen(&mut self) {
         self.index = open(&mut self.ks);
         if self.rng.chance(50) {
@@ -204,7 +205,7 @@ impl World {
         }
     }
 
-    /// The server is killed; everybody's work ends where it is.
+    /// Kills the server, which interrupts all operations.
     fn crash(&mut self) {
         self.note("CRASH");
         let begun = self.job.take();
@@ -213,7 +214,7 @@ impl World {
         self.keep_unmarked(begun.map(|begun| begun.leaving).unwrap_or_default());
     }
 
-    /// A removal has ended before its time: crawls that it has not marked stay.
+    /// Handles a removal that ended early: crawls that it has not marked remain.
     fn keep_unmarked(&mut self, leaving: Vec<Crawl>) {
         for crawl in leaving {
             if !self
@@ -254,7 +255,7 @@ impl World {
         }
         self.note(format!("add {} {n} plainly {plainly}", shown(crawl)));
         if plainly {
-            // It goes into the set of uncommitted crawls at its start, or into none.
+            // It is added to the set of uncommitted crawls at its start, or to no set.
             let is_new = !self.holds.contains_key(crawl);
             if is_new && self.rng.chance(70) {
                 let set = name(b"uncommittedcrawls");
@@ -280,7 +281,7 @@ impl World {
         self.holds.entry(crawl.to_vec()).or_default().insert(n);
     }
 
-    /// What a purge of these kept crawls consists of.
+    /// Starts a purge that keeps a random set of crawls.
     fn begin_purge(&mut self) {
         if !self.may_purge() {
             return;
@@ -370,7 +371,7 @@ impl World {
         self.reopen();
     }
 
-    /// The steps that put a crawl back which stays. Older versions list it at first, newer ones at last.
+    /// Returns the steps that put a crawl back. Older versions list it first, newer ones last.
     fn put_back(&mut self, crawl: Crawl) -> Vec<Plainly> {
         let is_old = self.rng.chance(40);
         let mut steps = Vec::new();
@@ -395,14 +396,14 @@ impl World {
         steps
     }
 
-    /// A commit by plain commands.
+    /// Commits a crawl with plain commands.
     fn plain_commit(&mut self, crawl: &[u8]) {
         let (index, ks) = (&mut self.index, &mut self.ks);
         if index.places.shown() != "plain" || index.under_way.is_committing(ks, crawl).unwrap() {
             return;
         }
         if self.retains() {
-            return; // whoever says what the whole collection is would have to name it
+            return; // a client that declares the whole collection would have to name it
         }
         self.note(format!("plain commit {}", shown(crawl)));
         for (field, _) in self.fields(&Self::records_key(crawl)) {
@@ -425,7 +426,7 @@ impl World {
         job.is_some_and(|begun| begun.what.starts_with("RETAIN"))
     }
 
-    /// Whether a purge may begin, or go on.
+    /// Returns true if a purge may start, or continue.
     fn may_purge(&self) -> bool {
         let packs = |begun: &Begun| begun.what == "Packed";
         !self.retains() && !self.job.as_ref().is_some_and(packs)
@@ -484,7 +485,7 @@ impl World {
                         && !self.index.crawls.are_purged(&mut self.ks)
                         && to == Storage::Packed;
                     if begins {
-                        return; // the guide says so
+                        return; // as the guide requires
                     }
                     (format!("{to:?}"), move_to(to), vec![])
                 }
@@ -494,7 +495,7 @@ impl World {
         self.job = Some(Begun { what, job, leaving });
     }
 
-    /// One slice of the job; true when there is none any more.
+    /// Runs a slice of the job. Returns true when no job is left.
     fn job_step(&mut self) -> bool {
         let Some(mut begun) = self.job.take() else {
             return true;
@@ -522,7 +523,8 @@ impl World {
         true
     }
 
-    /// A removal has ended: the crawl is gone, or was in no set any more when its turn came, and stays.
+    /// Handles the end of a removal: the crawl is gone, or was in no set any more when its turn came and
+    /// remains.
     fn forget(&mut self, crawl: &[u8]) {
         if self.index.has_documents(&mut self.ks, crawl).unwrap() {
             self.leaving.remove(crawl);
@@ -547,7 +549,7 @@ impl World {
                 self.add(&crawl, n, plainly);
             }
             18..=20 => {
-                // A crawl that was committed goes on.
+                // Continues a committed crawl.
                 let live = self.live();
                 if let Some(crawl) = self.rng.one_of(&live) {
                     let n = self.rng.below(HASHES);
@@ -573,7 +575,7 @@ impl World {
         }
     }
 
-    /// Whether a record is there, in either storage.
+    /// Returns true if a record exists, in either storage.
     fn has_record(&mut self, crawl: &[u8], n: u64) -> bool {
         let records = Self::records_key(crawl);
         self.ks.hash_has(&records, &hash(n)).unwrap()
@@ -609,7 +611,7 @@ impl World {
         found.map(|found| found.crawl().to_vec())
     }
 
-    /// Each hash that a committed crawl holds is found, in a crawl that holds it.
+    /// Asserts that each hash that a committed crawl holds is found in a crawl that holds it.
     fn look_ups_hold(&mut self) {
         let committed = self.members(b"allcrawls");
         for n in 0..HASHES {
@@ -635,7 +637,7 @@ impl World {
         }
     }
 
-    /// Everybody ends what was begun, and the documented mend step is made.
+    /// Finishes every started operation, and runs the documented repair.
     fn settle(&mut self) {
         self.note("SETTLE");
         while !self.job_step() {}
@@ -648,7 +650,7 @@ impl World {
             }
         }
         self.purge.clear();
-        // What was cut short is sent again.
+        // Interrupted operations are sent again.
         let removing = self.fields(b"removing");
         let removing: Vec<Crawl> = removing.into_iter().map(|(crawl, _)| crawl).collect();
         if !removing.is_empty() {
@@ -674,7 +676,7 @@ impl World {
                 self.run("COMMIT", commit(&crawl));
             }
         }
-        // Of crawls that their purge deleted, it did not reach what was packed.
+        // A purge by Browsertrix does not delete the packed records of its crawls.
         for made in 1..=self.made {
             let crawl = format!("c{made}").into_bytes();
             let standing = self.index.standing(&mut self.ks, &crawl).unwrap();
@@ -682,7 +684,7 @@ impl World {
                 self.run(&format!("CANCEL c{made}"), cancel(&crawl));
             }
         }
-        // Their purge may have put back what we removed meanwhile.
+        // A purge by Browsertrix may have put back crawls that we removed in the meantime.
         for crawl in self.members(b"to-remove-crawls") {
             self.run("REMOVE", remove(vec![crawl.clone()]));
             self.holds.remove(&crawl);
@@ -697,7 +699,7 @@ impl World {
         self.run("REPAIR", check(true));
         self.is_sound();
         assert!(self.index.ledger.is_trusted());
-        // The lists of holders are right again: whatever goes now, nothing of the others does.
+        // The lists of holders are correct again: removing any crawl loses no hash of another crawl.
         while let Some(crawl) = self.rng.one_of(&self.members(b"allcrawls")) {
             let removal = remove(vec![crawl.clone()]);
             self.run(&format!("REMOVE {}", shown(&crawl)), removal);

@@ -1,4 +1,4 @@
-//! The value that the documents keep for each hash of a crawl: `waczIndex date url size`.
+//! The documented value of each hash of a crawl: `waczIndex date url size`.
 
 pub use crawlspace_compact::limits::dedupe::URL_BYTES;
 use std::cmp::Ordering;
@@ -11,31 +11,30 @@ use super::profile::Profile;
 /// The original record that a revisit refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Which WACZ of the crawl holds it: an index into `c:<crawl>:wacz`.
+    /// The WACZ of the crawl that contains the record: an index into `c:<crawl>:wacz`.
     pub wacz_index: u64,
     /// `WARC-Date` of the original, as given: 14 or 17 digits, or ISO 8601.
     pub date: &'a [u8],
-    /// `WARC-Target-URI` of the original, any bytes, spaces included.
+    /// `WARC-Target-URI` of the original: any bytes, including spaces.
     pub url: &'a [u8],
-    /// Bytes of the original record.
+    /// Size of the original record, in bytes.
     pub size: u64,
 }
 
-/// Where the parts of a record stand in its value: for who keeps a value, and has it read once.
+/// Positions of the fields of a record in its value, for callers that keep the value and parse it once.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts {
     wacz_index: u64,
     size: u64,
-    /// Where the date begins; it ends before the space before the URL.
+    /// Start of the date, which ends before the space in front of the URL.
     date: usize,
     url: usize,
     url_end: usize,
 }
 
 impl Parts {
-    /// Reads a value from both ends, so that a URL with spaces survives. Values without a size, which
-    /// older crawlers wrote, and those with `NaN` in its place count as size 0. `None` when there is no
-    /// index, date and URL.
+    /// Parses a value from both ends, so that the URL may contain spaces. Values without a size, which older crawlers
+    /// wrote, or with `NaN` as their size, have size 0. Returns `None` if there is no index, date or URL.
     pub fn of(value: &[u8]) -> Option<Parts> {
         // The index is short.
         let first = value.iter().position(|&b| b == b' ')?;
@@ -60,7 +59,7 @@ impl Parts {
         })
     }
 
-    /// The record in the value that this was read from.
+    /// Returns the record in the value that was parsed.
     pub fn record<'a>(&self, value: &'a [u8]) -> Record<'a> {
         Record {
             wacz_index: self.wacz_index,
@@ -72,14 +71,14 @@ impl Parts {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a value as [`Parts::of`] does.
+    /// Parses a value as [`Parts::of`] does.
     pub fn parse(value: &'a [u8]) -> Option<Record<'a>> {
         Some(Parts::of(value)?.record(value))
     }
 
-    /// The record as this profile stores it. Readers of the browsertrix profile know dates of digits
-    /// only, and split a value at its spaces. There a date becomes 14 digits, or 17 when it has a
-    /// fraction of a second, and a space in a URL `%20`. `room` holds what had to be written anew.
+    /// Returns the record as this profile stores it. Readers of the browsertrix profile only know dates of digits, and
+    /// split a value at its spaces, so there a date is converted to 14 digits, or 17 if it has a fraction of a second,
+    /// and a space in a URL to `%20`. `room` holds converted fields.
     pub fn as_stored<'s>(&self, profile: Profile, room: &'s mut Room) -> Record<'s>
     where
         'a: 's,
@@ -98,14 +97,14 @@ impl<'a> Record<'a> {
         Record { date, url, ..*self }
     }
 
-    /// The value as the documents write it.
+    /// Returns the documented form of the value.
     pub fn to_value(&self) -> Vec<u8> {
         let mut value = Vec::with_capacity(self.date.len() + self.url.len() + 24);
         self.write(&mut value);
         value
     }
 
-    /// Puts that value into a buffer in place of what is there.
+    /// Replaces the contents of a buffer by the documented form of the value.
     pub fn write(&self, value: &mut Vec<u8>) {
         value.clear();
         push_number(value, self.wacz_index);
@@ -124,7 +123,7 @@ fn without_spaces(url: &[u8]) -> Vec<u8> {
     parts.join(&b"%20"[..])
 }
 
-/// Room for a record that is written in another way than it was given.
+/// Buffers for the fields of a record that had to be converted.
 #[derive(Default)]
 pub struct Room {
     date: Digits,
@@ -134,24 +133,24 @@ pub struct Room {
 /// Number of digits of a date without a fraction of a second.
 const SECOND_DIGITS: usize = 14;
 
-/// The capture that a record tells of.
+/// The capture that a record describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capture<'a> {
-    /// The second of its date, in 14 digits. A date in no known form is a second of its own.
+    /// The second of its date, in 14 digits. A date in an unknown format is unequal to any other date.
     pub second: &'a [u8],
-    /// The milliseconds of its date, in three digits; empty when the date has no fraction.
+    /// The milliseconds of its date, in three digits; empty if the date has no fraction.
     pub millis: &'a [u8],
-    /// Its URL, in the spelling that the profile stores.
+    /// The URL, in the spelling that the profile stores.
     pub url: &'a [u8],
 }
 
 impl Capture<'_> {
-    /// Returns whether both have the same URL and second.
+    /// Returns true if both have the same URL and second.
     pub fn is_in_second_of(&self, other: &Capture<'_>) -> bool {
         (self.second, self.url) == (other.second, other.url)
     }
 
-    /// Returns whether both are the same, at the precision of the coarser date.
+    /// Returns true if both are the same capture, at the precision of the coarser date.
     pub fn is_same(&self, other: &Capture<'_>) -> bool {
         let is_coarse = self.millis.is_empty() || other.millis.is_empty();
         self.is_in_second_of(other) && (is_coarse || self.millis == other.millis)
@@ -159,8 +158,8 @@ impl Capture<'_> {
 }
 
 impl<'a> Record<'a> {
-    /// Returns the capture that the record tells of: equal for all spellings of its date, and for those of its URL that
-    /// the profile stores as one.
+    /// Returns the capture that the record describes. It is equal for all spellings of the date, and for spellings of
+    /// the URL that the profile stores in the same way.
     pub fn capture<'s>(&self, profile: Profile, room: &'s mut Room) -> Capture<'s>
     where
         'a: 's,
@@ -189,17 +188,19 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Returns whether both tell of the same capture: then the second one is taken for a retry. Of two dates the coarser
-    /// one decides, since indexes of packages have 14 digits of dates of which crawlers store 17.
+    /// Returns true if both records describe the same capture, so that the second one is treated as a retry. Dates are
+    /// compared at the precision of the coarser one, because indexes of packages have 14 digits where crawlers store
+    /// 17.
     pub fn is_same(&self, other: &Record<'_>, profile: Profile) -> bool {
         let (mut mine, mut theirs) = (Room::default(), Room::default());
         let mine = self.capture(profile, &mut mine);
         mine.is_same(&other.capture(profile, &mut theirs))
     }
 
-    /// Compares two records of one hash, to the millisecond: the original is the earlier one. A date without fraction
-    /// counts as the end of its second, so that the more precise of two dates of a capture stays. The rest of what they say decides between
-    /// captures of one moment, so that only equal records are `Equal`. A date that nobody can read comes last.
+    /// Compares two records of a hash by their dates, to the millisecond: the earlier one is the original. A date
+    /// without a fraction counts as the end of its second, so that the more precise of two dates of a capture is kept.
+    /// The other fields decide between captures with equal dates, so that only equal records are `Equal`. An invalid
+    /// date comes last.
     pub fn cmp_age(&self, other: &Record<'_>) -> Ordering {
         let (mine, theirs) = (Moment::latest(self.date), Moment::latest(other.date));
         let moments = mine

@@ -1,8 +1,8 @@
-//! `REMOVE`, `RETAIN` and `CANCEL`: crawls leave the index.
+//! `REMOVE`, `RETAIN` and `CANCEL`: the removal of crawls from the index.
 //!
-//! The work is proportional to the crawls that leave. Each of their hashes goes to its next
-//! holder in commit order, or goes. Which crawls are on their way out stands in `removing`
-//! until all of it is done, so that a removal cut short by a crash is finished by running it again.
+//! The work is proportional to the removed crawls. Each of their hashes goes to its next holder in commit order, or is
+//! deleted. `removing` lists the crawls that are being removed until all of them are done, so that a removal
+//! interrupted by a crash is completed by running it again.
 
 use crawlspace_host::reply::Reply;
 
@@ -25,7 +25,7 @@ use super::sums::{Lacks, committed_count, lacks, uncount};
 use super::undo::{drop_finished, restore_baseline};
 use super::wacz::file;
 
-/// The field of `removing` with the figures so far: no crawl has an empty id.
+/// Field of `removing` with the counts so far. No crawl has an empty id.
 const FIGURES: &[u8] = b"";
 
 /// Refuses crawls that cannot be removed.
@@ -45,25 +45,25 @@ pub fn check_removable<K: Store>(index: &mut Index<K>, ks: &mut K, crawls: &[&[u
     Ok(())
 }
 
-/// The removal of crawls that are committed, or left over from a removal cut short; its reply is the
-/// numbers of crawls that were removed, and of hashes that went and that have another owner now.
+/// Returns the job that removes committed crawls, including those of an interrupted removal. Its reply is the numbers
+/// of crawls removed, of hashes deleted, and of hashes that have another owner now.
 ///
 /// # Errors
-/// The job ends with `WRONGTYPE` when a key holds another type; or when the server refuses.
+/// The job fails with `WRONGTYPE` if a key holds another type, and with errors of the server.
 pub fn remove<K: Store>(crawls: Vec<Vec<u8>>) -> Job<K> {
     Job::new(async move |lent| Removal::default().run(&lent, crawls).await)
 }
 
-/// What a removal has come to.
+/// State and results of a removal.
 #[derive(Default)]
 struct Removal {
     removed: u64,
     dropped: u64,
     reowned: u64,
-    /// How many records were gone through, of how many.
+    /// Number of records processed, and their total number.
     done: u64,
     all: u64,
-    /// What the sums lack of those of the committed crawls.
+    /// Difference between the sums and the counts of the committed crawls.
     lacks: Lacks,
 }
 
@@ -94,7 +94,7 @@ impl Removal {
         Ok(Reply::counts(&[self.removed, self.dropped, self.reowned]))
     }
 
-    /// Joins what a crash left of an earlier removal with what is asked now: the crawls to remove, sorted.
+    /// Returns the crawls to remove, sorted: the requested ones and those of an earlier removal interrupted by a crash.
     fn join<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -112,7 +112,7 @@ impl Removal {
                 wanted.push(crawl.to_vec());
             }
         }
-        // An earlier job of the queue may have removed some of them meanwhile.
+        // An earlier job in the queue may have removed some of them.
         for crawl in crawls {
             if index.crawls.is_removable(ks, &crawl)?
                 && !index.under_way.is_canceling(ks, &crawl)?
@@ -122,14 +122,14 @@ impl Removal {
         }
         wanted.sort();
         wanted.dedup();
-        // A commit that was cut short must not go on with figures from before this removal.
+        // An interrupted commit must not resume with counts from before this removal.
         if !wanted.is_empty() {
             index.next_number(ks)?;
         }
         Ok(wanted)
     }
 
-    /// Takes a crawl's hashes out of the merged index; none of `crawls` inherits one.
+    /// Removes a crawl's hashes from the merged index; none of `crawls` inherits any.
     async fn withdraw<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -150,7 +150,7 @@ impl Removal {
             let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
             let is_merging = ks.exists(&merging);
             let done = records.slice(index, ks, time, |index, ks, field, _| {
-                // What a commit cut short had put in does not count: nobody saw it.
+                // Hashes merged by an interrupted commit do not count: they were never visible.
                 let unseen =
                     is_merging && ks.hash_has(&merging, Digest::of_field(field).canonical())?;
                 match withdraw(index, ks, crawl, &numbers, field, &excluded)? {
@@ -159,7 +159,7 @@ impl Removal {
                     Withdrawn::Reowned => self.reowned += 1,
                     Withdrawn::Dropped => self.dropped += 1,
                 }
-                // Packed records go one by one; the plain hash of the crawl is deleted whole at the end.
+                // Packed records are deleted one by one; the plain hash of the crawl is deleted as a whole at the end.
                 index.places.unpack_record(ks, crawl, field)
             })?;
             self.write_figures(index, ks)?;
@@ -170,7 +170,7 @@ impl Removal {
         .await
     }
 
-    /// Takes out what is left of a crawl: its keys, its counts, its marks.
+    /// Deletes the rest of a crawl: its keys, its counts, its marks.
     fn take_out<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
         uncount(index, ks, crawl, &mut self.lacks)?;
         for n in index.crawls.baseline(ks, crawl).numbers(ks)? {
@@ -189,15 +189,15 @@ impl Removal {
     }
 }
 
-/// Takes what a crawl wrote outside its own keys away: its claims, and, when the `whole` crawl leaves, the names of its
-/// WACZ files in `src:d` and its sets of references.
+/// Deletes the data that a crawl wrote outside of its own keys: its claims and, if the `whole` crawl is removed, the
+/// names of its WACZ files in `src:d` and its sets of references.
 async fn drop_traces<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()> {
     if whole {
         let waczs = lent.with(|index, ks| index.crawls.key(ks, crawl, CrawlKey::Waczs));
         for at in 0..lent.with(|_, ks| ks.list_len(&waczs))? {
             lent.with(|index, ks| match file(ks, &waczs, at)? {
                 Some(entry) => {
-                    // The name of a placeholder is another crawl's, if it is there.
+                    // If the name of a placeholder is present, it belongs to another crawl.
                     let is_ours = entry.is_closed()
                         && index.crawls.state(ks, crawl)? == Some(CrawlState::Committed);
                     drop_finished(index, ks, &entry.filename, is_ours)
@@ -224,10 +224,10 @@ async fn drop_traces<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Res
     claims.run(lent, drop_claim).await
 }
 
-/// Ids of the WACZ files whose references a crawl wrote.
+/// Returns the keys with the references that a crawl wrote for its WACZ files.
 ///
 /// # Errors
-/// `WRONGTYPE` when a key holds another type; or when the server refuses.
+/// `WRONGTYPE` if a key holds another type; errors of the server.
 pub fn references_of<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -242,8 +242,8 @@ pub fn references_of<K: Store>(
 /// Refuses crawls that have nothing to cancel.
 ///
 /// # Errors
-/// `NOCRAWL`, `COMMITTED`, `REMOVING` while the crawl is being removed, and `PURGING` for one that
-/// another program's purge has set aside.
+/// `NOCRAWL`, `COMMITTED`, `REMOVING` while the crawl is being removed, and `PURGING` for a crawl that a purge by
+/// another program has set aside.
 pub fn check_cancelable<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     if index.under_way.is_removing(ks, crawl)? && !index.under_way.is_canceling(ks, crawl)? {
         return Err(Error::Removing(crawl.to_vec()));
@@ -257,10 +257,10 @@ pub fn check_cancelable<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]
     }
 }
 
-/// The cancellation of what is uncommitted of one crawl; its reply is the number of hashes dropped.
+/// Returns the job that cancels the uncommitted part of a crawl; its reply is the number of hashes dropped.
 ///
 /// # Errors
-/// The job ends with an error of [`check_cancelable`], or `WRONGTYPE` when a key holds another type.
+/// The job fails with an error of [`check_cancelable`], or with `WRONGTYPE` if a key holds another type.
 pub fn cancel<K: Store>(crawl: &[u8]) -> Job<K> {
     let crawl = crawl.to_vec();
     Job::new(async move |lent| {
@@ -276,9 +276,9 @@ pub fn cancel<K: Store>(crawl: &[u8]) -> Job<K> {
 
 struct Cancel<'a> {
     crawl: &'a [u8],
-    /// The number of a commit that was cut short.
+    /// The numbers of the crawl's interrupted commit, and of its earlier commits.
     numbers: Numbers,
-    /// Whether the crawl was committed before.
+    /// True if the crawl was committed before.
     continued: bool,
     dropped: u64,
 }
@@ -308,7 +308,7 @@ impl Cancel<'_> {
         index.check_types(ks, Some(crawl))?;
         self.continued = index.crawls.is_committed(ks, crawl)?;
         if !self.continued && index.crawls.is_canceled(ks, crawl)? {
-            // It was committed once.
+            // The crawl was committed once.
             self.numbers
                 .extend(index.crawls.baseline(ks, crawl).numbers(ks)?);
         } else if !self.continued && !index.under_way.is_committing(ks, crawl)? {
@@ -329,7 +329,8 @@ impl Cancel<'_> {
         index.under_way.set_canceled(ks, crawl, self.dropped)
     }
 
-    /// Takes the hashes of a crawl that was never committed out of the merged index, where a commit cut short put them.
+    /// Removes the hashes of a crawl that was never committed from the merged index, where an interrupted commit put
+    /// them.
     async fn withdraw<K: Store>(&self, lent: &Lent<K>) -> Result<()> {
         let crawl = self.crawl;
         let excluded = |other: &[u8]| other == crawl;
@@ -340,7 +341,7 @@ impl Cancel<'_> {
         })?;
         let mut withdraw = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
             withdraw(index, ks, crawl, &self.numbers, field, &excluded)?;
-            // What its commit, cut short, had copied.
+            // Copied by its interrupted commit.
             index.places.unpack_record(ks, crawl, field)
         };
         lent.slices(|index, ks, time| {
@@ -380,7 +381,7 @@ impl Cancel<'_> {
         let crawl = self.crawl;
         if self.continued {
             restore_baseline(index, ks, crawl)?;
-            // Sequence numbers only grow, and those from before the commit still count.
+            // Sequence numbers only increase, and those from before the commit remain valid.
             for key in [CrawlKey::Added, CrawlKey::Merging, CrawlKey::Unstored] {
                 let key = index.crawls.key(ks, crawl, key);
                 ks.delete(&key)?;
@@ -396,11 +397,11 @@ impl Cancel<'_> {
     }
 }
 
-/// `RETAIN`: the crawls in `keep` are the whole collection; other committed ones are removed with `purge`, or else
-/// tracked as removed. Its reply is that of [`remove`].
+/// Returns the job for `RETAIN`: the crawls in `keep` are the whole collection, and other committed crawls are removed
+/// with `purge`, or tracked as removed without. Its reply is that of [`remove`].
 ///
 /// # Errors
-/// As [`remove`].
+/// Those of [`remove`].
 pub fn retain<K: Store>(mut keep: Vec<Vec<u8>>, purge: bool) -> Job<K> {
     keep.sort();
     Job::new(async move |lent| {
@@ -413,7 +414,7 @@ pub fn retain<K: Store>(mut keep: Vec<Vec<u8>>, purge: bool) -> Job<K> {
     })
 }
 
-/// The crawls that were committed once and are not in `keep`, which is sorted.
+/// Returns the crawls that were committed and are not in `keep`, which is sorted.
 async fn others<K: Store>(lent: &Lent<K>, keep: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
     lent.with(|index, ks| ks.hash_len(&index.names().allcounts))?;
     let sets: [Pick<K::Name>; 3] = [
@@ -429,7 +430,7 @@ async fn others<K: Store>(lent: &Lent<K>, keep: &[Vec<u8>]) -> Result<Vec<Vec<u8
 async fn purge_others<K: Store>(lent: &Lent<K>, others: Vec<Vec<u8>>) -> Result<Reply> {
     lent.with(|index, ks| index.register(ks))?;
     let reply = Removal::default().run(lent, others).await?;
-    // Nothing is tracked as removed afterwards.
+    // No crawl is tracked as removed afterwards.
     lent.with(|index, ks| {
         for count in [counts::REMOVED_CRAWLS, counts::REMOVED_CRAWL_SIZE] {
             ks.hash_set(&index.names().allcounts, count, b"0")?;
@@ -455,7 +456,7 @@ async fn track<K: Store>(lent: &Lent<K>, others: &[Vec<u8>]) -> Result<Reply> {
         ] {
             let n = n.to_string();
             let was = ks.hash_get(&index.names().allcounts, count)?;
-            // RETAIN with the same list writes nothing.
+            // Repeating RETAIN with the same list writes nothing.
             if was.is_none_or(|was| was.as_ref() != n.as_bytes()) {
                 ks.hash_set(&index.names().allcounts, count, n.as_bytes())?;
             }
@@ -464,7 +465,7 @@ async fn track<K: Store>(lent: &Lent<K>, others: &[Vec<u8>]) -> Result<Reply> {
     })
 }
 
-/// Deletes one record of a crawl, whatever its spelling; true when it was there.
+/// Deletes a record of a crawl, under any spelling. Returns true if it existed.
 fn drop_record<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

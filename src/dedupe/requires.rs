@@ -1,5 +1,5 @@
-//! Which WACZ files a crawl with revisits cannot be replayed without: `relation.requires` of a
-//! WACZ's `datapackage.json`, and the same question the other way round.
+//! Dependencies of crawls with revisits: the WACZ files required for replay, for
+//! `relation.requires` of a WACZ's `datapackage.json`, and the reverse lookup.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,37 +15,37 @@ use super::keys::{CrawlKey, Pick};
 use super::store::Store;
 use super::wacz::{WaczEntry, write_json_string};
 
-/// What the dependencies are asked of.
+/// The object whose dependencies are requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// All that a crawl requires.
+    /// The dependencies of a crawl.
     Crawl(Vec<u8>),
-    /// What the WACZ with this id refers to.
+    /// The references of the WACZ with this id.
     Wacz(Vec<u8>),
-    /// References kept elsewhere: `crawl waczIndex` each.
+    /// References stored elsewhere, each as `crawl waczIndex`.
     References(Vec<Vec<u8>>),
 }
 
-/// How the entries are given.
+/// The format of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// One bulk string: a JSON array, ready for `datapackage.json`.
+    /// A bulk string: a JSON array, ready for `datapackage.json`.
     Json,
     /// An array of maps.
     Resp,
 }
 
-/// Reads `crawl waczIndex`; the id may hold spaces.
+/// Parses `crawl waczIndex`; the id may contain spaces.
 pub fn parse_reference(reference: &[u8]) -> Option<(&[u8], u64)> {
     let space = memchr::memrchr(b' ', reference)?;
     let index = parse_unsigned(&reference[space + 1..])?;
     (space > 0).then_some((&reference[..space], index))
 }
 
-/// The work of `REQUIRES`; its reply is the WACZ files in the order of their crawls.
+/// Returns the job for `REQUIRES`; its reply is the WACZ files in the order of their crawls.
 ///
 /// # Errors
-/// The job ends with `NOCRAWL`, or `WRONGTYPE` when a key holds another type.
+/// The job fails with `NOCRAWL`, or with `WRONGTYPE` if a key holds another type.
 pub fn requires<K: Store>(of: Of, transitive: bool, format: Format) -> Job<K> {
     Job::new(async move |lent| {
         let mut requires = Requires {
@@ -60,9 +60,9 @@ pub fn requires<K: Store>(of: Of, transitive: bool, format: Format) -> Job<K> {
 #[derive(Default)]
 struct Requires {
     transitive: bool,
-    /// Crawls whose WACZ files all count, still to be listed.
+    /// Crawls all of whose WACZ files are required, still to be listed.
     crawls: Vec<Vec<u8>>,
-    /// Crawls whose own requirements are followed, still to be looked at.
+    /// Crawls whose own requirements are followed, still to be visited.
     follow: Vec<Vec<u8>>,
     seen: BTreeSet<Vec<u8>>,
     found: BTreeMap<(Vec<u8>, u64), WaczEntry>,
@@ -148,7 +148,7 @@ impl Requires {
                     json.push(b'}');
                 }
                 json.push(b']');
-                // JSON is UTF-8; names of other bytes are only whole in the other format.
+                // JSON is UTF-8: names with other bytes are only exact in the other format.
                 Reply::bulk(String::from_utf8_lossy(&json).as_bytes())
             }
             Format::Resp => Reply::Array(
@@ -165,7 +165,7 @@ impl Requires {
     }
 }
 
-/// A WACZ entry as the members of a reply map.
+/// Converts a WACZ entry to the members of a reply map.
 pub fn entry_members(entry: &WaczEntry) -> Vec<(&'static str, Reply)> {
     let mut members = vec![("filename", Reply::bulk(&entry.filename))];
     members.extend(entry.hash.as_ref().map(|hash| ("hash", Reply::bulk(hash))));
@@ -178,16 +178,18 @@ fn requirements<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Res
     counts::members(ks, &key)
 }
 
-/// The work of `REQUIREDBY`: which crawls have revisits of this one's records, with their numbers.
+/// Returns the job for `REQUIREDBY`; its reply is the crawls with revisits of this crawl's records,
+/// and their numbers.
 ///
 /// # Errors
-/// The job ends with `WRONGTYPE` when a key holds another type.
+/// The job fails with `WRONGTYPE` if a key holds another type.
 pub fn required_by<K: Store>(crawl: &[u8]) -> Job<K> {
     let crawl = crawl.to_vec();
     Job::new(async move |lent: Lent<K>| {
         let mut rows = Vec::new();
         let note = |index: &mut Index<K>, ks: &mut K, other: &[u8]| {
-            // Crawlers may keep what they require elsewhere; the revisits are counted all the same.
+            // Crawlers may store their requirements elsewhere; revisits are counted here in any
+            // case.
             let deps = index.crawls.key(ks, other, CrawlKey::Deps);
             let requires = index.crawls.key(ks, other, CrawlKey::Requires);
             let revisits = ks.hash_get(&deps, &crawl)?;
@@ -204,7 +206,7 @@ pub fn required_by<K: Store>(crawl: &[u8]) -> Job<K> {
     })
 }
 
-/// Refuses references that cannot be read.
+/// Refuses malformed references.
 ///
 /// # Errors
 /// `ERR`, with the first malformed reference.

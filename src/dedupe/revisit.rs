@@ -1,4 +1,4 @@
-//! `REVISIT`: `revisit` records as they are written, and what they make a crawl depend on.
+//! `REVISIT`: adds `revisit` records as they are written, and the dependencies that they create.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -15,13 +15,13 @@ use super::undo::save_for_undo;
 
 /// A `revisit` record that was written.
 pub struct Revisit<'a> {
-    /// Of the payload that it spares.
+    /// Digest of the payload that was not stored again.
     pub digest: Digest,
-    /// The hash as the client wrote it, for errors.
+    /// The hash as the client sent it, for error messages.
     pub given: &'a [u8],
-    /// Bytes of the revisit record.
+    /// Size of the revisit record, in bytes.
     pub size: u64,
-    /// The record that it refers to, where the crawler says so; otherwise it is looked up.
+    /// The record that it refers to, if the crawler names it; otherwise it is looked up.
     pub original: Option<Original<'a>>,
 }
 
@@ -30,41 +30,42 @@ pub struct Revisit<'a> {
 pub struct Original<'a> {
     /// The crawl that holds it.
     pub crawl: &'a [u8],
-    /// Which WACZ of that crawl holds it.
+    /// The WACZ of that crawl that contains it.
     pub wacz_index: u64,
-    /// Bytes of it.
+    /// Size of the record, in bytes.
     pub size: u64,
 }
 
-/// Where the dependency of a revisit is written.
+/// The place where the dependency of a revisit is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependency<'a> {
-    /// In `<crawl>:reqCrawls`.
+    /// Recorded in `<crawl>:reqCrawls`.
     Crawl,
-    /// There, and `crawl waczIndex` in the set of references of this WACZ.
+    /// Recorded in `<crawl>:reqCrawls`, and as `crawl waczIndex` in the set of references of this WACZ.
     Wacz(&'a [u8]),
-    /// Nowhere but in the count of revisits: the crawler keeps dependencies itself.
+    /// Recorded only in the count of revisits: the crawler stores its dependencies itself.
     Elsewhere,
 }
 
-/// A record of another crawl: the crawl, and which of its WACZ files holds it.
+/// A record of another crawl: the crawl, and its WACZ that contains the record.
 type Source = (Vec<u8>, u64);
 
-/// The keys that say what a crawl depends on.
+/// The keys that record the dependencies of a crawl.
 struct DependencyKeys<'a, N> {
     requires: N,
     deps: N,
     refs: N,
-    /// The WACZ that depends, and its set of references.
+    /// The dependent WACZ, and its set of references.
     references: Option<(&'a [u8], N)>,
 }
 
 impl<K: Store> Index<K> {
-    /// `revisit` records were written. All of them count, or none when one has no original. Each is
-    /// counted for the crawl that holds its original in `h:<crawl>:deps`, whatever the dependency.
+    /// Adds `revisit` records. All of them are counted, or none if one has no original. Each one is
+    /// counted for the crawl that holds its original in `h:<crawl>:deps`, independent of
+    /// `dependency`.
     ///
     /// # Errors
-    /// `NOHASH` names the hash that is not in the index, if its original is not given.
+    /// `NOHASH` for a hash that is not in the index and whose original is not given.
     pub fn revisit(
         &mut self,
         ks: &mut K,
@@ -117,7 +118,7 @@ fn revisit_once<K: Store>(
             continue;
         }
         if is_new {
-            // It may have been counted before, without being written down as a dependency.
+            // It may have been counted before without being recorded as a dependency.
             save_for_undo(index, ks, crawl, &[b"req.", &source[..]].concat(), b"")?;
             ks.set_add(&keys.requires, &source)?;
         }
@@ -131,7 +132,7 @@ fn revisit_once<K: Store>(
     Ok(n as u64)
 }
 
-/// The bytes that revisits of a crawl spared, and the originals that are other crawls'.
+/// Returns the bytes saved by revisits of a crawl, and those originals that belong to other crawls.
 fn originals<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -165,7 +166,8 @@ fn originals<K: Store>(
     Ok((conserved, sources))
 }
 
-/// Counts a revisit of a record of `source`; true if that crawl is not written down as a requirement yet.
+/// Counts a revisit of a record of `source`. Returns true if that crawl is not recorded as a
+/// requirement yet.
 fn count_revisit<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -186,7 +188,7 @@ fn count_revisit<K: Store>(
     Ok(!known)
 }
 
-/// Writes a reference down for the WACZ that depends on it, if one does.
+/// Adds a reference to the set of the dependent WACZ, if there is one.
 fn refer<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

@@ -1,4 +1,4 @@
-//! `SEQ writer n`: what makes a retry safe when the first reply was lost.
+//! `SEQ writer n`: makes a command safe to retry when its reply was lost.
 
 pub use crawlspace_compact::limits::dedupe::WRITER_BYTES;
 use crawlspace_host::text::Shown;
@@ -9,19 +9,19 @@ use super::index::numbers::{parse_numbers, write_numbers};
 use super::keys::CrawlKey;
 use super::store::Store;
 
-/// A numbered command of one writer of a crawl. Numbers of a writer only grow.
+/// A numbered command of a writer of a crawl. The numbers of a writer only increase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence<'a> {
-    /// Who numbers: a worker's name, say.
+    /// The writer: for example, the name of a worker.
     pub writer: &'a [u8],
     /// The number, 1 or more.
     pub n: u64,
 }
 
-/// Does something for a crawl, once a sequence number: a retry gets the reply that is kept.
+/// Runs `act` for a crawl once per sequence number: a retry gets the stored reply.
 ///
 /// # Errors
-/// `STALE` when the writer has gone on to a higher number, and those of `act`.
+/// `STALE` if the writer has used a higher number, and those of `act`.
 pub(super) fn once<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -41,17 +41,17 @@ pub(super) fn once<K: Store>(
     Ok(reply)
 }
 
-/// The stored reply when this number was carried out before.
+/// Returns the stored reply if this number was executed before.
 ///
 /// # Errors
-/// `STALE` when the writer has gone on to a higher number: its reply is no longer kept.
+/// `STALE` if the writer has used a higher number: only the reply to the last number is kept.
 fn replayed<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
     seq: Sequence<'_>,
 ) -> Result<Option<u64>> {
-    // What is left of a crawl that plain clients removed does not count for a new one.
+    // Keys left over from a crawl that plain clients removed must not affect a new one.
     if index.crawls.state(ks, crawl)?.is_none() {
         return Ok(None);
     }

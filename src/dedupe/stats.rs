@@ -1,4 +1,4 @@
-//! Figures for people and for scripts.
+//! Statistics of crawls and indexes.
 
 use std::collections::BTreeMap;
 
@@ -35,10 +35,10 @@ fn crawl_figures<K: Store>(
     Ok(figures)
 }
 
-/// Figures of one crawl.
+/// Returns the statistics of a crawl.
 ///
 /// # Errors
-/// `NOCRAWL` when the index has no such crawl. `WRONGTYPE` when a key holds another type; or when the server refuses.
+/// `NOCRAWL` if the index has no such crawl; `WRONGTYPE` if a key holds another type; errors of the server.
 pub fn crawl_stats<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<Reply> {
     let state = index.require_known(ks, crawl)?;
     let mut figures = crawl_figures(index, ks, crawl, state)?;
@@ -49,7 +49,7 @@ pub fn crawl_stats<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> 
     Ok(Reply::named(figures))
 }
 
-/// A crawl's part of the packed index, by its number of records.
+/// Returns a crawl's share of the memory of the packed index, in proportion to its records.
 fn packed_memory<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<u64> {
     let Some(key) = index.places.packed_key().cloned() else {
         return Ok(0);
@@ -71,8 +71,8 @@ fn crawl_memory<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> u64
     .sum()
 }
 
-/// Bytes that the crawls in a set take, by the first `samples` that a scan finds: in proportion to the records of all
-/// that are `committed`, or else to the number of crawls.
+/// Estimates the memory in bytes of the crawls in a set from the first `samples` crawls of a scan: in proportion to the
+/// records of all crawls if they are `committed`, otherwise in proportion to the number of crawls.
 fn estimate<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -104,7 +104,7 @@ fn estimate<K: Store>(
     Ok(memory as u64)
 }
 
-/// Figures of the whole index, whose crawls take so much `memory`, in bytes.
+/// Returns the statistics of the whole index, whose crawls use `memory` bytes.
 fn whole_stats<K: Store>(index: &mut Index<K>, ks: &mut K, mut memory: u64) -> Result<Reply> {
     let names = &index.names();
     for key in names.group(Group::Measured) {
@@ -140,30 +140,30 @@ fn whole_stats<K: Store>(index: &mut Index<K>, ks: &mut K, mut memory: u64) -> R
     Ok(Reply::named(figures))
 }
 
-/// The number of `response` records that counts tell of.
+/// Returns the number of `response` records in a hash of counts.
 fn responses<K: Store>(ks: &mut K, counts_key: &K::Name) -> Result<u64> {
     let all = counts::read(ks, counts_key, counts::TOTAL_URLS)?;
     let revisits = counts::read(ks, counts_key, counts::DUPE_URLS)?;
     Ok(all.saturating_sub(revisits).max(0) as u64)
 }
 
-/// Maximum number of crawls that are looked at for an estimate.
+/// Maximum number of crawls per set that are sampled for an estimate.
 pub const MAX_SAMPLES: u64 = 64;
 
-/// What `STATS` tells of.
+/// The subject of `STATS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figures<'a> {
-    /// An index, whose memory is estimated from so many crawls of each set.
+    /// An index, whose memory is estimated from this many crawls of each set.
     Sampled(u64),
     /// A crawl.
     Crawl(&'a [u8]),
 }
 
-/// The work of `STATS` for a whole index whose memory is estimated from so many crawls that are in progress, and as many
-/// that are committed.
+/// Returns the job for `STATS` of a whole index whose memory is estimated from `samples` uncommitted and as many
+/// committed crawls.
 ///
 /// # Errors
-/// The job ends with `WRONGTYPE` when a key holds another type.
+/// The job fails with `WRONGTYPE` if a key holds another type.
 pub fn sampled_stats<K: Store>(samples: u64) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let sets: [(Pick<K::Name>, bool); 2] = [
@@ -179,10 +179,10 @@ pub fn sampled_stats<K: Store>(samples: u64) -> Job<K> {
     })
 }
 
-/// The work of `STATS` for a whole index.
+/// Returns the job for `STATS` of a whole index.
 ///
 /// # Errors
-/// The job ends with `WRONGTYPE` when a key holds another type.
+/// The job fails with `WRONGTYPE` if a key holds another type.
 pub fn stats<K: Store>() -> Job<K> {
     Job::new(async |lent: Lent<K>| {
         let mut memory = 0;
@@ -196,26 +196,27 @@ pub fn stats<K: Store>() -> Job<K> {
     })
 }
 
-/// Which crawls `CRAWLS` lists.
+/// The crawls that `CRAWLS` lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// All that are in a set.
+    /// Crawls in any set.
     All,
-    /// Those in `uncommittedcrawls`.
+    /// Crawls in `uncommittedcrawls`.
     Uncommitted,
-    /// Those in `allcrawls`.
+    /// Crawls in `allcrawls`.
     Committed,
-    /// Those that have records and are in no set.
+    /// Crawls that have records but are in no set.
     Unlisted,
 }
 
-/// How far the jobs are that work on crawls now.
+/// Progress of the running jobs, by crawl.
 pub type UnderWay = BTreeMap<Vec<u8>, Completion>;
 
-/// The work of `CRAWLS`; its reply is a map of the figures of each crawl, with the `progress` of those in `under_way`.
+/// Returns the job for `CRAWLS`; its reply is a map of the statistics of each crawl, with the `progress` of those in
+/// `under_way`.
 ///
 /// # Errors
-/// The job ends with `WRONGTYPE` when a key holds another type.
+/// The job fails with `WRONGTYPE` if a key holds another type.
 pub fn crawls<K: Store>(which: Which, under_way: UnderWay) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let mut found = BTreeMap::new();

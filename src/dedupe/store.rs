@@ -1,4 +1,4 @@
-//! What the rules of dedupe need of a key space besides plain keys: the packed index, one value a key.
+//! The key space of dedupe: plain keys, and packed indexes as values of a native type.
 
 use crawlspace_host::keyspace::memory::{self, Native, Plain};
 use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};
@@ -6,44 +6,44 @@ use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};
 use super::packed::op::{Op, Take};
 use super::packed::{self, Packed};
 
-/// What an error says a key should hold.
+/// The expected type in `WRONGTYPE` errors.
 pub const PACKED: KeyType = KeyType::Native("packed index");
 
-/// What a key holds.
+/// The type of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// There is no such key.
+    /// The key does not exist.
     Nothing,
     /// A packed index.
     Packed,
-    /// What stands at the name of a merged index that is packed.
+    /// The marker at the name of a packed merged index.
     Marker,
     /// A hash.
     Hash,
-    /// Anything else.
+    /// Any other type.
     Other,
 }
 
-/// Keys with packed indexes.
+/// A key space with packed indexes.
 pub trait Store: Keyspace + 'static {
-    /// Looks at the packed index of a key; `None` when there is no such key.
+    /// Reads the packed index of a key; `None` if the key does not exist.
     ///
     /// # Errors
-    /// `WRONGTYPE` when the key holds another type.
+    /// `WRONGTYPE` if the key holds another type.
     fn packed<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Packed) -> T)
     -> Result<Option<T>>;
 
-    /// Makes a change that needs no other key; true if a field is new, or was there to go. The key is
-    /// made if it is not there, and goes with its last entry.
+    /// Applies a change that involves no other key. Returns true if a field is new, or was deleted.
+    /// The key is created if necessary, and deleted with its last entry.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; errors of the server.
     fn change_packed(&mut self, key: &Self::Name, op: &Op<'_>) -> Result<bool>;
 
-    /// Takes a record in that stands in the hash `records`, which stays as it is.
+    /// Copies a record from the hash `records`, which is not changed.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; errors of the server.
     fn take_packed(
         &mut self,
         key: &Self::Name,
@@ -51,17 +51,17 @@ pub trait Store: Keyspace + 'static {
         take: &Take<'_>,
     ) -> Result<bool>;
 
-    /// Makes a key that says that the merged index of this name is packed. There must be no such key.
+    /// Creates the marker of a packed merged index. The key must not exist.
     ///
     /// # Errors
-    /// When the server refuses.
+    /// Errors of the server.
     fn mark(&mut self, key: &Self::Name) -> Result<()>;
 
-    /// What the key holds.
+    /// Returns the type of the key.
     fn holds(&mut self, key: &Self::Name) -> Holds;
 }
 
-/// A value read from a hash of either storage.
+/// A value read from a hash in either storage.
 #[derive(Clone, Debug)]
 pub enum Stored<V> {
     /// From a plain key.
@@ -70,7 +70,7 @@ pub enum Stored<V> {
     Packed(packed::Value),
 }
 
-/// A value with what it stands under: a hash as it is spelled there, or a crawl.
+/// A value and the key that it was found under: a hash in its stored spelling, or a crawl.
 pub type Under<V> = (Vec<u8>, Stored<V>);
 
 impl<V: AsRef<[u8]>> AsRef<[u8]> for Stored<V> {
@@ -82,7 +82,7 @@ impl<V: AsRef<[u8]>> AsRef<[u8]> for Stored<V> {
     }
 }
 
-/// Keys of tests.
+/// Key space for tests.
 pub type MemoryKeyspace = memory::MemoryKeyspace<Packed>;
 
 impl Native for Packed {
@@ -121,14 +121,14 @@ impl Store for MemoryKeyspace {
     }
 
     fn take_packed(&mut self, key: &Vec<u8>, records: &Vec<u8>, take: &Take<'_>) -> Result<bool> {
-        // What a replica will look for must be there.
+        // A replica must find the same record.
         let there = self.hash_get(records, take.field)?;
         assert_eq!(there.as_deref(), take.record, "a record is taken as it is");
         self.change_packed(key, &Op::Take(*take))
     }
 
     fn mark(&mut self, key: &Vec<u8>) -> Result<()> {
-        // An index with nothing in it has no key otherwise.
+        // An empty index has no key otherwise.
         self.keys.insert(key.clone(), Plain::Native(Box::default()));
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Store for MemoryKeyspace {
     }
 }
 
-/// By content; how it lies in memory is no matter.
+/// Compares contents, independent of their layout in memory.
 impl PartialEq for Packed {
     fn eq(&self, other: &Packed) -> bool {
         elements(self) == elements(other)

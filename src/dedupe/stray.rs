@@ -1,4 +1,5 @@
-//! Keys of crawls that an index does not have: left over by somebody, or of a crawl that was not announced.
+//! Stray keys: those of crawls that the index does not list, left over or written without
+//! registering the crawl.
 
 use crawlspace_host::keyspace::Batch;
 
@@ -13,10 +14,10 @@ use super::record::Record;
 use super::store::Store;
 use super::wacz::WaczEntry;
 
-/// Looks at all keys, and hands those of crawls that are in no set to `each`, with the crawl.
+/// Scans all keys, and passes those of crawls that are in no set to `each`, with the crawl.
 ///
 /// # Errors
-/// The first error of `each`, or of reading.
+/// The first error of `each`, or of a read.
 pub(super) async fn each_stray<K: Store>(
     lent: &Lent<K>,
     mut each: impl FnMut(&mut Index<K>, &mut K, Vec<u8>, CrawlKey) -> Result<()>,
@@ -39,7 +40,7 @@ pub(super) async fn each_stray<K: Store>(
     .await
 }
 
-/// The crawl of a key, and which of its keys this is, if it is one of a crawl that is in no set.
+/// Returns the crawl and the kind of a key, if it belongs to a crawl that is in no set.
 pub(super) fn stray_of<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -59,18 +60,19 @@ pub(super) fn stray_of<K: Store>(
     Ok(is_stray.then(|| (crawl.to_vec(), which)))
 }
 
-/// Whether a key may be one of an index whose prefix begins with this one's: `h:h:c1` is of crawl
-/// `h:c1` in the index with prefix ``, and of crawl `c1` in the one with prefix `h:`.
+/// Returns true if a key may belong to an index whose prefix begins with this one: `h:h:c1` belongs
+/// to crawl `h:c1` in the index with an empty prefix, and to crawl `c1` in the index with prefix
+/// `h:`.
 fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> bool {
-    // A crawl's key begins like this, or has its id right behind the prefix.
+    // A crawl's key begins like this, or has its id right after the prefix.
     let starts = [CrawlKey::Records, CrawlKey::Waczs]
         .into_iter()
         .flat_map(|which| memchr::memmem::find_iter(key, which.around().0));
     let ends: Vec<usize> = starts.filter(|&at| at > prefix_len).collect();
     if ends.len() > MAX_NESTED {
-        return true; // in doubt it is not ours to delete
+        return true; // if in doubt, it must not be deleted
     }
-    // `h:claims` is of crawl `claims`, or the claims of the index with prefix `h:`.
+    // `h:claims` belongs to crawl `claims`, or contains the claims of the index with prefix `h:`.
     let once = ONCE.iter().filter_map(|row| row.prefix_of(key));
     let once = once.map(<[u8]>::len).filter(|&end| end > prefix_len);
     let of_crawls = ends
@@ -79,7 +81,7 @@ fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> b
     of_crawls.chain(once).any(|end| is_prefix(ks, &key[..end]))
 }
 
-/// Whether there is an index with this prefix.
+/// Returns true if there is an index with this prefix.
 fn is_prefix<K: Store>(ks: &mut K, prefix: &[u8]) -> bool {
     let mut marks = ONCE.iter().filter(|row| row.is_in(Group::Marks));
     marks.any(|row| {
@@ -88,11 +90,11 @@ fn is_prefix<K: Store>(ks: &mut K, prefix: &[u8]) -> bool {
     })
 }
 
-/// How many places in a key's name are looked at for the end of a longer prefix.
+/// Maximum number of positions in a key's name that are examined for the end of a longer prefix.
 const MAX_NESTED: usize = 64;
 
-/// Whether a key of a crawl that the index does not know has the content of such a key. Others may
-/// use the same database and names such as `h:session`; and crawlers may keep their requirements
+/// Returns true if a key of an unknown crawl has the content of such a key. Other applications may
+/// use the same database with names such as `h:session`, and crawlers may store their requirements
 /// here while the crawl itself is elsewhere.
 fn looks_ours<K: Store>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
     let key = ks.name(&[key]);
@@ -101,7 +103,7 @@ fn looks_ours<K: Store>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
     match which {
         CrawlKey::Requires => false,
         CrawlKey::Records => {
-            // A step of a scan may come up empty.
+            // A step of a scan may return nothing.
             while batch.is_empty() && ks.hash_scan(&key, &mut cursor, &mut batch) == Ok(true) {}
             let mut entries = batch.iter();
             entries.next().is_some_and(|(field, value)| {

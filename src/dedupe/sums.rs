@@ -1,4 +1,4 @@
-//! The sums in `allcounts`, and what each crawl adds to them.
+//! The sums in `allcounts`, and the contribution of each crawl.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use super::job::{Lent, each_crawl};
 use super::keys::CrawlKey;
 use super::store::Store;
 
-/// What sums in `allcounts` lack of those of the committed crawls.
+/// Differences between the sums in `allcounts` and those of the committed crawls.
 #[derive(Default)]
 pub(super) struct Lacks {
-    /// By the name of the sum; below 0 where it has more.
+    /// Missing amount by name of the sum; negative if the sum is too high.
     pub(super) by_name: BTreeMap<&'static [u8], i64>,
-    /// The bytes of canceled crawls, which may be in the sum.
+    /// Bytes of canceled crawls, which the sum may include.
     pub(super) canceled_size: i64,
 }
 
-/// What a committed crawl adds to a field of `allcounts`.
+/// Returns the contribution of a committed crawl to a field of `allcounts`.
 pub fn committed_count<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -26,7 +26,7 @@ pub fn committed_count<K: Store>(
     name: &[u8],
 ) -> Result<i64> {
     let baseline = index.crawls.baseline(ks, crawl);
-    // Of a crawl that is not gone on with, all of its counts are committed, whoever did that.
+    // All counts of a crawl that is not continued are committed, regardless of the client that committed it.
     if index.crawls.is_uncommitted(ks, crawl)? && baseline.has_numbers(ks)? {
         return baseline.count(ks, name);
     }
@@ -34,8 +34,8 @@ pub fn committed_count<K: Store>(
     counts::read(ks, &counts_key, name)
 }
 
-/// What of `allcounts` is this crawl's, when plain clients both committed it and went on with
-/// it: what the other crawls do not account for.
+/// Returns the contribution to `allcounts` of a crawl that plain clients both committed and continued: the remainder
+/// after subtracting the contributions of the other crawls.
 pub fn committed_share<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -51,7 +51,7 @@ pub fn committed_share<K: Store>(
     Ok(share.max(0))
 }
 
-/// What a crawl's removal takes out of a field of `allcounts`.
+/// Returns the amount that a crawl's removal subtracts from a field of `allcounts`.
 pub fn removed_count<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -62,15 +62,15 @@ pub fn removed_count<K: Store>(
         return committed_count(index, ks, crawl, name);
     }
     if !index.crawls.is_canceled(ks, crawl)? {
-        return Ok(0); // their purge begins the sums anew
+        return Ok(0); // a purge by Browsertrix recomputes the sums
     }
-    // They count while they write.
+    // Browsertrix counts during the crawl.
     let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
     let sum = counts::read(ks, &index.names().allcounts, name)?;
     Ok(counts::read(ks, &counts_key, name)?.min(sum.max(0)))
 }
 
-/// Takes what a crawl that leaves adds to the sums out of `allcounts`, and its part of what they lack out of `lacks`.
+/// Subtracts a removed crawl's contribution from `allcounts`, and its share of the differences from `lacks`.
 pub fn uncount<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -85,7 +85,7 @@ pub fn uncount<K: Store>(
                 if name == counts::TOTAL_CRAWL_SIZE {
                     lacks.canceled_size = lacks.canceled_size.saturating_sub(share);
                 }
-                // A purge by Browsertrix may have taken it out of the sums.
+                // A purge by Browsertrix may have subtracted it already.
                 share = share.min(lack.saturating_neg()).max(0);
                 *lack += share;
             } else if name == counts::TOTAL_CRAWL_SIZE {
@@ -101,8 +101,8 @@ pub fn uncount<K: Store>(
     Ok(())
 }
 
-/// Returns the bytes of a committed crawl's WACZ files that may be missing in `allcounts`: a concurrent crawl of
-/// Browsertrix counts all in both places as it writes, but the sizes of its files in its own counts alone.
+/// Returns the bytes of a committed crawl's WACZ files that `allcounts` may lack. A concurrent crawl of Browsertrix
+/// adds all counts to both keys while it runs, except the sizes of its files, which it only adds to its own counts.
 pub fn uncertain_size<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<i64> {
     let size = committed_count(index, ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
     let baseline = index.crawls.baseline(ks, crawl);
@@ -113,7 +113,7 @@ pub fn uncertain_size<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) 
     Ok(baseline.uncertain_size(ks)?.saturating_add(more.max(0)))
 }
 
-/// Returns what the sums lack of those of the committed crawls, if `crawls` may be the reason.
+/// Returns the differences between the sums and the counts of the committed crawls, if `crawls` may be their cause.
 pub async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
     let mut may_lack = false;
     for crawl in crawls {

@@ -1,5 +1,5 @@
-//! Random histories against a model that knows nothing of keys: an index must hold exactly what
-//! replaying the commits of the crawls that are left would give.
+//! Random histories against a model without keys: an index must contain exactly what replaying the
+//! commits of the remaining crawls would yield.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,10 +51,11 @@ enum Op {
         crawl: usize,
         hash: usize,
         noref: bool,
-        /// The crawl that the record says its original is in.
+        /// The crawl that the record names for its original.
         original: Option<usize>,
     },
-    /// A file is opened under one name and closed under another, which other crawls may use as well.
+    /// A file is opened under one name and closed under another, which other crawls may use as
+    /// well.
     Wacz {
         crawl: usize,
         size: u16,
@@ -76,7 +77,7 @@ enum Op {
     Purge {
         keep: Vec<usize>,
     },
-    /// A record written by plain commands, in another spelling where the hash has one.
+    /// A record written by plain commands, in another spelling if the hash has one.
     PlainAdd {
         crawl: usize,
         hash: usize,
@@ -85,25 +86,26 @@ enum Op {
     PlainCommit {
         crawl: usize,
     },
-    /// `steps` of a commit, removal or cancel, and then the process dies.
+    /// Runs `steps` steps of a commit, removal or cancel, after which the process dies.
     Crash {
         op: Box<Op>,
         steps: usize,
     },
-    /// `steps` of a commit, the process dies, and nobody runs it again soon.
+    /// Runs `steps` steps of a commit, after which the process dies and the commit is not repeated
+    /// soon.
     Abandon {
         crawl: usize,
         steps: usize,
     },
-    /// The committed part moves to that storage.
+    /// Moves the committed part to that storage.
     Move {
         to: Storage,
     },
-    /// The process restarts: nothing is cached.
+    /// The process restarts with an empty cache.
     Restart,
 }
 
-/// Dates, each with its place in the order of time, its second, and its milliseconds where it has any.
+/// Dates, each with its rank, its second and, if it has any, its milliseconds.
 const DATES: [(u8, u8, Option<u16>, &str); 4] = [
     (2, 15, None, "20260319102015"),
     (2, 15, None, "2026-03-19T10:20:15Z"),
@@ -111,7 +113,7 @@ const DATES: [(u8, u8, Option<u16>, &str); 4] = [
     (1, 15, Some(500), "2026-03-19T12:20:15.5+02:00"),
 ];
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Capture {
     date: usize,
@@ -121,7 +123,7 @@ struct Capture {
 }
 
 impl Capture {
-    /// What a plain client writes.
+    /// The record that plain clients write.
     const PLAIN: Capture = Capture {
         date: 0,
         url: u8::MAX,
@@ -192,24 +194,24 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A capture: hash, second and URL, milliseconds.
+/// A capture: hash, second and URL, and milliseconds.
 type Met = (usize, (u8, u8), Option<u16>);
 
-/// What is known of a crawl at one moment.
+/// The state of a crawl at one point in time.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Part {
     records: BTreeMap<usize, Capture>,
-    /// Captures that were met by `EARLIEST` since the last commit.
+    /// Captures added by `EARLIEST` since the last commit.
     others: BTreeSet<Met>,
     counts: BTreeMap<&'static str, i64>,
     waczs: Vec<String>,
     requires: BTreeSet<usize>,
-    /// Revisits of originals in other crawls.
+    /// Numbers of revisits of originals in other crawls.
     deps: BTreeMap<usize, u64>,
 }
 
 impl Part {
-    /// The number of marks that the captures leave which are not the stored ones.
+    /// Returns the number of marks for the captures that are not stored.
     fn marks(&self) -> usize {
         let stored = self.records.iter();
         let stored = stored.map(|(&hash, capture)| (hash, capture.second(), capture.millis()));
@@ -237,24 +239,24 @@ impl Part {
 struct ModelCrawl {
     now: Part,
     committed: Option<Part>,
-    /// Hashes that belong to a commit that was cut short.
+    /// Hashes that belong to an interrupted commit.
     cut: Option<BTreeSet<usize>>,
     uncommitted: bool,
-    /// Committed by plain commands at first.
+    /// True if plain commands committed the crawl first.
     plainly: bool,
-    /// Others see it while it runs: its number in the order of those.
+    /// Number of the crawl in the order of visible crawls, if it is visible.
     visible: Option<u64>,
 }
 
 impl ModelCrawl {
-    /// Whether a commit, or one that was cut short, took a hash.
+    /// Returns true if a commit, including an interrupted one, merged a hash.
     fn took(&self, hash: usize) -> bool {
         let committed = self.committed.as_ref();
         committed.is_some_and(|part| part.records.contains_key(&hash))
             || self.cut.as_ref().is_some_and(|cut| cut.contains(&hash))
     }
 
-    /// The hashes that are new.
+    /// Adds a record, and returns the number of new hashes.
     fn add(&mut self, hash: usize, capture: Capture, earliest: bool) -> u64 {
         let mark = |capture: &Capture| (hash, capture.second(), capture.millis());
         let Some(&stored) = self.now.records.get(&hash) else {
@@ -271,7 +273,7 @@ impl ModelCrawl {
         }
         let mut met = self.now.others.clone();
         met.insert(mark(&stored));
-        // A second counts as often as it has milliseconds, and at least once.
+        // A second counts as often as there are different milliseconds in it, and at least once.
         let in_second = |met: &BTreeSet<Met>| {
             let of_second = |met: &&Met| (met.0, met.1) == (hash, capture.second());
             let all: Vec<_> = met.iter().filter(of_second).collect();
@@ -282,7 +284,7 @@ impl ModelCrawl {
         met.insert(mark(&capture));
         let more = in_second(&met) - before;
         let replaces = capture.order() < stored.order() && !self.took(hash);
-        // The same record again changes nothing.
+        // An identical record changes nothing.
         self.uncommitted |= more > 0 || replaces;
         self.now.count("totalUrls", more);
         if self.uncommitted {
@@ -336,7 +338,7 @@ impl Model {
         Some((holder, self.crawls[&holder].now.records[&hash].size))
     }
 
-    /// The first crawl that others see while it runs, of those that have the hash.
+    /// Returns the first visible crawl that has the hash.
     fn running(&self, hash: usize) -> Option<usize> {
         let has = |c: &ModelCrawl| c.uncommitted && c.now.records.contains_key(&hash);
         let running = self.crawls.iter().filter(|(_, c)| has(c));
@@ -407,9 +409,9 @@ struct World {
     index: MemoryIndex,
     model: Model,
     clock: u64,
-    /// Of new indexes.
+    /// Storage of new indexes.
     storage: Storage,
-    /// Whether a plain client has committed a crawl, and `src:d` knows nothing of its files.
+    /// True if a plain client has committed a crawl, whose files are then missing in `src:d`.
     plainly: bool,
 }
 
@@ -580,7 +582,7 @@ impl World {
                 let reply = reply.unwrap();
                 match model.commit(*crawl) {
                     Some((new, _)) if model.crawls[crawl].plainly => {
-                        // What it held beside other owners before, nobody wrote down.
+                        // Its holdings next to other owners were not recorded before.
                         let Ok(Reply::Array(figures)) = &reply else {
                             panic!("{reply:?}")
                         };
@@ -623,7 +625,7 @@ impl World {
         }
     }
 
-    /// The tracking of removed crawls is not what these tests are about.
+    /// Deletes the tracking of removed crawls, which is outside the scope of these tests.
     fn forget_tracked(&mut self) {
         let allcounts = self.index.names().allcounts.clone();
         self.ks.hash_del(&allcounts, b"removedCrawls").unwrap();
@@ -686,7 +688,7 @@ impl World {
         }
     }
 
-    /// A commit that dies on the way.
+    /// Runs a commit that dies on the way.
     fn abandon(&mut self, crawl: usize, steps: usize) {
         let id = CRAWLS[crawl];
         let began = self
@@ -714,7 +716,7 @@ impl World {
         {
             return;
         }
-        // What came after the first run began may have joined what it was to commit.
+        // Records added after the first run began may have joined its commit.
         let key = |ending: &[u8]| [b"{p}:h:", id, ending].concat();
         let (fresh, others) = (key(b":added"), key(b":unstored"));
         let state = self.model.crawls.get_mut(&crawl).unwrap();
@@ -731,7 +733,7 @@ impl World {
         }
     }
 
-    /// A job that ended before it was to be cut short: the model follows.
+    /// Updates the model after a job that ended before it could be interrupted.
     fn settle_finished(&mut self, op: &Op) {
         let model = &mut self.model;
         match op {
@@ -763,7 +765,7 @@ impl World {
             return; // a crawler writes a revisit instead
         }
         if state.plainly {
-            return; // nothing would tell the new records from the committed ones
+            return; // the new records could not be told from the committed ones
         }
         let id = CRAWLS[crawl];
         let key = |parts: &[&[u8]]| [&[&b"{p}:"[..]], parts].concat().concat();
@@ -779,7 +781,7 @@ impl World {
         self.index = open(&mut self.ks, self.storage);
         state.uncommitted = true;
         state.now.records.insert(hash_at, Capture::PLAIN);
-        // Nothing tells it from what a commit that was cut short had begun with.
+        // It cannot be told from the hashes with which an interrupted commit began.
         if let Some(cut) = &mut state.cut {
             cut.insert(hash_at);
         }
@@ -787,8 +789,8 @@ impl World {
         self.index_plain_urls();
     }
 
-    /// Whether a crawl that plain clients committed has no place in the order of commits yet: nothing
-    /// would tell which of two such crawls came first.
+    /// Returns true if a crawl that plain clients committed has no commit number yet: the order of
+    /// two such crawls would be undefined.
     fn has_unplaced(&mut self) -> bool {
         let plainly = self.model.crawls.iter().filter(|(_, c)| c.plainly);
         let crawls: Vec<usize> = plainly.map(|(&crawl, _)| crawl).collect();
@@ -798,7 +800,7 @@ impl World {
         })
     }
 
-    /// What a crawler with nothing but plain commands does at the end of a crawl.
+    /// Ends a crawl as a crawler that uses only plain commands does.
     fn plain_commit(&mut self, crawl: usize) {
         let Some(state) = self.model.crawls.get(&crawl) else {
             return;
@@ -806,7 +808,8 @@ impl World {
         if self.index.places.shown() != "plain" {
             return; // plain clients cannot write to it
         }
-        // The documents know no second commit of a crawl, and no commits of ours cut short.
+        // The documentation defines no second commit of a crawl, and no interrupted commits of
+        // ours.
         if state.committed.is_some() || self.ks.keys.contains_key(&b"{p}:committing"[..]) {
             return;
         }
@@ -825,7 +828,7 @@ impl World {
             merged.keys().find(same).is_some_and(|other| other != field)
         };
         if fields.keys().any(spelled_otherwise) {
-            return; // plain commands take another spelling for another hash
+            return; // plain commands treat another spelling as another hash
         }
         for field in fields.keys() {
             if !self.ks.hash_has(&key(&[b"allhashes"]), field).unwrap() {
@@ -846,21 +849,21 @@ impl World {
         }
         self.ks.set_del(&key(&[b"uncommittedcrawls"]), id).unwrap();
         self.ks.set_add(&key(&[b"allcrawls"]), id).unwrap();
-        // The server would tell the module of these changes.
+        // The server would notify the module of these changes.
         self.index = open(&mut self.ks, self.storage);
         self.model.commit(crawl);
         self.model.crawls.get_mut(&crawl).unwrap().plainly = true;
         self.plainly = true;
     }
 
-    /// What plain clients write is not in the index by URL until somebody asks.
+    /// Adds records of plain clients to the URL index, which happens only on request.
     fn index_plain_urls(&mut self) {
         if self.index.urls.are_kept() {
             run(switch(true), &mut self.index, &mut self.ks).unwrap();
         }
     }
 
-    /// Look-ups by URL give the model's captures.
+    /// Asserts that lookups by URL return the model's captures.
     fn urls_hold(&mut self) {
         let mut expected: BTreeMap<Vec<u8>, BTreeSet<[Vec<u8>; 3]>> = BTreeMap::new();
         for (&at, crawl) in &self.model.crawls {
@@ -915,7 +918,7 @@ impl World {
         }
     }
 
-    /// Look-ups give the model's owners, also while a job is cut short in the middle.
+    /// Asserts that lookups return the model's owners, even while a job is interrupted.
     fn lookups_hold(&mut self) {
         let removing = self.ks.keys.contains_key(&b"{p}:removing"[..]);
         let owners = self.model.owners();
@@ -924,7 +927,7 @@ impl World {
             let found = self.index.find(&mut self.ks, &digest, None).unwrap();
             let crawl = found.as_ref().map(|f| f.crawl().to_vec());
             if removing {
-                // A removal takes hashes out one by one; what is found is never dangling.
+                // A removal removes hashes one by one; results never dangle.
                 if let Some(crawl) = crawl {
                     let holder = CRAWLS.iter().position(|c| *c == crawl).unwrap();
                     assert!(self.model.crawls[&holder].now.records.contains_key(&i));
@@ -969,7 +972,7 @@ impl World {
         assert_eq!(walked, Ok(true));
         let len = self.index.places.merged().len(&mut self.ks).unwrap();
         assert_eq!(len, merged.len() as u64);
-        // A commit that was cut short has written hashes that nobody sees.
+        // An interrupted commit has written hashes that are not visible.
         let under_way = self.ks.keys.contains_key(&b"{p}:committing"[..]);
         let merged: BTreeMap<Vec<u8>, Vec<u8>> = merged
             .into_iter()
@@ -1050,7 +1053,7 @@ impl World {
                 .crawls
                 .key(&mut self.ks, id, super::keys::CrawlKey::Unstored);
             let n = self.ks.hash_len(&others).unwrap() as usize;
-            // A plain client's commit leaves them there.
+            // A commit by a plain client leaves them there.
             if model.is_none_or(|m| m.uncommitted || !m.plainly) {
                 assert_eq!(n, model.map_or(0, |m| m.now.marks()), "crawl {at}");
             }
@@ -1107,7 +1110,7 @@ proptest! {
         let mut worlds = Storage::ALL.map(|storage| World::new(repeat_every, storage));
         for op in &ops {
             let (dies, moves) = match op {
-                // What dies on the way may take another number in the order of commits.
+                // Interrupted operations may take another commit number.
                 Op::Crash { op, .. } => (true, matches!(**op, Op::Move { .. })),
                 Op::Abandon { .. } | Op::PlainCommit { .. } => (true, false),
                 op => (false, matches!(op, Op::Move { .. })),

@@ -1,12 +1,11 @@
-//! How a continued crawl gets back to its last commit.
+//! Restores a continued crawl to the state of its last commit.
 //!
-//! `h:<crawl>:baseline` holds what the last commit saw: `baseline.<count>`, `hashes`, `wacz` (length of
-//! the WACZ list), `commits`. Changes since then that the counts do not tell are written there
-//! the first time they happen: `undo.wacz.<i>` the old list element, `undo.dep.<crawl>` the old
-//! number of revisits (empty: no dependency yet, `0`: one that a plain client wrote), `undo.req.<crawl>` a
-//! new member of `reqCrawls`, `undo.ref.<uuid>` a new set of references,
-//! `undo.member.<length of uuid>:<uuid><reference>` a new member of one that was there.
-//! A commit turns `undo.` into `merging-undo.` and its own counts into `merging.`; when it ends those go.
+//! `h:<crawl>:baseline` stores that state: `baseline.<count>`, `hashes`, `wacz` (length of the WACZ list),
+//! `commits`. Later changes that cannot be derived from the counts are saved there when they first happen:
+//! `undo.wacz.<i>` the old list element, `undo.dep.<crawl>` the old number of revisits (empty: no dependency yet,
+//! `0`: a dependency that a plain client wrote), `undo.req.<crawl>` a new member of `reqCrawls`, `undo.ref.<uuid>`
+//! a new set of references, `undo.member.<length of uuid>:<uuid><reference>` a new member of an existing set. A
+//! commit renames `undo.` to `merging-undo.` and saves its own counts as `merging.`; both are deleted when it ends.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -17,7 +16,7 @@ use super::keys::CrawlKey;
 use super::store::Store;
 use super::wacz::{WaczEntry, file};
 
-/// Reads `member.<length of uuid>:<uuid><reference>`.
+/// Parses `member.<length of uuid>:<uuid><reference>`.
 fn parse_member(what: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = what.strip_prefix(b"member.")?;
     let colon = memchr::memchr(b':', rest)?;
@@ -25,8 +24,8 @@ fn parse_member(what: &[u8]) -> Option<(&[u8], &[u8])> {
     rest[colon + 1..].split_at_checked(usize::try_from(len).ok()?)
 }
 
-/// Saves what `what` was before its first change since the last commit, or since the start of
-/// the one under way. Only crawls that can be taken back to a commit need it.
+/// Saves the value of `what` before its first change since the last commit, or since the start of the running one.
+/// Only crawls that can be restored to a commit need this.
 pub fn save_for_undo<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -45,7 +44,7 @@ pub fn save_for_undo<K: Store>(
     Ok(())
 }
 
-/// The start of a commit: what was new so far is the commit's, what comes is the next one's.
+/// Starts a commit: changes so far belong to this commit, later ones to the next.
 pub fn begin_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
     let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
@@ -70,7 +69,7 @@ pub fn begin_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) 
     Ok(())
 }
 
-/// The end of a commit: its counts are the baseline now.
+/// Ends a commit: its counts become the baseline.
 pub fn end_baseline<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -109,7 +108,7 @@ pub fn end_baseline<K: Store>(
     baseline.set_numbers(ks, &numbers)
 }
 
-/// Notes how many WACZ files a committed crawl has that is not gone on with.
+/// Stores the number of WACZ files of a committed crawl that is not continued.
 pub fn note_files<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -124,8 +123,8 @@ pub fn note_files<K: Store>(
     Ok(())
 }
 
-/// Takes a continued crawl's counts, WACZ list and dependencies back to its last commit.
-/// Its hashes are taken back before this.
+/// Restores a continued crawl's counts, WACZ list and dependencies to its last commit. Its hashes must have been
+/// restored before.
 pub fn restore_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
     let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
@@ -150,7 +149,7 @@ pub fn restore_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]
         }
         ks.list_trim(&waczs, files)?;
     }
-    // What was undone first is the newer state, so the older one is put back last.
+    // `undo.` is newer than `merging-undo.`, so the older state is restored last.
     for generation in [&b"undo."[..], b"merging-undo."] {
         for (field, was) in fields.iter() {
             let Some(what) = field.strip_prefix(generation) else {
@@ -198,7 +197,7 @@ pub fn restore_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]
     Ok(())
 }
 
-/// Returns whether a committed crawl has a finished file of that name that is part of its last commit.
+/// Returns true if a committed crawl has a finished file with that name in its last commit.
 fn has_committed_file<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -231,10 +230,9 @@ fn has_committed_file<K: Store>(
     Ok(false)
 }
 
-/// Takes the name of a file that a crawl has no more out of `src:d`, unless a committed crawl that
-/// stays has a finished file of that name, be it the same one. Looking through the lists is for the
-/// rare names that are there twice, and for those in `src:d` that no commit of this crawl may have
-/// put there (`is_ours` is false).
+/// Removes the name of a deleted file from `src:d`, unless a committed crawl that remains has a finished file with
+/// that name, which may be the same file. The lists are only searched for the rare names that several crawls share,
+/// and for names in `src:d` that no commit of this crawl can have added (`is_ours` is false).
 pub fn drop_finished<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -262,7 +260,7 @@ pub fn drop_finished<K: Store>(
     Ok(())
 }
 
-/// List element `i` of a crawl's files as it was at the last commit, if it has changed since.
+/// Returns list element `i` of a crawl's files as of the last commit, if it has changed since.
 pub fn file_before<K: Store>(ks: &mut K, baseline: &K::Name, i: u64) -> Result<Option<K::Value>> {
     let i = i.to_string();
     for generation in [&b"merging-undo.wacz."[..], b"undo.wacz."] {
@@ -274,8 +272,8 @@ pub fn file_before<K: Store>(ks: &mut K, baseline: &K::Name, i: u64) -> Result<O
     Ok(None)
 }
 
-/// Makes what a committed crawl has now its baseline, before it is gone on with: what plain clients wrote since the
-/// last commit they counted in `allcounts` at once, and a cancel must leave it.
+/// Makes the current state of a committed crawl its baseline, before it is continued. Plain clients added their
+/// writes since the last commit to `allcounts` at once, and a cancel must keep them.
 pub fn rebase<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     let [baseline, counts_key, waczs] = [CrawlKey::Baseline, CrawlKey::Counts, CrawlKey::Waczs]
         .map(|key| index.crawls.key(ks, crawl, key));
@@ -301,7 +299,7 @@ pub fn rebase<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Resul
     let committed = index.crawls.baseline(ks, crawl).files(ks).unwrap_or(0);
     let files = ks.list_len(&waczs)?;
     for at in committed.max(0) as u64..files {
-        // It may be another crawl's, too.
+        // Another crawl may have the same file.
         if let Some(entry) = file(ks, &waczs, at)?
             && ks.set_has(&index.names().finished, &entry.filename)?
         {
@@ -316,7 +314,7 @@ pub fn rebase<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Resul
     index.crawls.baseline(ks, crawl).set_more(ks, more)
 }
 
-/// The name in list element `i` of a crawl's files.
+/// Returns the name in list element `i` of a crawl's files.
 fn file_name<K: Store>(ks: &mut K, waczs: &K::Name, i: u64) -> Result<Option<Vec<u8>>> {
     Ok(file(ks, waczs, i)?.map(|entry| entry.filename))
 }

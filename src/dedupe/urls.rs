@@ -1,10 +1,10 @@
-//! The index by URL: the captures of a URL, found without reading all records.
+//! The URL index: finds the captures of a URL without reading all records.
 //!
-//! `h:<crawl>:urls` is a sorted set with the hashes of the crawl. The score of each is a fingerprint of the URL of its
-//! record, and the minute of its date: the candidates for a URL lie side by side, the newest first, and the record's own
-//! URL and date decide. The field `urls` of `crawlspace` says whether there is such an index; without it no key is
-//! written and nothing is asked. Version 0.1.0 had the URL alone in its scores, which are positive, and the new ones
-//! are negative: a set may have entries of both kinds until the index by URL is switched on again.
+//! `h:<crawl>:urls` is a sorted set of the crawl's hashes. The score of each hash combines a fingerprint of the URL of
+//! its record with the minute of its date: the candidates for a URL are adjacent, newest first, and the record's own
+//! URL and date decide. The field `urls` of `crawlspace` enables the index; without it no key is written or read.
+//! Version 0.1.0 used positive scores of the URL alone, and new scores are negative: a set may contain entries of both
+//! kinds until the URL index is switched on again.
 
 pub use crawlspace_compact::limits::dedupe::{CAPTURES, MAX_CAPTURES};
 use std::cmp::Reverse;
@@ -28,10 +28,10 @@ use super::record::{Record, Room};
 use super::store::{Store, Stored};
 use super::wacz;
 
-/// How many hashes of a URL are read before they are worked on.
+/// Number of hashes of a URL that are read at a time.
 const AT_ONCE: u64 = if cfg!(test) { 2 } else { 32 };
 
-/// The URL as records of this profile have it.
+/// Returns the URL as records of this profile contain it.
 fn stored_url(url: &[u8], profile: Profile) -> Vec<u8> {
     let (wacz_index, date, size) = (0, &b""[..], 0);
     let given = Record {
@@ -44,7 +44,7 @@ fn stored_url(url: &[u8], profile: Profile) -> Vec<u8> {
     given.as_stored(profile, &mut room).url.to_vec()
 }
 
-/// Whether the entry of a hash is not what the crawl's record of it says; with `mends` it is set right.
+/// Returns true if the entry of a hash does not match the crawl's record; with `mends`, corrects it.
 pub(super) fn correct<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -71,7 +71,7 @@ pub(super) fn correct<K: Store>(
     Ok(differs)
 }
 
-/// Whether a plain client wrote a record of a continued crawl that no commit took.
+/// Returns true if a plain client wrote this record of a continued crawl, and no commit has merged it.
 fn is_unseen<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -85,7 +85,7 @@ fn is_unseen<K: Store>(
     Ok(!commits.is_recorded(index, ks, crawl, digest)?)
 }
 
-/// A crawl's record of a hash, if those who ask may see it: `own` names their crawl.
+/// Returns a crawl's record of a hash if it is visible to the caller, whose crawl is `own`.
 fn seen_record<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -108,17 +108,17 @@ fn seen_record<K: Store>(
     }
 }
 
-/// The hashes of a crawl with scores of a URL, for the time of a slice, in which nobody changes them.
+/// The hashes of a crawl with the scores of a URL. Valid for one slice, in which the set does not change.
 struct Candidates<N> {
     key: N,
     scores: RangeInclusive<f64>,
-    /// Ranks of the hashes that are not read yet. `None` while none was read, since few URLs have more hashes than the
-    /// first batch.
+    /// Ranks of the hashes that are not read yet. `None` before the first read, since few URLs have more hashes than
+    /// fit into the first batch.
     ranks: Option<Range<u64>>,
 }
 
 impl<N: Clone + AsRef<[u8]>> Candidates<N> {
-    /// Begins behind the hash `last`, which had that score.
+    /// Starts after the hash `last`, which had that score.
     fn behind<K: Store<Name = N>>(
         ks: &mut K,
         key: N,
@@ -134,7 +134,7 @@ impl<N: Clone + AsRef<[u8]>> Candidates<N> {
             let Range { end, .. } = candidates.all_ranks(ks)?;
             let mut start = ks.zset_count(&candidates.key, score - 1.0)?;
             let mut behind = ks.zset_count(&candidates.key, *score)?;
-            // Hashes of one score are in the order of bytes.
+            // Hashes with equal scores are in byte order.
             while start < behind {
                 let middle = start.midpoint(behind);
                 match ks.zset_at(&candidates.key, middle)? {
@@ -152,7 +152,7 @@ impl<N: Clone + AsRef<[u8]>> Candidates<N> {
         Ok(begin..ks.zset_count(&self.key, *self.scores.end())?)
     }
 
-    /// Leaves out those with a higher score: older ones.
+    /// Excludes hashes with higher scores, which are older.
     fn end_with<K: Store<Name = N>>(&mut self, ks: &mut K, score: f64) -> Result<()> {
         if score < *self.scores.end() {
             self.scores = *self.scores.start()..=score;
@@ -163,7 +163,7 @@ impl<N: Clone + AsRef<[u8]>> Candidates<N> {
         Ok(())
     }
 
-    /// Reads the next hashes; returns false when there are no more behind them.
+    /// Reads the next hashes. Returns false at the end.
     fn next<K: Store<Name = N>>(&mut self, ks: &mut K, out: &mut Batch) -> Result<bool> {
         let Some(ranks) = &mut self.ranks else {
             let more = ks.zset_between(&self.key, self.scores.clone(), AT_ONCE, out)?;
@@ -183,11 +183,11 @@ impl<N: Clone + AsRef<[u8]>> Candidates<N> {
     }
 }
 
-/// Switches the index by URL on or off; its reply is a map of the state and of the numbers of crawls and records that
-/// are in the index by URL. Sent again, ON puts in what plain clients have written since.
+/// Returns the job that switches the URL index on or off. Its reply is a map of the state and of the numbers of crawls
+/// and records in the URL index. Repeating ON adds the records that plain clients have written since.
 ///
 /// # Errors
-/// The job ends with `WRONGTYPE` when a key holds another type; or when the server refuses.
+/// The job fails with `WRONGTYPE` if a key holds another type, and with errors of the server.
 pub fn switch<K: Store>(on: bool) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         lent.with(|index, ks| {
@@ -225,7 +225,7 @@ pub fn switch<K: Store>(on: bool) -> Job<K> {
         }
         lent.with(|index, ks| {
             if on && index.urls.state() != State::On {
-                // Somebody may have emptied the database meanwhile.
+                // A client may have flushed the database in the meantime.
                 index.register(ks)?;
                 index.urls.set_state(ks, State::On)?;
             }
@@ -241,11 +241,11 @@ pub fn switch<K: Store>(on: bool) -> Job<K> {
     })
 }
 
-/// Compares the index by URL of a crawl with its records; with `mends` it is set right. The number of entries that were
-/// missing, wrong, or of no record.
+/// Compares the URL index of a crawl with its records; with `mends`, corrects it. Returns the number of entries that
+/// were missing, wrong or orphaned.
 ///
 /// # Errors
-/// `WRONGTYPE` when a key holds another type; or when the server refuses.
+/// `WRONGTYPE` if a key holds another type; errors of the server.
 pub(super) async fn compare<K: Store>(lent: &Lent<K>, crawl: &[u8], mends: bool) -> Result<u64> {
     let mut wrong = 0;
     let records = lent.with(|index, ks| Walk::stored(index, ks, Of::Records(crawl.to_vec())));
@@ -253,7 +253,7 @@ pub(super) async fn compare<K: Store>(lent: &Lent<K>, crawl: &[u8], mends: bool)
         let key = index.crawls.key(ks, crawl, CrawlKey::Urls);
         Walk::sorted_set(ks, key)
     });
-    // Entries without a record are found in the second walk alone.
+    // Only the second walk finds entries without a record.
     for (walk, is_second) in [(records, false), (entries, true)] {
         let look = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
             let digest = Digest::of_field(field);
@@ -267,27 +267,26 @@ pub(super) async fn compare<K: Store>(lent: &Lent<K>, crawl: &[u8], mends: bool)
     Ok(wrong)
 }
 
-/// What a look-up by URL asks for.
+/// The arguments of a lookup by URL.
 pub struct Asked {
-    /// The crawl whose uncommitted records count as well.
+    /// The crawl whose uncommitted records are included.
     pub own: Option<Vec<u8>>,
-    /// How many captures of each URL are given at most.
+    /// Maximum number of captures per URL.
     pub limit: u64,
-    /// Only captures that are older than this date.
+    /// Returns only captures before this date.
     pub before: Option<Vec<u8>>,
     /// The URLs.
     pub urls: Vec<Vec<u8>>,
 }
 
-/// Captures of a URL with their records, by date, crawl and hash: the newest first, those with a date that nobody can
-/// read last.
+/// Captures of a URL and their records, by date, crawl and hash: newest first, those with invalid dates last.
 type Captures = BTreeMap<(Reverse<Option<Moment>>, Vec<u8>, Vec<u8>), Vec<u8>>;
 
-/// The captures of URLs, newest first; its reply has a list for each URL.
+/// Returns the job that lists the captures of URLs, newest first; its reply has a list for each URL.
 ///
 /// # Errors
-/// The job ends with `NOURLS` when there is no index by URL, or it is not complete yet; `NOPERM` when the user may not
-/// read a crawl's records; `WRONGTYPE` when a key holds another type.
+/// The job fails with `NOURLS` if there is no complete URL index, `NOPERM` if the user may not read a crawl's records,
+/// and `WRONGTYPE` if a key holds another type.
 pub fn look_up<K: Store>(asked: Asked) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let profile = lent.with(|index, _| index.urls.require().map(|()| index.profile()))?;
@@ -312,7 +311,7 @@ pub fn look_up<K: Store>(asked: Asked) -> Job<K> {
     })
 }
 
-/// The newest captures of a URL that crawls have.
+/// Returns the newest captures of a URL in these crawls.
 async fn captures<K: Store>(
     lent: &Lent<K>,
     crawls: &[Vec<u8>],
@@ -327,7 +326,7 @@ async fn captures<K: Store>(
     {
         let mut last: Option<(f64, Vec<u8>)> = None;
         lent.slices(|index, ks, time| {
-            // The index by URL may have been dropped between two slices.
+            // The URL index may have been dropped between two slices.
             index.urls.require()?;
             if !is_dated && index.urls.state() == State::On {
                 return Ok(true);
@@ -338,7 +337,7 @@ async fn captures<K: Store>(
             } else {
                 undated(url)
             };
-            // Others may have put hashes in and out since the last one was read.
+            // Other clients may have added or deleted hashes since the last slice.
             let mut candidates = Candidates::behind(ks, key, scores, last.as_ref())?;
             loop {
                 if is_dated && let Some(score) = last_wanted(&found, url, asked.limit) {
@@ -347,7 +346,7 @@ async fn captures<K: Store>(
                 hashes.clear();
                 let more = candidates.next(ks, &mut hashes)?;
                 if !hashes.is_empty() && index.places.packed_key().is_some() {
-                    // Packed records are read from another key; who may not read this one may not see them either.
+                    // Packed records are in another key: a user who may not read this one must not see them either.
                     let records = index.crawls.key(ks, crawl, CrawlKey::Records);
                     ks.hash_len(&records)?;
                 }
@@ -362,7 +361,7 @@ async fn captures<K: Store>(
                         let place = (Reverse(moment), &crawl[..], digest.canonical());
                         keep(&mut found, asked.limit, place, value);
                     }
-                    // A record of a packed index may take as long as many of a plain one.
+                    // A record in a packed index may take as long as many in a plain one.
                     let is_last = !more && i + 1 == hashes.len();
                     if !is_last && !time() {
                         let score = ks.zset_score(&candidates.key, hash)?;
@@ -381,14 +380,14 @@ async fn captures<K: Store>(
     Ok(found)
 }
 
-/// The score of the oldest capture that may still be wanted, once there are as many as may be given: one of the same
+/// Returns the score of the oldest capture that may still be returned once the limit is reached. Captures in the same
 /// minute may be newer.
 fn last_wanted(found: &Captures, url: &[u8], limit: u64) -> Option<f64> {
     let ((Reverse(oldest), ..), _) = found.last_key_value()?;
     (found.len() as u64 >= limit).then(|| score(url, *oldest))
 }
 
-/// Adds a capture to the newest ones, which are at most `limit`.
+/// Adds a capture to the newest ones, of which at most `limit` are kept.
 fn keep(
     found: &mut Captures,
     limit: u64,

@@ -1,4 +1,4 @@
-//! The list of WACZ files of a crawl: `c:<crawl>:wacz`, one JSON object each.
+//! The list of WACZ files of a crawl: `c:<crawl>:wacz`, a JSON object for each file.
 
 pub use crawlspace_compact::limits::dedupe::{FILENAME_BYTES, WACZ_HASH_BYTES};
 use serde::Deserialize;
@@ -7,18 +7,18 @@ use serde::de::{Deserializer, Visitor};
 use super::error::Result;
 use super::store::Store;
 
-/// One WACZ file of a crawl; a placeholder without size until it is finished.
+/// A WACZ file of a crawl, or a placeholder without a size until the file is finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaczEntry {
-    /// The file's name, any bytes.
+    /// The name of the file, any bytes.
     pub filename: Vec<u8>,
-    /// Its hash as given, for a finished file, where it is known.
+    /// The hash of a finished file as given, if known.
     pub hash: Option<Vec<u8>>,
-    /// Its size in bytes, for a finished file.
+    /// The size of a finished file, in bytes.
     pub size: Option<u64>,
 }
 
-/// A JSON string that may hold bytes that are not UTF-8: file names can.
+/// A JSON string that may contain invalid UTF-8, as file names can.
 #[derive(Default)]
 struct JsonBytes(Vec<u8>);
 
@@ -50,7 +50,7 @@ struct JsonEntry {
     size: Option<u64>,
 }
 
-/// Appends a JSON string. Bytes that are not UTF-8 go in as they are, so that nothing is lost.
+/// Appends a JSON string. Invalid UTF-8 is copied verbatim, so that nothing is lost.
 pub fn write_json_string(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for &b in bytes {
@@ -64,7 +64,7 @@ pub fn write_json_string(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 impl WaczEntry {
-    /// Reads a list element; `None` when it is not such a JSON object.
+    /// Parses a list element; `None` if it is not such a JSON object.
     pub fn parse(json: &[u8]) -> Option<WaczEntry> {
         let entry: JsonEntry = serde_json::from_slice(json).ok()?;
         Some(WaczEntry {
@@ -74,7 +74,7 @@ impl WaczEntry {
         })
     }
 
-    /// The list element as the documents write it.
+    /// Returns the documented form of the list element.
     pub fn to_json(&self) -> Vec<u8> {
         let mut out = b"{".to_vec();
         self.write_members(&mut out);
@@ -82,7 +82,7 @@ impl WaczEntry {
         out
     }
 
-    /// The members of the JSON object, without its braces.
+    /// Appends the members of the JSON object, without its braces.
     pub fn write_members(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\"filename\":");
         write_json_string(&self.filename, out);
@@ -95,13 +95,13 @@ impl WaczEntry {
         }
     }
 
-    /// Whether the file is finished. Its hash need not be known.
+    /// Returns true if the file is finished. Its hash may be unknown.
     pub fn is_closed(&self) -> bool {
         self.size.is_some()
     }
 }
 
-/// List element `i` of a crawl's files.
+/// Returns list element `i` of a crawl's files.
 pub(super) fn file<K: Store>(ks: &mut K, waczs: &K::Name, i: u64) -> Result<Option<WaczEntry>> {
     let entry = ks.list_get(waczs, i)?;
     Ok(entry.and_then(|json| WaczEntry::parse(json.as_ref())))

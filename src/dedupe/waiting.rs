@@ -1,7 +1,7 @@
-//! Revisits that Browsertrix's importer counted before it met their original.
+//! Revisits that Browsertrix's importer counted before it found their original.
 //!
-//! It notes them in two hashes for each hash of a payload, `rev:<hash>:c` and `rev:<hash>:s`: crawl → their number, and
-//! crawl → their bytes. A commit that brings the original adds what they saved to the counts of these crawls.
+//! The importer stores them in two hashes per payload hash, `rev:<hash>:c` and `rev:<hash>:s`: crawl → number of
+//! revisits, and crawl → bytes. A commit that adds the original adds the bytes saved to the counts of these crawls.
 
 use crawlspace_host::keyspace::{Batch, KeyType};
 use crawlspace_host::text::parse_signed;
@@ -16,15 +16,15 @@ use super::profile::Profile;
 use super::record::Record;
 use super::store::Store;
 
-/// What stands before the hash in the names of both.
+/// Prefix of the hash in both key names.
 const WAITING: &[u8] = b"rev:";
 
-/// How many records of a commit are worth one step through the names of all keys: a look for the revisits of each record
-/// takes as long as several steps.
+/// Number of records of a commit that are worth a step of a scan over all key names: looking up the revisits of this
+/// many records takes as long as several steps.
 const RECORDS_A_STEP: u64 = 16;
 
-/// Returns whether there may be such revisits for a commit of `records` hashes. Where the server has few keys in
-/// comparison, their names tell; otherwise a look for each hash does.
+/// Returns true if there may be such revisits for a commit of `records` hashes. If the server has relatively few keys,
+/// their names are scanned; otherwise a lookup per hash is cheaper.
 pub(super) async fn may_have_waiting<K: Store>(lent: &Lent<K>, records: u64) -> Result<bool> {
     if !lent.with(|index, ks| was_imported_to(index, ks))? {
         return Ok(false);
@@ -52,7 +52,8 @@ pub(super) async fn may_have_waiting<K: Store>(lent: &Lent<K>, records: u64) -> 
     Ok(may_wait)
 }
 
-/// Returns whether an importer has been at work. It says how far it is from its first package on, and when it ended.
+/// Returns true if an importer has written to the index. It stores its progress from the first package on, and the time
+/// when it ended.
 fn was_imported_to<K: Store>(index: &mut Index<K>, ks: &mut K) -> Result<bool> {
     let names = index.names();
     Ok(index.profile() == Profile::Browsertrix
@@ -60,14 +61,14 @@ fn was_imported_to<K: Store>(index: &mut Index<K>, ks: &mut K) -> Result<bool> {
             || ks.hash_has(&names.allcounts, counts::UPDATE_PROGRESS)?))
 }
 
-/// Counts what revisits saved that waited for the record of a crawl which is being committed.
+/// Counts the bytes saved by revisits that were waiting for a record of a crawl which is being committed.
 pub(super) fn count_waiting<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
     digest: &Digest,
 ) -> Result<()> {
-    // The importer writes a hash as its package does, with the label of its algorithm or without.
+    // The importer writes a hash as in its package, with or without the label of its algorithm.
     for hash in [digest.canonical(), digest.written(index.profile())] {
         let numbers = ks.name(&[index.prefix(), WAITING, hash, b":c"]);
         if !ks.exists(&numbers) {
@@ -99,7 +100,7 @@ pub(super) fn count_waiting<K: Store>(
     Ok(())
 }
 
-/// Adds to what a crawl saved, while `crawl` is being committed.
+/// Adds to the bytes that a crawl saved, while `crawl` is being committed.
 fn add_saved<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -108,16 +109,16 @@ fn add_saved<K: Store>(
     saved: i64,
 ) -> Result<()> {
     let Some(standing) = index.standing(ks, waiting)? else {
-        return Ok(()); // it has been removed since
+        return Ok(()); // the crawl has been removed since
     };
     let [counts_key, baseline] =
         [CrawlKey::Counts, CrawlKey::Baseline].map(|key| index.crawls.key(ks, waiting, key));
     if counts::read(ks, &counts_key, CONSERVED_SIZE).is_err() {
-        return Ok(()); // a repair begins it anew
+        return Ok(()); // a repair resets it
     }
     counts::add(ks, &counts_key, CONSERVED_SIZE, saved)?;
     match standing {
-        // A purge begins the sums anew.
+        // A purge recomputes the sums.
         CrawlState::Outgoing => return Ok(()),
         CrawlState::Uncommitted if waiting == crawl => {
             let field = [b"merging.", CONSERVED_SIZE].concat();
@@ -132,7 +133,7 @@ fn add_saved<K: Store>(
                 counts::add(ks, &baseline, &field, saved)?;
             }
         }
-        // The importer counts in both places from the first record on.
+        // The importer adds to both keys from the first record on.
         CrawlState::Committed | CrawlState::Canceled | CrawlState::Unlisted => {}
     }
     counts::add(ks, &index.names().allcounts, CONSERVED_SIZE, saved)

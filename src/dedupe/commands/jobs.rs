@@ -26,7 +26,7 @@ use super::indexes::{Keys, on_index, permit, slice};
 /// The effect of a job on the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
-    /// Only reads, with the permissions of the calling user, and may run on a replica.
+    /// Reads only, with the permissions of the calling user, and may run on a replica.
     Reads,
     /// Writes, and uses more memory.
     Grows,

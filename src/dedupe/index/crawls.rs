@@ -17,17 +17,17 @@ const MAX_CACHED_CRAWLS: usize = 1 << 16;
 /// The state of a crawl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrawlState {
-    /// In `uncommittedcrawls` only.
+    /// Listed in `uncommittedcrawls` only.
     Uncommitted,
-    /// In `allcrawls` only.
+    /// Listed in `allcrawls` only.
     Committed,
-    /// In both: continued after its commit.
+    /// Listed in both sets: continued after its commit.
     Continued,
-    /// In `to-remove-crawls`: a purge by another program has not decided on it yet.
+    /// Listed in `to-remove-crawls`: a purge by another program has not decided on it yet.
     Outgoing,
-    /// In `canceledcrawls` only: canceled by another program.
+    /// Listed in `canceledcrawls` only: canceled by another program.
     Canceled,
-    /// In no set: written by another program that did not register it, or left over.
+    /// Not listed in any set: written by another program that did not register it, or left over.
     Unlisted,
 }
 

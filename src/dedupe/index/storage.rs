@@ -572,7 +572,7 @@ pub enum Of {
     Holders,
     /// The records of a crawl.
     Records(Vec<u8>),
-    /// Only the packed records of a crawl.
+    /// The packed records of a crawl, without the plain ones.
     Packed(Vec<u8>),
 }
 

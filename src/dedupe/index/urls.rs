@@ -26,7 +26,7 @@ const MINUTE_BITS: u32 = 28;
 /// The state of the URL index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// There is no URL index.
+    /// Disabled: no entries are written.
     #[default]
     Off,
     /// New records are added, and existing ones are being added.

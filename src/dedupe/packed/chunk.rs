@@ -114,7 +114,7 @@ impl Chunk {
     }
 }
 
-/// All chunks of an index.
+/// The chunks of an index.
 #[derive(Clone, Default)]
 pub(super) struct Chunks {
     slab: Slab<Chunk>,

@@ -39,7 +39,7 @@ impl Link for Crawl {
     }
 }
 
-/// All crawls.
+/// The crawls of a packed index.
 #[derive(Clone, Default)]
 pub(super) struct Crawls {
     slab: Slab<Crawl>,

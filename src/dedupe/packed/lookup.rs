@@ -15,7 +15,7 @@ pub(super) struct Probe<'a> {
 
 impl Packed {
     /// Looks fields up, and passes the owner of each field, in order, to `each`, with the owner's record of the field;
-    /// the record is empty if there is none. Calls `meanwhile` twice, each time while memory is being prefetched.
+    /// the record is empty if the owner has none. Calls `meanwhile` twice, each time while memory is being prefetched.
     ///
     /// # Errors
     /// Those of `meanwhile`.

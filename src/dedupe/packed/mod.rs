@@ -1,14 +1,15 @@
-//! The committed part of an index in one value: the merged index, the records of its crawls, and the
-//! further holders of hashes.
+//! A packed index: the committed part of an index in a single value, that is, the merged index, the
+//! records of its crawls, and the further holders of hashes.
 //!
-//! It behaves as the plain hashes that it stands for, byte for byte: whatever field and value goes in
-//! comes out. How a hash is spelled, who owns it and what a record means is nothing that it knows.
+//! It behaves like the plain hashes that it replaces, byte for byte: any field and any value can be
+//! stored and is returned unchanged. It knows nothing about the spelling of hashes, their owners or
+//! the meaning of records.
 //!
-//! Records stand one after the other in chunks of memory, those of a crawl together (`chunk`), and are
-//! found by a table of their places (`table`). A field that a crawl has and owns, which is what nearly
-//! all are, is one record with one place in the table, under the hash of the field alone. The record of a
-//! crawl that does not own the field is under the hash of both, so that a field that thousands of crawls
-//! have is found as quickly as any other.
+//! Records are stored contiguously in chunks of memory, grouped by crawl (`chunk`), and are found
+//! through a table of their places (`table`). A hash that a crawl has and owns, which is by far the
+//! most common case, is one record with one place in the table, under the hash of the field alone.
+//! The record of a crawl that does not own the field is under a hash of field and crawl, so that a
+//! field that thousands of crawls have is found as quickly as any other.
 
 mod blocks;
 mod bucket;
@@ -46,7 +47,7 @@ use self::table::Table;
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::slices::Time;
 
-/// A value of a field, read from a packed index. Most fit without an allocation.
+/// The value of a field in a packed index. Most values fit without an allocation.
 pub type Value = SmallVec<[u8; 128]>;
 
 /// A packed index.
@@ -56,34 +57,34 @@ pub struct Packed {
     chunks: Chunks,
     crawls: Crawls,
     codec: Codec,
-    /// Fields of the merged index.
+    /// Number of fields of the merged index.
     owners: u64,
-    /// Records of all crawls.
+    /// Number of records of all crawls.
     records: u64,
-    /// Where a record is put together.
+    /// Buffer in which records are built.
     scratch: Vec<u8>,
-    /// While its chunks come.
+    /// State of the load while chunks are missing.
     loading: Option<Box<decoding::Loading>>,
 }
 
-/// One of the hashes that a packed index stands for.
+/// A hash that is part of a packed index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
     /// The merged index: hash → crawl that owns it.
     Owners,
     /// `h:<crawl>`: hash → record.
     Records(&'a [u8]),
-    /// `holders`: hash → numbers of commits.
+    /// `holders`: hash → commit numbers.
     Holders,
 }
 
 impl Packed {
-    /// Whether nothing is in it, and nothing is about to come.
+    /// Returns true if the index is empty and no chunks are missing.
     pub fn is_empty(&self) -> bool {
         self.table.len() == 0 && self.loading.is_none()
     }
 
-    /// Number of fields of a part.
+    /// Returns the number of fields of a part.
     pub fn len(&self, part: Part<'_>) -> u64 {
         match part {
             Part::Owners => self.owners,
@@ -95,12 +96,12 @@ impl Packed {
         }
     }
 
-    /// Records of all crawls.
+    /// Returns the number of records of all crawls.
     pub fn all_records(&self) -> u64 {
         self.records
     }
 
-    /// Crawls that have records here, in any order.
+    /// Returns the crawls that have records here, in any order.
     pub fn crawls(&self) -> Vec<Vec<u8>> {
         let all = self.crawls.iter().map(|(_, crawl)| crawl);
         all.filter(|crawl| crawl.list.records > 0)
@@ -108,7 +109,7 @@ impl Packed {
             .collect()
     }
 
-    /// Where what a part has of a field is.
+    /// Returns the place of a field of a part.
     fn place(&self, part: Part<'_>, field: &[u8]) -> Option<place::RecordSlot> {
         let field = Field::parse(field);
         let hash = field.hash();
@@ -119,17 +120,17 @@ impl Packed {
         }
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     pub fn get(&self, part: Part<'_>, field: &[u8]) -> Option<Value> {
         Some(self.value_of(self.place(part, field)?, part))
     }
 
-    /// Whether a part has the field.
+    /// Returns true if a part has the field.
     pub fn has(&self, part: Part<'_>, field: &[u8]) -> bool {
         self.place(part, field).is_some()
     }
 
-    /// Sets a field; true when it is new.
+    /// Sets a field. Returns true if it is new.
     pub fn set(&mut self, part: Part<'_>, field: &[u8], value: &[u8]) -> bool {
         let field = Field::parse(field);
         let hash = field.hash();
@@ -152,8 +153,8 @@ impl Packed {
         }
     }
 
-    /// Sets a crawl's record, and makes the crawl its owner if nobody owns it; whether it did so. The
-    /// commonest change of all, in one step.
+    /// Sets a crawl's record, and makes the crawl the owner of the field if it has none. Returns
+    /// true if it became the owner. This is the most frequent change, done in one step.
     pub fn put_new(&mut self, crawl: &[u8], field: &[u8], record: &[u8]) -> bool {
         let field = Field::parse(field);
         let hash = field.hash();
@@ -164,8 +165,8 @@ impl Packed {
         self.owners > before
     }
 
-    /// Sets a crawl's record, and makes the crawl the owner, if that is wanted and nobody is; true when
-    /// the record is new.
+    /// Sets a crawl's record and, if requested, makes the crawl the owner of a field that has none.
+    /// Returns true if the record is new.
     fn set_record(
         &mut self,
         crawl: u32,
@@ -203,7 +204,7 @@ impl Packed {
         other.is_none()
     }
 
-    /// Makes a crawl the owner of a field; true when it had none.
+    /// Makes a crawl the owner of a field. Returns true if the field had none.
     fn own(&mut self, field: &Field<'_>, hash: u64, crawl: &[u8]) -> bool {
         let crawl = self.crawls.number(crawl);
         let before = self.find_owner(field, hash);
@@ -224,7 +225,7 @@ impl Packed {
         before.is_none()
     }
 
-    /// Makes the owner of a field no more its owner.
+    /// Removes the ownership of a field from its owner.
     fn disown(&mut self, place: place::RecordSlot) {
         if self.list_of(place) != OWNERS {
             self.set_owner(place, false);
@@ -236,7 +237,7 @@ impl Packed {
         self.crawls.leave(owner);
     }
 
-    /// Takes a field out; true when it was there.
+    /// Deletes a field. Returns true if it existed.
     pub fn del(&mut self, part: Part<'_>, field: &[u8]) -> bool {
         let Some(place) = self.place(part, field) else {
             return false;
@@ -272,14 +273,14 @@ impl Packed {
         true
     }
 
-    /// Says that a crawl will get about so many more records, so that room is made once.
-    /// Replaces what was expected before; 0 means that no more will come.
+    /// Reserves memory for about this many more records of a crawl. Replaces the previous
+    /// announcement; 0 means that no more records follow.
     pub fn expect(&mut self, _crawl: &[u8], records: u64) {
         self.table
             .expect(usize::try_from(records).unwrap_or(usize::MAX));
     }
 
-    /// Bytes of memory, as they were asked for; takes no time.
+    /// Returns the requested memory in bytes, in constant time.
     pub fn memory(&self) -> usize {
         let parts = self.memory_by_part();
         size_of::<Packed>()
@@ -287,7 +288,7 @@ impl Packed {
             + parts.map(|(_, bytes)| bytes).iter().sum::<usize>()
     }
 
-    /// Bytes of the larger parts.
+    /// Returns the memory of the larger parts, in bytes.
     pub fn memory_by_part(&self) -> [(&'static str, usize); 4] {
         [
             ("table", self.table.memory()),
@@ -297,7 +298,8 @@ impl Packed {
         ]
     }
 
-    /// Moves memory to better places from a cursor on; where to go on, 0 at the end.
+    /// Moves memory to reduce fragmentation, starting at a cursor. Returns the next cursor, 0 at
+    /// the end.
     pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
         let shards = self.table.shards() as u64;
         let end = shards + u64::from(self.chunks.end());
@@ -316,12 +318,12 @@ impl Packed {
         0
     }
 
-    /// Pieces of memory that are freed with it.
+    /// Returns the number of allocations to be freed with the index.
     pub fn free_effort(&self) -> usize {
         self.table.pieces() + self.chunks.pieces() + self.crawls.pieces()
     }
 
-    /// Checks all that holds between the parts.
+    /// Checks the invariants between the parts.
     #[cfg(test)]
     pub(crate) fn verify(&self) {
         tests::verify(self);

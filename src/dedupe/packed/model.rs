@@ -1,4 +1,4 @@
-//! What a packed index is to behave like: plain maps.
+//! A model of a packed index made of plain maps.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use super::Part;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The plain hashes.
+/// The plain hashes that a packed index replaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Model {
     pub owners: Map,
-    /// By crawl, none empty.
+    /// Records by crawl, none empty.
     pub records: BTreeMap<Vec<u8>, Map>,
     pub holders: Map,
 }

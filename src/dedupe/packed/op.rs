@@ -1,37 +1,37 @@
-//! Changes of a packed index as replicas and append-only files get them.
+//! Changes of a packed index, as replicated and written to append-only files.
 //!
-//! A log is a list of changes, one after the other, each a byte that says what it is and then its
-//! parts. Bytes of any length stand after their length (7 bits a byte, lowest first), a field after the
-//! number of its spelling. The changes of a crawl's records follow a `CRAWL` that names it.
+//! A log is a sequence of changes, each a byte for its kind followed by its operands. Byte strings of any
+//! length are preceded by their length (7 bits per byte, lowest first), and a field by the number of its
+//! spelling. Changes of a crawl's records follow a `CRAWL` that names it.
 
 use super::decoding::Wrong;
 use super::field::{self, Field, TEXT, Text, digest_len};
 use super::{Packed, Part, Value};
 use crawlspace_compact::number::{Reader, put, put_bytes};
 
-/// A change.
+/// A change of a packed index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op<'a> {
-    /// A field gets a value.
+    /// Sets a field to a value.
     Set(Part<'a>, &'a [u8], &'a [u8]),
-    /// A field goes.
+    /// Deletes a field.
     Del(Part<'a>, &'a [u8]),
-    /// A record that stands in the crawl's plain hash comes in.
+    /// Copies a record of the crawl's plain hash.
     Take(Take<'a>),
-    /// Number of records of a crawl that will follow.
+    /// Announces a number of records of a crawl.
     Expect(&'a [u8], u64),
 }
 
-/// A record of a crawl's plain hash, to be copied.
+/// A record of a crawl's plain hash that is to be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Take<'a> {
     /// The crawl.
     pub crawl: &'a [u8],
     /// The hash.
     pub field: &'a [u8],
-    /// The record; not in logs, because whoever reads them has it as well.
+    /// The record; not part of logs, because every replica has it in its plain hash.
     pub record: Option<&'a [u8]>,
-    /// Whether the crawl becomes the owner if the hash has none.
+    /// True if the crawl becomes the owner of a hash that has none.
     pub owns: bool,
 }
 
@@ -55,8 +55,8 @@ fn push_field(log: &mut Vec<u8>, text: &[u8]) {
     log.extend_from_slice(field.raw());
 }
 
-/// Names the crawl of what follows, unless it is the one that was named last. `mark` is where that name
-/// is in the log, with its length; 0 for none.
+/// Names the crawl of the next changes, unless it is the current one. `mark` is the position of the current
+/// crawl's name, including its length, in the log; 0 for none.
 fn push_crawl(log: &mut Vec<u8>, mark: &mut usize, crawl: &[u8]) {
     let start = log.len();
     log.push(CRAWL);
@@ -69,7 +69,7 @@ fn push_crawl(log: &mut Vec<u8>, mark: &mut usize, crawl: &[u8]) {
 }
 
 impl Op<'_> {
-    /// Appends the change to a log. `mark` belongs to the log, 0 at its beginning.
+    /// Appends the change to a log. `mark` belongs to the log, and is 0 at its beginning.
     pub fn write(&self, log: &mut Vec<u8>, mark: &mut usize) {
         match *self {
             Op::Set(part, field, value) => {
@@ -108,7 +108,8 @@ impl Op<'_> {
         }
     }
 
-    /// Makes the change; true if a field is new, or was there to go. A record to be taken must be given.
+    /// Applies the change. Returns true if a field is new, or was deleted. The record of a `Take` must be
+    /// given.
     pub fn apply(&self, packed: &mut Packed) -> bool {
         match *self {
             Op::Set(part, field, value) => packed.set(part, field, value),
@@ -134,18 +135,18 @@ impl Op<'_> {
     }
 }
 
-/// Reads a log from its beginning. Each list of changes has one log: anything that [`Op::write`] would not have
-/// written is an error, so that no bit of it is left out.
+/// Reads a log from its beginning. The encoding is canonical: anything that [`Op::write`] would not have
+/// written is an error, so that no bit is ignored.
 pub struct Log<'a> {
     rest: Reader<'a>,
-    /// The crawl that was named last.
+    /// The current crawl.
     crawl: Option<&'a [u8]>,
-    /// The field of the change that was read last.
+    /// The field of the last change.
     field: Text,
 }
 
 impl<'a> Log<'a> {
-    /// Of these bytes, which may come from anybody.
+    /// Reads a log from an untrusted source.
     pub fn new(log: &'a [u8]) -> Log<'a> {
         Log {
             rest: Reader::new(log),
@@ -154,10 +155,10 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// The next change; `None` at the end.
+    /// Returns the next change; `None` at the end.
     ///
     /// # Errors
-    /// What is wrong with the log.
+    /// The reason why the log is invalid.
     pub fn next_op(&mut self) -> Result<Option<Op<'_>>, String> {
         self.read_op()
             .map_err(|wrong| format!("a log of changes of a packed index {wrong}"))
@@ -229,12 +230,11 @@ impl<'a> Log<'a> {
     }
 }
 
-/// Carries a whole log out. `record` finds what is to be taken: the record of a field in the crawl's
-/// plain hash.
+/// Applies a whole log. `record` looks up a record to be copied: the record of a field in the crawl's plain
+/// hash.
 ///
 /// # Errors
-/// What is wrong with the log. Changes before that place were made, and a record that is not there is
-/// left out.
+/// The reason why the log is invalid. Changes before the error were made, and missing records were skipped.
 pub fn apply_log(
     packed: &mut Packed,
     log: &[u8],
@@ -355,7 +355,7 @@ mod tests {
         }
     }
 
-    /// Whether the log is refused, or else is byte for byte what is written for the changes that are read.
+    /// Returns true if the log is refused, or if the changes read from it are written as the same bytes.
     fn is_strict(log: &[u8]) -> bool {
         let (mut read, mut again, mut mark) = (Log::new(log), Vec::new(), 0);
         loop {
@@ -367,7 +367,7 @@ mod tests {
         }
     }
 
-    /// What is wrong with a log of an EXPECT of crawl `a` and these bytes.
+    /// Returns the error of a log with an `EXPECT` for crawl `a` and these bytes.
     fn wrong_number(number: &[u8]) -> Option<String> {
         let log = [&[CRAWL, 1, b'a', EXPECT], number].concat();
         let mut read = Log::new(&log);
@@ -392,10 +392,10 @@ mod tests {
             [[0xff; 9].as_slice(), &[0x7f]].concat(),
             [[0x80; 9].as_slice(), &[0x42]].concat(),
             [[0xff; 10].as_slice(), &[0]].concat(),
-            // More bytes than are needed.
+            // More bytes than necessary.
             vec![0x80, 0],
             vec![0xff, 0x80, 0],
-            // Bytes behind the end.
+            // Bytes after the end.
             vec![0, 0],
             vec![0, CRAWL],
             vec![0, CRAWL, 1, b'b'],

@@ -1,6 +1,6 @@
-//! Places of records, as the table has them and chunks give them.
+//! Places of records, which chunks assign and the table stores.
 
-/// Where a record is.
+/// The place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordSlot {
     /// Number of the chunk, below 2^24.
@@ -8,13 +8,13 @@ pub(super) struct RecordSlot {
     pub offset: u16,
 }
 
-/// What the table does not know: the records.
+/// Access to the records, which the table does not store.
 pub(super) trait Records {
-    /// The hash by which a record is in the table.
+    /// Returns the hash of a record in the table.
     fn hash(&self, place: RecordSlot) -> u64;
-    /// Asks for the memory of a record.
+    /// Prefetches the memory of a record.
     fn prefetch(&self, place: RecordSlot);
 }
 
-/// Maximum number of bytes of a chunk that holds several records: what the offset in a [`RecordSlot`] can tell.
+/// Maximum size in bytes of a chunk with several records, as limited by the offset in a [`RecordSlot`].
 pub(super) const CHUNK: usize = 1 << 16;

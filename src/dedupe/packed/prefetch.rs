@@ -1,6 +1,6 @@
-//! Asking for memory before it is needed, so that many pieces of it are waited for at once.
+//! Prefetching of memory, so that many cache misses overlap.
 
-/// Asks for the cache line that something begins in.
+/// Prefetches the cache line at the beginning of a value.
 #[inline]
 pub(super) fn line<T>(at: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -9,7 +9,7 @@ pub(super) fn line<T>(at: &T) {
         // SAFETY: a hint, which reads nothing and cannot fail.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(at).cast()) };
     }
-    // Elsewhere there is no way to ask for it yet; look-ups are right all the same.
+    // Not available on this architecture yet; lookups are merely slower.
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
 }

@@ -1,15 +1,15 @@
-//! How a record stands in a chunk, and in a saved value.
+//! The format of a record in a chunk, and in a saved value.
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 1 | lowest four bits: kind of the field; [`OWNER`], [`DEAD`]; the others are 0 |
-//! | 1…5 | of a text field only: its length, 7 bits a byte, lowest first, all but the last with the highest bit set |
-//! | length | the field: a digest whose length the kind tells, or text |
-//! | … | what the list that it is in keeps of the field |
+//! | 1…5 | for text fields only: the length, 7 bits per byte, lowest first, all but the last with the highest bit set |
+//! | length | the field: a digest whose length follows from the kind, or text |
+//! | … | the data of the field, which depends on the list |
 //!
-//! What is kept: in a crawl the packed value, which tells its own length; in the list of owners without a
-//! record the number of the owner, four bytes, lowest first; in the list of holders the value as it is,
-//! its length before it as above.
+//! The data is the packed value, which contains its own length, in a crawl; the number of the owner in four bytes,
+//! lowest first, in the list of owners without a record; and the value, preceded by its length as above, in the list
+//! of holders.
 
 use std::borrow::Cow;
 
@@ -18,25 +18,25 @@ use crawlspace_compact::number::{Reader, put};
 
 /// Bit of a record whose crawl owns the field.
 pub(super) const OWNER: u8 = 0x10;
-/// Bit of a record that is no more. Never in a saved value.
+/// Bit of a deleted record. Never set in a saved value.
 pub(super) const DEAD: u8 = 0x20;
 /// Bits of the kind.
 pub(super) const KIND: u8 = 0x0f;
 
-/// A record at the beginning of some bytes.
+/// A record at the beginning of a byte slice.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
     pub head: u8,
     /// The field: digest or text.
     pub raw: &'a [u8],
-    /// From what is kept of the field on, to the end of the bytes.
+    /// The data of the field, and all bytes after it.
     pub rest: &'a [u8],
-    /// Bytes before that.
+    /// Number of bytes before the data.
     pub start: usize,
 }
 
 impl<'a> Record<'a> {
-    /// Reads a record that this module has written.
+    /// Parses a record that this module has written.
     #[inline]
     pub fn at(bytes: &'a [u8]) -> Record<'a> {
         let head = bytes[0];
@@ -57,10 +57,10 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Reads a record that may come from anybody.
+    /// Parses a record from an untrusted source.
     ///
     /// # Errors
-    /// What is wrong with its field; what follows was not looked at.
+    /// The reason why its field is invalid; the data after it is not checked.
     pub fn checked(bytes: &'a [u8]) -> Result<Record<'a>, Cow<'static, str>> {
         let mut reader = Reader::new(bytes);
         let head = reader.byte()?;
@@ -96,14 +96,14 @@ impl<'a> Record<'a> {
         self.head & DEAD != 0
     }
 
-    /// Whether it is about that field.
+    /// Returns true if the record has that field.
     #[inline]
     pub fn is_of(&self, kind: u8, raw: &[u8]) -> bool {
         self.kind() == kind && self.raw == raw
     }
 
-    /// Whether the record at the beginning of some bytes, which this module has written, begins in that
-    /// way and is about that field.
+    /// Returns true if the record at the beginning of `bytes`, which this module has written, has that head and that
+    /// field.
     #[inline]
     pub fn begins(bytes: &[u8], head: u8, raw: &[u8]) -> bool {
         if bytes[0] != head {
@@ -112,7 +112,7 @@ impl<'a> Record<'a> {
         if head & KIND == field::TEXT {
             return Record::at(bytes).raw == raw;
         }
-        // The length of nearly all, known here: no call is needed to compare them.
+        // The length of almost all digests, as a constant, so that the comparison is inlined.
         match <&[u8; 32]>::try_from(raw) {
             Ok(raw) => bytes[1..].first_chunk() == Some(raw),
             Err(_) => bytes[1..].starts_with(raw),
@@ -120,7 +120,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Appends all of a record that comes before what is kept of the field.
+/// Appends the part of a record before its data.
 pub(super) fn begin(kind: u8, raw: &[u8], is_owner: bool, out: &mut Vec<u8>) {
     out.push(kind | if is_owner { OWNER } else { 0 });
     if kind == field::TEXT {

@@ -1,4 +1,4 @@
-//! Going through a part in steps, between which it may change.
+//! Incremental scans of a part, which may change between two steps.
 
 use super::blocks::NONE;
 use super::crawls::{HOLDERS, OWNERS};
@@ -9,25 +9,27 @@ use super::table::TableCursor;
 use super::{Packed, Part, Value};
 use crawlspace_host::keyspace::Batch;
 
-/// A position in a scan of one of the parts. Entries that are there from the first step to the last
-/// are given at least once, whatever happens between steps.
+/// A position in a scan of a part. Entries that exist from the first step to the last are returned
+/// at least once, even if others change between steps.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor {
-    /// In the merged index: by hash, because an entry may go from one crawl to another.
+    /// Position in the merged index: by hash, because an entry may move from one crawl to another.
     walk: TableCursor,
-    /// In a list of records: the chunk's number in its segment, where the chunk is, and the next record.
+    /// Position in a list of records: the chunk's sequence number in its segment, the chunk, and
+    /// the next record.
     sequence: u32,
     chunk: u32,
     offset: u32,
 }
 
-/// Entries and bytes after which a step ends, and records that it looks at at most.
+/// Numbers of entries and of bytes after which a step ends, and maximum number of records that a
+/// step examines.
 const ENTRIES: usize = 16;
 const BYTES: usize = 1 << 16;
 const LOOKED_AT: usize = 256;
 
 impl Packed {
-    /// Appends some entries of a part to `out`; false when the scan is complete.
+    /// Appends some entries of a part to `out`. Returns false when the scan is complete.
     pub fn scan(&self, part: Part<'_>, cursor: &mut Cursor, out: &mut Batch) -> bool {
         match part {
             Part::Owners => self.scan_owners(cursor, out),
@@ -116,7 +118,8 @@ impl Packed {
         false
     }
 
-    /// The value that a list has for what `find` gives; for [`Part::Owners`] the owner.
+    /// Returns the value in a part of a place that `find` returned; for [`Part::Owners`], the
+    /// owner.
     pub(super) fn value_of(&self, place: RecordSlot, part: Part<'_>) -> Value {
         let mut value = Value::new();
         match part {

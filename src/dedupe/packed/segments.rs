@@ -1,9 +1,9 @@
-//! The chunks of one crawl, or of another list of records.
+//! Segments: the chunks of a crawl, or of another list of records.
 //!
-//! They are a chain, the last one of which is appended to. Records stay where they are until they are
-//! changed or removed, or until half of their chunk is of that sort and the segment needs another chunk:
-//! then those that are left move to the end. So a walk along the chain gives everything that stays,
-//! whatever else happens between its steps.
+//! Chunks form a linked list, and records are appended to the last chunk. A record stays where it
+//! is until it is changed or deleted, or until half of its chunk is dead and the segment needs
+//! another chunk: then the live records move to the end. So a walk along the list returns every
+//! record that stays, whatever else happens between its steps.
 
 use super::Packed;
 use super::blocks::NONE;
@@ -11,15 +11,15 @@ use super::codec::Base;
 use super::place::CHUNK;
 use super::record::Record;
 
-/// The records of one crawl, or of another list.
+/// The records of a crawl, or of another list.
 #[derive(Clone)]
 pub(super) struct Segment {
     pub(super) first: u32,
     pub(super) last: u32,
     pub(super) next_sequence: u32,
-    /// First of the chunks that are mostly dead.
+    /// The first chunk that is mostly dead.
     pub(super) sparse: u32,
-    /// Bytes of all records, and of those that are not dead.
+    /// Total size in bytes of all records, and of the live ones.
     pub(super) used: u64,
     pub(super) live: u64,
 }
@@ -43,14 +43,14 @@ impl Segment {
         (self.used, self.live)
     }
 
-    /// Whether most of it is dead, beyond what little there may always be.
+    /// Returns true if most of the segment is dead, beyond a small amount that is always tolerated.
     pub fn is_sparse(&self) -> bool {
         self.used - self.live > self.live + 2 * CHUNK as u64
     }
 }
 
 impl Packed {
-    /// Numbers of the chunks of a list, in order.
+    /// Returns the numbers of the chunks of a list, in order.
     pub(super) fn chunks_of(&self, list: u32) -> impl Iterator<Item = u32> + '_ {
         let first = self.crawls.list(list).segment.first;
         let there = |number: u32| (number != NONE).then_some(number);
@@ -59,12 +59,12 @@ impl Packed {
         })
     }
 
-    /// What the records of a chunk refer to.
+    /// Returns the base of a chunk.
     pub(super) fn base_of(&self, chunk: u32) -> Base {
         self.chunks.get(chunk).base()
     }
 
-    /// The records of a chunk that are not dead, in order, each as its bytes.
+    /// Returns the live records of a chunk, in order, each as its bytes.
     pub(super) fn records_of(&self, chunk: u32) -> impl Iterator<Item = &[u8]> {
         let chunk = self.chunks.get(chunk);
         let mut rest = chunk.bytes();

@@ -1,4 +1,4 @@
-//! A shard of the table: buckets of places, found by the highest bits of their hashes.
+//! A shard of the table: buckets of places, indexed by the highest bits of their hashes.
 
 use super::bucket::{Bucket, SLOTS};
 use super::place::{RecordSlot, Records};
@@ -7,15 +7,16 @@ use crawlspace_compact::linear;
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::sizes::class;
 
-/// Mean number of places in a shard. One has twice as many before it is split, which
-/// takes about 100 us where none of the records is in a cache. Tests have many shards at once.
+/// Mean number of places in a shard. A shard is split at twice that number, which takes about 100
+/// µs if none of the records is cached. Tests use small values to have many shards.
 pub(super) const FULL: usize = if cfg!(test) { 12 } else { 512 };
 
-/// A shard grows beyond so many percent of its slots: most of them are found in the first bucket.
+/// Maximum load of a shard in percent of its slots, at which most places are found in the first
+/// bucket.
 const MAX_LOAD: usize = 94;
-/// A shard shrinks below so many percent.
+/// Minimum load of a shard in percent of its slots, below which it shrinks.
 const MIN_LOAD: usize = 55;
-/// Places in the whole table, and how many are expected.
+/// Number of places in the whole table, and number of places expected.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
     pub len: usize,
@@ -23,15 +24,15 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// For how many places a shard that has so many now should have room: as large a share of those that
-    /// are expected as it has of those that there are.
+    /// Returns the capacity for a shard with `own` places: it gets a share of the expected places
+    /// in proportion to its current ones.
     fn of(self, own: usize) -> usize {
         let share = own * self.expected / (self.len + 1);
         (own + share).min(2 * FULL).max(own)
     }
 }
 
-/// Some buckets.
+/// A shard: a small array of buckets that grows independently.
 #[derive(Default)]
 pub(super) struct Shard {
     buckets: Vec<Bucket>,
@@ -61,12 +62,12 @@ impl Shard {
         self.buckets.len() * SLOTS
     }
 
-    /// Places in it.
+    /// Returns the number of places.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Where the search for a hash begins.
+    /// Returns the bucket at which the search for a hash begins.
     #[inline]
     fn home(&self, hash: u64) -> usize {
         (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize
@@ -81,7 +82,7 @@ impl Shard {
         }
     }
 
-    /// The place of that hash of which `is` is true.
+    /// Returns the place with that hash for which `is` returns true.
     #[inline]
     pub fn find(&self, hash: u64, mut is: impl FnMut(RecordSlot) -> bool) -> Option<RecordSlot> {
         if self.buckets.is_empty() {
@@ -104,14 +105,14 @@ impl Shard {
         None
     }
 
-    /// Asks for the memory that a search for a hash needs first.
+    /// Prefetches the first bucket of a search.
     pub fn prefetch(&self, hash: u64) {
         if let Some(bucket) = self.buckets.get(self.home(hash)) {
             prefetch::line(bucket);
         }
     }
 
-    /// Adds a place, which is not there.
+    /// Adds a place, which must not be present.
     pub fn add(&mut self, hash: u64, place: RecordSlot, ahead: Ahead, records: &impl Records) {
         if (self.len() + 1) * 100 > self.slots() * MAX_LOAD {
             self.rebuild(ahead.of(self.len() + 1), records);
@@ -119,14 +120,14 @@ impl Shard {
         self.insert(hash, place);
     }
 
-    /// Gives slots back if few are taken.
+    /// Frees slots if few are in use.
     pub fn shrink(&mut self, records: &impl Records) {
         if self.buckets.len() > 1 && self.len() * 100 < self.slots() * MIN_LOAD {
             self.rebuild(self.len(), records);
         }
     }
 
-    /// Moves its memory to a better place.
+    /// Moves the memory of the shard to reduce fragmentation.
     pub fn defrag(&mut self, mover: &mut Mover<'_>) {
         mover.list(&mut self.buckets);
     }
@@ -140,7 +141,7 @@ impl Shard {
         self.len += 1;
     }
 
-    /// Takes a place out.
+    /// Removes a place.
     pub fn remove(&mut self, hash: u64, place: RecordSlot) {
         let home = self.home(hash);
         let mut at = home;
@@ -156,7 +157,7 @@ impl Shard {
         }
     }
 
-    /// Puts another place in place of one.
+    /// Replaces a place by another one.
     pub fn replace(&mut self, hash: u64, place: RecordSlot, by: RecordSlot) {
         let mut at = self.home(hash);
         while !self.buckets[at].replace(hash, place, by) {
@@ -165,9 +166,9 @@ impl Shard {
         }
     }
 
-    /// All places with their hashes.
+    /// Appends all places and their hashes to `out`.
     fn all(&self, records: &impl Records, out: &mut Vec<(u64, RecordSlot)>) {
-        // So that many records are waited for at a time.
+        // In groups, so that the memory accesses of many records overlap.
         for buckets in self.buckets.chunks(8) {
             let from = out.len();
             for place in buckets.iter().flat_map(Bucket::places) {
@@ -180,7 +181,7 @@ impl Shard {
         }
     }
 
-    /// A shard of these places, with slots for `ahead` of them.
+    /// Creates a shard of these places, with room for `ahead` places.
     fn of(places: impl Iterator<Item = (u64, RecordSlot)>, ahead: usize) -> Shard {
         let mut shard = Shard::default();
         if ahead > 0 {
@@ -197,12 +198,12 @@ impl Shard {
     fn rebuild(&mut self, ahead: usize, records: &impl Records) {
         let mut all = Vec::with_capacity(self.len as usize);
         self.all(records, &mut all);
-        // Freed first, so that its memory can be used for something else at once.
+        // Free the old memory first, so that it can be reused at once.
         self.buckets = Vec::new();
         *self = Shard::of(all.into_iter(), ahead);
     }
 
-    /// Gives away all with that bit in their hashes.
+    /// Moves all places with that bit set in their hashes to a new shard.
     pub fn split(&mut self, bit: u32, ahead: Ahead, records: &impl Records) -> Shard {
         let mut all = Vec::with_capacity(self.len());
         self.all(records, &mut all);
@@ -216,7 +217,7 @@ impl Shard {
         given
     }
 
-    /// Takes all that another shard has.
+    /// Adds all places of another shard.
     pub fn absorb(&mut self, other: &Shard, records: &impl Records) {
         let mut all = Vec::with_capacity((self.len + other.len) as usize);
         self.all(records, &mut all);
@@ -226,15 +227,15 @@ impl Shard {
         *self = Shard::of(all.into_iter(), ahead);
     }
 
-    /// Gives the places whose hashes begin with `from` or more, as far as they have the same home, or the
-    /// next few; where the others begin, if there are.
+    /// Passes the places of the next buckets, from the hashes that begin with `from`, to `each`.
+    /// Returns the position of the remaining ones, if there are any.
     pub fn walk(
         &self,
         from: u32,
         records: &impl Records,
         each: &mut dyn FnMut(RecordSlot),
     ) -> Option<u32> {
-        /// Homes of a step.
+        /// Number of home buckets per step.
         const HOMES: usize = 2;
         if self.buckets.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! Records in their segments and in the table: how they come, change, move and go.
+//! Insertion, update, move and removal of records in segments and in the table.
 
 use smallvec::SmallVec;
 
@@ -13,22 +13,23 @@ use super::segments::Segment;
 use super::{Packed, Value};
 use crawlspace_compact::number::{Reader, put_bytes};
 
-/// What is kept of a field.
+/// The data of a field.
 #[derive(Clone, Copy)]
 pub(super) enum Kept<'a> {
-    /// In a crawl: the record's value.
+    /// The value of a record, in a crawl.
     Value(&'a [u8]),
-    /// In the list of owners without a record: the number of the owner.
+    /// The number of the owner, in the list of owners without a record.
     Owner(u32),
-    /// In the list of holders: the value.
+    /// The value, in the list of holders.
     Holders(&'a [u8]),
 }
 
-/// Memory that records are put together in, kept from one to the next.
+/// Maximum capacity in bytes of the record buffer that is kept for reuse.
 const SCRATCH: usize = 4096;
 
 impl Packed {
-    /// The record whose crawl owns a field, or what says who owns it without one.
+    /// Returns the record of a field in the crawl that owns it, or the entry that names an owner
+    /// without a record.
     #[inline]
     pub(super) fn find_owner(&self, field: &Field<'_>, hash: u64) -> Option<RecordSlot> {
         let head = field.kind() | OWNER;
@@ -37,7 +38,7 @@ impl Packed {
             .find(hash, |place| self.chunks.is(place, head, raw))
     }
 
-    /// The record of a field in a list, unless its crawl owns the field.
+    /// Returns the record of a field in a list, unless its crawl owns the field.
     pub(super) fn find_in(&self, list: u32, field: &Field<'_>, hash: u64) -> Option<RecordSlot> {
         let head = field.kind();
         let raw = field.raw();
@@ -46,7 +47,7 @@ impl Packed {
         })
     }
 
-    /// The record of a field in a crawl.
+    /// Returns the record of a field in a crawl.
     pub(super) fn find_record(
         &self,
         crawl: u32,
@@ -59,7 +60,7 @@ impl Packed {
             .or_else(|| self.find_other(crawl, field, hash))
     }
 
-    /// The record of a field in a crawl that does not own it.
+    /// Returns the record of a field in a crawl that does not own it.
     pub(super) fn find_other(
         &self,
         crawl: u32,
@@ -73,12 +74,13 @@ impl Packed {
         self.find_in(crawl, field, hash)
     }
 
-    /// The list that a record is in.
+    /// Returns the list that contains a record.
     pub(super) fn list_of(&self, place: RecordSlot) -> u32 {
         self.chunks.get(place.chunk).crawl()
     }
 
-    /// The number of the crawl that owns the field of what [`Packed::find_owner`] found.
+    /// Returns the number of the crawl that owns the field of a place returned by
+    /// [`Packed::find_owner`].
     pub(super) fn owner_at(&self, place: RecordSlot) -> u32 {
         let (record, chunk) = self.chunks.record(place);
         match chunk.crawl() {
@@ -97,7 +99,7 @@ impl Packed {
         }
     }
 
-    /// Bytes of a record.
+    /// Returns the length of a record in bytes.
     pub(super) fn len_of(&self, list: u32, record: &Record<'_>) -> usize {
         let kept = match list {
             OWNERS => 4,
@@ -111,7 +113,7 @@ impl Packed {
         record.start + kept
     }
 
-    /// Puts in a record, of which there is none.
+    /// Inserts a record, which must not exist.
     pub(super) fn put(
         &mut self,
         list: u32,
@@ -126,7 +128,7 @@ impl Packed {
         self.count(list, is_owner, 1);
     }
 
-    /// Counts a record that came, or one that goes.
+    /// Updates the counts after a record was added (1) or removed (-1).
     pub(super) fn count(&mut self, list: u32, is_owner: bool, change: i64) {
         let add = |count: &mut u64| *count = count.wrapping_add_signed(change);
         add(&mut self.crawls.list_mut(list).records);
@@ -138,7 +140,7 @@ impl Packed {
         }
     }
 
-    /// Takes a record out. Its crawl stays, even if nothing is left of it.
+    /// Removes a record. Its crawl remains, even if it has no records left.
     pub(super) fn take_out(&mut self, place: RecordSlot) {
         let list = self.list_of(place);
         let hash = self.chunks.hash(place);
@@ -148,12 +150,13 @@ impl Packed {
         self.count(list, is_owner, -1);
         let list = self.crawls.list_mut(list);
         if list.records == 0 {
-            // Its chunks are counted from 0 again: no scan that goes on has anything of it to give.
+            // Sequence numbers start at 0 again: no running scan has anything left to return from
+            // this segment.
             list.segment = Segment::default();
         }
     }
 
-    /// Frees the bytes of a record that the table does not list any more.
+    /// Frees the memory of a record that was removed from the table.
     fn free_record(&mut self, list: u32, place: RecordSlot) {
         let (record, chunk) = self.chunks.record(place);
         let len = self.len_of(list, &record);
@@ -169,7 +172,7 @@ impl Packed {
         }
     }
 
-    /// Puts another value in place of a record's.
+    /// Replaces the data of a record.
     pub(super) fn put_again(&mut self, place: RecordSlot, kept: Kept<'_>) {
         let list = self.list_of(place);
         let (record, chunk) = self.chunks.record(place);
@@ -195,14 +198,15 @@ impl Packed {
         }
         let hash = self.chunks.hash(place);
         let raw = SmallVec::<[u8; 64]>::from_slice(self.chunks.record(place).0.raw);
-        // The old one is marked first, because the new one may make its segment move what it has.
+        // Mark the old record as dead first, because appending the new one may compact the segment.
         self.table.remove(hash, place, &self.chunks);
         self.free_record(list, place);
         let place = self.append(list, kind, &raw, is_owner, kept);
         self.table.insert(hash, place, &self.chunks);
     }
 
-    /// Makes the crawl of a record the owner of its field, which has none, or no more the owner.
+    /// Makes the crawl of a record the owner of its field, which must have none, or removes the
+    /// ownership.
     pub(super) fn set_owner(&mut self, place: RecordSlot, is_owner: bool) {
         let crawl = self.list_of(place);
         let hash = self.chunks.hash(place);
@@ -228,7 +232,7 @@ impl Packed {
         }
     }
 
-    /// Writes a record to the end of its segment.
+    /// Appends a record to its segment.
     fn append(
         &mut self,
         list: u32,
@@ -273,8 +277,8 @@ impl Packed {
         place
     }
 
-    /// Moves records of a segment from chunks that are mostly dead to its last chunk, as long as there is
-    /// so much room left in that, and about `most` bytes.
+    /// Moves records from mostly dead chunks of a segment to its last chunk, as long as that has
+    /// `reserve` bytes left, and up to about `most` bytes.
     pub(super) fn compact(&mut self, list: u32, reserve: usize, most: usize) {
         let mut moved = 0;
         let mut bytes = Vec::new();
@@ -325,7 +329,7 @@ impl Packed {
         }
     }
 
-    /// Places of the records of a chunk that are not dead.
+    /// Returns the places of the live records of a chunk.
     fn live(&self, number: u32) -> Vec<RecordSlot> {
         let mut live = Vec::new();
         let chunk = self.chunks.get(number);
@@ -343,7 +347,7 @@ impl Packed {
         live
     }
 
-    /// Makes a segment smaller, most of which is dead, after removals.
+    /// Compacts a segment that is mostly dead after removals.
     pub(super) fn tidy(&mut self, list: u32) {
         let segment = &self.crawls.list(list).segment;
         if !segment.is_sparse() || segment.sparse == NONE {
@@ -360,17 +364,17 @@ impl Packed {
             let segment = &mut self.crawls.list_mut(list).segment;
             self.chunks.open(list, segment, base, LONG - 1);
         }
-        // Little at a time, because each removal may come here.
+        // Only a little at a time, because every removal may trigger it.
         self.compact(list, 0, CHUNK / 8);
     }
 }
 
-/// The number in a record of an owner.
+/// Returns the number in an owner entry.
 fn owner_number(rest: &[u8]) -> u32 {
     u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]])
 }
 
-/// The value in a record of holders.
+/// Returns the value in a holders entry.
 pub(super) fn holders(rest: &[u8]) -> &[u8] {
     Reader::new(rest).bytes().expect("a chunk is whole")
 }

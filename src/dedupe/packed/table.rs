@@ -1,8 +1,9 @@
-//! Where the records of fields are: a hash table of places, without the fields themselves.
+//! A hash table of the places of records, without the fields themselves.
 //!
-//! It is in shards by the lowest bits of hashes, one of which is split or merged at a time. A shard is a list of buckets of
-//! one cache line each, of any length; where a hash begins in it is told by the highest bits, so that a walk
-//! by those bits goes on rightly in a shard that has grown.
+//! The table is split into shards by the lowest bits of the hashes; shards are split and merged one at a time (linear
+//! hashing). A shard is a list, of any length, of buckets of one cache line each. The highest bits of a hash determine
+//! where it begins in its shard, so that a walk in the order of those bits continues correctly after the shard has
+//! grown.
 
 use super::blocks::Blocks;
 use super::place::{RecordSlot, Records};
@@ -12,31 +13,31 @@ use crawlspace_compact::linear::{Bucket, address};
 use crawlspace_compact::linear::{Linear, List as _};
 use crawlspace_host::defrag::Mover;
 
-/// Room for what is announced is made at one of so many insertions.
+/// Interval of insertions at which memory for announced records is allocated.
 const PACE: usize = 16;
-/// Most shards: how many the bits of a hash that are not otherwise used can tell.
+/// Maximum number of shards, as limited by the bits of a hash that have no other use.
 const SHARDS: usize = 1 << 24;
-/// Most places that can be expected.
+/// Maximum number of places that can be announced.
 const EXPECTED: usize = 1 << 28;
-/// Most shards that are made at once.
+/// Maximum number of shards that are created at once.
 const AT_ONCE: usize = 1 << 15;
 
 #[derive(Clone, Default)]
 pub(super) struct Table {
     shards: Linear<Blocks<Shard>>,
-    /// How many more are about to come.
+    /// Number of places announced.
     expected: usize,
 }
 
-/// A position in the order of hashes that a walk follows: shards by the lowest bits read backwards, in
-/// each the highest bits.
+/// A position in a walk in hash order: by the reversed lowest bits, which select the shard, and within a shard by the
+/// highest bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TableCursor {
-    /// The lowest bits, highest first: all that comes before it was given.
+    /// The reversed lowest bits: everything before them has been returned.
     shard: u32,
-    /// How many of these bits told the shard.
+    /// Number of these bits that selected the shard.
     depth: u32,
-    /// The highest bits: all of the shard that comes before it was given.
+    /// The highest bits: everything before them in the shard has been returned.
     within: u32,
 }
 
@@ -50,7 +51,7 @@ impl Table {
         self.shards.get(hash)
     }
 
-    /// For whom room is made ahead.
+    /// Returns the numbers from which shards compute their capacity.
     fn ahead(&self) -> Ahead {
         Ahead {
             len: self.len(),
@@ -58,20 +59,20 @@ impl Table {
         }
     }
 
-    /// Asks for the memory that a search for a hash needs first.
+    /// Prefetches the memory that a search for a hash reads first.
     pub fn prefetch(&self, hash: u64) {
         if let Some(shard) = self.shard(hash) {
             shard.prefetch(hash);
         }
     }
 
-    /// The place of that hash of which `is` is true.
+    /// Returns the place with that hash for which `is` returns true.
     #[inline]
     pub fn find(&self, hash: u64, is: impl FnMut(RecordSlot) -> bool) -> Option<RecordSlot> {
         self.shard(hash)?.find(hash, is)
     }
 
-    /// Adds a place, which is not there.
+    /// Adds a place, which must not be present.
     pub fn insert(&mut self, hash: u64, place: RecordSlot, records: &impl Records) {
         let ahead = self.ahead();
         self.shards
@@ -80,7 +81,7 @@ impl Table {
         self.grow(records);
     }
 
-    /// Takes a place out.
+    /// Removes a place.
     pub fn remove(&mut self, hash: u64, place: RecordSlot, records: &impl Records) {
         let may_shrink = self.expected == 0;
         self.shards.change(hash, |shard| {
@@ -93,13 +94,13 @@ impl Table {
         self.shrink(records);
     }
 
-    /// Puts another place in place of one.
+    /// Replaces a place by another one.
     pub fn replace(&mut self, hash: u64, place: RecordSlot, by: RecordSlot) {
         self.shards
             .change(hash, |shard| shard.replace(hash, place, by));
     }
 
-    /// Says that so many more are about to come.
+    /// Announces `more` places.
     pub fn expect(&mut self, more: usize) {
         self.expected = more.min(EXPECTED);
         let more = self.expected;
@@ -111,10 +112,10 @@ impl Table {
         }
     }
 
-    /// Splits a shard if there are many more to each than there should be.
+    /// Splits a shard if the mean number of places per shard is too high.
     fn grow(&mut self, records: &impl Records) {
         let (len, shards) = (self.len(), self.shards.len());
-        // Room for what is announced is made little by little, because each split takes its time.
+        // Memory for announced places is allocated gradually, because each split takes time.
         let more = if len.is_multiple_of(PACE) {
             self.expected
         } else {
@@ -128,7 +129,7 @@ impl Table {
             .grow(|shard, bit| shard.split(bit, ahead, records));
     }
 
-    /// Merges two shards if there are far fewer to each than there should be.
+    /// Merges two shards if the mean number of places per shard is too low.
     fn shrink(&mut self, records: &impl Records) {
         if self.len() == 0 {
             *self = Table::default();
@@ -141,8 +142,8 @@ impl Table {
         }
     }
 
-    /// Gives places from a position on, at least those of one bucket; where to go on, if there are more.
-    /// All that stay are given by a walk from the first position to the last, some twice.
+    /// Passes places from a position on to `each`, at least those of one bucket. Returns the next position, if there is
+    /// one. A walk from the first position to the last returns every place that stays, some of them twice.
     pub fn walk(
         &self,
         from: TableCursor,
@@ -167,29 +168,29 @@ impl Table {
         })
     }
 
-    /// Bytes of memory.
+    /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         self.shards.memory()
     }
 
-    /// Pieces of memory.
+    /// Returns the number of allocations.
     pub fn pieces(&self) -> usize {
         self.shards.buckets().pieces() + self.shards.len()
     }
 
-    /// Shards that there are.
+    /// Returns the number of shards.
     pub fn shards(&self) -> usize {
         self.shards.len()
     }
 
-    /// Moves the memory of a shard to a better place.
+    /// Moves the memory of a shard to reduce fragmentation.
     pub fn defrag(&mut self, shard: usize, mover: &mut Mover<'_>) {
         if let Some(shard) = self.shards.buckets_mut().get_mut(shard) {
             shard.defrag(mover);
         }
     }
 
-    /// Shards that have memory of their own: one that was split off may have got no place.
+    /// Returns the number of shards with memory of their own: a shard that was split off may have received no places.
     #[cfg(test)]
     pub fn shards_with_room(&self) -> usize {
         self.shards

@@ -1,4 +1,4 @@
-//! A packed index is what plain maps are, whatever was done to it.
+//! Tests of a packed index against plain maps, after arbitrary changes.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::record::Record;
 use super::*;
 use crawlspace_host::keyspace::Batch;
 
-/// All that holds between the parts.
+/// Asserts the invariants between the parts.
 pub(super) fn verify(packed: &Packed) {
     packed.table.verify(&packed.chunks);
     let (mut all, mut records, mut owners, mut chunks, mut room) = (0, 0, 0, 0, 0);
@@ -142,7 +142,7 @@ fn model_bytes(model: &Model) -> usize {
     maps.flatten().map(|(f, v)| f.len() + v.len()).sum()
 }
 
-/// A change of one of few fields in one of few crawls.
+/// A change of one of a few fields in one of a few crawls.
 #[derive(Clone, Copy, Debug)]
 enum FieldChange {
     Own(u8, u8),
@@ -170,7 +170,7 @@ fn change() -> impl Strategy<Value = FieldChange> {
     ]
 }
 
-/// Fields of every kind, by number.
+/// Returns a field by number; the fields are of every kind.
 fn field(n: u32) -> Vec<u8> {
     let spread = u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let hex: String = (0..4)
@@ -277,7 +277,7 @@ fn apply(change: FieldChange, packed: &mut Packed, model: &mut Model) {
     }
 }
 
-/// Long histories, and so fewer of them.
+/// Returns a configuration with fewer cases, for long histories.
 fn long() -> ProptestConfig {
     let usual = ProptestConfig::default();
     ProptestConfig {
@@ -303,7 +303,7 @@ proptest! {
         let copy = loaded(&packed);
         copy.verify();
         same(&copy, &model);
-        // And to nothing again.
+        // Remove everything again.
         for (field, _) in std::mem::take(&mut model.holders) {
             prop_assert!(packed.del(Part::Holders, &field));
         }
@@ -319,7 +319,7 @@ proptest! {
         }
         packed.verify();
         same(&packed, &model);
-        // What was announced last may still have its first shard.
+        // The last announcement may still occupy the first shard.
         prop_assert!(packed.memory() <= Packed::default().memory() + 1024);
     }
 
@@ -358,7 +358,7 @@ proptest! {
     }
 }
 
-/// What is loaded of what is saved.
+/// Saves an index and loads it again.
 fn loaded(packed: &Packed) -> Packed {
     let mut copy = Packed::default();
     packed.save(&mut |chunk| copy.load(chunk).unwrap());
@@ -383,7 +383,7 @@ fn a_field_of_many_crawls_is_found_at_once() {
         packed.put_new(&name(n), &sha256(n + 1), b"own");
     }
     packed.verify();
-    // None of the buckets is passed by much more than it has room for.
+    // No bucket is passed much more often than its number of slots.
     assert!(packed.table.most_passed() < 30);
     for n in 0..3000 {
         let found = packed.get(Part::Records(&name(n)), &shared);
@@ -411,7 +411,7 @@ fn memory_is_given_back() {
         packed.put_new(crawl, &sha256(n), &value(n as u16 | 4));
     }
     let full = packed.memory();
-    // Not in the order of the records: what is left moves together.
+    // In an order other than that of the records, so that the live records are moved together.
     let mut order: Vec<u32> = (0..20_000).collect();
     order.sort_unstable_by_key(|&n| field::hash_in(u64::from(n), 3));
     for &n in &order[..18_000] {
@@ -494,7 +494,7 @@ fn all_memory_moves_and_nothing_changes() {
     }
     let memory = packed.memory();
     let mut moved = 0;
-    // The allocator of tests cannot tell how large a piece is, so each stays where it is.
+    // The allocator of tests does not know the size of an allocation, so nothing moves.
     let mut ask = |_: *mut u8| {
         moved += 1;
         std::ptr::null_mut()

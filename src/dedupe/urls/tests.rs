@@ -1,4 +1,4 @@
-//! Look-ups by URL while captures come and go.
+//! Lookups by URL while captures are added and deleted.
 
 use crawlspace_host::keyspace::Keyspace as _;
 
@@ -16,7 +16,7 @@ fn hash(n: u64) -> Vec<u8> {
     format!("sha256:{n:064x}").into_bytes()
 }
 
-/// Captures of these numbers, of which a higher one is newer, in the same minute or not.
+/// Adds captures with these numbers; higher numbers are newer, possibly in the same minute.
 fn add(index: &mut MemoryIndex, ks: &mut MemoryKeyspace, captures: &[u64]) {
     for &n in captures {
         let date = (20_240_101_000_000 + n / 60 * 100 + n % 60).to_string();
@@ -88,7 +88,7 @@ fn captures_that_stay_are_listed_once_while_others_come_and_go() {
                 .drop(&mut ks, &mut index.crawls, b"a", &digest)
                 .unwrap();
         }
-        // A slice may read a single record, so that one more in each slice would never end.
+        // A slice may read a single record, so adding one per slice would never end.
         if changes <= 10 {
             add(&mut index, &mut ks, &[changes * 2 + 100]);
         }
@@ -115,7 +115,7 @@ fn a_slice_ends_with_the_record_that_took_its_time() {
     let (mut index, mut ks) = indexed(&captures);
     let mut job = ask(2);
     let mut slices = 1;
-    // Batches have two hashes here.
+    // A batch has two hashes in tests.
     let reply = loop {
         match job.step(&mut index, &mut ks, &mut || false).unwrap() {
             Step::Done(reply) => break reply,
@@ -166,7 +166,7 @@ fn the_limit_says_how_many_records_are_read() {
         };
         let newest = captures.iter().rev().take(limit as usize).copied();
         assert_eq!(hashes(reply), newest.map(hash).collect::<Vec<_>>());
-        // Each record is followed by a question whether there is time for more, and so is each capture in the reply.
+        // The time is checked after each record, and after each capture in the reply.
         assert!(read <= most + limit + 2, "{limit}: {read}");
     }
 }
