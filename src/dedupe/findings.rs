@@ -134,8 +134,8 @@ impl Findings {
                 let baseline = index.crawls.baseline(ks, crawl);
                 let mut holders = index.ledger.holders(ks, &index.places, &digest)?;
                 let is_recorded = holders.iter().any(|n| numbers.contains(n));
-                // The same holds for hashes that a plain client added to a committed crawl in which holders are
-                // looked up.
+                // The same applies to hashes that a plain client added to a committed crawl, whose holders are found by
+                // looking them up.
                 if !is_recorded && !baseline.is_unrecorded(ks)? && !may_have_more(index, ks, crawl)?
                 {
                     self.stale_holders += 1;

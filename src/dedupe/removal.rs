@@ -28,7 +28,7 @@ use super::wacz::file;
 /// Field of `removing` with the counts so far. No crawl has an empty id.
 const FIGURES: &[u8] = b"";
 
-/// Refuses crawls that cannot be removed.
+/// Checks that all these crawls can be removed.
 ///
 /// # Errors
 /// `NOCRAWL`, and `UNCOMMITTED` for a crawl that is not committed yet.
@@ -239,7 +239,7 @@ pub fn references_of<K: Store>(
     Ok(names.collect())
 }
 
-/// Refuses crawls that have nothing to cancel.
+/// Checks that a crawl has uncommitted records that can be canceled.
 ///
 /// # Errors
 /// `NOCRAWL`, `COMMITTED`, `REMOVING` while the crawl is being removed, and `PURGING` for a crawl that a purge by

@@ -206,7 +206,7 @@ pub fn required_by<K: Store>(crawl: &[u8]) -> Job<K> {
     })
 }
 
-/// Refuses malformed references.
+/// Checks the syntax of references.
 ///
 /// # Errors
 /// `ERR`, with the first malformed reference.

@@ -269,10 +269,10 @@ fn note_crawl<K: Store>(
     Ok(())
 }
 
-/// Refuses crawls that the index does not know.
+/// Checks that the index knows all these crawls.
 ///
 /// # Errors
-/// `NOCRAWL` names the first.
+/// `NOCRAWL` for the first crawl that it does not know.
 pub fn check_known<K: Store>(index: &mut Index<K>, ks: &mut K, crawls: &[&[u8]]) -> Result<()> {
     for &crawl in crawls {
         if index.standing(ks, crawl)?.is_none() {

@@ -43,7 +43,7 @@ impl Claim {
 
 /// The claims of an index.
 pub struct Claims<K: Store> {
-    /// Name of `claims`.
+    /// Name of the key `claims`.
     claims: K::Name,
     /// Name of the key that contains the token counter.
     meta: K::Name,

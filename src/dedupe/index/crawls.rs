@@ -58,13 +58,13 @@ struct CachedCrawl<N> {
 /// The crawls of an index: the names of their keys, and the sets that contain them.
 pub struct Crawls<K: Store> {
     prefix: Vec<u8>,
-    /// Name of `allcrawls`.
+    /// Name of the key `allcrawls`.
     committed: K::Name,
-    /// Name of `uncommittedcrawls`.
+    /// Name of the key `uncommittedcrawls`.
     uncommitted: K::Name,
-    /// Name of `to-remove-crawls`.
+    /// Name of the key `to-remove-crawls`.
     outgoing: K::Name,
-    /// Name of `canceledcrawls`.
+    /// Name of the key `canceledcrawls`.
     canceled: K::Name,
     cached: FxHashMap<Box<[u8]>, CachedCrawl<K::Name>>,
 }
@@ -166,7 +166,7 @@ impl<K: Store> Crawls<K> {
         counts::members(ks, &self.committed)
     }
 
-    /// Returns whether the crawl is in `allcrawls`.
+    /// Returns true if the crawl is in `allcrawls`.
     pub(crate) fn is_committed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if let Some(known) = self.get(crawl).and_then(|c| c.is_committed) {
             return Ok(known);
@@ -176,7 +176,7 @@ impl<K: Store> Crawls<K> {
         Ok(is)
     }
 
-    /// Returns whether the crawl is in `uncommittedcrawls`.
+    /// Returns true if the crawl is in `uncommittedcrawls`.
     pub(crate) fn is_uncommitted(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if let Some(known) = self.get(crawl).and_then(|c| c.is_uncommitted) {
             return Ok(known);
@@ -186,7 +186,7 @@ impl<K: Store> Crawls<K> {
         Ok(is)
     }
 
-    /// Adds to or removes from `allcrawls`.
+    /// Adds a crawl to `allcrawls`, or removes it.
     pub(super) fn set_committed(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
         if is {
             ks.set_add(&self.committed, crawl)?;
@@ -197,7 +197,7 @@ impl<K: Store> Crawls<K> {
         Ok(())
     }
 
-    /// Adds to or removes from `uncommittedcrawls`.
+    /// Adds a crawl to `uncommittedcrawls`, or removes it.
     pub(super) fn set_uncommitted(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
         if is {
             ks.set_add(&self.uncommitted, crawl)?;
@@ -297,14 +297,14 @@ impl<K: Store> Index<K> {
         }
     }
 
-    /// Adds to or removes from `allcrawls`.
+    /// Adds a crawl to `allcrawls`, or removes it.
     pub(crate) fn set_committed(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
         self.crawls.set_committed(ks, crawl, is)?;
         self.ledger.note_committed(crawl, is);
         Ok(())
     }
 
-    /// Adds to or removes from `uncommittedcrawls`.
+    /// Adds a crawl to `uncommittedcrawls`, or removes it.
     pub(crate) fn set_uncommitted(&mut self, ks: &mut K, crawl: &[u8], is: bool) -> Result<()> {
         self.crawls.set_uncommitted(ks, crawl, is)?;
         if !is {

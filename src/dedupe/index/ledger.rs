@@ -24,7 +24,7 @@ pub type Unrecorded = Vec<(u64, Vec<u8>)>;
 
 /// The commit order, and the lists of further holders of hashes.
 pub struct Ledger<K: Store> {
-    /// Name of `commits`.
+    /// Name of the key `commits`.
     commits: K::Name,
     /// Name of the key that marks the lists as incomplete.
     meta: K::Name,

@@ -51,9 +51,9 @@ impl CommitState {
 
 /// The crawls that jobs are working on, with a cache of their marks.
 pub struct UnderWay<K: Store> {
-    /// Name of `committing`.
+    /// Name of the key `committing`.
     commits: K::Name,
-    /// Name of `removing`.
+    /// Name of the key `removing`.
     removals: K::Name,
     committing: Option<FxHashSet<Box<[u8]>>>,
     /// Crawls that are being removed (true), or of which the uncommitted records are being canceled
@@ -72,7 +72,7 @@ impl<K: Store> UnderWay<K> {
         }
     }
 
-    /// Returns true if it is cached that no job is running.
+    /// Returns true if the cache says that no job is running.
     pub(super) fn is_nothing(&self) -> bool {
         self.committing.as_ref().is_some_and(FxHashSet::is_empty)
             && self.removing.as_ref().is_some_and(FxHashMap::is_empty)

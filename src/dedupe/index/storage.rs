@@ -81,11 +81,11 @@ impl From<Profile> for Layout {
 pub struct Places<K: Store> {
     /// Name of the merged index.
     merged_key: K::Name,
-    /// Name of `packedhashes`.
+    /// Name of the key `packedhashes`.
     packed_name: K::Name,
-    /// Name of `moving`.
+    /// Name of the key `moving`.
     moving_key: K::Name,
-    /// Name of `holders`.
+    /// Name of the key `holders`.
     holders: K::Name,
     /// Name of the key that stores the storage of the index.
     meta: K::Name,

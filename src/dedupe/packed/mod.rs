@@ -280,7 +280,7 @@ impl Packed {
             .expect(usize::try_from(records).unwrap_or(usize::MAX));
     }
 
-    /// Returns the requested memory in bytes, in constant time.
+    /// Returns the number of bytes requested from the allocator, in constant time.
     pub fn memory(&self) -> usize {
         let parts = self.memory_by_part();
         size_of::<Packed>()

@@ -10,7 +10,7 @@ use crate::dedupe::packed::place::{CHUNK, RecordSlot};
 use crate::dedupe::packed::record::Record;
 use crawlspace_compact::number::Reader;
 
-/// Number of records that the memory of the table is prefetched ahead.
+/// Prefetch distance of table lookups, in records.
 const AHEAD: usize = 12;
 
 /// A checked record of a block.

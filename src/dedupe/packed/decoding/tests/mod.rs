@@ -193,7 +193,7 @@ fn a_value_can_be_used_between_its_chunks() {
             changed.del(Part::Owners, field);
             verify(&changed);
             let before = elements(&changed);
-            // It is another value now, to which the remaining chunks do not belong.
+            // The value has changed, so the remaining chunks are refused.
             assert!(changed.load(&good[n + 1]).is_err());
             assert!(before.contains(&vec![b"owners".to_vec(), b"new".to_vec(), b"new".to_vec()]));
         }
