@@ -222,7 +222,7 @@ impl RedisKeyspace {
         makes: bool,
         change: impl FnOnce(&mut T) -> (R, Option<Replicated<'a>>),
     ) -> Result<Option<R>> {
-        // Opened for writing is only what has changed: the server tells all who watch the key.
+        // The key is opened for reading, because opening it for writing signals it as modified.
         let handle = self.handle(key, KeyType::Native(T::WHAT), false)?;
         if handle.is_null() || Self::is_empty(handle) {
             if !makes {
@@ -253,10 +253,14 @@ impl RedisKeyspace {
         let emptied = value.is_empty();
         if let Some(replicated) = replicated {
             self.flush();
-            let handle = self.handle(key, KeyType::Native(T::WHAT), true)?;
             if emptied {
+                let handle = self.handle(key, KeyType::Native(T::WHAT), true)?;
                 // SAFETY: main thread, key open for writing; the value is not used again.
                 unsafe { rm!(RedisModule_UnlinkKey(handle)) };
+            } else {
+                // The value changed in place, so that closing the key does not signal it.
+                // SAFETY: main thread, live context and name.
+                unsafe { rm!(RedisModule_SignalModifiedKey(self.ctx.raw(), key.raw())) };
             }
             self.tell::<T>(key, &replicated, emptied);
         }
