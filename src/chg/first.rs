@@ -14,6 +14,11 @@ impl First {
         self.0 = None;
     }
 
+    /// Returns true when the sorted set is known to be empty.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0 == Some(Millis::MAX)
+    }
+
     /// Something is in the sorted set now that comes at a time.
     pub(super) fn add(&mut self, at: Millis) {
         self.0 = self.0.map(|first| first.min(at));

@@ -91,8 +91,10 @@ impl<K: Store> Frontier<K> {
         self.figures = Figures::default();
     }
 
-    /// Takes note that a plain client wrote to a group.
+    /// Invalidates what is cached of a group because a plain client wrote to it.
     pub fn changed_by_others(&mut self, id: &[u8]) {
+        self.ledger.audits.disturb();
+        self.groups.evict(id);
         self.queues.skipped.changed_by_others(id);
     }
 
@@ -125,7 +127,7 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Saves a group when the next lease is known, or somebody looks at it.
-    pub(super) fn save_later(&mut self, ks: &mut K, loaded: Loaded<K>) -> Result<()> {
+    pub(super) fn save_later(&mut self, ks: &mut K, loaded: Box<Loaded<K>>) -> Result<()> {
         self.groups.write_back(ks, None)?;
         self.ledger
             .audits

@@ -169,7 +169,7 @@ impl<K: Store> Frontier<K> {
                 };
                 Some(other)
             };
-            let loaded = other.as_mut().unwrap_or(own);
+            let loaded = other.as_deref_mut().unwrap_or(own);
             let waits = ks.zset_score(&self.keys.once.wait, id.as_ref())?.is_some();
             let can_stand = loaded.group.is_runnable() && !waits;
             if !can_stand && (is_own || looked_at < LOOKED_AT) {

@@ -1,6 +1,7 @@
 //! The hashes of groups and the URIs that are kept for them, as they are read and written.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -15,11 +16,17 @@ use super::store::Store;
 use super::time::{Millis, of_score};
 use super::uris::{Op, Stock, Uris};
 
+/// Maximum number of leased groups whose hashes are cached; about 1 KB each.
+const MAX_LEASED: usize = 1024;
+
 /// The hashes of the groups of a frontier, and their kept URIs.
 pub(super) struct Groups<K: Store> {
     keys: Rc<Keys<K>>,
     /// A group that was released and is written when the lease taken with that is known, or it is read.
-    unsaved: RefCell<Option<Loaded<K>>>,
+    unsaved: RefCell<Option<Box<Loaded<K>>>>,
+    /// Groups as they were written with a lease, so that its release need not read them again. A group is
+    /// evicted when anything else loads it, which may write to its hash, or a plain client writes to it.
+    leased: RefCell<HashMap<Id, Box<Loaded<K>>>>,
 }
 
 /// A group with the fields that it was read from.
@@ -41,22 +48,52 @@ impl<K: Store> Groups<K> {
         Groups {
             keys,
             unsaved: RefCell::new(None),
+            leased: RefCell::default(),
         }
     }
 
     /// Drops what is not saved yet.
     pub(super) fn invalidate(&mut self) {
         self.unsaved.take();
+        self.leased.get_mut().clear();
+    }
+
+    /// Caches a group that was just written with a lease.
+    pub(super) fn keep_leased(&mut self, mut loaded: Box<Loaded<K>>) {
+        loaded.raw = std::array::from_fn(|_| None);
+        loaded.group.known = true;
+        loaded.group.ours = true;
+        let leased = self.leased.get_mut();
+        if leased.len() >= MAX_LEASED {
+            leased.clear();
+        }
+        leased.insert(loaded.id.clone(), loaded);
+    }
+
+    /// Evicts a group from the cache because its hash may change.
+    pub(super) fn evict(&self, id: &[u8]) {
+        self.leased.borrow_mut().remove(id);
+    }
+
+    /// Returns a group that is probably leased: from the cache, else from its key.
+    pub(super) fn load_leased(&self, ks: &mut K, id: &[u8]) -> Result<Box<Loaded<K>>> {
+        let cached = self.leased.borrow_mut().remove(id);
+        let Some(mut loaded) = cached else {
+            return self.load(ks, id);
+        };
+        self.find_uncounted(ks, &mut loaded)?;
+        Ok(loaded)
     }
 
     /// Keeps a group that is not saved yet.
-    pub(super) fn keep_unsaved(&mut self, loaded: Loaded<K>) {
+    pub(super) fn keep_unsaved(&mut self, loaded: Box<Loaded<K>>) {
         self.unsaved.replace(Some(loaded));
     }
 
     /// Reads a group.
-    pub(super) fn load(&self, ks: &mut K, id: &[u8]) -> Result<Loaded<K>> {
+    pub(super) fn load(&self, ks: &mut K, id: &[u8]) -> Result<Box<Loaded<K>>> {
         self.write_back(ks, Some(id))?;
+        self.evict(id);
         let key = self.keys.key(ks, GROUP, id);
         let [a, b, c, d, e] = self.fields();
         let raw = ks.hash_get_many(&key, [a, b, c, d, e])?;
@@ -66,7 +103,7 @@ impl<K: Store> Groups<K> {
     }
 
     /// A group, unless its key holds something else: that is nothing to be fetched from.
-    pub(super) fn load_sound(&self, ks: &mut K, id: &[u8]) -> Result<Option<Loaded<K>>> {
+    pub(super) fn load_sound(&self, ks: &mut K, id: &[u8]) -> Result<Option<Box<Loaded<K>>>> {
         match self.load(ks, id) {
             Ok(loaded) => Ok(Some(loaded)),
             Err(Error::Key(KeyError::WrongType { .. })) => Ok(None),
@@ -80,8 +117,9 @@ impl<K: Store> Groups<K> {
         ks: &mut K,
         id: &[u8],
         counted: &K::Name,
-    ) -> Result<(Loaded<K>, u64)> {
+    ) -> Result<(Box<Loaded<K>>, u64)> {
         self.write_back(ks, Some(id))?;
+        self.evict(id);
         let key = self.keys.key(ks, GROUP, id);
         let [a, b, c, d, e] = self.fields();
         let [a, b, c, d, e, n] = ks.hash_get_many(&key, [a, b, c, d, e, counted])?;
@@ -92,7 +130,7 @@ impl<K: Store> Groups<K> {
     }
 
     /// A group that must be known.
-    pub(super) fn known(&self, ks: &mut K, id: &[u8]) -> Result<Loaded<K>> {
+    pub(super) fn known(&self, ks: &mut K, id: &[u8]) -> Result<Box<Loaded<K>>> {
         let loaded = self.load(ks, id)?;
         if loaded.group.known {
             Ok(loaded)
@@ -166,7 +204,7 @@ impl<K: Store> Groups<K> {
     }
 
     /// A group that is not saved yet.
-    pub(super) fn take_unsaved(&mut self, id: &[u8]) -> Option<Loaded<K>> {
+    pub(super) fn take_unsaved(&mut self, id: &[u8]) -> Option<Box<Loaded<K>>> {
         self.unsaved
             .get_mut()
             .take_if(|unsaved| unsaved.id[..] == *id)
@@ -177,7 +215,7 @@ impl<K: Store> Groups<K> {
     /// # Errors
     /// `WRONGTYPE` when a key holds another type; or when the server refuses.
     pub fn write_back(&self, ks: &mut K, only: Option<&[u8]>) -> Result<()> {
-        let this = |unsaved: &mut Loaded<K>| only.is_none_or(|id| unsaved.id[..] == *id);
+        let this = |unsaved: &mut Box<Loaded<K>>| only.is_none_or(|id| unsaved.id[..] == *id);
         let unsaved = self.unsaved.borrow_mut().take_if(this);
         unsaved.map_or(Ok(()), |unsaved| self.write(ks, &unsaved, None))
     }
@@ -331,10 +369,10 @@ impl<K: Store> Groups<K> {
 }
 
 impl<K: Store> Loaded<K> {
-    fn new(id: &[u8], key: K::Name, raw: [Option<K::Value>; FIELDS]) -> Loaded<K> {
+    fn new(id: &[u8], key: K::Name, raw: [Option<K::Value>; FIELDS]) -> Box<Loaded<K>> {
         let mut fields = raw.iter().map(|field| field.as_ref().map(AsRef::as_ref));
         let group = Group::read(std::array::from_fn(|_| fields.next().flatten()));
-        Loaded {
+        Box::new(Loaded {
             id: Id::from_slice(id),
             key,
             uris: OnceCell::new(),
@@ -342,7 +380,7 @@ impl<K: Store> Loaded<K> {
             raw,
             saved: RefCell::new(None),
             missing: Cell::new(0),
-        }
+        })
     }
 
     /// What stands in field `i` now.
@@ -362,10 +400,10 @@ impl<K: Store> Loaded<K> {
         self.raw.iter().flatten().count() as u64
     }
 
-    /// The count that stood in the key when it was read.
+    /// The number of URIs that the key counts.
     pub(super) fn stored_count(&self) -> u64 {
-        let stored = self.raw[1].as_ref().map(AsRef::as_ref);
-        stored
+        let saved = self.saved.borrow();
+        self.stored(1, saved.as_ref())
             .and_then(crawlspace_host::text::parse_unsigned)
             .unwrap_or(0)
     }

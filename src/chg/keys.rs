@@ -227,6 +227,8 @@ pub struct Keys<K: Keyspace> {
     pub(super) prefix: Box<[u8]>,
     /// Names of the keys that exist once.
     pub once: Names<K::Name>,
+    /// The shortest name that the hash of a group could have.
+    pub any_group: K::Name,
     pub(super) fields: Fields<K::Name>,
 }
 
@@ -236,6 +238,7 @@ impl<K: Keyspace> Keys<K> {
         Keys {
             prefix: prefix.into(),
             once: Names::of(|row| ks.name(&[prefix, row.name.as_bytes()])),
+            any_group: ks.name(&[prefix, GROUP_NAME]),
             fields: Fields::new(ks),
         }
     }

@@ -41,7 +41,7 @@ impl<K: Store> Frontier<K> {
         fate: &Fate<'_>,
         now: Millis,
     ) -> Result<ReleaseReply> {
-        let mut loaded = self.groups.load(ks, id)?;
+        let mut loaded = self.groups.load_leased(ks, id)?;
         let uncounted = loaded.missing.get() > 0;
         if uncounted {
             self.groups.find_leases(ks, &mut loaded, now)?;

@@ -48,8 +48,8 @@ struct Pair<'a, K: Store> {
     frontier: &'a mut Frontier<K>,
     ks: &'a mut K,
     time: Time<'a>,
-    from: Loaded<K>,
-    to: Loaded<K>,
+    from: Box<Loaded<K>>,
+    to: Box<Loaded<K>>,
 }
 
 impl Moving {

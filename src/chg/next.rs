@@ -72,11 +72,8 @@ enum Stand {
 }
 
 /// Who stands first.
-///
-/// As large as a candidate, which is what it mostly is: a box would cost an allocation a lease.
-#[allow(clippy::large_enum_variant)]
 enum Front<K: Store> {
-    Candidate(Stand, Loaded<K>),
+    Candidate(Stand, Box<Loaded<K>>),
     /// A group whose lease had expired, and which is where it belongs now.
     Settled,
     Nobody,
@@ -104,7 +101,11 @@ impl<K: Store> Frontier<K> {
                 Front::Nobody => break,
                 Front::Settled => None,
                 Front::Candidate(place, mut loaded) => {
-                    self.consider(ks, place, &mut loaded, ask, now)?
+                    let lease = self.consider(ks, place, &mut loaded, ask, now)?;
+                    if lease.is_some() {
+                        self.groups.keep_leased(loaded);
+                    }
+                    lease
                 }
             };
             match lease {

@@ -41,7 +41,7 @@ impl<K: Store> Frontier<K> {
         {
             self.queues.leave_ready(ks, &loaded.id)?;
         }
-        if step.wakes {
+        if step.wakes && !self.first_idle.is_empty() {
             ks.zset_del(&self.keys.once.idle, &loaded.id)?;
         }
         let is_gated = !loaded.group.options.gate.is_empty();

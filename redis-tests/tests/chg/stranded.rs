@@ -180,3 +180,13 @@ fn in_the_servers_own_time_nobody_has_to_call_for_it() {
     until("the group is back", || f.exists("h"));
     fetch_all(&mut f, "h", "crawl", 1);
 }
+
+#[test]
+fn release_sees_what_a_plain_client_wrote_to_a_leased_group() {
+    let (_server, mut f) = stage();
+    f.ok("ADDURI crawl h 0 0 http://h/1 h 0 0 http://h/2");
+    let lease = f.take("h");
+    // The field that holds the lease.
+    ok!(f.wire, "HDEL", "{f}:CHG:h", "l");
+    f.refused(redis_tests::release(&lease, "AT 0"), "STALE ");
+}

@@ -183,18 +183,18 @@ pub fn permit(
     access: Access,
 ) -> std::result::Result<(), String> {
     let user = call.user();
-    // Any group has the shortest name that one could have.
-    let groups = match touched {
-        Touched::Groups(groups) => *groups,
-        Touched::AnyGroup => &[&b""[..]],
-    };
     let check = |cached: &mut CachedFrontier, keys: &mut RedisKeyspace| {
         let frontier = &mut cached.frontier;
         for (key, _) in frontier.keys.once.all().filter(|(_, row)| row.documented) {
             user.check(key, access)?;
         }
-        for id in groups {
-            user.check(&frontier.keys.key(keys, GROUP, id), access)?;
+        match touched {
+            Touched::AnyGroup => user.check(&frontier.keys.any_group, access)?,
+            Touched::Groups(groups) => {
+                for id in *groups {
+                    user.check(&frontier.keys.key(keys, GROUP, id), access)?;
+                }
+            }
         }
         match access {
             Access::Write => frontier.types.check(keys).map_err(|e| e.to_string()),
@@ -315,10 +315,9 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
             let Some(cached) = frontiers.get_mut(db, prefix) else {
                 continue;
             };
-            cached.frontier.ledger.audits.disturb();
+            cached.frontier.changed_by_others(id);
             if cached.touched.len() < MAX_TOUCHED && !is_replicated(ctx, key) {
                 cached.touched.push(id.into());
-                cached.frontier.changed_by_others(id);
                 cached.wake = Some(0);
                 alarm::set(0);
             }

@@ -25,13 +25,13 @@ use super::notify::own_write;
 
 use hashes::{MANY_FIELDS, Pending};
 pub use native::{By, Gathering, Replicated};
-use open::OpenKey;
+use open::{OPEN_KEYS, OpenKey};
 pub use scans::ScanCursor;
 
 /// The keys of the database that `ctx` has selected, for the time of one command or slice.
 pub struct RedisKeyspace {
     ctx: Ctx,
-    open: SmallVec<[(RmString, OpenKey); 8]>,
+    open: SmallVec<[(RmString, OpenKey); OPEN_KEYS]>,
     pending: Option<Pending>,
     /// Changes of a native value that were not replicated yet; never beside `pending`.
     gathered: Option<native::Gathered>,

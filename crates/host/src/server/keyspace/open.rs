@@ -9,7 +9,7 @@ use crate::server::acl::Access;
 use crate::server::api::{Ctx, RmString, raw, rm};
 
 /// How many keys stay open for reading at most.
-const OPEN_KEYS: usize = 16;
+pub(super) const OPEN_KEYS: usize = 16;
 
 /// An open key; closed when dropped.
 pub(super) struct OpenKey {
