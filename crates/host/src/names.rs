@@ -42,8 +42,7 @@ impl Endings {
         self
     }
 
-    /// Returns false if no key name with one of these endings can match. Never returns false for a name with such an
-    /// ending.
+    /// Returns true if the name may have one of these endings; never false for a name that has one.
     #[inline]
     pub fn may_end(&self, name: &[u8]) -> bool {
         if name.len() < END {

@@ -270,8 +270,8 @@ impl<S> After<S> {
         }
     }
 
-    /// Treats a keyword without anything after it as a value; for positions at which a value is
-    /// valid, too.
+    /// Reads the keyword as a plain value if nothing follows it, for positions at which both are
+    /// valid.
     pub fn or_value(self) -> After<S> {
         let may_be_value = true;
         After {
