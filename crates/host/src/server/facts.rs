@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::api::{Ctx, Level, log, rm};
 
-/// Warns once each time that the server's policy comes to be one that would destroy an index.
+/// Logs a warning each time that the server's eviction policy becomes one that would destroy an
+/// index.
 pub(crate) fn warn_of_eviction(ctx: Ctx) {
     static WARNED: AtomicBool = AtomicBool::new(false);
     let evicts = policy_may_evict();
