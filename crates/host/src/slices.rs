@@ -93,7 +93,7 @@ impl<A, B> Lent<A, B> {
         let slice = loan.before;
         assert!(!slice.is_null(), "values are lent once, to a job that runs");
         // SAFETY: only `Job::step` sets the place, for as long as it holds the slice mutably borrowed, and does not
-        // touch the slice itself meanwhile. The place is null until this call ends, so nobody else borrows from it.
+        // touch the slice itself meanwhile. The place is null until this call ends, so there is no second borrow.
         let slice = unsafe { &mut *slice };
         act(slice.a, slice.b, slice.time)
     }

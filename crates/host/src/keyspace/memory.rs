@@ -1,4 +1,4 @@
-//! In-memory key space for tests: plain maps with the semantics of Redis.
+//! Key space in memory, for tests: plain maps with the semantics of Redis.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeInclusive};
@@ -35,7 +35,7 @@ pub enum Plain<N> {
 /// again, as a scan of a growing Redis hash may.
 #[derive(Clone, Debug)]
 pub struct MemoryKeyspace<N> {
-    /// All keys with their values.
+    /// Values by key.
     pub keys: BTreeMap<Vec<u8>, Plain<N>>,
     /// Number of scan steps after which one step is repeated; 0 for never.
     pub repeat_every: u32,

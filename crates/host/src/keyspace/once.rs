@@ -10,7 +10,7 @@ macro_rules! once_keys {
             $($(#[$doc])* pub $field: N,)*
         }
 
-        /// One row per key.
+        /// Table with one row per key.
         pub const ONCE: &[$row] = &[$($key),*];
 
         impl<N> Names<N> {

@@ -119,7 +119,7 @@ impl RmString {
 
 impl AsRef<[u8]> for RmString {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the string is alive, and nobody changes a string that is shared or ours.
+        // SAFETY: the string is alive, and a string that is shared or ours is never changed.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len) }
     }
 }

@@ -37,7 +37,7 @@ pub trait Act: Described {
     fn act(arguments: Self::Arguments<'_>, call: &mut Call<'_>) -> Result<Answer, String>;
 }
 
-/// One call of a command.
+/// A call of a command.
 pub struct Call<'a> {
     /// The context of the call.
     pub ctx: Ctx,
@@ -163,7 +163,7 @@ pub trait Internal {
     fn run(call: &mut InternalCall<'_>) -> Result<(), String>;
 }
 
-/// One call of an internal command.
+/// A call of an internal command.
 pub struct InternalCall<'a> {
     /// The context of the call.
     pub ctx: Ctx,

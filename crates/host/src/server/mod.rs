@@ -1,4 +1,4 @@
-//! All code that calls the server: the module API, keys, replies, blocked clients, jobs in slices.
+//! Code that calls the server: the module API, keys, replies, blocked clients, jobs in slices.
 //!
 //! The command families use only this layer to reach the server.
 

@@ -43,7 +43,7 @@ impl Drop for OwnWrite {
 pub enum Change<'a> {
     /// A key of a database changed.
     Key(c_int, &'a [u8]),
-    /// One or two databases were flushed or swapped: their caches are invalid.
+    /// A database was flushed, or two were swapped: their caches are invalid.
     Databases(&'a [c_int]),
     /// Every database was flushed, or is being loaded.
     Everything,

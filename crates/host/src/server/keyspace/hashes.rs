@@ -48,7 +48,7 @@ impl Pending {
 }
 
 impl RedisKeyspace {
-    /// Opens a hash for writing and readies the replication of what is written.
+    /// Opens a hash for writing and prepares the replication of the fields written.
     fn write(&mut self, key: &RmString, deletes: bool) -> Result<&mut Pending> {
         let fits = self.pending.as_ref().is_some_and(|pending| {
             pending.deletes == deletes
@@ -250,7 +250,7 @@ impl RedisKeyspace {
         Ok(())
     }
 
-    /// Closes what was read of a key that may be new: a handle that saw no key does not see it.
+    /// Closes read handles of a key that may be new: a handle opened while the key was missing does not see it.
     fn see_new(&mut self, key: &RmString) {
         if self.open.iter().any(|(_, open)| open.is_null()) {
             self.open

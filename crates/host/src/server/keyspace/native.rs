@@ -43,7 +43,7 @@ pub struct Gathering {
 /// Changes that are made but not replicated yet.
 pub(super) struct Gathered {
     key: RmString,
-    /// Another key that they have to do with; empty for none.
+    /// Another key that the changes refer to; `None` if there is none.
     beside: Option<RmString>,
     handle: OpenKey,
     replicated: Gathering,
