@@ -66,7 +66,7 @@ pub(super) struct Left {
     pub left: u64,
     /// Number of packages in total.
     pub total: u64,
-    /// For each package in order: true if this worker held it.
+    /// True for each package that this worker held, in the order of the packages.
     pub own: Vec<bool>,
 }
 

@@ -255,7 +255,7 @@ impl Space {
 enum Parts {
     None,
     One,
-    /// One call for all changes, then one per change.
+    /// A call for all changes together, then a call per change.
     Each,
 }
 

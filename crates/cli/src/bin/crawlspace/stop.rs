@@ -12,8 +12,8 @@ use signal_hook::iterator::Signals;
 /// Maximum time for a running query or call when the program ends. No data that readers see depend on it.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What becomes true on SIGTERM and Ctrl-C. Whoever does not look within a few seconds is ended with this exit
-/// status; whoever is asked a second time, at once.
+/// Returns a flag that becomes true on SIGTERM and Ctrl-C. If the program does not end within a few seconds, the
+/// process exits with this status; after a second signal, at once.
 pub(crate) fn on_signal(status: i32) -> io::Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
     let mut signals = Signals::new([SIGTERM, SIGINT])?;

@@ -32,7 +32,7 @@ impl Source {
     }
 }
 
-/// Which dedupe index.
+/// Target: a dedupe index.
 pub(super) struct Into<'a> {
     pub url: &'a str,
     pub prefix: &'a [u8],
