@@ -107,7 +107,7 @@ fn a_wait_that_is_dropped_takes_its_connection_with_it() {
             redis.info_number("blocked_clients") == 0
         });
 
-        // Later requests are granted to live callers, and no caller gets the reply to another one's call.
+        // A new group is leased to a live caller, and no caller gets the reply to another one's call.
         frontier.add(b"crawl", None, &[(b"a", 0)]).await.unwrap();
         let lease = frontier.next(&up_to(MINUTE)).await.unwrap().remove(0);
         assert_eq!(&lease.chg, b"a");

@@ -168,7 +168,7 @@ fn a_slot_on_its_way_is_asked_for_where_it_is() {
     cluster.begin_move(prefix(1), to);
     assert!(found(&index).unwrap(), "nothing has left");
     cluster.move_keys(prefix(1), to);
-    // The client cannot know if all keys exist before it knows the slot.
+    // Until the slot itself has moved, the server does not know that all keys have arrived.
     let hasty = Server::options(&cluster.url()).retries(1).open().unwrap();
     let refused = found(&Index::on(&hasty, prefix(1))).unwrap_err();
     assert_eq!(refused.code(), Some(Code::TryAgain), "{refused}");

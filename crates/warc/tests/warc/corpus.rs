@@ -171,7 +171,7 @@ fn record(bytes: &[u8], piece: usize) -> String {
         let length = end - at + longer;
         Ok::<_, Problem>(said(header.record_type(), length, reader.deviations()))
     };
-    // The future never waits for anything external.
+    // Everything that the future waits for is available.
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(read).poll(&mut context) {
         std::task::Poll::Ready(Ok(said)) => said,
