@@ -21,7 +21,7 @@ impl<'a> Mover<'a> {
 
     /// Moves the buffer of a list, if it should move.
     pub fn list<T: Copy>(&mut self, list: &mut Vec<T>) {
-        const { assert!(align_of::<T>() <= ALIGNED) } // a whole block of the server's
+        const { assert!(align_of::<T>() <= ALIGNED) } // a complete block of the server's allocator
         if list.capacity() == 0 || size_of::<T>() == 0 {
             return;
         }

@@ -256,7 +256,7 @@ mod tests {
                 lent.with(|_, _| lent.with(|_, _| ()));
             }));
             assert!(twice.is_err());
-            lent.with(|_, sum| *sum += 1); // once is fine again
+            lent.with(|_, sum| *sum += 1); // without nesting it works
             kept.set(Some(lent));
             Ok(Reply::counts(&[]))
         });

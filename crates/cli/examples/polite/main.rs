@@ -8,7 +8,7 @@
 mod archive;
 mod hosts;
 mod http;
-#[allow(dead_code)] // the first act uses the rest
+#[allow(dead_code)] // the first part uses the rest
 #[path = "../demo/site.rs"]
 mod site;
 #[path = "../demo/stage.rs"]

@@ -295,7 +295,7 @@ impl Queue {
             if items.is_empty() {
                 break;
             }
-            items.reverse(); // the next to be taken stands last
+            items.reverse(); // the last one is taken next
             // Unreadable entries are reported when they are taken.
             let packages: Vec<(Package, Vec<u8>)> = items
                 .into_iter()

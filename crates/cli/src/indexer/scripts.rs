@@ -310,8 +310,8 @@ redis.call('HSET', noted, name, number)
 return 1";
 
 /// Counts queued packages, each in one step. Returns the number of remaining packages, the total number of packages,
-/// and for each given package 1 if all of it is counted and the package is done, or 0 if it stays in the queue and must be
-/// counted on its own.
+/// and for each given package 1 if all of it is counted and the package is done, or 0 if it stays in the queue and must
+/// be counted on its own.
 pub(super) const COUNT_ALL: &str = concat!(
     progress!(),
     r"

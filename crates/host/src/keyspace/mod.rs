@@ -132,7 +132,7 @@ impl Batch {
 /// # Errors
 /// Every method fails with `WRONGTYPE` if the key holds another type, and with the server's error if the server
 /// refuses.
-#[allow(clippy::missing_errors_doc)] // said above
+#[allow(clippy::missing_errors_doc)] // documented above
 pub trait Keyspace {
     /// Name of a key, prepared once and used many times.
     type Name: Clone + AsRef<[u8]>;
