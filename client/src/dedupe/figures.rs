@@ -41,7 +41,7 @@ impl FromRedisValue for Profile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CrawlState {
-    /// In progress.
+    /// Uncommitted: the crawl is in progress.
     Uncommitted,
     /// Part of the merged index.
     Committed,

@@ -1,7 +1,7 @@
-//! Requests go out and replies come in: to whom, over which connection, and what is sent again.
+//! Routing and retries: sends requests to the right server over the right connection, and receives replies.
 //!
-//! The rules are the same for servers that block and for those that do not, so they stand here once; what they
-//! need of a connection is a [`Wire`].
+//! The rules are the same for blocking and async clients, so they are implemented once, over a [`Wire`] that abstracts
+//! the connections.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -19,15 +19,15 @@ use super::{Batch, Code, Error, Options};
 
 /// Maximum number of redirections that a call follows.
 const REDIRECTIONS: u32 = 16;
-/// How long it may take until who waits finds that its slot is elsewhere.
+/// Maximum time that a blocked call takes to notice that its slot has moved to another server.
 const WAIT_IN_CLUSTER: Duration = Duration::from_secs(10);
 
-/// How requests get to servers.
+/// Transport of requests: opens connections and exchanges messages over them.
 pub(super) trait Wire: Send + Sync + 'static {
-    /// A connection, for one exchange.
+    /// A connection, used for one exchange.
     type Line: Send;
 
-    /// A connection to that server, for something that `waits` or for something quick.
+    /// Returns a connection to that server, for a blocking call (`waits`) or a fast one.
     fn line(
         &self,
         topology: &Topology,
@@ -35,31 +35,31 @@ pub(super) trait Wire: Send + Sync + 'static {
         waits: bool,
     ) -> impl Future<Output = Result<Self::Line, RedisError>> + Send;
 
-    /// Sends each message over its line, and gives the replies in the same order.
+    /// Sends each message over its connection, and returns the replies in the same order.
     fn exchange(
         &self,
         messages: Vec<(Self::Line, Message<'_>)>,
     ) -> impl Future<Output = Vec<Result<Vec<Value>, RedisError>>> + Send;
 
-    /// Some time goes by.
+    /// Pauses for this time.
     fn pause(&self, time: Duration) -> impl Future<Output = ()> + Send;
 }
 
-/// Commands that go to one server together.
+/// Commands that are sent to one server together.
 pub(super) struct Message<'a> {
     pub commands: Vec<&'a Cmd>,
-    /// Each with `ASKING` before it.
+    /// Sends `ASKING` before each command.
     pub asking: bool,
 }
 
 impl Message<'_> {
-    /// How many replies are to come.
+    /// Returns the expected number of replies.
     pub fn replies(&self) -> usize {
         self.commands.len() * if self.asking { 2 } else { 1 }
     }
 }
 
-/// A server, or a cluster of them, that is reached over such wires.
+/// A server or a cluster, reached over such connections.
 pub(super) struct Exchange<W> {
     pub wire: W,
     pub options: Options,
@@ -67,35 +67,35 @@ pub(super) struct Exchange<W> {
     refreshing: AtomicBool,
 }
 
-/// Where a request goes next.
+/// Next destination of a request.
 #[derive(Clone)]
 enum Way {
-    /// To the node of its slot.
+    /// The node that owns its slot.
     Owner,
     Moved(Address),
     Asked(Address),
 }
 
-/// A request on its way.
+/// State of a request that is being sent.
 struct Leg {
     way: Way,
     reply: Option<Result<Value, Error>>,
-    /// Why it has not been answered yet.
+    /// Latest failure of the request, while it has no reply.
     trouble: Option<(RedisError, Address)>,
 }
 
-/// What an attempt comes to.
+/// Result of an attempt.
 #[derive(Default)]
 struct Attempt {
-    /// Something is to be tried again after a pause.
+    /// True if some requests must be retried after a pause.
     pause: bool,
     redirected: bool,
-    /// What is known of the slots may be old.
+    /// True if the known slots may be out of date.
     outdated: bool,
 }
 
 impl<W: Wire> Exchange<W> {
-    /// Connects, and asks the server whether it is one of a cluster.
+    /// Connects, and checks if the server is part of a cluster.
     pub async fn open(wire: W, options: Options) -> Result<Exchange<W>, Error> {
         let exchange = Exchange {
             topology: Topology::new(options.seed()?),
@@ -110,8 +110,8 @@ impl<W: Wire> Exchange<W> {
         Ok(exchange)
     }
 
-    /// For how long a call may wait: less than until the server is taken for dead. Where a slot may move away,
-    /// the callers that wait for something in it are not told.
+    /// Returns the maximum time that a call may block: less than the timeout of a silent server. In a cluster it is
+    /// shorter, because blocked clients are not notified when their slot moves away.
     pub fn max_wait(&self) -> Duration {
         let max = self.options.job_timeout / 2;
         if self.topology.is_cluster() {
@@ -140,7 +140,7 @@ impl<W: Wire> Exchange<W> {
             self.wire.exchange(vec![(line, nothing)]).await;
             return Ok(());
         }
-        // A user may have no right to it: a cluster then shows by its redirections.
+        // The user may lack permission for `INFO`: a cluster is then detected by its redirections.
         if let Ok(info) = self.say(&Address::Seed, &info).await?.extract_error() {
             let info: String = redis::from_redis_value(info)?;
             if info.contains("cluster_enabled:1") {
@@ -150,7 +150,7 @@ impl<W: Wire> Exchange<W> {
         Ok(())
     }
 
-    /// One command to one server, once.
+    /// Sends a command to a server, without retries.
     async fn say(&self, to: &Address, command: &Cmd) -> Result<Value, RedisError> {
         let line = self.wire.line(&self.topology, to, false).await?;
         let message = Message {
@@ -162,9 +162,9 @@ impl<W: Wire> Exchange<W> {
         Ok(replies.pop().unwrap_or(Value::Nil))
     }
 
-    /// Asks the servers who has which slot, one after the other, until one knows.
+    /// Asks one server after the other for the slots, until one of them knows.
     async fn refresh(&self) {
-        // Whoever comes while another one asks goes by the redirection that it got.
+        // A caller that arrives during a refresh follows the redirection that it received.
         if self.refreshing.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -180,7 +180,7 @@ impl<W: Wire> Exchange<W> {
         }
     }
 
-    /// Sends one request.
+    /// Sends a request.
     pub async fn call(&self, request: Request) -> Result<Option<Value>, Error> {
         if request.command.is_none() {
             return Ok(None);
@@ -192,7 +192,7 @@ impl<W: Wire> Exchange<W> {
         }
     }
 
-    /// Sends all calls of a batch, and delivers the replies.
+    /// Sends the calls of a batch, and delivers the replies.
     pub async fn batch(&self, batch: &Batch) -> Result<(), Error> {
         let (mut requests, delivers): (Vec<_>, Vec<_>) = batch
             .take()
@@ -212,7 +212,7 @@ impl<W: Wire> Exchange<W> {
         outcome
     }
 
-    /// Sends all of them, as often as it takes and is allowed.
+    /// Sends the requests, with as many retries as necessary and allowed.
     async fn send(&self, requests: &mut [Request]) -> Vec<Result<Value, Error>> {
         let repeatable = requests.iter().all(|request| request.repeatable);
         let mut legs: Vec<Leg> = requests
@@ -274,11 +274,11 @@ impl<W: Wire> Exchange<W> {
         Error::new(format!("{name} at {shown}"), cause)
     }
 
-    /// Sends what has no reply yet, each part to its server, once.
+    /// Sends the requests without a reply, each part to its server, once.
     async fn attempt(&self, requests: &[Request], legs: &mut [Leg], repeatable: bool) -> Attempt {
         let mut attempt = Attempt::default();
-        // In the order of the addresses: two callers that each wait for connections to several servers must
-        // not wait for each other.
+        // Servers are contacted in the order of their addresses: otherwise two callers that each wait for connections
+        // to several servers could deadlock.
         let mut parts: BTreeMap<(Address, bool), Vec<usize>> = BTreeMap::new();
         for (index, leg) in legs.iter_mut().enumerate() {
             if leg.reply.is_none() {
@@ -303,7 +303,7 @@ impl<W: Wire> Exchange<W> {
                     messages.push((line, message));
                     sent.push((to, asking, part));
                 }
-                // Nothing was sent, so it may be tried again in any case.
+                // Nothing was sent, so a retry is always safe.
                 Err(cause) => {
                     let again = cause.is_io_error() || is_busy(&cause);
                     attempt.lost(self, requests, legs, &part, &to, cause, again);
@@ -331,7 +331,7 @@ impl<W: Wire> Exchange<W> {
 }
 
 impl Attempt {
-    /// A part has no replies.
+    /// Handles a part without replies.
     #[allow(clippy::too_many_arguments)] // the state of one attempt
     fn lost<W: Wire>(
         &mut self,
@@ -355,7 +355,7 @@ impl Attempt {
         }
     }
 
-    /// A request has a reply, which may be that it is to be asked elsewhere or later.
+    /// Handles a reply, which may be a redirection or a request to retry later.
     fn answered<W: Wire>(
         &mut self,
         exchange: &Exchange<W>,
@@ -399,8 +399,8 @@ impl Attempt {
     }
 }
 
-/// Whether the server has done nothing, and will do something in a moment. A replica that lost its master may take
-/// longer than retries do.
+/// Returns true if the server did nothing but will serve the command soon. A replica that lost its master may take
+/// longer than the retries do.
 fn is_busy(cause: &RedisError) -> bool {
     let code = cause.code().and_then(Code::of);
     code.is_some_and(|code| code.is_transient() && code != Code::MasterDown)
@@ -423,7 +423,7 @@ mod tests {
     use super::*;
     use crate::Server;
 
-    /// A wire that reaches no server, and notes the pauses.
+    /// A wire that reaches no server, and records the pauses.
     #[derive(Default)]
     struct Cut(Mutex<Vec<Duration>>);
 
@@ -443,7 +443,7 @@ mod tests {
         }
     }
 
-    /// The pauses of a call that is given up in the end.
+    /// Returns the pauses of a call that fails in the end.
     fn pauses(random: Option<fn() -> f64>) -> Vec<Duration> {
         let mut options = Server::options("redis://127.0.0.1:1/");
         options.random = random.unwrap_or(options.random);

@@ -1,4 +1,4 @@
-//! The calls of `CHG.*` commands, against a live server.
+//! Tests the calls of `CHG.*` commands against a live server.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use crate::refused;
 use crate::server::vandal::{Cut, Vandal};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// A pause that is over at once.
+/// A pause of length zero.
 const NONE: Pause = Pause::For(Duration::ZERO);
-/// The page of a lease in a frontier that only counts.
+/// Result of a lease in a frontier that only counts URIs.
 const ONE_DONE: Fetched = Fetched::Done {
     execution: b"crawl",
     count: 1,
@@ -35,7 +35,7 @@ fn seed<'a>(chg: &'a str, uri: &'a str) -> Uri<'a> {
     }
 }
 
-/// One lease of a minute, which must be there.
+/// Takes a lease of a minute, which must be available.
 fn take(frontier: &Frontier) -> Lease {
     let next = with!(Next, lease: Some(MINUTE));
     let mut leases = frontier.next(&next).unwrap();
@@ -129,7 +129,7 @@ fn who_waits_for_ever_gets_what_comes_and_is_not_sent_away() {
             list.lines().filter(is_blocked).filter_map(id).collect()
         };
         until("the client is blocked", || !blocked().is_empty());
-        // UNBLOCK makes the server answer; the client asks again.
+        // UNBLOCK makes the server reply; the client then repeats the call.
         let woken = wire.expect_ok(&["CLIENT", "UNBLOCK", &blocked()[0]]);
         assert_eq!(woken, Reply::Int(1));
         until("the client is blocked again", || !blocked().is_empty());
@@ -169,7 +169,7 @@ fn a_lease_that_is_over_is_stale() {
     assert_starts(&error, "CHG.RELEASE: NOCHG ");
 }
 
-/// The frontier by way of somebody who cuts connections.
+/// Connects to the frontier through a proxy that cuts connections.
 fn past(vandal: &Vandal) -> Frontier {
     Frontier::open(&vandal.url(), "{f}:").unwrap()
 }
@@ -183,7 +183,7 @@ fn what_may_not_arrive_twice_is_not_sent_twice() {
     assert!(vandal.is_done());
     assert_eq!(error.code(), None);
     assert_starts(&error, "CHG.ADD at redis://127.0.0.1:");
-    // It was counted, once, and the next call finds a way.
+    // It was counted once, and the next call opens a new connection.
     let counts = frontier.add(b"crawl", None, &[(b"a", 0)]).unwrap();
     assert_eq!(counts, [Some(2)]);
 }
@@ -216,7 +216,7 @@ fn what_is_sent_again_counts_once() {
     assert_eq!(calm.release(&a, &pause, &ONE_DONE).unwrap(), due);
     assert_eq!(calm.info().unwrap().uris, 2);
 
-    // The lease that went down with the connection is the one that comes.
+    // The lease granted in the lost reply is the one returned.
     let vandal = Vandal::of(&server, "CHG.RELEASE", Cut::After, 1);
     let next = past(&vandal).release_and_next(&b, &NONE, &b.done(), &up_to(3000));
     let next = next.unwrap().1.expect("the other URI of b");

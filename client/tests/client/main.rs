@@ -1,4 +1,4 @@
-//! The client against real servers: one, a cluster, and many shards.
+//! Tests the client against real servers: a single server, a cluster, and many shards.
 
 mod frontier;
 mod guide;
@@ -8,7 +8,7 @@ mod tags;
 
 use crawlspace_client::{Code, Error};
 
-/// The error of a call, which must have this code.
+/// Returns the error of a call, which must have this code.
 #[track_caller]
 fn refused<T>(outcome: Result<T, Error>, code: Code) -> Error {
     let error = outcome.err().expect("it is refused");

@@ -1,4 +1,4 @@
-//! The calls of `TAGS.*` commands, against a live server.
+//! Tests the calls of `TAGS.*` commands against a live server.
 
 use crawlspace_client::tags::{
     Captures, Collapse, Dialect, Filter, Format, Kind, Mode, Page, Point, Rule, TagSpace,
@@ -8,7 +8,7 @@ use redis_tests::{Server, but, with};
 
 use crate::refused;
 
-/// A space as Archive-It would have it.
+/// Creates a tag space like Archive-It's.
 fn archive(server: &Server) -> TagSpace {
     let space = TagSpace::open(&server.url(), "tags").unwrap();
     let regex = br"(?:^|/)ARCHIVEIT-(\d+)-";
@@ -50,7 +50,7 @@ fn tags_are_added_read_and_removed() {
     refused(cycle, Code::Cycle);
 }
 
-/// The items of all pages.
+/// Returns the items of all pages.
 fn walked<T>(page: impl Fn(u64) -> Result<Page<T>, Error>) -> Vec<T> {
     let (mut cursor, mut all) = (0, Vec::new());
     loop {

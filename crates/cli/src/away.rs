@@ -1,4 +1,4 @@
-//! Waits for a server that restarts or loads its data.
+//! Waits while a server restarts or loads its data.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,26 +7,26 @@ use std::time::{Duration, Instant};
 use crawlspace_client::server::Backoff;
 use crawlspace_client::{Ask, Call, Error, Server, redis};
 
-/// Longest pause between two attempts to reach the server.
+/// Maximum pause between two connection attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Timeout of an attempt.
+/// Timeout of a connection attempt.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// A server that answered for this long has a new time limit when it is away again.
+/// After answering for this long, the server gets the full time limit again when it goes away.
 const STEADY: Duration = Duration::from_secs(10);
 
-/// Patience with a server: how long to wait for it.
+/// Wait for an unavailable server, with a time limit.
 pub struct Patience<'a> {
     url: &'a str,
     wait: Duration,
-    /// Returns early when this becomes true.
+    /// Ends the wait early when it becomes true.
     stop: &'a AtomicBool,
-    /// End of the last wait, and since when the server answers again.
+    /// Deadline of the last wait, and the time at which the server answered again.
     last: Option<(Instant, Instant)>,
 }
 
 impl<'a> Patience<'a> {
-    /// Creates the patience with the server at `url`, which may be away for as long as `wait`.
+    /// Creates a wait for the server at `url`, which may be unavailable for up to `wait`.
     pub fn new(url: &'a str, wait: Duration, stop: &'a AtomicBool) -> Patience<'a> {
         Patience {
             url,
@@ -36,11 +36,11 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// Waits until the server answers, and calls `tell` with the remaining time before each attempt. Returns at once
-    /// if `error` has another cause than a server that is away.
+    /// Waits until the server answers, and calls `tell` with the remaining time before each attempt. Returns at once if
+    /// `error` has another cause than an unavailable server.
     ///
     /// # Errors
-    /// Returns the last error when the time is up.
+    /// Returns the last error when the time limit is reached.
     pub fn wait(&mut self, error: Error, tell: impl Fn(&Error, Duration)) -> Result<(), Error> {
         if !error.is_transient() {
             return Err(error);
@@ -63,7 +63,7 @@ impl<'a> Patience<'a> {
             }
             match self.attempt() {
                 Err(still) if still.is_transient() => error = still,
-                // Any other refusal comes from a server that is there.
+                // Any other error comes from a running server.
                 _ => {
                     self.last = Some((until, Instant::now()));
                     return Ok(());

@@ -1,7 +1,7 @@
-//! What a WACZ file needs of others for replay, found out from its own revisit records.
+//! Finds the WACZ files that a WACZ file depends on for replay, from its own revisit records.
 //!
-//! A crawler that gave `REF` with its `DEDUPE.REVISIT`s has an id to ask for ([`Of::Wacz`]). For all others this reads
-//! the index in the file, and asks where the originals of its revisits are.
+//! A crawler that sends `REF` with `DEDUPE.REVISIT` can query dependencies by an id ([`Of::Wacz`]). For all other
+//! crawlers, this module reads the CDX index in the file and looks up the originals of its revisits.
 
 use std::collections::BTreeSet;
 
@@ -11,47 +11,48 @@ use crawlspace_wacz as wacz;
 use crawlspace_wacz::Wacz;
 use crawlspace_wacz::package::Required;
 
-/// Hashes that are looked up in one call, and references that are asked for in one.
+/// Number of hashes, or of references, per call.
 const BATCH: usize = 500;
-/// Maximum number of unknown items that are named.
+/// Maximum number of unknown items listed.
 const MAX_NAMED: usize = 20;
 
-/// What a WACZ file needs.
+/// Dependencies of a WACZ file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dependencies {
-    /// The files with the originals of its revisits, but those of its own crawl.
+    /// Files with the originals of its revisits, except files of its own crawl.
     pub requires: Vec<Required>,
-    /// `revisit` records in its indexes.
+    /// Number of `revisit` records in its indexes.
     pub revisits: u64,
-    /// Number of revisits whose originals are unknown, and of lines of revisits that are invalid.
+    /// Number of revisits with unknown originals, plus invalid lines of revisits.
     pub unknown: u64,
-    /// The first few of these: a hash, or what is wrong with a line.
+    /// The first few unknown items: a hash, or the error of a line.
     pub named: Vec<String>,
     /// References to files that their crawls do not list, as `crawl waczIndex`.
     pub unlisted: Vec<String>,
 }
 
 impl Dependencies {
-    /// Whether these are all.
+    /// Returns true if no dependency is missing from the list.
     pub fn are_complete(&self) -> bool {
         self.unknown == 0 && self.unlisted.is_empty()
     }
 }
 
-/// Why the requirements of a WACZ file cannot be found.
+/// Error while finding the dependencies of a WACZ file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file is at fault.
+    /// The file cannot be read.
     #[error("{0}")]
     Wacz(#[from] wacz::Error),
-    /// The index is at fault.
+    /// The dedupe index cannot be queried.
     #[error("{0}")]
     Index(#[from] crawlspace_client::Error),
 }
 
-/// The files that this one needs, which is part of that crawl; an empty one is no crawl of the index.
+/// Returns the dependencies of a WACZ file that belongs to `crawl`; an empty name means that its crawl is not in the
+/// index.
 ///
-/// An original in another file of the same crawl needs no entry: who has the crawl has that.
+/// Originals in other files of the same crawl are not listed: a reader with the crawl has these files.
 ///
 /// ```no_run
 /// use crawlspace_client::dedupe::Index;
@@ -66,7 +67,7 @@ pub enum Error {
 /// ```
 ///
 /// # Errors
-/// When the file or its index cannot be read, or the server refuses or cannot be reached.
+/// If the file or its index cannot be read, or the server refuses or cannot be reached.
 pub fn of_package(index: &Index, crawl: &[u8], wacz: &Wacz) -> Result<Dependencies, Error> {
     let mut search = Search {
         index,
@@ -84,7 +85,7 @@ pub fn of_package(index: &Index, crawl: &[u8], wacz: &Wacz) -> Result<Dependenci
                     search.unknown(format!("{}: {reason}", lines.member()));
                     break;
                 }
-                // Of other lines nothing depends.
+                // Only revisits have dependencies.
                 Capture::Bad(reason) if is_of_a_revisit(line) => {
                     let line = format!("{}, line {}: {reason}", lines.member(), lines.number());
                     search.unknown(line);
@@ -100,7 +101,7 @@ pub fn of_package(index: &Index, crawl: &[u8], wacz: &Wacz) -> Result<Dependenci
     search.finish()
 }
 
-/// Whether a line that cannot be read looks like one of a `revisit` record.
+/// Returns true if an unreadable line looks like the line of a `revisit` record.
 fn is_of_a_revisit(line: &[u8]) -> bool {
     const TYPE: &[u8] = b"warc/revisit";
     line.windows(TYPE.len()).any(|part| part == TYPE)
@@ -109,7 +110,7 @@ fn is_of_a_revisit(line: &[u8]) -> bool {
 struct Search<'a> {
     index: &'a Index,
     crawl: &'a [u8],
-    /// The crawls of originals, with the numbers of their files.
+    /// Crawls of the originals, with the numbers of their files.
     references: BTreeSet<(Vec<u8>, u64)>,
     found: Dependencies,
 }
@@ -149,7 +150,7 @@ impl Search<'_> {
             let references: Vec<&[u8]> = references.iter().map(Vec::as_slice).collect();
             let mut required = self.index.requires(Of::References(&references), false)?;
             if required.len() < references.len() {
-                // Which ones are not listed is told only one by one.
+                // The unlisted ones can only be found one by one.
                 required.clear();
                 for reference in references {
                     let one = self.index.requires(Of::References(&[reference]), false)?;
@@ -168,7 +169,7 @@ impl Search<'_> {
     }
 }
 
-/// What an index requires, as text for JSON: bytes that are not UTF-8 are replaced.
+/// Converts a dependency to text for JSON; bytes that are not UTF-8 are replaced.
 pub fn in_text(required: crawlspace_client::dedupe::Required) -> Required {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Required {

@@ -1,13 +1,13 @@
-//! Brings the records of WARC and ARC files into a dedupe index, as a crawler with deduplication would have
-//! done while it wrote them.
+//! Imports the records of WARC and ARC files into a dedupe index, with the same result as a crawler that deduplicated
+//! while writing them.
 //!
-//! A `response` record with a new payload goes in by `DEDUPE.ADD`. One whose payload is
-//! known could have been a `revisit` record, and is counted as one of the size that it would have had
-//! ([`warc::Revisit`]); a `revisit` record is counted with the size that it has.
+//! A `response` record with a new payload is added by `DEDUPE.ADD`. A response with a known payload could have been a
+//! `revisit` record; it is counted as a revisit of the size that it would have had ([`warc::Revisit`]). A `revisit`
+//! record is counted with its own size.
 //!
-//! Reading the same file into the same crawl again counts nothing twice: the file's first record names the
-//! writer, and the batches are numbered. So whatever went wrong, running it again finishes the work. A file
-//! must be finished before it is read: one that has grown since gives other batches.
+//! Importing a file into the same crawl again counts nothing twice: the id of the file's first record is the writer's
+//! name, and the batches are numbered. So an import can always be repeated after a failure. A file must be complete
+//! before it is imported: if it grows later, its batches change.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -22,15 +22,15 @@ use crawlspace_warc::digest::{Algorithm, Digest, Digester, is_of_nothing, of};
 use crawlspace_warc::http::is_response;
 use crawlspace_warc::{self as warc, Date, Header, Reader, RecordType, Revisit};
 
-/// Records in a batch. Part of what makes a second run find the same batches: a different number makes
-/// old files count again.
+/// Records in a batch. Must not change: repeated imports rely on identical batches, and with another number files
+/// imported earlier would be counted again.
 const BATCH: usize = 500;
 
-/// What the records of some WARC files were, and what deduplication makes of them.
+/// Counts of the records of some WARC files, and of the effect of deduplication.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tally {
-    /// Files that were read to their end.
+    /// Files read completely.
     pub files: u64,
     /// Records of all types.
     pub records: u64,
@@ -38,22 +38,21 @@ pub struct Tally {
     pub responses: u64,
     /// `revisit` records among them.
     pub revisits: u64,
-    /// Responses with a payload that the index did not have.
+    /// Responses whose payload was not in the index.
     pub unique: u64,
-    /// Responses and revisits with a payload that it had.
+    /// Responses and revisits whose payload was in the index.
     pub duplicates: u64,
-    /// Responses and revisits that could not be used: without a valid payload digest, URL or date, or with an empty
-    /// payload.
+    /// Unusable responses and revisits: without a valid payload digest, URL or date, or with an empty payload.
     pub skipped: u64,
-    /// Records that deviate from the standard, and were read all the same.
+    /// Records that deviate from the standard but could be read.
     pub deviating: u64,
-    /// Revisits of a payload that the index has never seen.
+    /// Revisits of a payload that is not in the index.
     pub unresolved: u64,
     /// Size of all records in the files, in bytes.
     pub bytes: u64,
-    /// Bytes that are saved by storing `revisit` records for the duplicates, those that do so already included.
+    /// Bytes saved by storing `revisit` records for the duplicates, including existing `revisit` records.
     pub bytes_saved: u64,
-    /// The part of `bytes_saved` that `revisit` records in the files save already.
+    /// Part of `bytes_saved` that existing `revisit` records save.
     pub bytes_saved_already: u64,
 }
 
@@ -64,22 +63,22 @@ impl Tally {
     }
 }
 
-/// Why a file did not make it.
+/// Error while importing a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file is at fault, and the next one may be read.
+    /// The file cannot be read; the next one can be tried.
     #[error("{0}")]
     Warc(#[from] warc::Error),
-    /// The index is at fault.
+    /// The index refuses or cannot be reached.
     #[error("{0}")]
     Dedupe(#[from] dedupe::Error),
 }
 
-/// Reads one WARC file into the crawl, and adds to the tally. The records before a fault in the file are
-/// in the index when the error comes.
+/// Imports a WARC file into the crawl, and adds its counts to the tally. After an error in the file, all records before
+/// the error are in the index.
 ///
 /// # Errors
-/// [`Error::Warc`] when the file cannot be read to its end, [`Error::Dedupe`] when the index refuses.
+/// [`Error::Warc`] if the file cannot be read to its end, [`Error::Dedupe`] if the index refuses.
 pub fn add_file(index: &Index, crawl: &[u8], path: &Path, tally: &mut Tally) -> Result<(), Error> {
     let mut warc = Reader::open(path)?;
     add_records(index, crawl, path, &mut warc, tally)?;
@@ -104,16 +103,16 @@ fn add_records<R: Read>(
         batch: Vec::new(),
     };
     let outcome = pass.read(warc);
-    // Also after a fault: what stands before it in the file is good.
+    // After an error, too: the records before it are good.
     pass.flush()?;
     outcome
 }
 
-/// A capture that waits for its batch.
+/// A capture that waits for its batch to be sent.
 struct Capture {
     header: Header,
     date: Vec<u8>,
-    /// The payload digest in its one normal form, so that all spellings are equal.
+    /// Payload digest in normal form, so that all spellings are equal.
     digest: Vec<u8>,
     /// The status line and header fields of a response.
     http_head: Vec<u8>,
@@ -191,7 +190,7 @@ impl Pass<'_> {
         let hashes: Vec<&[u8]> = batch.iter().map(Capture::hash).collect();
         let known = self.index.lookup(Some(self.crawl), &hashes)?;
 
-        // Originals that this very batch brings.
+        // Originals within this batch.
         let mut here: HashMap<&[u8], &Capture> = HashMap::new();
         let mut added = Vec::new();
         let mut revisited = Vec::new();
@@ -199,7 +198,7 @@ impl Pass<'_> {
         for (capture, known) in batch.iter().zip(&known) {
             let is_response = capture.header.record_type() == RecordType::Response;
             let original = match (known, here.get(&capture.digest[..])) {
-                // The record itself, of an earlier run: adding it again counts nothing.
+                // The record itself, added by an earlier run: adding it again counts nothing.
                 (Some(original), _) if is_response && self.is_itself(capture, original) => None,
                 (Some(original), _) => Some((&original.url[..], &original.date[..], original.size)),
                 (None, Some(first)) => Some((first.uri(), &first.date[..], first.extent.size)),
@@ -251,8 +250,8 @@ impl Pass<'_> {
     }
 }
 
-/// Returns what tells a file from every other one whose first record has no identifier: without it, retries would not be
-/// safe.
+/// Returns an id for a file whose first record has no identifier. The id distinguishes the file from all others, which
+/// makes retries safe.
 fn made_id(path: &Path, header: &Header) -> Vec<u8> {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let size = path.metadata().map_or(0, |file| file.len()).to_string();
@@ -260,17 +259,17 @@ fn made_id(path: &Path, header: &Header) -> Vec<u8> {
     of(Algorithm::Sha1, &whole).text().into_bytes()
 }
 
-/// Returns whether a digest tells what the payload is, in a form that the index takes.
+/// Returns true if the digest identifies a non-empty payload and is valid in the index.
 fn is_usable(digest: &[u8]) -> bool {
     is_hash(digest) && !is_of_nothing(digest)
 }
 
-/// Returns the date of a record in UTC: 14 digits, or 17 where it has parts of a second.
+/// Returns the date of a record in UTC: 14 digits, or 17 if it has fractions of a second.
 fn timestamp(header: &Header) -> Option<Vec<u8>> {
     header.timestamp().or_else(|| {
         let date = header.date()?;
         let mut digits = Timestamp::from_iso(date)?.to_string().into_bytes();
-        // Those are the same in all zones.
+        // Fractions are the same in all time zones.
         digits.extend(
             Date::parse(date)?
                 .timestamp()
@@ -281,13 +280,13 @@ fn timestamp(header: &Header) -> Option<Vec<u8>> {
     })
 }
 
-/// Returns a digest in the form in which all its spellings are equal.
+/// Returns a digest in normal form, in which all its spellings are equal.
 fn normal(digest: &[u8]) -> Vec<u8> {
     Digest::parse(digest).map_or_else(|| digest.to_vec(), |digest| digest.text().into_bytes())
 }
 
-/// Returns the digest of the payload of a record that states none, of which this was read. Without the header of HTTP, all
-/// of the block is payload.
+/// Computes the payload digest of a record that states none. If the block does not begin with an HTTP header, the whole
+/// block is the payload.
 fn payload_digest<R: Read>(
     record: &mut warc::Record<'_, R>,
     read: &[u8],
@@ -319,8 +318,8 @@ impl Capture {
             refers_to_uri,
             refers_to_date,
         };
-        // It cannot fail: a field that was read from a header line has no line end in it. Were it to, the
-        // response would save nothing.
+        // It cannot fail, because a field read from a header line contains no line break. If it failed, the response
+        // would save nothing.
         revisit
             .size(self.extent.compression)
             .unwrap_or(self.extent.size)

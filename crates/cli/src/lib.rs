@@ -1,10 +1,10 @@
-//! The imports behind the tool `crawlspace`.
+//! Library of the tool `crawlspace`: its imports.
 //!
-//! * [`away`] waits for a server that restarts or loads its data.
-//! * [`indexer`] brings WACZ files into a dedupe index.
-//! * [`index`] brings the records of WARC files into a dedupe index, as a crawler would have done live.
-//! * [`mirror`] keeps a tag space as a database has it.
-//! * [`dependencies`] finds out which WACZ files one needs for replay.
+//! * [`away`] waits while a server restarts or loads its data.
+//! * [`indexer`] imports WACZ files into a dedupe index.
+//! * [`index`] imports WARC files into a dedupe index, with the same result as a live crawl.
+//! * [`mirror`] mirrors tags from a database into a tag space.
+//! * [`dependencies`] finds the WACZ files that a WACZ file needs for replay.
 
 #![warn(unreachable_pub)]
 

@@ -1,9 +1,9 @@
-//! Keeps the tags of one kind in a space as a database has them.
+//! Mirrors the tags of one kind from a database into a tag space.
 //!
-//! A [`Mirror`] asks a query of PostgreSQL for ids and their tags, loads all of them into a staged copy that no
-//! reader sees, and puts that in place at once. Then it hears of changes by `NOTIFY`, asks the query again for
-//! the ids that changed, and writes what it answers. After any failure it starts again with a load: what
-//! readers see in the meantime is what they saw before.
+//! A [`Mirror`] runs an SQL query on PostgreSQL for ids and their tags, loads all rows into a staged copy that no
+//! reader sees, and publishes the copy atomically. Then it receives changes by `NOTIFY`, queries the changed ids again,
+//! and writes their tags. After any failure it starts again with a load; until that completes, readers see the previous
+//! state.
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -64,19 +64,19 @@ use self::space::Space;
 pub use self::space::Target;
 use crawlspace_client::tags::{Info, TagSpace};
 
-/// How often a load looks for changes while it waits for rows.
+/// Interval at which a load checks for changes while it waits for rows.
 const GLANCE: Duration = Duration::from_millis(100);
-/// How many pages of rows are read ahead.
+/// Maximum number of pages read ahead.
 const PAGES_AHEAD: usize = 2;
 
-/// What was put in place.
+/// Result of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Loaded {
     /// Ids with tags.
     pub ids: u64,
-    /// Their tags.
+    /// Number of tags of these ids.
     pub tags: u64,
-    /// How long it took, in milliseconds.
+    /// Duration of the load, in milliseconds.
     pub ms: u64,
 }
 
@@ -84,16 +84,16 @@ pub struct Loaded {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// Another mirror keeps this space. This one waits for its end.
+    /// Another mirror holds the lock of this space; this mirror waits for it.
     Waiting(&'a Error),
     /// Number of ids read so far.
     Staged(u64),
-    /// A load is in place.
+    /// A load was published.
     Loaded(Loaded),
-    /// This id has these tags now, joined by spaces; none when it is gone.
+    /// An id has these tags now, separated by spaces; empty if the id was deleted.
     #[allow(missing_docs)]
     Changed { id: &'a [u8], tags: &'a [u8] },
-    /// A change could not be written; the text names the id. It has the tags that it had.
+    /// A change could not be written; the text names the id, which keeps its old tags.
     Refused(&'a str),
     /// A failure; the mirror starts again after a pause.
     #[allow(missing_docs)]
@@ -102,7 +102,7 @@ pub enum Event<'a> {
 
 type Tell<'t> = &'t mut dyn FnMut(Event<'_>);
 
-/// A query of a database, mirrored into a space.
+/// Mirror of a database query in a tag space.
 pub struct Mirror<'a> {
     database: Database,
     target: Target,
@@ -110,10 +110,10 @@ pub struct Mirror<'a> {
 }
 
 impl<'a> Mirror<'a> {
-    /// A mirror that ends soon after `stop` has become true. Nothing is connected to yet.
+    /// Creates a mirror that ends soon after `stop` becomes true. Does not connect yet.
     ///
     /// # Errors
-    /// When an URL, a channel or a file of certificates makes no sense.
+    /// If a URL, the channel or a certificate file is invalid.
     pub fn new(source: &Source, target: Target, stop: &'a AtomicBool) -> Result<Mirror<'a>, Error> {
         Ok(Mirror {
             database: Database::new(source, target.kind)?,
@@ -122,10 +122,10 @@ impl<'a> Mirror<'a> {
         })
     }
 
-    /// One load. Nothing is tried twice.
+    /// Loads once, without retries.
     ///
     /// # Errors
-    /// When it failed; readers see what they saw before.
+    /// If the load fails; readers then see the previous state.
     pub fn once(&self, tell: Tell<'_>) -> Result<Loaded, Error> {
         let mut session = self.database.open()?;
         self.lock(&mut session)?;
@@ -133,10 +133,10 @@ impl<'a> Mirror<'a> {
         self.load(None, &mut session, &mut space, tell)
     }
 
-    /// How the space differs from what a load would put in place. Nothing is written.
+    /// Returns the differences between the space and the source, without writing.
     ///
     /// # Errors
-    /// When one of them cannot be read.
+    /// If the source or the space cannot be read.
     pub fn difference(&self) -> Result<Difference, Error> {
         let mut rows = Rows::default();
         self.database.open()?.each_page(|page| {
@@ -155,7 +155,7 @@ impl<'a> Mirror<'a> {
         }
     }
 
-    /// Makes sure that this mirror is the only one of its space.
+    /// Locks the space, so that this mirror is the only one that writes to it.
     fn lock(&self, session: &mut Session) -> Result<(), Error> {
         session.lock(&self.target.lock()?)?.map_err(|holder| {
             let key = self.target.key.escape_ascii();
@@ -166,7 +166,7 @@ impl<'a> Mirror<'a> {
         })
     }
 
-    /// Loads everything. Changes that `heard` hears of meanwhile are part of it when it is in place.
+    /// Loads all rows. Changes received by `heard` meanwhile are part of the published copy.
     fn load(
         &self,
         mut heard: Option<&mut Session>,
@@ -188,14 +188,14 @@ impl<'a> Mirror<'a> {
         };
         tell(Event::Loaded(loaded));
         match heard {
-            // Somebody said meanwhile that everything has changed.
+            // A notification during the load said that everything changed.
             Some(heard) if since.everything => self.load(Some(heard), asked, space, tell),
             _ => Ok(loaded),
         }
     }
 
-    /// Reads everything into the staged copy. PostgreSQL may think for a while before it gives the first row,
-    /// so another thread waits for it: a change is seen without waiting for the end of a load.
+    /// Reads all rows into the staged copy. PostgreSQL may take a while until the first row, so another thread waits
+    /// for it; meanwhile changes are handled without waiting for the end of the load.
     fn stage(
         &self,
         heard: Option<&mut Session>,
@@ -249,8 +249,7 @@ impl<'a> Mirror<'a> {
         }
     }
 
-    /// Takes down what has changed, and writes it at once where readers see it: perhaps nothing comes of the
-    /// load.
+    /// Records received changes, and writes them at once to the published space, in case the load fails.
     fn hear(
         &self,
         heard: &mut Session,
@@ -266,7 +265,7 @@ impl<'a> Mirror<'a> {
         Ok(())
     }
 
-    /// Puts the staged copy in place, with what has changed since it was read.
+    /// Publishes the staged copy, together with the changes since it was read.
     fn publish(
         &self,
         heard: Option<&mut Session>,
@@ -289,7 +288,7 @@ impl<'a> Mirror<'a> {
         Ok(info)
     }
 
-    /// Writes what the query says about changed ids now.
+    /// Queries the changed ids and writes their current tags.
     fn write(
         &self,
         changes: &Changes,
@@ -310,7 +309,7 @@ impl<'a> Mirror<'a> {
     }
 }
 
-/// A read-only connection, which is replaced when it breaks.
+/// Opens a read-only connection, which reconnects when it breaks.
 fn reader(target: &Target) -> Result<TagSpace, Error> {
     Ok(TagSpace::open(&target.redis, &target.key[..])?)
 }

@@ -1,18 +1,19 @@
-//! Memory that is aligned better than the server's allocator does it.
+//! Allocation of memory with a larger alignment than the server's allocator guarantees.
 
-/// Alignment of every block that the server gives, in bytes. jemalloc aligns large powers of two better, and a server may
-/// be built without it.
+/// Alignment of every block that the server's allocator returns, in bytes. jemalloc aligns large powers of two to more,
+/// but a server may be built without jemalloc.
 pub const ALIGNED: usize = align_of::<u128>();
 
-/// The part of a block that is aligned to `align` bytes; the block's address is written in front of it.
+/// Returns the part of a block that is aligned to `align` bytes, and writes the block's address directly before that
+/// part.
 ///
 /// # Safety
-/// `block` is aligned to [`ALIGNED`] bytes and is `align` bytes larger than the part has to be; `align` is a power of two
-/// above [`ALIGNED`].
+/// `block` is aligned to [`ALIGNED`] bytes and is `align` bytes larger than the part has to be; `align` is a power of
+/// two above [`ALIGNED`].
 pub unsafe fn part_of(block: *mut u8, align: usize) -> *mut u8 {
     let after = align - block.addr() % align;
-    // SAFETY: at most `align` bytes after the block's begin; and at least `ALIGNED`, of which both addresses are
-    // multiples, and which is room for an address.
+    // SAFETY: the part begins at most `align` bytes after the block, so it fits; and at least `ALIGNED` bytes after it,
+    // because both addresses are multiples of that, so an address fits in between.
     unsafe {
         let part = block.add(after);
         part.cast::<*mut u8>().sub(1).write(block);
@@ -20,12 +21,12 @@ pub unsafe fn part_of(block: *mut u8, align: usize) -> *mut u8 {
     }
 }
 
-/// The block that a part belongs to.
+/// Returns the block that a part belongs to.
 ///
 /// # Safety
 /// `part` was made by [`part_of`].
 pub unsafe fn block_of(part: *mut u8) -> *mut u8 {
-    // SAFETY: it is there.
+    // SAFETY: `part_of` wrote the address there.
     unsafe { part.cast::<*mut u8>().sub(1).read() }
 }
 

@@ -1,29 +1,29 @@
-//! What a cluster is to keys: slots, and what a node says of the others.
+//! Cluster basics without a server: hash slots, and parsing of `CLUSTER NODES`.
 
-/// Number of slots.
+/// Number of hash slots of a cluster.
 pub const SLOTS: usize = crawlspace_compact::limits::every::SLOTS as usize;
 
-/// What stands between the first `{` and the next `}` of a key, if that is something. It alone decides
-/// which slot the key lies in, so that all keys of a prefix that has it share one.
+/// Returns the hash tag of a key: the bytes between the first `{` and the next `}`, if there are any. The slot is
+/// computed from the hash tag alone, so all keys whose prefix contains a hash tag share a slot.
 pub fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     let open = memchr::memchr(b'{', key)? + 1;
     let length = memchr::memchr(b'}', &key[open..])?;
     (length > 0).then(|| &key[open..open + length])
 }
 
-/// The slot of a key.
+/// Computes the slot of a key.
 pub(crate) fn slot_of(key: &[u8]) -> usize {
     usize::from(crc16(hash_tag(key).unwrap_or(key))) % SLOTS
 }
 
-/// CRC-16/XMODEM.
+/// Computes the CRC-16/XMODEM checksum.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, &byte| {
         crc << 8 ^ REMAINDERS[usize::from((crc >> 8) as u8 ^ byte)]
     })
 }
 
-/// The remainder of each byte.
+/// Lookup table of the checksum: the remainder of each byte.
 const REMAINDERS: [u16; 256] = {
     let mut remainders = [0; 256];
     let mut byte = 0;
@@ -44,29 +44,29 @@ const REMAINDERS: [u16; 256] = {
     remainders
 };
 
-/// Whether a version of Valkey is one of those that crash when `CLUSTER NODES` or `CLUSTER SLOTS` is called while no
-/// client is being served: 8.0 up to 9.0.0.
+/// Returns true for versions of Valkey that crash when `CLUSTER NODES` or `CLUSTER SLOTS` is called while no client is
+/// being served: 8.0 up to 9.0.0.
 pub(crate) fn needs_client(valkey: &str) -> bool {
     ([8, 0, 0]..[9, 0, 1]).contains(&numbers(valkey))
 }
 
-/// Whether a version of Valkey moves slots as a whole.
+/// Returns true for versions of Valkey that migrate whole slots atomically (9.0 and newer).
 pub(crate) fn moves_whole(valkey: &str) -> bool {
     numbers(valkey) >= [9, 0, 0]
 }
 
-/// The three numbers of a version, 0 for what is none.
+/// Parses the three numbers of a version; missing or malformed numbers are 0.
 fn numbers(version: &str) -> [u32; 3] {
     let mut numbers = version.split('.').map(|n| n.parse::<u32>().unwrap_or(0));
     std::array::from_fn(|_| numbers.next().unwrap_or(0))
 }
 
-/// How a slot is open on this node, with the id of the other.
+/// State of a slot that is being moved key by key, with the id of the other node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open<'a> {
-    /// Its keys go from here to that node.
+    /// Keys move from this node to that node.
     Migrating(&'a str),
-    /// Its keys come from that node.
+    /// Keys move from that node to this node.
     Importing(&'a str),
 }
 
@@ -74,12 +74,12 @@ pub enum Open<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Nodes<'a>(pub &'a str);
 
-/// One node of it.
+/// A node: one line of the reply.
 struct Node<'a> {
     id: &'a str,
     address: &'a str,
     flags: &'a str,
-    /// Slots, ranges of slots, and slots that are open.
+    /// Slots, ranges of slots, and slots that are being moved.
     slots: &'a str,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Nodes<'a> {
         })
     }
 
-    /// How the slot is open on the node that said this; `None` when it is not.
+    /// Returns how the slot is being moved, seen from the node that replied; `None` if it is not being moved.
     pub fn open(self, slot: usize) -> Option<Open<'a>> {
         let is_myself = |node: &Node<'_>| node.flags.split(',').any(|flag| flag == "myself");
         let myself = self.all().find(is_myself)?;
@@ -113,7 +113,7 @@ impl<'a> Nodes<'a> {
         })
     }
 
-    /// The id of the node that has the slot.
+    /// Returns the id of the node that owns the slot.
     pub fn owner(self, slot: usize) -> Option<&'a str> {
         let has = |range: &str| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -124,10 +124,10 @@ impl<'a> Nodes<'a> {
         Some(owner.id)
     }
 
-    /// Host and port of a node: `host:port`.
+    /// Returns host and port of a node as `host:port`.
     pub fn address(self, id: &str) -> Option<&'a str> {
         let node = self.all().find(|node| node.id == id)?;
-        // With the port of the cluster's own bus behind, and a name of the host.
+        // The bus port (after `@`) and the host name (after `,`) are cut off.
         Some(node.address.split(['@', ',']).next().unwrap_or_default())
     }
 }
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_the_servers() {
-        // As CLUSTER KEYSLOT says.
+        // Slots as computed by CLUSTER KEYSLOT.
         for (key, slot) in [
             ("", 0),
             ("123456789", 12739),

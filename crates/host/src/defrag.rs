@@ -1,27 +1,27 @@
-//! Moving memory to better places, as the server's allocator asks for.
+//! Active defragmentation: moves memory where the server's allocator wants it.
 
 use std::mem::{ManuallyDrop, size_of, take};
 
 use crate::aligned::ALIGNED;
 
-/// Asks for each piece of memory whether it should move.
+/// Moves allocations if the server's allocator says that they should move.
 pub struct Mover<'a> {
     ask: &'a mut dyn FnMut(*mut u8) -> *mut u8,
 }
 
 impl<'a> Mover<'a> {
-    /// From what the allocator offers.
+    /// Creates a mover that calls `ask` for each allocation.
     ///
     /// # Safety
-    /// Asked for a piece that the global allocator gave, `ask` gives null if it stays. Else it gives a new
-    /// piece of the same size and alignment with the same bytes, and the old one is freed.
+    /// `ask` gets an allocation of the global allocator and returns null if it stays. Otherwise it returns a
+    /// new allocation of the same size and alignment with the same bytes, and frees the old one.
     pub unsafe fn new(ask: &'a mut dyn FnMut(*mut u8) -> *mut u8) -> Mover<'a> {
         Mover { ask }
     }
 
-    /// Moves what a list holds, if it should.
+    /// Moves the buffer of a list, if it should move.
     pub fn list<T: Copy>(&mut self, list: &mut Vec<T>) {
-        const { assert!(align_of::<T>() <= ALIGNED) } // a whole block of the server's
+        const { assert!(align_of::<T>() <= ALIGNED) } // a complete block of the server's allocator
         if list.capacity() == 0 || size_of::<T>() == 0 {
             return;
         }
@@ -29,8 +29,8 @@ impl<'a> Mover<'a> {
         let (at, len, capacity) = (old.as_mut_ptr(), old.len(), old.capacity());
         let moved = (self.ask)(at.cast());
         let at = if moved.is_null() { at } else { moved.cast() };
-        // SAFETY: either the parts of the list as it was, or those of an equal one by the same allocator;
-        // the old one is not dropped.
+        // SAFETY: the parts are those of the list itself, or of an equal buffer from the same allocator; the
+        // old list is not dropped.
         *list = unsafe { Vec::from_raw_parts(at, len, capacity) };
     }
 }
@@ -48,8 +48,8 @@ mod tests {
         let layout = Layout::array::<u32>(list.capacity()).unwrap();
         let before = list.as_ptr();
         let mut ask = |old: *mut u8| {
-            // SAFETY: what the allocator of a server does: a new piece of the same layout with the bytes
-            // of the old one, which is freed.
+            // SAFETY: does what a server's allocator does: makes a new allocation of the same layout with the
+            // bytes of the old one, and frees the old one.
             unsafe {
                 let new = alloc(layout);
                 new.copy_from_nonoverlapping(old, layout.size());

@@ -1,8 +1,8 @@
-//! A safe layer over the module API of Redis and Valkey, on which families of commands stand.
+//! A safe layer over the module API of Redis and Valkey, on which the command families are built.
 //!
-//! It knows no family. What rules are written against (a [`keyspace`], [`slices`] of long jobs, [`reply`]
-//! values) needs no server: tests put [`keyspace::memory`] in its place. What touches the server is in
-//! `server`, behind the feature of that name.
+//! This crate knows none of the families. The parts that rules are written against (a [`keyspace`],
+//! [`slices`] of long jobs, [`reply`] values) need no server: tests use [`keyspace::memory`] instead.
+//! Everything that calls the server is in `server`, behind the feature of that name.
 
 pub mod aligned;
 #[cfg(any(feature = "server", test))]
@@ -19,7 +19,7 @@ pub mod slices;
 pub mod text;
 pub mod turns;
 
-/// The example of the README compiles and runs.
+/// Compiles and runs the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

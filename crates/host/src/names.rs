@@ -1,22 +1,23 @@
-//! Names of keys that may matter, told from all others in few steps: every write to any key of a server asks.
+//! Fast pre-filter for key names. It runs on every write to any key of the server, so it must reject foreign keys in a
+//! few instructions.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How many bytes at the end of a name are looked at.
+/// Number of bytes compared at the end of a name.
 const END: usize = 4;
 
 /// Number of words of the bitmap.
 const WORDS: usize = 16;
 
-/// How some names end. Of names that end otherwise, about one in a hundred is taken for one of them.
+/// A set of name endings. About 1 % of names with other endings are false positives.
 pub struct Endings {
     bits: [u64; WORDS],
-    /// One that is shorter than what is looked at, if any.
+    /// An ending shorter than `END` bytes, if any.
     short: Option<&'static [u8]>,
 }
 
 impl Endings {
-    /// No ending yet.
+    /// Creates an empty set.
     pub const fn new() -> Endings {
         Endings {
             bits: [0; WORDS],
@@ -24,10 +25,10 @@ impl Endings {
         }
     }
 
-    /// Adds an ending.
+    /// Adds an ending to the set.
     ///
     /// # Panics
-    /// When it is the second one of less than four bytes.
+    /// If it is the second ending shorter than four bytes.
     #[must_use]
     pub const fn with(mut self, ending: &'static str) -> Endings {
         let ending = ending.as_bytes();
@@ -41,7 +42,7 @@ impl Endings {
         self
     }
 
-    /// Whether a name may end so; never false when it does.
+    /// Returns true if the name may have one of these endings; never false for a name that has one.
     #[inline]
     pub fn may_end(&self, name: &[u8]) -> bool {
         if name.len() < END {
@@ -58,38 +59,37 @@ impl Default for Endings {
     }
 }
 
-/// The last bytes of a name that has as many.
+/// Returns the last `END` bytes of a name, which must have at least that many.
 const fn last(name: &[u8]) -> u32 {
     let at = name.len() - END;
     u32::from_le_bytes([name[at], name[at + 1], name[at + 2], name[at + 3]])
 }
 
-/// The word and the bit that stand for these bytes.
+/// Returns the word and the bit in the bitmap that represent these bytes.
 const fn place(end: u32) -> (usize, u64) {
     let hash = end.wrapping_mul(0x9e37_79b1) >> (32 - WORDS.trailing_zeros() - 6);
     ((hash >> 6) as usize, 1 << (hash & 63))
 }
 
-/// The lengths of the prefixes that were used since the start. Where a name goes on behind a prefix is looked at there
-/// alone.
+/// Lengths of the key prefixes used since the module was loaded. A name is only searched at these positions.
 #[derive(Default)]
 pub struct Lengths(AtomicU64);
 
-/// The first length that shares its bit with all longer ones.
+/// First length that shares its bit with all longer ones.
 const LONG: usize = 63;
 
 impl Lengths {
-    /// None yet; for a `static`.
+    /// Creates an empty set; for a `static`.
     pub const fn new() -> Lengths {
         Lengths(AtomicU64::new(0))
     }
 
-    /// Notes a prefix of that length.
+    /// Records the length of a prefix.
     pub fn note(&self, len: usize) {
         self.0.fetch_or(1 << len.min(LONG), Relaxed);
     }
 
-    /// Whether a name goes on with `with` behind a prefix of one of these lengths.
+    /// Returns true if the name continues with `with` after a prefix of one of these lengths.
     #[inline]
     pub fn any<const N: usize>(&self, name: &[u8], with: &[u8; N]) -> bool {
         let mut short = self.0.load(Relaxed);
@@ -106,7 +106,8 @@ impl Lengths {
         false
     }
 
-    /// Where a name goes on with `with` behind a prefix of one of these lengths, in order.
+    /// Returns the positions, in ascending order, at which the name continues with `with` after a prefix of one of
+    /// these lengths.
     pub fn find<'a>(
         &self,
         name: &'a [u8],

@@ -1,9 +1,9 @@
-//! A reply as a value, so that what a command found is complete before the first byte goes out.
+//! Replies as values. A command builds its complete result before the first byte is sent.
 
-/// What a command answers. Maps are RESP3 maps and flat arrays in RESP2.
+/// Reply of a command. Maps are sent as RESP3 maps, and as flat arrays in RESP2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A null.
+    /// Null.
     Nil,
     /// `+OK`.
     Ok,
@@ -13,27 +13,27 @@ pub enum Reply {
     Bulk(Vec<u8>),
     /// An array.
     Array(Vec<Reply>),
-    /// A map; keys in the order given.
+    /// A map; keys keep the order given.
     Map(Vec<(Reply, Reply)>),
 }
 
 impl Reply {
-    /// A bulk string.
+    /// Makes a bulk string.
     pub fn bulk(bytes: impl AsRef<[u8]>) -> Reply {
         Reply::Bulk(bytes.as_ref().to_vec())
     }
 
-    /// An integer; counts above the signed range cannot occur, and would show as its end.
+    /// Makes an integer. Counts above `i64::MAX` cannot occur; they would be sent as `i64::MAX`.
     pub fn count(n: u64) -> Reply {
         Reply::Int(i64::try_from(n).unwrap_or(i64::MAX))
     }
 
-    /// An array of counts.
+    /// Makes an array of counts.
     pub fn counts(counts: &[u64]) -> Reply {
         Reply::Array(counts.iter().map(|&n| Reply::count(n)).collect())
     }
 
-    /// A map with names as keys.
+    /// Makes a map with names as keys.
     pub fn named<N: AsRef<[u8]>>(entries: impl IntoIterator<Item = (N, Reply)>) -> Reply {
         Reply::Map(
             entries

@@ -1,7 +1,7 @@
-//! Sizes that the server's allocator has pieces of.
+//! Size classes of the server's allocator.
 
-/// The size that an allocator gives for that many bytes: four sizes from one power of two to the next
-/// (jemalloc's classes), so that none of it is wasted.
+/// Rounds a size up to the allocator's size class: four classes between one power of two and the next, as in
+/// jemalloc. Buffers of these sizes waste no memory.
 pub fn class(bytes: usize) -> usize {
     if bytes <= 128 {
         return bytes.next_multiple_of(16);

@@ -1,11 +1,11 @@
-//! Long work in slices, as the rules of every command family see it.
+//! Long work in slices, as the rules of the command families use it.
 //!
 //! A [`Job`] is an async function over two values, such as an index and its key space. Both are lent to it for one
-//! slice at a time: closures get them, which cannot await, so nothing is borrowed or half-written over a pause. There
-//! is no runtime: one step of the job is one poll.
+//! slice at a time: it reaches them by closures, which cannot await, so nothing is borrowed or half-written across a
+//! pause. There is no runtime: one step of the job is one poll.
 //!
-//! Between slices anything may happen: other commands, a crash, a restart. So what a job counts is written in the
-//! closure that counted it, and each part is safe to repeat.
+//! Anything may happen between slices: other commands, a crash, a restart. Therefore a job stores each count in the
+//! closure that computed it, and each part is safe to repeat.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -16,44 +16,44 @@ use std::task::{Context, Poll, Waker};
 
 use crate::reply::Reply;
 
-/// Whether there is time left in this slice.
+/// Returns true while there is time left in this slice.
 pub type Time<'a> = &'a mut dyn FnMut() -> bool;
 
-/// What a step came to.
+/// Result of one step of a job.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// There is more to do.
+    /// More work remains.
     More,
-    /// The work is done; this is the answer.
+    /// The work is done, with this reply.
     Done(Reply),
 }
 
-/// How far a job is: so many entries are done, of so many. Both are 0 while that is not known.
+/// Progress of a job: entries done and entries in total. Both are 0 while unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
-    /// Entries worked on.
+    /// Number of entries processed.
     pub done: u64,
-    /// Entries in all.
+    /// Number of entries in total.
     pub total: u64,
 }
 
-/// What is lent for one slice.
+/// The two values lent for one slice, and its time limit.
 struct Slice<'a, A, B> {
     a: &'a mut A,
     b: &'a mut B,
     time: Time<'a>,
 }
 
-/// The place of a loan: null while nothing is lent.
+/// Pointer to the slice that is lent; null while nothing is lent.
 type Place<A, B> = Cell<*mut Slice<'static, A, B>>;
 
-/// What a job and its function share.
+/// State shared by a job and its function.
 struct Shared<A: 'static, B: 'static> {
     place: Place<A, B>,
     completion: Cell<Completion>,
 }
 
-/// Puts a loan in its place, and what was there before back when it is dropped, after a panic too.
+/// Sets the pointer to a slice, and restores the previous pointer when dropped, even after a panic.
 struct Loan<'a, A: 'static, B: 'static> {
     place: &'a Place<A, B>,
     before: *mut Slice<'static, A, B>,
@@ -72,39 +72,39 @@ impl<A, B> Drop for Loan<'_, A, B> {
     }
 }
 
-/// The two values that a job works on, from within.
+/// The two values that a job works on, as seen by the job's function.
 pub struct Lent<A: 'static, B: 'static>(Rc<Shared<A, B>>);
 
 impl<A, B> Lent<A, B> {
-    /// Works on both values.
+    /// Calls `act` with both values.
     ///
     /// # Panics
-    /// When called in another call of itself, or from outside the job's function.
+    /// If calls are nested, or if it is called from outside the job's function.
     pub fn with<T>(&self, act: impl FnOnce(&mut A, &mut B) -> T) -> T {
         self.with_time(|a, b, _| act(a, b))
     }
 
-    /// Works on both values, and may ask how much time is left.
+    /// Calls `act` with both values and the time limit of the slice.
     ///
     /// # Panics
-    /// As [`Lent::with`].
+    /// Same as [`Lent::with`].
     pub fn with_time<T>(&self, act: impl FnOnce(&mut A, &mut B, Time<'_>) -> T) -> T {
         let loan = Loan::new(&self.0.place, ptr::null_mut());
         let slice = loan.before;
         assert!(!slice.is_null(), "values are lent once, to a job that runs");
         // SAFETY: only `Job::step` sets the place, for as long as it holds the slice mutably borrowed, and does not
-        // touch the slice itself meanwhile. The place is null until this call ends, so nobody else borrows from it.
+        // touch the slice itself meanwhile. The place is null until this call ends, so there is no second borrow.
         let slice = unsafe { &mut *slice };
         act(slice.a, slice.b, slice.time)
     }
 
-    /// Says how far the job is: `done` entries of `total`.
+    /// Reports the job's progress: `done` entries of `total`.
     pub fn report(&self, done: u64, total: u64) {
         let done = done.min(total);
         self.0.completion.set(Completion { done, total });
     }
 
-    /// Gives the server to others if the slice is over.
+    /// Yields to the server if the time of the slice is up.
     pub async fn pause(&self) {
         let mut over = !self.with_time(|_, _, time| time());
         poll_fn(|_| {
@@ -116,11 +116,11 @@ impl<A, B> Lent<A, B> {
         .await;
     }
 
-    /// Calls `act` once a slice until it says true. It works until time is up, and writes down what it
-    /// counted before it returns.
+    /// Calls `act` once per slice until it returns true. `act` works until the time is up, and stores its counts before
+    /// it returns.
     ///
     /// # Errors
-    /// The first error of `act`.
+    /// Returns the first error of `act`.
     pub async fn slices<E>(
         &self,
         mut act: impl FnMut(&mut A, &mut B, Time<'_>) -> Result<bool, E>,
@@ -139,7 +139,7 @@ pub struct Job<A: 'static, B: 'static, E> {
 }
 
 impl<A, B, E> Job<A, B, E> {
-    /// A job that has not begun: the function runs from the first step on.
+    /// Creates a job. The function does not run before the first step.
     pub fn new<F>(work: impl FnOnce(Lent<A, B>) -> F) -> Job<A, B, E>
     where
         F: Future<Output = Result<Reply, E>> + 'static,
@@ -152,18 +152,19 @@ impl<A, B, E> Job<A, B, E> {
         Job { shared, work }
     }
 
-    /// How far the job is.
+    /// Returns the progress of the job.
     pub fn completion(&self) -> Completion {
         self.shared.completion.get()
     }
 
-    /// Works until done or out of time, at least a little. A job that has ended may not be asked again.
+    /// Runs the job until it is done or out of time; it makes some progress even without time left. Must not be called
+    /// again after the job has ended.
     ///
     /// # Errors
-    /// What ends the job; what was done stays.
+    /// Returns the error that ends the job; completed work is kept.
     pub fn step(&mut self, a: &mut A, b: &mut B, time: Time<'_>) -> Result<Step, E> {
         let mut slice = Slice { a, b, time };
-        // The lifetime is forgotten until this call ends, when the loan does.
+        // The lifetime is erased only until this call ends, because the loan ends with it.
         let lent = ptr::from_mut(&mut slice).cast();
         let _loan = Loan::new(&self.shared.place, lent);
         let mut context = Context::from_waker(Waker::noop());
@@ -182,7 +183,7 @@ mod tests {
 
     type Sum = Job<Vec<u64>, u64, &'static str>;
 
-    /// Moves all numbers into a sum, three at a time, and forgets one that is zero.
+    /// Adds all numbers to a sum, three per slice, and removes a number that is zero.
     fn sum() -> Sum {
         Job::new(async |lent: Lent<Vec<u64>, u64>| {
             let total = lent.with(|numbers, _| numbers.len() as u64);
@@ -255,7 +256,7 @@ mod tests {
                 lent.with(|_, _| lent.with(|_, _| ()));
             }));
             assert!(twice.is_err());
-            lent.with(|_, sum| *sum += 1); // once is fine again
+            lent.with(|_, sum| *sum += 1); // without nesting it works
             kept.set(Some(lent));
             Ok(Reply::counts(&[]))
         });

@@ -1,14 +1,14 @@
-//! Bytes from clients, made fit for error sentences.
+//! Parses and displays bytes sent by clients.
 
 use std::fmt;
 use std::io::Write;
 
-/// Shows bytes that a client sent in an error or log line: printable ASCII as it is, everything
-/// else as `\xNN`, and long values cut.
+/// Displays bytes from a client in an error or log line: printable ASCII unchanged, all other bytes
+/// as `\xNN`, and long values truncated.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a>(pub &'a [u8]);
 
-/// Long enough for any usual hash in full.
+/// Maximum number of bytes displayed; enough for any usual hash.
 const SHOWN_BYTES: usize = 144;
 
 impl fmt::Display for Shown<'_> {
@@ -28,8 +28,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// A decimal number without sign, as Redis writes integers; `None` for anything else or above
-/// `i64::MAX`, because replies and counters are signed.
+/// Parses an unsigned decimal number in the format that Redis writes. Returns `None` for anything
+/// else and above `i64::MAX`, because replies and counters are signed.
 pub fn parse_unsigned(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || bytes.len() > 19 || (bytes.len() > 1 && bytes[0] == b'0') {
         return None;
@@ -39,13 +39,13 @@ pub fn parse_unsigned(bytes: &[u8]) -> Option<u64> {
         if !b.is_ascii_digit() {
             return None;
         }
-        // So many digits fit.
+        // Nineteen digits fit in a `u64`.
         n = n * 10 + u64::from(b - b'0');
     }
     (n <= i64::MAX as u64).then_some(n)
 }
 
-/// A decimal number with an optional minus sign.
+/// Parses a decimal number with an optional minus sign.
 pub fn parse_signed(bytes: &[u8]) -> Option<i64> {
     match bytes.strip_prefix(b"-") {
         Some(digits) => parse_unsigned(digits).map(|n| -(n as i64)),
@@ -56,7 +56,7 @@ pub fn parse_signed(bytes: &[u8]) -> Option<i64> {
 /// Appends a number in decimal.
 ///
 /// # Panics
-/// When the text refuses it, which memory does not.
+/// If writing to `text` fails, which does not happen in memory.
 pub fn push_number(text: &mut impl Write, n: u64) {
     let mut digits = itoa::Buffer::new();
     let written = text.write_all(digits.format(n).as_bytes());

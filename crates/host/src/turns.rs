@@ -1,58 +1,58 @@
-//! Turns of work that several threads share, so that nobody's long work holds up the work of others.
+//! Fair scheduling of work across threads, so that long work does not hold up short work.
 //!
-//! Work is done in pieces. Who does a piece takes what has had the least time so far and, every other time, what
-//! has waited longest: short work is soon done whatever else there is, and long work goes on all the same.
-//! Light work, which is known to be little in all, may have threads of its own besides.
+//! Work is done in pieces. A thread takes the work with the least time used so far and, every other time, the work that
+//! has waited longest: short work finishes soon under any load, and long work still makes progress. Light work, known
+//! to be short in total, can have threads of its own.
 
 use std::collections::VecDeque;
 
-/// What comes after a part of the work.
+/// Decision about work after one part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The turn goes on.
+    /// Continue with the turn.
     GoOn,
-    /// The turn is over; there will be another one.
+    /// End the turn; another one follows.
     Pause,
-    /// There is no more time for this work.
+    /// The time limit of this work is exceeded.
     Enough,
 }
 
-/// What work asks now and then while it goes on.
+/// A turn, which work checks from time to time.
 pub trait Turn {
-    /// What comes after the part that was done.
+    /// Decides how to continue after a part is done.
     fn next(&mut self) -> Next;
 }
 
-/// Work that waits for its turn.
+/// Work waiting for a turn.
 #[derive(Debug)]
 struct Waiting<T> {
     what: T,
     light: bool,
-    /// How much time it has had.
+    /// Time used so far.
     had: u64,
 }
 
-/// What waits for a turn, in the order in which it came or came back.
+/// Queue of waiting work, ordered by arrival or return.
 #[derive(Debug)]
 pub struct Turns<T> {
     waiting: VecDeque<Waiting<T>>,
-    /// Whether the next one is the one that has waited longest: of all, and of the light ones.
+    /// True if the next one taken is the one that waited longest; one flag for all work, one for light work.
     by_age: [bool; 2],
 }
 
-/// Work that has its turn.
+/// Work taken out of the queue for a turn.
 #[derive(Debug)]
 pub struct Taken<T> {
     /// The work.
     pub what: T,
-    /// Whether it is little in all.
+    /// True if the work is short in total.
     pub light: bool,
-    /// How much time it has had, in any unit.
+    /// Time used so far, in any unit.
     pub had: u64,
 }
 
 impl<T> Turns<T> {
-    /// Of nothing.
+    /// Creates an empty queue.
     pub const fn new() -> Turns<T> {
         Turns {
             waiting: VecDeque::new(),
@@ -60,22 +60,22 @@ impl<T> Turns<T> {
         }
     }
 
-    /// How many wait.
+    /// Returns the number of waiting items.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether nothing waits.
+    /// Returns true if nothing waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Puts work at the end: new work, which has had none, or what had a turn.
+    /// Appends work to the queue: new work with no time used, or work that had a turn.
     pub fn put(&mut self, what: T, light: bool, had: u64) {
         self.waiting.push_back(Waiting { what, light, had });
     }
 
-    /// Takes what has its turn now; with `light`, of the light work alone.
+    /// Takes the work whose turn is next; if `light` is set, from light work only.
     pub fn take(&mut self, light: bool) -> Option<Taken<T>> {
         let may = |(_, waiting): &(usize, &Waiting<T>)| waiting.light || !light;
         let mut candidates = self.waiting.iter().enumerate().filter(may);
@@ -101,7 +101,7 @@ impl<T> Default for Turns<T> {
 mod tests {
     use super::*;
 
-    /// Work of so many pieces, each of so much.
+    /// Work of a number of pieces of equal length.
     #[derive(Clone, Debug)]
     struct Work {
         name: &'static str,
@@ -115,7 +115,7 @@ mod tests {
         each: 3_000,
     };
 
-    /// Gives so many turns; who ended, and at which turn.
+    /// Gives a number of turns, and returns which work ended at which turn.
     fn give(turns: &mut Turns<Work>, count: usize, light: bool) -> Vec<(&'static str, usize)> {
         let mut ended = Vec::new();
         for now in 1..=count {
@@ -142,7 +142,7 @@ mod tests {
                 turns.put(LONG, false, 0);
             }
             assert_eq!(give(&mut turns, 3 * clients, false), []);
-            // It has had the least, and has its own turn at least every other time.
+            // It has used the least time, and gets a turn at least every other time.
             for pieces in 1..=5 {
                 let name = "short";
                 let each = 100;

@@ -1,11 +1,11 @@
-//! Gets an index of harvest jobs, and then gets it again and again: what the first time takes, and a hit.
+//! Gets an index of harvest jobs once and then repeatedly, and prints the time of the first request and of cache hits.
 //!
 //! ```text
 //! cargo run --release --example index_cache -- ARCHIVE CACHE dedup 1-1000 100000
 //! {"entry":"CACHE/dedupcrawllogindex/1-2-3-4-….-cache","jobs":"1-1000","missing":0,"seconds":1.93,"hit_us":[4.1,4.3]}
 //! ```
 //!
-//! The last argument is how many hits are timed: `hit_us` is their median and the 99th percentile, in microseconds.
+//! The last argument is the number of timed hits: `hit_us` is their median and the 99th percentile, in microseconds.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (entry, found) = (index.entry.path().to_owned(), index.found.clone());
     let missing = index.missing.len();
     drop(index);
-    // An entry that was changed a moment ago is read whole: it could have been changed once more in the same moment.
+    // A recently changed entry is read completely, because it could have been changed again within the resolution of
+    // the file times.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(200) {
         caches.get_index(kind, &found, &work)?;

@@ -1,4 +1,4 @@
-//! Entries that are older than what they were made of.
+//! Detects entries that are older than their inputs.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Returns whether an entry was made of the present contents of the caches. Inputs that were removed count as
+    /// Returns whether an entry was built from the current contents of the caches. Inputs that were removed count as
     /// unchanged; raw data that were added count as a change.
     pub(crate) fn are_in(&mut self, manifest: &Manifest) -> bool {
         let Some(index) = IndexKind::ALL
@@ -60,11 +60,11 @@ impl<'a> Contents<'a> {
         jobs.all(|job| kinds.iter().all(|kind| is_known(job, kind, self)))
     }
 
-    /// The checksum of the contents of an entry; none when it is not there.
+    /// Returns the checksum of an entry's contents; `None` if the entry does not exist.
     fn checksum(&mut self, folder: &str, form: Form, name: &str) -> &Option<String> {
         let path = self.cache_dir.join(folder).join(name);
         self.checksums.entry(path).or_insert_with_key(|path| {
-            // Metadata files are inputs as well.
+            // Metadata files are inputs, too, but not entries.
             if !name.ends_with("-cache") {
                 return None;
             }
@@ -74,7 +74,7 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// The metadata files that an entry was made of.
+/// The metadata files from which an entry was built.
 pub(crate) struct MadeOf<'a> {
     sizes: HashMap<&'a str, u64>,
     unpacked: HashSet<&'a str>,
@@ -92,13 +92,13 @@ impl<'a> MadeOf<'a> {
         }
     }
 
-    /// Returns whether all of these files are inputs, with the same sizes where these are known.
+    /// Returns whether all of these files are inputs, with the same sizes as far as sizes are known.
     pub(crate) fn has(&self, files: &[(String, Option<u64>)]) -> bool {
         files
             .iter()
             .all(|(name, size)| match self.sizes.get(&**name) {
                 Some(then) => size.is_none_or(|size| size == *then),
-                // Somebody packed or unpacked it since.
+                // The file may have been compressed or decompressed since.
                 None => self.unpacked.contains(unpacked(name)),
             })
     }

@@ -1,4 +1,4 @@
-//! The program in docs/guide/client.md, block by block as it stands there, against real servers.
+//! Runs the program in docs/guide/client.md, block by block and unchanged, against real servers.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Calls that are futures.
+//! Tests the async client.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use redis_tests::{Server as Redis, ok, until, with};
 
 use crate::server::{command, run};
 
-/// Connections over TCP that the server has: the harness itself comes by another way.
+/// Counts the TCP connections of the server; the test harness uses a Unix socket.
 fn connections(redis: &Redis) -> usize {
     let clients = ok!(redis.wire(), "CLIENT", "LIST").text();
     clients
@@ -107,7 +107,7 @@ fn a_wait_that_is_dropped_takes_its_connection_with_it() {
             redis.info_number("blocked_clients") == 0
         });
 
-        // What comes now goes to somebody who is there, and nobody gets the reply to another one's call.
+        // A new group is leased to a live caller, and no caller gets the reply to another one's call.
         frontier.add(b"crawl", None, &[(b"a", 0)]).await.unwrap();
         let lease = frontier.next(&up_to(MINUTE)).await.unwrap().remove(0);
         assert_eq!(&lease.chg, b"a");
@@ -124,7 +124,7 @@ fn a_quick_call_that_is_dropped_leaves_no_reply_for_another() {
         let server = AsyncServer::open(&redis.url()).await.unwrap();
         for n in 0..200_u64 {
             let dropped = server.ask(Call::<u64>::new(command("ECHO 777777")));
-            // It is polled once: it may or may not have been sent.
+            // It is polled once, so it may or may not have been sent.
             let soon = tokio::time::timeout(Duration::ZERO, dropped).await;
             assert!(soon.is_err() || soon.is_ok_and(|echo| echo.unwrap() == 777_777));
             let echo = Call::<u64>::new(command(&format!("ECHO {n}")));

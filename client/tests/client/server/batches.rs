@@ -1,4 +1,4 @@
-//! Many calls at once.
+//! Tests batches of calls.
 
 use crawlspace_client::dedupe::{Added, Adding, Index};
 use crawlspace_client::tags::{Kind, TagSpace};
@@ -61,7 +61,7 @@ fn an_empty_batch_and_one_that_is_not_sent() {
     let error = never.take().unwrap_err();
     assert_contains(&error, "not been sent");
     assert_eq!(error.code(), None);
-    // It was not taken out of the batch; nobody waits for it any more.
+    // The call is still in the batch, although its caller does not wait for it any more.
     batch.send(&server).unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! A cluster: whatever a call is about, it gets to the server that has it.
+//! Tests a cluster: every call reaches the server that owns its slot.
 
 use std::thread;
 use std::time::Duration;
@@ -45,7 +45,8 @@ fn calls_go_to_the_server_that_has_their_keys() {
     for node in cluster.nodes() {
         assert!(ok!(node.wire(), "DBSIZE").int() > 0, "a server has nothing");
     }
-    // Scripts by their first key, others as they are told, and what has no key goes to anybody.
+    // Scripts are routed by their first key, other commands by an explicit key, and commands
+    // without key to any server.
     let mut eval = command("EVAL");
     eval.arg("return redis.call('EXISTS', KEYS[1])")
         .arg(1)
@@ -167,7 +168,7 @@ fn a_slot_on_its_way_is_asked_for_where_it_is() {
     cluster.begin_move(prefix(1), to);
     assert!(found(&index).unwrap(), "nothing has left");
     cluster.move_keys(prefix(1), to);
-    // That all keys are there is not known before the slot is.
+    // Until the slot itself has moved, the server does not know that all keys have arrived.
     let hasty = Server::options(&cluster.url()).retries(1).open().unwrap();
     let refused = found(&Index::on(&hasty, prefix(1))).unwrap_err();
     assert_eq!(refused.code(), Some(Code::TryAgain), "{refused}");
@@ -302,7 +303,7 @@ fn a_master_that_is_replaced_by_its_replica_is_followed() {
     until("the replica has what its master has", || {
         replica.info("slave_repl_offset") == first.info("master_repl_offset")
     });
-    // Without an election, which may fail and would have to be held again.
+    // Without an election, which can fail and would have to be repeated.
     ok!(replica.wire(), "CLUSTER", "FAILOVER", "TAKEOVER");
     until("the old master knows it", || {
         first.info("role").as_deref() == Some("slave")

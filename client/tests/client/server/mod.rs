@@ -1,4 +1,4 @@
-//! Reaching servers: blocking and not, one and a cluster of them, calls one by one and many at once.
+//! Tests connections: blocking and async, to a server and to a cluster, for single calls and batches.
 
 mod asynchronous;
 mod batches;
@@ -15,7 +15,7 @@ use std::future::Future;
 
 use redis::Cmd;
 
-/// Runs a future to its end on a runtime of its own.
+/// Runs a future to completion on its own runtime.
 pub fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -25,7 +25,7 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-/// A command in one line.
+/// Parses a command line.
 fn command(line: &str) -> Cmd {
     let mut words = line.split(' ');
     let mut command = redis::cmd(words.next().unwrap());

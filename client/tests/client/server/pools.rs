@@ -1,4 +1,4 @@
-//! One server and many threads.
+//! Tests a single server with many threads.
 
 use std::sync::Barrier;
 use std::thread;
@@ -71,7 +71,7 @@ fn a_server_that_is_silent_for_too_long_is_given_up() {
     let error = server.ask(sleep()).unwrap_err();
     assert!(error.is_connection(), "{error}");
     assert!(begun.elapsed() < Duration::from_secs(1));
-    // A job may take its time.
+    // A job may take longer than the timeout of fast calls.
     assert_eq!(server.ask(sleep().waits()).unwrap(), "OK");
 }
 

@@ -1,4 +1,4 @@
-//! Every call, blocking and not, in both protocols.
+//! Tests every call, blocking and async, in both protocol versions.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn urls(redis: &Redis) -> [(String, &'static str); 2] {
     ["resp2", "resp3"].map(|protocol| (format!("{}?protocol={protocol}", redis.url()), protocol))
 }
 
-/// Calls of an index for both kinds of server: what comes after each call is `.await`, or nothing.
+/// Calls of an index for both kinds of clients: each call is followed by `.await` or nothing.
 macro_rules! dedupe_calls {
     ($index:expr, $other:expr $(, $await:ident)?) => {{
         let (index, other) = ($index, $other);

@@ -1,4 +1,4 @@
-//! Tests what the guide to clients says of the crate `redis` on its own.
+//! Tests the statements of the client guide about the crate `redis` on its own.
 
 use crawlspace_client::redis::{self, AsyncConnectionConfig, Value};
 use redis_tests::Server as Redis;

@@ -1,4 +1,4 @@
-//! What a server refuses, by its code.
+//! Tests the errors of the server, by their codes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -89,7 +89,7 @@ fn each_code_of_the_dedupe_commands_is_known() {
         Code::BadFormat,
     );
 
-    // A claim is waited for, and its crawl is cancelled meanwhile.
+    // A claim is awaited, and its crawl is cancelled meanwhile.
     let other = Index::on(&server, "other:");
     other.add(b"c", &adding, &[record()]).unwrap();
     let hash = b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ";
@@ -172,7 +172,7 @@ fn a_server_without_the_module_is_named_as_the_reason() {
     let error = Index::on(&server, "").stats().unwrap_err();
     let sentence = "DEDUPE.STATS: the server has not loaded the Crawlspace module";
     assert_eq!(error.to_string(), sentence);
-    // A plain command that the server does not know is another thing.
+    // An unknown plain command is a different error.
     let error = server.ask(Call::<String>::new(command("NO.SUCH x")));
     let error = error.unwrap_err();
     assert_eq!(error.code(), Some(Code::Err), "{error}");
@@ -195,7 +195,7 @@ fn every_code_of_the_documentation_has_a_name() {
         });
         for row in rows {
             let cell = row.split('|').nth(1).unwrap_or_default();
-            // Between back quotes, and only the first word.
+            // Between backquotes, and only the first word.
             let codes = cell.split('`').skip(1).step_by(2);
             words.extend(codes.filter_map(|code| Some(code.split(' ').next()?.to_owned())));
         }

@@ -1,4 +1,4 @@
-//! What is sent again after a connection that broke, and what is not.
+//! Tests which calls are retried after a broken connection, and which are not.
 
 use crawlspace_client::dedupe::{Added, Adding, Index, Sequence};
 use crawlspace_client::frontier::Frontier;
@@ -27,7 +27,7 @@ fn a_call_that_may_arrive_twice_is_sent_again() {
         let n = server.ask(incr().repeatable()).unwrap();
         assert!(vandal.is_done());
         assert_eq!(vandal.seen(), 4, "{cut:?}");
-        // It is the caller who says that it does no harm.
+        // The caller declares that a retry does no harm.
         assert_eq!(n, if cut == Cut::After { 4 } else { 1 }, "{cut:?}");
     }
 }
@@ -100,7 +100,7 @@ fn what_never_left_is_tried_again_whatever_it_is() {
     let mut redis = redis_tests::Options::new().aof(true).start();
     let server = Server::options(&redis.url()).retries(10).open().unwrap();
     redis.kill9();
-    // This one finds out; nothing was done.
+    // This call detects the broken connection; nothing was executed.
     server.ask(get()).unwrap_err();
     let waiting = std::thread::spawn({
         let server = server.clone();

@@ -1,4 +1,4 @@
-//! Redis behind TLS.
+//! Tests Redis behind TLS.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -12,10 +12,10 @@ use redis_tests::{Options, Server as Redis, assert_contains, certificates};
 
 use crate::server::run;
 
-/// Whether the server was built with TLS.
+/// Returns true if the server was built with TLS.
 fn is_built_with_tls() -> bool {
     let program = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
-    // It ends at once in either case, and says why.
+    // The server exits at once in either case, with a different message.
     let output = Command::new(program)
         .args("--port 0 --tls-port 0 --loadmodule /nonexistent".split(' '))
         .output()
@@ -24,10 +24,10 @@ fn is_built_with_tls() -> bool {
     !String::from_utf8_lossy(&said).contains("Bad directive")
 }
 
-/// A server behind TLS that wants to know its clients, and its port.
+/// Starts a TLS server that requires client certificates, and returns its port.
 fn start(dir: &Path) -> (Redis, u16) {
     let file = |name: &str| dir.join(name).to_string_lossy().into_owned();
-    // A port that was free a moment ago; somebody else may have taken it.
+    // The port was free a moment ago, but another process may have taken it.
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -61,7 +61,7 @@ fn both_sides_prove_who_they_are() {
         Server::options(url)
             .ca(file("ca.pem"))
             .client_certificate(file("client.pem"), file("client.key"))
-            // A handshake without optimisation takes its time on a loaded machine.
+            // An unoptimized handshake is slow on a loaded machine.
             .timeout(Duration::from_secs(60))
     };
     let server = known(&url).open().unwrap();
@@ -77,10 +77,10 @@ fn both_sides_prove_who_they_are() {
         assert_eq!(Index::on(&server, "").stats().await.unwrap().hashes, 0);
     });
 
-    // The authority is none that the system knows.
+    // The certificate authority is unknown to the system.
     let error = Server::open(&url).unwrap_err().to_string();
     assert_contains(&error, "UnknownIssuer");
-    // The certificate is for the address alone.
+    // The certificate is valid for the address only.
     let error = known(&format!("rediss://localhost:{port}/"))
         .open()
         .unwrap_err()
@@ -95,7 +95,7 @@ fn both_sides_prove_who_they_are() {
             .await
             .unwrap_err();
     });
-    // Whoever speaks plainly is not understood.
+    // An unencrypted connection is rejected.
     Server::open(&format!("redis://127.0.0.1:{port}/")).unwrap_err();
     drop(redis);
 }

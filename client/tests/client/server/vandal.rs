@@ -1,4 +1,4 @@
-//! A stranger between a client and a server, who cuts connections.
+//! A proxy between client and server that cuts connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,16 +8,17 @@ use std::thread;
 
 use redis_tests::Server;
 
-/// When a connection is cut.
+/// Moment at which a connection is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// The request never gets to the server.
+    /// Before the request reaches the server.
     Before,
-    /// The server has done it, and the client does not see the reply.
+    /// After the server has executed the command, before the client sees the reply.
     After,
 }
 
-/// Cuts connections on which a command comes along, some times. It dies with the test.
+/// Cuts connections that carry a certain command, a limited number of times. It stops with the
+/// test.
 pub struct Vandal {
     port: u16,
     state: Arc<State>,
@@ -47,7 +48,7 @@ impl Vandal {
             for client in listener.incoming().flatten() {
                 let state = Arc::clone(&state);
                 let server = TcpStream::connect(("127.0.0.1", to));
-                // Without the server the client is let go.
+                // If the server is unreachable, the client is disconnected.
                 if let Ok(server) = server {
                     thread::spawn(move || state.forward(&client, &server));
                 }
@@ -60,12 +61,12 @@ impl Vandal {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// How many times the command came along.
+    /// Returns the number of times that the command was seen.
     pub fn seen(&self) -> u32 {
         self.state.seen.load(Ordering::SeqCst)
     }
 
-    /// Whether it has cut as often as it was to.
+    /// Returns true if all requested cuts were made.
     pub fn is_done(&self) -> bool {
         self.state.left.load(Ordering::SeqCst) == 0
     }

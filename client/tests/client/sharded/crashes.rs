@@ -1,4 +1,4 @@
-//! A client that dies between any two steps, and a server that dies between two shards.
+//! Tests a client that dies between any two steps, and a server that dies between two shards.
 
 use crawlspace_client::dedupe::{Adding, Committed, Doing, Sharded};
 use crawlspace_client::{Code, Error, Server};
@@ -9,7 +9,7 @@ use super::{added, hashes, records};
 
 const SHARDS: u16 = 4;
 
-/// What can be told of an index from outside.
+/// Describes the observable state of an index.
 fn seen(many: &Sharded) -> String {
     let stats = but!(many.stats().unwrap(), memory: 0);
     let owners: Vec<_> = many
@@ -27,8 +27,8 @@ fn assert_sound(many: &Sharded, what: &str) {
     assert!(check.ok, "{what}: {check:?}");
 }
 
-/// An index with three crawls: `old` is committed, `again` was used again after its commit, and `new` is not
-/// committed. They have hashes in common.
+/// Creates an index with three crawls, which share hashes: `old` is committed, `again` was continued after
+/// its commit, and `new` is not committed.
 fn three_crawls(server: &Server, name: &str) -> Sharded {
     let many = Sharded::on(server, name, SHARDS).unwrap();
     let add = |crawl: &[u8], numbers: std::ops::Range<u64>| {
@@ -49,7 +49,7 @@ fn three_crawls(server: &Server, name: &str) -> Sharded {
 type Opposite = fn(&Sharded, &[u8]) -> Result<(), Error>;
 type Work<S> = fn(&Sharded<S>) -> Result<(), Error>;
 
-/// A call, as it is sent by somebody who dies and by somebody who does not.
+/// A call, made once by a client that dies and once by a client that does not.
 struct Job {
     name: &'static str,
     dying: Work<Mortal>,
@@ -89,7 +89,7 @@ fn a_client_may_die_between_any_two_steps_and_another_one_finishes() {
             for steps in 0.. {
                 let name = format!("{} {when:?} {steps}", job.name);
                 let many = three_crawls(&server, &name);
-                // Opening it is a step, too.
+                // Opening the index is a step, too.
                 let mortal = Mortal::after(steps + 1, when, &server);
                 let dying = Sharded::on(&mortal, &name[..], SHARDS).unwrap();
                 let outcome = (job.dying)(&dying);
@@ -101,7 +101,7 @@ fn a_client_may_die_between_any_two_steps_and_another_one_finishes() {
                 assert!(outcome.unwrap_err().is_connection());
                 match (job.living)(&many) {
                     Ok(()) => {}
-                    // It was done but for its last step, or all of it.
+                    // The operation was complete, except perhaps for its last step.
                     Err(error) => assert!(
                         matches!(error.code(), Some(Code::NoCrawl | Code::Committed)),
                         "{name}: {error}"
@@ -123,7 +123,8 @@ fn a_commit_that_is_sent_again_reports_all_of_it() {
         let whole = three_crawls(&server, &format!("{crawl} whole"));
         let whole = whole.commit(crawl.as_bytes()).unwrap();
         assert!(whole.new > 0, "{whole:?}");
-        // Marks are read and made, the others commit, their figures are noted, the home shard commits.
+        // The steps: marks are read and set, the other shards commit, their counts are recorded, the home
+        // shard commits.
         for steps in [0, 1, 2, 4] {
             let name = format!("{crawl} {steps}");
             let many = three_crawls(&server, &name);
@@ -184,7 +185,8 @@ fn the_opposite_of_what_was_cut_short_waits_or_wins_and_leaves_no_halves() {
                         "{name}: {error}"
                     ),
                 }
-                // Whatever it came to: what is marked can be finished, and nothing is half done then.
+                // Any outcome is allowed, but every marked operation can be finished, and then nothing is
+                // half done.
                 for mark in many.unfinished().unwrap() {
                     let _ = match mark.doing {
                         Doing::Commit => many.commit(&mark.crawl).map(drop),
@@ -206,7 +208,7 @@ fn the_opposite_of_what_was_cut_short_waits_or_wins_and_leaves_no_halves() {
     }
 }
 
-/// A cluster of three servers, which keep what they have, and an index with a shard on each of them at least.
+/// Starts a cluster of three persistent servers, and an index with at least one shard on each of them.
 fn cluster() -> (Cluster, Sharded) {
     let cluster = Cluster::with(3, Options::new().aof_unsynced(true));
     let server = Server::options(&cluster.url()).retries(1).open().unwrap();
@@ -214,7 +216,7 @@ fn cluster() -> (Cluster, Sharded) {
     (cluster, many)
 }
 
-/// Which of the servers does not have the home shard.
+/// Returns a server that does not have the home shard.
 fn not_home(cluster: &Cluster, many: &Sharded) -> usize {
     let home = cluster.owner(many.shards()[0].prefix()).port();
     let nodes = cluster.nodes().iter();
@@ -262,7 +264,7 @@ fn a_server_that_dies_in_the_middle_of_a_commit_comes_back_and_the_commit_is_fin
     let half = many.crawls(None).unwrap();
     let expected = crawlspace_client::dedupe::CrawlState::Uncommitted;
     assert_eq!(half[0].standing.state, expected);
-    // Of all shards, also of those that had committed it before the error.
+    // Counts of all shards, including those that had committed before the error.
     let whole = Committed { new: 600, known: 0 };
     assert_eq!(many.commit(b"a").unwrap(), whole);
     assert_sound(&many, "after the commit");
@@ -272,7 +274,7 @@ fn a_server_that_dies_in_the_middle_of_a_commit_comes_back_and_the_commit_is_fin
 
 #[test]
 fn servers_that_die_while_they_work_lose_nothing_and_count_nothing_twice() {
-    // In the smallest slices, so that there is a middle.
+    // With minimal slices, so that the job can be interrupted.
     let options = Options::new()
         .aof_unsynced(true)
         .module_args(&["slice-us", "50"]);
@@ -311,7 +313,7 @@ fn servers_that_die_while_they_work_lose_nothing_and_count_nothing_twice() {
         assert_eq!(stats.total_urls, 14_000, "{outcome:?}");
         let known = many.crawl_stats(b"a").unwrap();
         assert_eq!((known.hashes, known.total_urls), (8000, 8000));
-        // And once more for the next one.
+        // Repeated for the next iteration.
         many.remove(&[b"a"]).unwrap();
         assert_sound(&many, "after the removal");
         assert_eq!(many.stats().unwrap().hashes, 6000);

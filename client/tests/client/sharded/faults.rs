@@ -1,4 +1,4 @@
-//! A server that fails when it is told to.
+//! A server handle that fails at a given step.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use crawlspace_client::{Ask, Batch, Call, Error, Server, Steps};
 
-/// When a step fails.
+/// Moment of the failure relative to a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Before the server has heard of it.
+    /// Before the request reaches the server.
     Before,
-    /// After it was done.
+    /// After the server has executed the command.
     After,
 }
 
-/// A server whose client dies at one of its steps: that one fails, and so do all after it.
+/// A server handle whose client dies at a given step: that step and all later ones fail.
 #[derive(Clone)]
 pub struct Mortal {
     server: Server,
     when: When,
-    /// Steps until then; negative afterwards.
+    /// Number of steps until the failure; negative afterwards.
     left: Arc<AtomicI64>,
 }
 
@@ -33,7 +33,7 @@ impl Mortal {
         }
     }
 
-    /// Whether it came to that.
+    /// Returns true if the failure has happened.
     pub fn died(&self) -> bool {
         self.left.load(Ordering::SeqCst) < 0
     }

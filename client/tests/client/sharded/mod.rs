@@ -1,5 +1,5 @@
-//! An index that is spread over many shards: it answers as one that is not, and whatever is cut short can be
-//! finished.
+//! Tests a sharded index: it returns the same results as a single index, and every interrupted operation can
+//! be finished.
 
 mod crashes;
 mod faults;
@@ -9,7 +9,7 @@ mod storages;
 use crawlspace_client::dedupe::{Added, Revisited};
 use redis_tests::{DATE, sha256_of, size_of, url_of};
 
-/// A made-up record, and what its fields borrow from.
+/// A generated record, which owns the data that its fields borrow.
 struct Record {
     hash: String,
     url: String,

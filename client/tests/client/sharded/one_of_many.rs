@@ -1,4 +1,4 @@
-//! Calls to an index that is spread have the same answers as those to one that is not.
+//! Tests that calls to a sharded index return the same results as calls to a single index.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use redis_tests::{Rng, Server as Redis, assert_contains, but, ok, with};
 
 use super::{Record, added, hashes, records};
 
-/// What an error is to the caller: the word.
+/// Reduces an error to its code word.
 fn word<T>(outcome: Result<T, Error>) -> Result<T, String> {
     outcome.map_err(|error| error.word().unwrap_or("broken").to_owned())
 }
 
-/// The WACZ that a crawl writes.
+/// Returns the id of the WACZ that a crawl writes.
 fn wacz_of(crawl: &[u8]) -> Vec<u8> {
     [b"uuid of ", crawl].concat()
 }
 
 const CRAWLS: [&[u8]; 4] = [b"a", b"b", b"c d", b"\xff"];
 
-/// Compares what comes of a call to either index.
+/// Compares the results of a call to either index.
 macro_rules! compare {
     ($twins:expr, $what:expr, $it:ident => $call:expr) => {
         $twins.compare($what, |$it| $call, |$it| $call)
@@ -131,7 +131,7 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
             compare!(twins, "add", it => it.add(crawl, &adding, &added));
         }
         4 => {
-            // One by one: each shard refuses its own part only.
+            // One at a time, because each shard refuses only its own part.
             let uuid = wacz_of(crawl);
             let reference = match rng.below(3) {
                 0 => Reference::Crawl,
@@ -229,7 +229,7 @@ fn all_spellings_of_a_hash_find_it() {
     }
 }
 
-/// A hash in some spelling, or something that is nearly one.
+/// Returns a hash in some spelling, or nearly a hash.
 fn odd_hash(rng: &mut Rng) -> Vec<u8> {
     let labels = "  sha256: SHA-256: sha1: Sha-1: md5: urn:sha1: blake3: :: a:b:";
     let labels: Vec<&str> = labels.split(' ').collect();
@@ -288,7 +288,7 @@ fn the_number_of_shards_cannot_be_changed() {
     assert_contains(&error, "has 3 shards, not 4");
     Sharded::open(&redis.url(), "coll", 3).unwrap();
     Sharded::open(&redis.url(), "other", 4).unwrap();
-    // Whoever may only read can open it, too.
+    // A read-only user can open the index, too.
     let mut c = redis.wire();
     c.ok_line("ACL SETUSER reader on >secret ~* +@read +dedupe.lookup");
     let url = format!("redis://reader:secret@127.0.0.1:{}/", redis.port());

@@ -1,4 +1,4 @@
-//! The shards are packed and unpacked, all of them or some.
+//! Tests packing and unpacking of all shards, or of some.
 
 use crawlspace_client::dedupe::{Adding, Index, Moved, Sharded, Storage};
 use crawlspace_client::{AsyncServer, Server};
@@ -8,7 +8,7 @@ use super::{added, hashes, records};
 
 const SHARDS: u16 = 6;
 
-/// A server whose new indexes are in plain keys.
+/// Starts a server whose new indexes use plain keys.
 fn plain() -> Redis {
     Options::new().plain().start()
 }
@@ -17,7 +17,7 @@ fn figures(moved: &Moved) -> (Storage, u64, u64) {
     (moved.storage, moved.hashes, moved.records)
 }
 
-/// A crawl of 600 hashes that is committed, and one that has 100 of them and is not.
+/// Adds a committed crawl of 600 hashes, and an uncommitted one with 100 of them.
 fn two_crawls(many: &Sharded) {
     let all = records(0..600);
     let adding = Adding::default();
@@ -138,7 +138,7 @@ fn a_server_that_dies_while_it_packs_comes_back_and_the_same_call_goes_on() {
     });
     redis.kill9();
     redis.restart();
-    // It was sent again by itself, and moved what was left.
+    // The client retried the call, which moved the rest.
     assert_eq!(packing.join().unwrap().unwrap().storage, Storage::Packed);
     assert_eq!(figures(&many.pack().unwrap()), (Storage::Packed, 0, 0));
     assert_eq!(many.lookup(None, &hashes(&all)).unwrap(), known);

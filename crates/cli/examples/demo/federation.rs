@@ -1,4 +1,5 @@
-//! Both crawls behind one HTTP API: an index of each, a configuration, the server, and what it is asked.
+//! Serves both crawls over one HTTP API: builds an index of each, a configuration, and sends queries to the
+//! server.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +29,7 @@ collections:
     resource: ./
 ";
 
-/// Serves both crawls until it is over, asks for a page that changed, and checks the answers.
+/// Serves both crawls, queries a page that changed, and checks the answers.
 pub fn serve(
     shell: &Shell,
     tool: &Path,
@@ -91,7 +92,7 @@ pub fn serve(
     Ok(())
 }
 
-/// Lines of CDXJ for the responses in a file, in order.
+/// Returns CDXJ lines for the responses in a WARC file, in order.
 fn index(warc: &Path) -> Outcome<Vec<String>> {
     let name = warc.file_name().unwrap_or_default().to_string_lossy();
     let mut reader = Reader::open(warc)?;
@@ -108,7 +109,7 @@ fn index(warc: &Path) -> Outcome<Vec<String>> {
         let (header, extent) = record.into_header()?;
         let field =
             |name: &str| String::from_utf8_lossy(header.get(name).unwrap_or_default()).into_owned();
-        // wget puts the URL between pointed brackets, as early versions of the standard said.
+        // wget writes the URL in angle brackets, like early versions of the standard.
         let url = field("WARC-Target-URI");
         let url = url.trim_matches(['<', '>']);
         let date = field("WARC-Date");
@@ -130,7 +131,7 @@ fn index(warc: &Path) -> Outcome<Vec<String>> {
     Ok(lines)
 }
 
-/// Starts the server, and waits until it says where it is.
+/// Starts the server, and waits until it prints its address.
 fn start(shell: &Shell, tool: &Path) -> Outcome<(Program, String)> {
     let mut command = std::process::Command::new(tool);
     command.args(["serve", "--config", "config.yaml", "--bind", "127.0.0.1:0"]);
@@ -149,7 +150,7 @@ fn start(shell: &Shell, tool: &Path) -> Outcome<(Program, String)> {
     Err("crawlspace serve does not say where it is".into())
 }
 
-/// What the HTTP answer in a record brought.
+/// Returns the payload of the HTTP response in a record.
 fn payload(record: &Path) -> Outcome<Vec<u8>> {
     let mut reader = Reader::open(record)?;
     let mut body = Vec::new();

@@ -1,9 +1,9 @@
-//! `make demo`: what deduplication saves, on real input, in less than a minute.
+//! `make demo`: shows the savings of deduplication on real input in less than a minute.
 //!
-//! A small site is crawled twice by wget, which writes WARC files. The first crawl goes into a dedupe
-//! index; the second is held against it. Every figure is then checked by another way: what the site is
-//! known to hold, and what `zcat` and `grep` count in the files. At the end both crawls are served over HTTP, and
-//! asked for. The exit status is 0 only if all agree.
+//! wget crawls a small site twice and writes WARC files. The first crawl is imported into a dedupe index; the second is
+//! compared with it. Every number is then verified independently: by the known contents of the site, and by what `zcat`
+//! and `grep` count in the files. At the end both crawls are served over HTTP and queried. The exit status is 0 only if
+//! all results agree.
 
 mod federation;
 #[allow(dead_code)] // the polite crawler uses the rest
@@ -146,7 +146,8 @@ fn demo() -> Outcome<bool> {
     checks.equal("committed crawls", &committed[..], "crawl-1");
     checks.equal("crawls under way", &running[..], "crawl-2");
 
-    // wget's own index says where the record begins; the size in the dedupe record must reach to its end.
+    // wget's own index has the offset of the record; with the size from the dedupe index it must end where the record
+    // ends.
     let size = record.rsplit(' ').next().unwrap_or_default();
     let bare = hash.rsplit(':').next().unwrap_or_default();
     let cut_out = format!(
@@ -179,7 +180,7 @@ fn number(text: &str) -> u64 {
     text.parse().unwrap_or(u64::MAX)
 }
 
-/// A field of a map as redis-cli prints it into a pipe: name and value on a line each.
+/// Returns a field of a map as redis-cli prints it into a pipe: name and value on separate lines.
 fn stats_field(map: &str, name: &str) -> u64 {
     let mut lines = map.lines().skip_while(|line| *line != name).skip(1);
     lines.next().map_or(u64::MAX, number)
@@ -196,7 +197,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Shows the table that a person gets, and takes the figures from a second run: which must change nothing.
+    /// Prints the table for people, and returns the numbers of a second run, which must change nothing.
     fn index(&mut self, tool: &Path, redis: &str, crawl: &str, commit: bool) -> Outcome<Value> {
         let commit = if commit { " --commit" } else { "" };
         let arguments = format!("dedupe index --redis {redis} --crawl {crawl}{commit}");
@@ -208,7 +209,7 @@ impl Shell {
         Ok(serde_json::from_str(&run(" --json")?)?)
     }
 
-    /// Shows a query of redis-cli with the reply as a person sees it, and gives the reply as a script gets it.
+    /// Prints a redis-cli query with its reply for people, and returns the reply for scripts.
     fn redis(&self, query: &str) -> Outcome<String> {
         println!("  $ {query}");
         indent(&self.quiet(&query.replacen("redis-cli", "redis-cli --no-raw", 1))?);

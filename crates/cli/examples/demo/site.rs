@@ -1,4 +1,4 @@
-//! A small site that is always the same, and what becomes of it overnight.
+//! A small deterministic site, and its state one day later.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,28 +7,28 @@ use redis_tests::Rng;
 const ARTICLES: u32 = 24;
 const PICTURES: u32 = 16;
 
-/// What is served: a payload for each path.
+/// Contents of a site: a payload per path.
 #[derive(Clone)]
 pub struct Site {
     files: BTreeMap<String, File>,
 }
 
-/// One file of the site.
+/// A file of the site.
 #[derive(Clone)]
 pub struct File {
-    /// Its media type.
+    /// Media type of the file.
     pub media_type: &'static str,
-    /// Its bytes.
+    /// Payload of the file.
     pub payload: Vec<u8>,
 }
 
 impl Site {
-    /// The site of the first crawl.
+    /// Returns the site of the first crawl.
     pub fn today() -> Site {
         Site::edition(false)
     }
 
-    /// The site of the second crawl: some articles have changed, one is new, and so is a picture.
+    /// Returns the site of the second crawl: some articles have changed, and one article and one picture are new.
     pub fn tomorrow() -> Site {
         Site::edition(true)
     }
@@ -41,7 +41,7 @@ impl Site {
         let mut links: Vec<String> = links.collect();
         for n in 1..=articles {
             let text = article(n, later && n % 7 == 0);
-            // The print version is the same payload under another URL, and so is the picture on a mirror path.
+            // The print version has the same payload under another URL, and so has the picture on a mirror path.
             if n % 3 == 0 {
                 links.push(format!("/print/{n}.html"));
                 site.html(&format!("/print/{n}.html"), &text);
@@ -75,18 +75,18 @@ impl Site {
         self.add(path, "text/html; charset=utf-8", page.into_bytes());
     }
 
-    /// A site without files.
+    /// Creates a site without files.
     pub fn empty() -> Site {
         let files = BTreeMap::new();
         Site { files }
     }
 
-    /// Its files, by path.
+    /// Iterates over the files with their paths.
     pub fn files(&self) -> impl Iterator<Item = (&str, &File)> {
         self.files.iter().map(|(path, file)| (&path[..], file))
     }
 
-    /// Puts a file there.
+    /// Adds a file.
     pub fn add(&mut self, path: &str, media_type: &'static str, payload: Vec<u8>) {
         let file = File {
             media_type,
@@ -95,17 +95,17 @@ impl Site {
         self.files.insert(path.to_owned(), file);
     }
 
-    /// The file at a path.
+    /// Returns the file at a path.
     pub fn get(&self, path: &str) -> Option<&File> {
         self.files.get(path)
     }
 
-    /// How many URLs it has.
+    /// Returns the number of URLs.
     pub fn urls(&self) -> u64 {
         self.files.len() as u64
     }
 
-    /// Its different payloads.
+    /// Returns the distinct payloads.
     pub fn payloads(&self) -> BTreeSet<&[u8]> {
         self.files.values().map(|file| &file.payload[..]).collect()
     }
@@ -127,7 +127,7 @@ fn article(n: u32, changed: bool) -> String {
     text
 }
 
-/// Bytes that do not compress, the same for the same seed.
+/// Returns incompressible bytes, the same for the same seed.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut rng = Rng::seeded(seed);
     let bytes = (0..length.div_ceil(8)).flat_map(|_| rng.bits().to_le_bytes());

@@ -1,14 +1,14 @@
-//! What both acts of the demo do on the stage: headings, and commands as a person would type them.
+//! Helpers of both parts of the demo: headings, and commands shown as a user would type them.
 
 use std::error::Error;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What may go wrong on the stage.
+/// Result of a step of the demo.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The heading of a step.
+/// Prints the heading of a step.
 pub fn step(n: u32, what: &str) {
     if std::io::stdout().is_terminal() {
         println!("\n\x1b[1m{n}. {what}\x1b[0m");
@@ -17,7 +17,7 @@ pub fn step(n: u32, what: &str) {
     }
 }
 
-/// The `crawlspace` binary of the same build.
+/// Returns the path of the `crawlspace` binary of the same build.
 pub fn crawlspace_tool() -> Outcome<PathBuf> {
     let demo = std::env::current_exe()?;
     let tool = demo.ancestors().nth(2).ok_or("no target folder")?;
@@ -29,20 +29,20 @@ pub fn crawlspace_tool() -> Outcome<PathBuf> {
     Ok(tool)
 }
 
-/// Runs commands in the demo's folder, and shows them as a person would type them.
+/// Runs commands in the demo's folder, and prints them as a user would type them.
 pub struct Shell {
-    /// That folder.
+    /// Folder of the demo.
     pub folder: PathBuf,
 }
 
 impl Shell {
-    /// In this folder.
+    /// Creates a shell for this folder.
     pub fn in_folder(folder: &tempfile::TempDir) -> Shell {
         let folder = folder.path().to_owned();
         Shell { folder }
     }
 
-    /// Shows a command and what it prints.
+    /// Prints a command and its output.
     pub fn show(&self, command: &str) -> Outcome<String> {
         println!("  $ {command}");
         let output = self.quiet(command)?;
@@ -50,7 +50,7 @@ impl Shell {
         Ok(output)
     }
 
-    /// Runs a command of the shell and gives what it prints.
+    /// Runs a shell command and returns its output.
     pub fn quiet(&self, command: &str) -> Outcome<String> {
         let output = Command::new("sh")
             .args(["-c", command])
@@ -67,7 +67,7 @@ impl Shell {
     }
 }
 
-/// Prints what a command said.
+/// Prints the output of a command, indented.
 pub fn indent(text: &str) {
     for line in text.lines() {
         println!("    {line}");

@@ -1,5 +1,4 @@
-//! A web server that is just enough for a crawler, on a free port of the loopback interface. It keeps a
-//! log of its visitors.
+//! A minimal web server for a crawler, on a free port of the loopback interface. It logs its visits.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::site::Site;
 
-/// Serves one site until the process ends.
+/// A web server that serves one site until the process ends.
 pub struct WebServer {
     address: SocketAddr,
     state: Arc<Mutex<ProxyState>>,
@@ -16,29 +15,29 @@ pub struct WebServer {
 
 struct ProxyState {
     site: Site,
-    /// A path that is refused the next time somebody asks for it.
+    /// Path that is refused at the next request for it.
     refused: Option<String>,
     visits: Vec<Visit>,
 }
 
-/// A request as the server saw it. The visitor began before `begun`, and had not all of the answer at
-/// `ended`: so a pause between two visits was never shorter than it looks from here.
+/// A request as the server saw it. The client sent it before `begun`, and had not received all of the
+/// response at `ended`, so the real pause between two visits is at least as long as the pause measured here.
 #[derive(Clone, Debug)]
 pub struct Visit {
-    /// The name that the visitor used for the server.
+    /// Host name in the request.
     pub host: String,
-    /// What it asked for.
+    /// Path in the request.
     pub path: String,
-    /// The request was read.
+    /// Time at which the request was read.
     pub begun: Instant,
-    /// The answer is about to go out.
+    /// Time just before the response is sent.
     pub ended: Instant,
-    /// The status of the answer.
+    /// Status of the response.
     pub status: u16,
 }
 
 impl WebServer {
-    /// Begins to serve.
+    /// Starts the server.
     pub fn start(site: Site) -> io::Result<WebServer> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let state = ProxyState {
@@ -54,34 +53,34 @@ impl WebServer {
         std::thread::spawn(move || {
             for connection in listener.incoming().flatten() {
                 let state = Arc::clone(&state);
-                // A client that goes away in the middle is its own business.
+                // A client that disconnects early is not an error.
                 std::thread::spawn(move || answer(&connection, &state));
             }
         });
         Ok(web)
     }
 
-    /// Where it is.
+    /// Returns the address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it is, for a person or wget.
+    /// Returns the URL for a user or wget.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
 
-    /// Serves another edition from now on.
+    /// Switches to another edition of the site.
     pub fn serve(&self, site: Site) {
         lock(&self.state).site = site;
     }
 
-    /// Pretends to be overloaded when somebody asks for this path the next time.
+    /// Refuses the next request for this path, as an overloaded server would.
     pub fn refuse_once(&self, path: &str) {
         lock(&self.state).refused = Some(path.to_owned());
     }
 
-    /// Who has been here, in order.
+    /// Returns all visits in order.
     pub fn visits(&self) -> Vec<Visit> {
         lock(&self.state).visits.clone()
     }

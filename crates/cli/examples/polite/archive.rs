@@ -1,5 +1,5 @@
-//! What was fetched goes into a WARC file: the whole response, or, where another record has the same
-//! payload already, a revisit record that refers to it.
+//! Writes fetched pages to a WARC file: the whole response, or, if another record has the same payload
+//! already, a revisit record that refers to it.
 
 use std::error::Error;
 use std::fs::File;
@@ -17,23 +17,23 @@ use redis_tests::with;
 
 use crate::http::HttpResponse;
 
-/// If this worker dies with a claim, another one may store the payload after so long.
+/// Lease of a claim: if this worker dies, another one may store the payload afterwards.
 const CLAIM: Duration = Duration::from_secs(10);
-/// How long to wait for another worker that is about to store the payload.
+/// Maximum wait for another worker that is about to store the payload.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// A WARC file, and the index of what all of them hold.
+/// A WARC file, and the index of the payloads in all of them.
 pub struct Archive {
     warc: Writer<File>,
     index: Index,
     crawl: &'static [u8],
-    /// Who writes, and how many batches so far: so that what is sent twice counts once.
+    /// Name of the writer and number of its batches: a batch that is sent twice counts once.
     writer: String,
     batches: u64,
 }
 
 impl Archive {
-    /// Begins a WARC file.
+    /// Creates a WARC file.
     pub fn create(
         file: &Path,
         index: Index,
@@ -59,7 +59,7 @@ impl Archive {
         })
     }
 
-    /// Stores one answer, whichever way is right.
+    /// Stores a response as a response or a revisit record.
     pub fn store(&mut self, url: &str, answer: &HttpResponse) -> Result<(), Box<dyn Error>> {
         let digest = format!("sha1:{}", sha1_base32(&answer.body));
         let (date, hash) = (Timestamp::now().iso(), digest.as_bytes());
@@ -83,7 +83,7 @@ impl Archive {
         let added = Added::new(hash, wacz_index, date, url, size);
         match claim {
             Claim::Yours(token) => self.index.settle(self.crawl, &token, &added)?,
-            // The other worker takes its time. A payload that is stored twice does no harm.
+            // The other worker is slow. Storing a payload twice does no harm.
             _ => {
                 let sequence = Some(self.sequence());
                 let adding = with!(Adding, sequence);
@@ -151,7 +151,8 @@ impl Archive {
     }
 }
 
-/// A random UUID (RFC 9562, version 4). The keys of the standard library's hash maps are random numbers.
+/// Returns a random UUID (RFC 9562, version 4). The keys of the standard library's hash maps serve as random
+/// numbers.
 fn record_id() -> String {
     let random = || RandomState::new().hash_one(());
     let bits = (u128::from(random()) << 64) | u128::from(random());

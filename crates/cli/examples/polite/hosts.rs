@@ -1,4 +1,4 @@
-//! The hosts that are crawled: four names, three servers.
+//! The crawled hosts: four names on three servers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,27 +6,27 @@ use std::net::SocketAddr;
 use crate::site::Site;
 use crate::web::{Visit, WebServer};
 
-/// Where the crawl begins.
+/// Seed of the crawl.
 pub const SEED: &str = "http://daily.example/";
 
-/// Names of hosts, and the servers behind them.
+/// Host names and their servers.
 pub struct Hosts {
     hosts: Vec<Host>,
     servers: Vec<WebServer>,
 }
 
-/// One name.
+/// A host name.
 struct Host {
     name: &'static str,
-    /// The folders of the demo's site that it has.
+    /// Folders of the demo's site that the host serves.
     folders: &'static [&'static str],
     server: usize,
-    /// The `Crawl-delay` in its robots.txt, in milliseconds.
+    /// `Crawl-delay` in its robots.txt, in milliseconds.
     crawl_delay: u64,
 }
 
 impl Hosts {
-    /// The demo's site, spread over several hosts.
+    /// Starts the servers with the demo's site distributed over the hosts.
     pub fn start() -> io::Result<Hosts> {
         let host = |name, folders, server, crawl_delay| Host {
             name,
@@ -37,7 +37,7 @@ impl Hosts {
         let hosts = vec![
             host("daily.example", &["", "article"][..], 0, 100),
             host("print.example", &["print"][..], 1, 0),
-            // Two names of one server: between them, too, a crawler has to pause.
+            // Two names of one server: a crawler must pause between requests to either.
             host("pictures.example", &["images"][..], 2, 120),
             host("mirror.example", &["mirror"][..], 2, 120),
         ];
@@ -46,30 +46,30 @@ impl Hosts {
             let here = || hosts.iter().filter(|host| host.server == server);
             servers.push(WebServer::start(site_of(&hosts, here()))?);
         }
-        // A bad minute, which the crawler has to notice and to bear with.
+        // A temporary overload, which the crawler must handle.
         servers[1].refuse_once("/print/6.html");
         Ok(Hosts { hosts, servers })
     }
 
-    /// What a name server would say.
+    /// Resolves a name like a name server.
     pub fn resolve(&self, name: &str) -> Option<SocketAddr> {
         let host = self.hosts.iter().find(|host| host.name == name)?;
         Some(self.servers[host.server].address())
     }
 
-    /// Names, and the pause that each asks for in its robots.txt, in milliseconds.
+    /// Iterates over the names, each with the pause requested in its robots.txt, in milliseconds.
     pub fn names(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.hosts.iter().map(|host| (host.name, host.crawl_delay))
     }
 
-    /// The names that share a server with this one, itself included.
+    /// Returns the names on the same server as this one, including itself.
     pub fn beside(&self, name: &str) -> Vec<&'static str> {
         let address = self.resolve(name);
         let all = self.hosts.iter().map(|host| host.name);
         all.filter(|other| self.resolve(other) == address).collect()
     }
 
-    /// Every visit of these hosts, in the order in which they began.
+    /// Returns all visits of these hosts, ordered by their start.
     pub fn visits(&self, names: &[&str]) -> Vec<Visit> {
         let mut visits: Vec<Visit> = self.servers.iter().flat_map(WebServer::visits).collect();
         visits.retain(|visit| names.contains(&&visit.host[..]));
@@ -108,7 +108,7 @@ fn folder_of(path: &str) -> &str {
     path[1..].rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// The links of the front page lead to other hosts now.
+/// Rewrites the links of the front page to the other hosts.
 fn link_to_hosts(page: &[u8], all: &[Host]) -> Vec<u8> {
     let mut page = String::from_utf8_lossy(page).into_owned();
     for host in all {

@@ -1,4 +1,4 @@
-//! An HTTP client that is just enough for the demo's site, and finds the links of its pages.
+//! A minimal HTTP client for the demo's site, which also extracts links from pages.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,18 +6,18 @@ use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An answer, as it came.
+/// A response as received.
 pub struct HttpResponse {
-    /// Status line and header fields, with the empty line.
+    /// Status line and header fields, including the empty line.
     pub head: Vec<u8>,
-    /// What comes after.
+    /// Body after the empty line.
     pub body: Vec<u8>,
-    /// Its status.
+    /// Status code.
     pub status: i32,
 }
 
 impl HttpResponse {
-    /// A field of the header.
+    /// Returns a header field.
     pub fn field(&self, name: &str) -> Option<&str> {
         let head = std::str::from_utf8(&self.head).ok()?;
         let mut fields = head.lines().filter_map(|line| line.split_once(':'));
@@ -25,7 +25,7 @@ impl HttpResponse {
         Some(value.trim())
     }
 
-    /// The URLs that the page refers to, made absolute.
+    /// Returns the absolute URLs of the page's links.
     pub fn links(&self, base: &str) -> Vec<String> {
         if !self
             .field("Content-Type")
@@ -51,7 +51,7 @@ impl HttpResponse {
     }
 }
 
-/// Host and path of a URL.
+/// Returns host and path of a URL.
 pub fn parts(url: &str) -> Option<(&str, &str)> {
     let rest = url.strip_prefix("http://")?;
     let slash = rest.find('/')?;

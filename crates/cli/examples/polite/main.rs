@@ -1,14 +1,14 @@
-//! Second act of `make demo`: several workers crawl several hosts, and none is asked too much.
+//! Second part of `make demo`: several workers crawl several hosts politely.
 //!
-//! The demo's site is spread over four host names on three servers. Workers that know nothing of each other
-//! lease hosts, fetch, store what is new, add the links that they find, and release the hosts. One of them
-//! drops dead on the way, and a host has a bad minute. The servers keep a log of their visitors, and that
-//! log must show what was promised. The exit status is 0 only if it does.
+//! The demo's site is distributed over four host names on three servers. Independent workers lease hosts,
+//! fetch pages, store new payloads, add the links that they find, and release the hosts. One worker dies
+//! during the crawl, and one host is temporarily overloaded. The servers log their visits, and the logs must
+//! prove that the crawl was polite. The exit status is 0 only if they do.
 
 mod archive;
 mod hosts;
 mod http;
-#[allow(dead_code)] // the first act uses the rest
+#[allow(dead_code)] // the first part uses the rest
 #[path = "../demo/site.rs"]
 mod site;
 #[path = "../demo/stage.rs"]
@@ -38,7 +38,7 @@ use worker::{Crawl, LEASE, LEAST_PAUSE, Worker};
 
 const EXECUTION: &[u8] = b"crawl-1";
 const WORKERS: usize = 4;
-/// Which worker drops dead, and after how many pages.
+/// The worker that dies, and the number of pages after which it does.
 const UNLUCKY: (usize, u32) = (2, 5);
 
 fn main() -> ExitCode {
@@ -126,7 +126,7 @@ fn act() -> Outcome<bool> {
         let asked = Duration::from_millis(delay).max(LEAST_PAUSE);
         let is_alone = most_at_a_time(&visits) == 1;
         promises.keep(&format!("{name}: never two visits at a time"), is_alone);
-        // The clock of the server ticks in milliseconds.
+        // The server's clock has a resolution of milliseconds.
         let pause = smallest_pause(&visits).unwrap_or_default() + Duration::from_millis(1);
         let promise = format!(
             "{name}: never a shorter pause than {} ms",
@@ -205,7 +205,7 @@ fn crawl_with_workers(crawl: &Crawl, server: &Server, folder: &Path) -> Outcome<
     std::thread::scope(|scope| {
         let running: Vec<_> = workers
             .iter_mut()
-            // An error ends one worker, as a thread of its own knows it: in words.
+            // Errors are passed between threads as text.
             .map(|worker| scope.spawn(|| worker.run().map_err(|error| error.to_string())))
             .collect();
         for (number, worker) in running.into_iter().enumerate() {
@@ -216,13 +216,13 @@ fn crawl_with_workers(crawl: &Crawl, server: &Server, folder: &Path) -> Outcome<
     })
 }
 
-/// The shortest time between the end of one visit and the beginning of the next.
+/// Returns the shortest time between the end of a visit and the beginning of the next.
 fn smallest_pause(visits: &[Visit]) -> Option<Duration> {
     let pause = |pair: &[Visit]| pair[1].begun.saturating_duration_since(pair[0].ended);
     visits.windows(2).map(pause).min()
 }
 
-/// How many visitors were there at the same time, at most.
+/// Returns the maximum number of simultaneous visits.
 fn most_at_a_time(visits: &[Visit]) -> usize {
     let with = |one: &Visit| {
         let is_there = |other: &&Visit| other.begun <= one.begun && one.begun <= other.ended;
@@ -231,7 +231,7 @@ fn most_at_a_time(visits: &[Visit]) -> usize {
     visits.iter().map(with).max().unwrap_or_default()
 }
 
-/// Type and payload digest of each capture in the WARC files.
+/// Returns type and payload digest of each capture in the WARC files.
 fn records(folder: &Path) -> Outcome<Vec<(RecordType, Vec<u8>)>> {
     let mut records = Vec::new();
     for entry in std::fs::read_dir(folder)? {

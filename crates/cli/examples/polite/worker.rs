@@ -1,5 +1,5 @@
-//! A worker: leases a host, fetches one page from it, stores it, adds what it links to, releases the host.
-//! It knows nothing of the other workers, and keeps no queue and no clock.
+//! A worker: leases a host, fetches a page from it, stores the page, adds its links, and releases the host.
+//! It does not know the other workers, and has neither a queue nor a clock.
 
 use redis_tests::with;
 use std::collections::HashMap;
@@ -14,37 +14,37 @@ use crate::archive::Archive;
 use crate::hosts::Hosts;
 use crate::http::{self, HttpResponse};
 
-/// The shortest pause between two fetches from a host that asks for none.
+/// Minimum pause between two fetches from a host that requests none.
 pub const LEAST_PAUSE: Duration = Duration::from_millis(50);
-/// A worker that says nothing for so long is taken for dead.
+/// Lease of a worker; a worker that is silent for longer is considered dead.
 pub const LEASE: Duration = Duration::from_secs(3);
 
-/// What all workers have in common.
+/// State shared by all workers.
 pub struct Crawl {
-    /// Its name in the frontier.
+    /// Name of the crawl in the frontier.
     pub execution: &'static [u8],
-    /// The names and their servers.
+    /// Host names and their servers.
     pub hosts: Hosts,
-    /// What the hosts ask for in their robots.txt.
+    /// Delays requested in the hosts' robots.txt.
     pub delays: Mutex<HashMap<String, Duration>>,
 }
 
-/// One worker, with connections of its own.
+/// A worker with its own connections.
 pub struct Worker<'a> {
-    /// What it has in common with the others.
+    /// State shared with the other workers.
     pub crawl: &'a Crawl,
-    /// Which host may be fetched from.
+    /// Frontier, which decides which host may be fetched.
     pub frontier: Frontier,
-    /// Where the pages go.
+    /// Archive for fetched pages.
     pub archive: Archive,
-    /// What has been found: an ordinary set in the same server.
+    /// Connection to the set of discovered URLs: an ordinary set on the same server.
     pub found: redis::Connection,
-    /// After how many leases it drops dead, if it does.
+    /// Number of leases after which the worker dies, if it does.
     pub dies_after: Option<u32>,
 }
 
 impl Worker<'_> {
-    /// Works until nothing is queued any more. Gives the number of pages that it fetched.
+    /// Works until the queue is empty. Returns the number of pages fetched.
     pub fn run(&mut self) -> Result<u32, Box<dyn Error>> {
         let next = with!(Next, lease: Some(LEASE), wait: Wait::UpTo(Duration::from_millis(300)));
         let mut fetched = 0;
@@ -63,20 +63,21 @@ impl Worker<'_> {
             let (facts, done) = self.fetch(&held)?;
             let outcome = if done { held.done() } else { Fetched::Retry(0) };
             fetched += 1;
-            // The host goes back and the next one comes, in one round trip.
+            // One round trip releases the host and leases the next one.
             lease = match self
                 .frontier
                 .release_and_next(&held, &facts.into(), &outcome, &next)
             {
                 Ok((_, lease)) => lease,
-                // It took longer than it said: somebody else has that page now.
+                // The lease expired: another worker has that page now.
                 Err(error) if error.code() == Some(Code::Stale) => self.frontier.next(&next)?.pop(),
                 Err(error) => return Err(error.into()),
             };
         }
     }
 
-    /// Fetches what is leased. Gives what the pause is to be computed from, and whether the URI is done with.
+    /// Fetches the leased page. Returns the facts from which the pause is computed, and true if the URI is
+    /// finished.
     fn fetch(&mut self, lease: &Lease) -> Result<(Facts, bool), Box<dyn Error>> {
         let host = String::from_utf8_lossy(&lease.chg).into_owned();
         let url = String::from_utf8_lossy(lease.uri.as_deref().unwrap_or_default()).into_owned();
@@ -134,8 +135,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Adds URLs that nobody has found before. They are in the frontier before they are noted as found: if
-    /// this worker dies in between, somebody else adds them again, which counts once.
+    /// Adds URLs that were not discovered before. They are added to the frontier before they are recorded as
+    /// discovered: if this worker dies in between, another worker adds them again, which counts once.
     pub fn add(&mut self, urls: &[String], depth: u32) -> Result<(), Box<dyn Error>> {
         if urls.is_empty() {
             return Ok(());
@@ -176,7 +177,7 @@ impl Worker<'_> {
                 .arg(url)
                 .query(&mut self.found)?;
             if !known {
-                // Hosts of one server share one pause. And its robots.txt comes before everything else.
+                // Hosts of one server share one pause. Its robots.txt is fetched first.
                 self.frontier
                     .share_gate(server.to_string().as_bytes(), &[host.as_bytes()])?;
                 robots.push(Uri {

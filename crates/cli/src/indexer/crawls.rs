@@ -1,4 +1,4 @@
-//! What an import does to whole crawls.
+//! Import steps on whole crawls: commit, retain and removal.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,15 +10,15 @@ use super::{Error, Listed, Work};
 use crawlspace_client::dedupe::{CrawlState, Index, Listed as Which, Removed, Retained, Wacz};
 use crawlspace_client::{Ask, Batch, Call, Code};
 
-/// Maximum number of reads of the list of crawls, when others remove crawls meanwhile.
+/// Maximum number of reads of the list of crawls while other clients remove crawls.
 const MAX_TRIES: usize = 20;
-/// Number of crawls whose commits are sent in a round trip.
+/// Number of crawls committed per round trip.
 const COMMITTED: usize = 64;
-/// Age of a run of Browsertrix's importer from which on it is taken for one that died.
+/// Age at which a run of Browsertrix's importer is considered dead.
 const LONGEST_RUN: Duration = Duration::from_secs(24 * 3600);
 
 impl Work<'_> {
-    /// Commits what was imported, in the order of the manifest: the first crawl that has a hash owns it.
+    /// Commits the imported crawls in the order of the manifest: the first crawl that has a hash owns it.
     pub(super) fn commit(&self) -> Result<(), Error> {
         let uncommitted: HashSet<Vec<u8>> = self.crawls(Which::Uncommitted)?;
         let mut crawls = self.queue.crawls()?;
@@ -28,7 +28,7 @@ impl Work<'_> {
             .map(|at| (self.report().crawls[at].crawl.clone(), at))
             .collect();
         for some in crawls.chunks(COMMITTED) {
-            // The server does them one after the other, as they come over one connection.
+            // The server runs the commits one after the other, because they share a connection.
             let batch = Batch::new();
             let index = self.index.over(&batch);
             let commits: Vec<_> = some
@@ -39,7 +39,7 @@ impl Work<'_> {
             for (crawl, commit) in some.iter().zip(commits) {
                 let hashes = match commit.take() {
                     Ok(hashes) => hashes,
-                    // It was canceled or removed meanwhile.
+                    // The crawl was canceled or removed meanwhile.
                     Err(error) if matches!(error.code(), Some(Code::NoCrawl | Code::Canceled)) => {
                         continue;
                     }
@@ -64,10 +64,10 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The crawls of the manifest are the whole collection now; others are tracked, or removed.
+    /// Makes the manifest's crawls the whole collection; other crawls are tracked as removed, or removed.
     pub(super) fn retain(&self, listed: &Listed) -> Result<(), Error> {
         if let Some(name) = listed.of_unknown_crawl.first() {
-            // Any crawl might be the one that it belongs to.
+            // The package could belong to any crawl.
             let reason = format!(
                 "nothing is removed, and nothing counted as removed, while the manifest does not say which crawl {name} \
                  belongs to: mend that entry"
@@ -89,7 +89,7 @@ impl Work<'_> {
                 .map(|crawl| &crawl[..])
                 .filter(|crawl| !kept.contains(crawl))
                 .collect();
-            // What Browsertrix put aside goes with those that are not listed.
+            // Crawls that Browsertrix set aside are removed together with the unlisted crawls.
             let aside = self.aside()?;
             let removes = !unlisted.is_empty() || !aside.is_empty();
             let elsewhere = if self.import.remove && removes {
@@ -109,7 +109,7 @@ impl Work<'_> {
                         continue;
                     }
                     let begun = waczs.into_iter().filter(|wacz| wacz.size.is_none());
-                    // What failed in an import is not finished either.
+                    // Packages that failed in an import are unfinished, too.
                     let (failed, open): (Vec<Vec<u8>>, Vec<_>) = begun
                         .map(|wacz| wacz.filename)
                         .partition(|name| failed_names.contains(name));
@@ -134,7 +134,7 @@ impl Work<'_> {
             let is_other =
                 |crawl: &Vec<u8>| !kept.contains(&crawl[..]) && !stay.contains(&crawl[..]);
             let others: HashSet<Vec<u8>> = all.filter(is_other).collect();
-            // Crawls that run are no sign that the manifest is the right one.
+            // Running crawls do not prove that the manifest is the right one.
             if kept.is_empty() {
                 self.refuse_to_empty(&others)?;
             }
@@ -166,7 +166,7 @@ impl Work<'_> {
                     }
                     return Ok(());
                 }
-                // One was removed since we asked.
+                // A crawl was removed since the list was read.
                 Err(error) if error.code() == Some(Code::NoCrawl) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -176,7 +176,7 @@ impl Work<'_> {
         ))
     }
 
-    /// Returns the crawls that Browsertrix's importer is told to keep, by a run that is under way.
+    /// Returns the crawls that a running import of Browsertrix's importer keeps.
     fn listed_elsewhere(&self) -> Result<HashSet<Vec<u8>>, Error> {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -197,7 +197,7 @@ impl Work<'_> {
         )))
     }
 
-    /// None of the crawls of the index is listed.
+    /// Handles a manifest that lists none of the index's crawls.
     fn retain_nothing(
         &self,
         others: &HashSet<Vec<u8>>,
@@ -236,7 +236,7 @@ impl Work<'_> {
         }))
     }
 
-    /// What `DEDUPE.RETAIN` writes for those that are left out.
+    /// Writes the same counts as `DEDUPE.RETAIN` does for crawls that are left out.
     fn track(&self, crawls: u64, size: u64) -> Result<(), Error> {
         let mut track = redis::cmd("HSET");
         track.arg([&self.import.prefix[..], b"allcounts"].concat());
@@ -246,7 +246,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Crawls that Browsertrix set aside to remove, or canceled after it had merged some of them.
+    /// Returns crawls that Browsertrix set aside for removal, or canceled after merging some of them.
     fn aside(&self) -> Result<Vec<Vec<u8>>, Error> {
         let crawls = self.index.crawls(None)?.into_iter();
         let is_aside = |state| matches!(state, CrawlState::Outgoing | CrawlState::Canceled);
@@ -260,7 +260,7 @@ impl Work<'_> {
     }
 }
 
-/// Returns why a crawl that the manifest does not list is left in place.
+/// Returns the reason why a crawl that the manifest does not list is kept, if there is one.
 fn why_it_stays(open: Option<&[u8]>, is_listed_elsewhere: bool) -> Option<String> {
     match open {
         Some(name) => Some(format!(
@@ -274,8 +274,8 @@ fn why_it_stays(open: Option<&[u8]>, is_listed_elsewhere: bool) -> Option<String
     }
 }
 
-/// Packages of a crawl that the manifest lists, but for another crawl. What is known by its name is not
-/// imported a second time, so without this crawl it would be nowhere.
+/// Returns the packages of a crawl that the manifest lists for another crawl. A package known by name is not imported
+/// again, so removing this crawl would lose it.
 fn listed_of(crawl: &[u8], waczs: &[Wacz], listed: &Listed) -> Vec<Failed> {
     let finished = waczs.iter().filter(|wacz| wacz.size.is_some());
     let names = finished.filter_map(|wacz| std::str::from_utf8(&wacz.filename).ok());
@@ -293,11 +293,11 @@ fn listed_of(crawl: &[u8], waczs: &[Wacz], listed: &Listed) -> Vec<Failed> {
     failed.collect()
 }
 
-/// Sets a committed crawl aside as Browsertrix's indexer does when it cancels one: the crawl is in `canceledcrawls` and is
-/// counted as removed, once. Its hashes stay in the index until an import removes it.
+/// Sets a committed crawl aside like Browsertrix's indexer when it cancels a crawl: the crawl is added to
+/// `canceledcrawls` and counted as removed, once. Its hashes stay in the index until an import removes it.
 ///
 /// # Errors
-/// When the server refuses or cannot be reached.
+/// If the server refuses or cannot be reached.
 pub fn set_aside(index: &Index, crawl: &str) -> Result<(), crawlspace_client::Error> {
     let size = index.crawl_stats(crawl.as_bytes())?.total_crawl_size;
     let key = |name: &[u8]| [index.prefix(), name].concat();

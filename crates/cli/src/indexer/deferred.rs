@@ -1,4 +1,4 @@
-//! What is counted in the second stage, kept in memory between the stages where it is not too much.
+//! Records that are counted in the second stage, cached in memory between the stages up to a limit.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
@@ -7,35 +7,35 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::package::Package;
 use crawlspace_index::capture::Capture;
 
-/// Maximum number of bytes cached of one package, and of all.
+/// Maximum number of bytes cached per package, and in total.
 const MAX_CACHED: (usize, usize) = (16 << 20, 48 << 20);
 
 /// Size of the records that ends a group of packages, in bytes.
 const MAX_GROUP: usize = 64 << 10;
 
-/// A record that can be counted only when every original is in the index.
+/// A record that can be counted only once every original is in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Deferred {
     pub hash: Vec<u8>,
     pub size: u64,
-    /// The identity of a response among those of its crawl with the same hash; `None` for a revisit.
+    /// Identity of a response among the responses of its crawl with the same hash; `None` for a revisit.
     pub response: Option<Identity>,
 }
 
-/// Date and URL of a response in few bytes.
+/// Compact form of a response's date and URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// 14 or 17 digits.
+    /// The digits of the date: 14, or 17 with milliseconds.
     date: u64,
     url: u64,
 }
 
-/// The first date with 15 digits.
+/// Smallest number with 15 digits: dates from here on have milliseconds.
 const MILLISECONDS: u64 = 100_000_000_000_000;
 
 impl Identity {
-    /// Returns whether both may be one record. Crawlers write milliseconds into an index, and seconds into CDX files: where
-    /// one of the two has seconds, these decide.
+    /// Returns true if both can be the same record. Crawlers write milliseconds to an index, and seconds to CDX files:
+    /// if one date has only seconds, the seconds are compared.
     pub(crate) fn is_same(self, other: Identity) -> bool {
         let seconds = |date| {
             if date < MILLISECONDS {
@@ -53,7 +53,7 @@ impl Identity {
         is_same_date && self.url == other.url
     }
 
-    /// Makes one identity of all spellings in which an index may have the two.
+    /// Creates the identity, which is equal for all spellings of date and URL in an index.
     pub(crate) fn of(date: &[u8], url: &[u8]) -> Identity {
         let digits = date.iter().filter(|byte| byte.is_ascii_digit());
         let date = digits.fold(0u64, |sum, digit| {
@@ -74,7 +74,7 @@ impl Identity {
 }
 
 impl Deferred {
-    /// A revisit, or a response that is larger than `above`, if there is such a limit.
+    /// Returns the record to defer for a revisit, or for a response larger than `above`, if there is such a limit.
     pub(crate) fn of(capture: &Capture<'_>, above: Option<u64>) -> Option<Deferred> {
         match capture {
             Capture::Revisit { hash, size } => Some(Deferred {
@@ -97,9 +97,9 @@ impl Deferred {
     }
 }
 
-/// Such records of one package, in the order of its index.
+/// Deferred records of one package, in the order of its index.
 pub(super) struct Records {
-    /// `None` when there are too many to keep.
+    /// `None` if there are too many to cache.
     bytes: Option<Vec<u8>>,
     is_empty: bool,
 }
@@ -121,7 +121,7 @@ impl Records {
     pub(crate) fn push(&mut self, record: &Deferred) {
         self.is_empty = false;
         if let Some(bytes) = &mut self.bytes {
-            // A hash has 256 bytes at most, and 16 at least.
+            // A hash has 16 to 256 bytes.
             bytes.push((record.hash.len() - 1) as u8);
             bytes.extend_from_slice(&record.hash);
             bytes.extend_from_slice(&record.size.to_le_bytes());
@@ -166,7 +166,7 @@ impl Records {
     }
 }
 
-/// Records that need not be read again.
+/// Cache of deferred records, which need not be read again.
 #[derive(Default)]
 pub(super) struct RecordCache(Mutex<Packages>);
 
@@ -174,9 +174,9 @@ pub(super) struct RecordCache(Mutex<Packages>);
 struct Packages {
     records: HashMap<String, Vec<u8>>,
     bytes: usize,
-    /// Packages that have been queued for the second stage, as they stand there.
+    /// Packages queued for the second stage, with their queue entries.
     queued: VecDeque<(Box<Package>, Vec<u8>)>,
-    /// Packages that could not be counted with others.
+    /// Packages that could not be counted in a group.
     singles: VecDeque<(Box<Package>, Vec<u8>)>,
 }
 
@@ -191,7 +191,7 @@ impl RecordCache {
         }
     }
 
-    /// The package is in the queue now, if its records are kept.
+    /// Marks a package as queued, if its records are cached.
     pub(crate) fn queued(&self, package: &Package, item: &[u8]) {
         let mut packages = self.packages();
         if packages.records.contains_key(&package.name) {
@@ -200,8 +200,8 @@ impl RecordCache {
         }
     }
 
-    /// Up to `most` packages that were queued and not given before, with their records, which stay in the cache. Packages with
-    /// more records than belong into a group are given by [`RecordCache::next`].
+    /// Returns up to `most` packages that are queued and were not returned before, with their records, which stay in
+    /// the cache. Packages with too many records for a group are returned by [`RecordCache::next`].
     pub(crate) fn group(&self, most: usize) -> Vec<(Box<Package>, Vec<u8>, Vec<u8>)> {
         let mut packages = self.packages();
         let mut group = Vec::new();
@@ -223,7 +223,7 @@ impl RecordCache {
         group
     }
 
-    /// Gives packages back for the next group.
+    /// Returns packages to the cache for the next group.
     pub(crate) fn again(&self, group: Vec<(Box<Package>, Vec<u8>, Vec<u8>)>) {
         let mut packages = self.packages();
         for (package, item, _) in group.into_iter().rev() {
@@ -231,12 +231,12 @@ impl RecordCache {
         }
     }
 
-    /// Gives a package back that needs to be taken by itself.
+    /// Returns a package to the cache that must be counted on its own.
     pub(crate) fn give_back(&self, package: Box<Package>, item: Vec<u8>) {
         self.packages().singles.push_back((package, item));
     }
 
-    /// A package that was given back.
+    /// Takes a package that must be counted on its own.
     pub(crate) fn next(&self) -> Option<(Box<Package>, Vec<u8>)> {
         self.packages().singles.pop_front()
     }

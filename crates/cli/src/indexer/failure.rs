@@ -1,16 +1,16 @@
-//! Why the work on a package ended early.
+//! Reasons why the work on a package ended early.
 
 use crawlspace_client::Code;
 use crawlspace_client::dedupe::feed::Refused;
 use crawlspace_wacz as wacz;
 
-/// Why a package was not finished.
+/// Reason why a package was not finished.
 pub(super) enum Failure {
-    /// The package is at fault. `partly`: some of its records are in.
+    /// The package is faulty. `partly`: some of its records were added.
     Package { reason: String, partly: bool },
-    /// Another importer has it.
+    /// Another importer took the package over.
     Lost,
-    /// The package's crawl was removed since its responses were added.
+    /// The package's crawl was removed after its responses were added.
     Gone,
     /// The import is stopped.
     Stopped,
@@ -19,7 +19,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Marks a package that is at fault when some of its records are in.
+    /// Marks a faulty package as partly added.
     pub(super) fn in_the_middle(self) -> Failure {
         match self {
             Failure::Package { reason, .. } => Failure::Package {
@@ -49,7 +49,7 @@ impl From<Refused> for Failure {
 impl From<crawlspace_client::Error> for Failure {
     fn from(error: crawlspace_client::Error) -> Failure {
         match error.code() {
-            // It is the package's crawl that the server does not take.
+            // The server does not accept the package's crawl.
             Some(Code::BadCrawl | Code::Removing | Code::Canceled) => Failure::Package {
                 reason: error.to_string(),
                 partly: false,

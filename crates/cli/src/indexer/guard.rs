@@ -1,4 +1,4 @@
-//! Keeps the packages that workers are at work on from being taken over by others.
+//! Leases of packages in work: renews their guard keys, so that no other importer takes them over.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::queue::{Queue, Stage};
 
-/// The packages in work. One thread renews their guards.
+/// Packages in work. One thread renews all their guards.
 #[derive(Default)]
 pub(super) struct Guards {
     held: Mutex<Vec<Arc<Held>>>,
@@ -23,14 +23,14 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Whether another worker has taken it over.
+    /// Returns true if another worker has taken the package over.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 }
 
 impl Guards {
-    /// From now on until [`Guards::end`], [`Guards::renew`] does its work.
+    /// Starts renewals; [`Guards::renew`] then runs until [`Guards::end`].
     pub(crate) fn begin(&self) {
         self.ended.store(false, Ordering::Relaxed);
     }
@@ -50,7 +50,7 @@ impl Guards {
         self.lock().retain(|other| !Arc::ptr_eq(other, held));
     }
 
-    /// Renews all guards every so often, until [`Guards::end`].
+    /// Renews all guards at this interval, until [`Guards::end`].
     pub(crate) fn renew(&self, every: Duration) {
         loop {
             let held = self.lock();
@@ -63,7 +63,7 @@ impl Guards {
             let all = held.clone();
             drop(held);
             for one in all {
-                // A server that cannot be reached now may be the next time; the scripts look anyway.
+                // The server may be reachable next time; the scripts check the guard in any case.
                 if let Ok(false) = one.queue.renew(one.stage, &one.name) {
                     one.lost.store(true, Ordering::Relaxed);
                 }

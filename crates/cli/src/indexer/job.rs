@@ -1,4 +1,4 @@
-//! The package that a worker is at work on.
+//! A worker's current package.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,21 +11,21 @@ use super::queue::Queue;
 use super::report::Report;
 use crawlspace_wacz::{Location, Wacz};
 
-/// A worker at work on one package.
+/// A worker's job: one package.
 pub(super) struct Job<'a> {
     pub work: &'a Work<'a>,
     pub queue: &'a Queue,
     pub package: &'a Package,
     pub report: Report,
-    /// The package is the only one of its crawl in this import.
+    /// True if the package is the only one of its crawl in this import.
     pub is_alone: bool,
     pub held: Arc<Held>,
-    /// What other workers say to this one: nothing goes on after a fault.
+    /// Set by other workers after an error, which ends all work.
     pub failed: &'a AtomicBool,
 }
 
 impl Job<'_> {
-    /// Whether to go on.
+    /// Returns an error if the job must not continue.
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.held.is_lost() {
             return Err(Failure::Lost);

@@ -1,15 +1,15 @@
-//! Brings WACZ files into a dedupe index: the importer of the documents (seed, *Index Importing*).
+//! Imports WACZ files into a dedupe index: the importer of Browsertrix's documentation (seed, *Index Importing*).
 //!
-//! An import goes in stages, and each may be shared by several importers (`queue`):
+//! An import has four stages, each of which several importers can share (`queue`):
 //!
-//! 1. **Responses.** The index lines of each package become `DEDUPE.ADD`s of its crawl, in numbered calls, so
-//!    that a package that is begun again counts nothing twice, and with `EARLIEST`, so that the outcome does
-//!    not depend on who comes first.
+//! 1. **Responses.** The index lines of each package become `DEDUPE.ADD` calls for its crawl. The calls are numbered,
+//! so that a restarted package counts nothing twice, and have `EARLIEST`, so that the result does not depend on the
+//! order.
 //! 2. **Commit** of the crawls, in the order in which the manifest lists them.
-//! 3. **Revisits.** Now every original of this import is in the index, wherever the manifest lists it. One that
-//!    has none yet is put aside in the index and tried again at the end of every import.
-//! 4. **Commit** of what the revisits added, and the crawls that the manifest does not list are tracked or
-//!    removed (`DEDUPE.RETAIN`).
+//! 3. **Revisits.** Now every original of this import is in the index, at any position in the manifest. A revisit
+//! without original is set aside in the index and retried at the end of every import.
+//! 4. **Commit** of what the revisits added; then crawls that the manifest does not list are tracked as removed, or
+//! removed (`DEDUPE.RETAIN`).
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -57,41 +57,41 @@ use crawlspace_compact::limits::dedupe::CRAWL_BYTES;
 use crawlspace_wacz as wacz;
 use crawlspace_wacz::{Location, Manifest};
 
-/// Lease of a package, after which another importer may take it over.
+/// Lease of a package; when it expires another importer may take the package over.
 pub const LEASE: Duration = Duration::from_secs(30);
 
-/// Retries of a call. Fewer than the client has by default: a new run resumes the import, and several calls fail
-/// one after the other before this one ends.
+/// Retries of a call. Fewer than the client's default: a new run resumes the import, and several calls fail one after
+/// the other before this one ends.
 const RETRIES: u32 = 4;
 
-/// What to import, and where.
+/// An import: its source, its target and its options.
 #[derive(Clone, Debug)]
 pub struct Import {
-    /// A WACZ file, or a manifest that lists some.
+    /// A WACZ file, or a manifest that lists WACZ files.
     pub source: Location,
     /// The server: `redis://host:port/db`, or `unix:///path`.
     pub redis: String,
-    /// What stands before every key of the index.
+    /// Prefix of all keys of the index.
     pub prefix: Vec<u8>,
-    /// The crawl of packages that the manifest gives none; without it, they are crawls of their own, by name.
+    /// Crawl of packages for which the manifest names none; without it, each is a crawl of its own, by name.
     pub crawl: Option<String>,
-    /// Packages worked on at once.
+    /// Number of packages processed at the same time.
     pub jobs: usize,
-    /// Crawls of the index that the manifest does not list are removed.
+    /// Removes crawls of the index that the manifest does not list.
     pub remove: bool,
-    /// The manifest may be empty though this removes everything.
+    /// Accepts an empty manifest even though that removes everything.
     pub allow_empty: bool,
-    /// Each package is read whole and compared to its hash.
+    /// Reads each package completely and verifies its hash.
     pub verify: bool,
-    /// Lease of a package, after which another importer may take it over.
+    /// Lease of a package; when it expires another importer may take the package over.
     pub lease: Duration,
-    /// The longest wait for a server that restarts or loads its data.
+    /// Maximum wait for a server that restarts or loads its data.
     pub wait: Duration,
-    /// Limits and timeouts in reading WACZ files.
+    /// Limits and timeouts for reading WACZ files.
     pub reading: wacz::Options,
 }
 
-/// Why an import could not be done. Packages that cannot be read are no reason: see [`Report::failed`].
+/// Error of a whole import. Unreadable packages are not such an error: see [`Report::failed`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The source cannot be read.
@@ -100,19 +100,19 @@ pub enum Error {
     /// The index refuses, or cannot be reached.
     #[error("{0}")]
     Index(#[from] crawlspace_client::Error),
-    /// The server cannot be reached, or loads its data, and was waited for.
+    /// The server is unreachable or loading its data, and the maximum wait is over.
     #[error(
         "{0}; run the same command again when the server is back: it continues where it stopped"
     )]
     Away(crawlspace_client::Error),
-    /// What was asked for would do harm.
+    /// The request was refused because it would destroy data.
     #[error("{0}")]
     Refused(String),
 }
 
 /// Receives events of an import, from several threads.
 pub trait Watch: Sync {
-    /// Something happened.
+    /// Handles an event.
     fn event(&self, event: Event<'_>);
 }
 
@@ -123,10 +123,10 @@ impl<F: Fn(Event<'_>) + Sync> Watch for F {
 }
 
 impl Import {
-    /// An import of this source into an index without prefix on this machine.
+    /// Creates an import of this source into an index without prefix on this machine.
     ///
     /// # Errors
-    /// When the source is neither a path nor an HTTP URL.
+    /// If the source is neither a path nor an HTTP URL.
     pub fn of(source: &str) -> Result<Import, Error> {
         Ok(Import {
             source: Location::parse(source)?,
@@ -143,11 +143,11 @@ impl Import {
         })
     }
 
-    /// Imports, and reports progress to `watch`, until `stop` becomes true: then what is begun is left so that a later
-    /// import can continue it.
+    /// Runs the import and reports progress to `watch`, until `stop` becomes true. A stopped import leaves begun work
+    /// in a state that a later import can continue.
     ///
     /// # Errors
-    /// See [`Error`]. What was imported until then stays, and importing again goes on from there.
+    /// See [`Error`]. Everything imported so far is kept; importing again continues from there.
     pub fn run_until(&self, watch: &dyn Watch, stop: &AtomicBool) -> Result<Report, Error> {
         let begun = Instant::now();
         let manifest = Manifest::open(&self.source, &self.reading)?;
@@ -195,7 +195,7 @@ impl Import {
         Ok(())
     }
 
-    /// Imports what is not in yet, and adds to the report of earlier attempts.
+    /// Imports everything that is not imported yet, and adds to the report of earlier attempts.
     fn share(
         &self,
         manifest: &Manifest,
@@ -215,7 +215,7 @@ impl Import {
         };
         let (packages, listed) = self.packages(manifest, &mut report, watch);
         let index = Index::on(server, &self.prefix[..]);
-        // Before anything is queued: a server without the module says so, and one that has no place for this prefix.
+        // Before anything is queued: fails if the server has no module, or does not own this prefix's slot.
         let profile = index.profile()?;
         let queue = Queue::new(
             server,
@@ -245,7 +245,7 @@ impl Import {
             if all.listed == 0 {
                 *all = report;
             } else {
-                // Packages that failed before the server went away are tried again.
+                // Packages that failed before the server went away are retried.
                 all.failed = report.failed;
             }
         }
@@ -288,7 +288,7 @@ impl Import {
         Ok(())
     }
 
-    /// The entries of the manifest that can be queued, and everything that it lists.
+    /// Returns the entries of the manifest that can be queued, and everything that it lists.
     fn packages(
         &self,
         manifest: &Manifest,
@@ -337,19 +337,19 @@ impl Import {
     }
 }
 
-/// What the manifest says is in the collection.
+/// Contents of the collection according to the manifest.
 #[derive(Default)]
 struct Listed {
     /// The crawl of each package, by the package's name.
     crawls: HashMap<String, String>,
-    /// Packages that cannot be imported, and of which the manifest does not say whose they are.
+    /// Packages that cannot be imported, and for which the manifest names no crawl.
     of_unknown_crawl: Vec<String>,
 }
 
-/// Places of packages in the WACZ lists of their crawls.
+/// Positions of packages in the WACZ lists of their crawls.
 type Places = HashMap<String, HashMap<String, u64>>;
 
-/// An import under way: what its workers share.
+/// A running import: state shared by its workers.
 struct Work<'a> {
     import: &'a Import,
     server: &'a Server,
@@ -357,7 +357,7 @@ struct Work<'a> {
     profile: Profile,
     queue: &'a Queue,
     guards: Guards,
-    /// Records of packages whose responses this importer added, so that they need not be read again.
+    /// Records of packages whose responses this importer added; they need not be read again.
     kept: RecordCache,
     places: Mutex<Places>,
     report: &'a Mutex<Report>,
@@ -383,7 +383,7 @@ fn lock(report: &Mutex<Report>) -> MutexGuard<'_, Report> {
     report.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A location that means the same to an importer that was started elsewhere.
+/// Makes a location absolute, so that it is valid for an importer started elsewhere.
 fn absolute(location: &Location) -> Result<String, String> {
     match location {
         Location::Url(url) => Ok(url.to_string()),
@@ -397,14 +397,14 @@ fn absolute(location: &Location) -> Result<String, String> {
     }
 }
 
-/// A unique token.
+/// Returns a unique token.
 fn token() -> String {
     let mut random = RandomState::new().build_hasher();
     random.write_u32(std::process::id());
     format!("{:016x}", random.finish())
 }
 
-/// The time as `last_update_ts` has it: `2026-03-19T10:20:15.123Z`.
+/// Returns the time in the format of `last_update_ts`: `2026-03-19T10:20:15.123Z`.
 fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     iso(since.unwrap_or_default())

@@ -1,34 +1,35 @@
-//! A WACZ file to import, as it stands in the queue.
+//! A WACZ file to import, in the format of the queue.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crawlspace_wacz::Location;
 
-/// An entry of a manifest, with everything filled in. Its JSON is that of the documents, with what Browsertrix's own
-/// importer reads beside it: `url` is where the file is, and `id` names the guard that keeps others off.
+/// A manifest entry with all fields filled in. Its JSON has the documented fields and, in addition, those that
+/// Browsertrix's own importer reads: `url` is the location of the file, and `id` names the guard key that locks the
+/// package.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Package {
-    /// The package's name: an entry of the crawl's WACZ list, and of `src:d` when it is imported.
+    /// Name of the package: an entry of the crawl's WACZ list, and of `src:d` once it is imported.
     pub name: String,
-    /// Where it is: an absolute path, or a URL.
+    /// Location: an absolute path or a URL.
     pub path: String,
-    /// The package's hash, if the manifest has one.
+    /// Hash of the package, if the manifest has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
-    /// The package's size in bytes, if the manifest has it.
+    /// Size in bytes, if the manifest has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// The crawl that it belongs to.
+    /// Crawl of the package.
     #[serde(rename = "crawlId")]
     pub crawl: String,
-    /// The package's path, under the name that Browsertrix's importer reads.
+    /// Same as `path`; Browsertrix's importer reads this field.
     url: String,
-    /// The package's name, under the name that Browsertrix's importer reads.
+    /// Same as `name`; Browsertrix's importer reads this field.
     id: String,
 }
 
-/// An entry as it stands in a queue, of this importer or another one.
+/// A queue entry, written by this importer or another one.
 #[derive(Deserialize)]
 struct QueueEntry {
     name: String,
@@ -63,7 +64,7 @@ impl Package {
         }
     }
 
-    /// Returns where it is, without a secret that the query of a URL may hold.
+    /// Returns the location without secrets in the query of a URL.
     pub(crate) fn shown_path(&self) -> String {
         let location = Location::parse(&self.path);
         location.map_or_else(|_| String::new(), |location| location.to_string())
@@ -73,7 +74,7 @@ impl Package {
         serde_json::to_string(self).unwrap_or_default() // strings and a number: it cannot fail
     }
 
-    /// Reads an entry of a queue. Other importers leave out the crawl: then it is `crawl`, or else the entry's name.
+    /// Parses a queue entry. Other importers omit the crawl: then it is `crawl`, or else the entry's name.
     pub(crate) fn from_json(
         json: &[u8],
         crawl: Option<&str>,
@@ -90,7 +91,7 @@ impl Package {
     }
 }
 
-/// A text that is not empty; other values are passed on from manifests as they are, and count as none.
+/// Reads a non-empty text; manifests pass other values on unchanged, and these count as missing.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::String(text) if !text.is_empty() => Some(text),
@@ -98,7 +99,7 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
     })
 }
 
-/// A number of bytes, written as a number or as text.
+/// Reads a number of bytes, written as a number or as text.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::Number(number) => number.as_u64(),
@@ -112,12 +113,12 @@ pub(super) fn is_sha256(hash: &str) -> bool {
     digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// Whether two spellings are of one SHA-256: with prefix or without, in capitals or not.
+/// Returns true if both spellings are the same SHA-256: with prefix or without, in upper or lower case.
 pub(super) fn is_same_hash(one: &str, other: &str) -> bool {
     plain(one) == plain(other)
 }
 
-/// The digits of a SHA-256.
+/// Returns the digits of a SHA-256 in lower case.
 pub(super) fn plain(hash: &str) -> String {
     let hash = hash.to_ascii_lowercase();
     let digits = hash.strip_prefix("sha256:");

@@ -1,4 +1,4 @@
-//! Packages that are in the index though no import brought them: crawlers write the WACZ lists of their crawls themselves.
+//! Packages that are in the index without an import: crawlers write the WACZ lists of their crawls themselves.
 
 use std::collections::HashMap;
 
@@ -8,24 +8,24 @@ use super::report::Failed;
 use crawlspace_client::dedupe::{Index, Wacz};
 use crawlspace_client::{Batch, Code, Error, Server};
 
-/// WACZ lists in a round trip.
+/// Number of WACZ lists per round trip.
 pub(super) const LISTS: usize = 100;
 
-/// The finished WACZ files of crawls, read once per crawl.
+/// Finished WACZ files of crawls, read once per crawl.
 pub(super) struct Present<'a> {
     index: &'a Index<Server>,
     queue: &'a Queue,
     finished: HashMap<String, HashMap<Vec<u8>, Wacz>>,
 }
 
-/// Packages by what is to be done with them.
+/// Packages by required action.
 #[derive(Default)]
 pub(super) struct Sorted {
-    /// Packages for the queue. Those that an import brought are among them: the queue passes over them.
+    /// Packages for the queue. Packages imported earlier are among them: the queue skips them.
     pub others: Vec<Package>,
     /// Packages that their crawl lists as finished.
     pub present: Vec<Package>,
-    /// Packages of which their crawl lists another version.
+    /// Packages for which their crawl lists another version.
     pub replaced: Vec<Failed>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Present<'a> {
         }
     }
 
-    /// Tells the packages that are present from the others.
+    /// Separates the packages that are present from the others.
     pub(crate) fn sort(&mut self, packages: Vec<Package>) -> Result<Sorted, Error> {
         let mut sorted = Sorted::default();
         self.read(&packages)?;
@@ -51,7 +51,7 @@ impl<'a> Present<'a> {
             let wacz = self.listed(&package);
             let standing = standing.get(&package.name).copied().unwrap_or_default();
             match wacz {
-                // What an import began it has to finish: revisits are still to be counted.
+                // An import must finish what it began: the revisits are not counted yet.
                 Some(wacz) if !standing.is_begun => match difference(&package, wacz) {
                     Some(reason) => sorted.replaced.push(Failed {
                         path: package.shown_path(),
@@ -82,7 +82,7 @@ impl<'a> Present<'a> {
         missing.sort_unstable();
         missing.dedup();
         for some in missing.chunks(LISTS) {
-            // Mostly all of them are new.
+            // Usually no list exists.
             let lists = if self.queue.have_lists(some)? {
                 wacz_lists(self.index, some)?
             } else {
@@ -100,7 +100,7 @@ impl<'a> Present<'a> {
     }
 }
 
-/// Returns the WACZ lists of crawls, in one round trip; of a crawl that is not there, an empty one.
+/// Reads the WACZ lists of crawls in one round trip; the list of a missing crawl is empty.
 pub(super) fn wacz_lists(
     index: &Index<Server>,
     crawls: &[impl AsRef<[u8]>],
@@ -121,7 +121,8 @@ pub(super) fn wacz_lists(
     lists.collect()
 }
 
-/// Describes how a file that a crawl lists differs from the one to be imported. What one side does not say is no difference.
+/// Describes the difference between a file that a crawl lists and the file to import. Values missing on one side are
+/// not compared.
 fn difference(package: &Package, wacz: &Wacz) -> Option<String> {
     let size = package.size.zip(wacz.size).filter(|(new, old)| new != old);
     let hash = wacz.hash.as_deref().map(String::from_utf8_lossy);

@@ -1,13 +1,13 @@
-//! The queue of an import, in Redis: `src:q`, `src:qset`, `src:d` and `pending:q` as the documents have them, so
-//! that several importers, on several machines, share the work.
+//! The queue of an import, in Redis: `src:q`, `src:qset`, `src:d` and `pending:q` as documented by Browsertrix, so that
+//! several importers on several machines share the work.
 //!
-//! The worker that takes a package from `src:q` puts it into `pending:q` and holds a key beside it,
-//! `pending:q:<name>`, that expires when the worker no longer renews it. Then another worker takes the
-//! package over. All steps are scripts, and each of them but the first looks whether the caller still holds
-//! that key: an importer that was stopped for a minute and comes back changes nothing.
+//! The worker that takes a package from `src:q` adds it to `pending:q` and sets a guard key, `pending:q:<name>`, which
+//! expires when the worker stops renewing it. Then another worker takes the package over. All steps are scripts, and
+//! every step after the first checks that the caller still holds the guard: an importer that was suspended for a minute
+//! and resumes changes nothing.
 //!
-//! Revisit records have a queue of their own, `src:r` with `pending:r`, because they can be counted only when
-//! every original is in the index.
+//! Revisit records have their own queue, `src:r` with `pending:r`, because they can be counted only once every original
+//! is in the index.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,50 +22,51 @@ use super::scripts::{
 };
 use crawlspace_client::{Ask, Call, Error, Server};
 
-/// Packages in one call that queues them.
+/// Number of packages queued per call.
 const ENQUEUED: usize = 200;
-/// A worker takes no more than this part of its share of what is queued, so that all of them have work until the end.
+/// Divisor of a worker's share of the queue. A worker takes at most this fraction at once, so that all workers have
+/// work until the end.
 const SHARES: usize = 8;
 
-/// Which queue.
+/// Stage of an import, with its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Packages whose responses are to be added: `src:q`.
+    /// Packages whose responses are not added yet: `src:q`.
     Responses,
-    /// Packages whose revisits are to be counted: `src:r`.
+    /// Packages whose revisits are not counted yet: `src:r`.
     Revisits,
 }
 
-/// What there is to do.
+/// Result of taking packages from the queue.
 #[derive(Debug)]
 pub(super) enum Taken {
-    /// These packages, and entries that cannot be read, which are out of the queue: their names, as far as they have one,
-    /// and what is wrong with them.
+    /// The packages taken, and unreadable entries, which were removed from the queue: their names, if they have one,
+    /// and the error.
     Packages(Vec<Entry>, Vec<(String, String)>),
-    /// Nothing, but others are at work on this number of packages.
+    /// The queue is empty, but other workers still process this number of packages.
     Others(u64),
 }
 
-/// A package to work on.
+/// A package taken from the queue.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub package: Package,
-    /// The package as it stands in the queue.
+    /// Queue entry of the package, unchanged.
     pub item: Vec<u8>,
-    /// The name of the sequence of calls by which it is added, if it has one already.
+    /// Name of the sequence of calls that adds the package, if it has one already.
     pub run: Option<String>,
-    /// The package is the only one of its crawl in this import.
+    /// True if the package is the only one of its crawl in this import.
     pub is_alone: bool,
 }
 
-/// The state of an import after workers were done with packages.
+/// Progress of an import after packages were finished.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Left {
     /// Number of packages not finished.
     pub left: u64,
     /// Number of packages in total.
     pub total: u64,
-    /// True for each package that was this worker's, in order.
+    /// True for each package that this worker held, in the order of the packages.
     pub own: Vec<bool>,
 }
 
@@ -77,23 +78,23 @@ pub(super) struct ToCount<'a> {
     pub redundant: Redundant,
 }
 
-/// What becomes of a package that an importer is done with.
+/// Outcome of the work on a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// The package is imported.
     Done,
-    /// The package goes on to the next stage; from the last one, to the packages that the next import retries.
+    /// The package moves to the next stage; after the last stage, to the packages that the next import retries.
     Next,
-    /// The package is at fault, and the next import retries it. `partly`: that one goes on with what this one began.
+    /// The package is faulty, and the next import retries it. `partly`: the next import continues the work of this one.
     Failed { partly: bool },
 }
 
-/// What became of a batch of revisits.
+/// Result of counting a batch of revisits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
-    /// The batch is counted, now or before.
+    /// The batch is counted, now or earlier.
     Once,
-    /// The guard of the package is no longer this worker's.
+    /// This worker no longer holds the package's guard.
     Lost,
     /// The crawl was removed.
     Gone,
@@ -102,43 +103,43 @@ pub(super) enum Counted {
 /// Responses that could have been revisits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Redundant {
-    /// What revisits in their places would have saved, in bytes.
+    /// Bytes that revisits would have saved.
     pub size: u64,
     pub urls: u64,
 }
 
-/// What a manifest added to the queue.
+/// Counts of the packages queued from a manifest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Enqueued {
     pub new: u64,
-    /// Imported before.
+    /// Imported earlier.
     pub done: u64,
-    /// Queued by another importer, or by one that died.
+    /// Queued by another importer, running or dead.
     pub underway: u64,
 }
 
-/// The state in which earlier imports left a package.
+/// State of a package after earlier imports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Before {
     /// The package is in `src:d`.
     pub is_imported: bool,
-    /// An import has begun the package, and not finished it.
+    /// True if an import began the package and did not finish it.
     pub is_begun: bool,
 }
 
-/// The queues of one index.
+/// Queues of one index.
 #[derive(Clone)]
 pub(super) struct Queue {
     server: Server,
     prefix: Vec<u8>,
-    /// The value of this importer's guards, unique to it.
+    /// Value of this importer's guard keys, unique to it.
     token: String,
     lease: Duration,
-    /// The crawl of entries that other importers queued without one.
+    /// Crawl of entries that other importers queued without one.
     crawl: Option<String>,
 }
 
-/// A key holds something that no importer writes.
+/// Makes the error for a key whose value no importer writes.
 pub(super) fn broken(key: &str, why: String) -> Error {
     let what = "not written by an importer: repair or delete it";
     let kind = redis::ErrorKind::UnexpectedReturnType;
@@ -189,7 +190,7 @@ impl Queue {
         }
     }
 
-    /// This queue for another worker, which has guards of its own.
+    /// Returns the queue for another worker, with guards of its own.
     pub(crate) fn for_worker(&self, number: usize) -> Queue {
         Queue {
             token: format!("{}.{number}", self.token),
@@ -209,7 +210,7 @@ impl Queue {
         self.key_of(stage.pending(), name.as_bytes())
     }
 
-    /// Returns whether any of these crawls has a WACZ list.
+    /// Returns true if any of these crawls has a WACZ list.
     pub(crate) fn have_lists(&self, crawls: &[&str]) -> Result<bool, Error> {
         let mut exist = redis::cmd("EXISTS");
         for crawl in crawls {
@@ -219,7 +220,7 @@ impl Queue {
         Ok(exist > 0)
     }
 
-    /// Returns what imports did with these packages before.
+    /// Returns the state in which earlier imports left these packages.
     pub(crate) fn standing(&self, names: &[&str]) -> Result<HashMap<String, Before>, Error> {
         let mut standing = HashMap::new();
         for some in names.chunks(ENQUEUED) {
@@ -241,7 +242,7 @@ impl Queue {
         Ok(standing)
     }
 
-    /// Queues packages, in this order, that are neither imported nor queued; not all of them if it is stopped.
+    /// Queues packages, in this order, that are neither imported nor queued; stops early if the import is stopped.
     pub(crate) fn enqueue(
         &self,
         packages: &[Package],
@@ -277,9 +278,9 @@ impl Queue {
         Ok(sum)
     }
 
-    /// Notes the crawls of packages that other clients queued, in the order of the queue: they stand before those that
-    /// this import queues. Packages that are taken meanwhile are noted by [`Queue::run`]. Packages that `missing` does not
-    /// return are in the index and leave the queue; returns their number.
+    /// Records the crawls of packages that other clients queued, in the order of the queue: they precede the packages
+    /// that this import queues. Packages taken meanwhile are recorded by [`Queue::run`]. Packages that `missing` does
+    /// not return are in the index and are removed from the queue; returns their number.
     pub(crate) fn adopt(
         &self,
         mut missing: impl FnMut(Vec<Package>) -> Result<Vec<Package>, Error>,
@@ -294,8 +295,8 @@ impl Queue {
             if items.is_empty() {
                 break;
             }
-            items.reverse(); // the next to be taken stands last
-            // Entries that cannot be read are reported when they are taken.
+            items.reverse(); // the last one is taken next
+            // Unreadable entries are reported when they are taken.
             let packages: Vec<(Package, Vec<u8>)> = items
                 .into_iter()
                 .filter_map(|item| Some((self.package(&item).ok()?, item)))
@@ -335,7 +336,7 @@ impl Queue {
         Package::from_json(item, self.crawl.as_deref())
     }
 
-    /// Packages whose revisits could not be read last time are queued again.
+    /// Queues packages again whose revisits could not be read last time.
     pub(crate) fn retry(&self) -> Result<(), Error> {
         const RETRY: &str = "while redis.call('RPOPLPUSH', KEYS[1], KEYS[2]) do end";
         let retry = self.script(RETRY, &["src:retry", "src:r"], &[]);
@@ -343,7 +344,7 @@ impl Queue {
         self.server.ask(call).map(|_| ())
     }
 
-    /// Packages to work on, whose guards are held from now on: up to `most`, and no more than the share of one of `workers`.
+    /// Takes packages and sets their guards: up to `most`, and at most the share of one of `workers`.
     pub(crate) fn take(&self, stage: Stage, most: usize, workers: usize) -> Result<Taken, Error> {
         let keys = [stage.queue(), stage.pending(), "src:d", "src:runs"];
         let mut take = self.script(TAKE, &keys, &[]);
@@ -377,7 +378,7 @@ impl Queue {
         Ok(Taken::Packages(entries, unreadable))
     }
 
-    /// Takes an entry that cannot be read out of the queue. Gives its name, which may be empty.
+    /// Removes an unreadable entry from the queue. Returns its name, which may be empty.
     fn skip(&self, stage: Stage, item: &[u8]) -> Result<String, Error> {
         let mut skip = self.script(SKIP, &[stage.pending(), "src:f"], &[]);
         skip.arg(self.guard(stage, "")).arg(&self.token[..]);
@@ -395,14 +396,14 @@ impl Queue {
         self.server.ask(Call::new(take).repeatable())
     }
 
-    /// Whether the guard is still held; if so, for another while.
+    /// Renews the guard if it is still held; returns false otherwise.
     pub(crate) fn renew(&self, stage: Stage, name: &str) -> Result<bool, Error> {
         let mut renew = self.script(RENEW, &[], &[self.guard(stage, name)]);
         renew.arg(&self.token[..]).arg(self.lease_ms());
         self.server.ask(Call::new(renew).repeatable())
     }
 
-    /// Leaves a package for another worker, now.
+    /// Releases a package at once for another worker.
     pub(crate) fn drop_guard(&self, stage: Stage, name: &str) -> Result<(), Error> {
         const LET_GO: &str =
             "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";
@@ -412,7 +413,7 @@ impl Queue {
         self.server.ask(call).map(|_| ())
     }
 
-    /// Packages, with their entries of the queue, are done with at this stage.
+    /// Finishes packages, given with their queue entries, at this stage.
     pub(crate) fn leave(
         &self,
         stage: Stage,
@@ -453,8 +454,8 @@ impl Queue {
         Ok(Left::of(&left))
     }
 
-    /// Counts all records of packages that are in the queue of the second stage, and finishes these. Those that are not done
-    /// afterwards need to be taken one by one.
+    /// Counts all records of packages in the queue of the second stage, and finishes these packages. Packages that are
+    /// not finished afterwards must be taken one by one.
     pub(crate) fn count_all(&self, packages: &[ToCount<'_>]) -> Result<Left, Error> {
         let keys = [
             "src:runs",
@@ -484,14 +485,15 @@ impl Queue {
                 count.arg(*hash).arg(*size);
             }
         }
-        // Sent twice it finds none of them in the queue.
+        // If sent twice, the second call finds none of them in the queue.
         let left: Vec<u64> = self.server.ask(Call::new(count).repeatable())?;
         Ok(Left::of(&left))
     }
 
-    /// What names the sequence of calls by which this package is added, the same until it is whole. `None` when
-    /// another importer has it: a name made up then would count all of it again. The crawl is noted as one to commit,
-    /// which other importers do not note when they queue.
+    /// Returns the name of the sequence of calls that adds this package, which stays the same until the package is
+    /// complete. Returns `None` if another importer holds the package: with a new name, all its records would be
+    /// counted again. Also records that the crawl must be committed, which other importers do not record when they
+    /// queue.
     pub(crate) fn run(&self, package: &Package) -> Result<Option<String>, Error> {
         let (name, crawl) = (&package.name[..], &package.crawl[..]);
         let keys = [
@@ -505,14 +507,14 @@ impl Queue {
         self.server.ask(Call::new(run).repeatable())
     }
 
-    /// The crawls of the packages that are queued or were, in the order of their manifests.
+    /// Returns the crawls of all packages queued now or earlier, in the order of their manifests.
     pub(crate) fn crawls(&self) -> Result<Vec<String>, Error> {
         let mut crawls = redis::cmd("LRANGE");
         crawls.arg(self.key("src:crawls")).arg(0).arg(-1);
         self.server.ask(Call::new(crawls).repeatable())
     }
 
-    /// The names of a crawl's packages, in the order of their manifests.
+    /// Returns the names of a crawl's packages, in the order of their manifests.
     pub(crate) fn names(&self, crawl: &str) -> Result<Vec<String>, Error> {
         let mut names = redis::cmd("LRANGE");
         names
@@ -522,7 +524,7 @@ impl Queue {
         self.server.ask(Call::new(names).repeatable())
     }
 
-    /// Everything is done: notes the time. `false` when there is more to do.
+    /// Closes the import and records the time if everything is done; returns false otherwise.
     pub(crate) fn close(&self, now: &str) -> Result<bool, Error> {
         let keys = [
             "src:q",
@@ -540,7 +542,7 @@ impl Queue {
         self.server.ask(Call::new(close).repeatable())
     }
 
-    /// Up to which batch the revisits of a package were counted.
+    /// Returns the number of the last batch of a package's revisits that is counted.
     pub(crate) fn noted(&self, name: &str) -> Result<u64, Error> {
         let mut noted = redis::cmd("HGET");
         noted.arg(self.key("src:noted")).arg(name);
@@ -548,7 +550,7 @@ impl Queue {
         Ok(noted.unwrap_or(0))
     }
 
-    /// Counts a batch of records once, and puts revisits aside that have no original.
+    /// Counts a batch of records once, and sets revisits aside that have no original.
     pub(crate) fn count(
         &self,
         package: &Package,
@@ -582,14 +584,14 @@ impl Queue {
         })
     }
 
-    /// Names of packages that failed, and were not imported since.
+    /// Returns the names of packages that failed and were not imported since.
     pub(crate) fn failed(&self) -> Result<HashSet<Vec<u8>>, Error> {
         let mut failed = redis::cmd("SMEMBERS");
         failed.arg(self.key("src:f"));
         self.server.ask(Call::new(failed).repeatable())
     }
 
-    /// Forgets that packages failed: their crawls are gone.
+    /// Removes packages of deleted crawls from the list of failures.
     pub(crate) fn forget(&self, names: &[Vec<u8>]) -> Result<(), Error> {
         for some in names.chunks(ENQUEUED) {
             let mut forget = redis::cmd("SREM");
@@ -600,8 +602,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Returns the crawls that running imports of Browsertrix's importer list: it keeps them, while it runs, in a set whose
-    /// name ends with the milliseconds at which it began. Sets that are older than `since` are of runs that died.
+    /// Returns the crawls that running imports of Browsertrix's importer list. While it runs, it keeps them in a set
+    /// whose name ends with its start time in milliseconds. Sets that began before `since` belong to dead runs.
     pub(crate) fn listed_by_browsertrix(&self, since: Duration) -> Result<HashSet<Vec<u8>>, Error> {
         let mut crawls = HashSet::new();
         let begin = self.key("noremove:");
@@ -615,7 +617,7 @@ impl Queue {
         pattern.push(b'*');
         let mut cursor = "0".to_owned();
         loop {
-            // As a script, it runs where the keys of the index are, on a cluster too.
+            // As a script, it runs on the node that has the keys of the index, in a cluster, too.
             let mut scan = self.script(SCAN, &["noremove:"], &[]);
             scan.arg(&cursor[..]).arg(&pattern[..]);
             let (next, keys): (String, Vec<Vec<u8>>) =
@@ -641,21 +643,21 @@ impl Queue {
         }
     }
 
-    /// Names of packages that have revisits without an original.
+    /// Returns the names of packages that have revisits without an original.
     pub(crate) fn later(&self) -> Result<Vec<String>, Error> {
         let mut later = redis::cmd("SMEMBERS");
         later.arg(self.key("src:later"));
         self.server.ask(Call::new(later).repeatable())
     }
 
-    /// The batches of such a package, by number.
+    /// Returns the batch numbers of the revisits of a package that were set aside.
     pub(crate) fn later_of(&self, name: &str) -> Result<Vec<String>, Error> {
         let mut keys = redis::cmd("HKEYS");
         keys.arg(self.key_of("src:later", name.as_bytes()));
         self.server.ask(Call::new(keys).repeatable())
     }
 
-    /// One of them.
+    /// Returns a batch of revisits that was set aside.
     pub(crate) fn aside(&self, name: &str, number: &str) -> Result<Option<String>, Error> {
         let mut aside = redis::cmd("HGET");
         aside
@@ -664,8 +666,8 @@ impl Queue {
         self.server.ask(Call::new(aside).repeatable())
     }
 
-    /// Counts what has an original now of a batch that was put aside, and leaves the rest there. `false` when
-    /// it is not as it `was` any more.
+    /// Counts the revisits of a batch that was set aside, as far as they have an original now, and keeps the rest
+    /// aside. Returns false if the batch is no longer equal to `was`.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn settle(
         &self,
@@ -687,7 +689,7 @@ impl Queue {
         for (hash, size) in revisits {
             settle.arg(*hash).arg(*size);
         }
-        // Sent twice it finds that it is done.
+        // If sent twice, the second call finds that it is done.
         self.server.ask(Call::new(settle).repeatable())
     }
 
@@ -695,7 +697,7 @@ impl Queue {
         u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// A call of a script on these keys: names of the index's, and whole ones.
+    /// Builds a call of a script on these keys: names within the index, and complete keys.
     fn script(&self, text: &str, names: &[&str], keys: &[Vec<u8>]) -> Cmd {
         let mut eval = redis::cmd("EVAL");
         eval.arg(text).arg(names.len() + keys.len());

@@ -1,4 +1,4 @@
-//! What an import came to, and how it goes on.
+//! Report and progress events of an import.
 
 use serde::Serialize;
 
@@ -7,8 +7,8 @@ use std::time::Duration;
 use crawlspace_client::Error;
 use crawlspace_client::dedupe::Committed;
 
-/// What this importer did. Where several share the work, each reports its own part; crawls and removals are
-/// those of all.
+/// Results of this importer. If several importers share the work, each reports its own part; crawls and removals are
+/// totals.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -16,13 +16,13 @@ pub struct Report {
     pub listed: u64,
     /// Packages imported by this importer.
     pub imported: u64,
-    /// Packages that an earlier import had brought already.
+    /// Packages imported by an earlier import.
     pub already_imported: u64,
-    /// Packages that the crawlers of their crawls had brought themselves, so that nothing of them is counted again.
+    /// Packages added by the crawlers themselves; none of their records is counted again.
     pub already_in_index: u64,
-    /// Packages that could not be imported, and why. The next import tries them again.
+    /// Packages that could not be imported, with the reason. The next import retries them.
     pub failed: Vec<Failed>,
-    /// Lines of the indexes that were read.
+    /// Index lines read.
     pub lines: u64,
     /// `response` records among them.
     pub responses: u64,
@@ -30,32 +30,33 @@ pub struct Report {
     pub revisits: u64,
     /// Captures that are neither: extracted text, metadata, DNS.
     pub other: u64,
-    /// Lines that could not be used.
+    /// Unusable lines.
     pub bad_lines: u64,
-    /// The first few of them, with their reasons.
+    /// The first few unusable lines, with reasons.
     pub bad_line_examples: Vec<String>,
-    /// Revisits whose original the index has never seen. They are kept, and counted when it comes.
+    /// Revisits whose original is not in the index. They are kept, and counted when the original is added.
     pub unresolved: u64,
-    /// Crawls that were committed.
+    /// Committed crawls.
     pub crawls: Vec<CommittedCrawl>,
     /// Crawls of the index that the manifest does not list.
     pub unlisted_crawls: u64,
-    /// Crawls that the manifest does not list, and that are neither removed nor counted as removed: they are still running.
+    /// Crawls that the manifest does not list but that are neither removed nor counted as removed, because they are
+    /// still running.
     pub left_in_place: Vec<LeftInPlace>,
-    /// Crawls that were removed (`--remove`), with the hashes that no other crawl had.
+    /// Crawls that were removed (`--remove`).
     pub removed_crawls: u64,
-    /// Hashes that went with them.
+    /// Hashes that only the removed crawls had.
     pub removed_hashes: u64,
-    /// Why the index was not compared with the manifest, if it was not.
+    /// Reason why the index was not compared with the manifest, if it was not.
     pub not_compared: Option<String>,
-    /// Whether it was stopped on the way; importing again goes on from there.
+    /// True if the import was stopped; importing again continues it.
     pub stopped: bool,
-    /// How long it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
 impl Report {
-    /// Adds what another worker of this importer did.
+    /// Adds the results of another worker of this importer.
     pub(super) fn add(&mut self, other: Report) {
         self.imported += other.imported;
         self.failed.extend(other.failed);
@@ -83,75 +84,75 @@ const MAX_EXAMPLES: usize = 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failed {
-    /// The package's name.
+    /// Name of the package.
     pub name: String,
-    /// Where it was looked for.
+    /// Location of the package.
     pub path: String,
-    /// What is wrong with it.
+    /// Reason of the failure.
     pub reason: String,
 }
 
-/// A crawl that the manifest does not list, and that stays all the same.
+/// A crawl that the manifest does not list, but that is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftInPlace {
-    /// The crawl's id.
+    /// Id of the crawl.
     pub crawl: String,
-    /// Why it stays.
+    /// Reason for keeping it.
     pub reason: String,
 }
 
-/// A crawl that became part of the merged index, or more of it than before.
+/// A crawl that was merged into the index, or of which more was merged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CommittedCrawl {
-    /// The crawl's id.
+    /// Id of the crawl.
     pub crawl: String,
-    /// What it added.
+    /// Counts of the hashes that it added.
     #[serde(flatten)]
     pub hashes: Committed,
 }
 
-/// How an import goes on.
+/// Progress events of an import.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// The manifest is read and queued.
     Queued {
-        /// Packages that it lists.
+        /// Packages listed by the manifest.
         listed: u64,
-        /// Packages that were imported before.
+        /// Packages imported earlier.
         already_imported: u64,
-        /// Packages that crawlers had brought themselves.
+        /// Packages added by the crawlers themselves.
         already_in_index: u64,
     },
-    /// Packages of this import that are not finished yet, whichever worker has them.
+    /// Packages of this import that are not finished yet, across all workers.
     Left {
         /// Number of packages not finished.
         left: u64,
         /// Number of packages in total.
         total: u64,
     },
-    /// More lines of indexes were read.
+    /// Number of further index lines read.
     Lines(u64),
-    /// A package is in.
+    /// A package was imported.
     Imported {
-        /// The package's name.
+        /// Name of the package.
         name: &'a str,
-        /// The package's responses and revisits.
+        /// Responses and revisits of the package.
         records: u64,
     },
     /// A package could not be imported.
     Failed(&'a Failed),
-    /// Number of packages that other importers are still at work on.
+    /// Number of packages that other importers are still processing.
     Waiting(u64),
     /// A crawl was committed.
     Committed(&'a CommittedCrawl),
-    /// Revisits are being counted now.
+    /// The revisit stage begins.
     Revisits,
-    /// The server is away, and is waited for.
+    /// The server is unavailable; the import waits for it.
     Away {
-        /// Why it cannot be used.
+        /// Reason why the server cannot be used.
         error: &'a Error,
-        /// The rest of the wait.
+        /// Time until the wait ends.
         left: Duration,
     },
     /// The server answers again.

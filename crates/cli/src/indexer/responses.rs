@@ -1,4 +1,4 @@
-//! The first stage: the responses of a package become records of its crawl.
+//! First stage: adds the responses of a package to its crawl.
 
 use super::Work;
 use super::deferred::{Deferred, Records};
@@ -13,9 +13,9 @@ use crawlspace_client::{Batch, Code, Pending};
 use crawlspace_index::capture::Capture;
 use crawlspace_wacz::{Location, Wacz};
 
-/// Number of WACZ files whose numbers in the crawl's list are asked for in a round trip.
+/// Number of WACZ files per round trip that asks for their numbers in the crawl's list.
 const OPENED: usize = 100;
-/// Lines that must be there before an index of which none can be read is given up.
+/// An index is given up if none of this number of lines can be read.
 const LOOKED_AT: u64 = 100;
 
 /// A package whose whole index has been read.
@@ -32,7 +32,7 @@ struct Response {
     size: u64,
 }
 
-/// A package whose records fit into one call.
+/// A package whose records fit in one call.
 pub(super) struct Small {
     hash: String,
     size: u64,
@@ -47,13 +47,13 @@ impl Whole {
 }
 
 impl Job<'_> {
-    /// Reads all of the package's index before anything of it is written.
+    /// Reads the whole index of the package before any of it is written.
     pub(crate) fn read_whole(&mut self) -> Result<Whole, Failure> {
         let wacz = self.open()?;
         let text = self.refuse_what_is_not_whole(&wacz)?;
         let hash = match &self.package.hash {
             Some(hash) => hash.clone(),
-            // Reading all of a file here costs little; of a remote one it would be the WARCs that are not needed.
+            // Hashing a local file costs little; a remote file would have to be downloaded with its WARCs.
             None if is_local(&self.package.path) => self.spelled(self.digest(&wacz)?),
             None => String::new(),
         };
@@ -81,7 +81,7 @@ impl Job<'_> {
         })
     }
 
-    /// Adds the responses. Gives whether there are records to be counted later.
+    /// Adds the responses. Returns true if there are records to count later.
     pub(crate) fn add_responses(
         &mut self,
         run: Option<&str>,
@@ -98,7 +98,7 @@ impl Job<'_> {
         Ok(self.keep(deferred))
     }
 
-    /// Keeps records that are counted later. Gives whether there are any.
+    /// Caches records that are counted later. Returns true if there are any.
     fn keep(&self, deferred: Records) -> bool {
         let has_more = !deferred.is_empty();
         if has_more {
@@ -107,7 +107,7 @@ impl Job<'_> {
         has_more
     }
 
-    /// The name of the sequence of the package's calls.
+    /// Returns the name of the sequence of the package's calls.
     fn run(&self, run: Option<&str>) -> Result<String, Failure> {
         match run {
             Some(run) => Ok(run.to_owned()),
@@ -115,7 +115,7 @@ impl Job<'_> {
         }
     }
 
-    /// The hash of a file as the profile's crawler writes it: Browsertrix leaves the name of the algorithm out.
+    /// Formats the hash of a file like the profile's crawler: Browsertrix omits the name of the algorithm.
     fn spelled(&self, digest: String) -> String {
         match self.work.profile {
             Profile::Document => digest,
@@ -123,8 +123,7 @@ impl Job<'_> {
         }
     }
 
-    /// Reads all of the index before anything of it is written: a package that breaks off in the middle is
-    /// not imported by half.
+    /// Reads the whole index before any of it is written, so that a truncated package is not imported in part.
     fn refuse_what_is_not_whole(&mut self, wacz: &Wacz) -> Result<Text, Failure> {
         let refuse = |reason| {
             Err(Failure::Package {
@@ -165,7 +164,7 @@ impl Job<'_> {
             }
             lines += 1;
             text.push(line);
-            // Headers begin with a blank.
+            // Header lines begin with a space.
             if lines <= LOOKED_AT || line.first() == Some(&b' ') {
                 match Capture::of_line(line) {
                     Capture::Order(reason) => order = Some(reason),
@@ -191,8 +190,8 @@ impl Job<'_> {
         Ok(wacz.digest(|_| {})?)
     }
 
-    /// Its place in the crawl's list. All packages of the crawl get theirs when the first of them turns out to be
-    /// good, in the order of the manifest, whichever worker is quickest.
+    /// Returns the package's position in the crawl's list. When the first good package of a crawl is found, all its
+    /// packages get their positions in the order of the manifest, independent of the speed of the workers.
     fn wacz_index(&self) -> Result<u64, Failure> {
         let (crawl, name) = (&self.package.crawl, &self.package.name);
         let mut places = self.work.places();
@@ -238,7 +237,7 @@ impl Job<'_> {
         })
     }
 
-    /// Reads all records, gives the responses to `each`, and returns those that are counted later.
+    /// Reads all records, passes the responses to `each`, and returns the records that are counted later.
     fn read(
         &mut self,
         wacz: &Wacz,
@@ -256,7 +255,7 @@ impl Job<'_> {
                 self.check()?;
             }
             lines += 1;
-            // Indexes that were merged of several list a capture twice now and then.
+            // Merged indexes sometimes list a capture twice.
             if previous == line {
                 return Ok(());
             }
@@ -295,8 +294,8 @@ impl Job<'_> {
 }
 
 impl Work<'_> {
-    /// Adds the responses of small packages, in one round trip for all of them. Gives for each whether there are records to be
-    /// counted later.
+    /// Adds the responses of small packages in one round trip. Returns for each package whether it has records to count
+    /// later.
     pub(super) fn add_small(
         &self,
         packages: Vec<(&Job<'_>, Option<&str>, Small)>,
@@ -341,7 +340,7 @@ impl Work<'_> {
             let close = begun.and_then(|(place, reply)| {
                 match reply.map_or(Ok(0), Pending::take) {
                     Ok(_) => {}
-                    // An earlier run was further.
+                    // An earlier run got further.
                     Err(error) if error.code() == Some(Code::Stale) => {}
                     Err(error) => return Err(Failure::from(error).in_the_middle()),
                 }
@@ -358,7 +357,7 @@ impl Work<'_> {
         Ok(closed.collect())
     }
 
-    /// The places of packages in the WACZ lists of their crawls.
+    /// Returns the positions of packages in the WACZ lists of their crawls.
     fn places_of(
         &self,
         packages: &[(&Job<'_>, Option<&str>, Small)],
@@ -383,7 +382,7 @@ impl Work<'_> {
     }
 }
 
-/// Returns the beginning of the names of a package's sequences.
+/// Returns the common beginning of the names of a package's sequences.
 fn writer_of(run: &str, wacz_index: u64) -> String {
     format!("import {run} {wacz_index} {RECORDS}")
 }

@@ -1,4 +1,4 @@
-//! The second stage: revisits and redundant responses are counted, when all originals are in the index.
+//! Second stage: counts revisits and redundant responses once all originals are in the index.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,18 +15,18 @@ use crawlspace_client::dedupe::Profile;
 use crawlspace_client::{Code, Error};
 use crawlspace_index::capture::Capture;
 
-/// Records in a batch. What was counted is noted by the number of the batch.
+/// Records in a batch. Progress is stored as the number of the batch, so this must not change.
 const BATCH: usize = 250;
-/// What a revisit in place of a response is taken to have, in bytes, as Browsertrix's importer estimates it.
+/// Assumed size of a revisit that could replace a response, in bytes; Browsertrix's importer uses the same estimate.
 const REVISIT_SIZE: u64 = 1000;
-/// Maximum number of tries of a batch whose originals go away while it is counted.
+/// Maximum number of attempts for a batch whose originals are removed while it is counted.
 const MAX_TRIES: usize = 20;
-/// Revisits without an original, as they are put aside.
+/// Revisits without an original, in the format in which they are set aside.
 #[derive(Serialize, Deserialize)]
 struct Aside {
     #[serde(rename = "crawlId")]
     crawl: String,
-    /// Hash and size.
+    /// Hash and size of each.
     revisits: Vec<(String, u64)>,
 }
 
@@ -90,7 +90,7 @@ impl Job<'_> {
                 Ok(Counted::Once) => return Ok(()),
                 Ok(Counted::Lost) => return Err(Failure::Lost),
                 Ok(Counted::Gone) => return Err(Failure::Gone),
-                // One has none, or it was removed since we looked.
+                // One of them has no original, or the original was removed since the look-up.
                 Err(error) if error.code() == Some(Code::NoHash) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -103,15 +103,15 @@ impl Job<'_> {
     }
 }
 
-/// Number of packages that are counted in one step.
+/// Number of packages counted in one step.
 const GROUP: usize = 32;
 
 /// Hashes with sizes.
 type Sized<'a> = Vec<(&'a [u8], u64)>;
 
 impl Work<'_> {
-    /// Counts packages whose records this importer has in memory, many in a step. Those that are more than a batch, or have a
-    /// revisit without an original, are left to be counted one by one.
+    /// Counts packages whose records this importer has in memory, many per step. Packages with more than one batch, or
+    /// with a revisit without original, are left to be counted one by one.
     pub(super) fn count_kept(&self, queue: &Queue, failed: &AtomicBool) -> Result<(), Error> {
         while !self.is_stopped() && !failed.load(Ordering::Relaxed) {
             let mut group = self.kept.group(GROUP);
@@ -136,7 +136,7 @@ impl Work<'_> {
                 }
                 records.push(all);
             }
-            // The rest is for the next step.
+            // The rest is left for the next step.
             let rest = group.split_off(from);
             self.kept.again(rest);
             if records.first().is_some_and(|all| all.len() > BATCH) {
@@ -181,12 +181,14 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Responses above this many bytes are looked at for being redundant, in the profile whose tools show their sum.
+    /// Returns the size in bytes above which responses are checked for redundancy, in the profile whose tools show the
+    /// total.
     pub(super) fn redundant_above(&self) -> Option<u64> {
         (self.profile == Profile::Browsertrix).then_some(REVISIT_SIZE)
     }
 
-    /// Returns the responses of crawls that could have been revisits: those whose hash has another record as its original.
+    /// Returns the responses of crawls that could have been revisits: those whose hash has another record as its
+    /// original.
     fn redundant(&self, batches: &[(&str, &[Deferred])]) -> Result<Vec<Redundant>, Error> {
         let is_response = |record: &&Deferred| record.response.is_some();
         let all = batches.iter().flat_map(|(_, batch)| batch.iter());
@@ -217,7 +219,8 @@ impl Work<'_> {
         Ok(batches.iter().map(of_batch).collect())
     }
 
-    /// Those that have an original, and the others as they are put aside: empty when there are none.
+    /// Separates hashes with an original from the others, which are returned in the set-aside format; empty if there
+    /// are none.
     fn divide<'a>(
         &self,
         crawl: &str,
@@ -230,7 +233,7 @@ impl Work<'_> {
             match original {
                 Some(_) => known.push((hash.as_ref(), *size)),
                 None => {
-                    // Digests in indexes are ASCII: others were not taken.
+                    // Digests in indexes are ASCII: others were rejected.
                     let hash = String::from_utf8_lossy(hash.as_ref()).into_owned();
                     unknown.push((hash, *size));
                 }
@@ -247,7 +250,7 @@ impl Work<'_> {
         Ok((known, aside))
     }
 
-    /// Counts what was put aside, by this import or an earlier one, and has an original now.
+    /// Counts revisits that this import or an earlier one set aside and that have an original now.
     pub(super) fn settle(&self) -> Result<(), Error> {
         let mut unresolved = 0;
         for name in self.queue.later()? {
@@ -259,7 +262,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Gives how many are left.
+    /// Settles one batch; returns the number of revisits still without an original.
     fn settle_batch(&self, name: &str, number: &str) -> Result<u64, Error> {
         for _ in 0..MAX_TRIES {
             let Some(was) = self.queue.aside(name, number)? else {
@@ -274,7 +277,7 @@ impl Work<'_> {
             let crawl = &aside.crawl[..];
             let (known, left) = match self.index.crawl_stats(crawl.as_bytes()) {
                 Ok(_) => self.divide(crawl, &aside.revisits)?,
-                // It was removed, and its revisits with it.
+                // The crawl was removed together with its revisits.
                 Err(error) if error.code() == Some(Code::NoCrawl) => (Vec::new(), String::new()),
                 Err(error) => return Err(error),
             };
@@ -288,7 +291,7 @@ impl Work<'_> {
             }
             match self.queue.settle(name, number, &was, &left, crawl, &known) {
                 Ok(true) => return Ok(remaining as u64),
-                // Somebody else did it, or an original was removed: look again.
+                // Another importer settled the batch, or an original was removed: look again.
                 Ok(false) => {}
                 Err(error) if error.code() == Some(Code::NoHash) => {}
                 Err(error) => return Err(error),

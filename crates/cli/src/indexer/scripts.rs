@@ -1,6 +1,6 @@
-//! The steps of the queue, which are scripts: each of them is done as a whole, or not at all.
+//! The steps of the queue as Lua scripts: each step is atomic.
 
-/// Queues those that are neither imported nor queued. Gives how many were new, imported, queued.
+/// Queues packages that are neither imported nor queued. Returns how many were new, imported, and queued.
 pub(super) const ENQUEUE: &str = r"
 local q, qset, done, crawls, runs, counts, failed, later = unpack(KEYS)
 local names, run, laters = ARGV[1], ARGV[2], ARGV[3]
@@ -62,7 +62,7 @@ if #new > 0 then
 end
 return {#new, was_done, underway}";
 
-/// Notes the crawls of packages that other clients queued: those without a name of their sequence.
+/// Records the crawls of queued packages whose sequence has no name: those that other clients queued.
 pub(super) const ADOPT: &str = r"
 local crawls, runs = unpack(KEYS)
 local names, run = ARGV[1], ARGV[2]
@@ -74,7 +74,7 @@ for i = 3, #ARGV, 2 do
 end
 return 0";
 
-/// Entries that are in the index leave the queue. Returns how many were there.
+/// Removes entries that are in the index from the queue. Returns the number removed.
 pub(super) const DROP: &str = r"
 local q, qset = unpack(KEYS)
 local dropped = 0
@@ -84,7 +84,7 @@ for i = 1, #ARGV, 2 do
 end
 return dropped";
 
-/// What names the guard of an entry: nothing, of one without a name.
+/// Lua functions that return the name and the crawl of an entry; the name is empty for an entry without one.
 macro_rules! name_of {
     () => {
         r"
@@ -101,9 +101,10 @@ end"
     };
 }
 
-/// Orphans first; and a call that is sent twice gives the same packages twice. Browsertrix's importer takes packages out
-/// of the queue and keeps a guard `1` beside them, which outlasts its work: what is in `src:d` then is imported. Gives each
-/// package with the name of its sequence and the number of files of its crawl, as far as they are known; or how many others have.
+/// Takes packages, abandoned ones first; a call that is sent twice returns the same packages twice. Browsertrix's
+/// importer removes a package from the queue and sets a guard `1`, which outlasts its work: if such a package is in
+/// `src:d`, it is imported. Returns each package with the name of its sequence and the number of files of its crawl, as
+/// far as known; or the number of packages held by others.
 pub(super) const TAKE: &str = concat!(
     name_of!(),
     r"
@@ -159,7 +160,7 @@ end
 return taken"
 );
 
-/// An entry that was taken and cannot be read leaves the queue. Gives its name.
+/// Removes a taken entry that cannot be read from the queue. Returns its name.
 pub(super) const SKIP: &str = concat!(
     name_of!(),
     r"
@@ -174,7 +175,7 @@ end
 return name"
 );
 
-/// One of them, if it is in the queue.
+/// Takes one package, if it is in the queue.
 pub(super) const TAKE_THIS: &str = r"
 local q, pending, guard = unpack(KEYS)
 local item, token, lease = unpack(ARGV)
@@ -184,12 +185,13 @@ redis.call('LPUSH', pending, item)
 redis.call('SET', guard, token, 'PX', lease)
 return 1";
 
-/// The guard lasts for another while, if it is still held.
+/// Extends the guard's lease, if the guard is still held.
 pub(super) const RENEW: &str = r"
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
 
-/// What names the sequence of a package, whose crawl is one to commit. Other clients queue packages without either.
+/// Returns the name of a package's sequence, and records that its crawl must be committed. Other clients queue packages
+/// without either.
 pub(super) const RUN: &str = r"
 local guard, runs, crawls, names = unpack(KEYS)
 local token, name, crawl = unpack(ARGV)
@@ -201,7 +203,7 @@ end
 redis.call('HSETNX', runs, name, token)
 return redis.call('HGET', runs, name)";
 
-/// Counts what is left, and what of all that is done.
+/// Lua code that counts the remaining packages and returns the import's progress.
 macro_rules! progress {
     () => {
         r"
@@ -217,8 +219,8 @@ end"
     };
 }
 
-/// Workers are done with packages. Gives what is left, the total, and for each package 0 when another worker has it. A call
-/// that is sent twice gives 1 twice.
+/// Finishes packages. Returns the number of remaining packages, the total, and for each package 0 if another worker
+/// holds it. A call that is sent twice returns 1 twice.
 pub(super) const LEAVE: &str = concat!(
     progress!(),
     r"
@@ -252,11 +254,11 @@ out[1], out[2] = progress(counts, qset, q, pq, r, pr)
 return out"
 );
 
-/// Scans some keys of the server that has the index.
+/// Scans some keys of the server that holds the index.
 pub(super) const SCAN: &str = "return redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 5000)";
 
-/// The end, if nothing is queued. Names that failed stay if the list of their crawl has a place for them: it tells crawls
-/// with such a place from crawls that run.
+/// Closes the import, if nothing is queued. Names of failed packages are kept if the list of their crawl has an entry
+/// for them, which distinguishes such crawls from running ones.
 pub(super) const CLOSE: &str = r"
 local q, pq, r, pr, qset, failed, crawls, counts, stamp = unpack(KEYS)
 local names, lists, now = unpack(ARGV)
@@ -286,7 +288,7 @@ redis.call('HSET', counts, 'updateProgress', '1')
 redis.call('SET', stamp, now)
 return 1";
 
-/// Records of one batch, counted once; revisits without an original are put aside.
+/// Counts the records of one batch once, and sets revisits without an original aside.
 pub(super) const COUNT: &str = r"
 local guard, noted, later, laters, done, uncommitted, counts = unpack(KEYS)
 local token, name, number, aside, prefix, crawl, size, urls = unpack(ARGV, 1, 8)
@@ -307,8 +309,9 @@ end
 redis.call('HSET', noted, name, number)
 return 1";
 
-/// Records of packages that are queued, each package in one step: 1 when all of it is counted and the package is done, 0 when
-/// it has to be looked at by itself and stays in the queue. Gives what is left and the total before these.
+/// Counts queued packages, each in one step. Returns the number of remaining packages, the total number of packages,
+/// and for each given package 1 if all of it is counted and the package is done, or 0 if it stays in the queue and must
+/// be counted on its own.
 pub(super) const COUNT_ALL: &str = concat!(
     progress!(),
     r"
@@ -353,7 +356,7 @@ out[1], out[2] = progress(counts, qset, q, pq, r, pr)
 return out"
 );
 
-/// Revisits that had been put aside, counted once: only if they are still there as they were read.
+/// Counts revisits that were set aside, once: only if they are still unchanged since they were read.
 pub(super) const SETTLE: &str = r"
 local later, laters, crawls = unpack(KEYS)
 local name, number, was, aside, prefix, crawl = unpack(ARGV, 1, 6)
@@ -369,7 +372,7 @@ elseif redis.call('HDEL', laters, number) == 1 and redis.call('EXISTS', laters) 
 end
 return 1";
 
-/// A committed crawl is counted as removed, once.
+/// Counts a committed crawl as removed, once.
 pub(super) const SET_ASIDE: &str = r"
 local canceled, counts = unpack(KEYS)
 local crawl, size = unpack(ARGV)

@@ -1,26 +1,26 @@
-//! The lines of a package's indexes.
+//! Index lines of a package.
 
 use super::failure::Failure;
 use crawlspace_client::dedupe::feed::{CALL_BYTES, RECORDS};
 use crawlspace_wacz::Wacz;
 
-/// Maximum number of bytes of lines that an importer caches, all of its workers together.
+/// Maximum size of the lines that an importer caches, in bytes, across all its workers.
 const MAX_CACHED: usize = 64 << 20;
 
-/// Size of lines whose records fit into one call with any URLs, in bytes.
+/// Maximum size of lines, in bytes, whose records fit in one call with any URLs.
 const SMALL: usize = CALL_BYTES / 4;
 
-/// The lines of a package, all of which have been read once. They are kept unless they are too many, because unpacking
-/// them costs as much as anything else that is done with them.
+/// Lines of a package, read once. They are cached unless there are too many, because decompressing them costs as much
+/// as all other work on them.
 pub(super) struct Text {
-    /// Each with its length before it.
+    /// Lines, each preceded by its length.
     lines: Option<Vec<u8>>,
     count: usize,
     limit: usize,
 }
 
 impl Text {
-    /// An empty cache, in an importer of `workers` workers.
+    /// Creates an empty cache, for an importer with `workers` workers.
     pub(crate) fn new(workers: usize) -> Text {
         Text {
             lines: Some(Vec::new()),
@@ -29,7 +29,7 @@ impl Text {
         }
     }
 
-    /// One more line.
+    /// Appends a line.
     pub(crate) fn push(&mut self, line: &[u8]) {
         self.count += 1;
         if let Some(lines) = &mut self.lines {
@@ -43,13 +43,13 @@ impl Text {
         }
     }
 
-    /// Returns whether all records are in one call.
+    /// Returns true if all records fit in one call.
     pub(crate) fn is_small(&self) -> bool {
         let bytes = self.lines.as_ref().map(Vec::len);
         self.count <= RECORDS && bytes.is_some_and(|bytes| bytes <= SMALL)
     }
 
-    /// All lines again, from memory or from the package.
+    /// Iterates over all lines again, from memory or from the package.
     pub(crate) fn for_each_line(
         &self,
         wacz: &Wacz,
@@ -68,7 +68,7 @@ impl Text {
     }
 }
 
-/// Every line of every index of a package.
+/// Iterates over every line of every index of a package.
 pub(super) fn for_each_line(
     wacz: &Wacz,
     mut each: impl FnMut(&[u8]) -> Result<(), Failure>,

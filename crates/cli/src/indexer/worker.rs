@@ -1,4 +1,4 @@
-//! A worker takes packages from a queue until there are none.
+//! Workers: each takes packages from a queue until it is empty.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,15 +11,15 @@ use super::queue::{Entry, Fate, Left, Queue, Stage, Taken};
 use super::report::{Event, Failed, Report};
 use super::responses::Small;
 
-/// Between two looks whether others have finished; longer each time.
+/// Shortest and longest interval between checks whether other workers have finished.
 const POLL: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
-/// Maximum number of packages that a worker takes at once, and that all of an importer have together.
+/// Maximum number of packages that a worker takes at once, and that all workers of an importer hold together.
 const GROUP: usize = 32;
 const MOST: usize = 128;
 
 impl Work<'_> {
-    /// Works on everything that is queued, and waits for others to finish what they have.
+    /// Processes everything in the queue, and waits for other importers to finish their packages.
     pub(super) fn all(&self, stage: Stage) -> Result<(), crawlspace_client::Error> {
         let failed = AtomicBool::new(false);
         let workers: Vec<Queue> = (0..self.import.jobs.max(1))
@@ -103,7 +103,7 @@ impl Work<'_> {
         self.report().failed.push(failed);
     }
 
-    /// Packages whose revisits need not be read again come first: another importer would have to read them.
+    /// Takes packages. Those with cached revisits come first: another importer would have to read them again.
     fn take(&self, stage: Stage, queue: &Queue) -> Result<Taken, crawlspace_client::Error> {
         let jobs = self.import.jobs.max(1);
         if stage == Stage::Responses {
@@ -123,7 +123,7 @@ impl Work<'_> {
         queue.take(stage, 1, jobs)
     }
 
-    /// Works on packages that were taken, and leaves those that are small together.
+    /// Processes packages that were taken, and finishes the small ones together.
     fn group(
         &self,
         stage: Stage,
@@ -187,7 +187,7 @@ impl Work<'_> {
         let outcomes = match self.add_small(packages.collect()) {
             Ok(outcomes) => outcomes,
             Err(error) => {
-                // So that the next import need not wait for them to end by themselves.
+                // Releases the guards, so that the next import need not wait for them to expire.
                 for job in &jobs {
                     let _ = queue.drop_guard(stage, &job.package.name);
                 }
@@ -200,7 +200,7 @@ impl Work<'_> {
         self.done(stage, queue, done.collect())
     }
 
-    /// Leaves packages as their outcomes say.
+    /// Finishes packages according to their outcomes.
     fn done(
         &self,
         stage: Stage,
@@ -225,7 +225,7 @@ impl Work<'_> {
                         Stage::Revisits => Fate::Next,
                     }
                 }
-                // A later import that lists it begins anew.
+                // A later import that lists the package starts over.
                 Err(Failure::Gone) => Fate::Failed { partly: false },
                 Err(Failure::Lost) => continue,
                 Err(Failure::Stopped) => {
@@ -233,7 +233,7 @@ impl Work<'_> {
                     continue;
                 }
                 Err(Failure::Index(error)) => {
-                    // So that the next import need not wait for it to end by itself.
+                    // Releases the guard, so that the next import need not wait for it to expire.
                     let _ = queue.drop_guard(stage, name);
                     result = result.and(Err(error));
                     continue;

@@ -1,4 +1,4 @@
-//! Where the rows of a mirror come from: a query of PostgreSQL.
+//! Source of a mirror: a PostgreSQL query.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,25 +13,26 @@ use super::{Error, tls};
 use crawlspace_client::tags::Kind;
 
 const CONNECT: Duration = Duration::from_secs(10);
-/// Maximum length of a name in PostgreSQL, in bytes; it cuts off the rest silently.
+/// Maximum length of a name in PostgreSQL, in bytes; PostgreSQL truncates longer names silently.
 const MAX_CHANNEL: usize = 63;
 
-/// A query of a PostgreSQL database, and how its changes are heard of.
+/// A query of a PostgreSQL database, and the channel that announces its changes.
 #[derive(Clone)]
 pub struct Source {
-    /// Where the database is: `postgresql://user:password@host:5432/database?sslmode=require`.
+    /// URL of the database: `postgresql://user:password@host:5432/database?sslmode=require`.
     pub url: String,
     /// The password, if the URL has none.
     pub password: Option<String>,
-    /// A PEM file with authorities to trust beside those of the system.
+    /// PEM file with certificate authorities to trust in addition to those of the system.
     pub ca: Option<PathBuf>,
-    /// A query of two columns: an id, and its tags as text (between spaces) or array of text.
+    /// A query with two columns: an id, and its tags as text (separated by spaces) or as an array
+    /// of text.
     pub query: String,
     /// The channel on which changed ids are announced.
     pub channel: String,
 }
 
-/// A database that can be connected to.
+/// A database with its connection parameters.
 pub(super) struct Database {
     config: Config,
     tls: MakeRustlsConnect,
@@ -43,7 +44,7 @@ pub(super) struct Database {
 
 impl Database {
     pub(crate) fn new(source: &Source, kind: Kind) -> Result<Database, Error> {
-        // What libpq calls these is what `require` is here.
+        // libpq's modes `verify-ca` and `verify-full` correspond to `require` here.
         let url = source
             .url
             .replace("sslmode=verify-full", "sslmode=require")
@@ -86,7 +87,7 @@ impl Database {
         })
     }
 
-    /// Connects, and looks whether the query is what it has to be.
+    /// Connects, and checks the columns of the query.
     pub(crate) fn open(&self) -> Result<Session, Error> {
         let connecting = || format!("connecting to {}", self.shown);
         let mut client = match self.config.get_ssl_mode() {
@@ -116,7 +117,7 @@ impl Database {
             }
         };
         let wrapped = wrapped(&self.query, array);
-        // The bytes of the ids decide, so that rows of the same id stand one after the other in any
+        // Sorted by the bytes of the ids, so that rows with the same id are adjacent in any
         // collation.
         let all = format!("{wrapped}\nORDER BY q.id::text COLLATE \"C\" NULLS FIRST");
         let some = format!("{wrapped}\nWHERE q.id::text = ANY($1::text[])");
@@ -132,9 +133,9 @@ impl Database {
         })
     }
 
-    /// Ends a query, if that can be done.
+    /// Cancels a query, if possible.
     pub(crate) fn cancel(&self, query: &CancelToken) {
-        // It ends by itself otherwise, only later.
+        // Otherwise it ends by itself, only later.
         let _ = match self.config.get_ssl_mode() {
             SslMode::Disable => query.cancel_query(postgres::NoTls),
             _ => query.cancel_query(self.tls.clone()),
@@ -142,10 +143,10 @@ impl Database {
     }
 }
 
-/// The query as a table of known columns, whatever they are called.
+/// Wraps the query into a table with known column names.
 pub(super) fn wrapped(query: &str, array: bool) -> String {
     let tags = if array { "text[]" } else { "text" };
-    // The end of the line is the end of a comment that the query may end with.
+    // The line break ends a comment at the end of the query.
     format!("SELECT q.id::text, q.tags::{tags} FROM (\n{query}\n) AS q(id, tags)")
 }
 
@@ -171,13 +172,13 @@ fn form(of: &Type) -> Form {
         {
             Form::Text
         }
-        // An extension's text that knows no upper and lower case.
+        // Case-insensitive text of an extension.
         _ if of.name() == "citext" => Form::Text,
         _ => Form::Other,
     }
 }
 
-/// Where the database is, as it may be shown.
+/// Returns the address of the database without the password.
 fn address(config: &Config) -> String {
     let hosts = config.get_hosts().iter().enumerate();
     let ports = config.get_ports();

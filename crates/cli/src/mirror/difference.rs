@@ -1,4 +1,4 @@
-//! What a load would change.
+//! Differences between a source and its tag space.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +9,30 @@ use super::row::Row;
 use crawlspace_client::tags::{Kind, TagSpace};
 use crawlspace_client::{as_optional_text, as_text};
 
-/// How a source differs from the space. Both are held in memory.
+/// Differences between a source and the space. Both are held in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// The ids that differ, sorted.
+    /// Ids with different tags, sorted.
     pub changes: Vec<TagChange>,
-    /// How many do not.
+    /// Number of ids with equal tags.
     pub same: u64,
 }
 
-/// An id whose tags differ.
+/// An id with different tags in source and space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TagChange {
     /// The id.
     #[serde(serialize_with = "as_text")]
     pub id: Vec<u8>,
-    /// The id's tags in the space, joined by spaces; `None` when it has none there.
+    /// Tags in the space, separated by spaces; `None` if the space does not have the id.
     #[serde(serialize_with = "as_optional_text")]
     pub old: Option<Vec<u8>>,
-    /// The id's tags in the source; `None` when it has none there.
+    /// Tags in the source; `None` if the source does not have the id.
     #[serde(serialize_with = "as_optional_text")]
     pub new: Option<Vec<u8>>,
 }
 
-/// The rows of a source, by id.
+/// Rows of a source, by id.
 #[derive(Default)]
 pub(super) struct Rows(BTreeMap<Vec<u8>, Row>);
 
@@ -49,9 +49,9 @@ impl Rows {
         }
     }
 
-    /// Compares them with what the space has.
+    /// Compares the rows with the space.
     pub(crate) fn compare(self, space: &TagSpace, kind: Kind) -> Result<Difference, Error> {
-        // A walk may give an id twice.
+        // A scan may return an id twice.
         let mut there = BTreeMap::new();
         let mut cursor = 0;
         loop {

@@ -1,49 +1,49 @@
-//! Why a mirror could not be brought up to date.
+//! Errors of a mirror.
 
 use std::error::Error as _;
 use std::io;
 
 use crawlspace_client::tags;
 
-/// Why a mirror could not be brought up to date. Readers see what they saw before.
+/// Error of a mirror. Readers see the state before the error.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// PostgreSQL cannot be reached, or refuses.
+    /// PostgreSQL is unreachable or refuses.
     #[allow(missing_docs)]
     #[error("{doing}: {}", reason(cause))]
     Postgres {
         doing: String,
         cause: postgres::Error,
     },
-    /// Redis cannot be reached, or refuses.
+    /// Redis is unreachable or refuses.
     #[error("{0}")]
     Redis(#[from] tags::Error),
     /// A file cannot be read.
     #[allow(missing_docs)]
     #[error("{name}: {cause}")]
     File { name: String, cause: csv::Error },
-    /// A row of the source is not an id with tags. The text names it.
+    /// A row of the source is not an id with tags. The text names the row.
     #[error("{0}")]
     Row(String),
-    /// Something that the caller asked for makes no sense.
+    /// A setting is invalid.
     #[error("{0}")]
     Setting(String),
-    /// Another mirror keeps this space. The text says which.
+    /// Another mirror holds the lock of this space. The text names it.
     #[error("{0}")]
     Held(String),
-    /// The source is empty, and the space is not.
+    /// The source is empty, but the space is not.
     #[error(
         "the source has no tags at all, but the space holds {ids} ids: nothing was changed. If it is to be emptied, \
          say --allow-empty"
     )]
     Emptied {
-        /// The ids that the space holds.
+        /// Number of ids in the space.
         ids: u64,
     },
-    /// Another client changed what the mirror had written; the text says what.
+    /// Another client changed data that the mirror had written; the text describes the change.
     #[error("{0}")]
     Disturbed(String),
-    /// The caller wanted it to end.
+    /// The caller stopped the mirror.
     #[error("stopped")]
     Stopped,
 }
@@ -54,7 +54,7 @@ impl Error {
         move |cause| Error::Postgres { doing, cause }
     }
 
-    /// Whether a retry is of no use until an operator has repaired something.
+    /// Returns true if retries cannot succeed until an operator fixes the cause.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Error::Postgres { cause, .. } => is_lasting(cause),
@@ -72,8 +72,8 @@ impl Error {
     }
 }
 
-/// Errors of a Redis server that an operator or another client ends without a change of the mirror: its disk or memory
-/// is full, it has become a replica.
+/// Errors of a Redis server that an operator or another client resolves without changing the mirror: its disk or memory
+/// is full, or it has become a replica.
 const REFUSED_FOR_NOW: [&str; 7] = [
     "READONLY",
     "BUSY",
@@ -84,8 +84,8 @@ const REFUSED_FOR_NOW: [&str; 7] = [
     "NOSTAGE",
 ];
 
-/// Classes of SQLSTATE that stay as they are: a feature that is not there, bad data, a read-only server, wrong
-/// password, no such database or schema, wrong query or no right to it.
+/// SQLSTATE classes of lasting errors: missing feature, bad data, read-only server, wrong password, unknown database or
+/// schema, invalid query or missing privilege.
 const LASTING_CLASSES: [&str; 7] = ["0A", "22", "25", "28", "3D", "3F", "42"];
 
 fn is_lasting(cause: &postgres::Error) -> bool {
@@ -95,7 +95,7 @@ fn is_lasting(cause: &postgres::Error) -> bool {
     }
     let mut source = cause.source();
     while let Some(error) = source {
-        // A certificate that is not trusted is an error of this kind as well.
+        // An untrusted certificate is also reported as an error of this kind.
         if let Some(error) = error.downcast_ref::<io::Error>() {
             return error.kind() == io::ErrorKind::InvalidData;
         }
@@ -104,14 +104,14 @@ fn is_lasting(cause: &postgres::Error) -> bool {
     !cause.is_closed()
 }
 
-/// What PostgreSQL says, or what keeps it from being asked.
+/// Returns PostgreSQL's error message, or the reason why it cannot be queried.
 fn reason(cause: &postgres::Error) -> String {
     if let Some(refusal) = cause.as_db_error() {
         let detail = refusal.detail().map(|detail| format!(" ({detail})"));
         let (message, code) = (refusal.message(), refusal.code().code());
         return format!("{message}{} [{code}]", detail.unwrap_or_default());
     }
-    // With its reasons, which it does not name itself.
+    // With the underlying causes, which the error itself does not show.
     let text = cause.to_string();
     let mut all = text.clone();
     let mut source = cause.source();

@@ -1,4 +1,4 @@
-//! A CSV file of ids and their tags.
+//! Source of a mirror: a CSV file of ids and their tags.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -9,10 +9,10 @@ use super::row::Row;
 use super::{Difference, Error, Event, Loaded, Rows, Space, Target, Tell, reader};
 use crawlspace_client::tags::Kind;
 
-/// Loads a CSV file of ids and tags, atomically. `name` is what messages call it.
+/// Loads a CSV file of ids and tags, atomically. Messages call the file `name`.
 ///
 /// # Errors
-/// When it failed; readers see what they saw before.
+/// If the load fails; readers then see the previous state.
 ///
 /// ```no_run
 /// use crawlspace_cli::mirror::{load_csv, Target};
@@ -37,8 +37,8 @@ pub fn load_csv(
     let begun = Instant::now();
     let mut space = Space::open(target)?;
     space.begin()?;
-    // Rows of one id may be anywhere in the file. Their tags are united in the staged copy; here they are only
-    // counted. Should two ids have the same hash, the count is wrong, and the load is refused.
+    // Rows of one id may be anywhere in the file. The staged copy unites their tags; here they are only counted. If two
+    // ids had the same hash, the count would be wrong and the load would be refused.
     let hasher = RandomState::new();
     let mut known = HashSet::new();
     let mut read = 0;
@@ -60,10 +60,10 @@ pub fn load_csv(
     })
 }
 
-/// How the space differs from what [`load_csv`] would put in place. Nothing is written.
+/// Returns the differences between the space and the file, without writing.
 ///
 /// # Errors
-/// When one of them cannot be read.
+/// If the file or the space cannot be read.
 pub fn compare_csv(target: &Target, file: impl Read, name: &str) -> Result<Difference, Error> {
     let mut rows = Rows::default();
     each(file, name, target.kind, |row| {
@@ -73,8 +73,8 @@ pub fn compare_csv(target: &Target, file: impl Read, name: &str) -> Result<Diffe
     rows.compare(&reader(target)?, target.kind)
 }
 
-/// Reads a file of two columns, `id` and `tags` (between spaces), as RFC 4180 has it, and gives each of its
-/// rows. The first line may be a header of these names.
+/// Reads a CSV file (RFC 4180) with two columns, `id` and `tags` (separated by spaces), and calls `take` for each row.
+/// The first line may be a header with these names.
 fn each(
     file: impl Read,
     name: &str,
@@ -94,7 +94,7 @@ fn each(
     while lines.read_byte_record(&mut line).map_err(failed)? {
         if first {
             first = false;
-            // As spreadsheets write it.
+            // Spreadsheets write a byte order mark.
             let id = line
                 .get(0)
                 .map(|id| id.strip_prefix(b"\xef\xbb\xbf").unwrap_or(id));

@@ -1,4 +1,4 @@
-//! A mirror that stays up to date.
+//! Continuous mirroring.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -8,45 +8,45 @@ use crawlspace_client::server::Backoff;
 use super::space::Left;
 use super::{Error, Event, Mirror, Session, Space, Tell};
 
-/// Interval of checks whether to stop.
+/// Interval of checks for a stop request.
 const TICK: Duration = Duration::from_millis(200);
-/// How often it looks, when nothing changes, whether both servers are there and the space is what it was.
+/// Interval of checks, without changes, that both servers answer and the space is unmodified.
 const CHECK: Duration = Duration::from_secs(2);
-/// Maximum number of changed ids read one by one; more at once make a load.
+/// Maximum number of changed ids queried individually; more changes at once cause a load.
 const BURST: usize = 10_000;
-/// Time of work after which a failure counts as a new one, with the first back-off.
+/// After this time without failure, the next failure restarts the back-off.
 const STEADY: Duration = Duration::from_secs(5);
 
-/// The longest pause after a failure.
+/// Maximum pause after a failure.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// How a mirror follows its source.
+/// Options for following a source.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Follow {
-    /// If another mirror keeps the space, wait for its end.
+    /// Waits if another mirror holds the lock of the space.
     pub wait: bool,
-    /// Maximum time between two loads of everything, in case a notification was lost.
+    /// Maximum interval between two full loads, in case a notification was lost.
     pub every: Option<Duration>,
 }
 
-/// What one connection after the other leaves to the next.
+/// State kept from one connection to the next.
 #[derive(Default)]
 struct Past {
-    /// A load was placed by this process.
+    /// True if this process has published a load.
     ever: bool,
-    /// A load was placed over the connection of now.
+    /// True if a load was published over the current connection.
     placed: bool,
-    /// What was in the space last.
+    /// Contents of the space after the last write.
     left: Option<Left>,
 }
 
 impl Mirror<'_> {
-    /// Loads everything, and follows the changes until it is stopped. When a server is lost, or the space is
-    /// not what it was left as, it starts again.
+    /// Loads all rows, and follows changes until stopped. If a server is lost, or the space was modified by another
+    /// client, it starts again.
     ///
     /// # Errors
-    /// When the first load fails for a reason that waiting does not mend: a wrong query or password, rows that
-    /// are no tags, another mirror of this space.
+    /// If the first load fails for a reason that waiting does not fix: a wrong query or password, invalid rows, another
+    /// mirror of this space.
     pub fn follow(&self, how: &Follow, tell: Tell<'_>) -> Result<(), Error> {
         let mut backoff = Backoff::new(MAX_PAUSE);
         let mut past = Past::default();
@@ -59,8 +59,8 @@ impl Mirror<'_> {
                 Err(error) => error,
             };
             past.ever |= past.placed;
-            // Later, a lock that is taken may be that of our own connection, which the server does not yet
-            // know to be dead; and a query that is wrong for a while is somebody at work on the tables.
+            // After the first load, a lock that is held may be that of our own connection, which the server does not
+            // yet know to be dead; and a query that fails may do so because the tables are being changed.
             if !past.ever && error.is_lasting() {
                 return Err(error);
             }
@@ -76,7 +76,7 @@ impl Mirror<'_> {
         }
     }
 
-    /// Sleeps, unless it is stopped.
+    /// Sleeps unless stopped.
     fn sleep(&self, pause: Duration) -> Result<(), Error> {
         let begun = Instant::now();
         loop {
@@ -88,7 +88,7 @@ impl Mirror<'_> {
         }
     }
 
-    /// Makes sure that this mirror is the only one of its space, though it may have to wait for that.
+    /// Locks the space; if the options allow it, waits for another mirror to release the lock.
     fn lock_or_wait(
         &self,
         session: &mut Session,
@@ -110,10 +110,10 @@ impl Mirror<'_> {
         }
     }
 
-    /// Loads and follows until something breaks.
+    /// Loads and follows until an error occurs.
     fn keep(&self, how: &Follow, past: &mut Past, tell: Tell<'_>) -> Result<Infallible, Error> {
         self.stopped()?;
-        // One connection hears of changes while the other one reads everything.
+        // One connection receives notifications while the other one reads all rows.
         let mut heard = self.database.open()?;
         self.lock_or_wait(&mut heard, how, tell)?;
         heard.listen()?;
@@ -134,7 +134,7 @@ impl Mirror<'_> {
     ) -> Result<Infallible, Error> {
         let mut backoff = Backoff::new(MAX_PAUSE);
         let mut checked = Instant::now();
-        // When everything is to be loaded, if nothing happens before.
+        // Time of the next full load, unless an event causes one before.
         let mut due = Some(Instant::now());
         loop {
             self.stopped()?;
@@ -146,8 +146,8 @@ impl Mirror<'_> {
                         backoff = Backoff::new(MAX_PAUSE);
                         due = how.every.map(|every| Instant::now() + every);
                     }
-                    // The source is at fault. What readers see is whole, though it may be old, so changes are
-                    // still worth following.
+                    // The source is faulty. Readers see a complete though possibly old state, so changes are still
+                    // worth following.
                     Err(error @ (Error::Row(_) | Error::Emptied { .. })) if space.is_whole() => {
                         let pause = backoff.pause();
                         let error = &error;

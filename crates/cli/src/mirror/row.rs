@@ -1,4 +1,4 @@
-//! What a source says about an id.
+//! A row of a source: an id and its tags.
 
 use std::collections::BTreeSet;
 
@@ -13,24 +13,24 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// The tags as a command takes them.
+    /// Returns the tags separated by spaces, as a command expects them.
     pub(crate) fn joined(&self) -> Vec<u8> {
         let tags: Vec<&[u8]> = self.tags.iter().map(Vec::as_slice).collect();
         tags.join(&b' ')
     }
 
-    /// Another row of the same id.
+    /// Adds the tags of another row with the same id.
     pub(crate) fn unite(&mut self, other: Row) {
         self.tags.extend(other.tags);
     }
 
-    /// An id with tags that stand in one text.
+    /// Parses an id with tags in one text.
     pub(crate) fn of_text(kind: Kind, id: &[u8], tags: &[u8]) -> Result<Row, String> {
         let tags = tags.split(|&byte| byte == b' ');
         Row::new(kind, id, tags.filter(|tag| !tag.is_empty()))
     }
 
-    /// An id with its tags, if that is what they can be.
+    /// Validates an id and its tags.
     pub(crate) fn new<'a>(
         kind: Kind,
         id: &[u8],
@@ -70,7 +70,7 @@ impl Row {
     }
 }
 
-/// Bytes for a message: as text, and not too much of it.
+/// Formats bytes for a message: as text, truncated.
 pub(super) fn shown(bytes: &[u8]) -> String {
     const MAX_SHOWN: usize = 120;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_SHOWN)]);

@@ -1,21 +1,21 @@
-//! SQL for a table of collections, as Archive-It has one, and for the trigger that announces its changes.
+//! SQL for a table of collections like Archive-It's, and for the trigger that announces its changes.
 
 /// A table of collections, each of which belongs to an organization and is public or private.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// The table, with its schema before a dot if it has one: `archive.collection`.
+    /// Name of the table, optionally with its schema: `archive.collection`.
     pub table: String,
-    /// The column with the id of the collection.
+    /// Column with the id of the collection.
     pub id: String,
-    /// The column with the id of its organization.
+    /// Column with the id of its organization.
     pub organization: String,
-    /// The column that says who may see it.
+    /// Column that controls access.
     pub flag: Flag,
-    /// A tag for those that are public, beside `private` for those that are not.
+    /// Tag for public collections, in addition to `private` for the others.
     pub public_tag: Option<String>,
 }
 
-/// A boolean column that says who may see a collection. Where it is NULL, the collection is private.
+/// A boolean column that controls access to a collection. NULL means private.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flag {
     /// True means private.
@@ -37,7 +37,8 @@ impl Default for Schema {
 }
 
 impl Schema {
-    /// The query that gives `coll:<id>` with `org:<organization>`, and `private` unless it is public.
+    /// Returns the query for `coll:<id>` with the tag `org:<organization>`, and `private` unless it is
+    /// public.
     ///
     /// ```
     /// use crawlspace_cli::mirror::Schema;
@@ -73,7 +74,7 @@ impl Schema {
         )
     }
 
-    /// The function and the triggers that announce each change of the table on a channel.
+    /// Returns the SQL of the function and the triggers that announce each change of the table on a channel.
     pub fn trigger(&self, channel: &str) -> String {
         let (table, id) = (relation(&self.table), identifier(&self.id));
         let (channel, function) = (literal(channel), identifier("crawlspace_tags_changed"));
@@ -112,22 +113,22 @@ CREATE TRIGGER crawlspace_tags_truncated
     }
 }
 
-/// A name as SQL, whatever is in it.
+/// Quotes an SQL identifier.
 pub(super) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A text as SQL, whatever is in it.
+/// Quotes an SQL string literal.
 pub(super) fn literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");
     if quoted.contains('\\') {
-        // As it is with standard_conforming_strings on or off.
+        // This form is valid with standard_conforming_strings on or off.
         return format!("E'{}'", quoted.replace('\\', "\\\\"));
     }
     format!("'{quoted}'")
 }
 
-/// The name of a table, which may have a schema before it. A part in quotes may hold dots.
+/// Quotes the name of a table with an optional schema. A part in quotes may contain dots.
 fn relation(name: &str) -> String {
     let mut parts = vec![String::new()];
     let mut quoted = false;

@@ -1,4 +1,4 @@
-//! A connection to PostgreSQL, over which the query is asked and changes are heard of.
+//! A connection to PostgreSQL that runs the query and receives notifications of changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,15 +12,15 @@ use super::row::{Row, shown};
 use super::schema::identifier;
 use crawlspace_client::tags::Kind;
 
-/// A server that has gone without a word is noticed after about a minute.
+/// Time without a reply after which the connection is checked; a dead server is noticed after about a minute.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
-/// How long the lock of a space is waited for.
+/// Limits the wait for the lock of a space.
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '1s'";
 
-/// Rows that are handed on at once.
+/// Number of rows passed on at once.
 const PAGE: usize = 1000;
 
-/// Which ids have changed.
+/// Set of changed ids.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Changes {
     /// Any id may have changed.
@@ -33,7 +33,8 @@ impl Changes {
         !self.everything && self.ids.is_empty()
     }
 
-    /// The payload of a notification. Ids of captures and files may hold spaces, so only lines separate them.
+    /// Parses the payload of a notification. Ids of captures and files may contain spaces, so for them only line breaks
+    /// are separators.
     fn read(&mut self, kind: Kind, payload: &str) {
         let separates = |c: char| c == '\n' || (c == ' ' && kind == Kind::Tag);
         let ids = payload.split(separates).filter(|id| !id.is_empty());
@@ -54,18 +55,18 @@ impl Changes {
 /// A connection to the database.
 pub(super) struct Session {
     pub(super) client: Client,
-    /// The query, and what it says about some ids.
+    /// Statements for all rows, and for the rows of some ids.
     pub(super) all: Statement,
     pub(super) some: Statement,
-    /// Whether it gives tags as an array.
+    /// True if the query returns tags as an array.
     pub(super) array: bool,
     pub(super) channel: String,
     pub(super) kind: Kind,
 }
 
 impl Session {
-    /// Takes the lock of this name for as long as the session lasts; otherwise gives its owner. Waits a moment for
-    /// it: the server lets go of the lock of a program that has ended only when it hears of that end.
+    /// Locks this name for the duration of the session; otherwise returns its holder. Waits a moment for the lock,
+    /// because the server releases the lock of an ended process only when it notices that end.
     pub(crate) fn lock(&mut self, name: &str) -> Result<Result<(), String>, Error> {
         let failed = |cause| Error::postgres("the lock of the space")(cause);
         let set = |client: &mut Client, setting| client.batch_execute(setting).map_err(failed);
@@ -89,14 +90,14 @@ impl Session {
         }))
     }
 
-    /// From now on it hears of changes.
+    /// Starts to receive notifications.
     pub(crate) fn listen(&mut self) -> Result<(), Error> {
         let listen = format!("LISTEN {}", identifier(&self.channel));
         let listening = self.client.batch_execute(&listen);
         listening.map_err(Error::postgres("LISTEN"))
     }
 
-    /// Changes that were announced; if there are none, those that come within `timeout`.
+    /// Returns changes already announced; if there are none, those that arrive within `timeout`.
     pub(crate) fn changes(&mut self, timeout: Duration) -> Result<Changes, Error> {
         let changes = self.hear(timeout);
         let changes = changes.map_err(Error::postgres("waiting for changes"))?;
@@ -109,7 +110,7 @@ impl Session {
     fn hear(&mut self, timeout: Duration) -> Result<Changes, postgres::Error> {
         let mut changes = Changes::default();
         let mut notifications = self.client.notifications();
-        // With a timeout of zero the socket would not be read at all.
+        // With a timeout of zero the socket would not be read.
         let timeout = timeout.max(Duration::from_millis(1));
         let mut next = notifications.timeout_iter(timeout).next()?;
         while let Some(notification) = next {
@@ -121,15 +122,15 @@ impl Session {
         Ok(changes)
     }
 
-    /// One round trip. What was committed in one transaction is announced at once, so that nothing of a
-    /// transaction is left out whose first change was heard of before.
+    /// Makes one round trip to the server. Changes of one transaction are announced together, so after this call no
+    /// change of a transaction is missing whose first change has been received.
     pub(crate) fn prove_alive(&mut self) -> Result<(), Error> {
         let alive = self.client.is_valid(SILENCE);
         alive.map_err(Error::postgres("PostgreSQL"))
     }
 
-    /// What the query says about these ids now; no tags about one that it does not have. What is no row of
-    /// a mirror is reported instead.
+    /// Queries the current rows of these ids; an id without row gets no tags. Invalid rows are returned as error texts
+    /// instead.
     pub(crate) fn ask(&mut self, ids: &BTreeSet<String>) -> Result<(Vec<Row>, Vec<String>), Error> {
         let list: Vec<&str> = ids.iter().map(String::as_str).collect();
         let asked = self.client.query(&self.some, &[&list]);
@@ -163,13 +164,13 @@ impl Session {
         Ok((good, bad))
     }
 
-    /// What ends the query that is under way, from another thread.
+    /// Returns a token that cancels the running query from another thread.
     pub(crate) fn canceller(&self) -> CancelToken {
         self.client.cancel_token()
     }
 
-    /// All ids as they were at one moment, each once, in pages. The rows come as they are taken, not all at
-    /// once. Whoever has seen enough says no.
+    /// Reads all ids from one snapshot, each once, in pages. The rows are streamed, not read into memory. `take`
+    /// returns false to stop.
     pub(crate) fn each_page(
         &mut self,
         mut take: impl FnMut(Vec<Row>) -> bool,
@@ -192,7 +193,7 @@ impl Session {
                 .map_err(|reason| Error::Row(format!("row {number} of the query: {reason}")))?;
             match page.last_mut() {
                 Some(last) if last.id == row.id => last.unite(row),
-                // Only what another id stands behind is whole.
+                // An id is complete only when a different id follows.
                 _ => {
                     if page.len() == PAGE && !take(std::mem::take(&mut page)) {
                         return Ok(());
@@ -205,7 +206,7 @@ impl Session {
         if !page.is_empty() {
             take(page);
         }
-        // Whoever lost the connection has lost the lock, too, and must not go on.
+        // A session that lost its connection has also lost the lock, and must not continue.
         snapshot.commit().map_err(failed)
     }
 }
@@ -220,7 +221,7 @@ fn read(kind: Kind, array: bool, row: &postgres::Row) -> Result<Row, String> {
             let tags: Vec<&str> = tags.into_iter().flatten().collect();
             return Err(without_id(&tags.join(" ")));
         };
-        // `CASE WHEN private THEN 'private' END` is NULL where there is no such tag.
+        // `CASE WHEN private THEN 'private' END` is NULL for a missing tag.
         let tags = tags.into_iter().flatten().map(str::as_bytes);
         Row::new(kind, id.as_bytes(), tags)
     } else {

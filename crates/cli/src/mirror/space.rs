@@ -1,5 +1,4 @@
-//! The tag space that a source is mirrored into. Everything goes over one connection; when that breaks, the
-//! mirror starts again.
+//! The tag space of a mirror. It uses a single connection; when that breaks, the mirror starts again.
 
 use std::time::Duration;
 
@@ -10,28 +9,28 @@ use super::row::{Row, shown};
 use crawlspace_client::server::{Ask, Call, Server};
 use crawlspace_client::tags::{Info, Kind, Mode, TagSpace, TaggedId};
 
-/// Timeout of a silent server, after which it is taken for dead.
+/// Timeout without a reply, after which the server is considered dead.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Ids in one call.
+/// Number of ids per call.
 const PAGE: usize = 1000;
-/// Maximum number of tries of a transaction, when others write to the space meanwhile.
+/// Maximum number of attempts of a transaction while other clients write to the space.
 const MAX_TRIES: usize = 10;
 
-/// Which space a source is mirrored into.
+/// The tag space into which a source is mirrored.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The server: `redis://host:port/db`, or `unix:///path`.
     pub redis: String,
-    /// The key of the space.
+    /// Key of the space.
     pub key: Vec<u8>,
-    /// What the ids are. Everything of this kind in the space belongs to the mirror.
+    /// Kind of the ids. All ids of this kind in the space belong to the mirror.
     pub kind: Kind,
-    /// An empty source may empty a space that holds ids.
+    /// Allows an empty source to empty a space that holds ids.
     pub allow_empty: bool,
 }
 
 impl Target {
-    /// The name of the lock that keeps a second mirror away.
+    /// Returns the name of the lock that excludes other mirrors.
     pub(super) fn lock(&self) -> Result<String, Error> {
         let client = redis::Client::open(&self.redis[..]).map_err(|cause| {
             let doing = format!(
@@ -48,20 +47,20 @@ impl Target {
     }
 }
 
-/// What a space was left with: ids of the kind, and edges.
+/// Contents of a space after a write: number of ids of the kind, and number of edges.
 pub(super) type Left = (u64, u64);
 
-/// The connection to a space, and what was in it after the last call.
+/// Connection to a space, with the space's contents after the last call.
 pub(super) struct Space {
     tags: TagSpace,
-    /// The connection that `tags` uses, for other commands.
+    /// Connection that `tags` uses, for other commands.
     server: Server,
     kind: Kind,
     allow_empty: bool,
-    /// What was left there, if it was everything that the source had at some time, with changes since.
+    /// Contents of the space after the last write, if it has a complete load.
     pub left: Option<Left>,
     staged: Vec<TaggedId>,
-    /// Ids in the staged copy.
+    /// Number of ids in the staged copy.
     ids: u64,
 }
 
@@ -80,8 +79,8 @@ impl Space {
         })
     }
 
-    /// Whether readers see everything that the source had at some time, with changes since. Single ids may
-    /// be written then; in a space that was lost they would be all there is.
+    /// Returns true if readers see a complete load, including later changes. Only then may single ids be written; in a
+    /// space that lost its data they would be the only ids.
     pub(crate) fn is_whole(&self) -> bool {
         self.left.is_some()
     }
@@ -96,7 +95,7 @@ impl Space {
         Ok(())
     }
 
-    /// Puts a row into the staged copy. `new`: its id was not there before.
+    /// Adds a row to the staged copy. `new`: its id is not in the copy yet.
     pub(crate) fn stage(&mut self, row: &Row, new: bool) -> Result<(), Error> {
         if row.tags.is_empty() {
             return Ok(());
@@ -117,14 +116,14 @@ impl Space {
         Ok(())
     }
 
-    /// Throws the staged copy away, if that can be done.
+    /// Discards the staged copy, if possible.
     pub(crate) fn discard(&mut self) {
-        // It is thrown away at the beginning of the next load at the latest.
+        // Otherwise the next load discards it.
         let _ = self.tags.discard(self.kind);
     }
 
-    /// Puts the staged copy in place, and what changed since it was read, both at once. Gives the figures, and
-    /// what was refused of the changes.
+    /// Publishes the staged copy atomically, together with the changes since it was read. Returns the counts, and
+    /// errors of rejected changes.
     pub(crate) fn publish(&mut self, changed: &[Row]) -> Result<(Info, Vec<String>), Error> {
         self.flush()?;
         let ids = self.ids;
@@ -154,7 +153,7 @@ impl Space {
         Ok((info, bad))
     }
 
-    /// Writes what changed where readers see it, all at once. Gives what was refused.
+    /// Writes changes to the published space, atomically. Returns errors of rejected changes.
     pub(crate) fn apply(&mut self, changed: &[Row]) -> Result<Vec<String>, Error> {
         if changed.is_empty() {
             return Ok(Vec::new());
@@ -175,7 +174,7 @@ impl Space {
         Ok(bad)
     }
 
-    /// Whether the space still has what was written.
+    /// Checks that the space still has the contents written last.
     pub(super) fn check(&mut self) -> Result<(), Error> {
         let info = self.tags.info()?;
         match self.left {
@@ -184,8 +183,8 @@ impl Space {
         }
     }
 
-    /// All changes in one call, so that none of them is seen without the others. Where that is refused because
-    /// of one of them, the others are written all the same: each by itself, too.
+    /// Adds all changes as one call, so that readers see all or none. In case a single change makes the server refuse
+    /// that call, each change is also added as its own call.
     fn add_changes(&self, write: &mut Pipeline, changed: &[Row]) -> Parts {
         let rows: Vec<TaggedId> = changed
             .iter()
@@ -205,8 +204,9 @@ impl Space {
         Parts::Each
     }
 
-    /// Runs a transaction on the space as `check` found it: no other client writes in between. `check` says
-    /// whether it would empty the space. The figures afterwards, and one result for each command.
+    /// Runs a transaction on the space in the state that `check` saw: no other client writes in between. `check`
+    /// returns whether the transaction would empty the space. Returns the counts afterwards, and one result per
+    /// command.
     fn transact(
         &mut self,
         write: &mut Pipeline,
@@ -232,7 +232,7 @@ impl Space {
                 self.server.ask(Call::<()>::new(unwatch))?;
                 return Err(error);
             }
-            // Until it is known what came of it.
+            // Unknown until the transaction's result is known.
             let left = self.left.take();
             if let Some(mut results) = self.server.transact(write)? {
                 let info = match results.pop() {
@@ -251,16 +251,16 @@ impl Space {
     }
 }
 
-/// How changes stand in a transaction.
+/// Arrangement of changes in a transaction.
 enum Parts {
     None,
     One,
-    /// All at once, then each by itself.
+    /// A call for all changes together, then a call per change.
     Each,
 }
 
 impl Parts {
-    /// Which changes were refused, from the results of the commands.
+    /// Returns which changes were rejected, from the results of the commands.
     fn refused(
         &self,
         results: Vec<Result<Value, RedisError>>,
@@ -275,7 +275,7 @@ impl Parts {
         let mut bad = Vec::new();
         for (result, row) in singles.iter().zip(changed) {
             let Err(cause) = result else { continue };
-            // The one thing that a tag can be refused for; the rest is about the server.
+            // The only error that concerns a tag; all other errors concern the server.
             if cause.code() != Some("CYCLE") {
                 return Err(refused("TAGS.LOAD", cause.clone()));
             }
@@ -290,7 +290,7 @@ fn refused(doing: &str, cause: RedisError) -> Error {
     Error::Redis(crawlspace_client::Error::new(doing, cause))
 }
 
-/// Whether nothing may be left of so many ids after these changes.
+/// Returns true if these changes could leave none of the ids.
 fn would_be_empty(ids: u64, changed: &[Row]) -> bool {
     let gone = changed.iter().filter(|row| row.tags.is_empty()).count() as u64;
     gone == changed.len() as u64 && ids <= gone

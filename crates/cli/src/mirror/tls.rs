@@ -1,4 +1,4 @@
-//! Whom to trust when PostgreSQL is reached over TLS.
+//! TLS for connections to PostgreSQL: the trusted certificates.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::Error;
 
-/// What makes TLS connections. With `require`, or with an authority of one's own, the server must prove that
-/// it is the host that was asked for. With `prefer`, an attacker who could pose as the server could as well say that
-/// it has no TLS, so nothing is asked of its certificate, as in libpq.
+/// Creates the connector for TLS. With `require`, or with a certificate authority given by the user, the server must
+/// prove that it is the requested host. With `prefer`, an attacker who can impersonate the server could also claim that
+/// it has no TLS, so the certificate is not verified, as in libpq.
 pub(super) fn connector(mode: SslMode, ca: Option<&Path>) -> Result<MakeRustlsConnect, Error> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -33,7 +33,7 @@ pub(super) fn connector(mode: SslMode, ca: Option<&Path>) -> Result<MakeRustlsCo
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// The authorities of the system, and those of a file.
+/// Returns the certificate authorities of the system and of a file.
 fn roots(mode: SslMode, ca: Option<&Path>) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
@@ -61,7 +61,7 @@ fn roots(mode: SslMode, ca: Option<&Path>) -> Result<RootCertStore, Error> {
     Ok(roots)
 }
 
-/// Accepts every certificate, but only from who holds its key.
+/// Accepts every certificate, but verifies that the server holds its key.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

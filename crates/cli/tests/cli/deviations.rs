@@ -1,4 +1,4 @@
-//! Records as real tools and accidents left them: what of them goes into a dedupe index.
+//! Nonconforming records of real tools, and damaged ones: how `dedupe index` handles them.
 
 #[path = "../../../serve/tests/federation/deviations/cases/mod.rs"]
 #[allow(dead_code, unused_imports)]
@@ -17,7 +17,7 @@ use self::cases::{Case, INFO, TIME, cases, member, pack, store};
 use crate::indexer::stage::Indexer;
 use crate::shelf::Shelf;
 
-/// Returns what `dedupe index` made of a record that lies between two others.
+/// Returns the result of `dedupe index` for a record between two others.
 fn indexed(
     index: &Index,
     case: &Case,

@@ -1,6 +1,6 @@
-//! What the documents say of the repository is true: docs/dependencies.md names every direct dependency of every crate
-//! with those that use it, and no other; pages of the architecture name files and items that exist; links lead
-//! somewhere; there is one version.
+//! Checks the documentation against the repository: docs/dependencies.md lists every direct dependency of every crate
+//! with its users, and no other; the architecture pages name existing files and items; links have targets; there is a
+//! single version.
 
 mod figures;
 mod limits;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Longest line of the pages of the architecture, in characters.
+/// Maximum line length of the architecture pages, in characters.
 const MAX_LINE: usize = 110;
 
 fn root() -> PathBuf {
@@ -22,7 +22,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The files below a folder of the repository, as paths from its root, without those that are built.
+/// Returns the files below a folder as paths relative to the repository's root, except build artifacts.
 fn files_in(folder: &str) -> Vec<String> {
     let mut files = Vec::new();
     for entry in fs::read_dir(root().join(folder)).unwrap() {
@@ -41,7 +41,7 @@ fn files_in(folder: &str) -> Vec<String> {
     files
 }
 
-/// The pages that describe the repository.
+/// Returns the documentation pages.
 fn pages() -> Vec<String> {
     let pages = files_in("")
         .into_iter()
@@ -49,26 +49,26 @@ fn pages() -> Vec<String> {
     pages.filter(|path| path != "CHANGELOG.md").collect()
 }
 
-/// The cells of a row of a table.
+/// Returns the cells of a table row.
 fn cells(row: &str) -> Vec<&str> {
     let row = row.trim().trim_start_matches('|').trim_end_matches('|');
     row.split('|').map(str::trim).collect()
 }
 
-/// The words that can be names of items.
+/// Returns the words that can be names of items.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_')
 }
 
-/// What a text has between backticks.
+/// Returns the text between backticks.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Dependency → crates that use it: `module`, `client`, `archive (tests)`.
+/// Crates by dependency: `module`, `client`, `archive (tests)`.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
-/// Adds the dependencies in the manifest of one crate.
+/// Adds the dependencies in the manifest of a crate.
 fn add_required(manifest: &str, by: &str, uses: &mut Uses) {
     let mut section = "";
     let mut add = |name: &str, by: String| {
@@ -101,7 +101,7 @@ fn add_required(manifest: &str, by: &str, uses: &mut Uses) {
     }
 }
 
-/// The tables of the page: the first column, and what the third one lists.
+/// Parses the tables of the page: the first column, and the list in the third one.
 fn documented(page: &str) -> Uses {
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     rows.filter_map(|row| {
@@ -148,10 +148,10 @@ fn pages_of_the_architecture_name_what_is_there() {
         .filter(|page| page.starts_with("docs/architecture"));
     for page in pages {
         let text = read(&page);
-        // Folders that the page names, from which paths on it begin.
+        // Folders named on the page, to which paths may be relative.
         let named = code(&text).filter(|word| word.ends_with('/') && !at(word).is_empty());
         let named: BTreeSet<&str> = named.chain([""]).collect();
-        // Of the columns of a table of questions: the header names a folder, a cell a file in it and words of that.
+        // In a table of questions, the header names a folder, and a cell names a file in it and words of that file.
         let mut columns: Vec<&str> = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let mut say = |what: String| wrong.push(format!("{page}:{}: {what}", number + 1));
@@ -199,7 +199,7 @@ fn pages_of_the_architecture_name_what_is_there() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The anchors of the headings of a page.
+/// Returns the anchors of a page's headings.
 fn anchors(page: &str) -> BTreeSet<String> {
     let headings = prose(page).filter(|(_, line)| line.starts_with('#'));
     let anchor = |(_, line): (usize, &str)| {
@@ -212,7 +212,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     headings.map(anchor).collect()
 }
 
-/// The numbered lines of a page that are not examples.
+/// Returns the numbered lines of a page outside of examples.
 fn prose(page: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     page.lines().enumerate().filter(move |(_, line)| {
@@ -257,7 +257,7 @@ fn links_lead_somewhere() {
 
 #[test]
 fn packages_of_ours_are_installed_from_files() {
-    // They are not published, and others could be, under their names.
+    // They are not published, and their names could be registered by anyone.
     let commands = [
         "pip", "cargo", "npm", "npx", "apt", "apt-get", "docker", "podman",
     ];
@@ -296,7 +296,7 @@ fn there_is_one_version() {
         changes.lines().any(|line| line.starts_with(&released)),
         "CHANGELOG.md has no \"{released}\""
     );
-    // Ends of paths, and what stands before a version: of a crate of this workspace, a package, an image.
+    // Ends of paths, and the text before a version: of a crate of this workspace, a package, an image.
     let places = [
         ("Cargo.toml", "\", version = \""),
         ("pyproject.toml", "\nversion = \""),

@@ -1,4 +1,4 @@
-//! `crawlspace chg`, against a live server.
+//! Tests `crawlspace chg` against a live server.
 
 use crawlspace_client::frontier::{Frontier, Next, Uri};
 use redis_tests::{Options, Outcome, Server, assert_contains, assert_starts, outcome};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::tool::tool;
 
-/// What comes of `crawlspace chg …`.
+/// Runs `crawlspace chg …`.
 fn crawlspace(server: &Server, arguments: &str) -> Outcome {
     let url = server.url();
     outcome(tool(format!(
@@ -14,7 +14,7 @@ fn crawlspace(server: &Server, arguments: &str) -> Outcome {
     )))
 }
 
-/// The JSON that `crawlspace chg … --json` prints, with this exit status.
+/// Runs `crawlspace chg … --json`, which must end with this exit status, and returns the JSON.
 #[track_caller]
 fn json(server: &Server, arguments: &str, status: i32) -> Value {
     let outcome = crawlspace(server, &format!("{arguments} --json"));

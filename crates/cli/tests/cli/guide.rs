@@ -1,8 +1,8 @@
-//! The programs in docs/guide run as they stand there, with the real clients of their languages. All blocks
-//! of a language in one guide are one program.
+//! Runs the programs in docs/guide unchanged, with the real clients of their languages. All blocks of one
+//! language in a guide are one program.
 //!
-//! The clients come from the package registries of their languages. Where those cannot be reached, or the
-//! language is not installed, the test says so and leaves its program out.
+//! The clients come from the package registries of their languages. If a registry is unreachable or a
+//! language is not installed, the test prints a note and skips the program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,11 +10,11 @@ use std::process::Command;
 use redis_tests::packages::{self, left_out, run};
 use redis_tests::{Cluster, Reply, Server};
 
-/// The guides with programs in Python, by the names of their files.
+/// Guides with Python programs, by file name.
 const PYTHON: [&str; 4] = ["clients", "dedupe", "frontier", "tags"];
-/// Those with programs in JavaScript.
+/// Guides with JavaScript programs.
 const JAVASCRIPT: [&str; 3] = ["clients", "dedupe", "frontier"];
-/// Those whose programs use a cluster as well.
+/// Guides whose programs also use a cluster.
 const CLUSTER: [&str; 1] = ["clients"];
 
 #[test]
@@ -48,12 +48,12 @@ fn the_javascript_programs_run_with_ioredis() {
     }
 }
 
-/// A folder that is kept from run to run.
+/// Returns a folder that is kept between runs.
 fn workplace(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// All fenced blocks of a language in a guide, one after the other.
+/// Concatenates all fenced blocks of a language in a guide.
 fn program(guide: &str, language: &str) -> String {
     let path = format!("../../docs/guide/{guide}.md");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -78,7 +78,7 @@ fn program(guide: &str, language: &str) -> String {
     program
 }
 
-/// Runs the program of a guide against a server of its own.
+/// Runs the program of a guide against its own server.
 fn must_run(mut interpreter: Command, folder: &Path, guide: &str, language: &str, ending: &str) {
     let name = format!("{guide}.{ending}");
     std::fs::write(folder.join(&name), program(guide, language)).unwrap();
@@ -94,6 +94,6 @@ fn must_run(mut interpreter: Command, folder: &Path, guide: &str, language: &str
     if let Err(reason) = run(command) {
         panic!("{name} in {}: {reason}", folder.display());
     }
-    // It did something, and to this server.
+    // It wrote something to this server.
     assert_ne!(server.wire().ok_line("DBSIZE"), Reply::Int(0));
 }

@@ -1,4 +1,4 @@
-//! `crawlspace dedupe index` against a live server.
+//! Tests `crawlspace dedupe index` against a live server.
 
 use std::path::{Display, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::tool::tool;
 
 const DATE: &str = "2026-03-19T10:20:15Z";
 
-/// A WARC file in the making, with the size of each of its records.
+/// A WARC file being written, with the size of each of its records.
 struct Warc {
     path: PathBuf,
     bytes: Vec<u8>,
@@ -71,7 +71,7 @@ impl Warc {
     }
 }
 
-/// A valid hash, as wget spells them.
+/// Returns a valid hash in wget's spelling.
 fn hash(n: usize) -> String {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     let digits: String = (0..4)
@@ -81,7 +81,7 @@ fn hash(n: usize) -> String {
     format!("sha1:{}{digits}", "A".repeat(28))
 }
 
-/// A body that does not compress to nothing.
+/// Returns an incompressible body.
 fn body(n: usize) -> Vec<u8> {
     (0..2000)
         .map(|i| ((i * 7919 + n * 104_729) >> 3) as u8)
@@ -206,7 +206,7 @@ fn empty_payloads_are_no_duplicates_of_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
-    // With any digest that the writer states.
+    // For any digest that the writer states.
     let nothing = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     for (n, hash) in [nothing, &hash(1), &hash(1)].into_iter().enumerate() {
         warc.capture("response", &format!("http://a.example/{n}"), hash, b"");
@@ -223,7 +223,7 @@ fn reading_a_file_again_changes_nothing() {
     let server = Server::start();
     let mut warc = Warc::new(dir.path(), "many.warc.gz");
     for n in 0..1300 {
-        // Every fourth payload was there 50 records before, so in the same batch or in the one before.
+        // Every fourth payload occurred 50 records before, in the same batch or the one before.
         let payload = if n % 4 == 3 && n > 50 { n - 51 } else { n };
         warc.capture(
             "response",
@@ -579,7 +579,7 @@ fn wacz_files_and_warc_files_are_told_apart() {
     let advice = format!("run crawlspace indexer --source-url {}", wacz.display());
     assert_contains(&errors, advice);
 
-    // It is said what is left to do, and that works.
+    // The message says what remains to be done, and doing it works.
     let words = format!("dedupe index --redis {url} --crawl x {warc}");
     let errors = ends(tool(words), 0).errors;
     let advice =

@@ -1,4 +1,4 @@
-//! The tool `crawlspace`, as its users run it, and what the documents say of the repository.
+//! Tests the tool `crawlspace` as its users run it, and the documentation against the repository.
 
 mod deviations;
 mod documents;

@@ -1,4 +1,4 @@
-//! Another configuration while the server runs.
+//! Tests reloading of the configuration while the server runs.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +13,11 @@ use crate::serving::Stage;
 
 const HANGUP: i32 = 1;
 const LOCAL: &str = "allow_private: [127.0.0.0/8]\n";
-/// A query that every collection here has one row for.
+/// A query for which every collection here has one row.
 const QUERY: &str = "index?url=example.com";
 
-/// A server, and the folder with its configuration and indexes: `one.cdxj`, `two.cdxj` and `three.cdxj`, whose row has
-/// their name as its digest.
+/// A server, and the folder with its configuration and indexes: `one.cdxj`, `two.cdxj` and `three.cdxj`, each with a
+/// row whose digest is the file's name.
 struct Server {
     dir: TempDir,
     stage: Stage,
@@ -33,12 +33,12 @@ impl Server {
         Server { dir, stage }
     }
 
-    /// A server that reads its configuration again at signals only.
+    /// Starts a server that reloads its configuration on signals only.
     fn unwatching(collections: &str) -> Server {
         Server::start(collections, "--no-watch")
     }
 
-    /// Puts another file in place of the configuration.
+    /// Replaces the configuration by another file.
     fn write(&self, text: &str) {
         let new = self.dir.path().join("new");
         fs::write(&new, text).unwrap();
@@ -49,7 +49,7 @@ impl Server {
         self.stage.program_mut().signal(HANGUP);
     }
 
-    /// Has another configuration read, and waits for it.
+    /// Reloads another configuration, and waits for it.
     fn reload(&mut self, text: &str) {
         let before = self.reloads("success");
         self.write(text);
@@ -73,7 +73,7 @@ impl Server {
         serde_json::from_str(&status).unwrap()
     }
 
-    /// What a collection has.
+    /// Returns the rows of a collection.
     fn rows(&self, collection: &str) -> String {
         let answer = self.stage.get(format!("/{collection}/{QUERY}"));
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -104,7 +104,7 @@ fn a_signal_puts_other_collections_in_place() {
     assert_contains(server.rows("a"), "\"two\"");
     assert_contains(server.rows("c"), "\"three\"");
     assert_eq!(server.stage.get(format!("/b/{QUERY}")).status, 404);
-    // The next request of a connection that was there before is one that begins now.
+    // The next request of an existing connection counts as a new one.
     let next = kept.ask("GET", &target, &[], b"").unwrap();
     assert_contains(next.text(), "\"two\"");
     assert!(server.figure("config_last_success_timestamp_seconds{}") >= loaded);
@@ -144,7 +144,7 @@ fn a_request_that_has_begun_ends_with_the_configuration_before() {
         let _ = released.lock().unwrap().recv();
         answer(200, &[("Content-Type", "text/x-cdxj")], row("slow"))
     });
-    // Dropped before the host is, which waits for it.
+    // Dropped before the host, which waits for it.
     let release = release;
     let before = format!(
         "collections:\n  a:\n    index: cdx+{}/x-cdx\n    index_timeout: 60\n  big: ./big.cdxj\n",
@@ -159,7 +159,7 @@ fn a_request_that_has_begun_ends_with_the_configuration_before() {
     let lines: String = (0..100_000).map(line).collect();
     fs::write(server.dir.path().join("big.cdxj"), lines).unwrap();
 
-    // One has no answer yet, of the other some of it has come.
+    // The first one has no response yet, the second one has part of it.
     let mut waiting = Connection::open(server.stage.address()).unwrap();
     waiting
         .send("GET", &format!("/a/{QUERY}"), &[], b"")
@@ -180,7 +180,7 @@ fn a_request_that_has_begun_ends_with_the_configuration_before() {
     assert_contains(waited.text(), "\"slow\"");
     let read = reading.answer(false).unwrap();
     assert_eq!((read.status, read.text().lines().count()), (200, 100_000));
-    // What comes next over these connections is asked of the new one.
+    // Further requests on these connections use the new configuration.
     for mut connection in [waiting, reading] {
         let next = connection.ask("GET", &format!("/a/{QUERY}"), &[], b"");
         assert_contains(next.unwrap().text(), "\"two\"");
@@ -204,7 +204,7 @@ fn a_configuration_that_cannot_be_used_changes_nothing_and_says_why() {
             format!("{LOCAL}colections: {{a: ./two.cdxj}}"),
             "\"colections\"",
         ),
-        // The text is right, and cannot be made.
+        // The text is valid, but cannot be applied.
         (
             format!(
                 "{}indexes: {{cache_dir: {no_folder}, metadata: /}}\n",
@@ -239,7 +239,7 @@ fn a_configuration_that_cannot_be_used_changes_nothing_and_says_why() {
     assert_eq!(server.figure("config_last_reload_successful{}"), 1.0);
 }
 
-/// Set when it is dropped, also by a test that fails.
+/// Sets the flag when dropped, even by a failing test.
 struct Ended<'a>(&'a AtomicBool);
 
 impl Drop for Ended<'_> {
@@ -307,7 +307,7 @@ fn a_file_that_has_changed_is_read() {
     server.write("collections: {");
     until("the change is noticed", || server.reloads("failure") == 1.0);
     assert_contains(server.rows("a"), "\"two\"");
-    // In place, and not by another file.
+    // Written in place, not replaced by another file.
     let file = server.dir.path().join("config.yaml");
     fs::write(file, local("{a: ./three.cdxj}")).unwrap();
     until("the change is noticed", || {
@@ -342,7 +342,7 @@ fn without_watching_changes_are_read_at_the_next_signal_alone() {
 fn the_address_for_the_operator_stays_refused() {
     let host = ScriptedHost::start(|_| answer(200, &[], "from elsewhere"));
     let mut server = Server::unwatching("collections: {live: $live}");
-    // Another guard means another way to other servers.
+    // Another guard means other connections to servers.
     server.reload("allow_private: [127.0.0.0/8, 10.0.0.0/8]\ncollections: {live: $live}\n");
     let elsewhere = server.stage.get(format!("/live/id_/{}", host.url("/")));
     assert_contains(elsewhere.text(), "from elsewhere");

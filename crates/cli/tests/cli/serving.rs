@@ -1,4 +1,4 @@
-//! `crawlspace serve` on a free port.
+//! Runs `crawlspace serve` on a free port.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::tool::tool;
 
-/// The server under test. Dropping it ends it.
+/// The server under test. Dropping it stops the server.
 pub struct Stage {
     program: Program,
     address: SocketAddr,
@@ -18,23 +18,23 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts it with the text of a configuration, to which loopback addresses are added as allowed.
+    /// Starts it with a configuration, to which loopback addresses are added as allowed.
     pub fn start(config: &str) -> Stage {
         Stage::start_with(config, "")
     }
 
-    /// Starts it with more words on the command line.
+    /// Starts it with additional command-line arguments.
     pub fn start_with(config: &str, words: &str) -> Stage {
         let dir = tempfile::tempdir().unwrap();
         Stage::of(command(dir.path(), config, words), dir)
     }
 
-    /// Starts it with the configuration in a folder of the test's own.
+    /// Starts it with the configuration in the test's own folder.
     pub fn start_in(folder: &Path, config: &str) -> Stage {
         Stage::start_in_with(folder, config, "")
     }
 
-    /// Starts it with the configuration in a folder of the test's own, and more words on the command line.
+    /// Starts it with the configuration in the test's own folder and additional command-line arguments.
     pub fn start_in_with(folder: &Path, config: &str, words: &str) -> Stage {
         let dir = tempfile::tempdir().unwrap();
         Stage::of(command(folder, config, words), dir)
@@ -50,17 +50,17 @@ impl Stage {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it answers when it is asked for this with GET.
+    /// Returns the response to a GET request.
     pub fn get(&self, target: impl AsRef<str>) -> Answer {
         get(self.address, target.as_ref())
     }
 
-    /// Where the operator finds the status.
+    /// Returns the address of the status pages.
     pub fn operator(&self) -> SocketAddr {
         let log = self.program.errors();
         let at = log
@@ -69,23 +69,24 @@ impl Stage {
         at.and_then(|(at, _)| at.parse().ok()).expect(&log)
     }
 
-    /// `http://127.0.0.1:1234`, without a slash at the end.
+    /// Returns the base URL, `http://127.0.0.1:1234`, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Its process.
+    /// Returns the process.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// Its process, mutable, to end it.
+    /// Returns the process mutably, to stop it.
     pub fn program_mut(&mut self) -> &mut Program {
         &mut self.program
     }
 }
 
-/// The command with its configuration in that folder, on a free port unless the words say otherwise.
+/// Builds the command with its configuration in that folder, on a free port unless the arguments say
+/// otherwise.
 fn command(folder: &Path, config: &str, words: &str) -> Command {
     let file = folder.join("config.yaml");
     std::fs::write(&file, format!("allow_private: [127.0.0.0/8]\n{config}")).unwrap();

@@ -1,4 +1,4 @@
-//! `crawlspace tags filter`, `explain` and `info`, against a live server.
+//! Tests `crawlspace tags filter`, `explain` and `info` against a live server.
 
 use std::io::Write;
 use std::process::{Output, Stdio};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::tool::tool;
 
-/// A server with a space as Archive-It would have it.
+/// Starts a server with a tag space like Archive-It's.
 fn archive() -> Server {
     let server = Server::start();
     let mut wire = server.wire();
@@ -31,7 +31,7 @@ fn cdx(collection: u32) -> String {
     )
 }
 
-/// Runs `crawlspace tags` with this on standard input.
+/// Runs `crawlspace tags` with this input on standard input.
 fn crawlspace(server: &Server, words: &str, input: impl AsRef<[u8]>) -> Output {
     let input = input.as_ref();
     let mut child = tool(format!("tags {words} --redis {}", server.url()))
@@ -42,7 +42,7 @@ fn crawlspace(server: &Server, words: &str, input: impl AsRef<[u8]>) -> Output {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     std::thread::scope(|scope| {
-        // It may stop reading before the end.
+        // The tool may stop reading before the end.
         scope.spawn(move || drop(stdin.write_all(input)));
         child.wait_with_output().unwrap()
     })
@@ -70,7 +70,7 @@ fn a_file_of_any_size_is_filtered_with_its_header() {
     assert!(output.status.success(), "{output:?}");
     assert!(output.stdout == expected.as_bytes(), "other lines");
 
-    // The last line has no end.
+    // The last line has no line break.
     input.push_str("no line");
     let output = crawlspace(&server, words, &input);
     assert_eq!(output.status.code(), Some(1));
@@ -83,7 +83,7 @@ fn a_file_of_any_size_is_filtered_with_its_header() {
 #[test]
 fn a_file_with_another_order_of_columns_is_refused() {
     let server = archive();
-    // As `wget --warc-cdx` writes it: the last column is the id of the record.
+    // As written by `wget --warc-cdx`: the last column is the id of the record.
     let header = " CDX a b a m s k r M V g u\n";
     let line = "http://example.org/ 20240501120000 http://example.org/ text/html 200 AAAA - - 17 \
                 ARCHIVEIT-2-2024.warc.gz <urn:uuid:f1f1f1f1-1111-4111-8111-111111111111>\n";
@@ -97,7 +97,7 @@ fn a_file_with_another_order_of_columns_is_refused() {
         assert_eq!(said(output.stdout), "", "{words}");
         assert_contains(said(output.stderr), "BADLINE line 1: its header names");
     }
-    // Behind the first batch, what came before it is printed.
+    // After the first batch, the output of the previous batches is printed.
     let mut input = String::new();
     for _ in 0..15_000 {
         input.push_str(&cdx(1));

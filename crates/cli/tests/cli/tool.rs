@@ -5,10 +5,10 @@ use std::process::Command;
 
 use redis_tests::arguments;
 
-/// Where it is.
+/// Path of the program.
 pub const TOOL: &str = env!("CARGO_BIN_EXE_crawlspace");
 
-/// `crawlspace` with the words of a line, in an environment without settings.
+/// Returns a command that runs `crawlspace` with the words of a line, in an environment without settings.
 pub fn tool(line: impl AsRef<str>) -> Command {
     let mut tool = Command::new(TOOL);
     tool.args(arguments(line));
@@ -16,7 +16,8 @@ pub fn tool(line: impl AsRef<str>) -> Command {
     tool
 }
 
-/// A script for `sh -euc` in a folder, with `crawlspace` in its path, in an environment without settings.
+/// Returns a command that runs a script by `sh -euc` in a folder, with `crawlspace` in PATH, in an
+/// environment without settings.
 pub fn script(script: &str, folder: &Path) -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let tool = Path::new(TOOL).parent().expect("it lies in a folder");

@@ -1,4 +1,4 @@
-//! How an argument is described to the server and to people.
+//! Descriptions of arguments for `COMMAND DOCS` and error messages.
 
 use std::fmt;
 
@@ -13,48 +13,48 @@ pub enum ArgKind {
     Prefix,
     /// The key.
     Key,
-    /// A word that stands for itself.
+    /// A literal word.
     Word,
-    /// One of the parts.
+    /// Exactly one of the parts.
     OneOf,
-    /// The parts together.
+    /// Parts that occur together, in order.
     Block,
 }
 
-/// Which values of an argument are valid.
+/// Valid values of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limits {
-    /// Any.
+    /// Any value.
     Any,
-    /// Number of bytes, at least and at most.
+    /// Minimum and maximum number of bytes.
     Bytes(usize, usize),
-    /// Integers from here to there.
+    /// Smallest and largest integer.
     Range(u64, u64),
-    /// Those of a form that this value has.
+    /// A form, shown by an example.
     Like(&'static str),
 }
 
 /// An argument in the command's documentation.
 #[derive(Clone, Debug)]
 pub struct Arg {
-    /// Its name.
+    /// Name of the argument.
     pub name: String,
-    /// What stands for it.
+    /// Kind of the value.
     pub kind: ArgKind,
-    /// Which values are valid.
+    /// Valid values.
     pub limits: Limits,
-    /// The word before it, or of a word the word itself.
+    /// Keyword before the argument; for a word, the word itself.
     pub token: Option<&'static str>,
-    /// Whether it may be left out.
+    /// True if the argument may be omitted.
     pub optional: bool,
-    /// Whether it may stand several times.
+    /// True if the argument may be repeated.
     pub multiple: bool,
-    /// What a block, or one of several, is made of.
+    /// Parts of a block or of alternatives.
     pub parts: Vec<Arg>,
 }
 
 impl Arg {
-    /// An argument of this kind, which must stand once.
+    /// Creates a required argument of this kind that occurs once.
     pub fn new(name: &str, kind: ArgKind) -> Arg {
         Arg {
             name: name.to_owned(),
@@ -67,42 +67,42 @@ impl Arg {
         }
     }
 
-    /// Values with these limits.
+    /// Creates an argument for values with these limits.
     pub fn value(name: &str, kind: ArgKind, limits: Limits) -> Arg {
         let new = Arg::new(name, kind);
         Arg { limits, ..new }
     }
 
-    /// A word that stands for itself. Its name is the word in lower case.
+    /// Creates a literal word. Its name is the word in lower case.
     pub fn word(word: &'static str) -> Arg {
         Arg::new(&word.to_lowercase(), ArgKind::Word).after(word)
     }
 
-    /// Parts together, or one of them.
+    /// Creates a block of parts, or alternatives.
     pub fn of_parts(name: &str, kind: ArgKind, parts: Vec<Arg>) -> Arg {
         let new = Arg::new(name, kind);
         Arg { parts, ..new }
     }
 
-    /// This argument after a keyword.
+    /// Puts the argument after a keyword.
     pub fn after(self, word: &'static str) -> Arg {
         let token = Some(word);
         Arg { token, ..self }
     }
 
-    /// This argument, which may be left out.
+    /// Makes the argument optional.
     pub fn optional(self) -> Arg {
         let optional = true;
         Arg { optional, ..self }
     }
 
-    /// This argument, one or more times.
+    /// Lets the argument occur one or more times.
     pub fn multiple(self) -> Arg {
         let multiple = true;
         Arg { multiple, ..self }
     }
 
-    /// The fewest words that stand for it.
+    /// Returns the minimum number of words of the argument.
     pub fn fewest(&self) -> usize {
         let parts = self.parts.iter().map(Arg::fewest);
         match self.kind {
@@ -114,12 +114,12 @@ impl Arg {
         }
     }
 
-    /// Whether more words may stand for it, too.
+    /// Returns true if the number of words varies.
     pub fn varies(&self) -> bool {
         self.optional || self.multiple || self.parts.iter().any(Arg::varies)
     }
 
-    /// The keywords that it may begin with.
+    /// Returns the keywords that the argument can begin with.
     pub fn openers(&self) -> Vec<&'static str> {
         match (self.token, self.kind) {
             (Some(token), _) => vec![token],
@@ -130,7 +130,7 @@ impl Arg {
     }
 }
 
-/// Shows the syntax: `[SEQ writer n] chg at [chg at ...]`.
+/// Displays the syntax: `[SEQ writer n] chg at [chg at ...]`.
 impl fmt::Display for Arg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let once = match self.kind {

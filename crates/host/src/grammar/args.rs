@@ -1,4 +1,4 @@
-//! The cursor over the arguments of a call.
+//! Cursor over the arguments of a call.
 
 use crate::text::{Shown, parse_unsigned};
 
@@ -7,8 +7,8 @@ use super::Arg;
 /// An error text with its code word first.
 pub type Error = String;
 
-/// Arguments after the command's name and its key or prefix, read from left to right. Errors name the argument
-/// and its position, counted as a person would: the first one after the command's name is 1.
+/// The arguments after the command's name and its key or prefix, read from left to right. Errors name the argument and
+/// its position; the first argument after the command's name is 1.
 pub struct Args<'a> {
     all: &'a [&'a [u8]],
     at: usize,
@@ -17,8 +17,7 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Over the arguments that follow the key or prefix. The clock is only looked at by commands to which the
-    /// time matters.
+    /// Reads the arguments that follow the key or prefix. The clock is read only by commands that need the time.
     pub fn new(all: &'a [&'a [u8]], clock: fn() -> u64) -> Args<'a> {
         Args {
             all,
@@ -28,40 +27,40 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The time of the call in milliseconds since the epoch, the same whenever it is asked.
+    /// Returns the time of the call in milliseconds since the epoch; every call returns the same time.
     pub fn now(&mut self) -> u64 {
         *self.now.get_or_insert_with(self.clock)
     }
 
-    /// Has it be this time, because the client says so.
+    /// Sets the time of the call to a time sent by the client.
     pub fn set_now(&mut self, now: u64) {
         self.now = Some(now);
     }
 
-    /// Number of arguments not read yet.
+    /// Returns the number of unread arguments.
     pub fn left(&self) -> usize {
         self.all.len() - self.at
     }
 
-    /// The next argument without reading it.
+    /// Returns the next argument without reading it.
     pub fn peek(&self) -> Option<&'a [u8]> {
         self.all.get(self.at).copied()
     }
 
-    /// The argument after the next one, without reading it.
+    /// Returns the argument after the next one, without reading it.
     pub fn peek_second(&self) -> Option<&'a [u8]> {
         self.all.get(self.at + 1).copied()
     }
 
-    /// Position of the argument that was read last.
+    /// Returns the position of the last argument read.
     pub fn position(&self) -> usize {
         self.at + 1
     }
 
-    /// The next argument, called `name` in errors.
+    /// Reads the next argument, which errors call `name`.
     ///
     /// # Errors
-    /// `ERR` when it is missing.
+    /// `ERR` if the argument is missing.
     pub fn next(&mut self, name: &str) -> Result<&'a [u8], Error> {
         let argument = self
             .peek()
@@ -70,10 +69,10 @@ impl<'a> Args<'a> {
         Ok(argument)
     }
 
-    /// The next argument, which has `least` (0 or 1) to `maximum` bytes.
+    /// Reads the next argument, of `least` (0 or 1) to `maximum` bytes.
     ///
     /// # Errors
-    /// `ERR` when it is missing, empty or too long.
+    /// `ERR` if the argument is missing, empty or too long.
     pub fn bytes(&mut self, name: &str, least: usize, maximum: usize) -> Result<&'a [u8], Error> {
         let argument = self.next(name)?;
         match argument.len() {
@@ -85,10 +84,10 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The next argument, an integer from `least` to `most`.
+    /// Reads the next argument as an integer from `least` to `most`.
     ///
     /// # Errors
-    /// `ERR` when it is missing, malformed or out of range.
+    /// `ERR` if the argument is missing, malformed or out of range.
     pub fn unsigned(&mut self, name: &str, least: u64, most: u64) -> Result<u64, Error> {
         let argument = self.next(name)?;
         match parse_unsigned(argument) {
@@ -103,7 +102,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Whether the next argument is this keyword, in any case.
+    /// Returns true if the next argument is this keyword, in any case.
     pub fn is(&self, word: &str) -> bool {
         self.peek()
             .is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
@@ -116,14 +115,14 @@ impl<'a> Args<'a> {
         is
     }
 
-    /// All arguments not read yet.
+    /// Reads all remaining arguments.
     pub fn rest(&mut self) -> &'a [&'a [u8]] {
         let rest = &self.all[self.at..];
         self.at = self.all.len();
         rest
     }
 
-    /// Refuses arguments that nobody asked for.
+    /// Rejects surplus arguments.
     ///
     /// # Errors
     /// `ERR`, with the first unexpected argument.
@@ -136,7 +135,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// An error about the argument that was read last.
+    /// Makes an error about the last argument read.
     #[cold]
     pub fn wrong(&self, what: &str) -> Error {
         format!("{what} (argument {})", self.position())
@@ -147,7 +146,7 @@ impl<'a> Args<'a> {
         format!("{what} (argument {})", self.position() + 1)
     }
 
-    /// The error when something else stands next, or nothing, than what has this syntax.
+    /// Makes the error for a next argument that is missing or does not match this syntax.
     #[cold]
     pub fn expected(&self, syntax: &str) -> Error {
         self.wrong_next(&match self.peek() {
@@ -159,8 +158,8 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// The error when an option that was read before stands next; `None` when that is a value which happens to
-    /// look the same.
+    /// Makes the error for a repeated option if the next argument is one; `None` if the argument is a value that
+    /// happens to look the same.
     #[cold]
     pub(super) fn again(&self, option: &Arg) -> Option<Error> {
         let word = Shown(self.peek()?);

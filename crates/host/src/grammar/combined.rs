@@ -1,4 +1,4 @@
-//! Shapes that are made of others: several arguments, optional ones, options in any order.
+//! Shapes composed of other shapes: several arguments, optional ones, options in any order.
 
 use std::marker::PhantomData;
 
@@ -6,12 +6,12 @@ use smallvec::{Array, SmallVec};
 
 use super::{Arg, ArgKind, Args, Error, Grammar, Shape};
 
-/// Another value of what was read.
+/// A shape whose value is converted by a function.
 #[derive(Clone, Copy)]
 pub struct Map<S, F>(S, F);
 
 impl<S, F> Map<S, F> {
-    /// A shape, and what makes another value of that which it reads.
+    /// Converts the value of a shape with `into`.
     pub const fn new(shape: S, into: F) -> Map<S, F> {
         Map(shape, into)
     }
@@ -34,7 +34,7 @@ impl<'a, T, S: Shape<'a>, F: Fn(S::Value) -> T> Shape<'a> for Map<S, F> {
     }
 }
 
-/// One of several: the first that begins with what stands next. One without keyword comes last.
+/// Alternatives: the first shape that matches the next argument. A shape without keyword must be the last.
 #[derive(Clone, Copy)]
 pub struct OneOf<T>(pub &'static str, pub T);
 
@@ -64,7 +64,7 @@ macro_rules! one_of {
 one_of!(A 0 B 1);
 one_of!(A 0 B 1 C 2);
 
-/// Something that may be left out.
+/// A shape that may be omitted.
 #[derive(Clone, Copy)]
 pub struct Optional<S>(pub S);
 
@@ -82,7 +82,7 @@ impl<'a, S: Shape<'a>> Shape<'a> for Optional<S> {
     }
 }
 
-/// Something one or more times, up to the end; so many of them take no allocation.
+/// A shape repeated one or more times, up to the last argument; up to `N` values need no allocation.
 #[derive(Clone, Copy)]
 pub struct Many<S, const N: usize = 1>(pub S);
 
@@ -108,7 +108,7 @@ where
     }
 }
 
-/// All arguments that are left, one at least, as they are.
+/// The remaining arguments, at least one, unparsed.
 #[derive(Clone, Copy)]
 pub struct Rest(pub &'static str);
 
@@ -127,10 +127,10 @@ impl<'a> Shape<'a> for Rest {
     }
 }
 
-/// Several arguments together, as a type with a [`Grammar`].
+/// Several arguments read as one value of a type with a [`Grammar`].
 pub struct Block<T>(&'static str, PhantomData<fn() -> T>);
 
-/// Several arguments together; without name they are described as if they stood by themselves.
+/// Creates a block of arguments. With an empty name its arguments are described individually.
 pub const fn block<T>(name: &'static str) -> Block<T> {
     Block(name, PhantomData)
 }
@@ -152,7 +152,7 @@ impl<'a, T: Grammar<'a>> Shape<'a> for Block<T> {
     }
 }
 
-/// Options of which one at least must stand, by the name that they have together.
+/// Options of which at least one is required, with a common name.
 #[derive(Clone, Copy)]
 pub struct AnyOf<S>(pub &'static str, pub S);
 
@@ -178,15 +178,15 @@ impl<'a, S: Shape<'a>> Shape<'a> for AnyOf<S> {
     }
 }
 
-/// Something that may be left out before blocks of so many words, which go on to the end. Any word may begin a
-/// block, so the number of words that are left says whether this stands.
+/// An optional argument before blocks of a fixed number of words, which extend to the last argument. Any word can begin
+/// a block, so the number of remaining words decides if the optional argument is present.
 #[derive(Clone, Copy)]
 pub struct Before<S, B> {
-    /// What may be left out.
+    /// The optional shape.
     pub shape: S,
-    /// How many words that has.
+    /// Number of words of the optional shape.
     pub length: usize,
-    /// How many words a block has.
+    /// Number of words of a block.
     pub words: usize,
     /// The block.
     pub block: B,
@@ -213,11 +213,11 @@ impl<'a, S: Shape<'a>, B: Shape<'a>> Shape<'a> for Before<S, B> {
     }
 }
 
-/// Where an option is kept until all of them are read.
+/// Storage for the value of an option until all options are read.
 pub trait Slot<V>: Default {
-    /// Whether the option was read, and may not stand again.
+    /// Returns true if the option was read and may not be repeated.
     fn is_set(&self) -> bool;
-    /// Keeps it.
+    /// Stores a value.
     fn set(&mut self, value: V);
 }
 
@@ -241,7 +241,7 @@ impl Slot<()> for bool {
     }
 }
 
-/// An option that may stand several times.
+/// An option that may be repeated.
 impl<V> Slot<Vec<V>> for Vec<V> {
     fn is_set(&self) -> bool {
         false
@@ -252,10 +252,10 @@ impl<V> Slot<Vec<V>> for Vec<V> {
     }
 }
 
-/// Reads an option into its slot, if it stands next. It may stand once.
+/// Reads an option into its slot if it is next. The option may occur once.
 ///
 /// # Errors
-/// When it is invalid, or stands twice.
+/// If the option is invalid or repeated.
 #[inline]
 pub fn take<'a, S: Shape<'a>, T: Slot<S::Value>>(
     option: &S,

@@ -1,5 +1,5 @@
-//! Grammars of commands, written once: a struct says which arguments a command takes, and from it follow how
-//! they are read, what `COMMAND DOCS` says of them, how many there are, and the errors.
+//! Declarative command grammars: a struct declares the arguments of a command, and from it follow the parser, the
+//! arity, the `COMMAND DOCS` entry and the error messages.
 //!
 //! ```
 //! use crawlspace_host::command;
@@ -36,51 +36,51 @@ pub use args::{Args, Error};
 pub use combined::{AnyOf, Before, Block, Many, Map, OneOf, Optional, Rest, Slot, block, take};
 pub use shapes::{After, Bytes, BytesForm, Choice, Flag, Form, FormOf, Integer, Shape, Text};
 
-/// Arguments that stand together, as a value.
+/// Arguments that are read together as one value.
 pub trait Grammar<'a>: Sized {
-    /// How they are described.
+    /// Describes the arguments.
     fn args() -> Vec<Arg>;
 
-    /// Whether they stand next, when they may be left out.
+    /// Returns true if the arguments are next, when they are optional.
     fn begins(args: &Args<'a>) -> bool;
 
-    /// Reads them.
+    /// Reads the arguments.
     ///
     /// # Errors
-    /// An error text that names the argument which is missing, invalid or unexpected.
+    /// An error text that names the missing, invalid or unexpected argument.
     fn read(args: &mut Args<'a>) -> Result<Self, Error>;
 }
 
-/// What a command is called, and what it does.
+/// Name, flags and documentation of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     /// Name in lower case.
     pub name: &'static str,
-    /// Flags of the server: `readonly` or `write`, `fast`, `deny-oom`, …
+    /// Command flags of the server: `readonly` or `write`, `fast`, `deny-oom`, …
     pub flags: &'static str,
-    /// What it does, in one sentence.
+    /// Summary in one sentence.
     pub summary: &'static str,
-    /// What it costs.
+    /// Time complexity.
     pub complexity: &'static str,
-    /// Whether the first argument is a key, and not the prefix of several.
+    /// True if the first argument is a key rather than a key prefix.
     pub takes_key: bool,
 }
 
 impl Spec {
-    /// Whether the command has this flag.
+    /// Returns true if the command has this flag.
     pub fn has_flag(&self, flag: &str) -> bool {
         self.flags.split(' ').any(|f| f == flag)
     }
 }
 
-/// A command with its description and its arguments.
+/// A command with its documentation and its arguments.
 pub trait Described {
-    /// What it is called, and what it does.
+    /// Name, flags and documentation.
     const SPEC: Spec;
-    /// Its arguments after the key or prefix.
+    /// Arguments after the key or prefix.
     type Arguments<'a>: Grammar<'a>;
 
-    /// All arguments, the key or prefix first.
+    /// Returns all arguments, beginning with the key or prefix.
     fn all_args() -> Vec<Arg> {
         let first = if Self::SPEC.takes_key {
             Arg::new("key", ArgKind::Key)
@@ -93,7 +93,7 @@ pub trait Described {
     }
 }
 
-/// The number of words of a call, the command's name included; negative for at least so many.
+/// Returns the number of words of a call including the command's name; a negative number is a minimum.
 pub fn arity(args: &[Arg]) -> i32 {
     let fewest = 1 + args.iter().map(Arg::fewest).sum::<usize>() as i32;
     if args.iter().any(Arg::varies) {
@@ -103,7 +103,7 @@ pub fn arity(args: &[Arg]) -> i32 {
     }
 }
 
-/// Arguments with the parts of a [`block`] without name in its place.
+/// Replaces each [`block`] without name by its parts.
 pub fn flat<const N: usize>(args: [Arg; N]) -> Vec<Arg> {
     let mut flat = Vec::with_capacity(N);
     for arg in args {
@@ -119,7 +119,7 @@ pub fn flat<const N: usize>(args: [Arg; N]) -> Vec<Arg> {
 /// Reads all arguments after the key or prefix.
 ///
 /// # Errors
-/// An error text that names the argument which is missing, invalid or unexpected.
+/// An error text that names the missing, invalid or unexpected argument.
 #[inline]
 pub fn parse<'a, G: Grammar<'a>>(words: &'a [&'a [u8]], clock: fn() -> u64) -> Result<G, Error> {
     let mut args = Args::new(words, clock);
@@ -128,10 +128,10 @@ pub fn parse<'a, G: Grammar<'a>>(words: &'a [&'a [u8]], clock: fn() -> u64) -> R
     Ok(read)
 }
 
-/// Declares a struct of arguments with its [`Grammar`](crate::grammar::Grammar): a field an argument, each with its
-/// type and its [`Shape`](crate::grammar::Shape), in the order in which they stand. Those in braces are options: each
-/// may be left out, and they stand in any order. After `where` comes a check of what all of them say together.
-/// With `impl` in place of `struct` it is the grammar of a type that there is already.
+/// Declares a struct of arguments and its [`Grammar`](crate::grammar::Grammar): one field per argument, with its type
+/// and its [`Shape`](crate::grammar::Shape), in the order of the call. Fields in braces are options: each may be
+/// omitted, and they may be in any order. A `where` clause validates the arguments together. With `impl` instead of
+/// `struct` it declares the grammar of an existing type.
 #[macro_export]
 macro_rules! grammar {
     (
@@ -156,7 +156,7 @@ macro_rules! grammar {
             $(where $check)?
         }
     };
-    // The shapes, under the names of their fields. What is never called says which types they have.
+    // The shapes, under the names of their fields. A function that is never called infers their types.
     (
         @shapes $($head:ident = $head_shape:expr,)*
         $({ $($option:ident = $option_shape:expr,)* } $($tail:ident = $tail_shape:expr,)*)?
@@ -223,9 +223,9 @@ macro_rules! grammar {
     };
 }
 
-/// Declares a command: after `key` or `prefix`, which its first argument is, its name and flags; then the struct of
-/// its arguments as in [`grammar!`](macro@crate::grammar), whose first line of documentation says what it does, and the second what it
-/// costs.
+/// Declares a command: `key` or `prefix` (the kind of its first argument), its name and flags; then the struct of its
+/// arguments as in [`grammar!`](macro@crate::grammar). The first line of the struct's documentation is the summary, the
+/// second one the complexity.
 #[macro_export]
 macro_rules! command {
     (

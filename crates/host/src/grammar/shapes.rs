@@ -1,39 +1,40 @@
-//! Shapes of single arguments; what is made of several is in [`super::combined`].
+//! Shapes of single arguments; [`super::combined`] has the shapes composed of several.
 
 use super::{Arg, ArgKind, Args, Error, Limits, Map};
 use crate::text::{Shown, parse_unsigned};
 
-/// What stands for an argument: how it is read, and how it is described.
+/// Shape of an argument: how it is read and described.
 pub trait Shape<'a>: Sized {
-    /// What it is read as.
+    /// Type of the value read.
     type Value;
 
-    /// How it is described.
+    /// Describes the argument.
     fn arg(&self) -> Arg;
 
-    /// Whether it stands next, when it may be left out. A shape with a keyword begins with that.
+    /// Returns true if the argument is next, when it is optional. A shape with a keyword begins
+    /// with the keyword.
     fn begins(&self, args: &Args<'a>) -> bool {
         args.left() > 0
     }
 
-    /// Reads it.
+    /// Reads the argument.
     ///
     /// # Errors
-    /// When it is missing or invalid.
+    /// If the argument is missing or invalid.
     fn read(&self, args: &mut Args<'a>) -> Result<Self::Value, Error>;
 
-    /// This after a keyword.
+    /// Puts a keyword before this shape.
     fn after(self, word: &'static str) -> After<Self> {
         After::new(word, self)
     }
 
-    /// This as another value.
+    /// Converts the value with `into`.
     fn map<T, F: Fn(Self::Value) -> T>(self, into: F) -> Map<Self, F> {
         Map::new(self, into)
     }
 }
 
-/// Any bytes.
+/// Any bytes, of any length.
 #[derive(Clone, Copy)]
 pub struct Text(pub &'static str);
 
@@ -49,7 +50,7 @@ impl<'a> Shape<'a> for Text {
     }
 }
 
-/// A text of limited length.
+/// Bytes of limited length.
 #[derive(Clone, Copy)]
 pub struct Bytes {
     name: &'static str,
@@ -58,7 +59,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// 1 to `most` bytes.
+    /// Accepts 1 to `most` bytes.
     pub const fn new(name: &'static str, most: usize) -> Bytes {
         Bytes {
             name,
@@ -67,7 +68,7 @@ impl Bytes {
         }
     }
 
-    /// Nothing is valid, too.
+    /// Accepts the empty string, too.
     pub const fn or_empty(self) -> Bytes {
         Bytes { least: 0, ..self }
     }
@@ -86,18 +87,18 @@ impl<'a> Shape<'a> for Bytes {
     }
 }
 
-/// An integer between two bounds.
+/// An integer within limits.
 #[derive(Clone, Copy)]
 pub struct Integer {
     name: &'static str,
-    /// How errors call it.
+    /// Name used in errors.
     called: &'static str,
     least: u64,
     most: u64,
 }
 
 impl Integer {
-    /// From `least` to `most`.
+    /// Accepts integers from `least` to `most`.
     pub const fn new(name: &'static str, least: u64, most: u64) -> Integer {
         Integer {
             name,
@@ -107,17 +108,17 @@ impl Integer {
         }
     }
 
-    /// From `least` to the largest integer of the server.
+    /// Accepts integers from `least` to the server's largest integer.
     pub const fn from(name: &'static str, least: u64) -> Integer {
         Integer::new(name, least, i64::MAX as u64)
     }
 
-    /// With this name in errors.
+    /// Sets the name used in errors.
     pub const fn called(self, called: &'static str) -> Integer {
         Integer { called, ..self }
     }
 
-    /// After a keyword, by which errors call it.
+    /// Puts a keyword before the integer, which errors then use as its name.
     pub fn after(self, word: &'static str) -> After<Integer> {
         Shape::after(self.called(word), word)
     }
@@ -140,7 +141,7 @@ impl<'a> Shape<'a> for Integer {
     }
 }
 
-/// A value that a function reads out of the bytes, or says what is wrong with them.
+/// A value parsed from the bytes by a function, which returns an error text for invalid bytes.
 #[derive(Clone, Copy)]
 pub struct Form<F> {
     name: &'static str,
@@ -149,14 +150,14 @@ pub struct Form<F> {
     parse: F,
 }
 
-/// A form of which the bytes themselves are the value.
+/// A form whose value is the bytes themselves.
 pub type BytesForm = Form<fn(&[u8]) -> Result<&[u8], Error>>;
 
-/// A form of values of this type.
+/// A form whose value has this type.
 pub type FormOf<T> = Form<fn(&[u8]) -> Result<T, Error>>;
 
 impl<F> Form<F> {
-    /// A text of this form, with an example of it.
+    /// Creates a text form, with an example for the documentation.
     pub const fn text(name: &'static str, example: &'static str, parse: F) -> Form<F> {
         let kind = ArgKind::Text;
         Form {
@@ -167,7 +168,7 @@ impl<F> Form<F> {
         }
     }
 
-    /// A number of this form, with an example of it.
+    /// Creates a numeric form, with an example for the documentation.
     pub const fn number(name: &'static str, example: &'static str, parse: F) -> Form<F> {
         let kind = ArgKind::Integer;
         Form {
@@ -193,7 +194,7 @@ impl<'a, T, F: Fn(&'a [u8]) -> Result<T, Error>> Shape<'a> for Form<F> {
     }
 }
 
-/// One of several words, with what each means.
+/// A choice between several words, each with its value.
 #[derive(Clone, Copy)]
 pub struct Choice<T: 'static>(pub &'static str, pub &'static [(&'static str, T)]);
 
@@ -226,7 +227,7 @@ impl<'a, T: Copy> Shape<'a> for Choice<T> {
     }
 }
 
-/// A word that stands or not.
+/// A keyword that is present or absent.
 #[derive(Clone, Copy)]
 pub struct Flag(pub &'static str);
 
@@ -250,17 +251,17 @@ impl<'a> Shape<'a> for Flag {
     }
 }
 
-/// Something after a keyword.
+/// A shape after a keyword.
 #[derive(Clone, Copy)]
 pub struct After<S> {
     word: &'static str,
     shape: S,
-    /// The word alone may be a value that stands in this one's stead.
+    /// True if the keyword, as the last argument, is a plain value instead of this option.
     may_be_value: bool,
 }
 
 impl<S> After<S> {
-    /// A shape after this keyword.
+    /// Puts a keyword before a shape.
     pub const fn new(word: &'static str, shape: S) -> After<S> {
         After {
             word,
@@ -269,7 +270,8 @@ impl<S> After<S> {
         }
     }
 
-    /// Where a value may stand, too: a keyword that nothing follows is such a value.
+    /// Reads the keyword as a plain value if nothing follows it, for positions at which both are
+    /// valid.
     pub fn or_value(self) -> After<S> {
         let may_be_value = true;
         After {

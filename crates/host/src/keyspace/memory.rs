@@ -1,4 +1,4 @@
-//! The key space of tests: plain maps, the semantics of Redis.
+//! Key space in memory, for tests: plain maps with the semantics of Redis.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeInclusive};
@@ -6,15 +6,15 @@ use std::ops::{Bound, RangeInclusive};
 use super::{Batch, KeyError, KeyType, Keyspace, Result};
 use crate::text::{parse_signed, parse_unsigned};
 
-/// A value of a type of the module's own, as much as is known of it here.
+/// A value of a module type, reduced to what tests need.
 pub trait Native {
-    /// Whether the key goes.
+    /// Returns true if the key is deleted because its value is empty.
     fn is_empty(&self) -> bool;
-    /// Bytes of memory.
+    /// Returns the memory used, in bytes.
     fn memory(&self) -> usize;
 }
 
-/// A value of one key.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plain<N> {
     /// A hash.
@@ -23,21 +23,21 @@ pub enum Plain<N> {
     Set(BTreeSet<Vec<u8>>),
     /// A list.
     List(Vec<Vec<u8>>),
-    /// A sorted set: member and score.
+    /// A sorted set: score by member.
     SortedSet(BTreeMap<Vec<u8>, f64>),
     /// A string.
     Text(Vec<u8>),
-    /// A type of the module's own.
+    /// A value of a type defined by this module.
     Native(Box<N>),
 }
 
-/// Keys in memory. Scans give entries in byte order, and every few steps give some again, as a
-/// scan of a growing Redis hash may.
+/// A key space in memory. Scans return entries in byte order and, every few steps, return entries
+/// again, as a scan of a growing Redis hash may.
 #[derive(Clone, Debug)]
 pub struct MemoryKeyspace<N> {
-    /// All keys with their values.
+    /// Values by key.
     pub keys: BTreeMap<Vec<u8>, Plain<N>>,
-    /// Every so many scan steps, step back and repeat; 0 for never.
+    /// Number of scan steps after which one step is repeated; 0 for never.
     pub repeat_every: u32,
     steps: u32,
 }
@@ -99,7 +99,7 @@ impl<N: Native> MemoryKeyspace<N> {
         }
     }
 
-    /// The members of a sorted set as Redis orders them: by score, then by bytes.
+    /// Returns the members of a sorted set in Redis's order: by score, then by bytes.
     fn ranked(&self, key: &[u8]) -> Result<Vec<(&Vec<u8>, f64)>> {
         let mut ranked: Vec<_> = typed!(self, key, SortedSet)
             .into_iter()
@@ -110,15 +110,16 @@ impl<N: Native> MemoryKeyspace<N> {
         Ok(ranked)
     }
 
-    /// Whether this scan step leaves the cursor where it was, so that its entries come again.
+    /// Returns true if this scan step must not move the cursor, so that its entries are returned
+    /// again.
     fn repeats(&mut self) -> bool {
         self.steps = self.steps.wrapping_add(1);
         self.repeat_every > 0 && self.steps.is_multiple_of(self.repeat_every)
     }
 }
 
-/// Gives some entries and moves the cursor behind them, unless this step is to be repeated; whether
-/// there are more.
+/// Appends some entries and moves the cursor behind them, unless the step is to be repeated.
+/// Returns true if there are more entries.
 fn scan_step<'a, V>(
     mut rest: impl Iterator<Item = (&'a Vec<u8>, V)>,
     repeat: bool,

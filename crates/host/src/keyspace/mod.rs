@@ -1,7 +1,7 @@
-//! What the rules of every command family need from a key space, and nothing more.
+//! The key space interface that the rules of all command families are written against.
 //!
-//! The server side (`server`) implements [`Keyspace`] on Redis keys; tests use
-//! [`memory::MemoryKeyspace`]. All keys are plain Redis types.
+//! The server side (`server`) implements [`Keyspace`] on Redis keys; tests use [`memory::MemoryKeyspace`]. All keys
+//! have plain Redis types.
 
 pub mod memory;
 mod once;
@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 use crate::text::Shown;
 
-/// The Redis type that an operation needs a key to have.
+/// The Redis type that an operation requires of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyType {
     /// A hash.
@@ -24,7 +24,7 @@ pub enum KeyType {
     SortedSet,
     /// A string.
     String,
-    /// A type of this module, by its name in errors.
+    /// A type of this module; errors show this name.
     Native(&'static str),
 }
 
@@ -41,18 +41,18 @@ impl fmt::Display for KeyType {
     }
 }
 
-/// Why the key space refused an operation. Nothing was changed by the refused operation.
+/// Reason why the key space refused an operation. A refused operation changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// The key holds another type.
+    /// The key holds a value of another type.
     WrongType {
         /// The key's full name.
         key: Vec<u8>,
-        /// What it should be.
+        /// The required type.
         needs: KeyType,
     },
-    /// The server said no, for example because a cluster slot moved away. The text is the
-    /// server's own, code word first.
+    /// The server refused, for example because a cluster slot moved away. The text is the server's error, beginning
+    /// with its code word.
     Refused(String),
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for KeyError {
 /// Result of a key space operation.
 pub type Result<T> = std::result::Result<T, KeyError>;
 
-/// Fields and values read by a scan, in one buffer that is reused from batch to batch.
+/// Entries read by a scan: fields and values in one buffer, which is reused for each batch.
 #[derive(Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -80,7 +80,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Drops the entries, keeps the memory.
+    /// Removes all entries but keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -94,94 +94,94 @@ impl Batch {
         self.ends.push((field_end, self.bytes.len()));
     }
 
-    /// Drops all entries but the first `len`.
+    /// Keeps the first `len` entries and removes all others.
     pub fn truncate(&mut self, len: usize) {
         self.ends.truncate(len);
         self.bytes.truncate(self.ends.last().map_or(0, |end| end.1));
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// True when there is no entry.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Entry `i` as (field, value).
+    /// Returns entry `i` as (field, value).
     ///
     /// # Panics
-    /// When `i` is not below [`Batch::len`].
+    /// If `i` is not below [`Batch::len`].
     pub fn get(&self, i: usize) -> (&[u8], &[u8]) {
         let start = if i == 0 { 0 } else { self.ends[i - 1].1 };
         let (field_end, end) = self.ends[i];
         (&self.bytes[start..field_end], &self.bytes[field_end..end])
     }
 
-    /// All entries in order.
+    /// Iterates over the entries in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         (0..self.len()).map(|i| self.get(i))
     }
 }
 
-/// Keys of one database. Reads of a missing key give nothing, as in Redis; deleting the last
-/// element deletes the key.
+/// The keys of one database. As in Redis, reading a missing key returns nothing, and deleting the last element of a key
+/// deletes the key.
 ///
 /// # Errors
-/// Of each method: `WRONGTYPE` when the key holds another type; or when the server
+/// Every method fails with `WRONGTYPE` if the key holds another type, and with the server's error if the server
 /// refuses.
-#[allow(clippy::missing_errors_doc)] // said above
+#[allow(clippy::missing_errors_doc)] // documented above
 pub trait Keyspace {
-    /// A key name made ready once and used many times.
+    /// Name of a key, prepared once and used many times.
     type Name: Clone + AsRef<[u8]>;
     /// A value read from a key.
     type Value: AsRef<[u8]>;
-    /// Position of a scan. Valid while the process lives; never stored in a key, because
-    /// the order of a scan differs between servers.
+    /// Position of a scan. Valid while the process runs; never stored in a key, because the order of a scan differs
+    /// between servers.
     type Cursor;
 
-    /// Makes the name that the parts give when put one after the other.
+    /// Concatenates the parts to a key name.
     fn name(&mut self, parts: &[&[u8]]) -> Self::Name;
-    /// A cursor at the start.
+    /// Returns a cursor at the start.
     fn cursor(&mut self) -> Self::Cursor;
-    /// Whether the key exists, whatever its type.
+    /// Returns true if the key exists, with any type.
     fn exists(&mut self, key: &Self::Name) -> bool;
-    /// Deletes a key of any type; true when it was there. Large values are freed in the background.
+    /// Deletes a key of any type and returns true if it existed. Large values are freed in the background.
     fn delete(&mut self, key: &Self::Name) -> Result<bool>;
-    /// Gives a key another name, replacing what was there. The key must exist.
+    /// Renames a key and replaces any key of the new name. The key must exist.
     fn rename(&mut self, from: &Self::Name, to: &Self::Name) -> Result<()>;
-    /// Bytes of memory that the key uses; an estimate where counting exactly would take long.
+    /// Returns the memory used by the key in bytes; an estimate if an exact count would take long.
     fn memory(&mut self, key: &Self::Name) -> u64;
     /// Sets a plain string key.
     fn string_set(&mut self, key: &Self::Name, value: &[u8]) -> Result<()>;
 
-    /// One field of a hash.
+    /// Returns a field of a hash.
     fn hash_get(&mut self, key: &Self::Name, field: &[u8]) -> Result<Option<Self::Value>>;
-    /// Several fields of a hash at once, named beforehand.
+    /// Returns several fields of a hash at once; the field names are prepared.
     fn hash_get_many<const N: usize>(
         &mut self,
         key: &Self::Name,
         fields: [&Self::Name; N],
     ) -> Result<[Option<Self::Value>; N]>;
-    /// Sets several fields, named beforehand.
+    /// Sets several fields of a hash at once; the field names are prepared.
     fn hash_set_many(&mut self, key: &Self::Name, fields: &[(&Self::Name, &[u8])]) -> Result<()>;
-    /// Whether a hash has the field.
+    /// Returns true if a hash has the field.
     fn hash_has(&mut self, key: &Self::Name, field: &[u8]) -> Result<bool>;
-    /// Number of fields.
+    /// Returns the number of fields of a hash.
     fn hash_len(&mut self, key: &Self::Name) -> Result<u64>;
-    /// Sets a field; true when it is new.
+    /// Sets a field and returns true if it is new.
     fn hash_set(&mut self, key: &Self::Name, field: &[u8], value: &[u8]) -> Result<bool>;
-    /// Sets a field only if it is not there; true when it was set.
+    /// Sets a field unless it exists and returns true if it was set.
     fn hash_set_new(&mut self, key: &Self::Name, field: &[u8], value: &[u8]) -> Result<bool>;
-    /// Adds to the number in a field, which does not go below zero, and at zero is deleted; what it
-    /// was before.
+    /// Adds to the number in a field and returns the number before. The number does not fall below zero; a field that
+    /// reaches zero is deleted.
     fn hash_add(&mut self, key: &Self::Name, field: &[u8], change: i64) -> Result<u64>;
-    /// Deletes a field; true when it was there.
+    /// Deletes a field and returns true if it existed.
     fn hash_del(&mut self, key: &Self::Name, field: &[u8]) -> Result<bool>;
-    /// Appends some entries to `out`; false when the scan is complete. Every entry that is there
-    /// from the first call to the last is given at least once, and may be given again.
+    /// Appends some entries to `out` and returns false when the scan is complete. Every entry that exists from the
+    /// first call to the last is returned at least once, and may be returned again.
     fn hash_scan(
         &mut self,
         key: &Self::Name,
@@ -189,15 +189,15 @@ pub trait Keyspace {
         out: &mut Batch,
     ) -> Result<bool>;
 
-    /// Whether a set has the member.
+    /// Returns true if a set has the member.
     fn set_has(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
-    /// Number of members.
+    /// Returns the number of members of a set.
     fn set_len(&mut self, key: &Self::Name) -> Result<u64>;
-    /// Adds a member; true when it is new.
+    /// Adds a member and returns true if it is new.
     fn set_add(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
-    /// Removes a member; true when it was there.
+    /// Removes a member and returns true if it existed.
     fn set_del(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
-    /// Like [`Keyspace::hash_scan`], with empty values.
+    /// Scans the members of a set like [`Keyspace::hash_scan`], with empty values.
     fn set_scan(
         &mut self,
         key: &Self::Name,
@@ -205,31 +205,31 @@ pub trait Keyspace {
         out: &mut Batch,
     ) -> Result<bool>;
 
-    /// Number of elements.
+    /// Returns the number of elements of a list.
     fn list_len(&mut self, key: &Self::Name) -> Result<u64>;
-    /// Element `i`, counted from the head.
+    /// Returns element `i`, counted from the head.
     fn list_get(&mut self, key: &Self::Name, i: u64) -> Result<Option<Self::Value>>;
-    /// Appends at the tail; the new length.
+    /// Appends an element at the tail and returns the new length.
     fn list_push(&mut self, key: &Self::Name, element: &[u8]) -> Result<u64>;
     /// Replaces element `i`, which must exist.
     fn list_set(&mut self, key: &Self::Name, i: u64, element: &[u8]) -> Result<()>;
-    /// Keeps the first `len` elements.
+    /// Keeps the first `len` elements and removes all others.
     fn list_trim(&mut self, key: &Self::Name, len: u64) -> Result<()>;
 
-    /// Takes element `i` out of a list, counted from the head.
+    /// Removes element `i`, counted from the head, and returns it.
     fn list_take(&mut self, key: &Self::Name, i: u64) -> Result<Option<Self::Value>>;
 
-    /// Appends up to `n` elements from element `i` on to `out`, with empty values.
+    /// Appends up to `n` elements, beginning at element `i`, to `out`, with empty values.
     fn list_range(&mut self, key: &Self::Name, i: u64, n: u64, out: &mut Batch) -> Result<()>;
 
-    /// The score of a member.
+    /// Returns the score of a member.
     fn zset_score(&mut self, key: &Self::Name, member: &[u8]) -> Result<Option<f64>>;
-    /// The member at a rank, counted from the lowest score, with its score.
+    /// Returns the member at a rank, counted from the lowest score, and its score.
     fn zset_at(&mut self, key: &Self::Name, rank: u64) -> Result<Option<(Self::Value, f64)>>;
-    /// Appends up to `n` members from a rank on to `out`, with empty values.
+    /// Appends up to `n` members, beginning at a rank, to `out`, with empty values.
     fn zset_range(&mut self, key: &Self::Name, rank: u64, n: u64, out: &mut Batch) -> Result<()>;
-    /// Appends the first `n` members with these scores to `out`, those of one score in the order of bytes, with empty
-    /// values; true when there are more of them.
+    /// Appends the first `n` members with scores in this range to `out`, in the order of score and bytes, with empty
+    /// values. Returns true if there are more.
     fn zset_between(
         &mut self,
         key: &Self::Name,
@@ -237,17 +237,17 @@ pub trait Keyspace {
         n: u64,
         out: &mut Batch,
     ) -> Result<bool>;
-    /// Number of members.
+    /// Returns the number of members of a sorted set.
     fn zset_len(&mut self, key: &Self::Name) -> Result<u64>;
-    /// Number of members with a score of at most `most`.
+    /// Returns the number of members with a score of at most `most`.
     fn zset_count(&mut self, key: &Self::Name, most: f64) -> Result<u64>;
-    /// Sets a member's score, adding it if it is not there.
+    /// Sets the score of a member, and adds the member if it is missing.
     fn zset_add(&mut self, key: &Self::Name, member: &[u8], score: f64) -> Result<()>;
-    /// Removes a member that is there, as far as anybody knows.
+    /// Removes a member that should exist.
     fn zset_remove(&mut self, key: &Self::Name, member: &[u8]) -> Result<()>;
-    /// Removes a member; true when it was there.
+    /// Removes a member and returns true if it existed.
     fn zset_del(&mut self, key: &Self::Name, member: &[u8]) -> Result<bool>;
-    /// Like [`Keyspace::hash_scan`], with scores as values.
+    /// Scans a sorted set like [`Keyspace::hash_scan`], with scores as values.
     fn zset_scan(
         &mut self,
         key: &Self::Name,
@@ -255,14 +255,14 @@ pub trait Keyspace {
         out: &mut Batch,
     ) -> Result<bool>;
 
-    /// A whole number kept in a string; 0 when there is none. Text that is no number counts as 0.
+    /// Returns the integer stored in a string; 0 for a missing key and for text that is not a number.
     fn number(&mut self, key: &Self::Name) -> Result<i64>;
-    /// Sets a number.
+    /// Stores an integer in a string.
     fn number_set(&mut self, key: &Self::Name, n: i64) -> Result<()>;
-    /// Adds to a number, which does not go below zero.
+    /// Adds to the integer in a string, which does not fall below zero.
     fn number_add(&mut self, key: &Self::Name, change: i64) -> Result<()>;
 
-    /// Refuses a key that holds another type. Values of this module check themselves when they are opened.
+    /// Refuses a key that holds another type. Values of this module's types are checked when they are opened.
     ///
     /// # Errors
     /// `WRONGTYPE`, with the key.
@@ -277,6 +277,6 @@ pub trait Keyspace {
         }
     }
 
-    /// Appends names of keys that start with `prefix`, of any type; false when complete.
+    /// Appends names of keys of any type that start with `prefix`; returns false when the scan is complete.
     fn keys_scan(&mut self, prefix: &[u8], cursor: &mut Self::Cursor, out: &mut Batch) -> bool;
 }

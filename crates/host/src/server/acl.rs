@@ -1,7 +1,7 @@
-//! What the current user may do to keys whose names a command derives from its prefix.
+//! Access checks (ACL) for keys whose names a command derives from its prefix.
 //!
-//! The prefix itself is declared to the server as not being a key, so that it checks nothing; this
-//! is where every key is checked instead.
+//! The prefix is declared to the server as not being a key, so the server checks nothing; this module checks every key
+//! instead.
 
 use std::os::raw::c_int;
 
@@ -10,31 +10,31 @@ use crate::text::Shown;
 use super::api::{Ctx, RmString, context_flags, raw, rm};
 use super::main_thread::MainThread;
 
-/// What a command does to a key.
+/// Access of a command to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads it.
+    /// Reads the key.
     Read,
-    /// Reads it and changes it.
+    /// Reads and writes the key.
     Write,
 }
 
-/// The user that runs the current command; none for the server's own work.
+/// The user that runs the current command; null for work of the server itself.
 pub struct User {
     raw: *mut raw::RedisModuleUser,
-    /// Released with this value.
+    /// True if the raw user is freed when this value is dropped.
     owned: bool,
 }
 
-/// The user `default`, which nearly every client is, and which cannot be deleted: made ready once.
+/// The user `default`, looked up once: nearly every client has it, and it cannot be deleted.
 static DEFAULT: MainThread<Option<User>> = MainThread::new(None);
 
-/// Number of clients that are remembered.
+/// Number of client ids cached.
 const SEEN_CLIENTS: usize = 256;
 
-/// Ids of clients that had a user when they were looked up by id, which costs more than the name of their user does.
-/// No id is given twice; and a client that has a user has one until it goes, be it another one: after `AUTH` or
-/// `RESET`, or when that user is deleted.
+/// Ids of clients known to have a user. Looking a user up by client id costs more than reading the name of the current
+/// user. Ids are never reused, and a client with a user always has one until it disconnects, although `AUTH`, `RESET`
+/// or the deletion of the user may change it.
 static SEEN: MainThread<[u64; SEEN_CLIENTS]> = MainThread::new([0; SEEN_CLIENTS]);
 
 impl User {
@@ -43,7 +43,7 @@ impl User {
         owned: false,
     };
 
-    /// The user of the context's client, which sent the command that runs.
+    /// Returns the user of the client that sent the current command.
     pub fn current(ctx: Ctx) -> User {
         // SAFETY: main thread, live context.
         let id = unsafe { rm!(RedisModule_GetClientId(ctx.raw())) };
@@ -57,12 +57,12 @@ impl User {
         User::named_or_nobody(name.as_ref())
     }
 
-    /// The user of this name; without a name one that may do everything.
+    /// Returns the user of this name; without a name, a user with all permissions.
     pub fn named_or_nobody(name: Option<&RmString>) -> User {
         name.map_or(User::NOBODY, User::named)
     }
 
-    /// The user of this name, for work that goes on after its client's command.
+    /// Returns the user of this name, for work that continues after the client's command.
     pub fn named(name: &RmString) -> User {
         // SAFETY: main thread, live name; released by `drop`.
         let make = || unsafe { rm!(RedisModule_GetModuleUserFromUserName(name.raw())) };
@@ -80,8 +80,8 @@ impl User {
         User { ..*user }
     }
 
-    /// Name of the user of the context's client; `None` when there is none, and then nothing is
-    /// checked: the server itself, or another module that runs a command in nobody's name.
+    /// Returns the user name of the context's client. `None` means that there is no user and nothing is checked: the
+    /// server itself, or another module that runs a command without a user.
     pub fn current_name(ctx: Ctx) -> Option<RmString> {
         // SAFETY: main thread, live context; the strings are the caller's.
         unsafe {
@@ -90,8 +90,8 @@ impl User {
             if !name.is_null() {
                 SEEN.borrow()[id as usize % SEEN_CLIENTS] = id;
             }
-            // The client of a script is not in the table of clients, and has its caller's user.
-            // Elsewhere a client without user must not be asked: Redis 7.0 does not expect it.
+            // The client of a script is not in the table of clients; it has the user of its caller. Outside of scripts
+            // a client without user must not be queried: Redis 7.0 does not handle it.
             if name.is_null() && context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_LUA != 0 {
                 name = rm!(RedisModule_GetCurrentUserName(ctx.raw()));
             }
@@ -99,7 +99,7 @@ impl User {
         }
     }
 
-    /// Refuses with `NOPERM` when the user may not do that to the key.
+    /// Refuses access that the user does not have.
     ///
     /// # Errors
     /// `NOPERM`, with the key.

@@ -1,8 +1,8 @@
-//! An alarm clock: wakes those who have something to do at a time, and nobody otherwise.
+//! Alarm clock: calls registered functions at a given time, and only then.
 //!
-//! It is a timer descriptor in the server's event loop, because the server's own timers count in
-//! whole milliseconds of a clock that may be set back, which would hold them up for as long. This one
-//! counts time as it passes, and looks at the clock at least once a second while it is set.
+//! It is a timer descriptor in the server's event loop. The server's own timers use wall-clock milliseconds:
+//! if the clock is set back, they are late by as much. This timer uses monotonic time, and compares with the
+//! clock at least once a second while it is set.
 
 use std::os::raw::{c_int, c_void};
 use std::time::Duration;
@@ -14,12 +14,12 @@ use super::guard::guarded;
 use super::main_thread::MainThread;
 use super::turn;
 
-/// How far ahead it is set at most, so that no jump of the clock delays anybody by more.
+/// Maximum sleep, which bounds the delay caused by a jump of the clock.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 struct Clock {
     timer: c_int,
-    /// What it is set to.
+    /// Time at which the alarm goes off.
     set: Option<u64>,
     sleepers: Vec<fn(Ctx)>,
     watchers: Vec<fn()>,
@@ -32,18 +32,19 @@ static CLOCK: MainThread<Clock> = MainThread::new(Clock {
     watchers: Vec::new(),
 });
 
-/// Wakes this function from now on whenever the alarm goes off, which may be earlier than it asked
-/// for. It may write, as a command may.
+/// Registers a function that is called whenever the alarm goes off, which may be earlier than the function
+/// requested. It may write, like a command.
 pub fn wakes(sleeper: fn(Ctx)) {
     CLOCK.borrow().sleepers.push(sleeper);
 }
 
-/// Calls this function from now on whenever the alarm goes off, also while nobody may write: it must not.
+/// Registers a function that is called whenever the alarm goes off, even while writing is forbidden, so it
+/// must not write.
 pub fn watches(watcher: fn()) {
     CLOCK.borrow().watchers.push(watcher);
 }
 
-/// Sets the alarm to go off when this many milliseconds have passed, unless it goes off earlier anyway.
+/// Sets the alarm to go off after this many milliseconds, unless it goes off earlier anyway.
 pub fn set_in(ms: u64) {
     set(clock::now_ms().saturating_add(ms));
 }
@@ -56,7 +57,7 @@ pub fn set(when: u64) {
     }
     clock.set = Some(when);
     let left = Duration::from_millis(when).saturating_sub(clock::now());
-    // Nothing at all would switch it off.
+    // A duration of zero would disarm the timer.
     clock.arm(left.clamp(Duration::from_nanos(1), MAX_SLEEP));
 }
 
@@ -75,7 +76,7 @@ impl Clock {
     }
 }
 
-/// Runs those who sleep.
+/// Calls the functions that may write.
 fn run_sleepers(ctx: Ctx) {
     let sleeper = |at: usize| CLOCK.borrow().sleepers.get(at).copied();
     let mut at = 0;
@@ -90,7 +91,7 @@ extern "C" fn went_off(timer: c_int, _: *mut c_void, _: c_int) {
         event::heard(timer);
         let set = CLOCK.borrow().set.take();
         match set {
-            // It was set further ahead than it is ever wound up.
+            // The alarm was set further ahead than `MAX_SLEEP`.
             Some(when) if when > clock::now_ms() => self::set(when),
             _ => {
                 let watchers = CLOCK.borrow().watchers.clone();
@@ -105,13 +106,13 @@ extern "C" fn went_off(timer: c_int, _: *mut c_void, _: c_int) {
     });
 }
 
-/// Readies the clock.
+/// Creates the timer and adds it to the event loop.
 ///
 /// # Safety
 /// Called once, with the context of the module's load.
 ///
 /// # Errors
-/// When the system gives no timer, or the event loop refuses it.
+/// If the system provides no timer, or the event loop refuses it.
 pub unsafe fn start() -> Result<(), String> {
     // SAFETY: by contract; the descriptor is ours for the life of the process.
     unsafe {

@@ -1,4 +1,5 @@
-//! The server's allocator as Rust's, so that `INFO memory` and `maxmemory` see what the module takes.
+//! Uses the server's allocator as Rust's global allocator, so that `INFO memory` and `maxmemory` include the module's
+//! memory.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr;
@@ -6,12 +7,12 @@ use std::ptr;
 use super::api::raw;
 use crate::aligned::{ALIGNED, block_of, part_of};
 
-/// Memory of the server. There is none before the module is loaded.
+/// The server's allocator. No memory is available before the module is loaded.
 #[derive(Debug)]
 pub struct ServerMemory;
 
-// SAFETY: what the server gives is a block of at least that size, aligned to `ALIGNED` bytes, which is the caller's alone
-// until it is freed. A layout of a larger alignment gets a part of a larger block.
+// SAFETY: the server returns a block of at least that size, aligned to `ALIGNED` bytes, which belongs to the caller
+// until it is freed. A layout with a larger alignment gets a part of a larger block.
 unsafe impl GlobalAlloc for ServerMemory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the function table is filled once, when the module is loaded.
@@ -19,9 +20,9 @@ unsafe impl GlobalAlloc for ServerMemory {
             return ptr::null_mut();
         };
         let over = layout.align() > ALIGNED;
-        // Both are at most half of all addresses.
+        // No overflow: both are at most half of the address space.
         let size = layout.size() + if over { layout.align() } else { 0 };
-        // SAFETY: any thread may call it; the block is larger by what the part may begin later.
+        // SAFETY: callable from any thread; the block has `align` spare bytes, so the aligned part fits.
         unsafe {
             let block = take(size).cast::<u8>();
             if over && !block.is_null() {
@@ -33,7 +34,7 @@ unsafe impl GlobalAlloc for ServerMemory {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: memory was given by `alloc` for this layout, so the function table is filled.
+        // SAFETY: `alloc` returned this memory for this layout, so the function table is filled.
         unsafe {
             let block = if layout.align() > ALIGNED {
                 block_of(memory)

@@ -1,8 +1,8 @@
-//! The raw module API, named once.
+//! The raw module API: one place for its types and calls.
 //!
-//! The function table is filled by the server when it loads the module and never changes; all
-//! calls happen on the server's main thread. The safe wrapper of the crate is not used: it lacks
-//! most of what this module needs, and costs a fifth of a look-up.
+//! The server fills the function table when it loads the module, and the table never changes; all calls are made on the
+//! server's main thread. The safe wrapper of the crate `redis_module` is not used: it lacks most functions that this
+//! module needs, and costs a fifth of a look-up.
 
 pub use redis_module::raw;
 
@@ -11,41 +11,41 @@ use std::mem::ManuallyDrop;
 use std::os::raw::{c_char, c_int};
 use std::ptr;
 
-/// Calls one function of the module API.
+/// Calls a function of the module API.
 ///
-/// The caller argues safety: it needs the server's main thread, and pointers that are alive.
+/// The caller must ensure safety: the call needs the server's main thread and live pointers.
 #[macro_export]
 macro_rules! rm {
     ($name:ident ( $($arg:expr),* $(,)? )) => {
-        // The functions used exist since Redis 7.0; loading fails before on older servers.
+        // All functions used exist since Redis 7.0; on older servers loading fails before this.
         ($crate::server::api::raw::$name.expect(stringify!($name)))($($arg),*)
     };
 }
 pub use crate::rm;
 
-/// A context as the server hands it to a callback.
+/// A context as the server passes it to a callback.
 pub type RawCtx = *mut raw::RedisModuleCtx;
 
-/// A context: in whose name the module acts on the server. Used while the callback runs that it was
-/// handed to; the detached one lives as long as the module.
+/// A module context: the client and database that calls of the module API act for. Valid while the callback that
+/// received it runs; the detached context lives as long as the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Ctx(RawCtx);
 
 impl Ctx {
-    /// Takes a context from the server.
+    /// Wraps a context of the server.
     ///
     /// # Safety
-    /// It lives as long as the result is used, and all of that is on the main thread.
+    /// The context outlives the result, which is used only on the main thread.
     pub unsafe fn new(raw: RawCtx) -> Ctx {
         Ctx(raw)
     }
 
-    /// No context, for calls that can do without.
+    /// Creates a null context, for calls that accept one.
     pub const fn none() -> Ctx {
         Ctx(ptr::null_mut())
     }
 
-    /// The context for a call of the module API.
+    /// Returns the raw pointer for a call of the module API.
     pub fn raw(self) -> RawCtx {
         self.0
     }
@@ -60,7 +60,7 @@ pub struct RmString {
 }
 
 impl RmString {
-    /// A new string; any bytes.
+    /// Creates a string from any bytes.
     pub fn new(bytes: &[u8]) -> RmString {
         // SAFETY: main thread; a string without context is released by `drop`.
         unsafe {
@@ -72,10 +72,10 @@ impl RmString {
         }
     }
 
-    /// Takes over a reference.
+    /// Takes ownership of a reference.
     ///
     /// # Safety
-    /// `raw` is a live string, and its reference is the caller's to give away.
+    /// `raw` is a live string, and the caller owns the reference.
     pub(crate) unsafe fn from_owned(raw: *mut raw::RedisModuleString) -> RmString {
         // SAFETY: `raw` is alive by contract.
         let bytes = unsafe { string_bytes(raw) };
@@ -86,7 +86,7 @@ impl RmString {
         }
     }
 
-    /// One more reference to a string of somebody else's, such as an argument.
+    /// Takes another reference to a string owned elsewhere, such as an argument.
     ///
     /// # Safety
     /// `raw` is a live string.
@@ -98,11 +98,11 @@ impl RmString {
         }
     }
 
-    /// The string without room for more bytes, for readers beyond the command that it is an argument of. The server takes
-    /// that room from long arguments that somebody holds when the command returns, and their bytes may move then.
+    /// Trims the string's spare memory, for readers that outlive the command. The server itself trims long arguments
+    /// that are still referenced when the command returns, and their bytes may move then.
     ///
     /// # Safety
-    /// The bytes of the string are not read any more at the address that they had.
+    /// The bytes of the string are not read any more at their old address.
     pub(crate) unsafe fn trimmed(self) -> RmString {
         // SAFETY: main thread; the string is alive. The reference that is taken over is the one that is not dropped.
         unsafe {
@@ -111,7 +111,7 @@ impl RmString {
         }
     }
 
-    /// The string for a call that only reads it, or takes a reference of its own.
+    /// Returns the raw string for a call that only reads it or takes its own reference.
     pub fn raw(&self) -> *mut raw::RedisModuleString {
         self.raw
     }
@@ -119,7 +119,7 @@ impl RmString {
 
 impl AsRef<[u8]> for RmString {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the string is alive, and nobody changes a string that is shared or ours.
+        // SAFETY: the string is alive, and a string that is shared or ours is never changed.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len) }
     }
 }
@@ -139,7 +139,7 @@ impl Drop for RmString {
     }
 }
 
-/// The bytes of a server string.
+/// Returns the bytes of a server string.
 ///
 /// # Safety
 /// The string lives and is not changed for `'a`.
@@ -152,8 +152,8 @@ pub(crate) unsafe fn string_bytes<'a>(raw: *const raw::RedisModuleString) -> &'a
     }
 }
 
-/// Text for the server as a C string. Our own texts are ASCII; anything else is replaced, because
-/// the server takes bytes as characters.
+/// Converts text for the server to a C string. Our own texts are ASCII; other characters are replaced, because the
+/// server expects bytes to be characters.
 pub(crate) fn c_string(text: &str) -> CString {
     let ascii: Vec<u8> = text
         .bytes()
@@ -166,16 +166,16 @@ pub(crate) fn c_string(text: &str) -> CString {
     CString::new(ascii).expect("NUL was replaced")
 }
 
-/// How a log line is meant.
+/// Log level of the server.
 #[derive(Clone, Copy, Debug)]
 pub enum Level {
-    /// Something an operator wants to know.
+    /// Information for operators.
     Notice,
-    /// Something an operator should act on.
+    /// A problem on which an operator should act.
     Warning,
 }
 
-/// Writes a line to the server's log. The text goes in as an argument, never as the format.
+/// Writes a line to the server's log. The text is an argument, never the format.
 pub fn log(ctx: Ctx, level: Level, text: &str) {
     let level: *const c_char = match level {
         Level::Notice => c"notice".as_ptr(),
@@ -193,13 +193,13 @@ pub fn log(ctx: Ctx, level: Level, text: &str) {
     };
 }
 
-/// The flags of a context.
+/// Returns the flags of a context.
 pub fn context_flags(ctx: Ctx) -> u32 {
     // SAFETY: main thread; a null context gives the server's own flags.
     unsafe { rm!(RedisModule_GetContextFlags(ctx.raw())) as u32 }
 }
 
-/// The database that a context works on.
+/// Returns the selected database of a context.
 pub fn selected_db(ctx: Ctx) -> c_int {
     // SAFETY: main thread, live context.
     unsafe { rm!(RedisModule_GetSelectedDb(ctx.raw())) }

@@ -1,4 +1,4 @@
-//! Clients that wait for their answer.
+//! Clients blocked until their reply is ready.
 
 use std::os::raw::{c_int, c_void};
 use std::ptr;
@@ -10,17 +10,18 @@ use super::guard::guarded;
 use super::main_thread::MainThread;
 use super::reply::{Outcome, send_outcome};
 
-/// A client that waits. It must be answered once, or dropped when it is gone.
+/// A blocked client. It must be answered once, or dropped when it is disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockedClient(*mut raw::RedisModuleBlockedClient);
 
-/// Called when a waiting client's connection ends.
+/// Called when a blocked client disconnects.
 pub type Gone = fn(BlockedClient);
-/// Called when a waiting client's wait is ended from outside; gives its answer.
+/// Called when a blocked client is unblocked from outside; returns its reply.
 pub type TimedOut = fn(Ctx, BlockedClient) -> Outcome;
 
-/// Whether the client of this context may wait: not in `MULTI`, in a script, or where blocking is
-/// denied. Asked before blocking, because the server replies an error itself otherwise.
+/// Returns true if the client of this context may be blocked: not in `MULTI`, in a script, or where
+/// blocking is denied. Check before blocking, because otherwise the server replies an error by
+/// itself.
 pub fn can_block(ctx: Ctx) -> bool {
     let denied = raw::REDISMODULE_CTX_FLAGS_MULTI
         | raw::REDISMODULE_CTX_FLAGS_LUA
@@ -28,7 +29,7 @@ pub fn can_block(ctx: Ctx) -> bool {
     context_flags(ctx) & denied == 0
 }
 
-/// What is to be done about a waiting client from outside.
+/// Callbacks for a blocked client.
 struct Hooks {
     gone: Gone,
     timed_out: Option<TimedOut>,
@@ -76,8 +77,8 @@ extern "C" fn timeout(ctx: RawCtx, _: *mut *mut raw::RedisModuleString, _: c_int
         if let Some(timed_out) = hooks.timed_out {
             send_outcome(ctx, &timed_out(ctx, client));
         }
-        // SAFETY: main thread; not unblocked before, because its hooks were still there. The
-        // server frees what belongs to a blocked client only when it is told.
+        // SAFETY: main thread; not unblocked before, because its hooks still existed. The server
+        // frees the resources of a blocked client only when it is unblocked.
         unsafe { rm!(RedisModule_UnblockClient(client.0, ptr::null_mut())) };
     });
     raw::REDISMODULE_OK as c_int
@@ -88,15 +89,15 @@ extern "C" fn disconnected(_: RawCtx, client: *mut raw::RedisModuleBlockedClient
     let _ = guarded("a disconnect", || {
         if let Some(hooks) = take_hooks(client) {
             (hooks.gone)(client);
-            // SAFETY: main thread; not unblocked before, because its hooks were still there.
+            // SAFETY: main thread; not unblocked before, because its hooks still existed.
             unsafe { rm!(RedisModule_UnblockClient(client.0, ptr::null_mut())) };
         }
     });
 }
 
 impl BlockedClient {
-    /// Makes the client of `ctx` wait until it is answered. `timed_out` answers it when somebody
-    /// ends the wait with `CLIENT UNBLOCK`.
+    /// Blocks the client of `ctx` until it is answered. `timed_out` makes the reply if `CLIENT
+    /// UNBLOCK` ends the wait.
     pub fn block(ctx: Ctx, gone: Gone, timed_out: Option<TimedOut>) -> BlockedClient {
         let on_timeout: raw::RedisModuleCmdFunc = if timed_out.is_some() {
             Some(timeout)
@@ -124,13 +125,13 @@ impl BlockedClient {
         client
     }
 
-    /// Answers the client. One that is gone or timed out meanwhile is skipped.
+    /// Answers the client. Skips a client that disconnected or timed out meanwhile.
     pub fn answer(self, outcome: Outcome) {
         if take_hooks(self).is_none() {
             return;
         }
         let data = Box::into_raw(Box::new(outcome));
-        // SAFETY: main thread; the client waits still, and is unblocked once.
+        // SAFETY: main thread; the client is still blocked, and is unblocked once.
         unsafe { rm!(RedisModule_UnblockClient(self.0, data.cast())) };
     }
 }

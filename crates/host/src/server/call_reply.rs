@@ -1,4 +1,4 @@
-//! Replies of the server to commands that the module runs.
+//! Replies of the server to commands run by the module.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -9,24 +9,24 @@ use smallvec::SmallVec;
 
 use super::api::{Ctx, RmString, raw, rm};
 
-/// A part of a reply.
+/// A reply or a nested element of one.
 pub struct Part<'a> {
     raw: *mut raw::RedisModuleCallReply,
     of: PhantomData<&'a ()>,
 }
 
-/// The reply to a command that the module ran; released when dropped.
+/// Reply to a command run by the module; freed when dropped.
 pub(crate) struct CallReply(Part<'static>);
 
 impl CallReply {
-    /// Takes over a reply of the server, which must not be null.
+    /// Takes ownership of a reply of the server, which must not be null.
     pub fn new(raw: *mut raw::RedisModuleCallReply) -> CallReply {
         assert!(!raw.is_null(), "a reply");
         let of = PhantomData;
         CallReply(Part { raw, of })
     }
 
-    /// The reply to a command that only reads and has no keys; `None` where the server refuses to run it.
+    /// Runs a read-only command without keys and returns its reply; `None` if the server refuses to run it.
     pub fn of(ctx: Ctx, command: &CStr, arguments: &[&[u8]]) -> Option<CallReply> {
         let strings: SmallVec<[RmString; 2]> = arguments.iter().map(|b| RmString::new(b)).collect();
         let mut named: SmallVec<[_; 2]> = strings.iter().map(RmString::raw).collect();
@@ -60,20 +60,20 @@ impl Drop for CallReply {
 }
 
 impl Part<'_> {
-    /// Whether it is an error.
+    /// Returns true if the reply is an error.
     pub fn is_error(&self) -> bool {
         // SAFETY: main thread, live reply.
         let kind = unsafe { rm!(RedisModule_CallReplyType(self.raw)) };
         kind == raw::REDISMODULE_REPLY_ERROR as c_int
     }
 
-    /// The number that it is.
+    /// Returns the number of an integer reply.
     pub fn integer(&self) -> i64 {
         // SAFETY: main thread, live reply.
         unsafe { rm!(RedisModule_CallReplyInteger(self.raw)) }
     }
 
-    /// Element `i` of an array.
+    /// Returns element `i` of an array.
     pub fn child(&self, i: usize) -> Option<Part<'_>> {
         // SAFETY: main thread, live reply; the element lives as long as it, and is not ours to free.
         let raw = unsafe { rm!(RedisModule_CallReplyArrayElement(self.raw, i)) };
@@ -81,12 +81,12 @@ impl Part<'_> {
         (!raw.is_null()).then_some(Part { raw, of })
     }
 
-    /// Element `i` of an array of strings.
+    /// Returns the bytes of element `i` of an array of strings.
     pub fn element(&self, i: usize) -> Option<Vec<u8>> {
         self.child(i).map(|element| element.bytes().to_vec())
     }
 
-    /// The bytes of a string; none of anything else.
+    /// Returns the bytes of a string; empty for any other type.
     pub fn bytes(&self) -> &[u8] {
         let mut len = 0;
         // SAFETY: main thread, live reply; the bytes live as long as it.

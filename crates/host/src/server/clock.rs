@@ -1,21 +1,22 @@
-//! The time by which pauses and leases are measured.
+//! The clock by which pauses and leases are measured.
 //!
-//! It is the server's clock, but does not go back while the process lives: when the clock is set back,
-//! this one goes on at the same pace, so that nobody waits for the time to come round again. When the
-//! clock is set forward later, the two meet again; at the latest, after a restart.
+//! It follows the server's clock but never goes back while the process runs: if the server's clock is set
+//! back, this clock continues at its pace, so that no deadline is delayed. If the server's clock is later set
+//! forward, both agree again; at the latest after a restart.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::main_thread::MainThread;
 
-/// Steps of the clock that are followed: it is steered by such steps in everyday life.
+/// Steps of the wall clock up to this size, in microseconds, are followed: time synchronisation makes such
+/// steps regularly.
 const STEP: i64 = 500_000;
 
-/// The state of the clock, in microseconds since the epoch.
+/// State of the clock, in microseconds since the epoch.
 #[derive(Debug, Default)]
 struct Steady {
     last: Option<(i64, Instant)>,
-    /// How far it is ahead of the server's.
+    /// Lead over the server's clock.
     ahead: i64,
 }
 
@@ -48,23 +49,23 @@ fn wall() -> Duration {
     wall.unwrap_or_default()
 }
 
-/// The time since the epoch.
+/// Returns the time since the epoch.
 pub fn now() -> Duration {
     let wall = wall().as_micros() as i64;
     let steady = STEADY.borrow().read(wall, Instant::now());
     Duration::from_micros(steady.max(0) as u64)
 }
 
-/// The time in whole milliseconds.
+/// Returns the time since the epoch in whole milliseconds.
 pub fn now_ms() -> u64 {
     now().as_millis() as u64
 }
 
 static START: MainThread<Option<(Duration, Instant)>> = MainThread::new(None);
 
-/// The time by which claims are measured, in milliseconds since the epoch: what the server's clock said
-/// when this was first asked for, and the time that has passed since then. No jump of that clock, forward
-/// or back, ends or prolongs anything before a restart.
+/// Returns the time by which claims are measured, in milliseconds since the epoch: the server's clock at the
+/// first call plus the monotonic time since then. No jump of the server's clock, forward or back, shortens or
+/// extends a claim before a restart.
 pub fn even_ms() -> u64 {
     let (start, then) = *START
         .borrow()
@@ -89,12 +90,12 @@ mod tests {
             clock.read(9 * HOUR + 1_000_000, at(2)),
             10 * HOUR + 2_000_000
         );
-        // Set right again: no second hour ahead.
+        // The clock is set right again: no second hour of lead.
         assert_eq!(
             clock.read(10 * HOUR + 3_000_000, at(3)),
             10 * HOUR + 3_000_000
         );
-        // Set forward: followed.
+        // The clock is set forward: followed.
         assert_eq!(clock.read(12 * HOUR, at(4)), 12 * HOUR);
     }
 

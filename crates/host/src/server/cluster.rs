@@ -1,25 +1,24 @@
-//! Whether the keys of a prefix are here: the one check that every command, slice and timer makes in a
+//! Cluster check: decides if this node has all keys of a prefix. Every command, slice and timer makes this check in a
 //! cluster.
 //!
-//! A command of a family declares its prefix to the server, which is not a key to the server's eyes, and
-//! reads and writes many keys, some of which are found only on the way. While a slot moves key by key, a key
-//! that is not here may be on the other node, or nowhere. So a prefix is served here only
+//! A command of a family declares its prefix to the server as not being a key, and reads and writes many keys, some of
+//! which it discovers only while it runs. While a slot moves key by key, a missing key may be on the other node, or may
+//! not exist. Therefore this node serves a prefix only
 //!
-//! - while its slot is this node's and at rest; or
-//! - to read, while its slot is open to leave and nothing has left it yet. (To write as well would take keys that
-//!   do not exist yet, and those the server wants to be made on the other node.)
+//! - while it owns the slot and the slot is not moving; or
+//! - for reading, while the slot is migrating away and no key has left yet. (Writing could create new keys, which the
+//!   server requires to be created on the other node.)
 //!
-//! Otherwise the reply is what the server itself would say of a command that names all these keys: `MOVED`,
-//! `ASK` when the prefix key is not here any more, `TRYAGAIN`, or `CLUSTERDOWN`. Some servers send a command
-//! to the right node by its prefix before it gets here, others (Redis 8.6) do not.
+//! Otherwise the reply is the one that the server gives to a command that names all these keys: `MOVED`, `ASK` if the
+//! prefix key has left, `TRYAGAIN`, or `CLUSTERDOWN`. Some servers redirect a command by its prefix before it reaches
+//! the module; others (Redis 8.6) do not.
 //!
-//! Whether anything has left is known by events: the server tells of every key that it deletes after it was
-//! sent to another node, and of every key that it takes in.
+//! Events show if a key has left: the server reports every key that it deletes after sending it to another node, and
+//! every key that it receives.
 //!
-//! A slot may also move as a whole (`CLUSTER MIGRATESLOTS` of Valkey 9): the old owner serves it until the last write
-//! has reached the new one, which begins to serve it then. A server allows that only while every module declares
-//! that it can (`take_slots_whole`). The new owner applies commands of the old one, as a replica would
-//! (`is_importing`).
+//! Valkey 9 can also migrate a slot atomically (`CLUSTER MIGRATESLOTS`): the old owner serves the slot until the new
+//! owner has received the last write and takes over. A server allows this only if every module declares support
+//! (`take_slots_whole`). The new owner applies commands of the old one, like a replica (`is_importing`).
 
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int};
@@ -36,13 +35,13 @@ use super::facts::server_info;
 
 static IN_CLUSTER: AtomicBool = AtomicBool::new(false);
 
-/// Whether the server is a cluster's.
+/// Returns true if the server runs in cluster mode.
 pub fn in_cluster() -> bool {
     IN_CLUSTER.load(Relaxed)
 }
 
-/// Takes note of the server's mode, which stays as it is. (Asking for the flags of a context also
-/// measures the server's memory, which is too much for every command.)
+/// Caches the server's mode, which never changes. (Reading the flags of a context also computes the server's memory
+/// use, which is too slow for every command.)
 pub(crate) fn note_mode(ctx: Ctx) {
     let flags = context_flags(ctx);
     IN_CLUSTER.store(flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0, Relaxed);
@@ -54,12 +53,12 @@ pub(crate) fn note_mode(ctx: Ctx) {
     note_all_changed();
 }
 
-/// Whether the server must not be asked of its cluster while it serves no client.
+/// True if cluster information must not be queried while no client is being served.
 static NEEDS_CLIENT: AtomicBool = AtomicBool::new(false);
 
-/// Whether a client is being served, and not a timer, or a client that waits.
+/// Returns true while a connected client is being served, false for timers and blocked clients.
 fn serves_client(ctx: Ctx) -> bool {
-    // SAFETY: main thread, live context; nothing is written where there is no structure.
+    // SAFETY: main thread, live context; without a structure nothing is written.
     unsafe {
         let id = rm!(RedisModule_GetClientId(ctx.raw()));
         let known = rm!(RedisModule_GetClientInfoById(ptr::null_mut(), id));
@@ -67,7 +66,7 @@ fn serves_client(ctx: Ctx) -> bool {
     }
 }
 
-/// A set of slots: a bit for each.
+/// A bitmap of slots.
 struct Slots([AtomicU64; SLOTS / 64]);
 
 impl Slots {
@@ -89,36 +88,35 @@ impl Slots {
     }
 }
 
-/// Slots from which keys were deleted, or into which keys were put whole, by others, since they were last seen at
-/// rest here.
+/// Slots whose keys were deleted or restored from outside this module since the slot was last seen stable.
 static CHANGED: Slots = Slots::new();
 
-/// Slots that another node sends here as a whole now.
+/// Slots that another node is migrating to this node atomically.
 static IMPORTING: Slots = Slots::new();
 
-/// Whether a key changes because another node sends its slot here as a whole.
+/// Returns true if a key changes because another node migrates its slot to this node atomically.
 pub(crate) fn is_importing(key: &[u8]) -> bool {
     in_cluster() && IMPORTING.has(slot_of(key))
 }
 
-/// Whether the server moves slots as a whole and asks modules whether they can.
+/// True if the server migrates slots atomically and requires modules to declare support.
 static MOVES_WHOLE: AtomicBool = AtomicBool::new(false);
 
-/// What the server tells of a slot that moves as a whole, as Valkey 9 numbers it.
+/// Event for slots that are migrated atomically, as numbered by Valkey 9.
 pub(crate) const SLOTS_MOVE: raw::RedisModuleEvent = raw::RedisModuleEvent { id: 19, dataver: 1 };
 
-/// The event of a node that begins to send slots here. Every other one ends that, or is about slots that are sent from
-/// here.
+/// Subevent: another node begins to migrate slots to this node. All other subevents end that migration, or concern
+/// slots that leave this node.
 const IMPORT_STARTED: u64 = 0;
 
-/// First and last slot of a range.
+/// A range of slots, first and last included.
 #[repr(C)]
 struct Range {
     first: c_int,
     last: c_int,
 }
 
-/// The data of [`SLOTS_MOVE`].
+/// Data of the event [`SLOTS_MOVE`].
 #[repr(C)]
 pub(crate) struct Move {
     version: u64,
@@ -127,7 +125,7 @@ pub(crate) struct Move {
     count: u32,
 }
 
-/// The option and the event of slots that move as a whole, on a server that has both.
+/// Returns the module option and the event for atomically migrated slots, if the server supports them.
 pub(crate) fn take_slots_whole() -> (c_int, Option<raw::RedisModuleEvent>) {
     if MOVES_WHOLE.load(Relaxed) {
         (1 << 5, Some(SLOTS_MOVE))
@@ -136,10 +134,10 @@ pub(crate) fn take_slots_whole() -> (c_int, Option<raw::RedisModuleEvent>) {
     }
 }
 
-/// Takes note of slots that move as a whole.
+/// Records the begin or end of an atomic slot migration.
 ///
 /// # Safety
-/// This is the data of [`SLOTS_MOVE`], alive during the call.
+/// `slots` is the data of the event [`SLOTS_MOVE`] and lives during the call.
 pub(crate) unsafe fn note_move(subevent: u64, slots: *const Move) {
     // SAFETY: by contract: the server's own structure, with as many ranges as it says.
     let ranges = unsafe {
@@ -152,27 +150,27 @@ pub(crate) unsafe fn note_move(subevent: u64, slots: *const Move) {
     }
 }
 
-/// Takes note of an event of a key that others caused.
+/// Records a keyspace event that this module did not cause.
 pub(crate) fn note_event(event: &CStr, key: &[u8]) {
-    // What no prefix of ours has is not looked at.
+    // Every prefix in a cluster has a hash tag; other keys are not ours.
     if matches!(event.to_bytes(), b"del" | b"restore" | b"key_trimmed") && hash_tag(key).is_some() {
         let slot = slot_of(key);
         CHANGED.set(slot, true);
     }
 }
 
-/// Takes note that keys may have come and gone anywhere.
+/// Records that any slot may have lost or received keys.
 pub(crate) fn note_all_changed() {
     for slots in &CHANGED.0 {
         slots.store(u64::MAX, Relaxed);
     }
 }
 
-/// Refuses, with the error that sends a client where it must go, unless every key of the prefix that exists
-/// is here and may be used by the client of the context. Outside of a cluster everything is.
+/// Refuses, with the error that redirects the client, unless every existing key of the prefix is on this node and the
+/// client of the context may use it. Always succeeds outside of a cluster.
 ///
 /// # Errors
-/// `MOVED`, `ASK`, `TRYAGAIN` or `CLUSTERDOWN`, as the server says it.
+/// `MOVED`, `ASK`, `TRYAGAIN` or `CLUSTERDOWN`, with the server's wording.
 pub fn check(ctx: Ctx, prefix: &RmString, writes: bool) -> Result<(), String> {
     if !in_cluster() {
         return Ok(());
@@ -191,14 +189,14 @@ pub fn check(ctx: Ctx, prefix: &RmString, writes: bool) -> Result<(), String> {
     })
 }
 
-/// Why the server does not let keys be used here.
+/// Reason why the server refuses access to keys on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     /// The cluster is down.
     Down,
-    /// The cluster is down, and what only reads is served.
+    /// The cluster is down and only serves reads.
     ReadOnly,
-    /// They may be on another node.
+    /// The keys may be on another node.
     Elsewhere,
 }
 
@@ -206,10 +204,11 @@ fn look(ctx: Ctx, prefix: &RmString, slot: usize, writes: bool) -> Result<(), Re
     if !writes && !CHANGED.has(slot) && ask(ctx, c"EXISTS", &[prefix])? == 1 {
         return Ok(());
     }
-    // A name beside the prefix key that is never a key: both together are refused while the slot is open.
+    // A name in the prefix's slot that never exists: while the slot is moving, the server refuses a command with both
+    // names.
     let nothing = RmString::new(&[prefix.as_ref(), b"crawlspace:nothing"].concat());
     if writes {
-        // Nothing can be moved out of a set that is not there.
+        // `SMOVE` from a missing set changes nothing.
         ask(ctx, c"SMOVE", &[&nothing, prefix, prefix])?;
     } else {
         ask(ctx, c"EXISTS", &[&nothing, prefix])?;
@@ -218,7 +217,7 @@ fn look(ctx: Ctx, prefix: &RmString, slot: usize, writes: bool) -> Result<(), Re
     Ok(())
 }
 
-/// The number that a command replies, run as the client of the context would run it; 0 for an error.
+/// Runs a command as the client of the context would and returns its integer reply; 0 for an error.
 fn ask(ctx: Ctx, command: &CStr, arguments: &[&RmString]) -> Result<i64, Refusal> {
     let mut names: SmallVec<[_; 3]> = arguments.iter().map(|name| name.raw()).collect();
     // SAFETY: main thread, live context and names.
@@ -241,7 +240,7 @@ fn ask(ctx: Ctx, command: &CStr, arguments: &[&RmString]) -> Result<i64, Refusal
     Ok(CallReply::new(reply).integer().max(0))
 }
 
-/// What a client is told of a prefix whose keys are not all here.
+/// Makes the error for a prefix whose keys are not all on this node.
 fn elsewhere(ctx: Ctx, prefix: &RmString, slot: usize) -> String {
     let Some(nodes) = cluster(ctx, b"NODES") else {
         return try_again(slot);
@@ -251,7 +250,7 @@ fn elsewhere(ctx: Ctx, prefix: &RmString, slot: usize) -> String {
     let may_use = ask(ctx, c"EXISTS", &[prefix]).is_ok();
     match nodes.open(slot) {
         Some(Open::Migrating(_)) | Some(Open::Importing(_)) if may_use => try_again(slot),
-        // What the server says to a command of one key, which the prefix stands for.
+        // The server's reply to a command with one key, which here is the prefix.
         Some(Open::Migrating(to)) => format!("ASK {slot} {}", endpoint(ctx, nodes, to)),
         _ => match nodes.owner(slot) {
             Some(owner) => format!("MOVED {slot} {}", endpoint(ctx, nodes, owner)),
@@ -260,8 +259,8 @@ fn elsewhere(ctx: Ctx, prefix: &RmString, slot: usize) -> String {
     }
 }
 
-/// What a client is told when the server refuses a command of the module's own because the key is not there
-/// while its slot is open.
+/// Makes the error for a client if the server refused one of the module's own commands because the key is missing while
+/// its slot is moving.
 pub(crate) fn not_here(key: &RmString, refusal: &str) -> Option<String> {
     let says_so = in_cluster() && refusal.contains("non local key");
     says_so.then(|| try_again(slot_of(key.as_ref())))
@@ -273,17 +272,18 @@ fn try_again(slot: usize) -> String {
     )
 }
 
-/// Host and port under which clients reach a node.
+/// Returns host and port under which clients reach a node.
 fn endpoint(ctx: Ctx, nodes: Nodes<'_>, id: &str) -> String {
     preferred(ctx, id).unwrap_or_else(|| nodes.address(id).unwrap_or_default().to_string())
 }
 
-/// Host and port of a node with slots, or of its replica, in the form that the server is set to give to clients.
+/// Returns host and port of a master with slots or of its replica, in the form that the server is configured to
+/// announce.
 fn preferred(ctx: Ctx, id: &str) -> Option<String> {
     let ranges = cluster(ctx, b"SLOTS")?;
     let range = |at| ranges.child(at);
     for range in (0..).map_while(range) {
-        // First slot, last slot, and the nodes: address, port, id.
+        // Each range is: first slot, last slot, and the nodes (address, port, id).
         for node in (2..).map_while(|at| range.child(at)) {
             if node.element(2).is_some_and(|owner| owner == id.as_bytes()) {
                 let host = node.element(0).unwrap_or_default();
@@ -295,7 +295,7 @@ fn preferred(ctx: Ctx, id: &str) -> Option<String> {
     None
 }
 
-/// What the server says of its cluster, unless it must not be asked now.
+/// Runs `CLUSTER` with this subcommand, unless querying is not allowed now.
 fn cluster(ctx: Ctx, what: &[u8]) -> Option<CallReply> {
     if NEEDS_CLIENT.load(Relaxed) && !serves_client(ctx) {
         return None;

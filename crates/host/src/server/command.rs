@@ -1,4 +1,4 @@
-//! Commands: how one is described, registered, and called.
+//! Commands: description, registration and calls.
 
 pub use crawlspace_compact::limits::every::PREFIX_BYTES;
 use std::ffi::{CStr, CString};
@@ -20,45 +20,45 @@ use crate::cluster::hash_tag;
 use crate::grammar::{Arg, ArgKind, Described, Limits, Spec, arity, parse};
 use crate::reply::Reply;
 
-/// What running a command came to.
+/// Result of running a command.
 pub enum Answer {
-    /// This goes out as the reply.
+    /// Send this reply.
     Reply(Reply),
-    /// The reply is out already, or comes later.
+    /// The reply has been sent, or is sent later.
     Sent,
 }
 
-/// A command whose arguments are read before it is called.
+/// A command whose arguments are parsed before it is called.
 pub trait Act: Described {
-    /// Does what the arguments say, and answers. An error text has its code word first.
+    /// Executes the command and returns its reply.
     ///
     /// # Errors
-    /// The error reply, with its code word first.
+    /// The error reply, which begins with its code word.
     fn act(arguments: Self::Arguments<'_>, call: &mut Call<'_>) -> Result<Answer, String>;
 }
 
-/// One call of a command.
+/// A call of a command.
 pub struct Call<'a> {
     /// The context of the call.
     pub ctx: Ctx,
-    /// The key prefix, or the key.
+    /// The key prefix or key (the first argument).
     pub prefix: &'a [u8],
     /// The keys of the selected database.
     pub keys: RedisKeyspace,
     /// The number of the selected database.
     pub db: c_int,
     argv: &'a [*mut raw::RedisModuleString],
-    /// Asked of the server once, by [`Call::user`].
+    /// Cached result of [`Call::user`].
     user: Option<Rc<User>>,
 }
 
 impl<'a> Call<'a> {
-    /// The argument that many from the end, as the server's own string: 1 is the last one.
+    /// Returns argument `n` counted from the end (1 is the last one), as a string of the server.
     pub fn from_end(&self, n: usize) -> RmString {
         self.argument(self.argv.len() - n)
     }
 
-    /// The last `n` arguments, as the server's own strings.
+    /// Returns the last `n` arguments as strings of the server.
     pub fn last(&self, n: usize) -> impl Iterator<Item = RmString> + use<'a> {
         let last = &self.argv[self.argv.len() - n..];
         // SAFETY: the arguments live as long as the call.
@@ -66,18 +66,18 @@ impl<'a> Call<'a> {
             .map(|&argument| unsafe { RmString::shared(argument) })
     }
 
-    /// The argument at this position, counted from 1 at the key or prefix.
+    /// Returns the argument at this position; 1 is the key or prefix.
     pub fn argument(&self, position: usize) -> RmString {
         // SAFETY: the arguments live as long as the call.
         unsafe { RmString::shared(self.argv[position]) }
     }
 
-    /// The first argument as the name of a key.
+    /// Returns the first argument as a key name.
     pub fn key(&self) -> RmString {
         self.argument(1)
     }
 
-    /// The user that called.
+    /// Returns the user that sent the command.
     pub fn user(&mut self) -> Rc<User> {
         let ctx = self.ctx;
         Rc::clone(self.user.get_or_insert_with(|| Rc::new(User::current(ctx))))
@@ -117,7 +117,7 @@ extern "C" fn entry<C: Act>(
             .map(|&argument| unsafe { string_bytes(argument) })
             .collect();
         let [_, prefix, rest @ ..] = &arguments[..] else {
-            // The server checks arity before; this is for callers that pass it by.
+            // The server checks the arity before; this is for callers that bypass that check.
             return Err(format!(
                 "ERR wrong number of arguments for '{}' command",
                 C::SPEC.name
@@ -150,20 +150,20 @@ extern "C" fn entry<C: Act>(
     raw::REDISMODULE_OK as c_int
 }
 
-/// A command that the module needs for itself: `name key argument …`, answered with `OK`.
+/// A command that only the module itself sends: `name key argument …`, which replies `OK`.
 pub trait Internal {
     /// Name in lower case.
     const NAME: &'static CStr;
     /// Flags of the server.
     const FLAGS: &'static CStr;
-    /// Does it. An error text has its code word first.
+    /// Executes the command.
     ///
     /// # Errors
-    /// The error reply, with its code word first.
+    /// The error reply, which begins with its code word.
     fn run(call: &mut InternalCall<'_>) -> Result<(), String>;
 }
 
-/// One call of an internal command.
+/// A call of an internal command.
 pub struct InternalCall<'a> {
     /// The context of the call.
     pub ctx: Ctx,
@@ -175,13 +175,13 @@ pub struct InternalCall<'a> {
     pub arguments: &'a [&'a [u8]],
 }
 
-/// Makes an internal command known to the server, which checks access to its key.
+/// Registers an internal command; the server checks access to its key.
 ///
 /// # Safety
 /// Called with the context of the module's load.
 ///
 /// # Errors
-/// When the server refuses.
+/// If the server refuses.
 pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
     extern "C" fn entry<C: Internal>(
         ctx: RawCtx,
@@ -247,13 +247,13 @@ pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes a command known to the server, with its documentation, arity and key specification.
+/// Registers a command with its documentation, arity and key specification.
 ///
 /// # Safety
 /// Called with the context of the module's load.
 ///
 /// # Errors
-/// When the server refuses.
+/// If the server refuses.
 pub unsafe fn register<C: Act>(ctx: Ctx) -> Result<(), String> {
     let spec = C::SPEC;
     let name = c_string(spec.name);
@@ -274,7 +274,7 @@ pub unsafe fn register<C: Act>(ctx: Ctx) -> Result<(), String> {
         }
         let command = rm!(RedisModule_GetCommand(ctx.raw(), name.as_ptr()));
         describe(command, &spec, &C::all_args())?;
-        // Categories came after 7.0; there the server derives them from the flags.
+        // ACL categories do not exist in Redis 7.0, which derives them from the flags.
         if let Some(set_categories) = raw::RedisModule_SetCommandACLCategories {
             let categories = c_string(&format!(
                 "{} {}",
@@ -295,7 +295,7 @@ pub unsafe fn register<C: Act>(ctx: Ctx) -> Result<(), String> {
     Ok(())
 }
 
-/// Texts that must live while the server reads a description.
+/// Strings that must live while the server reads a description.
 #[derive(Default)]
 struct Texts {
     strings: Vec<CString>,
@@ -308,7 +308,7 @@ impl Texts {
         self.strings.last().expect("just pushed").as_ptr()
     }
 
-    /// Descriptions of arguments, ended as the server expects.
+    /// Converts descriptions of arguments to the server's zero-terminated array.
     fn arguments(&mut self, args: &[Arg]) -> *mut raw::RedisModuleCommandArg {
         if args.is_empty() {
             return ptr::null_mut();
@@ -358,7 +358,7 @@ impl Texts {
     }
 }
 
-/// What `COMMAND DOCS` says of the values that are valid.
+/// Returns the text for `COMMAND DOCS` that describes the valid values.
 fn limits(limits: Limits) -> Option<String> {
     match limits {
         Limits::Bytes(least, most) => Some(format!("{least} to {most} bytes")),
@@ -382,8 +382,8 @@ unsafe fn describe(
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
     let (notes, flags) = if !spec.takes_key {
-        // The prefix says which slot a command goes to, but is not itself a key that a user must have
-        // access to: the keys that are made from it are checked one by one.
+        // The prefix determines the slot of a command, but it is not a key to which a user needs access: the
+        // keys derived from it are checked one by one.
         let notes = "key prefix: the names of all keys of the index begin with it";
         let flags = raw::REDISMODULE_CMD_KEY_NOT_KEY | raw::REDISMODULE_CMD_KEY_RW;
         (texts.keep(notes), flags)

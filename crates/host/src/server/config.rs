@@ -1,4 +1,4 @@
-//! Settings: `CONFIG GET/SET crawlspace.*`, and module arguments of the same names.
+//! Settings: `CONFIG GET/SET crawlspace.*`, and module arguments with the same names.
 
 use std::ops::RangeInclusive;
 use std::os::raw::{c_char, c_int, c_longlong, c_void};
@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed};
 
 use super::api::{Ctx, c_string, raw, rm};
 
-/// A setting of a family.
+/// A configuration setting of a family.
 #[derive(Clone, Copy)]
 pub enum Setting {
-    /// A whole number.
+    /// An integer.
     Number(&'static Number),
-    /// One of some words.
+    /// A choice between words.
     Choice(&'static Choice),
-    /// Yes or no.
+    /// A boolean (`yes` or `no`).
     Switch(&'static Switch),
 }
 
 impl Setting {
-    /// Name in lower case, without `crawlspace.`.
+    /// Returns the name in lower case, without `crawlspace.`.
     pub fn name(&self) -> &'static str {
         match self {
             Setting::Number(number) => number.name,
@@ -27,7 +27,7 @@ impl Setting {
         }
     }
 
-    /// Reads a module argument into the default; else what is allowed.
+    /// Sets the default from a module argument; the error says which values are valid.
     fn read(&self, value: &[u8]) -> Result<(), String> {
         match self {
             Setting::Number(number) => number.read(value),
@@ -37,7 +37,7 @@ impl Setting {
     }
 
     /// # Safety
-    /// As [`register`].
+    /// Same as [`register`].
     unsafe fn register(&self, ctx: Ctx) -> c_int {
         // SAFETY: by contract.
         unsafe {
@@ -50,7 +50,7 @@ impl Setting {
     }
 }
 
-/// A whole number that can be set.
+/// An integer setting.
 pub struct Number {
     name: &'static str,
     value: AtomicI64,
@@ -58,7 +58,7 @@ pub struct Number {
 }
 
 impl Number {
-    /// A number with its default and limits, neither of them negative.
+    /// Creates a setting with its default and limits, which must not be negative.
     pub const fn new(name: &'static str, value: i64, range: RangeInclusive<i64>) -> Number {
         Number {
             name,
@@ -67,7 +67,7 @@ impl Number {
         }
     }
 
-    /// What it is set to.
+    /// Returns the current value.
     pub fn get(&self) -> u64 {
         self.value.load(Relaxed) as u64
     }
@@ -85,7 +85,7 @@ impl Number {
     }
 
     /// # Safety
-    /// As [`register`].
+    /// Same as [`register`].
     unsafe fn register(&'static self, ctx: Ctx) -> c_int {
         // SAFETY: by contract; the server copies the name, and only the atomic is ever written.
         unsafe {
@@ -105,16 +105,16 @@ impl Number {
     }
 }
 
-/// One of some words that can be set.
+/// A setting that is one of several words.
 pub struct Choice {
     name: &'static str,
-    /// Which one, counted from 0.
+    /// Index of the current word, counted from 0.
     value: AtomicUsize,
     words: fn() -> Vec<&'static str>,
 }
 
 impl Choice {
-    /// A choice among words, of which the first is the default.
+    /// Creates a choice between words; the first word is the default.
     pub const fn new(name: &'static str, words: fn() -> Vec<&'static str>) -> Choice {
         Choice {
             name,
@@ -123,12 +123,12 @@ impl Choice {
         }
     }
 
-    /// Which word it is set to, counted from 0.
+    /// Returns the index of the current word, counted from 0.
     pub fn get(&self) -> usize {
         self.value.load(Relaxed)
     }
 
-    /// Reads a word, in any case.
+    /// Sets the value to a word, in any case.
     fn read(&self, word: &[u8]) -> Result<(), String> {
         let words = (self.words)();
         let is_it = |name: &&str| word.eq_ignore_ascii_case(name.as_bytes());
@@ -139,7 +139,7 @@ impl Choice {
     }
 
     /// # Safety
-    /// As [`register`].
+    /// Same as [`register`].
     unsafe fn register(&'static self, ctx: Ctx) -> c_int {
         let words: Vec<_> = (self.words)().into_iter().map(c_string).collect();
         let mut pointers: Vec<*const c_char> = words.iter().map(|word| word.as_ptr()).collect();
@@ -163,14 +163,14 @@ impl Choice {
     }
 }
 
-/// Something that can be set to yes or no.
+/// A boolean setting.
 pub struct Switch {
     name: &'static str,
     value: AtomicBool,
 }
 
 impl Switch {
-    /// A switch that is off.
+    /// Creates a switch that is off by default.
     pub const fn off(name: &'static str) -> Switch {
         Switch {
             name,
@@ -178,7 +178,7 @@ impl Switch {
         }
     }
 
-    /// Whether it is on.
+    /// Returns true if the switch is on.
     pub fn get(&self) -> bool {
         self.value.load(Relaxed)
     }
@@ -194,7 +194,7 @@ impl Switch {
     }
 
     /// # Safety
-    /// As [`register`].
+    /// Same as [`register`].
     unsafe fn register(&'static self, ctx: Ctx) -> c_int {
         // SAFETY: by contract; the server copies the name, and only the atomic is ever written.
         unsafe {
@@ -212,34 +212,34 @@ impl Switch {
     }
 }
 
-/// What the server hands to the callbacks of a setting.
+/// Returns the pointer that the server passes to the callbacks of a setting.
 fn data<T>(setting: &'static T) -> *mut c_void {
     std::ptr::from_ref(setting).cast_mut().cast()
 }
 
 static SLICE_US: Number = Number::new("slice-us", 500, 50..=1000);
 
-/// The settings of this layer.
+/// Settings of this layer, common to all families.
 pub(super) static OWN: &[Setting] = &[Setting::Number(&SLICE_US)];
 
-/// How long a slice of a job may take, in microseconds.
+/// Returns the maximum duration of a slice of a job, in microseconds.
 pub fn slice_us() -> u64 {
     SLICE_US.get()
 }
 
-/// The choice that a callback is about.
+/// Returns the choice that a callback refers to.
 ///
 /// # Safety
-/// `data` is what [`register`] gave to the server with the choice.
+/// `data` is the pointer that [`register`] gave to the server with the choice.
 unsafe fn choice<'a>(data: *mut c_void) -> &'a Choice {
     // SAFETY: by contract a pointer to a static.
     unsafe { &*data.cast::<Choice>() }
 }
 
-/// The number that a callback is about.
+/// Returns the number that a callback refers to.
 ///
 /// # Safety
-/// `data` is what [`register`] gave to the server with the number.
+/// `data` is the pointer that [`register`] gave to the server with the number.
 unsafe fn number<'a>(data: *mut c_void) -> &'a Number {
     // SAFETY: by contract a pointer to a static.
     unsafe { &*data.cast::<Number>() }
@@ -261,10 +261,10 @@ extern "C" fn set_number(
     raw::REDISMODULE_OK as c_int
 }
 
-/// The switch that a callback is about.
+/// Returns the switch that a callback refers to.
 ///
 /// # Safety
-/// `data` is what [`register`] gave to the server with the switch.
+/// `data` is the pointer that [`register`] gave to the server with the switch.
 unsafe fn switch<'a>(data: *mut c_void) -> &'a Switch {
     // SAFETY: by contract a pointer to a static.
     unsafe { &*data.cast::<Switch>() }
@@ -303,10 +303,10 @@ extern "C" fn set_choice(
     raw::REDISMODULE_OK as c_int
 }
 
-/// Reads module arguments, `name value` pairs, into the defaults of settings.
+/// Sets the defaults of settings from module arguments, which are `name value` pairs.
 ///
 /// # Errors
-/// A sentence that names the argument and says what is allowed.
+/// A sentence that names the argument and its valid values.
 pub(crate) fn read_arguments(settings: &[Setting], arguments: &[&[u8]]) -> Result<(), String> {
     let mut rest = arguments;
     while let [name, tail @ ..] = rest {
@@ -331,13 +331,13 @@ pub(crate) fn read_arguments(settings: &[Setting], arguments: &[&[u8]]) -> Resul
     Ok(())
 }
 
-/// Makes settings known to the server.
+/// Registers settings with the server.
 ///
 /// # Safety
 /// Called once, with the context of the module's load.
 ///
 /// # Errors
-/// When the server refuses one of them.
+/// If the server refuses one of them.
 pub unsafe fn register(ctx: Ctx, settings: &[Setting]) -> Result<(), String> {
     // SAFETY: by contract.
     let refused =

@@ -1,16 +1,16 @@
-//! Descriptors that wake the server's event loop.
+//! File descriptors that wake the server's event loop.
 
 use std::os::raw::{c_int, c_void};
 
 use super::api::{raw, rm};
 
-/// Called on the main thread when the descriptor has something to say.
+/// Callback on the main thread, called when the descriptor is readable.
 pub(crate) type Woken = extern "C" fn(c_int, *mut c_void, c_int);
 
-/// Has the event loop listen to a descriptor, for the life of the process.
+/// Adds a descriptor to the event loop, for the life of the process.
 ///
 /// # Safety
-/// On the main thread, while the module loads; the descriptor is open and ours.
+/// Called on the main thread, while the module loads; the descriptor is open and owned by the module.
 pub unsafe fn listen(descriptor: c_int, woken: Woken) -> Result<(), String> {
     // SAFETY: by contract.
     let added = unsafe {
@@ -28,10 +28,10 @@ pub unsafe fn listen(descriptor: c_int, woken: Woken) -> Result<(), String> {
     }
 }
 
-/// A descriptor that anybody can wake the event loop by.
+/// Creates an event descriptor by which any thread can wake the event loop.
 ///
 /// # Safety
-/// As for [`listen`].
+/// Same as [`listen`].
 pub(crate) unsafe fn bell(woken: Woken) -> Result<c_int, String> {
     // SAFETY: by contract; the descriptor is ours for the life of the process.
     unsafe {
@@ -44,14 +44,14 @@ pub(crate) unsafe fn bell(woken: Woken) -> Result<c_int, String> {
     }
 }
 
-/// Rings, on whatever thread.
+/// Wakes the event loop; callable from any thread.
 pub fn ring(bell: c_int) {
     let one: u64 = 1;
-    // SAFETY: an event descriptor of ours takes 8 bytes; a full one rings already.
+    // SAFETY: an event descriptor of ours accepts 8 bytes; a full one wakes the event loop anyway.
     unsafe { libc::write(bell, (&raw const one).cast(), 8) };
 }
 
-/// Takes note, so that the event loop is not woken again for the same; also of a timer's descriptor.
+/// Drains an event or timer descriptor, so that it does not wake the event loop again.
 pub fn heard(descriptor: c_int) {
     let mut n: u64 = 0;
     // SAFETY: reads the 8 bytes of an event or timer descriptor of ours.

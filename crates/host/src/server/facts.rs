@@ -1,4 +1,4 @@
-//! Facts that the server tells in its own `INFO`, and whether it may evict keys.
+//! Facts from the server's own `INFO`, and whether the server may evict keys.
 
 use std::ffi::CStr;
 use std::os::raw::c_char;
@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::api::{Ctx, Level, log, rm};
 
-/// Warns once each time that the server's policy comes to be one that would destroy an index.
+/// Logs a warning each time that the server's eviction policy becomes one that would destroy an
+/// index.
 pub(crate) fn warn_of_eviction(ctx: Ctx) {
     static WARNED: AtomicBool = AtomicBool::new(false);
     let evicts = policy_may_evict();
@@ -21,12 +22,12 @@ pub(crate) fn warn_of_eviction(ctx: Ctx) {
     WARNED.store(evicts, Relaxed);
 }
 
-/// Whether the server may throw keys away that have no expiry, when memory is short.
+/// Returns true if the server may evict keys without expiry when memory is short.
 pub(crate) fn policy_may_evict() -> bool {
     server_info(c"memory", c"maxmemory_policy").is_some_and(|policy| policy.starts_with("allkeys"))
 }
 
-/// A field of a section of `INFO`.
+/// Returns a field of a section of `INFO`.
 pub(crate) fn server_info(section: &CStr, field: &CStr) -> Option<String> {
     // SAFETY: main thread; the information is released, after its text was copied.
     unsafe {

@@ -1,4 +1,4 @@
-//! No panic leaves the module: every callback runs inside [`guarded`].
+//! Panic guard: every callback runs inside [`guarded`], so no panic reaches the server.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,13 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::api::{Ctx, Level, log};
 use super::metric::PANICS;
 
-/// Runs a callback. A panic in it is logged and counted, and comes back as its text.
+/// Runs a callback. A panic in it is logged and counted, and its text is returned as the error.
 ///
-/// What the callback borrowed is released by unwinding; rules write to keys only after everything
-/// that can fail was looked at, so that a bug leaves no half-written data behind.
+/// Unwinding releases everything that the callback borrowed. Rules write to keys only after all
+/// checks that can fail, so a bug leaves no half-written data behind.
 ///
 /// # Errors
-/// The text of the panic.
+/// Returns the text of the panic.
 pub fn guarded<T>(what: &str, callback: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(callback)).map_err(|panic| {
         let text = panic_text(&panic);

@@ -1,21 +1,22 @@
-//! Configurations that include the file of the Debian package, as those of version 0.1.0 do. `CONFIG REWRITE` adds a
-//! `loadmodule` line beside the include, and a server without the package does not find the file of that line.
+//! Detects configurations that include the file of the Debian package, as configurations of version 0.1.0 do. `CONFIG
+//! REWRITE` adds a `loadmodule` line to a configuration with such an include, and a server without the package does not
+//! find the module file of that line.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Folder of the package's file.
+/// Folder of the file that the package installs for inclusion.
 const FOLDER: &str = "/usr/share/redis-crawlspace/";
 
-/// Path of the package's module.
+/// Path of the module that the package installs.
 const MODULE: &str = "/usr/lib/redis/modules/libcrawlspace.so";
 
-/// The most bytes of a file that are read.
+/// Maximum number of bytes read from a file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Returns what to change in this configuration file, or in a file that it includes. An unreadable file has no
-/// lines.
+/// Returns advice on what to change in this configuration file, or in a file that it includes; `None` if nothing needs
+/// to change. An unreadable file counts as empty.
 pub fn advice(path: &Path) -> Option<String> {
     let mut lines = lines_of(path);
     let nested: Vec<PathBuf> = lines.iter().filter_map(Line::included).collect();

@@ -1,4 +1,4 @@
-//! `INFO crawlspace`: figures worth graphing.
+//! `INFO crawlspace`: metrics, data sets and jobs.
 
 use std::ffi::CString;
 use std::fmt::Write;
@@ -12,27 +12,27 @@ use super::main_thread::MainThread;
 use super::metric::{Metric, OWN};
 use super::scope::Names;
 
-/// Data sets of a family that are named one by one: `index_0:db=0,prefix={coll-42}:`.
+/// Data sets of a family, each listed by name: `index_0:db=0,prefix={coll-42}:`.
 #[derive(Clone, Copy)]
 pub struct Named {
-    /// What one is.
+    /// Word for one data set, such as `index`.
     pub what: &'static str,
-    /// What its name is: `prefix` or `key`.
+    /// Field that holds its name: `prefix` or `key`.
     pub by: &'static str,
-    /// The names.
+    /// Returns the names.
     pub names: fn() -> Names,
 }
 
-/// Maximum number of jobs that are listed.
+/// Maximum number of jobs listed.
 const MAX_JOBS: usize = 64;
 
 type Shown = (&'static [&'static Metric], Named);
 
-/// The figures of the families, and their data sets.
+/// Metrics of the families, and their data sets.
 static FAMILIES: MainThread<Vec<Shown>> = MainThread::new(Vec::new());
 
-/// Bytes of clients as a value of a field of several: printable ASCII as it is but for what ends a value, everything
-/// else as `\xNN`.
+/// Escapes bytes from clients for a field with several values: printable ASCII is unchanged except for characters that
+/// end a value; all other bytes become `\xNN`.
 fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -49,7 +49,7 @@ fn escaped(bytes: &[u8]) -> String {
     text
 }
 
-/// Data sets and jobs, each a field with several values.
+/// Returns a field per data set and per job, with several values each.
 fn listed(families: &[Shown]) -> Vec<(String, String)> {
     let mut fields = Vec::new();
     for (_, Named { what, by, names }) in families {
@@ -115,7 +115,7 @@ extern "C" fn report(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int
     });
 }
 
-/// Makes the figures known to the server.
+/// Registers the metrics with the server.
 ///
 /// # Safety
 /// Called once, with the context of the module's load.

@@ -1,9 +1,9 @@
-//! Long work in slices, of which only the client that asked takes notice.
+//! Long jobs in time slices, so that other clients are served while a job runs.
 //!
-//! Jobs of one queue run one after the other; queues take turns. A slice is an internal command
-//! that the event loop runs once per turn while there is work, so that everything written in it is
-//! replicated as one transaction. (Writing from the event-loop callback itself aborts the server,
-//! and a thread that takes the global lock again and again makes others wait for long.)
+//! Jobs of one queue run one after the other; queues take turns. The event loop runs a slice once
+//! per turn while there is work. A slice is an internal command, so that everything written in it
+//! is replicated as one transaction. (Writing from the event-loop callback itself aborts the
+//! server, and a thread that takes the global lock again and again makes clients wait for long.)
 
 use std::collections::VecDeque;
 use std::os::raw::{c_int, c_void};
@@ -22,45 +22,45 @@ use super::reply::Outcome;
 use super::turn::{self, LATER_MS};
 use crate::slices::Completion;
 
-/// What a slice came to.
+/// Result of a slice.
 pub enum Progress {
-    /// There is more to do.
+    /// More work remains.
     More,
     /// The job has ended.
     Done(Outcome),
 }
 
-/// Work that is done in slices.
+/// A job that works in slices.
 pub trait Slices {
-    /// Works until `time` says no, at least a little.
+    /// Works until `time` returns false, and always makes some progress.
     fn slice(&mut self, ctx: Ctx, time: &mut dyn FnMut() -> bool) -> Progress;
-    /// The database that it works on.
+    /// Returns the database that the job works on.
     fn db(&self) -> c_int;
-    /// Whether it writes; one that does not may run on a replica.
+    /// Returns true if the job writes; a job that only reads may run on a replica.
     fn writes(&self) -> bool;
-    /// Whether it takes more memory, so that it must stop at `maxmemory`.
+    /// Returns true if the job needs more memory, so that it must stop at `maxmemory`.
     fn grows(&self) -> bool;
-    /// How far it is.
+    /// Returns the progress of the job.
     fn completion(&self) -> Completion;
 }
 
-/// What a job is: the same job asked for again is the same work.
+/// Identity of a job. A client that submits a job with the same identity wants the same work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobId {
-    /// The database that it works on.
+    /// Database that the job works on.
     pub db: c_int,
-    /// The prefix of the keys that it works on.
+    /// Prefix of the keys that the job works on.
     pub prefix: Vec<u8>,
-    /// The work, such as `commit`.
+    /// Kind of work, such as `commit`.
     pub work: &'static str,
-    /// What it is done to, such as the id of a crawl.
+    /// Arguments of the work, such as the id of a crawl.
     pub arguments: Vec<Vec<u8>>,
     writes: bool,
 }
 
 impl JobId {
-    /// Of work on the keys of a prefix. Jobs that write there run one after the other; those that
-    /// read need no turn.
+    /// Identifies work on the keys of a prefix. Jobs that write to these keys run one after the
+    /// other; jobs that read do not wait for them.
     pub fn new(
         db: c_int,
         prefix: &[u8],
@@ -77,14 +77,14 @@ impl JobId {
         }
     }
 
-    /// Whether both stand in one queue, so that they exclude each other.
+    /// Returns true if both jobs belong to one queue, so that they exclude each other.
     fn shares_queue(&self, other: &JobId) -> bool {
         let same_keys = self.db == other.db && self.prefix == other.prefix;
         (self.writes && other.writes && same_keys) || self == other
     }
 }
 
-/// Hands every job under way to `each`, waiting ones included, with how far it is.
+/// Calls `each` for every running or queued job, with its progress.
 pub fn each(mut each: impl FnMut(&JobId, Completion)) {
     for queued in RUNNER.borrow().queues.iter().flatten() {
         each(&queued.id, queued.job.completion());
@@ -99,7 +99,7 @@ struct Queued {
 
 struct Runner {
     queues: VecDeque<VecDeque<Queued>>,
-    /// The descriptor that wakes the event loop.
+    /// Descriptor that wakes the event loop.
     event: c_int,
 }
 
@@ -108,20 +108,21 @@ static RUNNER: MainThread<Runner> = MainThread::new(Runner {
     event: -1,
 });
 
-/// What became of a job that was handed in.
+/// Result of submitting a job.
 pub enum Submitted {
-    /// It is done, and this is the answer.
+    /// The job is done, with this outcome.
     Done(Outcome),
-    /// The client waits, and will be answered.
+    /// The client is blocked, and is answered when the job ends.
     Waiting,
 }
 
-/// Hands a job in for the client of `ctx`. It starts at once when its queue is empty, and if one
-/// slice is enough the client gets its answer without waiting. With `may_attach` a client that asks
-/// for the same work waits for the job that is there. Where a client cannot wait (`MULTI`, scripts)
-/// the queue is worked off and the job run to its end.
+/// Submits a job for the client of `ctx`. If its queue is empty the job starts at once, and if one
+/// slice is enough the client is answered without being blocked. With `may_attach`, a client that
+/// requests the same work waits for the existing job. For a client that cannot be blocked (`MULTI`,
+/// scripts) the whole queue and then the job run to their end.
 pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -> Submitted {
-    // A cluster's replica reads only in the name of a client that asked it to.
+    // A replica in a cluster serves reads only for a client that sent `READONLY`, so the job must
+    // run within the call.
     let replica = || context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0;
     if !can_block(ctx) || (!job.writes() && in_cluster() && replica()) {
         finish_queue(ctx, &id);
@@ -162,7 +163,8 @@ pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -
     Submitted::Waiting
 }
 
-/// Takes jobs off their queue that `which` names, and answers their clients; gives their number.
+/// Removes the jobs that `which` selects, answers their clients with `outcome`, and returns the
+/// number of removed jobs.
 pub fn abort(outcome: &Outcome, which: impl Fn(&JobId, &dyn Slices) -> bool) -> usize {
     let mut aborted = Vec::new();
     {
@@ -186,13 +188,13 @@ pub fn abort(outcome: &Outcome, which: impl Fn(&JobId, &dyn Slices) -> bool) -> 
     n
 }
 
-/// Whether jobs of this queue stand here. Its only job may be out, because its slice runs.
+/// Returns true if this is the job's queue. The queue is empty while its only job runs a slice.
 fn stands_for(queue: &VecDeque<Queued>, id: &JobId) -> bool {
     let first = queue.front();
     first.is_some_and(|queued| queued.id.shares_queue(id))
 }
 
-/// A client that waited is gone; its job goes on.
+/// Removes a client that disconnected; its job continues.
 fn drop_client(client: BlockedClient) {
     for queued in RUNNER.borrow().queues.iter_mut().flatten() {
         queued.waiting.retain(|waiting| *waiting != client);
@@ -210,7 +212,7 @@ fn run_to_end(ctx: Ctx, job: &mut dyn Slices) -> Outcome {
     }
 }
 
-/// Works a queue off at once, for a client that cannot wait for its turn.
+/// Runs all jobs of a queue at once, for a client that cannot wait for its turn.
 fn finish_queue(ctx: Ctx, id: &JobId) {
     loop {
         let next = {
@@ -247,13 +249,13 @@ fn timed_slice(ctx: Ctx, job: &mut dyn Slices) -> Progress {
     progress
 }
 
-/// How long this thread has had a processor.
+/// Returns the processor time of this thread.
 fn thread_cpu_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: writes the structure it is given.
+    // SAFETY: writes to the given structure.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
@@ -264,7 +266,7 @@ impl Runner {
         JOBS_RUNNING.set(jobs);
     }
 
-    /// Asks the event loop for a slice in its next turn.
+    /// Requests a slice in the next turn of the event loop.
     fn wake(&self) {
         if self.queues.is_empty() {
             return;
@@ -287,7 +289,7 @@ extern "C" fn awake(bell: c_int, _: *mut c_void, _: c_int) {
     });
 }
 
-/// Looks again in a few milliseconds.
+/// Wakes the runner again in a few milliseconds.
 fn later() {
     extern "C" fn again(_: RawCtx, _: *mut c_void) {
         let _ = guarded("a timer", || RUNNER.borrow().wake());
@@ -303,11 +305,11 @@ fn later() {
     };
 }
 
-/// One slice of the job whose turn it is.
+/// Runs one slice of the job whose turn it is.
 fn run_slice(ctx: Ctx) {
     let mut queued = {
         let mut runner = RUNNER.borrow();
-        // Queues take turns; the job is out of its queue while it runs, but its place is kept.
+        // Queues take turns. A job is removed from its queue while it runs, but the queue stays.
         runner.queues.rotate_left(1);
         let Some(queued) = runner.queues.back_mut().and_then(VecDeque::pop_front) else {
             return;
@@ -327,7 +329,7 @@ fn run_slice(ctx: Ctx) {
                 Some(queue) if queue.front().is_none_or(|q| q.id.shares_queue(&queued.id)) => {
                     queue.push_front(queued);
                 }
-                // Its place is gone: everything that waited there was aborted meanwhile.
+                // The queue is gone: all its jobs were aborted meanwhile.
                 _ => runner.queues.push_back(VecDeque::from([queued])),
             }
         }
@@ -339,7 +341,7 @@ fn run_slice(ctx: Ctx) {
     }
 }
 
-/// Why a job cannot go on.
+/// Returns the reason why a job cannot continue, if any.
 fn obstacle(ctx: Ctx, job: &dyn Slices) -> Option<String> {
     if job.writes() && context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
         return Some(ROLE_CHANGED.to_string());
@@ -354,7 +356,7 @@ fn obstacle(ctx: Ctx, job: &dyn Slices) -> Option<String> {
 
 const ROLE_CHANGED: &str = "UNBLOCKED the server is not a master any more; run the command again on the master, which finishes what was begun";
 
-/// Jobs do not outlive what they work on.
+/// Aborts jobs whose data or role changed.
 fn on_change(_: Ctx, change: Change<'_>) {
     match change {
         Change::Key(..) => {}
@@ -374,13 +376,13 @@ fn on_change(_: Ctx, change: Change<'_>) {
 
 const DATA_CHANGED: &str = "UNBLOCKED the database was emptied, swapped or loaded while the job ran; run the command again";
 
-/// Readies the event loop.
+/// Creates the event descriptor and registers the listener.
 ///
 /// # Safety
 /// Called once, during the module's load.
 ///
 /// # Errors
-/// When the system gives no descriptor, or the event loop refuses it.
+/// If the system provides no descriptor, or the event loop refuses it.
 pub unsafe fn start() -> Result<(), String> {
     // SAFETY: by contract.
     RUNNER.borrow().event = unsafe { event::bell(awake)? };

@@ -1,4 +1,4 @@
-//! A line of clients that wait for something, served in the order in which they came.
+//! A queue of blocked clients, served in the order of arrival.
 
 use std::collections::VecDeque;
 
@@ -6,36 +6,37 @@ use super::api::Ctx;
 use super::blocked::{BlockedClient, Gone, TimedOut};
 use super::reply::Outcome;
 
-/// Clients that wait, with what each waits for.
+/// Blocked clients, each with the request that it waits for.
 pub struct Line<W> {
-    /// In the order in which they came.
+    /// Blocked clients in the order of arrival.
     pub all: VecDeque<Waiting<W>>,
 }
 
-/// A client that waits. It is answered once.
+/// A blocked client. It is answered once.
 pub struct Waiting<W> {
     client: BlockedClient,
-    /// When it has waited enough. An alarm of ours watches this, and not the server's timer: that one may
-    /// drop an answer that was given in the same turn of the event loop.
+    /// Deadline of the wait. An alarm of ours checks it, not the server's timer, which may drop a reply made
+    /// in the same turn of the event loop.
     until: Option<u64>,
-    /// What it waits for.
+    /// The request that the client waits for.
     pub wish: W,
 }
 
 impl<W> Waiting<W> {
-    /// Whether it has waited enough.
+    /// Returns true if the deadline has passed.
     pub fn is_over(&self, now: u64) -> bool {
         self.until.is_some_and(|until| until <= now)
     }
 
-    /// Answers it.
+    /// Answers the client.
     pub fn answer(self, outcome: Outcome) {
         self.client.answer(outcome);
     }
 }
 
 impl<W> Line<W> {
-    /// Makes the client of `ctx`, who may block, wait at the end of the line until a time.
+    /// Blocks the client of `ctx`, which must be allowed to block, and appends it to the queue, with an
+    /// optional deadline.
     pub fn join(&mut self, ctx: Ctx, hooks: (Gone, TimedOut), until: Option<u64>, wish: W) {
         self.all.push_back(Waiting {
             client: BlockedClient::block(ctx, hooks.0, Some(hooks.1)),
@@ -44,7 +45,7 @@ impl<W> Line<W> {
         });
     }
 
-    /// Takes a client out whose wait was ended from outside.
+    /// Removes a client that was unblocked from outside.
     pub fn leave(&mut self, client: BlockedClient) -> Option<W> {
         let at = self
             .all
@@ -53,7 +54,7 @@ impl<W> Line<W> {
         self.all.remove(at).map(|waiting| waiting.wish)
     }
 
-    /// Takes out those who are meant, in order.
+    /// Removes the clients that `meant` selects, in order.
     pub fn take(&mut self, meant: impl Fn(&Waiting<W>) -> bool) -> Vec<Waiting<W>> {
         let all = std::mem::take(&mut self.all).into_iter();
         let (taken, kept): (_, Vec<_>) = all.partition(meant);
@@ -61,14 +62,14 @@ impl<W> Line<W> {
         taken
     }
 
-    /// Gives those who are meant the same answer.
+    /// Answers the clients that `meant` selects, all with the same outcome.
     pub fn end(&mut self, outcome: &Outcome, meant: impl Fn(&W) -> bool) {
         for waiting in self.take(|waiting| meant(&waiting.wish)) {
             waiting.answer(outcome.clone());
         }
     }
 
-    /// When the first one has waited enough; `None` if all wait for ever.
+    /// Returns the earliest deadline; `None` if all clients wait without deadline.
     pub fn until(&self) -> Option<u64> {
         self.all.iter().filter_map(|waiting| waiting.until).min()
     }

@@ -1,4 +1,4 @@
-//! The module's way into the server.
+//! Entry point: loads the module and registers everything with the server.
 
 use std::ffi::CStr;
 use std::os::raw::c_int;
@@ -14,34 +14,33 @@ use crate::aligned::ALIGNED;
 
 const NAME: &CStr = c"crawlspace";
 
-/// The module's version as the server wants it: one number.
+/// Version of the module as a single number, as the server expects.
 const VERSION: c_int = 100;
 
-/// What a family of commands has.
+/// Registration data of a command family.
 pub struct Family {
-    /// Settings, which are module arguments as well.
+    /// Settings, which are also module arguments.
     pub settings: &'static [Setting],
-    /// Figures in `INFO crawlspace`.
+    /// Metrics in `INFO crawlspace`.
     pub metrics: &'static [&'static Metric],
-    /// The data sets that `INFO crawlspace` names.
+    /// Data sets listed in `INFO crawlspace`.
     pub named: Named,
-    /// Registers commands and native values, and whatever else is told of events. Called once, with the
-    /// context of the module's load.
+    /// Registers commands, native types and event listeners. Called once, with the context of the module's load.
     pub register: fn(Ctx) -> Result<(), String>,
 }
 
-/// Registers everything. Called by the server, once.
+/// Registers all families. The server calls this once.
 ///
 /// # Safety
-/// The pointers are the server's: a context, and `argc` live strings.
+/// The pointers come from the server: a context, and `argc` live strings.
 pub unsafe fn on_load(
     ctx: Ctx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
     families: &[Family],
 ) -> c_int {
-    // Nothing may be allocated before this: the allocator is the server's.
-    // SAFETY: by contract; fills the function table that everything else calls through.
+    // Nothing may be allocated before this: the global allocator is the server's.
+    // SAFETY: by contract; fills the function table used by all other calls.
     let ready = unsafe {
         raw::Export_RedisModule_Init(
             ctx.raw(),
@@ -51,7 +50,7 @@ pub unsafe fn on_load(
         )
     };
     if ready == raw::REDISMODULE_ERR as c_int {
-        // SAFETY: by contract; the table is filled, only the name is taken.
+        // SAFETY: by contract; the table is filled, only the name is taken already.
         return unsafe { load_again(ctx) };
     }
     let loaded = guard::guarded("loading", || {
@@ -81,18 +80,19 @@ pub unsafe fn on_load(
     }
 }
 
-/// Ignores a second `loadmodule` line, so that the server starts: `CONFIG REWRITE` (which Sentinel sends at each failover)
-/// adds one to a configuration that includes a file with another. `MODULE LOAD` of a client is refused.
+/// Ignores a second `loadmodule` line, so that the server starts: `CONFIG REWRITE` (which Sentinel sends at each
+/// failover) adds one to a configuration whose `loadmodule` line is in an included file. `MODULE LOAD` by a client is
+/// refused.
 ///
 /// # Safety
-/// As [`on_load`], after the function table is filled.
+/// Same as [`on_load`], after the function table is filled.
 unsafe fn load_again(ctx: Ctx) -> c_int {
     let starting = server_info(c"clients", c"connected_clients").is_some_and(|count| count == "0");
     if !starting {
         return raw::REDISMODULE_ERR as c_int;
     }
-    // SAFETY: by contract. The server keeps the module that it has under this name, and a record of this one that nothing
-    // refers to.
+    // SAFETY: by contract. The server keeps the module already loaded under this name, and an unreferenced record of
+    // this one.
     unsafe {
         rm!(RedisModule_SetModuleAttribs(
             ctx.raw(),
@@ -111,7 +111,7 @@ unsafe fn load_again(ctx: Ctx) -> c_int {
 }
 
 /// # Safety
-/// As [`on_load`], after the function table is filled.
+/// Same as [`on_load`], after the function table is filled.
 unsafe fn register(ctx: Ctx, arguments: &[&[u8]], families: &[Family]) -> Result<(), String> {
     if raw_missing() {
         return Err("this server is too old; Redis 7.0 or Valkey 8.0 is needed".to_string());
@@ -129,7 +129,7 @@ unsafe fn register(ctx: Ctx, arguments: &[&[u8]], families: &[Family]) -> Result
     config::read_arguments(&settings, arguments)?;
     // SAFETY: main thread, the context of the load, once each.
     unsafe {
-        // A truncated payload is an error to us, not the end of the process.
+        // A truncated payload must cause an error in the module, not abort the process.
         rm!(RedisModule_SetModuleOptions(
             ctx.raw(),
             raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS as c_int | cluster::take_slots_whole().0
@@ -154,7 +154,7 @@ unsafe fn register(ctx: Ctx, arguments: &[&[u8]], families: &[Family]) -> Result
     Ok(())
 }
 
-/// Warns of a configuration that includes the package's file instead of loading the module by a line of its own.
+/// Logs a warning if the configuration includes the package's file instead of loading the module by its own line.
 fn warn_of_include(ctx: Ctx) {
     let path = server_info(c"server", c"config_file").filter(|path| !path.is_empty());
     if let Some(advice) = path.and_then(|path| include::advice(Path::new(&path))) {
@@ -163,7 +163,7 @@ fn warn_of_include(ctx: Ctx) {
 }
 
 fn raw_missing() -> bool {
-    // SAFETY: reads of a table that was filled before.
+    // SAFETY: reads a function table that was filled before.
     unsafe {
         let event_loop = raw::RedisModule_EventLoopAdd;
         let command_info = raw::RedisModule_SetCommandInfo;
@@ -173,8 +173,8 @@ fn raw_missing() -> bool {
     }
 }
 
-/// Whether blocks of the server's allocator are aligned for every type. A server without jemalloc whose C library
-/// cannot tell the size of a block (musl) puts a header of 8 bytes in front of each.
+/// Returns true if blocks of the server's allocator are aligned for every type. A server without jemalloc prepends a
+/// header of 8 bytes to each block if its C library cannot tell the size of a block (musl).
 fn allocator_aligns() -> bool {
     const SIZE: usize = 32;
     // SAFETY: main thread, after the function table is filled; the block is freed once.

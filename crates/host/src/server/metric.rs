@@ -1,16 +1,16 @@
-//! Figures that `INFO crawlspace` shows.
+//! Metrics shown by `INFO crawlspace`.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A figure in `INFO crawlspace`: a sum since the module was loaded, or what there is now.
+/// A metric in `INFO crawlspace`: a counter since the module was loaded, or a gauge.
 pub struct Metric {
     pub(super) name: &'static CStr,
     value: AtomicU64,
 }
 
 impl Metric {
-    /// A figure that is 0 so far.
+    /// Creates a metric with the value 0.
     pub const fn new(name: &'static CStr) -> Metric {
         Metric {
             name,
@@ -18,57 +18,57 @@ impl Metric {
         }
     }
 
-    /// The figure.
+    /// Returns the value.
     pub fn get(&self) -> u64 {
         self.value.load(Relaxed)
     }
 
-    /// Sets what there is now.
+    /// Sets the gauge.
     pub fn set(&self, n: u64) {
         self.value.store(n, Relaxed);
     }
 
-    /// Counts something, on the main thread.
+    /// Adds to the counter, on the main thread.
     pub fn add(&self, n: u64) {
-        // Only the main thread writes, so no atomic addition is needed.
+        // Only the main thread writes, so an atomic addition is unnecessary.
         self.set(self.get().wrapping_add(n));
     }
 
-    /// Keeps the larger.
+    /// Raises the value to `n` if it is lower.
     pub fn peak(&self, n: u64) {
         if n > self.get() {
             self.set(n);
         }
     }
 
-    /// Adds one, from any thread.
+    /// Increments the gauge, from any thread.
     pub fn more(&self) {
         self.value.fetch_add(1, Relaxed);
     }
 
-    /// Subtracts one, from any thread.
+    /// Decrements the gauge, from any thread.
     pub fn less(&self) {
         self.value.fetch_sub(1, Relaxed);
     }
 }
 
-/// Jobs under way now, waiting ones included.
+/// Jobs running or queued.
 pub(super) static JOBS_RUNNING: Metric = Metric::new(c"jobs_running");
-/// Jobs that ended.
+/// Jobs completed.
 pub(super) static JOBS_DONE: Metric = Metric::new(c"jobs_done");
-/// Slices worked.
+/// Slices executed.
 pub(super) static SLICES: Metric = Metric::new(c"slices");
-/// The longest slice, in microseconds.
+/// Duration of the longest slice, in microseconds.
 pub(super) static SLICE_LONGEST_US: Metric = Metric::new(c"slice_longest_us");
-/// The longest slice, in microseconds that the server's thread had the processor, which other processes
-/// cannot lengthen.
+/// Processor time of the longest slice, in microseconds of the server's thread; other processes cannot
+/// lengthen it.
 pub(super) static SLICE_LONGEST_CPU_US: Metric = Metric::new(c"slice_longest_cpu_us");
-/// Whether all kinds of keyspace events are subscribed to: 1 from the first command of ours on.
+/// 1 if the module is subscribed to all kinds of keyspace events, which it is from its first command on.
 pub(super) static WATCHING: Metric = Metric::new(c"keyspace_events");
-/// Bugs that the panic guard caught.
+/// Panics caught by the panic guard.
 pub static PANICS: Metric = Metric::new(c"panics");
 
-/// The figures that every family shares.
+/// Metrics shared by all families.
 pub(super) static OWN: &[&Metric] = &[
     &JOBS_RUNNING,
     &JOBS_DONE,

@@ -1,6 +1,6 @@
-//! Everything that touches the server: the module API, keys, replies, blocked clients, sliced work.
+//! Code that calls the server: the module API, keys, replies, blocked clients, jobs in slices.
 //!
-//! The command families stand on this and know no other part of the server.
+//! The command families use only this layer to reach the server.
 
 pub mod acl;
 pub mod alarm;

@@ -1,8 +1,8 @@
-//! Types of our own for the values of keys.
+//! Native types: key values of types that the module defines.
 //!
-//! A type is what implements [`Native`]: a value that can be written in chunks and read from them.
-//! The server's callbacks for RDB files, append-only files, copies, digests, memory and freeing are
-//! made from that here, each inside the panic guard.
+//! A native type implements [`Native`]: its value can be written in chunks and read from chunks. From that
+//! this module derives the server's callbacks for RDB files, append-only files, copies, digests, memory and
+//! freeing, each inside the panic guard.
 
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_void};
@@ -14,40 +14,41 @@ use super::guard::guarded;
 use crate::defrag::Mover;
 use crate::slices::Time;
 
-/// A value of a key. It is used by one thread at a time, mostly the main one, but a large one that is
-/// deleted is dropped by a thread of the server.
+/// A native value of a key. It is used by one thread at a time, mostly the main thread; a large deleted value
+/// is dropped by a background thread of the server.
 pub trait Native: Clone + Default + Send + 'static {
-    /// Its name in RDB files: nine characters of `A-Za-z0-9_-`. Never to be changed.
+    /// Name of the type in RDB files: nine characters of `A-Za-z0-9_-`. Must never change.
     const NAME: &'static CStr;
-    /// Version of what [`Native::save`] gives; no other one is read.
+    /// Version of the format written by [`Native::save`]; other versions are refused.
     const VERSION: c_int;
-    /// What an error says that a key should hold.
+    /// Description of the type in error messages.
     const WHAT: &'static str;
-    /// The command that adds one chunk to a key when an append-only file is replayed, called as
-    /// `command key word chunk`.
+    /// Command that adds one chunk to a key when an append-only file is replayed, called as `command key word
+    /// chunk`.
     const REBUILT_BY: &'static CStr;
-    /// The word.
+    /// The `word` in calls of [`Native::REBUILT_BY`].
     const REBUILT_WITH: &'static CStr;
 
-    /// Where the server's name for the type is kept.
+    /// Returns the place that stores the server's handle of the type.
     fn registered() -> &'static Registered;
-    /// Gives the value in chunks of at most some mebibytes.
+    /// Writes the value in chunks of at most a few mebibytes.
     fn save(&self, chunk: &mut dyn FnMut(&[u8]));
-    /// Gives what is in the value, an element at a time, each as a list of parts: the same elements for
-    /// equal values, in any order, each once. For digests. Unless a type says otherwise these are the
-    /// chunks, which must be equal for equal values then.
+    /// Passes each element of the value to `element` once, as a list of parts, for digests: equal values have
+    /// the same elements, in any order. By default the elements are the chunks, which must then be equal for
+    /// equal values.
     fn elements(&self, element: &mut dyn FnMut(&[&[u8]])) {
         self.save(&mut |chunk| element(&[chunk]));
     }
-    /// Adds what a chunk holds. It may come from anybody who may run `RESTORE`.
+    /// Adds the contents of a chunk, which may be hostile: it can come from any client that may run
+    /// `RESTORE`.
     ///
     /// # Errors
-    /// What is wrong with the chunk.
+    /// Says what is wrong with the chunk.
     fn load(&mut self, chunk: &[u8]) -> Result<(), String>;
-    /// Whether nothing is missing, after the last chunk. A value that never is empty would be missing.
+    /// Checks that the value is complete, after the last chunk. By default an empty value is incomplete.
     ///
     /// # Errors
-    /// What is missing.
+    /// Says what is missing.
     fn loaded(&self) -> Result<(), String> {
         if self.is_empty() {
             Err("it is empty".to_string())
@@ -55,28 +56,29 @@ pub trait Native: Clone + Default + Send + 'static {
             Ok(())
         }
     }
-    /// Whether there is nothing in it; then its key goes.
+    /// Returns true if the value is empty; its key is then deleted.
     fn is_empty(&self) -> bool;
-    /// Bytes of memory; must not take long.
+    /// Returns the memory used, in bytes; must be fast.
     fn memory(&self) -> usize;
-    /// Moves memory to better places, from a cursor on, until `time` says no; where to go on, 0 at the end.
+    /// Defragments memory from a cursor on until `time` returns false; returns the next cursor, 0 at the end.
     fn defrag(&mut self, _cursor: u64, _mover: &mut Mover<'_>, _time: Time<'_>) -> u64 {
         0
     }
-    /// Pieces of memory that are freed with it. Beyond 64 the server does that in the background.
+    /// Returns the number of allocations that freeing the value releases. Above 64 the server frees in the
+    /// background.
     fn free_effort(&self) -> usize;
 }
 
-/// The server's name for a type, once it is registered.
+/// Storage for the server's handle of a type, set when the type is registered.
 pub struct Registered(AtomicPtr<raw::RedisModuleType>);
 
 impl Registered {
-    /// Not registered yet; for a `static`.
+    /// Creates an empty handle; for a `static`.
     pub const fn new() -> Registered {
         Registered(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// For calls of the module API.
+    /// Returns the raw handle for calls of the module API.
     pub fn raw(&self) -> *mut raw::RedisModuleType {
         self.0.load(Relaxed)
     }
@@ -88,17 +90,17 @@ impl Default for Registered {
     }
 }
 
-/// Makes a type known to the server.
+/// Registers a native type with the server.
 ///
 /// # Safety
-/// Called once a type, with the context of the module's load.
+/// Called once per type, with the context of the module's load.
 ///
 /// # Errors
-/// When the server refuses.
+/// If the server refuses.
 pub unsafe fn register<T: Native>(ctx: Ctx) -> Result<(), String> {
-    // SAFETY: plain data; all zeroes stand for callbacks that there are not.
+    // SAFETY: plain data; zero means that a callback is absent.
     let mut methods: raw::RedisModuleTypeMethods = unsafe { std::mem::zeroed() };
-    // The last version that Redis 7.0 knows.
+    // Highest version supported by Redis 7.0.
     methods.version = 4;
     methods.rdb_load = Some(rdb_load::<T>);
     methods.rdb_save = Some(rdb_save::<T>);
@@ -128,12 +130,12 @@ pub unsafe fn register<T: Native>(ctx: Ctx) -> Result<(), String> {
     Ok(())
 }
 
-/// Marks of an RDB file: a chunk follows, or none.
+/// Marks in an RDB file: another chunk follows, or the value ends.
 const MORE: u64 = 1;
 const END: u64 = 0;
 
 extern "C" fn rdb_save<T: Native>(rdb: *mut raw::RedisModuleIO, value: *mut c_void) {
-    // A panic leaves out the mark of the end, so that the file is refused and not read as whole.
+    // A panic omits the end mark, so that the file is refused instead of being read as complete.
     let _ = guarded("saving a value", || {
         // SAFETY: the server hands us one of our values.
         let value = unsafe { &*value.cast::<T>() };
@@ -187,9 +189,9 @@ extern "C" fn rdb_load<T: Native>(rdb: *mut raw::RedisModuleIO, version: c_int) 
 
 const TRUNCATED: &str = "it is truncated";
 
-/// Whether a chunk follows.
+/// Reads a mark; returns true if a chunk follows.
 fn read_mark(rdb: *mut raw::RedisModuleIO) -> Result<bool, String> {
-    // SAFETY: `rdb` lives during the callback; what was read counts only without an error.
+    // SAFETY: `rdb` lives during the callback; the mark is used only if there was no error.
     let (mark, failed) = unsafe {
         let mark = rm!(RedisModule_LoadUnsigned(rdb));
         (mark, rm!(RedisModule_IsIOError(rdb)) != 0)
@@ -202,7 +204,7 @@ fn read_mark(rdb: *mut raw::RedisModuleIO) -> Result<bool, String> {
     }
 }
 
-/// Reads a chunk. The server's copy is given back whatever happens.
+/// Reads a chunk. The server's copy is freed in every case.
 fn with_chunk(
     rdb: *mut raw::RedisModuleIO,
     load: impl FnOnce(&[u8]) -> Result<(), String>,
@@ -225,7 +227,7 @@ fn with_chunk(
     if failed || buffer.0.is_null() {
         return Err(TRUNCATED.to_string());
     }
-    // SAFETY: the server gave so many bytes, which live as long as the buffer.
+    // SAFETY: the server returned `len` bytes, which live as long as the buffer.
     load(unsafe { std::slice::from_raw_parts(buffer.0.cast::<u8>(), len) })
 }
 
@@ -260,10 +262,11 @@ extern "C" fn digest<T: Native>(digest: *mut raw::RedisModuleDigest, value: *mut
         // SAFETY: the server hands us one of our values; `digest` lives during the callback.
         unsafe {
             let value = &*value.cast::<T>();
-            // The server makes one digest of elements whatever their order.
+            // The server combines the elements regardless of their order.
             value.elements(&mut |parts| {
                 for part in parts {
-                    // Together with their lengths, parts cannot be taken for others.
+                    // Each part is preceded by its length, so that different lists of parts have different
+                    // digests.
                     rm!(RedisModule_DigestAddLongLong(digest, part.len() as i64));
                     rm!(RedisModule_DigestAddStringBuffer(
                         digest,
@@ -278,7 +281,7 @@ extern "C" fn digest<T: Native>(digest: *mut raw::RedisModuleDigest, value: *mut
 }
 
 extern "C" fn free<T: Native>(value: *mut c_void) {
-    // On any thread of the server.
+    // Runs on any thread of the server.
     let _ = guarded("freeing a value", || {
         // SAFETY: the server gives back one of our values, made by `Box::into_raw`, once.
         drop(unsafe { Box::from_raw(value.cast::<T>()) });
@@ -303,7 +306,7 @@ extern "C" fn free_effort<T: Native>(
 ) -> usize {
     // SAFETY: the server hands us one of our values.
     guarded("the effort to free a value", || unsafe {
-        // None at all would mean "in the background, always".
+        // Zero would mean that the server always frees in the background.
         (*value.cast::<T>()).free_effort().max(1)
     })
     .unwrap_or(1)
@@ -319,23 +322,23 @@ extern "C" fn copy<T: Native>(
     });
     match copied {
         Ok(value) => Box::into_raw(Box::new(value)).cast(),
-        // The server says that it cannot copy this type.
+        // Null tells the server that the value cannot be copied.
         Err(_) => ptr::null_mut(),
     }
 }
 
-/// Moves the value's memory, as far as the server's time goes: 0 when all of it was looked at.
+/// Defragments the value while the server's time lasts; returns 0 when the value is complete.
 extern "C" fn defrag<T: Native>(
     ctx: *mut raw::RedisModuleDefragCtx,
     _: *mut raw::RedisModuleString,
     value: *mut *mut c_void,
 ) -> c_int {
     guarded("moving a value", || {
-        // SAFETY: main thread; the server hands us the place of one of our values, and its allocator moves
-        // pieces as `Mover` asks for, because it is the global allocator.
+        // SAFETY: main thread; the server passes the location of one of our values, and its allocator moves
+        // allocations as `Mover` requires, because it is the global allocator.
         unsafe {
             let mut cursor = 0;
-            // Only what the server comes back to has a cursor.
+            // A cursor exists only if the server resumes a value.
             if rm!(RedisModule_DefragCursorGet(ctx, &mut cursor)) != raw::REDISMODULE_OK as c_int {
                 cursor = 0;
             }

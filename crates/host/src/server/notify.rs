@@ -1,11 +1,12 @@
-//! What others do to the keys that the module has something cached of.
+//! Notifications of changes to keys that the module caches, made by anything but the module itself.
 //!
-//! The server tells of every change of a key, by commands, replication, expiry or eviction. Changes
-//! that this module makes itself are marked, so that it does not invalidate its own caches.
+//! The server reports every change of a key, by commands, replication, expiry or eviction. The module marks its own
+//! changes, so that it does not invalidate its own caches.
 //!
-//! Every event costs the commands of bystanders. So most kinds are subscribed to by `watch` alone: at the first command
-//! of ours, at the first key that may be of ours and comes whole (from a file, a master, or by `RESTORE`), and where
-//! such a key may have come unseen: by an append-only file, or on a replica that becomes the master.
+//! Every event slows down commands that do not concern the module. Therefore `watch` subscribes to most kinds only when
+//! they are needed: at the module's first command, at the first restored key that may belong to the module (from a
+//! file, a master, or by `RESTORE`), and when such a key may exist unnoticed: after loading an append-only file, or on
+//! a replica that becomes a master.
 
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_void};
@@ -19,13 +20,13 @@ use super::main_thread::MainThread;
 use super::metric::WATCHING;
 use super::replication;
 
-/// How many marks of own writes live; on the main thread alone.
+/// Number of live [`OwnWrite`] marks; main thread only.
 static OWN_WRITES: AtomicU32 = AtomicU32::new(0);
 
-/// While this lives, changes of keys are this module's own.
+/// Marks key changes as the module's own while it lives.
 pub(crate) struct OwnWrite(());
 
-/// Marks what follows as this module's own writes.
+/// Marks the following writes as the module's own.
 pub(crate) fn own_write() -> OwnWrite {
     OWN_WRITES.store(OWN_WRITES.load(Relaxed) + 1, Relaxed);
     OwnWrite(())
@@ -37,22 +38,22 @@ impl Drop for OwnWrite {
     }
 }
 
-/// Something happened to keys that this module did not do.
+/// A change that this module did not make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// One key of a database changed.
+    /// A key of a database changed.
     Key(c_int, &'a [u8]),
-    /// One or two databases were emptied or swapped: nothing that was cached of them holds.
+    /// A database was flushed, or two were swapped: their caches are invalid.
     Databases(&'a [c_int]),
-    /// All of them were emptied, or are loaded.
+    /// Every database was flushed, or is being loaded.
     Everything,
     /// The server became a master or a replica.
     Role,
 }
 
-/// Whether a change of a key comes from the master now, from a node that sends the slot here, or from a file that
-/// is being loaded: from there comes a whole story, the module's own book-keeping included. Costs more than most that
-/// is done with a change, so it is asked last.
+/// Returns true if a key changes because the master replicates to this server, another node migrates the slot to it, or
+/// a file is being loaded: these sources also send the module's own book-keeping. Slower than most handling of a
+/// change, so callers check this last.
 pub fn is_replicated(ctx: Ctx, key: &[u8]) -> bool {
     if cluster::is_importing(key) {
         return true;
@@ -62,29 +63,30 @@ pub fn is_replicated(ctx: Ctx, key: &[u8]) -> bool {
         || flags & raw::REDISMODULE_CTX_FLAGS_MASTER == 0
 }
 
-/// Takes note of changes. It must not change keys.
+/// A listener for changes. It must not change keys.
 #[derive(Clone, Copy)]
 pub struct Listener {
-    /// Whether a key of this name can matter. Asked for every change of every key of the server,
-    /// so it must be quick.
+    /// Returns true if a key with this name can matter. Called for every change of every key of the server, so it must
+    /// be fast.
     pub cares_for: fn(&[u8]) -> bool,
-    /// Whether a key of this name says that a data set is here of which changes matter before any command of ours.
+    /// Returns true if a key with this name proves the presence of a data set for which changes matter even before the
+    /// module's first command.
     pub marks: fn(&[u8]) -> bool,
-    /// Takes note of one change.
+    /// Handles a change.
     pub hear: fn(Ctx, Change<'_>),
 }
 
 static LISTENERS: MainThread<Vec<Listener>> = MainThread::new(Vec::new());
 
-/// The first listener from this place on that says so, and its place. The list is borrowed for that alone, so that a
-/// listener may cause events itself.
+/// Returns the first listener at or after this position for which `says` returns true, and its position. The list is
+/// borrowed only for the search, so that a listener may cause events itself.
 fn next_listener(from: usize, says: impl Fn(&Listener) -> bool) -> Option<(usize, Listener)> {
     let listeners = LISTENERS.try_borrow()?;
     let at = from + listeners.get(from..)?.iter().position(says)?;
     Some((at, listeners[at]))
 }
 
-/// Tells this listener, and those after it that say so.
+/// Calls this listener, and all later listeners for which `says` returns true.
 fn tell(
     ctx: Ctx,
     change: Change<'_>,
@@ -98,7 +100,7 @@ fn tell(
     }
 }
 
-/// Hears of every change from now on.
+/// Registers a listener for all further changes.
 pub fn listen(listener: Listener) {
     LISTENERS.borrow().push(listener);
 }
@@ -113,7 +115,7 @@ extern "C" fn key_changed(
     let ctx = unsafe { Ctx::new(ctx) };
     // SAFETY: the key's name lives during the callback.
     let name = unsafe { string_bytes(key) };
-    // Expiry and eviction can happen in the middle of our own writes, and are never ours.
+    // Expiry and eviction can happen during our own writes, but are never ours.
     let forced = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
     if !is_watching() && next_listener(0, |listener| (listener.marks)(name)).is_some() {
         watch(ctx);
@@ -162,7 +164,7 @@ extern "C" fn server_event(
         }
         cluster::note_all_changed();
         if event.id == cluster::SLOTS_MOVE.id {
-            // Each key that comes or goes with a slot has its own event, too.
+            // Each key that is added or deleted with a slot also has its own event.
             watch(ctx);
             // SAFETY: this event's data is this structure, alive during the callback.
             unsafe { cluster::note_move(subevent, data.cast()) };
@@ -204,20 +206,20 @@ fn subscribe_to_keys(ctx: Ctx, kinds: c_int) -> bool {
     subscribed == raw::REDISMODULE_OK as c_int
 }
 
-/// Whether all kinds of changes are heard of.
+/// Returns true if the module is subscribed to all kinds of changes.
 fn is_watching() -> bool {
     WATCHING.get() == 1
 }
 
-/// The kind of event of a key that the server deletes because its slot has moved as a whole, where a server has one
-/// (Redis 8.4). Others tell of it as of any key that is deleted.
+/// Returns the event type for keys that the server deletes after an atomic slot migration, if the server has one (Redis
+/// 8.4). Other servers report these keys as deleted.
 fn key_trimmed() -> c_int {
     const KEY_TRIMMED: c_int = 1 << 17;
-    // SAFETY: main thread; asks for a number.
+    // SAFETY: main thread; only returns a number.
     unsafe { rm!(RedisModule_GetKeyspaceNotificationFlagsAll()) & KEY_TRIMMED }
 }
 
-/// Hears of all kinds of changes from now on.
+/// Subscribes to all kinds of changes.
 pub(crate) fn watch(ctx: Ctx) {
     let kinds = raw::REDISMODULE_NOTIFY_STRING
         | raw::REDISMODULE_NOTIFY_LIST
@@ -234,7 +236,7 @@ pub(crate) fn watch(ctx: Ctx) {
     }
 }
 
-/// Whether any database has a key.
+/// Returns true if any database has a key.
 fn has_keys(ctx: Ctx) -> bool {
     let selected = selected_db(ctx);
     // SAFETY: main thread, the context of the load.
@@ -250,7 +252,7 @@ fn has_keys(ctx: Ctx) -> bool {
     found
 }
 
-/// Subscribes to what matters before the first command, and to everything where the data are here already.
+/// Subscribes to the events needed before the first command, and to all events if data exist already.
 ///
 /// # Safety
 /// Called once, with the context of the module's load.

@@ -1,4 +1,4 @@
-//! What a family has cached of its data sets, per database and prefix.
+//! Registry of a family's caches, one per database and prefix.
 
 use std::cell::RefMut;
 use std::os::raw::c_int;
@@ -13,70 +13,71 @@ use super::notify::Change;
 use super::scope::{Names, is_in, names, scope};
 use crate::names::Lengths;
 
-/// How many data sets something is cached of at most; beyond it those that nobody needs are evicted.
+/// Maximum number of cached data sets; above it, caches that are not in use are evicted.
 const MAX_CACHED: usize = 4096;
 
-/// What is cached of one data set. Each event says whether it stays; mostly it goes, and is read anew.
+/// Cache of a data set. Each event method returns true if the cache stays valid; by default it is dropped and read
+/// again.
 pub trait Cached: Sized {
-    /// Whether somebody needs it, so that it is not evicted.
+    /// Returns true if the cache is in use and must not be evicted.
     fn is_in_use(&self) -> bool {
         false
     }
 
-    /// Whether it is what would be opened now; else it is opened anew.
+    /// Returns false if the cache must be opened again.
     fn is_current(&self) -> bool {
         true
     }
 
-    /// Nothing that was read can be believed: after a bug, or a change in the middle of its use.
+    /// Handles a panic, or a change during its use: nothing that was read can be trusted.
     fn invalidate(&mut self) -> bool {
         false
     }
 
-    /// There is another database now.
+    /// Handles a database that was flushed or replaced.
     fn emptied(&mut self) -> bool {
         false
     }
 
-    /// The server became a master or a replica.
+    /// Handles the server becoming a master or a replica.
     fn role_changed(&mut self) -> bool {
         false
     }
 }
 
-/// All that is cached of data sets of one kind.
+/// Caches of all data sets of one kind.
 pub struct Registry<C> {
     scopes: MainThread<Scopes<C>>,
-    /// Set when something changed while it was in use.
+    /// Set if something changed while the registry was borrowed.
     invalid: AtomicBool,
-    /// How many data sets there are.
+    /// Metric that shows the number of data sets.
     shown: &'static Metric,
     lengths: Lengths,
 }
 
-/// What is cached, by scope.
+/// Caches by scope.
 pub struct Scopes<C> {
     by_scope: FxHashMap<Box<[u8]>, C>,
     panics: u64,
 }
 
 impl<C> Scopes<C> {
-    /// What is cached of a scope.
+    /// Returns the cache of a scope.
     pub fn get_mut(&mut self, db: c_int, prefix: &[u8]) -> Option<&mut C> {
         self.by_scope.get_mut(&scope(db, prefix)[..])
     }
 
-    /// Whether nothing is cached.
+    /// Returns true if nothing is cached.
     pub fn is_empty(&self) -> bool {
         self.by_scope.is_empty()
     }
 
-    /// Evicts what is cached of a scope.
+    /// Evicts the cache of a scope.
     pub fn evict(&mut self, db: c_int, prefix: &[u8]) {
         self.by_scope.remove(&scope(db, prefix)[..]);
     }
 
-    /// All that is cached, with its scope.
+    /// Iterates over the caches and their scopes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&[u8], &mut C)> {
         self.by_scope
             .iter_mut()
@@ -85,7 +86,7 @@ impl<C> Scopes<C> {
 }
 
 impl<C: Cached> Registry<C> {
-    /// Nothing is cached; for a `static`.
+    /// Creates an empty registry; for a `static`.
     pub const fn new(shown: &'static Metric) -> Registry<C> {
         Registry {
             scopes: MainThread::new(Scopes {
@@ -98,21 +99,21 @@ impl<C: Cached> Registry<C> {
         }
     }
 
-    /// All that is cached, for a short time in which no rule is asked.
+    /// Borrows all caches. No rule may run while they are borrowed.
     ///
     /// # Panics
-    /// When it is in use already.
+    /// If they are already borrowed.
     pub fn borrow(&self) -> RefMut<'_, Scopes<C>> {
         self.scopes.borrow()
     }
 
-    /// The lengths of the prefixes of all data sets that were ever opened.
+    /// Returns the prefix lengths of all data sets opened so far.
     pub fn lengths(&self) -> &Lengths {
         &self.lengths
     }
 
-    /// Does something with what is cached of a scope, which is opened if need be; `None` when a callback arrived in
-    /// the middle of its use. What is refused leaves nothing cached: a user without permission evicts nothing.
+    /// Calls `act` with the cache of a scope, which `open` creates if necessary. Returns `None` if a callback arrived
+    /// while the registry was borrowed. A failed call caches nothing: a user without permission cannot cause evictions.
     pub fn with<T, E>(
         &self,
         (db, prefix): (c_int, &[u8]),
@@ -146,7 +147,7 @@ impl<C: Cached> Registry<C> {
         }))
     }
 
-    /// The names of the first of them; none while one is in use.
+    /// Returns the names of the first data sets; empty while the registry is borrowed.
     pub fn names(&self) -> Names {
         let scopes = self.scopes.try_borrow();
         scopes.map_or_else(Names::new, |scopes| {
@@ -154,7 +155,7 @@ impl<C: Cached> Registry<C> {
         })
     }
 
-    /// Passes on what others did; what a change of a key means says `on_key`.
+    /// Passes a change on to the caches; `on_key` handles changes of single keys.
     pub fn on_change(&self, change: Change<'_>, on_key: impl FnOnce(&mut Scopes<C>, c_int, &[u8])) {
         let Some(mut scopes) = self.scopes.try_borrow() else {
             self.invalid.store(true, Relaxed);

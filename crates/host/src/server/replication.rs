@@ -1,15 +1,16 @@
-//! Who is told of changes: replicas and the append-only file by commands, clients and other modules by keyspace events.
+//! Decides if changes must be propagated: to replicas and the append-only file as commands, to clients and other
+//! modules as keyspace events.
 //!
-//! The server makes a command of a change that is to be passed on before it looks whether there is anybody to pass it on
-//! to. That takes a third of a microsecond, and a step of a frontier has three to five changes. It makes a client and a
-//! context for each module that subscribes to keyspace events, this one included, which takes half as long. So whether
-//! there is anybody is asked once and cached, as long as it is certain.
+//! The server builds the command for a replicated change before it checks if there is any recipient. That takes a third
+//! of a microsecond, and a step of a frontier makes three to five changes. For keyspace events it creates a client and
+//! a context for each subscribed module, including this one, which takes half as long. Therefore the answer is cached
+//! for as long as it is certain.
 //!
-//! For commands it is certain until the server forks, changes its role or its configuration, or loads a file. Who comes anew, a
-//! replica or an append-only file, gets what was written before from a process that the server forks, and
-//! what is written from that moment on. Who has been there before can only go on where a backlog has been kept for it,
-//! and a server that keeps one counts as one that has replicas. In a cluster slots go their own ways to other nodes, so
-//! there everything is told. For events it is certain until the configuration changes or a module comes or goes.
+//! For commands it is certain until the server forks, changes its role or configuration, or loads a file. A new replica
+//! or append-only file gets earlier writes from a process that the server forks, and later writes from that moment on.
+//! A replica that reconnects can only resume if a backlog was kept, and a server that keeps a backlog counts as one
+//! with replicas. In a cluster, slots migrate to other nodes by other means, so there everything is propagated. For
+//! events it is certain until the configuration changes or a module is loaded or unloaded.
 
 use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -23,7 +24,7 @@ const UNKNOWN: u8 = 0;
 const NOBODY: u8 = 1;
 const SOMEBODY: u8 = 2;
 
-/// Whether anybody is told, as far as that is cached.
+/// Cached answer: listeners exist, do not exist, or unknown.
 struct Listening(AtomicU8);
 
 impl Listening {
@@ -47,17 +48,17 @@ impl Listening {
 static TO_COMMANDS: Listening = Listening::new();
 static TO_EVENTS: Listening = Listening::new();
 
-/// Whether a replica or an append-only file is told of changes now.
+/// Returns true if changes must be replicated to a replica or an append-only file.
 pub(crate) fn is_heard() -> bool {
     TO_COMMANDS.get(|| in_cluster() || ask())
 }
 
-/// Whether a client, or a module other than this one, is told of keyspace events now.
+/// Returns true if a client, or a module other than this one, receives keyspace events.
 pub(crate) fn has_event_listeners(ctx: Ctx) -> bool {
     TO_EVENTS.get(|| {
         let kinds = CallReply::of(ctx, c"CONFIG", &[b"GET", b"notify-keyspace-events"]);
         let modules = CallReply::of(ctx, c"MODULE", &[b"LIST"]);
-        // In doubt there is somebody.
+        // When in doubt, assume a listener.
         kinds.and_then(|kinds| kinds.element(1)).as_deref() != Some(b"")
             || modules.is_none_or(|all| all.child(0).is_none() || all.child(1).is_some())
     })
@@ -73,17 +74,17 @@ fn ask() -> bool {
     !fields.into_iter().all(is_none)
 }
 
-/// Passes a change on by `replicate`, if there is anybody to pass it on to. It counts as a change either way, for the
-/// server's snapshots.
+/// Replicates a change by calling `replicate` if there is a recipient. The server counts the change for its snapshots
+/// in either case.
 pub(crate) fn replicate(ctx: Ctx, replicate: impl FnOnce()) {
     if is_heard() {
         return replicate();
     }
-    // SAFETY: main thread, live context of a command. Nothing is passed on, for want of anybody; the change counts.
+    // SAFETY: main thread, live context of a command. Without a recipient nothing is sent, but the change is counted.
     unsafe { rm!(RedisModule_ReplicateVerbatim(ctx.raw())) };
 }
 
-/// What is cached does not hold any more.
+/// Invalidates the cached answers.
 pub(crate) fn invalidate() {
     for listening in [&TO_COMMANDS, &TO_EVENTS] {
         listening.0.store(UNKNOWN, Relaxed);
@@ -94,7 +95,7 @@ extern "C" fn changed(_: RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_voi
     invalidate();
 }
 
-/// Hears of forks and of replicas; of other events that matter `notify` tells.
+/// Subscribes to events of forks and replicas; `notify` passes on the other relevant events.
 ///
 /// # Safety
 /// Called once, with the context of the module's load.

@@ -1,4 +1,4 @@
-//! Replies as they go out.
+//! Sending of replies.
 
 use std::os::raw::c_long;
 
@@ -6,7 +6,7 @@ use crate::reply::Reply;
 
 use super::api::{Ctx, c_string, rm};
 
-/// What a command came to: an answer, or an error text with its code word first.
+/// Outcome of a command: a reply, or an error text that begins with its code word.
 pub type Outcome = Result<Reply, String>;
 
 /// Sends an outcome.
@@ -17,14 +17,14 @@ pub(crate) fn send_outcome(ctx: Ctx, outcome: &Outcome) {
     }
 }
 
-/// Sends an error; the text is made fit for a reply line.
+/// Sends an error; the text is converted to fit an error line.
 pub(crate) fn send_error(ctx: Ctx, text: &str) {
     let text = c_string(text);
     // SAFETY: main thread, live context.
     unsafe { rm!(RedisModule_ReplyWithError(ctx.raw(), text.as_ptr())) };
 }
 
-/// Sends a whole reply.
+/// Sends a complete reply.
 pub fn send(ctx: Ctx, reply: &Reply) {
     match reply {
         Reply::Nil => send_nil(ctx),
@@ -75,7 +75,7 @@ pub fn send_bulk(ctx: Ctx, bytes: &[u8]) {
     };
 }
 
-/// Starts an array; as many elements must follow.
+/// Starts an array; exactly `len` elements must follow.
 pub fn send_array(ctx: Ctx, len: usize) {
     // SAFETY: main thread, live context.
     unsafe { rm!(RedisModule_ReplyWithArray(ctx.raw(), len as c_long)) };

@@ -1,4 +1,4 @@
-//! The internal command in which the module writes on its own account: a slice of a job, or the work of an alarm.
+//! Internal command for writes that no client requested: a slice of a job, or the work of an alarm.
 //!
 //! Everything written in one call is replicated as one transaction.
 
@@ -12,7 +12,7 @@ use crate::reply::Reply;
 
 struct Turn {
     ctx: Ctx,
-    /// The work of the internal command; `None` while a client calls it.
+    /// Work of the internal command; `None` when a client calls it.
     work: Option<fn(Ctx)>,
 }
 
@@ -21,15 +21,15 @@ static TURN: MainThread<Turn> = MainThread::new(Turn {
     work: None,
 });
 
-/// Delay until the next attempt while writing is not allowed, in milliseconds.
+/// Delay until the next attempt while writing is forbidden, in milliseconds.
 pub(super) const LATER_MS: u64 = 5;
 
-/// The module's detached context.
+/// Returns the module's detached context.
 pub(super) fn ctx() -> Ctx {
     TURN.borrow().ctx
 }
 
-/// Whether what the module does on its own account must wait.
+/// Returns true if work without a client must wait.
 pub(super) fn must_wait() -> bool {
     avoid_writing() || in_the_middle()
 }
@@ -52,15 +52,15 @@ pub(super) fn take(work: fn(Ctx)) {
     TURN.borrow().work = None;
 }
 
-/// Whether the server asks not to write just now: a failover, or paused writes. Whoever writes on
-/// his own account, and not in a client's command, must ask: the server aborts otherwise.
+/// Returns true while the server forbids writes by modules: during a failover, or while writes are paused. Must be
+/// checked before every write outside of a client's command, because the server aborts otherwise.
 pub fn avoid_writing() -> bool {
     // SAFETY: main thread.
     unsafe { rm!(RedisModule_AvoidReplicaTraffic()) != 0 }
 }
 
-/// Whether the event loop turns in the middle of something that must not be disturbed: the server
-/// serves its descriptors, but no timers, while a slow script runs or a file is loaded.
+/// Returns true if the event loop runs nested inside another operation: while a slow script runs or a file is loaded,
+/// the server serves its descriptors, but no timers.
 fn in_the_middle() -> bool {
     let busy = raw::REDISMODULE_CTX_FLAGS_LUA
         | raw::REDISMODULE_CTX_FLAGS_MULTI

@@ -1,10 +1,9 @@
-//! Work on other threads, for clients that wait meanwhile.
+//! Worker threads for commands whose clients are blocked meanwhile.
 //!
-//! Work gets everything it needs when it is handed in: it cannot see keys, because those belong to the
-//! main thread. Its answer is made ready on the thread as well, so that a long one delays
-//! nobody; the main thread only passes it on. Threads work in turns: what others wait behind is put aside
-//! after a piece. One more thread than there are processors is kept for light work, which must not wait
-//! for a piece that takes long.
+//! Work gets all its input when it is submitted: it cannot access keys, which belong to the main thread. Its reply is
+//! also built on the worker thread, so that a long reply delays no other client; the main thread only passes it on.
+//! Threads work in turns: work that others wait for is put back after a piece. In addition to the threads for all work,
+//! a single thread serves light work only, which must not wait for a long piece.
 
 use std::os::raw::{c_int, c_void};
 use std::ptr;
@@ -22,24 +21,24 @@ use super::main_thread::MainThread;
 use super::reply::{Outcome, send_outcome};
 use crate::turns::{Next, Taken, Turn, Turns};
 
-/// Most threads, the one for light work left out.
+/// Maximum number of threads, not counting the one for light work.
 const THREADS: usize = 4;
 
-/// How long a turn lasts while others wait, in microseconds of a processor's time. What cannot be interrupted may
-/// make one longer.
+/// Duration of a turn while other work waits, in microseconds of processor time. An uninterruptible operation may
+/// extend a turn.
 const PIECE_US: u64 = 2_000;
 
-/// How work is done.
+/// Limits of a piece of work.
 #[derive(Clone, Copy)]
 pub struct Terms {
-    /// Whether it is known to be little in all, so that it need not wait for long pieces of others.
+    /// True if the work is known to be short in total, so that it need not wait for long pieces of other work.
     pub light: bool,
-    /// How much of a processor's time it may take, in milliseconds.
+    /// Maximum processor time, in milliseconds.
     pub most_ms: u64,
 }
 
 impl Terms {
-    /// Of work that may be much.
+    /// Returns the terms of work that may take long.
     pub fn heavy(most_ms: u64) -> Terms {
         Terms {
             light: false,
@@ -48,16 +47,16 @@ impl Terms {
     }
 }
 
-/// Work for another thread, on the arguments that were held for it. It is called again and again until it has
-/// an outcome, and pauses where its turn says so.
+/// Work for another thread, on the arguments held for it. It is called until it returns an outcome, and pauses when its
+/// turn ends.
 type Work = Box<dyn FnMut(&[&[u8]], &mut dyn Turn) -> Option<Outcome> + Send>;
 
-/// Arguments of a command that a thread reads: trimmed, so that their bytes stay where they are while somebody holds them.
-/// They are given back on the main thread, which counts who does.
+/// Arguments of a command that a thread reads. They are trimmed, so that their bytes do not move while a reference is
+/// held. The references are released on the main thread, which manages the counts.
 struct Held(Vec<RmString>);
 
-// SAFETY: other threads only read the bytes, which `RmString` keeps the address of; counting who holds
-// a string is left to the main thread, where `Held` is made and dropped.
+// SAFETY: other threads only read the bytes, whose address `RmString` keeps; the reference count changes only on the
+// main thread, where `Held` is created and dropped.
 unsafe impl Send for Held {}
 
 impl Held {
@@ -66,35 +65,35 @@ impl Held {
     }
 }
 
-/// Something that a thread is to do, or has done.
+/// A job for a thread, pending or done.
 struct Order {
-    /// Gone with all that it holds once it is done.
+    /// Dropped, with everything that it holds, once it is done.
     work: Option<Work>,
     arguments: Held,
     client: *mut raw::RedisModuleBlockedClient,
-    /// In whose name the answer is made.
+    /// Context in which the reply is built.
     ctx: Ctx,
     stop: Arc<AtomicBool>,
-    /// How much of a processor's time it may take, in microseconds.
+    /// Maximum processor time, in microseconds.
     most_us: u64,
 }
 
-// SAFETY: the work is `Send`. Client and context are used on one thread at a time: the module API lets
-// a thread make the reply of a client that it holds blocked, and all else is done on the main thread.
+// SAFETY: the work is `Send`. Client and context are used by one thread at a time: the module API lets a thread build
+// the reply of a client that it holds blocked, and everything else happens on the main thread.
 unsafe impl Send for Order {}
 
-/// The threads of one kind.
+/// Counts of the threads of one kind.
 struct Threads {
-    /// How many there are.
+    /// Number of threads.
     count: usize,
-    /// How many of them wait for work.
+    /// Number of threads that wait for work.
     idle: usize,
 }
 
-/// What waits for a turn, and who gives turns.
+/// Queue of orders, and the threads that serve it.
 struct Pool {
     orders: Turns<Order>,
-    /// Threads for all work, and those for light work alone.
+    /// Threads for all work, and threads for light work only.
     threads: [Threads; 2],
 }
 
@@ -102,23 +101,23 @@ static POOL: Mutex<Pool> = Mutex::new(Pool {
     orders: Turns::new(),
     threads: [const { Threads { count: 0, idle: 0 } }; 2],
 });
-/// How many orders wait for a turn: whether a turn is to end is asked too often for a lock.
+/// Number of orders that wait for a turn. An atomic, because every check of a turn reads it, too often for a lock.
 static WAIT_FOR_A_TURN: AtomicUsize = AtomicUsize::new(0);
-/// Wakes threads for all work, and those for light work alone.
+/// Wakes threads for all work, and threads for light work only.
 static COMING: [Condvar; 2] = [const { Condvar::new() }; 2];
-/// Clients that wait, by their address, with what stops the work for them.
+/// Blocked clients by address, each with the flag that stops its work.
 static WAITING: MainThread<FxHashMap<usize, Arc<AtomicBool>>> =
     MainThread::new(FxHashMap::with_hasher(FxBuildHasher));
-/// What is done and not passed on yet.
+/// Completed orders whose reply is not passed on yet.
 static DONE: Mutex<Vec<Order>> = Mutex::new(Vec::new());
-/// The descriptor that tells the event loop of it.
+/// Descriptor that wakes the event loop for them.
 static EVENT: AtomicI32 = AtomicI32::new(-1);
 
-/// Hands work in for the client of `ctx`, with arguments of its command, whose bytes the caller reads no more.
-/// Where a client cannot wait (`MULTI`, scripts) it is done at once.
+/// Submits work for the client of `ctx`, with arguments of its command, whose bytes the caller must not read any more.
+/// For a client that cannot be blocked (`MULTI`, scripts) the work runs at once.
 ///
 /// # Errors
-/// The error reply of work that was done at once.
+/// The error reply of work that ran at once.
 pub fn submit(
     ctx: Ctx,
     arguments: Vec<RmString>,
@@ -130,12 +129,12 @@ pub fn submit(
         let (bytes, mut turn) = (arguments.bytes(), Share::at_once(terms));
         return to_the_end(|| work(&bytes, &mut turn)).map(Answer::Reply);
     }
-    // SAFETY: all that the caller does after this is to answer.
+    // SAFETY: the caller does nothing after this but answer.
     let trimmed = |argument: RmString| unsafe { argument.trimmed() };
     let arguments = Held(arguments.into_iter().map(trimmed).collect());
     let stop = Arc::new(AtomicBool::new(false));
-    // SAFETY: main thread, live context of a client that may block. Client and context are given back
-    // in `pass_on`, once.
+    // SAFETY: main thread, live context of a client that may be blocked. Client and context are released in `pass_on`,
+    // once.
     let order = unsafe {
         let client = rm!(RedisModule_BlockClient(ctx.raw(), None, None, None, 0));
         rm!(RedisModule_SetDisconnectCallback(client, Some(gone)));
@@ -153,7 +152,7 @@ pub fn submit(
     let mut pool = Pool::lock();
     pool.start_threads(terms.light);
     if pool.threads[0].count == 0 {
-        // No thread is to be had.
+        // No thread can be started.
         drop(pool);
         let (mut order, mut turn) = (order, Share::at_once(terms));
         while !do_turn(&mut order, &mut turn) {}
@@ -164,7 +163,7 @@ pub fn submit(
     Ok(Answer::Sent)
 }
 
-/// Work that is done in a single turn, as [`submit`] takes it.
+/// Converts work that runs in a single turn for [`submit`].
 pub fn in_one_turn(
     work: impl FnOnce(&[&[u8]]) -> Outcome + Send + 'static,
 ) -> impl FnMut(&[&[u8]], &mut dyn Turn) -> Option<Outcome> + Send + 'static {
@@ -185,7 +184,7 @@ impl Pool {
         POOL.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a thread for one more order, unless one is idle or there are enough.
+    /// Starts a thread for another order, unless a thread is idle or the maximum is reached.
     fn start_threads(&mut self, light: bool) {
         let many = std::thread::available_parallelism().map_or(1, usize::from);
         for (kind, most) in [(0, many.clamp(1, THREADS)), (1, usize::from(light))] {
@@ -209,7 +208,7 @@ impl Pool {
     }
 }
 
-/// What has its turn now; waits until there is something.
+/// Takes the order whose turn it is; blocks until there is one.
 fn next_order(kind: usize) -> Taken<Order> {
     let mut pool = Pool::lock();
     loop {
@@ -225,13 +224,13 @@ fn next_order(kind: usize) -> Taken<Order> {
     }
 }
 
-/// A turn of an order, measured by the time of the processor that the thread has had.
+/// A turn of an order, measured in processor time of the thread.
 struct Share {
     began_us: u64,
-    /// What is left of the time of the order.
+    /// Processor time left for the order.
     left_us: u64,
     stop: Arc<AtomicBool>,
-    /// Whether it ends for others that wait.
+    /// True if the turn ends when other orders wait.
     in_turn: bool,
 }
 
@@ -245,7 +244,7 @@ impl Share {
         }
     }
 
-    /// For work that is done at once.
+    /// Creates a turn for work that runs at once.
     fn at_once(terms: Terms) -> Share {
         Share {
             began_us: processor_us(),
@@ -274,13 +273,13 @@ impl Turn for Share {
     }
 }
 
-/// How much of a processor's time this thread has had, in microseconds.
+/// Returns the processor time of this thread, in microseconds.
 fn processor_us() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: a plain call that writes the time into a variable of ours.
+    // SAFETY: a plain call that writes the time to a local variable.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
 }
@@ -304,9 +303,9 @@ fn work_off(kind: usize) {
     }
 }
 
-/// Gives an order a turn; whether it is done.
+/// Gives an order a turn; returns true if the order is done.
 fn do_turn(order: &mut Order, turn: &mut dyn Turn) -> bool {
-    // Of a client that went while it waited for a turn, not even a piece.
+    // If the client disconnected while it waited for a turn, the work is not called at all.
     let no_more = order.stop.load(Relaxed);
     // SAFETY: the client is blocked; the server lets any thread measure and reply for it.
     unsafe { rm!(RedisModule_BlockedClientMeasureTimeStart(order.client)) };
@@ -330,9 +329,9 @@ fn do_turn(order: &mut Order, turn: &mut dyn Turn) -> bool {
     true
 }
 
-/// Starts a thread; whether there is one to be had. Signals are for the main one.
+/// Starts a thread and returns false if that fails. Signals are blocked in it: the main thread handles them.
 fn start(what: impl FnOnce() + Send + 'static) -> bool {
-    // SAFETY: plain calls on sets of signals of our own; the mask is set back.
+    // SAFETY: plain calls on local signal sets; the mask is restored.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -346,11 +345,11 @@ fn start(what: impl FnOnce() + Send + 'static) -> bool {
     }
 }
 
-/// The client goes on, with the answer that was made.
+/// Unblocks the client, which then receives the reply.
 fn pass_on(order: Order) {
     WAITING.borrow().remove(&(order.client as usize));
-    // SAFETY: main thread; made in `submit`, given back once. One whose connection ended is known to
-    // the server until now.
+    // SAFETY: main thread; created in `submit`, released once. The server keeps the blocked client of a closed
+    // connection until now.
     unsafe {
         rm!(RedisModule_FreeThreadSafeContext(order.ctx.raw()));
         rm!(RedisModule_UnblockClient(order.client, ptr::null_mut()));
@@ -373,19 +372,19 @@ extern "C" fn done(bell: c_int, _: *mut c_void, _: c_int) {
     });
 }
 
-/// Frees what would take long on a thread of its own.
+/// Drops a value on a thread of its own, for values that take long to drop.
 pub fn drop_away<T: Send + 'static>(what: T) {
-    // If there is none to be had, it is freed here.
+    // If no thread can be started, the value is dropped on this thread.
     start(move || drop(what));
 }
 
-/// Readies the event loop.
+/// Creates the event descriptor and adds it to the event loop.
 ///
 /// # Safety
 /// Called once, on the main thread, while the module loads.
 ///
 /// # Errors
-/// When the system gives no descriptor, or the event loop refuses it.
+/// If the system provides no descriptor, or the event loop refuses it.
 pub unsafe fn ready() -> Result<(), String> {
     // SAFETY: by contract.
     EVENT.store(unsafe { event::bell(done)? }, Relaxed);

@@ -98,7 +98,7 @@ fn a_header_is_known() {
 fn a_line_that_was_cut_or_garbled_is_never_more_than_bad() {
     let mut rng = Rng::new("garbled CDX lines");
     for end in 0..LINE.len() {
-        // A number that lost its last digits is still a number.
+        // A truncated number is still a number.
         let whole = end > LINE.len() - "22962264".len();
         assert_eq!(Line::parse(&LINE.as_bytes()[..end]).is_ok(), whole, "{end}");
     }

@@ -1,4 +1,4 @@
-//! The lines of each job, as they were taken out of the archive: its `crawl.log` and its CDX, sorted.
+//! Caches of the lines of each job, extracted from the archive: its `crawl.log` and its CDX, sorted.
 
 mod lines;
 mod recent;
@@ -19,12 +19,12 @@ use super::{
 use crate::metadata::{self, Archive, JobContents, Kind};
 use crawlspace_index::sort::Sorter;
 
-/// What a job has in the archive, taken out of it.
+/// Raw data of a job, extracted from the archive.
 #[derive(Debug)]
 pub struct Raw {
-    /// The lines of its `crawl.log`, sorted by URL, or why there are none.
+    /// Lines of its `crawl.log`, sorted by URL, or the reason why there are none.
     pub crawl_log: Result<Entry, Missing>,
-    /// The lines of its CDX, sorted, or why there are none.
+    /// Lines of its CDX, sorted, or the reason why there are none.
     pub cdx: Result<Entry, Missing>,
 }
 
@@ -43,9 +43,9 @@ pub struct RawCaches {
     memory: usize,
     retry: Duration,
     missing: Recent<JobId, Missing>,
-    /// Why a job has no record of a kind.
+    /// Reasons why jobs have no record of a kind.
     absent: Recent<(JobId, Kind), Missing>,
-    /// Entries that were current, by the checksum of the manifest and how many builds there were by then.
+    /// Entries known to be current: the checksum of the manifest, and the number of builds up to then.
     current: Recent<String, (String, u64)>,
     figures: Arc<Figures>,
 }
@@ -54,7 +54,7 @@ impl RawCaches {
     /// Opens the caches of a folder over the archive.
     ///
     /// # Errors
-    /// When a folder cannot be made, or the archive not be read.
+    /// Fails if a folder cannot be created, or the archive cannot be read.
     pub(crate) fn open(options: &Options, figures: &Arc<Figures>) -> Result<RawCaches, Error> {
         let cache = |kind: Kind| -> Result<RawMetadataCache, Error> {
             let name = kind.folder();
@@ -82,7 +82,7 @@ impl RawCaches {
         })
     }
 
-    /// The cache of a kind of raw data.
+    /// Returns the cache of a kind of raw data.
     pub(crate) fn cache(&self, kind: Kind) -> &RawMetadataCache {
         match kind {
             Kind::CrawlLog => &self.crawl_log,
@@ -90,12 +90,12 @@ impl RawCaches {
         }
     }
 
-    /// Returns whether an entry of any cache is up to date with the caches and the archive, by names and sizes of metadata
-    /// files. An archive that cannot be read counts as unchanged. The answer yes is cached for a short time, unless this
-    /// process builds something.
+    /// Returns whether an entry of any cache is up to date with the caches and the archive, by names and sizes of
+    /// metadata files. An archive that cannot be read counts as unchanged. A positive answer is cached for a short
+    /// time, unless this process builds something.
     ///
     /// # Errors
-    /// When the work was cancelled.
+    /// Fails if the work was cancelled.
     pub(crate) fn is_current(&self, manifest: &Manifest, work: &Work) -> Result<bool, Error> {
         let name = format!("{}/{}", manifest.cache, manifest.entry);
         let now = (manifest.checksum.clone(), self.figures.counts().builds);
@@ -128,16 +128,16 @@ impl RawCaches {
         Ok(true)
     }
 
-    /// Returns why the archive could not be read for a job a short time ago, if it could not.
+    /// Returns the error if the archive could not be read for a job a short time ago.
     pub(crate) fn unreadable(&self, job: JobId) -> Option<Missing> {
         let missing = self.missing.get(&job, self.retry);
         missing.filter(|why| matches!(why, Missing::Unreadable { .. }))
     }
 
-    /// The CDX of many jobs, of some of them at once, and which jobs have none.
+    /// Returns the CDX of many jobs, reading several jobs concurrently, and the jobs without a CDX.
     ///
     /// # Errors
-    /// As [`RawCaches::get_one`].
+    /// Fails like [`RawCaches::get_one`].
     pub(crate) fn cdx_of<T: Send>(
         &self,
         jobs: &JobSet,
@@ -159,11 +159,12 @@ impl RawCaches {
         })
     }
 
-    /// The raw data of a job, from the caches or else from the archive: also when this has other metadata files by now,
-    /// and with `rebuild` in any case. What the archive does not have is not asked of it again so soon.
+    /// Returns the raw data of a job from the caches. Reads the archive if the caches lack them, if the job's metadata
+    /// files have changed, or if `rebuild` is set. Records missing from the archive are not looked for again for a
+    /// while.
     ///
     /// # Errors
-    /// When the caches cannot be read or written. A job that is missing, or cannot be read, is the inner one.
+    /// Fails if the caches cannot be read or written. The inner error means that the job is missing or unreadable.
     pub(crate) fn get_one(
         &self,
         job: JobId,
@@ -173,7 +174,7 @@ impl RawCaches {
         let files = match self.archive.listed(job, self.retry, work) {
             Ok(files) => files,
             Err(Error::Cancelled) => return Err(Error::Cancelled),
-            // Whatever is in the caches is good enough.
+            // Use the caches as they are.
             Err(_) => Vec::new(),
         };
         let accept = |there: &Manifest| !rebuild && MadeOf::of(there).has(&files);
@@ -187,7 +188,7 @@ impl RawCaches {
                 return Ok(Ok(Raw { crawl_log, cdx }));
             }
         }
-        // Nothing is left in the caches of jobs that there are not, not even lock files.
+        // Jobs that do not exist leave nothing in the caches, not even lock files.
         match self.archive.has(job, work) {
             Ok(true) => {}
             Ok(false) => {
@@ -196,7 +197,7 @@ impl RawCaches {
             }
             Err(error) => return unreadable(error).map(Err),
         }
-        // Always in this order, so that no two wait for each other.
+        // Always lock in this order, to prevent deadlocks.
         let crawl_log = self.crawl_log.slot(&job, &accept, work)?;
         let cdx = self.cdx.slot(&job, &accept, work)?;
         let got = self.fill(job, crawl_log, cdx, work)?;
@@ -215,7 +216,7 @@ impl RawCaches {
         Ok(got)
     }
 
-    /// What is in the cache, or else why there was nothing a short time ago. None when neither is known.
+    /// Returns the cached entry, or the reason why there was none a short time ago; `None` if neither is known.
     fn known(
         &self,
         cache: &RawMetadataCache,
@@ -247,7 +248,7 @@ impl RawCaches {
             }
             slots => slots,
         };
-        // A crawl.log has more to say than a CDX.
+        // A `crawl.log` has more text than a CDX.
         let memory = |thirds: usize| self.memory / 3 * thirds;
         let lines = |kind, thirds| {
             let folder = self.cache(kind).folder();
@@ -256,7 +257,7 @@ impl RawCaches {
         let mut of_crawl_log = lines(Kind::CrawlLog, 2);
         let mut of_cdx = lines(Kind::Cdx, 1);
         work.begin(&format!("job {job}: reading"), 0);
-        // What is wrong with the caches concerns all jobs, and what is wrong with the archive only this one.
+        // An error of the caches affects all jobs, an error of the archive only this one.
         let mut ours = None;
         let read = self.archive.read(job, work, &mut |kind, record| {
             let (lines, slot) = match kind {
@@ -288,7 +289,7 @@ impl RawCaches {
         }))
     }
 
-    /// Puts lines into the cache, if there was a record of them, and says why not otherwise.
+    /// Stores lines in the cache if there was a record of them, and returns the reason otherwise.
     fn keep(
         &self,
         job: JobId,
@@ -308,7 +309,7 @@ impl RawCaches {
                 .map(|why| Missing::Unreadable { why })
         };
         if let Some(missing) = found.missing(kind).or_else(unreadable) {
-            // What an earlier metadata file had is not true any more.
+            // Data of an earlier metadata file are outdated.
             drop(lock);
             evict(&self.cache(kind).path(&job), Form::File, Duration::ZERO)?;
             return Ok(Err(missing));
@@ -326,7 +327,7 @@ impl RawCaches {
     }
 }
 
-/// Why a job is missing that could not be read. What has nothing to do with the archive stays an error.
+/// Converts an error of the archive to the reason why a job is missing. Other errors are returned.
 fn unreadable(error: Error) -> Result<Missing, Error> {
     match error {
         Error::Cancelled => Err(error),
@@ -337,7 +338,7 @@ fn unreadable(error: Error) -> Result<Missing, Error> {
     }
 }
 
-/// Keeps an entry from before something in the archive became unreadable, and logs why.
+/// Keeps an entry from before the archive became unreadable, and logs the reason.
 pub(crate) fn older(job: JobId, entry: Entry, why: &Missing) -> Entry {
     tracing::warn!(%job, %why, "an older index is used");
     entry

@@ -1,4 +1,4 @@
-//! A client's own copies of the indexes that a server makes, unzipped and ready to be used.
+//! Client for the indexes of a server, with a local cache of decompressed copies.
 
 mod ask;
 mod failure;
@@ -25,15 +25,15 @@ use super::{
     MissingJob, MultiFileBasedCache, Options, Work,
 };
 
-/// Timeout of a connection on which no byte comes; a server that builds answers sooner.
+/// Timeout of a connection without data; a server that is still building answers earlier.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
-/// Timeout of retries: how long failures in a row are retried.
+/// Maximum time for retrying consecutive failures.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
-/// The first pause after a failure, which doubles with each, and the longest.
+/// Maximum pause after a failure. The pause doubles with each consecutive failure.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Asks a server for indexes, and keeps what it gets in a folder of its own. What it has in whole it never asks for
-/// again; of what was not there, it asks again after a while.
+/// Requests indexes from a server, and stores copies in its own folder. A complete copy is never requested again;
+/// missing jobs are requested again after a while.
 #[derive(Debug)]
 pub struct IndexRequestClient {
     server: Url,
@@ -46,11 +46,11 @@ pub struct IndexRequestClient {
 }
 
 impl IndexRequestClient {
-    /// A client of the server at that URL (`http://host:8080/`). Of the options, `metadata` does not matter: that is
-    /// where the server looks.
+    /// Creates a client of the server at that URL (`http://host:8080/`). The option `metadata` is ignored, because only
+    /// the server reads metadata files.
     ///
     /// # Errors
-    /// When the URL is not that of a web server, or the folder cannot be made.
+    /// Fails if the URL is not an HTTP URL, or the folder cannot be created.
     pub fn open(server: &str, options: Options) -> Result<IndexRequestClient, Error> {
         let mut url = Url::parse(server).map_err(|error| {
             Error::Request(format!(
@@ -86,8 +86,8 @@ impl IndexRequestClient {
         })
     }
 
-    /// This client with other timeouts: how long the server may be silent, 90 s by default, and how long passing
-    /// failures in a row are retried, 120 s by default.
+    /// Sets other timeouts: the maximum time without data, 90 s by default, and the maximum time for retrying
+    /// consecutive transient failures, 120 s by default.
     #[must_use]
     pub fn with_timeouts(self, silence: Duration, retry_timeout: Duration) -> IndexRequestClient {
         IndexRequestClient {
@@ -97,13 +97,13 @@ impl IndexRequestClient {
         }
     }
 
-    /// An index over those of the jobs that the server has. It is kept under the name of these.
+    /// Returns an index of those of the jobs that the server has. It is stored under the name of these jobs.
     ///
-    /// When it is known that jobs are missing, and the server cannot be asked again, that is no error: the index of
-    /// the others is as good as it was.
+    /// If jobs are known to be missing and the server is unavailable, this is not an error: the existing index of the
+    /// other jobs is returned.
     ///
     /// # Errors
-    /// [`Error::Remote`] when the server does not give what it should; whatever keeps the copy from being written.
+    /// [`Error::Remote`] if the server's response is invalid or an error. Also fails if the copy cannot be written.
     pub fn get_index(&self, kind: IndexKind, jobs: &JobSet, work: &Work) -> Result<Index, Error> {
         let cache = self.cache(kind);
         let whole = |entry| Index {
@@ -122,7 +122,7 @@ impl IndexRequestClient {
             Slot::Ours(lock) => lock,
         };
         lock.sign();
-        // Somebody may have been here just before.
+        // Another caller may have stored the copy meanwhile.
         if let Some(index) = self.partial_copy(cache, jobs, true, work)? {
             return Ok(index);
         }
@@ -142,7 +142,7 @@ impl IndexRequestClient {
         }
     }
 
-    /// The copies of a kind of indexes.
+    /// Returns the cache of copies of one kind of index.
     pub(crate) fn cache(&self, kind: IndexKind) -> &MultiFileBasedCache {
         match kind {
             IndexKind::Dedup => &self.dedup,
@@ -151,7 +151,7 @@ impl IndexRequestClient {
         }
     }
 
-    /// What the server had of a set before, if the copy is still there.
+    /// Returns the jobs of a set that the server had earlier, if the copy still exists.
     fn partial_copy(
         &self,
         cache: &MultiFileBasedCache,
@@ -172,7 +172,7 @@ impl IndexRequestClient {
         }))
     }
 
-    /// Asks until there is an answer, or no hope of one.
+    /// Repeats the request until there is a response, or no hope of one.
     fn fetch(
         &self,
         kind: IndexKind,
@@ -209,7 +209,7 @@ impl IndexRequestClient {
                 Err(failure) => return Err(failure.into_error(&shown)),
             };
             let waited = begun.elapsed();
-            // However long the server wants to be left alone, it is asked once more before the time is up.
+            // Ask once more before the timeout, even if the server requests a longer pause.
             let left = self.options.wait.saturating_sub(waited);
             if left.is_zero() {
                 let what = format!("{what}; it was waited for {} s", waited.as_secs());
@@ -253,7 +253,7 @@ impl IndexRequestClient {
         let taken: Result<Entry, Error> = if is_whole {
             cache.build(jobs, lock, work, &mut take)
         } else {
-            // Never under the name of all of them.
+            // Never under the name of all requested jobs.
             cache.cache(&found, work, &mut take)
         };
         let entry = match (taken, failure) {
@@ -278,11 +278,11 @@ impl IndexRequestClient {
 
 enum Attempt {
     Index(Box<Index>),
-    /// It is being built, which is at that stage; ask again after that time.
+    /// The index is being built: its stage, and the time until the next request.
     NotYet(Option<String>, Duration),
 }
 
-/// Whether a manifest is one of what was asked for.
+/// Returns whether a manifest belongs to the requested index.
 fn is_expected(
     kind: IndexKind,
     jobs: &JobSet,
@@ -326,7 +326,7 @@ fn is_expected(
     }
 }
 
-/// Writes what comes into a draft: the lines without their packing, and so without what finds the packed ones.
+/// Writes the received files to a draft: the lines decompressed, and without the indexes of the compressed blocks.
 fn unpack(
     tar: &mut Tar<'_, impl Read>,
     manifest: &Manifest,
@@ -359,7 +359,7 @@ fn unpack(
     Ok(())
 }
 
-/// Waits, but not for who wants to stop.
+/// Waits, unless the work is cancelled.
 fn rest(pause: Duration, work: &Work) -> Result<(), Error> {
     let end = Instant::now() + pause;
     loop {

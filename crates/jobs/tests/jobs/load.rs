@@ -1,4 +1,4 @@
-//! Indexes of jobs into a dedupe index.
+//! Tests loading indexes of jobs into a dedupe index.
 
 use std::cell::Cell;
 
@@ -11,7 +11,7 @@ use redis_tests::{
 
 const PREFIX: &str = "{coll-42}:";
 
-/// A capture as the index of a job has it.
+/// A capture as in the index of a job.
 #[derive(Clone)]
 struct Capture {
     url: String,
@@ -38,7 +38,7 @@ impl Capture {
     }
 }
 
-/// `many` captures of a job in a few files; payloads come more than once.
+/// Returns `many` captures of a job in a few files; payloads occur repeatedly.
 fn captures(rng: &mut Rng, job: u64, many: u64) -> Vec<Capture> {
     (0..many)
         .map(|n| Capture {
@@ -72,7 +72,7 @@ fn load_lines(index: &Index, job: u64, lines: &[Vec<u8>]) -> Result<Loaded, Erro
     )
 }
 
-/// Reading breaks off behind so many lines, of both readings together.
+/// Loads with an error after this number of lines, counted over both readings.
 fn load_some(index: &Index, job: u64, lines: &[Vec<u8>], until: usize) -> Error {
     let read = Cell::new(0);
     let some = |each: &mut dyn FnMut(&[u8]) -> Result<(), Error>| {
@@ -103,7 +103,7 @@ fn outcome(server: &Server, prefix: &str) -> Snapshot {
     let mut c = server.wire();
     assert_consistent(&mut c, prefix);
     let snapshot = Snapshot::of_keys(&mut c, |key| key.starts_with(prefix.as_bytes()));
-    // What is left when the sequences of calls are left out is what came of them.
+    // Without the sequences of calls, the snapshot contains only the results.
     snapshot.under(prefix).without(|key| key.ends_with(b":seq"))
 }
 
@@ -132,7 +132,7 @@ fn a_job_becomes_a_crawl_with_its_files() {
         let [Some(Located { original, filename })] = &found[..] else {
             panic!("{hash} is not known");
         };
-        // It is the earliest one of those with this payload.
+        // It is the earliest capture with this payload.
         let same = captures.iter().filter(|one| one.digest == capture.digest);
         let first = same.min_by_key(|one| (&one.date, &one.url)).unwrap();
         let (file, length) = first.place.as_ref().unwrap();
@@ -181,7 +181,7 @@ fn a_load_is_known_in_every_profile_and_storage() {
         assert_eq!(outcome(&index), Outcome::Known);
         assert_eq!(index.crawl_stats(b"job-7").unwrap().total_urls, 1_000);
         assert_consistent(&mut server.wire(), prefix);
-        // What was removed is loaded again.
+        // A removed crawl is loaded again.
         index.remove(&[b"job-7"]).unwrap();
         assert_eq!(outcome(&index), Outcome::Committed);
     }
@@ -261,7 +261,7 @@ fn a_crawl_with_other_records_is_refused_and_left_as_it_is() {
     assert_contains(&error, "crawlspace dedupe remove job-7");
     server.snapshot().assert_same(&before, "refused");
 
-    // One that a crawler is at work on is none of ours either.
+    // A crawl that a crawler is writing is not ours, either.
     let hash = sha256_of(3);
     server.wire().ok_line(format!(
         "DEDUPE.ADD {PREFIX} job-8 {hash} 0 20260101000000 http://a/ 9"
@@ -339,7 +339,7 @@ fn lines_that_cannot_be_loaded_are_counted_by_reason() {
         );
     }
 
-    // A job of which nothing is left is no crawl.
+    // A job without remaining lines makes no crawl.
     let loaded = load_lines(&index, 9, &lines[..2]).unwrap();
     assert_eq!((loaded.outcome, loaded.records), (Outcome::Nothing, 0));
     assert!(index.crawl_stats(b"job-9").is_err());

@@ -1,4 +1,4 @@
-//! Indexes of jobs: metadata files, the indexes that are made of them, and caches that last.
+//! Tests indexes of jobs: metadata files, indexes built from them, and durable caches.
 
 mod client;
 mod durability;

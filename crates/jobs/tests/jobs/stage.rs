@@ -1,4 +1,4 @@
-//! An archive with the metadata files of some jobs, and caches over it.
+//! Test stage: an archive with the metadata files of some jobs, and caches over it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,23 +10,23 @@ use redis_tests::harvest;
 use redis_tests::metadata::{Form, Metadata, write_metadata};
 use tempfile::TempDir;
 
-/// What makes one archive another one.
+/// Seed of the archive's contents.
 const SEED: u64 = 11;
 
-/// Folders that go away with it.
+/// Temporary folders, removed when dropped.
 pub struct Stage {
     folder: TempDir,
 }
 
 impl Stage {
-    /// Without any jobs.
+    /// Creates a stage without jobs.
     pub fn new() -> Stage {
         let folder = folder();
         fs::create_dir(folder.path().join("archive")).expect("a folder");
         Stage { folder }
     }
 
-    /// With some jobs, each of so many lines.
+    /// Creates a stage with jobs of this number of lines.
     pub fn with_jobs(jobs: &str, lines: u64) -> Stage {
         let stage = Stage::new();
         for (job, form) in set(jobs).iter().zip(Form::ALL.iter().cycle()) {
@@ -35,13 +35,13 @@ impl Stage {
         stage
     }
 
-    /// Puts the metadata file of a job into the archive.
+    /// Adds the metadata file of a job to the archive.
     pub fn add(&self, job: u64, lines: u64, form: Form) -> PathBuf {
         let (crawl_log, cdx) = self.logs(job, lines);
         self.add_logs(job, &crawl_log, Some(&cdx), form)
     }
 
-    /// Puts a metadata file of a job with these logs into the archive.
+    /// Adds a metadata file of a job with these logs to the archive.
     pub fn add_logs(&self, job: u64, crawl_log: &[u8], cdx: Option<&[u8]>, form: Form) -> PathBuf {
         let path = self
             .archive()
@@ -50,32 +50,32 @@ impl Stage {
         path
     }
 
-    /// What was logged of a job.
+    /// Returns the logs of a job.
     pub fn logs(&self, job: u64, lines: u64) -> (Vec<u8>, Vec<u8>) {
         harvest::logs(job, SEED, lines)
     }
 
-    /// The folder of metadata files.
+    /// Returns the folder of metadata files.
     pub fn archive(&self) -> PathBuf {
         self.path().join("archive")
     }
 
-    /// The folder of the caches.
+    /// Returns the folder of the caches.
     pub fn cache_dir(&self) -> PathBuf {
         self.path().join("cache")
     }
 
-    /// The folder of all.
+    /// Returns the folder that contains both.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// How caches over the archive are opened.
+    /// Returns options for caches over the archive.
     pub fn options(&self) -> Options {
         self.options_in(&self.cache_dir())
     }
 
-    /// How caches in a folder are opened.
+    /// Returns options for caches in a folder.
     pub fn options_in(&self, cache_dir: &Path) -> Options {
         Options {
             cache_dir: cache_dir.to_owned(),
@@ -84,12 +84,12 @@ impl Stage {
         }
     }
 
-    /// Caches over the archive.
+    /// Opens caches over the archive.
     pub fn caches(&self) -> IndexCaches {
         self.caches_in(&self.cache_dir())
     }
 
-    /// Caches in a folder.
+    /// Opens caches in a folder.
     pub fn caches_in(&self, cache_dir: &Path) -> IndexCaches {
         IndexCaches::open(self.options_in(cache_dir)).expect("caches")
     }
@@ -101,7 +101,7 @@ pub fn get(caches: &IndexCaches, kind: IndexKind, jobs: &str) -> Index {
     Ask { kind, jobs }.get(caches)
 }
 
-/// The lines of an index in one of its orders.
+/// Returns the lines of an index in one of its orders.
 pub fn lines(entry: &Entry, stem: &str) -> Vec<String> {
     let mut blocks = Blocks::open(entry.path(), stem).expect("blocks");
     let mut lines = Vec::new();
@@ -112,7 +112,7 @@ pub fn lines(entry: &Entry, stem: &str) -> Vec<String> {
     lines
 }
 
-/// Names of what is in a folder, without what stands beside entries.
+/// Returns the names in a folder, without the files beside entries.
 pub fn entries(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).expect("a folder");
     let names = files.map(|file| {
@@ -135,7 +135,7 @@ pub fn count(index: &Index, what: &str) -> u64 {
     counts.get(what).copied().unwrap_or(0)
 }
 
-/// A metadata file with these records, as URL, media type and text.
+/// Writes a metadata file with these records, given as URL, media type and text.
 pub fn write_records(path: &Path, records: &[(&str, &str, &[u8])]) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut file = Metadata::begin(Vec::new(), &name, Form::WarcGz).expect("memory");
@@ -145,14 +145,14 @@ pub fn write_records(path: &Path, records: &[(&str, &str, &[u8])]) {
     fs::write(path, file.finish().expect("memory")).expect("a file");
 }
 
-/// The members of the JSON of a row.
+/// Returns the members of a row's JSON object.
 pub fn members(line: &str) -> BTreeMap<String, String> {
     let json = line.splitn(3, ' ').nth(2).expect("JSON");
     serde_json::from_str(json).expect(json)
 }
 
-/// A new folder. It is in memory where that is possible: no power fails here, so that nothing is gained by waiting for
-/// a disk.
+/// Creates a temporary folder, in memory if possible: the tests simulate no power failure, so waiting for a disk has no
+/// benefit.
 pub fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     tempfile::tempdir_in(memory)
@@ -160,19 +160,19 @@ pub fn folder() -> TempDir {
         .expect("a folder")
 }
 
-/// Jobs.
+/// Parses a set of jobs.
 pub fn set(jobs: &str) -> JobSet {
     jobs.parse().expect(jobs)
 }
 
-/// What is asked for: a kind of index, and jobs.
+/// A request: a kind of index, and jobs.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub kind: IndexKind,
     pub jobs: JobSet,
 }
 
-/// `full 1-4;cdx 2,3`.
+/// Parses requests such as `full 1-4;cdx 2,3`.
 pub fn asks(text: &str) -> Vec<Ask> {
     let ask = |text: &str| {
         let (kind, jobs) = text.split_once(' ').expect(text);
@@ -185,7 +185,7 @@ pub fn asks(text: &str) -> Vec<Ask> {
 }
 
 impl Ask {
-    /// Gets it.
+    /// Gets the index.
     pub fn get(&self, caches: &IndexCaches) -> Index {
         let index = caches.get_index(self.kind, &self.jobs, &Work::default());
         index.unwrap_or_else(|error| panic!("{self:?}: {error}"))

@@ -1,4 +1,4 @@
-//! What a server answers, and whether that can be true.
+//! Responses of a server, and checks of their consistency.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crawlspace_fetch::Request;
 use crawlspace_fetch::blocking::{Body, Response};
 use crawlspace_fetch::range::{self, Part, Validators};
 
-/// An answer that is of use.
+/// A usable response.
 pub(super) enum Answer {
     /// A part of the file.
     Part {
@@ -20,26 +20,26 @@ pub(super) enum Answer {
         validators: Validators,
         body: Body,
     },
-    /// The file; how long it is, if the server says so, and which URL it has where it was sent on to.
+    /// The whole file, with its length if the server states it, and its URL after redirects.
     Whole {
         url: Url,
         body: Body,
         validators: Validators,
         length: Option<u64>,
     },
-    /// The file has no such part; the size that it has.
+    /// The file has no such part; the size of the file, if stated.
     NoSuchPart { total: Option<u64> },
 }
 
 impl Answer {
-    /// Asks for a file, or for the bytes from one to another one, both included.
+    /// Requests a file, or a range of its bytes, with both ends included.
     pub(super) fn ask(
         url: &Url,
         range: Option<(u64, u64)>,
         options: &Options,
     ) -> Result<Answer, Problem> {
         let mut request = Request::get(url.clone());
-        // Ranges of compressed text would be of no use, and sizes would not be those of the file.
+        // Ranges of compressed data would be useless, and sizes would not be those of the file.
         let identity = HeaderValue::from_static("identity");
         request.headers.insert(ACCEPT_ENCODING, identity);
         if let Some((from, last)) = range {

@@ -1,7 +1,7 @@
-//! Files on web servers, read in parts where the server can do that, and as a whole where it cannot.
+//! Files on web servers, read by range requests, or downloaded completely from servers without support for ranges.
 //!
-//! Whatever a server says is held against what it said before. A file that is another one in the middle of it is
-//! an error, and so is an answer that contradicts itself; a connection that breaks is taken up where it broke.
+//! Every response is compared with the previous ones. A file that changes during reading is an error, and so is a
+//! response that contradicts itself; after a broken connection, reading continues at the same position.
 
 mod answer;
 mod retry;
@@ -19,10 +19,10 @@ use super::source::Disk;
 use super::{Error, Location, Options, Problem};
 use crawlspace_fetch::range::Validators;
 
-/// The first bytes of a file, which are asked for to see whether the server can send parts.
+/// Number of bytes requested to find out if the server supports ranges.
 const PROBE: u64 = 4;
 
-/// A file on a server that sends parts of files.
+/// A file on a server that supports range requests.
 #[derive(Debug)]
 pub(super) struct Remote {
     url: Url,
@@ -31,11 +31,11 @@ pub(super) struct Remote {
     options: Options,
 }
 
-/// What became of a URL.
+/// Result of opening a URL.
 pub(super) enum Opened {
-    /// Its parts can be had.
+    /// The server supports range requests.
     Parts(Arc<Remote>),
-    /// All of it was downloaded, because the server has no parts.
+    /// The file was downloaded, because the server does not support range requests.
     Whole(Disk),
 }
 
@@ -57,14 +57,14 @@ impl Remote {
                             part.from, part.last
                         )));
                     }
-                    // An answer that was read leaves its connection to the next request.
+                    // A response that is read to its end leaves its connection for the next request.
                     let announced = part.last + 1;
                     if io::copy(&mut body.take(announced + 1), &mut io::sink())? != announced {
                         return Err(Problem::Answer(format!(
                             "it does not send the {announced} bytes that it announced"
                         )));
                     }
-                    // Without a total there is no telling where the end is.
+                    // Without a total size, the end of the file is unknown.
                     Ok(part.total.map(|size| {
                         Opened::Parts(Arc::new(Remote {
                             url: url.clone(),
@@ -99,35 +99,35 @@ impl Remote {
         self.size
     }
 
-    /// A reader of `length` bytes from offset `from`, which are asked for when the first one is read.
+    /// Returns a reader of `length` bytes from offset `from`. The request is sent when the first byte is read.
     pub(super) fn stream(self: &Arc<Remote>, from: u64, length: u64) -> Stream {
         Stream::new(Arc::clone(self), from, length)
     }
 
-    /// Downloads `length` bytes of `input` to a file without a name.
+    /// Downloads `length` bytes of `input` to an unnamed file.
     pub(super) fn keep(&self, input: impl Read, length: u64) -> Result<Disk, Problem> {
         download(input, Some(length), &self.options)
     }
 }
 
-/// A file on its way, from its first byte to its last. What goes wrong with it is an error of reading it.
+/// A file being received. Failures appear as errors of reading it.
 pub struct Fetched {
-    /// Where it comes from: another place than was asked, if one was sent on to it.
+    /// The URL of the file, after redirects.
     pub url: Url,
-    /// Its bytes.
+    /// The content of the file.
     pub body: Box<dyn Read + Send>,
 }
 
-/// Asks for a file that need not be a package, with the care that packages are read with.
+/// Requests a file of any kind, with the same checks as for packages.
 ///
 /// # Errors
-/// When the server does not send it.
+/// Fails if the server does not send the file.
 pub fn fetch(url: &Url, options: &Options) -> Result<Fetched, Error> {
     whole(url, options)
         .map_err(|problem| Error::new(Location::Url(url.clone()).to_string(), problem))
 }
 
-/// All of a file. If it is known how long that is, a connection that breaks is taken up where it broke.
+/// Requests a whole file. If its length is known, a broken connection is resumed where it broke.
 fn whole(url: &Url, options: &Options) -> Result<Fetched, Problem> {
     let mut retries = Retries::new(options);
     loop {
@@ -163,7 +163,7 @@ fn whole(url: &Url, options: &Options) -> Result<Fetched, Problem> {
     }
 }
 
-/// Gives all of a file to `read`, which need not read it to its end, and is called again when the connection breaks.
+/// Passes a file to `read`, which may stop before its end, and which is called again if the connection breaks.
 pub(super) fn beginning<T>(
     url: &Url,
     options: &Options,
@@ -184,7 +184,7 @@ pub(super) fn beginning<T>(
     }
 }
 
-/// Copies `input` to a file without a name.
+/// Copies `input` to an unnamed file.
 fn download(mut input: impl Read, length: Option<u64>, options: &Options) -> Result<Disk, Problem> {
     let too_large = || Problem::TooLarge {
         what: "what has to be downloaded of it".to_owned(),

@@ -10,7 +10,7 @@ const PROGRESS: u64 = 1 << 20;
 /// Maximum pause between two attempts, also when `Retry-After` asks for a longer one.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Counts failures in a row, and pauses between attempts.
+/// Counts consecutive failures, and pauses between attempts.
 #[derive(Debug)]
 pub(super) struct Retries {
     failures: u32,
@@ -41,10 +41,12 @@ impl Retries {
         }
     }
 
-    /// Pauses before the next attempt. Pauses grow with each failure in a row, and have jitter.
+    /// Pauses before the next attempt. The pause grows with each consecutive failure, and has
+    /// jitter.
     ///
     /// # Errors
-    /// The problem itself when it is not one that is retried, or the maximum of retries is reached.
+    /// Returns the problem itself if it must not be retried, or if the maximum number of retries is
+    /// reached.
     pub(super) fn retry(&mut self, problem: Problem) -> Result<(), Problem> {
         std::thread::sleep(self.pause(problem)?);
         Ok(())

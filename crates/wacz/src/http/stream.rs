@@ -7,18 +7,18 @@ use super::retry::Retries;
 use crate::Problem;
 use crawlspace_fetch::blocking::Body;
 
-/// A part of a file on a server. A connection that breaks is taken up where it broke.
+/// A reader of a part of a file on a server. A broken connection is resumed where it broke.
 pub(crate) struct Stream {
     remote: Arc<Remote>,
     at: u64,
     end: u64,
     answer: Option<Current>,
     retries: Retries,
-    /// The server was asked for all of it, and may not have parts.
+    /// True if the whole file is requested, from a server that may not support ranges.
     is_whole: bool,
 }
 
-/// The answer that is being read.
+/// The response being read.
 struct Current {
     body: Body,
     left: u64,
@@ -36,7 +36,7 @@ impl Stream {
         }
     }
 
-    /// All of a file, of which the answer is there already.
+    /// Creates a stream of a whole file whose response has begun.
     pub(super) fn begun(remote: Arc<Remote>, body: Body) -> Stream {
         let left = remote.size;
         Stream {
@@ -46,7 +46,7 @@ impl Stream {
         }
     }
 
-    /// Reads what comes next; 0 bytes when it has to be tried again.
+    /// Reads the next bytes; returns 0 if the read must be retried.
     fn attempt(&mut self, into: &mut [u8]) -> Result<usize, Problem> {
         if self.answer.is_none() {
             self.answer = Some(self.ask()?);
@@ -69,7 +69,8 @@ impl Stream {
         self.at += n as u64;
         self.retries.progress(n);
         if answer.left == 0 {
-            // Read to its end, the connection can be used again. That it breaks now does no harm.
+            // After the end was read, the connection can be reused. An error at this point does no
+            // harm.
             let more = answer.body.read(&mut [0]);
             self.answer = None;
             if more.is_ok_and(|more| more > 0) {
@@ -81,7 +82,7 @@ impl Stream {
         Ok(n)
     }
 
-    /// Asks for all that is missing. A server may answer with less.
+    /// Requests all remaining bytes. A server may send fewer.
     fn ask(&self) -> Result<Current, Problem> {
         let remote = &self.remote;
         let (url, options) = (&remote.url, &remote.options);
@@ -135,7 +136,7 @@ impl Stream {
                         Err(Problem::Connection("the connection broke off".to_owned()))
                     };
                 }
-                // One of several servers behind one name, perhaps.
+                // The name may belong to several servers.
                 Err(Problem::Connection(
                     "the server does not send parts any more".to_owned(),
                 ))

@@ -1,5 +1,5 @@
-//! Files that were damaged, or made to do harm. Each is an error that names the file and the member; none takes much
-//! memory, and none makes a reader take one thing for another.
+//! Tests damaged and malicious files. Each causes an error that names the file and the member; no file makes the reader
+//! use much memory or misinterpret data.
 
 use crawlspace_wacz::{Error, Options, Problem, Wacz};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use crate::{open, read, saved};
 
 const INDEX: &str = "indexes/index.cdx";
 const LINE: &[u8] = b"com,example)/ 20260319102015 {}\n";
-/// What a package may take, however it is made, in bytes.
+/// Maximum memory for any package, in bytes.
 const LITTLE: usize = 6 << 20;
 
 fn index(text: &[u8]) -> Part {
@@ -22,7 +22,7 @@ fn deflated(text: &[u8]) -> Part {
     Part::deflated(INDEX, text)
 }
 
-/// The error that reading these members gives, which must name the file and that member.
+/// Returns the error of reading these members, which must name the file and that member.
 fn refused(parts: &[Part], member: Option<&str>) -> Error {
     refused_file(&zip(parts), member)
 }
@@ -37,7 +37,7 @@ fn refused_file(bytes: &[u8], member: Option<&str>) -> Error {
     error
 }
 
-/// How many lines there are in all indexes; none of them is kept.
+/// Counts the lines of all indexes without keeping them.
 fn counted(bytes: &[u8], options: &Options) -> Result<u64, Error> {
     let folder = tempfile::tempdir().unwrap();
     let path = saved(folder.path(), "test.wacz", bytes);
@@ -77,10 +77,10 @@ fn bombs_end_at_their_limits() {
             "text"
         );
     }
-    // Gzip in gzip is no index, and is not unpacked.
+    // Gzip within gzip is not an index, and is not decompressed.
     let twice = counted(&zip(&[index(&gzip(&packed))]), &Options::default());
     assert!(twice.unwrap() < 10_000);
-    // A text of usual size may be as regular as it likes.
+    // The ratio is not limited for a text of usual size.
     let regular = zip(&[deflated(&many[..15 << 20])]);
     assert_eq!(counted(&regular, &Options::default()).unwrap(), 15 << 10);
 }
@@ -126,7 +126,7 @@ fn names_that_lead_elsewhere_are_refused() {
         assert_contains(&text, "do not use this file");
         assert!(!text.contains(|c: char| c.is_control()), "{text:?}");
     }
-    // Letters of all the world are none of that, whether or not a flag says so.
+    // Names may contain any letters, with and without the UTF-8 flag.
     for flags in [0, 1 << 11] {
         let part = but!(index(LINE), flags, name: "indexes/ünïcödé-日本.cdx".into());
         assert_eq!(read(&zip(&[part])).unwrap().len(), 1);
@@ -151,7 +151,7 @@ fn members_that_share_bytes_are_refused() {
         assert!(matches!(error.problem, Problem::Damaged(_)), "{error}");
         assert_contains(&error, "it reaches into what comes after it");
     }
-    // One that reaches into the directory.
+    // A member that extends into the directory.
     let part = but!(index(&text), compressed: 100_000, size: 100_000);
     refused(&[warc, part], Some(INDEX));
 }
@@ -192,7 +192,7 @@ fn a_member_that_is_not_what_the_directory_says_is_refused() {
             "{name}: {error}"
         );
     }
-    // A header that is not where the directory says, or that says something else.
+    // A header that is not at the offset in the directory, or differs from the directory.
     let mut file = zip(&padded(plain.clone()));
     file[0] = b'Q';
     refused_file(&file, Some(INDEX));
@@ -218,7 +218,7 @@ fn encrypted_members_and_strange_methods_are_refused() {
         );
         assert_contains(&error, format!("method {method}"));
     }
-    // What is not read may be as it likes.
+    // Members that are not read may be of any form.
     let warc = but!(Part::stored("archive/data.warc.zst", b"x"), method: 93);
     assert_eq!(read(&zip(&[warc, index(LINE)])).unwrap().len(), 1);
 }
@@ -288,7 +288,7 @@ fn an_end_that_contradicts_the_directory_is_refused() {
             assert_contains(&error, "download it again");
         }
     }
-    // Records of zip64 that are missing, or lie.
+    // Zip64 records that are missing or wrong.
     let file = zip_with(&parts, &with!(Ending, zip64: true));
     let (record, pointer) = (file.len() - 22 - 20 - 56, file.len() - 22 - 20);
     for at in [
@@ -306,10 +306,10 @@ fn an_end_that_contradicts_the_directory_is_refused() {
         file[at] ^= 2;
         refused_file(&file, None);
     }
-    // Another end in the comment of the end.
+    // Another end record within the comment of the end record.
     let comment = zip(&[Part::stored("indexes/other.cdx", LINE)]);
     refused_file(&zip_with(&parts, &with!(Ending, comment)), None);
-    // A number that stands for one of zip64, which is not there.
+    // A placeholder for a zip64 number that is missing.
     let mut part = but!(index(LINE), zip64: true);
     let mut file = zip(std::slice::from_ref(&part));
     let extra = file
@@ -331,7 +331,7 @@ fn a_huge_directory_is_refused_before_it_is_read() {
     assert_eq!(too_large(&error), "directory");
     let options = with!(Options, directory: 8 << 20);
     assert!(counted(&file, &options).unwrap() == 0);
-    // As large as may be by default, and all of it is checked.
+    // The largest directory allowed by default, all of which is checked.
     let file = zip(&parts[..40_000]);
     let (outcome, memory) = Heap::peak_of(|| counted(&file, &Options::default()));
     assert_eq!(outcome.unwrap(), 0);
@@ -372,7 +372,7 @@ fn damaged_gzip_is_refused_wherever_it_is_damaged() {
         damaged[at] ^= 0x55;
         match read(&zip(&[Part::stored(name, &damaged)])) {
             Err(error) => assert_eq!(error.member.as_deref(), Some(name)),
-            // Without its first two bytes it is no gzip any more, and no line of the index either.
+            // Without its first two bytes the data are no gzip, and no index line either.
             Ok(lines) => {
                 assert!(at < 2 && !lines.contains(&"com,example)/ 20260319102015 {}".to_owned()))
             }
@@ -403,7 +403,7 @@ fn a_file_that_becomes_shorter_while_it_is_read_is_an_error() {
     assert!(matches!(error.problem, Problem::CutOff), "{error}");
 }
 
-/// A small package with everything in it, and its lines.
+/// Returns a small package with all kinds of members, and its lines.
 fn good() -> (Vec<u8>, Vec<String>) {
     let lines = (0..12).map(|i| format!("com,example)/{i} 20260319102015 {{}}"));
     let lines: Vec<String> = lines.collect();
@@ -422,8 +422,8 @@ fn good() -> (Vec<u8>, Vec<String>) {
     (file, lines)
 }
 
-/// What is read without an error is what the good package has, though perhaps not all of it: a name that became
-/// another one is seen only by who reads that member.
+/// Checks that lines read without error are lines of the valid package, though perhaps not all of them: a changed name
+/// is detected only by reading that member.
 fn believed_lines_are_true(bytes: &[u8], good: &[String]) {
     if let Ok(lines) = read(bytes) {
         for line in lines {

@@ -1,4 +1,4 @@
-//! Manifests, and where the files in them lie.
+//! Tests manifests, and the locations of the files in them.
 
 use crawlspace_wacz::{Location, Manifest, ManifestEntry, Options, Problem};
 use redis_tests::{assert_contains, rows, with};
@@ -11,7 +11,7 @@ fn parse(at: &str, json: &str) -> Result<Manifest, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The only entry of a list at `/archive/all.json`.
+/// Returns the only entry of a list at `/archive/all.json`.
 fn only(entry: &str) -> ManifestEntry {
     let manifest = parse(
         "/archive/all.json",
@@ -216,7 +216,7 @@ fn a_package_is_told_by_its_name_or_by_what_it_is() {
     );
 }
 
-/// A list with these members, saved.
+/// Saves a list with these members.
 fn saved_list(folder: &std::path::Path, name: &str, entries: &str) -> Location {
     let path = folder.join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -226,7 +226,7 @@ fn saved_list(folder: &std::path::Path, name: &str, entries: &str) -> Location {
 
 #[test]
 fn of_a_server_that_cannot_be_reached_one_list_is_asked_for() {
-    // It closes every connection without an answer.
+    // It closes every connection without a response.
     let gone = redis_tests::ScriptedHost::start(|_| vec![redis_tests::Part::Close]);
     let there = redis_tests::FileHost::start();
     there.put(
@@ -261,7 +261,7 @@ fn of_a_server_that_cannot_be_reached_one_list_is_asked_for() {
     assert_contains(&reason, "its server did not answer");
     assert_contains(&reason, &first);
     assert_eq!(of(2).unwrap().to_string(), there.url("/1.wacz"));
-    // The first one, and what it was tried again.
+    // The first request and its retries.
     assert_eq!(gone.asked().len(), 3);
 }
 

@@ -1,4 +1,4 @@
-//! What must hold of the crate `wacz`, as other crates use it.
+//! Tests the public interface of the crate `wacz`.
 
 mod hostile;
 mod lists;
@@ -16,7 +16,7 @@ use crawlspace_wacz::{Error, Location, Options, Wacz};
 #[global_allocator]
 static HEAP: redis_tests::fuzz::Heap = redis_tests::fuzz::Heap;
 
-/// A file of these bytes.
+/// Saves these bytes as a file.
 fn saved(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     let path = folder.join(name);
     std::fs::write(&path, bytes).unwrap();
@@ -27,7 +27,7 @@ fn open(path: &Path) -> Result<Wacz, Error> {
     Wacz::open(&Location::from(path), &Options::default())
 }
 
-/// All lines of all indexes, in order.
+/// Returns the lines of all indexes, in order.
 fn all_lines(wacz: &Wacz) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
     for index in wacz.indexes() {
@@ -39,12 +39,12 @@ fn all_lines(wacz: &Wacz) -> Result<Vec<String>, Error> {
     Ok(all)
 }
 
-/// The names of the indexes.
+/// Returns the names of the indexes.
 fn index_names(wacz: &Wacz) -> Vec<&str> {
     wacz.indexes().iter().map(|index| index.name()).collect()
 }
 
-/// A package of these bytes, and all of its lines.
+/// Reads all lines of a package with these bytes.
 fn read(bytes: &[u8]) -> Result<Vec<String>, Error> {
     let folder = tempfile::tempdir().unwrap();
     let path = saved(folder.path(), "test.wacz", bytes);

@@ -1,4 +1,4 @@
-//! Which members are indexes, and what their lines are.
+//! Tests the detection of index members, and the reading of their lines.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn lines_come_as_they_are_however_the_index_is_packed() {
         Part::stored("indexes/index.cdx.gz", &gzipped),
         Part::deflated("indexes/index.cdx.gz", &gzipped),
         Part::stored("indexes/index.cdxj.gz", &blocks),
-        // What it is called says nothing about what it is.
+        // The name does not determine the format.
         Part::stored("indexes/index.cdx", &blocks),
         Part::stored("indexes/INDEX.CDXJ.GZ", LINES),
         but!(Part::deflated("indexes/index.cdx", LINES), descriptor: true),
@@ -107,7 +107,7 @@ fn indexes_are_where_they_belong_or_else_anywhere() {
         names(&["archive/data.warc.gz", "pages/pages.jsonl"]),
         [""; 0]
     );
-    // An index in two forms is one index.
+    // An index in two forms is a single index.
     assert_eq!(
         names(&[
             "indexes/index.cdx",
@@ -147,7 +147,7 @@ fn members_may_lie_behind_any_number_of_bytes() {
         &parts,
         &with!(Ending, zip64: true, start: Some(start), gap: GAP),
     );
-    // The WARC file is a hole, and takes no room.
+    // The WARC file is a hole in a sparse file.
     let path = saved(folder.path(), "a.wacz", &file[..header]);
     let out = std::fs::File::options().write(true).open(&path).unwrap();
     out.write_all_at(&file[header..], header as u64 + GAP)

@@ -1,4 +1,4 @@
-//! Packages that need others.
+//! Tests packages that require other packages.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -29,7 +29,7 @@ fn hash(bytes: &[u8]) -> String {
     format!("sha256:{digits}")
 }
 
-/// All members with their bytes, by a reader that is not ours.
+/// Reads all members with their bytes, using a third-party zip reader.
 pub fn members(path: &Path) -> Vec<(String, Vec<u8>)> {
     let mut zip = zip::ZipArchive::new(fs::File::open(path).unwrap()).unwrap();
     (0..zip.len())
@@ -69,7 +69,7 @@ fn the_list_changes_and_nothing_else() {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 
-        // The same again leaves the file as it is.
+        // Setting the same list again leaves the file unchanged.
         let about = fs::metadata(&path).unwrap();
         assert!(!set(&path, &list).unwrap());
         let now = fs::metadata(&path).unwrap();
@@ -78,8 +78,8 @@ fn the_list_changes_and_nothing_else() {
     }
 }
 
-/// A package with everything that a zip file may have: comments, strange fields and methods, sizes behind the data, room
-/// between members, folders, and its members in another order than its directory.
+/// Returns a package with unusual features of zip files: comments, unknown fields and methods, sizes after the data,
+/// gaps between members, folders, and members in another order than in the directory.
 fn strange() -> Vec<u8> {
     let datapackage = b"{\"b\": 1,\n \"a\": 1.50}";
     let digest = format!("{{\"hash\":\"{}\"}}", hash(datapackage));
@@ -109,12 +109,12 @@ fn members_that_cannot_be_read_are_copied_as_they_are() {
     assert_starts(wacz.datapackage().unwrap(), "{\"b\": 1,\n \"a\": 1.50,");
     assert_eq!(all_lines(&wacz).unwrap(), ["a 2026 {}"]);
     let place = |file: &[u8], text: &[u8]| file.windows(text.len()).position(|bytes| bytes == text);
-    // From the second member up to the digest, byte by byte.
+    // From the second member to the digest, byte by byte.
     let from = place(&old, b"archive/data.warc.zst").unwrap() - 30;
     let to = place(&old, b"datapackage-digest.json").unwrap() - 30;
     assert!(place(&new, &old[from..to]).is_some());
     assert!(new.ends_with(b"\x0c\0made by hand"));
-    // And back: only how the two members are written is another matter now.
+    // After restoring the list, only the encoding of the two members differs.
     assert!(set(&path, &[]).unwrap());
     assert_eq!(requires(&path), []);
 }
@@ -191,7 +191,7 @@ fn a_link_still_leads_to_the_package_afterwards() {
     assert_eq!(requires(&path), [required(1)]);
 }
 
-/// A folder of packages, each with what it needs.
+/// A folder of packages, each with its requirements.
 struct Collection {
     folder: tempfile::TempDir,
 }
@@ -244,7 +244,7 @@ fn check_all(location: &Location) -> Report {
     report
 }
 
-/// The states of what a package needs.
+/// Returns the states of a package's requirements.
 fn states<'r>(report: &'r Report, name: &str) -> Vec<&'r Presence> {
     let package = report
         .packages
@@ -428,7 +428,7 @@ fn a_list_gives_names_and_at_a_url_hashes() {
         states(&report, "b.wacz")[..],
         [Presence::Present { .. }]
     ));
-    // Its hash is told, so it was not downloaded for that: the beginning, the end, and its datapackage.
+    // Its hash is known, so it was not downloaded completely: only the beginning, the end, and its datapackage.
     let asked = host
         .requests()
         .iter()

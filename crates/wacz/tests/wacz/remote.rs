@@ -1,4 +1,4 @@
-//! Packages on web servers: what is downloaded, and what becomes of servers that break off, lie, or say nothing.
+//! Tests packages on web servers: the amount of data downloaded, and servers that disconnect, lie, or stall.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::zipped::{Part, gzip, zip};
 
 const WACZ: &str = "/a.wacz";
 
-/// A package with an index before the WARC file and another one after it, and where the WARC file lies in it.
+/// A package with an index before the WARC file and another one after it, and the position of the WARC file.
 struct Package {
     bytes: Vec<u8>,
     lines: Vec<String>,
@@ -44,7 +44,7 @@ fn package() -> Package {
     Package { bytes, lines, warc }
 }
 
-/// Options that wait for nothing.
+/// Returns options without pauses.
 fn hasty() -> Options {
     with!(Options, pause: Duration::ZERO)
 }
@@ -57,7 +57,7 @@ fn open(host: &FileHost) -> Result<Wacz, Error> {
     open_with(host, &hasty())
 }
 
-/// Serves a package in that manner, and reads all of it.
+/// Serves a package with this server behaviour, and reads all of it.
 fn lines_of(package: &Package, manners: Manners) -> (FileHost, Result<Vec<String>, Error>) {
     let host = FileHost::start();
     host.put(WACZ, &package.bytes, manners);
@@ -81,7 +81,7 @@ fn no_warc_is_downloaded_and_no_index_twice() {
     let (requests, sent) = (host.requests().len(), host.sent());
     assert_eq!(requests, 4, "and one for each index");
     assert!(sent < package.bytes.len() as u64 / 5, "{sent} bytes");
-    // The WARC file between the indexes is far from the directory, and none of it was asked for.
+    // The WARC file between the indexes is far from the directory, and none of it was requested.
     assert!(!host.has_sent(WACZ, package.warc.0, package.warc.1));
 
     assert_eq!(all_lines(&wacz).unwrap(), package.lines);
@@ -132,7 +132,7 @@ fn a_connection_that_breaks_is_taken_up_where_it_broke() {
         let manners = with!(Manners, cut: Some((after, times)));
         let (host, lines) = lines_of(&package, manners);
         assert_eq!(lines.unwrap(), package.lines, "cut after {after}");
-        // What came before is not sent again, but for the four bytes that the first request is about.
+        // Data received earlier are not sent again, except for the four bytes of the first request.
         let undisturbed = lines_of(&package, Manners::default()).0.sent();
         let again = host.sent() - undisturbed;
         assert!(
@@ -141,7 +141,7 @@ fn a_connection_that_breaks_is_taken_up_where_it_broke() {
         );
         assert_eq!(host.requests().len() as u32, 4 + times);
     }
-    // However often, if it gets on meanwhile.
+    // Any number of failures is tolerated if there is progress in between.
     let manners = with!(Manners, cut: Some((1_500_000, u32::MAX)));
     let host = FileHost::start();
     let large = zip(&[
@@ -287,12 +287,12 @@ fn answers_that_cannot_be_right_are_not_believed() {
             "{name}: {error}"
         );
     }
-    // A total that was wrong from the beginning: the directory is not where it should be.
+    // A total size that is wrong from the beginning: the directory is not at the expected offset.
     for total_lie in [-1, 1, 100_000, i64::MIN] {
         let (_host, lines) = lines_of(&package, but!(honest(), total_lie));
         lines.expect_err("a wrong total");
     }
-    // The whole file, and not as long as the server said.
+    // The whole file, with another length than the server stated.
     for length_lie in [-1, -50_000, 1, 50_000] {
         let (_host, lines) = lines_of(&package, but!(honest(), length_lie, ranges: false));
         lines.expect_err("a wrong length");
@@ -324,14 +324,14 @@ fn a_file_that_changes_meanwhile_is_noticed() {
             assert!(error.is_transient());
         }
     }
-    // It becomes another, shorter file.
+    // It is replaced by another, shorter file.
     let host = FileHost::start();
     host.put(WACZ, &package.bytes, Manners::default());
     let wacz = open(&host).unwrap();
     host.put(WACZ, &package.bytes[..50], Manners::default());
     let error = all_lines(&wacz).unwrap_err();
     assert!(matches!(error.problem, Problem::Changed(_)), "{error}");
-    // One of several servers that cannot do it is asked again.
+    // A second request may reach another of several servers, which works.
     let manners = Manners {
         later: Some((
             2,
@@ -380,11 +380,11 @@ fn an_endless_body_ends_at_the_limit() {
             "{error}"
         );
     }
-    // One that says beforehand that it is too large is not even begun.
+    // A download whose stated size is too large is not started.
     host.put(WACZ, &vec![0; 6 << 20], with!(Manners, ranges: false));
     let error = open_with(&host, &options).unwrap_err();
     assert!(matches!(error.problem, Problem::TooLarge { .. }), "{error}");
-    // Of a manifest, too, no more is read than may be.
+    // Reading a manifest stops at the limit, too.
     host.put("/m.json", b" ", with!(Manners, endless: true));
     let options = but!(hasty(), manifest: 1 << 20);
     let error =
@@ -498,7 +498,7 @@ fn a_part_of_a_file_of_unknown_size_is_no_help_and_the_whole_file_is() {
     let (host, lines) = lines_of(&package, unknown);
     assert_eq!(lines.unwrap(), package.lines);
     assert_eq!(host.requests().len(), 2);
-    // Later on, it is one that tells less than before.
+    // Later responses contain less information than the first one.
     let later = Some((2, Box::new(with!(Manners, unknown_total: true))));
     let (_host, lines) = lines_of(&package, with!(Manners, later));
     assert_eq!(lines.unwrap(), package.lines);

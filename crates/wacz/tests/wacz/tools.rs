@@ -1,4 +1,5 @@
-//! The tools of the format: what they say of packages that are written here, and what is read of those that they make.
+//! Tests interoperation with the tools of the format: they accept packages written here, and their packages can be
+//! read.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +15,7 @@ use crate::writing::{lines, required, write};
 use crate::zipped::{Part, zip};
 use crate::{all_lines, index_names, open};
 
-/// The program `wacz` of the PyPI package of that name, or `None` where it cannot be fetched.
+/// Returns the program `wacz` of the PyPI package of that name, or `None` if it cannot be downloaded.
 fn wacz_tool() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wacz-tool");
     match python(&folder, &["wacz"]) {
@@ -44,7 +45,7 @@ fn the_tools_find_our_packages_valid_also_after_changes() {
             must_be_valid(&tool, &path);
         }
     }
-    // They would have noticed.
+    // The tools would have detected a fault.
     let parts: Vec<Part> = members(&path)
         .into_iter()
         .map(|(name, bytes)| match &name[..] {
@@ -123,11 +124,11 @@ fn packages_of_the_tools_are_read_with_all_that_wget_fetched() {
     let mut expected: Vec<String> = pages.iter().map(|page| host.url(page)).collect();
     expected.sort_unstable();
     urls.sort_unstable();
-    // What wget says about itself.
+    // Records in which wget describes itself.
     urls.retain(|url| !url.starts_with("metadata://gnu.org/"));
     assert_eq!(urls, expected);
 
-    // And what they made stays valid when its list changes.
+    // A package made by the tools stays valid when its list changes.
     assert!(
         set_requires(
             &path,

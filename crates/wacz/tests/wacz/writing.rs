@@ -1,4 +1,4 @@
-//! Packages that are written here, read back by ourselves. What the format's own tools say is in `tools`.
+//! Tests that written packages can be read back. `tools` tests them with the format's own tools.
 
 use std::io::Read;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub fn write(
     requires: &[Required],
 ) -> Result<Vec<u8>, Error> {
     let mut rng = Rng::seeded(11);
-    // The tools unpack what is called gzip.
+    // Tools decompress members that are named as gzip.
     let warc = gzip(&(0..300_000).map(|_| rng.bits() as u8).collect::<Vec<u8>>());
     let mut wacz = Writer::create(path, CREATED)?;
     wacz.title("A crawl “of” \u{1f310}");

@@ -1,29 +1,29 @@
-//! Zip files put together byte by byte, so that reader and writer cannot agree on a common mistake, and so that
-//! each byte of them can lie.
+//! Builds zip files byte by byte, so that reader and writer cannot share a mistake, and so that each byte can be
+//! falsified.
 
 use redis_tests::but;
 use std::io::Write;
 
-/// A member, with everything that is written about it.
+/// A member and its metadata.
 #[derive(Clone)]
 pub struct Part {
     pub name: Vec<u8>,
     pub flags: u16,
     pub method: u16,
     pub crc: u32,
-    /// As it is stored.
+    /// Data as stored.
     pub data: Vec<u8>,
-    /// The sizes that the directory and the header tell.
+    /// Sizes in the directory and in the local header.
     pub compressed: u64,
     pub size: u64,
-    /// The name and the method in its own header, if they are others.
+    /// Name and method in the local header, if they differ.
     pub local_name: Option<Vec<u8>>,
     pub local_method: Option<u16>,
-    /// Checksum and sizes come behind the data.
+    /// True if checksum and sizes follow the data.
     pub descriptor: bool,
-    /// Sizes and place are written as zip64 has them.
+    /// True if sizes and offset are written as zip64 fields.
     pub zip64: bool,
-    /// The place that the directory tells, if it is another one.
+    /// Offset in the directory, if it is falsified.
     pub place: Option<u64>,
 }
 
@@ -123,21 +123,21 @@ impl Part {
     }
 }
 
-/// The record at the end of a zip file, and what it tells.
+/// The end record of a zip file, and its values.
 #[derive(Clone, Default)]
 pub struct Ending {
     pub comment: Vec<u8>,
-    /// With the records of zip64 before it.
+    /// True if the zip64 records precede it.
     pub zip64: bool,
-    /// Numbers that are not true.
+    /// Falsified numbers.
     pub entries: Option<u64>,
     pub length: Option<u64>,
     pub start: Option<u64>,
-    /// Number of bytes that will be inserted somewhere before the record of zip64.
+    /// Number of bytes that will be inserted before the zip64 record.
     pub gap: u64,
 }
 
-/// A zip file of these members.
+/// Builds a zip file of these members.
 pub fn zip(parts: &[Part]) -> Vec<u8> {
     zip_with(parts, &Ending::default())
 }

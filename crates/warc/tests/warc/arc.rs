@@ -1,5 +1,5 @@
-//! What must hold of reading ARC files: every record comes where it lies, with the header that a WARC record would
-//! have, and everything else is an error that says where.
+//! Tests reading of ARC files: every record is returned at its offset, with the header of the equivalent WARC record,
+//! and everything else is an error with its position.
 
 use std::io::{BufRead, Read, Write};
 
@@ -42,7 +42,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     member.finish().unwrap()
 }
 
-/// All records as a file, each a gzip member of its own if `packed`.
+/// Writes all records as a file; if `packed`, each as a gzip member.
 fn file_of_records(packed: bool) -> Vec<u8> {
     let mut records = records();
     if packed {
@@ -189,7 +189,7 @@ fn files_one_behind_the_other_are_one_file() {
     assert_eq!(all(&two).unwrap().len(), 10);
 }
 
-/// Gives few bytes at once, as connections do.
+/// Returns few bytes per read, like a connection.
 struct Slow<'a>(&'a [u8], usize);
 
 impl Read for Slow<'_> {

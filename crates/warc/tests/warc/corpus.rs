@@ -1,5 +1,4 @@
-//! Records with all that is found in files, damaged and not, and what is read of each: the results of the reader that
-//! was compared with the one before it.
+//! Tests a corpus of valid and damaged records against stored results of the reader.
 
 use std::io::{Read, Write};
 
@@ -28,7 +27,7 @@ fn arc(line: &str, block: &[u8], end: &str) -> Vec<u8> {
     .concat()
 }
 
-/// Describes the ARC file that the records lie in.
+/// Record that describes the ARC file.
 const FILE: &str = "filedesc://a.arc 0.0.0.0 20130522091849 text/plain";
 const HTTP: &[u8] = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nhello\r\n\r\n";
 
@@ -102,7 +101,7 @@ fn records() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Bytes that come in pieces.
+/// A source that returns the bytes in pieces.
 struct Pieces(Vec<bytes::Bytes>);
 
 impl Source for Pieces {
@@ -126,7 +125,7 @@ fn said(kind: RecordType, length: usize, deviations: Deviations) -> String {
     format!("{kind:?} {length}{}", deviations.concat())
 }
 
-/// What a file holds, to its end or its first error.
+/// Reads a file to its end or its first error, and describes the result.
 fn file(bytes: &[u8]) -> String {
     let mut said = Vec::new();
     let mut reader = Reader::new("f", bytes);
@@ -153,7 +152,7 @@ fn file(bytes: &[u8]) -> String {
     said.join(", ")
 }
 
-/// What the record is that the bytes begin with.
+/// Describes the record at the start of the bytes.
 fn record(bytes: &[u8], piece: usize) -> String {
     let pieces = bytes.chunks(piece).map(bytes::Bytes::copy_from_slice);
     let mut reader = AsyncReader::new(Pieces(pieces.collect()));
@@ -172,7 +171,7 @@ fn record(bytes: &[u8], piece: usize) -> String {
         let length = end - at + longer;
         Ok::<_, Problem>(said(header.record_type(), length, reader.deviations()))
     };
-    // All that it waits for is there.
+    // Everything that the future waits for is available.
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(read).poll(&mut context) {
         std::task::Poll::Ready(Ok(said)) => said,
@@ -192,7 +191,7 @@ fn every_record_of_the_corpus_is_read_as_ever() {
             b""
         };
         let in_file = file(&[before, bytes].concat());
-        // Of long lines not byte by byte, since that takes long.
+        // Long lines are not split at every byte, because that would take too long.
         for piece in [1 + bytes.len() / 1000, 700, 20_000] {
             let alone = record(bytes, piece);
             let packed = record(&[gzip(bytes), gzip(&next)].concat(), piece);
@@ -211,7 +210,7 @@ const TOO_LONG: &str = "the record header is not valid: it is longer than 65536 
 const DESCRIPTION: &str =
     "the record header is not valid: the line of the ARC record: it describes the ARC file itself";
 
-/// Name, what a file of it holds, what it is alone, and in a gzip member.
+/// Name, contents of a file of the record, the record alone, and the record in a gzip member.
 const EXPECTED: &[(&str, &str, &str, &str)] = &[
     ("plain", "Response 34 at 0", "Response 34", "Response 34"),
     (

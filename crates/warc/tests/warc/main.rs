@@ -1,4 +1,4 @@
-//! Reading WARC and ARC files, and writing WARC files.
+//! Tests reading of WARC and ARC files, and writing of WARC files.
 
 mod arc;
 mod corpus;

@@ -1,6 +1,5 @@
-//! What must hold of the WARC reader: it gives back what was written, and everything else is an error
-//! that says where. The files here are put together byte by byte, so that writer and reader cannot
-//! agree on a common mistake.
+//! Tests the WARC reader: it returns exactly what was written, and everything else is an error with its
+//! position. The files are built byte by byte, so that writer and reader cannot share a mistake.
 
 use std::io::{Read, Write};
 
@@ -31,7 +30,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     member.finish().unwrap()
 }
 
-/// The extents of all records, or the first error.
+/// Returns the extents of all records, or the first error.
 fn extents(file: &[u8]) -> Result<Vec<Extent>, Error> {
     let mut reader = Reader::new("test.warc", file);
     let mut extents = Vec::new();
@@ -197,7 +196,7 @@ fn a_file_cut_anywhere_within_a_record_is_an_error() {
     for wrap in [|bytes: &[u8]| bytes.to_vec(), gzip] {
         let (first, second) = (wrap(&first), wrap(&second));
         let file = [&first[..], &second[..]].concat();
-        // A file may end without the line ends that close its last record.
+        // A file may end without the line ends that terminate its last record.
         let least = if first.starts_with(b"WARC") { 4 } else { 0 };
         for cut in file.len() - least..file.len() {
             let extents = extents(&file[..cut]).unwrap();
@@ -248,7 +247,7 @@ fn a_content_length_that_is_wrong_by_more_than_a_few_bytes_is_an_error() {
             "{wrong}: {error}"
         );
     }
-    // In a plain file it runs on into the next record.
+    // In an uncompressed file, reading continues into the next record.
     let error = error(&[&with("30")[..], &next].concat());
     assert!(
         matches!(error.problem, Problem::ContentLength(30)),
@@ -263,7 +262,7 @@ fn damage_in_a_gzip_member_is_an_error() {
     for at in 0..member.len() {
         let mut damaged = member.clone();
         damaged[at] ^= 0x55;
-        // Time stamp, extra flags and operating system of the gzip header carry no meaning here.
+        // Time stamp, extra flags and operating system of the gzip header have no effect.
         if (4..10).contains(&at) {
             continue;
         }
@@ -288,7 +287,7 @@ fn a_header_without_end_takes_no_more_than_its_limit() {
     let mut endless = b"WARC/1.0\r\nWARC-Type: response\r\nX: ".to_vec();
     endless.resize(MAX_HEADER * 4, b'x');
     assert!(matches!(error(&endless).problem, Problem::Header(_)));
-    // A bomb: 16 MB of it in 16 kB.
+    // A decompression bomb: 16 MB in 16 kB.
     endless.resize(16 << 20, b'x');
     assert!(matches!(error(&gzip(&endless)).problem, Problem::Header(_)));
 }
@@ -367,7 +366,7 @@ proptest! {
     #[test]
     fn no_input_makes_the_reader_panic_or_end_early(mut bytes in prop::collection::vec(any::<u8>(), 0..400), at in 0..200usize) {
         prop_assert!(extents(&bytes).is_err());
-        // The same noise within a file that is otherwise good.
+        // The same noise within an otherwise valid file.
         let mut file = gzip(&response("http://a.example/", b"HTTP/1.1 200 OK\r\n\r\none"));
         let at = at.min(file.len());
         let tail = file.split_off(at);

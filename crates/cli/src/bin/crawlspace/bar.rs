@@ -1,4 +1,4 @@
-//! A bar for a job of the server, while somebody waits for it on a terminal.
+//! Progress bar for a job of the server that a command waits for.
 
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -11,12 +11,12 @@ use crate::Server;
 use crate::observe::{Job, Name, Observed, database};
 use crate::terminal::text;
 
-/// Time between two looks at the server.
+/// Interval of progress queries.
 const INTERVAL: Duration = Duration::from_millis(200);
 const TEMPLATE: &str = "{msg}  {bar:30} {percent:>3} %  {elapsed}, {eta} left";
 
-/// Waits for a job that works on an index or a frontier, under a bar if standard error is a terminal. How far it is,
-/// a connection of its own asks; without one, or without leave to ask, there is no bar.
+/// Waits for a job on an index or a frontier, and shows a progress bar if standard error is a terminal. A second
+/// connection queries the progress; without that connection, or without the permission to query, there is no bar.
 pub(crate) fn waited<T>(server: &Server, works: &[&str], long: impl FnOnce() -> T) -> T {
     if !io::stderr().is_terminal() {
         return long();

@@ -1,4 +1,4 @@
-//! `crawlspace chg …`: which hosts may be fetched from now, and why the others may not.
+//! `crawlspace chg …`: commands for frontiers, which decide when a host may be fetched.
 
 mod check;
 mod figures;

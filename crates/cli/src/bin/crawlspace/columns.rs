@@ -1,4 +1,4 @@
-//! Tables of several columns that fit the terminal.
+//! Tables with several columns that fit the terminal.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -11,22 +11,22 @@ const GAP: usize = 2;
 /// Minimum width of a column of text, in characters.
 const MIN_WIDTH: usize = 12;
 
-/// A column of a table: of text, which may be cut in its middle on a narrow terminal, or of figures, which are
-/// right-aligned and never cut.
+/// A column of a table: text, which may be truncated in its middle on a narrow terminal, or numbers, which are
+/// right-aligned and never truncated.
 struct Column {
     name: String,
     figures: bool,
 }
 
-/// Rows of a table, which is as wide as its terminal at most: text is cut, and when that is not enough, columns are
-/// left out from the right. In a pipe it is as wide as it has to be.
+/// Table that is at most as wide as the terminal: text is truncated, and if that is not enough, columns are left out
+/// from the right. In a pipe it has its full width.
 pub(crate) struct Columns {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
 }
 
 impl Columns {
-    /// A table with these columns, as in `crawl | hashes>`; those of figures end with `>`.
+    /// Creates a table with these columns, as in `crawl | hashes>`; columns of numbers end with `>`.
     pub(crate) fn new(columns: &str) -> Columns {
         let columns = columns.split(" | ").map(|name| Column {
             name: name.trim_end_matches('>').to_owned(),
@@ -38,13 +38,13 @@ impl Columns {
         }
     }
 
-    /// A row, with one cell for each column.
+    /// Adds a row with one cell per column.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl AsRef<str>>) {
         let cells = cells.into_iter().map(|cell| shown(cell.as_ref()));
         self.rows.push(cells.collect());
     }
 
-    /// Prints it.
+    /// Prints the table.
     pub(crate) fn print(self) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let terminal = out.is_terminal();
@@ -59,7 +59,7 @@ impl Columns {
         out.flush()
     }
 
-    /// Its lines, as wide as they have to be.
+    /// Returns the lines of the table in full width.
     pub(crate) fn lines(self) -> Vec<String> {
         self.laid_out(None, false)
             .lines()
@@ -98,7 +98,7 @@ impl Columns {
         text
     }
 
-    /// Makes columns narrower, and leaves some out, until they fit. Gives the names of those.
+    /// Narrows columns, and leaves some out, until they fit. Returns the names of the columns left out.
     fn fit(&mut self, widths: &mut Vec<usize>, width: usize) -> Vec<String> {
         let mut left_out = Vec::new();
         loop {
@@ -106,7 +106,7 @@ impl Columns {
             let Some(over) = whole.checked_sub(width).filter(|&over| over > 0) else {
                 return left_out;
             };
-            // The widest column of text gives first, down to the next widest.
+            // The widest column of text is narrowed first, down to the width of the next.
             let texts = (0..widths.len()).filter(|&i| !self.columns[i].figures);
             let widest = texts.clone().max_by_key(|&i| widths[i]);
             match widest.filter(|&i| widths[i] > MIN_WIDTH) {
@@ -144,7 +144,7 @@ impl Columns {
     }
 }
 
-/// Text that is not wider than this: its middle is left out, because ids differ at their ends.
+/// Truncates text to this width. Its middle is left out, because ids differ at their ends.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if measure_text_width(text) <= width {
         return text.to_owned();
@@ -156,7 +156,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     format!("{begin}\u{2026}{end}")
 }
 
-/// The beginning of a text, as many characters as there is room for.
+/// Returns as many characters of the beginning of a text as fit.
 fn narrow(text: impl Iterator<Item = char>, room: usize) -> String {
     let mut left = room;
     let fits = |c: &char| {
@@ -211,7 +211,7 @@ a-crawl-of\u{2026}th-2026-03       7
             lines.iter().all(|line| line.chars().count() <= 20),
             "{text}"
         );
-        // There is always something.
+        // The first column is always shown.
         assert!(crawls().laid_out(Some(1), false).starts_with("crawl\n"));
     }
 

@@ -1,4 +1,4 @@
-//! `crawlspace config …`: what a configuration means, and whether it is one.
+//! `crawlspace config …`: checks and prints configurations.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -106,7 +106,7 @@ impl Check {
     }
 }
 
-/// Checks the index files of all sources. Returns whether all of them are in a form that is read.
+/// Checks the index files of all sources. Returns true if all of them have a readable format.
 fn are_read(config: &config::Config) -> bool {
     let mut all = true;
     for collection in &config.collections {
@@ -136,7 +136,7 @@ fn are_read(config: &config::Config) -> bool {
 }
 
 impl File {
-    /// The configuration. What is wrong or strange with it goes to standard error.
+    /// Reads the configuration. Errors and warnings are printed on standard error.
     fn read(&self) -> Option<config::Config> {
         read(&self.file, |warning| {
             say(format_args!("{warning} (warning)"))
@@ -144,7 +144,7 @@ impl File {
     }
 }
 
-/// Reads a configuration. Errors go to standard error, warnings to `warn`.
+/// Reads a configuration. Errors are printed on standard error, warnings are passed to `warn`.
 pub(crate) fn read(file: &Path, warn: impl Fn(String)) -> Option<config::Config> {
     match config::Config::read(file) {
         Ok((config, warnings)) => {

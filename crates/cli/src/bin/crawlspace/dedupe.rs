@@ -1,4 +1,4 @@
-//! `crawlspace dedupe …`: which payloads have been seen.
+//! `crawlspace dedupe …`: commands for dedupe indexes.
 
 mod check;
 mod crawls;

@@ -1,4 +1,4 @@
-//! `crawlspace exporter`: figures of servers for Prometheus.
+//! `crawlspace exporter`: metrics of servers for Prometheus.
 
 mod text;
 
@@ -63,16 +63,16 @@ pub(crate) struct Exporter {
     once: bool,
 }
 
-/// A server and its name in the figures.
+/// A server and its name in the metrics.
 struct Target {
     name: String,
     observed: Mutex<Observed>,
     wanted: Wanted,
-    /// What was wrong the last time.
+    /// Error of the last query, so that it is logged once.
     complaint: Mutex<Option<String>>,
 }
 
-/// What a look at a server came to, and how long it took.
+/// Result of querying a server, with its duration.
 struct Look {
     server: String,
     outcome: io::Result<Observation>,
@@ -155,7 +155,7 @@ impl Exporter {
     }
 }
 
-/// Looks at all servers at once.
+/// Queries all servers concurrently.
 async fn look_at(targets: &[Arc<Target>]) -> Vec<Look> {
     let looks = targets.iter().map(|target| {
         let target = Arc::clone(target);
@@ -164,11 +164,11 @@ async fn look_at(targets: &[Arc<Target>]) -> Vec<Look> {
     join_all(looks).await.into_iter().flatten().collect()
 }
 
-/// What a server is called: its host and port, or its socket.
+/// Returns the name of a server: its host and port, or its socket.
 fn host(url: &str) -> String {
-    // A password with an unescaped slash would be a part of the host.
+    // A password with an unescaped slash would become part of the host.
     let Ok(url) = ::url::Url::parse(&without_password(url)) else {
-        return "?".to_owned(); // connecting says what is wrong with it
+        return "?".to_owned(); // the error of connecting explains it
     };
     match (url.host_str(), url.port()) {
         (Some(host), port) if !host.is_empty() => format!("{host}:{}", port.unwrap_or(6379)),

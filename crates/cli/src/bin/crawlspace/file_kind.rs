@@ -1,4 +1,4 @@
-//! Files that belong to another subcommand.
+//! Detection of files that belong to another subcommand.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +14,7 @@ pub(crate) enum FileKind {
 }
 
 impl FileKind {
-    /// Returns the kind of a file by its first bytes, or by its name if it cannot be read here.
+    /// Returns the kind of a file by its first bytes, or by its name if it cannot be read.
     pub(crate) fn of(path: &Path) -> FileKind {
         let mut head = Vec::new();
         // Opening a pipe would wait for a writer.

@@ -1,4 +1,4 @@
-//! `crawlspace index …`: indexes of jobs, each built once.
+//! `crawlspace index …`: a cache of the indexes of harvest jobs.
 
 mod collect;
 mod get;
@@ -45,7 +45,7 @@ struct CacheDir {
     cache_dir: PathBuf,
 }
 
-/// What `--kind` takes.
+/// Returns the parser for the values of `--kind`.
 fn kind() -> impl TypedValueParser<Value = IndexKind> {
     let names = IndexKind::ALL.map(IndexKind::name);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<IndexKind>())

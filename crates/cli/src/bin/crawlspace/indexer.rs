@@ -1,4 +1,4 @@
-//! `crawlspace indexer`: WACZ files into a dedupe index.
+//! `crawlspace indexer`: imports WACZ files into a dedupe index.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -121,8 +121,8 @@ impl Indexer {
         Index::open(redis, prefix.as_bytes()).map_err(io::Error::other)
     }
 
-    /// Commits a crawl. One that is not there is nothing to commit, as for Browsertrix's indexer: a job in a cluster would
-    /// repeat a failure.
+    /// Commits a crawl. A missing crawl is not an error, as with Browsertrix's indexer: a job in a cluster would be
+    /// retried.
     fn commit(&self, crawl: &str) -> io::Result<bool> {
         let hashes = match self.index()?.commit(crawl.as_bytes()) {
             Err(error) if error.code() == Some(Code::NoCrawl) => {
@@ -143,8 +143,8 @@ impl Indexer {
         Ok(true)
     }
 
-    /// Cancels a crawl. When an earlier run did, there is nothing to do. A committed one, as all crawls with
-    /// --dedupeConcurrent are, is set aside, for the next import with --remove to remove.
+    /// Cancels a crawl. Does nothing if an earlier run did it. A committed crawl (with --dedupeConcurrent, every crawl)
+    /// is set aside, and the next import with --remove removes it.
     fn cancel(&self, crawl: &str) -> io::Result<bool> {
         let index = self.index()?;
         let (hashes, is_aside) = match index.cancel(crawl.as_bytes()) {
@@ -220,7 +220,7 @@ impl Indexer {
     }
 }
 
-/// A crawl that was committed, in a line.
+/// Formats a committed crawl as a line.
 fn line_of(crawl: &CommittedCrawl) -> String {
     let (new, known) = (count(crawl.hashes.new), count(crawl.hashes.known));
     format!(
@@ -292,10 +292,10 @@ fn print_report(report: &Report) -> io::Result<()> {
     table.end()
 }
 
-/// A bar on a terminal, lines otherwise; on standard error, so that the outcome stands alone.
+/// Progress on standard error, separate from the result on standard output: a bar on a terminal, otherwise lines.
 struct Progress {
     bar: Option<ProgressBar>,
-    /// Lines of indexes that were read.
+    /// Number of index lines read.
     lines: Arc<AtomicU64>,
     outage: Outage,
 }
@@ -306,10 +306,10 @@ impl Progress {
         let bar = io::stderr().is_terminal().then(|| {
             let read = Arc::clone(&lines);
             let read = move |_: &ProgressState, out: &mut dyn fmt::Write| {
-                // Writing to a text cannot fail.
+                // Writing to a string cannot fail.
                 let _ = out.write_str(&count(read.load(Ordering::Relaxed)));
             };
-            // Without a finished package, nothing is known about the time that is left.
+            // The remaining time is unknown until the first package is finished.
             let left = |state: &ProgressState, out: &mut dyn fmt::Write| {
                 if state.pos() > 0 {
                     let _ = write!(out, ", {:#} left", HumanDuration(state.eta()));
@@ -382,7 +382,7 @@ impl Progress {
     fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(line.to_owned()),
-            // Nobody to tell is no reason to stop.
+            // A closed standard error must not stop the import.
             None => _ = writeln!(io::stderr(), "{line}"),
         }
     }

@@ -2,7 +2,7 @@
 
 #![warn(unreachable_pub)]
 
-/// Runs the subcommand that was given: what a variant has in it.
+/// Runs the given subcommand, which is the content of its variant.
 macro_rules! run_one {
     ($given:expr, $kind:ident: $($name:ident)*) => {
         match $given {
@@ -176,7 +176,7 @@ impl Asking {
         Index::open(redis, prefix.as_bytes()).map_err(io::Error::other)
     }
 
-    /// Waits for a job of the server, under a bar on a terminal.
+    /// Waits for a job of the server, with a progress bar on a terminal.
     fn waited<T>(&self, works: &[&str], long: impl FnOnce() -> T) -> T {
         bar::waited(&self.server, works, long)
     }
@@ -186,7 +186,7 @@ impl Asking {
         Frontier::open(redis, prefix.as_bytes()).map_err(io::Error::other)
     }
 
-    /// Fails with the names of the data sets that exist, unless the one that was asked for `holds` anything.
+    /// Fails with the names of the existing data sets if the requested one is empty (`holds` is false).
     fn expect(&self, kind: Kind, holds: bool) -> io::Result<()> {
         if holds {
             return Ok(());
@@ -195,7 +195,7 @@ impl Asking {
         Err(observe::missing(redis, kind, prefix.as_bytes()))
     }
 
-    /// Prints one answer, as JSON or as this prints it.
+    /// Prints a result: as JSON, or with the given function.
     fn tell<T: Serialize>(
         &self,
         answer: &T,
@@ -208,7 +208,7 @@ impl Asking {
         }
     }
 
-    /// Prints many, each as a line of JSON, or all of them as this prints them.
+    /// Prints several results: each as a line of JSON, or all with the given function.
     fn tell_all<T: Serialize>(
         &self,
         answers: &[T],
@@ -228,7 +228,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // Whoever reads our output has seen enough (`| head`).
+        // The reader of our output has closed it (`| head`).
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         Err(error) => {
             complain(error);

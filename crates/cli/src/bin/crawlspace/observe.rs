@@ -1,4 +1,4 @@
-//! What a server is about, in a few cheap commands: `INFO crawlspace`, and figures of what it names.
+//! State of a server in a few cheap commands: `INFO crawlspace`, and statistics of the data sets that it names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,10 +14,10 @@ use crate::terminal::{Bytes, plain};
 
 /// Timeout of a command.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// From how many crawls the memory of an index is estimated.
+/// Number of crawls sampled to estimate the memory of an index.
 const SAMPLES: u32 = 4;
-/// How many commands are sent at once: each way to the server costs it as much as such a command, and others wait
-/// until all are done.
+/// Number of commands per round trip. A round trip costs the server as much as one such command, and other clients wait
+/// until all commands of a round trip are done.
 const AT_ONCE: usize = 16;
 
 /// A data set: its database, and its prefix or key.
@@ -28,13 +28,13 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// As people and programs read it.
+    /// Returns the name as text for people and programs.
     pub(crate) fn text(&self) -> String {
         plain(&self.name)
     }
 }
 
-/// Returns a prefix or key as tables show it: with the number of its database unless that is 0.
+/// Formats a prefix or key for tables: with the number of its database unless that is 0.
 pub(crate) fn shown(db: u32, name: &str) -> String {
     match (db, name) {
         (0, "") => "''".to_owned(),
@@ -43,7 +43,7 @@ pub(crate) fn shown(db: u32, name: &str) -> String {
     }
 }
 
-/// Returns a prefix or key as sentences show it.
+/// Formats a prefix or key for sentences.
 fn quoted(db: u32, name: &str) -> String {
     match db {
         0 => format!("'{name}'"),
@@ -59,10 +59,10 @@ pub(crate) enum Kind {
     Space,
 }
 
-/// Maximum number of data sets that a message names.
+/// Maximum number of data sets listed in a message.
 const NAMED: usize = 20;
 
-/// Creates the error for a prefix or key that holds nothing: names the data sets that exist.
+/// Makes the error for a prefix or key without data, which lists the existing data sets.
 pub(crate) fn missing(url: &str, kind: Kind, name: &[u8]) -> io::Error {
     let (one, many, by) = match kind {
         Kind::Index => ("index", "indexes", "prefix"),
@@ -82,37 +82,37 @@ pub(crate) fn missing(url: &str, kind: Kind, name: &[u8]) -> io::Error {
     let exist = match exist {
         Ok(exist) if exist.is_empty() => format!("; no {one} was used since the server started"),
         Ok(exist) => format!("; {many} used since the server started: {exist}"),
-        // The user may lack the permission to ask.
+        // The user may lack the permission to list them.
         Err(_) => String::new(),
     };
     let name = quoted(database(url), &plain(name));
     io::Error::other(format!("no {one} has the {by} {name}{exist}"))
 }
 
-/// A job under way.
+/// A running job.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     /// The index or frontier.
     pub(crate) of: Name,
     pub(crate) work: String,
-    /// The crawl, or what else it is done to.
+    /// The crawl or other object of the work.
     pub(crate) what: Vec<u8>,
     pub(crate) done: u64,
     pub(crate) total: u64,
 }
 
 impl Job {
-    /// The part that is done; `None` while that is not known.
+    /// Returns the fraction that is done; `None` while unknown.
     pub(crate) fn part(&self) -> Option<f64> {
         (self.total > 0).then(|| self.done as f64 / self.total as f64)
     }
 }
 
-/// A group that is leased.
+/// A leased group.
 #[derive(Clone, Debug)]
 pub(crate) struct Busy {
     pub(crate) chg: Vec<u8>,
-    /// The deadline of its first lease.
+    /// Deadline of its first lease.
     pub(crate) until: u64,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct Busy {
 #[derive(Debug)]
 pub(crate) struct Seen<T> {
     pub(crate) figures: Vec<(Name, T)>,
-    /// How many there are beside those.
+    /// Number of further data sets.
     pub(crate) others: u64,
 }
 
@@ -134,33 +134,33 @@ impl<T> Seen<T> {
     }
 }
 
-/// A server as it is now.
+/// Current state of a server.
 pub(crate) struct Observation {
-    /// Numbers of `INFO`: those of the module without `crawlspace_`.
+    /// Numeric fields of `INFO`; those of the module without `crawlspace_`.
     pub(crate) info: BTreeMap<String, u64>,
-    /// Texts of `INFO` of the server itself.
+    /// Text fields of the server's own `INFO`.
     pub(crate) texts: BTreeMap<String, String>,
     pub(crate) indexes: Seen<Stats>,
     pub(crate) frontiers: Seen<frontier::Info>,
     pub(crate) spaces: Seen<tags::Info>,
     pub(crate) jobs: Vec<Job>,
-    /// The groups of each frontier whose leases run out first.
+    /// Groups of each frontier whose leases expire first.
     pub(crate) busy: BTreeMap<Name, Vec<Busy>>,
 }
 
-/// Data sets that are looked at in any case, in the database of the URL.
+/// Data sets that are always queried, in the database of the URL.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) indexes: Vec<Bytes>,
     pub(crate) frontiers: Vec<Bytes>,
     pub(crate) spaces: Vec<Bytes>,
-    /// Maximum number of each kind.
+    /// Maximum number of data sets of each kind.
     pub(crate) limit: usize,
-    /// How many groups of a frontier are listed whose leases run out first.
+    /// Number of groups listed per frontier, those whose leases expire first.
     pub(crate) busy: u32,
 }
 
-/// A server that is looked at again and again, over one connection, in whatever cluster it is.
+/// A server that is queried repeatedly over one connection, with or without a cluster.
 pub(crate) struct Observed {
     url: String,
     server: Option<Server>,
@@ -174,7 +174,7 @@ impl Observed {
         }
     }
 
-    /// Looks at it, and fails if it has not loaded the module. A connection that broke is replaced the next time.
+    /// Queries the server, and fails if it has not loaded the module. The next call replaces a broken connection.
     pub(crate) fn look(&mut self, wanted: &Wanted) -> io::Result<Observation> {
         let looked = self
             .connected()
@@ -192,7 +192,7 @@ impl Observed {
         Ok(seen)
     }
 
-    /// The jobs under way.
+    /// Returns the running jobs.
     pub(crate) fn jobs(&mut self) -> Result<Vec<Job>, Error> {
         let server = self.connected()?;
         let info = Look { server, db: None }.info(&["crawlspace"])?;
@@ -214,37 +214,37 @@ impl Observed {
     }
 }
 
-/// Returns true if an index with these figures holds anything.
+/// Returns true if an index with these statistics contains data.
 pub(crate) fn is_index(stats: &Stats) -> bool {
     stats.hashes + stats.crawls + stats.uncommitted + stats.total_urls + stats.removed_crawls > 0
 }
 
-/// Returns true if a frontier with these figures holds anything, or workers use it.
+/// Returns true if a frontier with these statistics contains data or is used by workers.
 pub(crate) fn is_frontier(info: &frontier::Info) -> bool {
     let groups = info.groups_waiting + info.groups_ready + info.groups_busy + info.groups_idle;
     let queued = groups + info.groups_gated + info.uris + info.executions;
     queued + info.waiters + info.leases + info.expired_reports > 0 || info.paused != "0"
 }
 
-/// Returns true if a tag space with these figures holds anything.
+/// Returns true if a tag space with these statistics contains data.
 pub(crate) fn is_space(info: &tags::Info) -> bool {
     let staged = info.staged_record_ids + info.staged_file_ids + info.staged_tag_ids;
     info.record_ids + info.file_ids + info.tag_ids + staged + info.rules + info.points > 0
 }
 
-/// Data sets of one kind to ask about.
+/// Data sets of one kind to query.
 struct Sought {
-    /// Data sets that the caller named.
+    /// Data sets named by the caller.
     named: Vec<Name>,
-    /// Data sets that `INFO` names.
+    /// Data sets named by `INFO`.
     found: Vec<Name>,
-    /// Number of data sets that `INFO` counts.
+    /// Number of data sets counted by `INFO`.
     count: u64,
-    /// Maximum number of data sets with figures.
+    /// Maximum number of data sets with statistics.
     limit: usize,
 }
 
-/// One look, over a connection that is in some database.
+/// A single query of a server, over a connection that has some database selected.
 struct Look {
     server: Server,
     db: Option<u32>,
@@ -305,7 +305,7 @@ impl Look {
         self.server.ask(Call::new(info))
     }
 
-    /// The groups of each frontier whose leases run out first, as many as `most`.
+    /// Returns the groups of each frontier whose leases expire first, up to `most`.
     fn busy(
         &mut self,
         frontiers: &[(Name, frontier::Info)],
@@ -334,8 +334,8 @@ impl Look {
         Ok(busy.collect())
     }
 
-    /// Asks for the figures of each data set until the limit is reached. Data sets that hold nothing are left out
-    /// unless the caller named them; those that the server refuses count as others.
+    /// Queries the statistics of each data set until the limit is reached. Empty data sets are left out unless the
+    /// caller named them; data sets that the server refuses to show count as others.
     fn each<T>(
         &mut self,
         sought: Sought,
@@ -383,7 +383,7 @@ impl Look {
     }
 }
 
-/// The number of the database in a URL.
+/// Returns the number of the database in a URL.
 pub(crate) fn database(url: &str) -> u32 {
     let client = redis::Client::open(url);
     client.map_or(0, |client| {
@@ -392,7 +392,7 @@ pub(crate) fn database(url: &str) -> u32 {
     })
 }
 
-/// What `INFO` says.
+/// Parsed fields of `INFO`.
 #[derive(Default)]
 struct Fields {
     info: BTreeMap<String, u64>,
@@ -421,7 +421,7 @@ impl Fields {
         fields
     }
 
-    /// A line that names a data set or a job.
+    /// Parses a line that names a data set or a job.
     fn list(&mut self, kind: &str, value: &str) {
         let pairs = value.split(',').filter_map(|pair| pair.split_once('='));
         let pairs: BTreeMap<&str, &str> = pairs.collect();
@@ -450,7 +450,7 @@ impl Fields {
     }
 }
 
-/// Bytes that `INFO crawlspace` wrote as `\x2c`.
+/// Unescapes bytes that `INFO crawlspace` wrote as `\x2c`.
 fn unescaped(text: &str) -> Vec<u8> {
     let mut pieces = text.split("\\x");
     let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();

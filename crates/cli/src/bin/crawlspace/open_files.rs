@@ -1,13 +1,13 @@
-//! How many files may be open at a time.
+//! Limit of open files.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Raises the limit to the maximum that the system allows, and returns it; `None` means no limit. Each connection takes a
-/// descriptor, each file and request of a source, and each index that is merged.
+/// Raises the limit of open files to the system's maximum, and returns it; `None` means no limit. Each connection, each
+/// file or request of a source, and each index being merged uses a descriptor.
 pub(crate) fn allow_more() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where that fails, those that there are have to do.
+    // If this fails, the current limit has to do.
     let _ = setrlimit(Resource::Nofile, limit);
     getrlimit(Resource::Nofile).current
 }

@@ -1,4 +1,4 @@
-//! Option and messages for a server that is away for a while.
+//! Option and messages for a server that is temporarily unavailable.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ pub(crate) struct Wait {
     pub(crate) wait: Duration,
 }
 
-/// Reports that the server is away: in the bar if there is one, in one line otherwise.
+/// Reports an unavailable server: in the progress bar if there is one, otherwise in one line.
 #[derive(Default)]
 pub(crate) struct Outage {
     is_known: AtomicBool,
@@ -45,7 +45,7 @@ impl Outage {
     }
 }
 
-/// Returns a line on the terminal for an outage, or `None` where standard error is no terminal.
+/// Returns a spinner for an outage, or `None` if standard error is not a terminal.
 pub(crate) fn spinner() -> Option<ProgressBar> {
     io::stderr().is_terminal().then(ProgressBar::new_spinner)
 }

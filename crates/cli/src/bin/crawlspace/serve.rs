@@ -18,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{config, open_files};
 
-/// Timeout of builds of indexes at the end of the program.
+/// Maximum wait for builds of indexes when the program ends.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Serve index and resource APIs over HTTP, over every collection of a configuration, and indexes of jobs.
@@ -84,7 +84,7 @@ impl Serve {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        // From here on a SIGHUP ends nothing, also if it comes before the configuration is read.
+        // From here on SIGHUP does not end the process, even before the configuration is read.
         let hangup = runtime.block_on(async { signal(SignalKind::hangup()) })?;
         let mut files = ConfigFiles::of(self.config.clone());
         let Some(config) = config::read(&self.config, warn) else {
@@ -127,7 +127,7 @@ impl Serve {
                      or lower --connections"
                 );
             }
-            // Said before anything can take its place: what does gets the address from it.
+            // Must precede the first reload: a reloaded configuration takes the address over from the current one.
             let address = for_operator.local_addr()?;
             current.federation().net.refuse_operators(address);
             let reloads = reload(Arc::clone(&current), files, hangup, !self.no_watch);
@@ -138,14 +138,14 @@ impl Serve {
             )?;
             Ok(true)
         });
-        // What is being built need not be finished: whatever is half of it does no harm.
+        // A build may be interrupted: half-built indexes do no harm.
         runtime.shutdown_timeout(GRACE);
         served
     }
 }
 
-/// Reads the configuration again at each SIGHUP, and when its files have changed. All signals that come during one
-/// reload make for one more.
+/// Reloads the configuration at each SIGHUP, and when its files change. Several signals during one reload cause a
+/// single further reload.
 async fn reload(current: Arc<Current>, mut files: ConfigFiles, mut hangup: Signal, watch: bool) {
     loop {
         tokio::select! {

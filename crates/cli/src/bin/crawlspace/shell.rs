@@ -1,4 +1,4 @@
-//! `crawlspace completions` and `crawlspace man`: what belongs to an installed program.
+//! `crawlspace completions` and `crawlspace man`: files for an installation.
 
 use std::fs;
 use std::io::{self, Write};

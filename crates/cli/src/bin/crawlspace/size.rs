@@ -1,6 +1,7 @@
-//! Sizes as a person gives them.
+//! Parsing of sizes on the command line.
 
-/// Bytes: a number with a unit (`500MB`, `100GB`, `1.5TB`, `4GiB`), or without one.
+/// Parses a size in bytes: a number with a unit (`500MB`, `100GB`, `1.5TB`, `4GiB`), or without
+/// one.
 pub(crate) fn size(given: &str) -> Result<u64, String> {
     let wrong = || "a number of bytes, or one with a unit: 500MB, 100GB, 1.5TB, 4GiB".to_owned();
     let given = given.trim();

@@ -1,4 +1,4 @@
-//! How a signal ends the program.
+//! Shutdown by signals.
 
 use std::io;
 use std::process;
@@ -9,11 +9,11 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Timeout of a query or a call that is under way at the end. Nothing that readers see depends on it.
+/// Maximum time for a running query or call when the program ends. No data that readers see depend on it.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What becomes true on SIGTERM and Ctrl-C. Whoever does not look within a few seconds is ended with this exit
-/// status; whoever is asked a second time, at once.
+/// Returns a flag that becomes true on SIGTERM and Ctrl-C. If the program does not end within a few seconds, the
+/// process exits with this status; after a second signal, at once.
 pub(crate) fn on_signal(status: i32) -> io::Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
@@ -31,7 +31,7 @@ pub(crate) fn on_signal(status: i32) -> io::Result<&'static AtomicBool> {
     Ok(&STOP)
 }
 
-/// Asks for the end without a signal, and without the time limit that a signal has.
+/// Requests a stop without a signal and without the time limit of a signal.
 pub(crate) fn now(stop: &AtomicBool) {
     stop.store(true, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! Figures as a person reads them, or as a program does.
+//! Output of results: tables for people, JSON for programs.
 
 use std::io::{self, IsTerminal, StdoutLock, Write};
 
@@ -15,11 +15,11 @@ pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// A value as one line of JSON, with its line end.
+/// Formats a value as one line of JSON with its line break.
 pub(crate) fn json(value: &impl Serialize) -> io::Result<String> {
     let mut line = String::new();
     for c in serde_json::to_string(value)?.chars() {
-        // Those that stand in strings alone, and that JSON itself does not escape.
+        // Characters that occur only within strings, and that JSON itself does not escape.
         if does_something(c) {
             line.push_str(&format!("\\u{:04x}", u32::from(c)))
         } else {
@@ -30,15 +30,14 @@ pub(crate) fn json(value: &impl Serialize) -> io::Result<String> {
     Ok(line)
 }
 
-/// Rows of a name, a figure and what it means, on standard output. What the texts have of control characters is
-/// escaped.
+/// A table on standard output with three columns: name, number and meaning. Control characters in texts are escaped.
 pub(crate) struct Table {
     out: StdoutLock<'static>,
     width: usize,
 }
 
 impl Table {
-    /// A table under a heading, for names of up to `width` characters.
+    /// Begins a table with a heading, for names of up to `width` characters.
     pub(crate) fn new(heading: &str, width: usize) -> io::Result<Table> {
         let heading = shown(heading);
         let mut out = io::stdout().lock();
@@ -50,7 +49,7 @@ impl Table {
         Ok(Table { out, width })
     }
 
-    /// One row; an empty note leaves nothing behind the figure.
+    /// Prints a row; an empty note prints nothing after the number.
     pub(crate) fn row(
         &mut self,
         name: &str,
@@ -62,18 +61,18 @@ impl Table {
         writeln!(self.out, "{}", line.trim_end())
     }
 
-    /// Text under the rows.
+    /// Prints text below the rows.
     pub(crate) fn line(&mut self, text: &str) -> io::Result<()> {
         writeln!(self.out, "  {}", shown(text))
     }
 
-    /// Everything is out.
+    /// Flushes the output.
     pub(crate) fn end(mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
 
-/// 1234567 as `1 234 567`.
+/// Formats 1234567 as `1 234 567`.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -86,13 +85,13 @@ pub(crate) fn count(n: u64) -> String {
     text
 }
 
-/// A count with its noun: `1 group`, `2 groups`.
+/// Formats a count with its noun: `1 group`, `2 groups`.
 pub(crate) fn many(n: u64, what: &str) -> String {
     let end = if n == 1 { "" } else { "s" };
     format!("{} {what}{end}", count(n))
 }
 
-/// A part as percentage of the whole.
+/// Formats a part as a percentage of the whole.
 pub(crate) fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return String::new();
@@ -100,7 +99,8 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole as f64)
 }
 
-/// Bytes in the unit that fits, none for less than a kilobyte: the count of them stands beside it.
+/// Formats bytes in a fitting unit; returns an empty text below a kilobyte, because the exact count is printed beside
+/// it.
 pub(crate) fn size(bytes: u64) -> String {
     match bytes as f64 {
         b if b >= 1e9 => format!("{:.1} GB", b / 1e9),
@@ -110,7 +110,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// A number of bytes in the unit that fits, from `B` on.
+/// Formats bytes in a fitting unit, from `B` on.
 pub(crate) fn bytes(n: u64) -> String {
     match size(n) {
         none if none.is_empty() => format!("{n} B"),
@@ -118,7 +118,7 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
-/// Milliseconds in the unit that fits.
+/// Formats milliseconds in a fitting unit.
 pub(crate) fn duration(ms: u64) -> String {
     match ms as f64 / 1000.0 {
         s if s >= 2.0 * 86_400.0 => format!("{:.1} days", s / 86_400.0),

@@ -1,4 +1,4 @@
-//! `crawlspace tags …`: who may see which capture.
+//! `crawlspace tags …`: commands for tag spaces, which control access to captures.
 
 mod explain;
 mod filter;

@@ -1,4 +1,4 @@
-//! What goes to a terminal, and what comes from one.
+//! Safe output to a terminal, and questions on it.
 
 use std::fmt::{self, Display};
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -8,14 +8,14 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use serde::{Serialize, Serializer};
 
-/// Whether a terminal does something else with this character than show it: obeys it, or turns the direction of what
-/// follows.
+/// Returns true for characters that a terminal does not show but interprets: control characters, and characters that
+/// change the direction of the following text.
 pub(crate) fn does_something(c: char) -> bool {
     let hidden = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     c.is_control() || hidden
 }
 
-/// Text from elsewhere as it may stand on a terminal.
+/// Escapes untrusted text for a terminal.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -28,12 +28,12 @@ pub(crate) fn shown(text: &str) -> String {
     shown
 }
 
-/// Bytes as text for people: those that are not UTF-8 as `\xff`, and the rest as [`shown`].
+/// Formats bytes as text for people: bytes that are not UTF-8 as `\xff`, and the rest as [`shown`].
 pub(crate) fn text(bytes: &[u8]) -> String {
     shown(&plain(bytes))
 }
 
-/// Bytes as text for programs: those that are not UTF-8 as `\xff`, as the library has it.
+/// Formats bytes as text for programs: bytes that are not UTF-8 as `\xff`, like the library.
 pub(crate) fn plain(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -45,12 +45,12 @@ pub(crate) fn plain(bytes: &[u8]) -> String {
     text
 }
 
-/// An argument of any bytes: an id, a prefix.
+/// An argument of any bytes, such as an id or a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(Vec<u8>);
 
 impl Bytes {
-    /// Takes an argument as it was given.
+    /// Returns a parser that accepts an argument unchanged.
     pub(crate) fn parser() -> impl TypedValueParser<Value = Bytes> {
         use std::os::unix::ffi::OsStringExt;
         OsStringValueParser::new().map(|given| Bytes(given.into_vec()))
@@ -77,14 +77,14 @@ impl Serialize for Bytes {
     }
 }
 
-/// Says on standard error what went wrong.
+/// Prints an error on standard error.
 pub(crate) fn complain(what: impl Display) {
     say(format_args!("crawlspace: {what}"));
 }
 
-/// Says something on standard error, beside the result.
+/// Prints a message on standard error, separate from the result.
 pub(crate) fn say(what: impl Display) {
-    // Nobody to tell is no reason to stop.
+    // A closed standard error must not stop the program.
     let _ = writeln!(io::stderr(), "{}", shown(&what.to_string()));
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Consent {
 }
 
 impl Consent {
-    /// Asks for consent. Ends the program where there is no terminal to ask on.
+    /// Asks for confirmation. Exits if there is no terminal to ask on.
     pub(crate) fn given(&self, question: &str) -> io::Result<bool> {
         if self.yes {
             return Ok(true);
@@ -132,7 +132,7 @@ mod tests {
         );
         assert_eq!(text(b"caf\xe9 \xc3\xa9"), "caf\\xe9 \u{e9}");
         assert_eq!(text("\u{65e5}\u{672c}".as_bytes()), "\u{65e5}\u{672c}");
-        // Twice is as good as once.
+        // Escaping is idempotent.
         let once = text(b"\x1b\xff");
         assert_eq!(shown(&once), once);
     }

@@ -1,11 +1,11 @@
-//! Times as a person gives them.
+//! Parsing of times on the command line.
 
 use std::time::Duration;
 
 use crawlspace_client::frontier::Millis;
 use crawlspace_compact::calendar;
 
-/// A time span: `500ms`, `90s`, `15m`, `2h`, `1d`.
+/// Parses a time span: `500ms`, `90s`, `15m`, `2h`, `1d`.
 pub(crate) fn span(given: &str) -> Result<Duration, String> {
     let digits = given.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let ms = match &given[digits.len()..] {
@@ -23,7 +23,8 @@ pub(crate) fn span(given: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(whole))
 }
 
-/// A moment: milliseconds since the epoch, or `2026-03-19T10:20:15Z`, also without seconds or without a time.
+/// Parses a point in time: milliseconds since the epoch, or `2026-03-19T10:20:15Z`, also without seconds or
+/// without time of day.
 pub(crate) fn moment(given: &str) -> Result<Millis, String> {
     if !given.is_empty() && given.bytes().all(|b| b.is_ascii_digit()) {
         return given.parse().map_err(|_| "too late".to_owned());
@@ -62,7 +63,7 @@ pub(crate) fn moment(given: &str) -> Result<Millis, String> {
     Ok((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000)
 }
 
-/// A moment in UTC, to the second.
+/// Formats a point in time in UTC, to the second.
 pub(crate) fn utc(moment: Millis) -> String {
     let seconds = moment / 1000;
     let (days, time) = (seconds / 86_400, seconds % 86_400);

@@ -1,4 +1,4 @@
-//! `crawlspace top`: what a server is busy with, live.
+//! `crawlspace top`: live view of a server's work.
 
 mod screen;
 
@@ -58,7 +58,7 @@ pub(crate) struct Top {
     json: bool,
 }
 
-/// Sums whose growth is a rate, and what the rate is called.
+/// Counters whose growth is shown as a rate, and the name of the rate.
 const RATES: [(&str, &str); 6] = [
     ("lookups", "lookups"),
     ("hits", "hits"),
@@ -68,21 +68,21 @@ const RATES: [(&str, &str); 6] = [
     ("chg_expired", "expired"),
 ];
 
-/// What is shown.
+/// Data shown on the screen.
 #[derive(Serialize)]
 struct View {
     /// Milliseconds since the epoch.
     time: u64,
     memory: u64,
-    /// Events a second since the look before.
+    /// Events per second since the previous query.
     rates: Vec<(&'static str, f64)>,
-    /// The part of look-ups that found something since the look before; `None` without look-ups.
+    /// Fraction of look-ups with a hit since the previous query; `None` without look-ups.
     hit_rate: Option<f64>,
     jobs: Vec<JobView>,
     frontiers: Vec<FrontierView>,
     indexes: Vec<IndexView>,
     spaces: u64,
-    /// Indexes and frontiers beyond the limit.
+    /// Number of indexes and frontiers beyond the limit.
     others: u64,
 }
 
@@ -102,14 +102,14 @@ struct FrontierView {
     prefix: String,
     #[serde(flatten)]
     info: frontier::Info,
-    /// Groups whose leases run out first.
+    /// Groups whose leases expire first.
     expiring: Vec<Expiring>,
 }
 
 #[derive(Serialize)]
 struct Expiring {
     chg: String,
-    /// Milliseconds until then; below 0 when it is over.
+    /// Milliseconds until then; negative if it has passed.
     r#in: i64,
 }
 
@@ -187,7 +187,7 @@ impl View {
     }
 }
 
-/// Milliseconds since the epoch.
+/// Returns the time in milliseconds since the epoch.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
@@ -225,7 +225,7 @@ impl Top {
                     screen.draw(&with_keys(view.lines(&self.redis)))?;
                     Ok(Some(seen))
                 }
-                // It may be there again.
+                // The server may come back.
                 Err(error) => {
                     screen.draw(&with_keys(vec![error.to_string()]))?;
                     Ok(None)
@@ -245,7 +245,7 @@ impl Top {
         out.flush()
     }
 
-    /// Looks again and again until somebody types q.
+    /// Refreshes the screen until the user types q.
     fn live(
         &self,
         mut before: (Observation, Instant),
@@ -273,13 +273,13 @@ impl Top {
     }
 }
 
-/// Adds the keys to the first line.
+/// Appends the key bindings to the first line.
 fn with_keys(mut lines: Vec<String>) -> Vec<String> {
     lines[0] += "  (q: quit)";
     lines
 }
 
-/// A look, as it is shown, and what the next one is compared with.
+/// Queries the server and computes the view; also returns the counters to compare the next query with.
 fn view(
     observed: &mut Observed,
     wanted: &Wanted,

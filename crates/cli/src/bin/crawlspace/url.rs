@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 
-/// Takes the URL of a server, or `host:port` for `redis://host:port`. Connecting says what is wrong with a URL, without
-/// the password that may be in it.
+/// Parses the URL of a server, or `host:port` as `redis://host:port`. Invalid URLs are reported when connecting,
+/// without the password that they may contain.
 pub(crate) fn redis_url(given: &str) -> Result<String, Infallible> {
     let is_socket = given.starts_with("unix:") || given.starts_with("redis+unix:");
     Ok(if is_socket || given.contains("://") {

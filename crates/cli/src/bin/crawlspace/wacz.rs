@@ -1,4 +1,4 @@
-//! `crawlspace wacz …`: WACZ files, and which others they need.
+//! `crawlspace wacz …`: dependencies between WACZ files.
 
 mod check;
 mod requires;

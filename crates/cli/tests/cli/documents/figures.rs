@@ -1,15 +1,15 @@
-//! Figures in the documents equal those of docs/benchmarks.md, and limits and defaults equal the constants of the
-//! source.
+//! Checks that figures in the documentation equal those of docs/benchmarks.md, and that limits and defaults equal the
+//! constants in the source.
 //!
-//! [`MEASURED`] and [`CONSTANTS`] list sentences with a blank in braces for each number. A blank names where the number
-//! is from; the page must contain the sentence with any of the number's usual spellings in that place.
+//! [`MEASURED`] and [`CONSTANTS`] list sentences with a placeholder in braces for each number. A placeholder names the
+//! source of the number; the page must contain the sentence with one of the number's usual spellings in that position.
 
 use std::collections::BTreeSet;
 
 use super::{cells, read};
 
-/// Sentences with figures of docs/benchmarks.md. A blank names the beginning of a row, after `ours`, `theirs` (columns)
-/// or `100M` (ours, a hundred million times, in GB).
+/// Sentences with figures of docs/benchmarks.md. A placeholder names the beginning of a row, after `ours`, `theirs`
+/// (columns) or `100M` (ours, times a hundred million, in GB).
 const MEASURED: &[(&str, &[&str])] = &[
     (
         "README.md",
@@ -71,8 +71,8 @@ const MEASURED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Sentences with limits and defaults. A blank names a file and in it a constant, a static or a field, or a part of one:
-/// `WAIT.1`.
+/// Sentences with limits and defaults. A placeholder names a file and in it a constant, a static or a field, or a part
+/// of one: `WAIT.1`.
 const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/guide/federation.md",
@@ -280,7 +280,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The parts of a sentence outside braces, each but the last with the blank behind it.
+/// Splits a sentence into the parts outside braces, each but the last with the placeholder behind it.
 fn blanks(sentence: &str) -> (Vec<(&str, &str)>, &str) {
     let mut parts: Vec<&str> = sentence.split(['{', '}']).collect();
     let last = parts.pop().expect("a part");
@@ -290,7 +290,7 @@ fn blanks(sentence: &str) -> (Vec<(&str, &str)>, &str) {
     )
 }
 
-/// Whether the page contains the sentence with one spelling in each blank.
+/// Returns true if the page contains the sentence with one spelling for each placeholder.
 fn contains(
     page: &str,
     sentence: &str,
@@ -314,11 +314,11 @@ fn contains(
     }
 }
 
-/// Fails with the sentences that pages lack.
+/// Fails with a list of the sentences missing from pages.
 fn compare(all: &[(&str, &[&str])], spellings: impl Fn(&str) -> Vec<String>) {
     let mut wrong = Vec::new();
     for (page, sentences) in all {
-        // Sentences go over ends of lines.
+        // Sentences may span several lines.
         let text = read(page).split_whitespace().collect::<Vec<_>>().join(" ");
         for sentence in *sentences {
             if let Err(sentence) = contains(&text, sentence, &spellings) {
@@ -329,7 +329,7 @@ fn compare(all: &[(&str, &[&str])], spellings: impl Fn(&str) -> Vec<String>) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The digits of a number in groups of three.
+/// Formats a number with its digits in groups of three.
 pub(super) fn grouped(number: u64) -> String {
     match number / 1000 {
         0 => number.to_string(),
@@ -337,7 +337,7 @@ pub(super) fn grouped(number: u64) -> String {
     }
 }
 
-/// The number and the unit in a cell of a table of benchmarks, thousands and millions multiplied out.
+/// Parses the number and the unit in a cell of a table of benchmarks; thousands and millions are multiplied out.
 fn figure(cell: &str) -> f64 {
     let (number, unit) = cell.trim().split_once(' ').expect("a number and its unit");
     let factor = match unit.chars().next() {
@@ -356,7 +356,7 @@ fn figures_are_those_of_the_benchmarks() {
         let row = format!("|{row}");
         let row = benchmarks.lines().find(|line| line.starts_with(&row));
         let cells = cells(row.expect(blank));
-        // As in the cell, or rounded.
+        // Exactly as in the cell, or rounded.
         let spellings = |cell: &str| {
             let as_written = cell.split(' ').next().unwrap_or_default().to_owned();
             vec![grouped(figure(cell).round() as u64), as_written]
@@ -402,7 +402,7 @@ fn commands_readme_lists_the_slices_that_missed_the_goal() {
     );
 }
 
-/// The value of a constant expression, durations in milliseconds, and whether it is a duration.
+/// Evaluates a constant expression, in milliseconds if it is a duration; also returns true if it is one.
 fn value(expression: &str) -> Option<(u64, bool)> {
     let expression = expression.trim();
     for (unit, milliseconds) in [("from_secs(", 1000), ("from_millis(", 1)] {
@@ -426,7 +426,7 @@ fn value(expression: &str) -> Option<(u64, bool)> {
     Some((product(factor)? << product(bits)?, false))
 }
 
-/// The first value that a file gives a name, or the part of it.
+/// Returns the first value that a file assigns to a name, or the requested part of it.
 pub(super) fn constant(path: &str, name: &str) -> (u64, bool) {
     let source = read(path);
     let (family, name) = name.split_once("::").unwrap_or(("", name));
@@ -459,7 +459,7 @@ pub(super) fn constant(path: &str, name: &str) -> (u64, bool) {
         .unwrap_or_else(|| panic!("{path} gives {name} no value"))
 }
 
-/// How documents write the value.
+/// Returns the spellings of a value in the documentation.
 pub(super) fn spellings((number, is_duration): (u64, bool)) -> Vec<String> {
     let word = |number: u64| match number {
         1 => Some("a"),

@@ -1,4 +1,4 @@
-//! docs/limits.md has the values of the constants, and every limit of the commands.
+//! Checks that docs/limits.md has the values of the constants, and every limit of the commands.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,8 @@ use crawlspace_compact::limits;
 use super::figures::{constant, spellings};
 use super::{cells, read};
 
-/// Limits elsewhere: a property of clusters, a part of another limit, settings in docs/commands/README.md.
+/// Limits documented elsewhere: a property of clusters, a part of another limit, settings in
+/// docs/commands/README.md.
 const ELSEWHERE: [&str; 5] = [
     "every::SLOTS",
     "chg::MAX_STEPS",

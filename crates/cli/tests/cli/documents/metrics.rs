@@ -1,4 +1,4 @@
-//! docs/guide/metrics.md lists the metrics that the programs export.
+//! Checks that docs/guide/metrics.md lists the exported metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use super::{cells, read};
 use crate::index_cache::stage::Stage as Archive;
 use crate::serving::Stage;
 
-/// Panics unless the section of the page has a row for each metric of the text, and no other: name, labels, kind and
-/// meaning.
+/// Panics unless the section of the page has exactly one row for each metric in the text: name, labels, type and help
+/// text.
 pub(crate) fn must_be_listed(section: &str, text: &str) {
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (name, rest) = line.split_once('{').expect("labels");
         let (of, _) = rest.rsplit_once('}').expect("an end of labels");
-        // No value of a label in these texts has such a comma.
+        // No label value in these texts contains `",`.
         let keys = of
             .split("\",")
             .filter_map(|label| Some(label.split_once('=')?.0));

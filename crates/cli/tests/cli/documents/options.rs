@@ -1,9 +1,10 @@
-//! Every `--help` ends with examples, and the guides name every option with its default.
+//! Checks that every `--help` ends with examples, and that the guides document every option with its default.
 
 use super::{cells, code, read};
 use crate::tool::tool;
 
-/// Options of every command, described at the top of docs/guide/cli.md, docs/guide/index-cache.md or docs/guide/tags.md.
+/// Options common to all commands, described at the top of docs/guide/cli.md, docs/guide/index-cache.md or
+/// docs/guide/tags.md.
 const COMMON: [&str; 8] = [
     "--help",
     "--version",
@@ -15,7 +16,7 @@ const COMMON: [&str; 8] = [
     "--yes",
 ];
 
-/// Commands with a page of their own.
+/// Commands with their own page.
 const PAGES: [(&str, &str); 6] = [
     ("indexer", "docs/guide/import.md"),
     ("wacz", "docs/guide/wacz.md"),
@@ -25,13 +26,13 @@ const PAGES: [(&str, &str); 6] = [
     ("exporter", "docs/guide/operations.md"),
 ];
 
-/// A command and what `--help` prints for it.
+/// A command and the output of its `--help`.
 struct Help {
     command: String,
     text: String,
 }
 
-/// The help of a command and of all commands below it.
+/// Returns the help of a command and of all its subcommands.
 fn helps(command: &str) -> Vec<Help> {
     let output = tool(format!("{command} --help")).output().expect("it runs");
     assert!(output.status.success(), "{command} --help");
@@ -55,11 +56,11 @@ fn helps(command: &str) -> Vec<Help> {
     all
 }
 
-/// The options that a help lists, each with its default where it has one.
+/// Returns the options listed in a help text, each with its default, if any.
 fn options(help: &str) -> Vec<(&str, Option<&str>)> {
     let mut options: Vec<(&str, Option<&str>)> = Vec::new();
     for line in help.lines() {
-        // Explanations are indented further.
+        // Explanations have a deeper indentation.
         let long = line
             .split_once("--")
             .filter(|(before, _)| before.len() == 6);
@@ -95,7 +96,7 @@ fn every_help_ends_with_examples() {
         let mut examples = 0;
         for line in lines.filter(|line| line.starts_with("  crawlspace ")) {
             let words = &line["  crawlspace ".len()..];
-            // Of a group, an example of one of its commands.
+            // For a command group, an example of one of its subcommands.
             assert!(words.starts_with(&help.command), "{}: {line}", help.command);
             let is_command = |name: &str| !name.is_empty() && words.starts_with(name);
             assert!(commands.iter().any(|name| is_command(name)), "{line}");
@@ -115,7 +116,7 @@ fn guides_name_every_option_and_its_default() {
             .find(|(command, _)| help.command.starts_with(command));
         let (page, text) = match own {
             Some((_, page)) => (*page, read(page)),
-            // The rows of the command in the overview.
+            // Rows of the command in the overview.
             None => {
                 let names = |row: &&str| {
                     let cells = cells(row);
@@ -135,7 +136,7 @@ fn guides_name_every_option_and_its_default() {
             if COMMON.contains(&option) {
                 continue;
             }
-            // As a word of its own.
+            // As a separate word.
             let named = |line: &str| {
                 line.match_indices(option).any(|(at, _)| {
                     let next = line[at + option.len()..].chars().next();

@@ -38,11 +38,12 @@ fn a_copy_is_whole_and_of_its_own() {
             "{name}"
         );
     }
-    // What is written into the copy is not written into the cache.
+    // Writing to the copy does not write to the cache.
     fs::write(out.join("url.idx"), "spoilt").unwrap();
     ends(stage.index("verify"), 0);
 
-    // A copy is replaced by the next one, also of another kind, and nothing is left of the former.
+    // A copy is replaced by the next one, even of another kind, and nothing of the old copy
+    // remains.
     get("full", 0);
     assert_eq!(
         fs::read(out.join("url.idx")).unwrap(),
@@ -52,7 +53,7 @@ fn a_copy_is_whole_and_of_its_own() {
     assert_eq!(names(&out), ["1-2-cache", "manifest.json"]);
     assert_eq!(names(out.parent().unwrap()), ["copy"]);
 
-    // What is no copy is not touched.
+    // A folder that is not a copy is left untouched.
     fs::remove_file(out.join("manifest.json")).unwrap();
     let refused = get("full", 1);
     assert_contains(&refused.errors, "something else than a copy of an index");

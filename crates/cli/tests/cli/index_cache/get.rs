@@ -43,7 +43,7 @@ fn an_index_lies_where_the_answer_says_under_the_name_of_its_jobs() {
         assert!(answer["size"].as_u64().unwrap() > 1_000);
         assert!(answer["made"].as_str().unwrap().ends_with('Z'), "{answer}");
 
-        // The text says the same, the path alone on the first line.
+        // The text output says the same, with only the path on the first line.
         let text = ends(stage.get(kind, "1-3", ""), 0).out;
         assert_eq!(text.lines().next().unwrap(), path.to_str().unwrap());
         assert_contains(&text, "jobs               3  1-3\n");
@@ -53,7 +53,7 @@ fn an_index_lies_where_the_answer_says_under_the_name_of_its_jobs() {
 #[test]
 fn nothing_but_the_answer_is_said_when_all_is_well_and_nobody_watches() {
     let stage = Stage::of([]);
-    // Lines without anything to complain about.
+    // Lines without deviations.
     let line = "2013-05-22T08:20:00.000Z   200        100 http://example.org/a.png LL http://example.org/ image/png \
                 #001 20130522082000000+5 sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A - -\n";
     let cdx = "http://example.org/a.png 10.0.0.1 20130522082000 image/png 100 7-1.warc.gz 333\n";
@@ -90,7 +90,7 @@ fn jobs_may_come_from_a_file_or_from_standard_input() {
 #[test]
 fn missing_jobs_are_named_with_their_reason_and_the_rest_is_an_answer() {
     let stage = Stage::of([1, 2]);
-    // Job 3 has a metadata file without a crawl.log, that of job 4 is broken, and job 5 has none.
+    // Job 3 has a metadata file without a crawl.log, the file of job 4 is broken, and job 5 has none.
     let mut file = Metadata::begin(Vec::new(), "3-metadata-1.warc.gz", Form::WarcGz).unwrap();
     file.record(
         "metadata://netarkivet.dk/crawl/reports/seeds-report.txt?jobid=3",
@@ -137,7 +137,7 @@ fn missing_jobs_are_named_with_their_reason_and_the_rest_is_an_answer() {
     let text = ends(stage.get("full", "1-5", ""), 0).out;
     assert_contains(&text, "missing            3");
 
-    // The answer is the same, but somebody wanted all.
+    // The result is the same, but all jobs were required.
     let strict = ends(stage.get("full", "1-5", "--json --strict"), 1);
     assert_eq!(numbers(&strict.object()["jobs"]), [1, 2]);
     ends(stage.get("full", "1-2", "--strict"), 0);
@@ -253,7 +253,7 @@ fn the_folder_may_come_from_the_environment() {
         "index get --kind full --jobs 1 --json --metadata {}",
         metadata.display()
     ));
-    // What others need is no hindrance.
+    // Variables for other commands have no effect.
     get.env("CRAWLSPACE_PREFIX", "{coll-42}:")
         .env("CRAWLSPACE_CACHE_DIR", stage.cache());
     let answer = ends(get, 0).object();
@@ -277,7 +277,8 @@ fn a_folder_that_cannot_be_one_is_named() {
     assert_contains(&failed.errors, "/nowhere/at/all");
 }
 
-/// A metadata file of another size is seen; one that only a reader can tell is not, but for `--rebuild`.
+/// A metadata file with another size is detected; a change that only a reader can detect is found by
+/// `--rebuild` only.
 #[test]
 fn an_index_is_as_new_as_the_archive() {
     let stage = Stage::of([1, 2]);
@@ -295,7 +296,7 @@ fn an_index_is_as_new_as_the_archive() {
     }
     assert_eq!(outdated(), json!([]));
 
-    // In WARC files that are not packed, the size tells nothing of other types.
+    // In uncompressed WARC files of other types, the size does not reveal a change.
     let (crawl_log, cdx) = redis_tests::harvest::logs(7, 1, 50);
     let name = stage.metadata().join("7-metadata-1.warc");
     let write = |log: &[u8]| {

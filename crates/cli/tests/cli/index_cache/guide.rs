@@ -1,5 +1,5 @@
-//! The examples of docs/guide/index-cache.md, from top to bottom: ` ```sh ` is run, ` ```console ` prints what is shown, ` ```yaml ` is
-//! the configuration of the server that ` ```curl ` asks next.
+//! Runs the examples of docs/guide/index-cache.md from top to bottom: ` ```sh ` is run, ` ```console ` must print what
+//! is shown, ` ```yaml ` is the configuration of the server that ` ```curl ` queries next.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use redis_tests::{Program, Server};
 
 use crate::tool::{script, tool};
 
-/// A fenced block: its language, and its lines.
+/// Returns the fenced blocks, each with its language and lines.
 fn blocks(page: &str) -> Vec<(String, Vec<String>)> {
     let mut blocks = Vec::new();
     let mut inside: Option<(String, Vec<String>)> = None;
@@ -31,7 +31,7 @@ fn blocks(page: &str) -> Vec<(String, Vec<String>)> {
     blocks
 }
 
-/// A folder in which the examples are run one after the other.
+/// A folder in which the examples run one after the other.
 struct Reader {
     folder: tempfile::TempDir,
     redis: Server,
@@ -80,7 +80,7 @@ impl Reader {
             .map(|line| line.trim_end_matches('\r'))
             .collect();
         let same = if is_web && command.contains("--head") {
-            // Of the many header fields, those that are shown.
+            // The shown header fields must be among the received ones.
             expected.iter().all(|line| printed.contains(&&line[..]))
         } else {
             let mut pairs = expected.iter().zip(&printed);

@@ -1,4 +1,4 @@
-//! `--into`: from metadata files to a dedupe index.
+//! Tests `--into`: from metadata files to a dedupe index.
 
 use crawlspace_client::dedupe::{CrawlState, Index};
 use crawlspace_index::Lookup;
@@ -42,8 +42,8 @@ fn keys(server: &Server) -> Snapshot {
     all.without(|key| key.ends_with(b":seq"))
 }
 
-/// Heritrix names the record that it wrote for a revisit, which has no payload: a crawler that knew the digest would write a
-/// revisit of nothing.
+/// Heritrix names the record that it wrote for a revisit, which has no payload: a crawler with that digest would write
+/// a revisit of a record without payload.
 #[test]
 fn payloads_that_no_record_has_are_not_known() {
     let (stage, server) = (Stage::of([]), Server::start());
@@ -62,7 +62,7 @@ fn payloads_that_no_record_has_are_not_known() {
         line(2, "duplicate:server-not-modified"),
         line(3, "unwritten:status"),
     ];
-    // Of the others, the CDX has records as well.
+    // The CDX also has records of the other lines.
     let cdx = (0..4).map(|n| {
         format!(
             "http://example.org/a.png 10.0.0.1 2013052208202{n} image/png 100 7-1.warc.gz {n}\n"
@@ -113,7 +113,7 @@ fn a_crawler_finds_what_a_job_has_stored() {
                 .as_ref()
                 .unwrap_or_else(|| panic!("{hash} of {crawl}"));
             let original = &found.original;
-            // Its record is one of the index of the job that owns it, in the file that this has.
+            // Its record is in the index of the owning job, in the file that the original names.
             let owner = std::str::from_utf8(&original.crawl)
                 .unwrap()
                 .replace("job-", "");
@@ -148,7 +148,7 @@ fn loading_twice_is_loading_once_also_in_another_set() {
     let expected = [(1, "known"), (2, "known"), (3, "committed")];
     assert_eq!(outcomes(&more), expected);
 
-    // As if all had been loaded at once, and also after the caches were lost.
+    // The result equals loading everything at once, even after the caches are lost.
     let fresh = Server::start();
     std::fs::remove_dir_all(stage.cache()).unwrap();
     ends(get(&stage, &fresh, "dedup", "1-3", ""), 0);
@@ -161,7 +161,7 @@ fn loading_twice_is_loading_once_also_in_another_set() {
 fn a_load_that_is_killed_goes_on_when_it_is_repeated() {
     let stage = Stage::of([1]);
     stage.add(2, 20_000);
-    // All is built, so that what is killed is loading.
+    // Everything is built, so that the kill hits the loading.
     ends(stage.get("full", "1-2", ""), 0);
     let (whole, server) = (Server::start(), Server::start());
     ends(get(&stage, &whole, "full", "1-2", ""), 0);
@@ -226,7 +226,7 @@ fn a_server_that_is_none_is_named_before_anything_is_built() {
 #[test]
 fn the_outcome_is_told_to_people_too() {
     let (stage, server) = (Stage::of([1]), Server::start());
-    // Without a CDX, nobody knows where some of the captures are.
+    // Without a CDX, the positions of some captures are unknown.
     let (crawl_log, _) = redis_tests::harvest::logs(2, 4711, 100);
     stage.add_of(2, &crawl_log, None);
     let url = server.url();

@@ -1,4 +1,4 @@
-//! Finding captures in an index.
+//! Tests `index lookup`.
 
 use redis_tests::{assert_contains, assert_lacks, assert_starts, ends};
 use std::fs;
@@ -6,7 +6,7 @@ use std::fs;
 use crate::index_cache::stage::Stage;
 use crate::tool::tool;
 
-/// A capture that is stored, as the CDX of a job has it: URL and date.
+/// Returns URL and date of a stored capture, as in the CDX of a job.
 fn stored(job: u64) -> (String, String) {
     let (_, cdx) = redis_tests::harvest::logs(job, 4711, crate::index_cache::stage::LINES);
     let cdx = String::from_utf8(cdx).unwrap();
@@ -97,7 +97,7 @@ fn an_index_is_given_by_its_folder_or_by_kind_and_jobs_and_the_caches() {
     assert_lacks(what, "PATH");
 }
 
-/// `lookup` finds what `get` of the same jobs has just made, under whatever name.
+/// Checks that `lookup` finds what `get` of the same jobs has just built, under any name.
 #[test]
 fn an_index_of_some_of_the_jobs_is_searched_and_the_others_are_named() {
     let stage = Stage::of([1, 2, 7]);
@@ -112,7 +112,7 @@ fn an_index_of_some_of_the_jobs_is_searched_and_the_others_are_named() {
         "crawlspace: searching the full index of jobs 1,2,7: none has 3-5 as well; ",
     );
     assert_contains(&found.errors, "crawlspace index get");
-    // Not the larger one that has other jobs as well.
+    // The larger index with additional jobs is not used.
     let look = stage.index(&format!("lookup --kind full --jobs 1,3 --url {url}"));
     assert_starts(
         &ends(look, 0).errors,

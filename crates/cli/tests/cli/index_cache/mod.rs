@@ -1,4 +1,4 @@
-//! `crawlspace index`: indexes of jobs, as people and scripts get at them.
+//! Tests `crawlspace index`: indexes of jobs for people and scripts.
 
 mod copy;
 mod get;

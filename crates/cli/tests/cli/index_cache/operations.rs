@@ -1,4 +1,4 @@
-//! Looking at what there is, and proving it whole.
+//! Tests `index list` and `index verify`.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::index_cache::stage::{Stage, lock_as_another_process};
 
-/// With indexes of jobs 1 and 2, of each of them and of both, and the CDX of one.
+/// Returns a stage with indexes of jobs 1 and 2, separately and together, and the CDX of one.
 pub fn built() -> Stage {
     let stage = Stage::of([1, 2]);
     ends(stage.get("full", "1-2", ""), 0);
@@ -28,7 +28,7 @@ fn state_of(listed: &[Value], entry: &str) -> String {
     one["state"].as_str().unwrap().to_owned()
 }
 
-/// The index in use, as somebody else has it.
+/// Holds the index in use, like another process.
 pub fn hold(stage: &Stage, jobs: &str) -> crawlspace_jobs::Index {
     let options = Options {
         cache_dir: stage.cache(),
@@ -158,13 +158,13 @@ fn what_is_being_built_is_said_to_be_and_by_whom() {
     let both = all.iter().find(|one| one["entry"] == "1-2-cache").unwrap();
     assert_eq!(both["state"], "being built");
     assert!(!both["why"].as_str().unwrap().is_empty());
-    // Nobody takes it away from its builder.
+    // An entry is not removed while it is being built.
     let kept = ends(stage.index("gc --max-size 0 --grace 0s --json"), 1).object();
     assert_eq!(kept["keptInUse"], 1);
     assert!(stage.entry("fullcrawllogindex", "1-2-cache").exists());
 }
 
-/// All files of the entries, manifests included, in the order of names.
+/// Returns all files of the entries including manifests, ordered by name.
 pub fn files(stage: &Stage) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![stage.cache()];
@@ -212,7 +212,7 @@ fn every_changed_byte_is_found_and_its_file_named() {
         let mut put = |byte: [u8; 1]| {
             open.seek(SeekFrom::Start(at)).unwrap();
             open.write_all(&byte).unwrap();
-            // As if nobody had touched it.
+            // Restores the times, as if the file had not been touched.
             open.set_modified(times).unwrap();
         };
         put(other);
@@ -294,7 +294,7 @@ fn an_entry_of_ours_that_lost_its_manifest_is_damaged_and_what_never_had_one_is_
         stage.entry("cdxdata", "cdxdata-1-cache.manifest.json"),
     ];
     fs::remove_file(&manifests[0]).unwrap();
-    // A link that leads nowhere is none either.
+    // A dangling link counts as a missing file, too.
     fs::remove_file(&manifests[1]).unwrap();
     std::os::unix::fs::symlink("nowhere", &manifests[1]).unwrap();
     let other = stage.entry("fullcrawllogindex", "2-cache");

@@ -1,4 +1,5 @@
-//! `crawlspace index get --server`: clients that are processes, and end as processes do.
+//! Tests `crawlspace index get --server` with clients that are real processes and end like
+//! processes.
 
 #[path = "../../../../jobs/tests/jobs/client/parcels.rs"]
 #[allow(dead_code)]
@@ -24,7 +25,7 @@ fn client(server: &str, kind: &str, jobs: &str, cache_dir: &Path) -> Program {
     Program::start(command)
 }
 
-/// A server of the indexes of an archive, and of nothing else.
+/// Starts a server that serves only the indexes of an archive.
 fn start(archive: &Archive) -> Stage {
     Stage::start(&format!(
         "indexes:\n  cache_dir: {}\n  metadata: {}\n",
@@ -90,7 +91,7 @@ fn a_client_that_dies_leaves_nothing_that_is_in_the_way() {
     assert!(!draft.exists());
 }
 
-/// In bytes: much more than either side may take of memory for it.
+/// Size in bytes, much larger than the memory that either side may use for it.
 const LARGE: usize = 96 << 20;
 
 #[test]
@@ -109,7 +110,7 @@ fn a_large_index_takes_little_memory_on_either_side() {
     assert!(ended.status.success(), "{}", ended.errors);
     let copy = std::fs::read(desk.options.cache_dir.join("CDX/1-2-cache")).unwrap();
     assert!(copy == text.as_bytes());
-    // Who takes nothing of it does not make the server read ahead, either.
+    // A client that reads nothing does not make the server read ahead, either.
     let mut idle = redis_tests::http::Connection::open(server.address()).unwrap();
     idle.send("GET", "/_indexes/cdx?jobs=1,2", &[], b"")
         .unwrap();

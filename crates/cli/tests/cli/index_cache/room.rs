@@ -1,4 +1,4 @@
-//! Making room.
+//! Tests `index gc`.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -14,7 +14,7 @@ fn gc(stage: &Stage, words: &str, status: i32) -> Value {
     ends(stage.index(&words), status).object()
 }
 
-/// The entries that went, as cache and name.
+/// Returns the removed entries as cache and name.
 fn gone(answer: &Value) -> Vec<String> {
     let removed = answer["removed"].as_array().unwrap().iter();
     removed
@@ -27,7 +27,7 @@ fn gone(answer: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Says that an entry was last used so long ago.
+/// Sets the last use of an entry to this many seconds ago.
 fn used_ago(stage: &Stage, cache: &str, entry: &str, seconds: u64) {
     let seen = stage.entry(cache, &format!("{entry}.seen"));
     let at = std::time::SystemTime::now() - std::time::Duration::from_secs(seconds);
@@ -71,7 +71,7 @@ fn what_nobody_used_for_the_longest_time_goes_first() {
         .map(|one| one["size"].as_u64().unwrap())
         .sum();
     assert_eq!(total, sizes);
-    // One byte too much, and one entry has to go.
+    // A byte too much requires the removal of one entry.
     let most = (total - 1).to_string();
     let told = gc(&stage, &format!("--max-size {most} --dry-run"), 0);
     assert_eq!(gone(&told), ["fullcrawllogindex/2-cache"]);
@@ -91,7 +91,7 @@ fn what_nobody_used_for_the_longest_time_goes_first() {
     assert_eq!(gone(&done).len(), 6);
     assert_eq!(gone(&done)[0], "cdxindex/1-cache");
     assert_eq!((&done["entries"], &done["bytes"]), (&json!(0), &json!(0)));
-    // And all of it can be built again.
+    // All of it can be built again.
     ends(stage.get("full", "1-2", "--strict"), 0);
 }
 
@@ -132,7 +132,7 @@ fn what_is_in_use_stays_and_that_is_told() {
             .join("url.idx")
             .exists()
     );
-    // It is as good as it was.
+    // The entry is undamaged.
     let text = ends(stage.index("verify --json"), 0).object();
     assert_eq!(text["entries"], 1);
     drop(index);
@@ -175,7 +175,7 @@ fn what_was_used_a_moment_ago_stays() {
 fn room_is_made_until_enough_is_free() {
     let stage = built();
     assert!(gone(&gc(&stage, "--min-free 1", 0)).is_empty());
-    // More than any file system has: everything goes, and it is not enough.
+    // More than any file system has: everything is removed, and it is not enough.
     let words = "--min-free 9000000TB";
     let done = gc(&stage, words, 1);
     assert_eq!(gone(&done).len(), 8);

@@ -1,4 +1,4 @@
-//! `--server`: indexes that somebody else builds.
+//! Tests `--server`: indexes built by a server.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,8 @@ use serde_json::json;
 use crate::index_cache::stage::Stage;
 use crate::tool::tool;
 
-/// `crawlspace serve` over the jobs of a stage, in a folder of caches of its own, and where it is.
+/// Starts `crawlspace serve` for the jobs of a stage with its own cache folder, and returns its
+/// address.
 fn serve(stage: &Stage) -> (Program, String) {
     let config = stage.path().join("config.yaml");
     let text = "indexes:\n  cache_dir: ./theirs\n  metadata: [./metadata]\n";
@@ -52,7 +53,8 @@ fn an_index_of_a_server_is_kept_here_and_as_good_as_one_of_ours() {
             .exists()
     );
 
-    // It is looked through, listed, verified and collected like any other, without the server.
+    // The copy can be searched, listed, verified and collected like any other entry, without the
+    // server.
     drop(server);
     let (_, cdx) = redis_tests::harvest::logs(1, 4711, crate::index_cache::stage::LINES);
     let cdx = String::from_utf8(cdx).unwrap();
@@ -125,7 +127,7 @@ fn a_server_that_wants_to_be_left_alone_for_ever_is_asked_until_the_time_is_up()
     for for_ever in ["999999999999999", "999999999999999999999999999999"] {
         let first = AtomicBool::new(true);
         let host = ScriptedHost::start(move |_| {
-            // The first time it says where it is, and then nothing more of that.
+            // The first answer reports progress, the following ones none.
             let is_first = first.swap(false, Ordering::SeqCst);
             let stage = if is_first { "sorting" } else { "" };
             let state = json!({ "state": "building", "stage": stage }).to_string();
@@ -148,7 +150,7 @@ fn what_is_no_server_is_named() {
         let failed = ends(get(&stage, url, "full", "1", ""), 1);
         assert_contains(&failed.errors, url);
     }
-    // One that has no such indexes says so.
+    // A server without such indexes reports that.
     let config = stage.path().join("config.yaml");
     fs::write(&config, "collections:\n  here: ./indexes\n").unwrap();
     let (_server, url) = start(&config);

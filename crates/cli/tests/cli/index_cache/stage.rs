@@ -1,4 +1,4 @@
-//! Jobs with metadata files, a folder of caches, and the program.
+//! Test stage: jobs with metadata files, a cache folder, and the program.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::tool::tool;
 
-/// Lines of a job's crawl.log.
+/// Number of lines in a job's crawl.log.
 pub const LINES: u64 = 400;
 
 /// An archive of metadata files, and a folder for caches.
@@ -19,7 +19,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// With these jobs.
+    /// Creates a stage with these jobs.
     pub fn of(jobs: impl IntoIterator<Item = u64>) -> Stage {
         let folder = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(folder.path().join("metadata")).expect("a folder");
@@ -30,18 +30,18 @@ impl Stage {
         stage
     }
 
-    /// One more job.
+    /// Adds a job.
     pub fn add(&self, job: u64, lines: u64) {
         let (crawl_log, cdx) = harvest::logs(job, 4711, lines);
         self.add_of(job, &crawl_log, Some(&cdx));
     }
 
-    /// One more job, with these lines.
+    /// Adds a job with these lines.
     pub fn add_of(&self, job: u64, crawl_log: &[u8], cdx: Option<&[u8]>) {
         write_metadata(&self.metadata_of(job), job, 3, crawl_log, cdx, Form::WarcGz);
     }
 
-    /// The metadata file of a job.
+    /// Returns the path of a job's metadata file.
     pub fn metadata_of(&self, job: u64) -> PathBuf {
         self.metadata().join(format!("{job}-metadata-1.warc.gz"))
     }
@@ -54,7 +54,7 @@ impl Stage {
         self.folder.path().join("cache")
     }
 
-    /// The folder of an entry.
+    /// Returns the folder of an entry.
     pub fn entry(&self, cache: &str, name: &str) -> PathBuf {
         self.cache().join(cache).join(name)
     }
@@ -63,13 +63,14 @@ impl Stage {
         self.folder.path()
     }
 
-    /// `crawlspace index <words> --cache-dir …`.
+    /// Returns the command `crawlspace index <words> --cache-dir …`.
     pub fn index(&self, words: &str) -> Command {
         let cache = self.cache();
         tool(format!("index {words} --cache-dir {}", cache.display()))
     }
 
-    /// `crawlspace index get --kind … --jobs … --metadata … <words>`, with `--cache-dir`.
+    /// Returns the command `crawlspace index get --kind … --jobs … --metadata … <words>`, with
+    /// `--cache-dir`.
     pub fn get(&self, kind: &str, jobs: &str, words: &str) -> Command {
         let metadata = self.metadata();
         let metadata = metadata.display();
@@ -79,7 +80,7 @@ impl Stage {
     }
 }
 
-/// An open file description lock on a file, as another thread or process would have it.
+/// Takes an open file description lock on a file, as another thread or process would hold it.
 pub fn lock_as_another_process(path: &Path) -> File {
     use nix::fcntl::{FcntlArg, fcntl};
     use nix::libc;

@@ -1,4 +1,4 @@
-//! While an index is being made: waiting, watching, breaking off.
+//! Tests waiting, progress and cancellation while an index is built.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn somebody_who_builds_is_waited_for_and_named() {
 fn ctrl_c_ends_it_and_the_same_command_goes_on() {
     let stage = Stage::of([1, 2]);
     ends(stage.get("full", "1", ""), 0);
-    // It has to wait, so that it cannot be done before it is interrupted.
+    // The build must wait, so that it cannot finish before it is interrupted.
     let lock = stage.entry("crawllog", "crawllog-2-cache.working");
     fs::write(&lock, "").unwrap();
     let held = lock_as_another_process(&lock);
@@ -46,7 +46,7 @@ fn ctrl_c_ends_it_and_the_same_command_goes_on() {
     ends(stage.get("full", "1-2", "--strict"), 0);
 }
 
-/// Whether a process has handlers for SIGINT and SIGTERM.
+/// Returns true if a process has handlers for SIGINT and SIGTERM.
 fn handles_signals(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));

@@ -1,4 +1,4 @@
-//! Packages that are damaged, missing, or not what they are said to be.
+//! Tests damaged, missing and mislabelled packages.
 
 use std::fs;
 
@@ -12,20 +12,20 @@ use crate::indexer::stage::{
     COPY, Indexer, LIVE, Outcome, Stage, assert_over, report, unsized_entry,
 };
 
-/// Crawls in which no payload is stored twice, so that it does not matter which file came first.
+/// Returns a shape of crawls in which no payload is stored twice, so that the order of files does not matter.
 fn plain() -> Shape {
     with!(Shape, plain: true, captures: 250)
 }
 
-/// What happens to a file, what is left of it, and what has to be said of it. Nothing is left of a file that is gone.
+/// A kind of damage, the remaining bytes, and the expected messages. A deleted file has no bytes.
 type Damage = (&'static str, Option<Vec<u8>>, &'static [&'static str]);
 
-/// What can happen to a file.
+/// Returns all kinds of damage to a file.
 fn damages(bytes: &[u8], rng: &mut Rng) -> [Damage; 15] {
     let cut = rng.below(bytes.len() as u64) as usize;
     let index = |bytes: &[u8]| store(&[("indexes/index.cdx.gz", bytes)]);
     let gzipped = {
-        // Of many lines, so that a part of them can be unpacked.
+        // With many lines, so that a part of them can be decompressed.
         let lines: Vec<_> = (0..5000).map(|n| good_line(n, 100)).collect();
         let lines = lines.join("\n") + "\n";
         gzip(lines.as_bytes())
@@ -71,7 +71,7 @@ fn damages(bytes: &[u8], rng: &mut Rng) -> [Damage; 15] {
     ]
 }
 
-/// A line of an index that can be used.
+/// Returns a valid index line.
 fn good_line(n: u64, length: u64) -> String {
     let hash = sha256_of(1 << 50 | n);
     format!(
@@ -121,9 +121,9 @@ fn a_damaged_file_is_named_and_the_others_are_imported() {
         assert_eq!(progress.text(), "1", "a failed file is finished");
         redis_tests::assert_consistent(&mut c, &prefix);
 
-        // The next run tries it again, and says the same.
+        // The next run retries it, and reports the same.
         assert_eq!(import.fails_some(), failed, "{damage}");
-        // When it is whole again, nothing is missing.
+        // After the file is repaired, nothing is missing.
         fs::write(&file, &bytes).expect("the folder is writable");
         import.succeeds();
         stage.assert_once_in(&prefix);
@@ -136,7 +136,7 @@ fn a_file_of_another_size_or_hash_is_refused() {
     let entries = &stage.folder.entries;
     let wrong = |n: usize, change: &dyn Fn(&mut Entry)| {
         let mut listed = entries.clone();
-        // Every other entry says its size and hash.
+        // Every other entry states its size and hash.
         change(&mut listed[n]);
         stage.folder.manifest_of("wrong.json", &listed)
     };
@@ -160,7 +160,7 @@ fn a_file_of_another_size_or_hash_is_refused() {
     verified(stage.import()).succeeds();
     stage.assert_once_in("{verified}:");
 
-    // Without --verify it is believed, and stands in the list of files.
+    // Without --verify the hash is trusted, and written to the list of files.
     stage.import_of(&source).prefix("{believed}:").succeeds();
     let mut c = stage.server.wire();
     let key = format!("{{believed}}:c:{}:wacz", entries[0].crawl);
@@ -234,7 +234,7 @@ fn lines_that_cannot_be_used_are_counted_and_shown() {
     for (n, line) in bad.iter().enumerate() {
         lines.insert(n * 30 + 5, line.clone());
     }
-    // A line that stands there twice is one capture; an empty one is none.
+    // A line that occurs twice is one capture; an empty line is none.
     lines.push(lines[lines.len() - 1].clone());
     lines.push(String::new());
     let mut folder = Folder::new();

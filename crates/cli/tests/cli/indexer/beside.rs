@@ -1,5 +1,5 @@
-//! Beside crawlers that write the index themselves: nothing that they brought is counted again, and no crawl that runs is
-//! removed.
+//! Tests imports next to crawlers that write to the index themselves: nothing that they added is counted again, and no
+//! running crawl is removed.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::indexer::stage::{COPY, LIVE, Outcome, Stage};
 
-/// The keys of an index that say something of crawls and counts.
+/// Returns the keys of an index that describe crawls and counts.
 fn index(c: &mut Wire, p: &str) -> Snapshot {
     let is_progress = |key: &[u8]| key == b"last_update_ts" || key == b"allcounts";
     Snapshot::of_keys(c, |key| key.starts_with(p.as_bytes()))
@@ -18,7 +18,7 @@ fn index(c: &mut Wire, p: &str) -> Snapshot {
         .without(is_progress)
 }
 
-/// A crawl that runs beside the import: it has finished one file, and is not committed.
+/// Adds a crawl that runs during the import: it has finished one file, and is not committed.
 fn running(c: &mut Wire, p: &str, entry: &Entry) {
     let hash = redis_tests::sha256_of(1 << 41);
     let (crawl, name) = (&entry.crawl, &entry.name);
@@ -41,7 +41,7 @@ fn running(c: &mut Wire, p: &str, entry: &Entry) {
 fn what_crawlers_wrote_themselves_is_not_counted_again() {
     let stage = Stage::new("written by crawlers");
     let mut c = stage.server.wire();
-    // Crawls with --dedupeConcurrent never get there.
+    // Crawls with --dedupeConcurrent never have these keys.
     ok!(c, "DEL", format!("{LIVE}src:d"));
     let before = Outcome::of(&mut c, LIVE);
     let import = stage.import().prefix(LIVE);
@@ -91,7 +91,7 @@ fn files_of_a_crawl_that_is_not_committed_are_not_counted_again() {
 
 #[test]
 fn files_of_a_crawl_in_no_set_are_not_counted_again() {
-    // As a crawler with a Redis of its own leaves it.
+    // In the state left by a crawler with its own Redis.
     let stage = Stage::new("in no set");
     let mut c = stage.server.wire();
     let entry = but!(stage.folder.entries[0].clone(), crawl: "unlisted".into());
@@ -162,7 +162,7 @@ fn entries_that_others_queued_of_files_in_the_index_leave_the_queue() {
     after.assert_same(&before, "queued by others");
 }
 
-/// An import of everything but the crawls `gone`, which removes what is not listed.
+/// Imports everything except the crawls `gone`, and removes unlisted crawls.
 fn removing(stage: &Stage, gone: &[&str]) -> Value {
     let rest = stage.files_that(|entry| !gone.contains(&&entry.crawl[..]));
     let import = stage.import_of(stage.folder.manifest_of("rest.json", &rest));
@@ -194,7 +194,7 @@ fn a_crawl_that_runs_is_not_removed() {
         assert_eq!(report["unlistedCrawls"], 0);
         index(&mut c, COPY).assert_same(&before, "it runs");
     }
-    // It is no sign that a manifest is the right one.
+    // It does not prove that a manifest is the right one.
     let empty = stage.import_list("empty.json", &[]).flag("--remove");
     assert_contains(empty.fails(), "empty");
     ok!(c, "RPOP", &list);
@@ -235,7 +235,7 @@ fn a_crawl_that_a_running_import_of_browsertrix_lists_is_not_removed() {
     let report = removing(&stage, &[crawl]);
     assert_eq!(report["removedCrawls"], 0);
     assert_eq!(report["leftInPlace"][0]["crawl"], *crawl);
-    // While its purge runs, nothing tells what it will put back.
+    // While its purge runs, it is unknown what it will restore.
     let [all, outgoing] = ["allcrawls", "to-remove-crawls"].map(|name| format!("{COPY}{name}"));
     ok!(c, "SMOVE", &all, &outgoing, crawl);
     let rest = stage.files_that(|entry| entry.crawl != *crawl);
@@ -253,7 +253,7 @@ fn revisits_that_wait_in_an_index_of_browsertrix_are_counted_at_most_once() {
     let stage = Stage::new("waiting");
     let mut c = stage.server.wire();
     ok!(c, "DEDUPE.PROFILE", COPY, "browsertrix");
-    // Its importer brought a crawl with two revisits of a payload that it had not seen.
+    // Browsertrix's importer added a crawl with two revisits of a payload that it had not seen.
     let first = stage.crawls[0].captures.iter();
     let original = first
         .filter(|capture| capture.kind == redis_tests::archive::Kind::Response)
@@ -287,7 +287,7 @@ fn revisits_that_wait_in_an_index_of_browsertrix_are_counted_at_most_once() {
         assert_eq!(counted.text(), count.to_string());
         let saved = ok!(c, "HGET", &counts, "conservedSize");
         let waits = ok!(c, "EXISTS", &waiting[0], &waiting[1]).int();
-        // Whoever commits the original settles them, and then they are gone.
+        // The commit of the original settles the revisits, and then they are gone.
         match waits {
             0 => assert_eq!(saved.text(), (count * size - bytes).to_string()),
             _ => assert!(saved.is_nil() && waits == 2, "{saved:?} {waits}"),
@@ -295,7 +295,7 @@ fn revisits_that_wait_in_an_index_of_browsertrix_are_counted_at_most_once() {
     }
 }
 
-/// The commands by which the guide replaces what Browsertrix's importer brought.
+/// Returns the commands by which the guide replaces what Browsertrix's importer added.
 fn again(guide: &str) -> Vec<String> {
     let begin = guide.find("crawlspace dedupe remove").expect("a command");
     let end = guide[begin..].find("```").expect("an end") + begin;
@@ -307,7 +307,7 @@ fn a_crawl_that_browsertrix_imported_names_the_right_files_when_it_is_imported_a
     let stage = Stage::new("imported by Browsertrix");
     stage.import().succeeds();
     let mut c = stage.server.wire();
-    // Its importer says of every record that it is in the first file.
+    // Browsertrix's importer records every capture as being in the first file.
     for crawl in &stage.crawls {
         let key = format!("{COPY}h:{}", crawl.id);
         for (hash, record) in ok!(c, "HGETALL", &key).pairs() {

@@ -1,4 +1,4 @@
-//! Beside Browsertrix's own importer: its queue entries, its guards, its counts and its names of options.
+//! Tests interoperation with Browsertrix's own importer: its queue entries, guards, counts and option names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,10 +15,10 @@ use crate::indexer::stage::{
     COPY, LIVE, Outcome, Stage, assert_over, in_the_middle, killed, report, succeeded,
 };
 
-/// What a revisit is taken to have, in bytes.
+/// Assumed size of a revisit, in bytes.
 const REVISIT: u64 = 1000;
 
-/// Queues files as Browsertrix's importer does: an entry of a manifest as it is, with `url`.
+/// Queues files like Browsertrix's importer: a manifest entry unchanged, with `url`.
 fn queue(c: &mut Wire, stage: &Stage, names: impl Iterator<Item = usize>) {
     for n in names {
         let entry = &stage.folder.entries[n];
@@ -131,7 +131,8 @@ fn browsertrix_finds_in_our_entries_where_the_file_is_and_who_is_at_work_on_it()
     killed(import, &relay);
 }
 
-/// An import that waits for a package which Browsertrix's importer has: it took it out of the queue, and keeps a guard.
+/// Starts an import that waits for a package held by Browsertrix's importer, which removed it from the queue and keeps
+/// a guard.
 fn waiting(stage: &Stage, name: &str) -> redis_tests::Program {
     let mut c = stage.server.wire();
     ok!(c, "SET", format!("{COPY}pending:q:{name}"), "1", "EX", 300);
@@ -148,7 +149,7 @@ fn a_package_that_browsertrix_has_is_left_to_it() {
     let stage = Stage::new("left to Browsertrix");
     let name = &stage.folder.entries[1].name;
     let import = waiting(&stage, name);
-    // It finishes, and its guard stays.
+    // Browsertrix's importer finishes, and its guard remains.
     ok!(stage.server.wire(), "SADD", format!("{COPY}src:d"), name);
     let report = succeeded(&import.end());
     let others = stage.folder.entries.len() as u64 - 1;
@@ -166,7 +167,7 @@ fn a_package_whose_browsertrix_importer_died_is_taken_over() {
     stage.assert_once();
 }
 
-/// A server whose two indexes have Browsertrix's names.
+/// Starts a server whose two indexes have Browsertrix's key names.
 fn browsertrix() -> Server {
     let server = Options::new().start();
     for prefix in [LIVE, COPY] {
@@ -175,9 +176,9 @@ fn browsertrix() -> Server {
     server
 }
 
-/// What could have been saved, in bytes and records: of all responses of a payload but the original.
+/// Computes the possible savings in bytes and records: all responses of a payload except the original.
 fn redundant(c: &mut Wire, crawls: &[Crawl]) -> (i64, i64) {
-    // A record that is there twice is one.
+    // A record that occurs twice counts once.
     let mut records: BTreeMap<(u64, &str, &str, &str), (String, u64)> = BTreeMap::new();
     for crawl in crawls {
         for capture in crawl.captures.iter().filter(|c| c.kind == Kind::Response) {
@@ -215,7 +216,7 @@ fn redundant_responses_are_counted_once_in_the_browsertrix_profile() {
     let mut expected = None;
     for round in 0..3 {
         if round > 0 {
-            // Cut off somewhere, and shared by two.
+            // Cut off at a random point, and shared by two importers.
             relay.hold_after(20_000 + stage.rng.below(400_000));
             let mut first = stage.import_over(&relay, COPY).jobs(2).start();
             in_the_middle(&relay, &mut first);
@@ -300,12 +301,12 @@ fn a_crawl_is_committed_or_cancelled_and_again_without_harm() {
     assert_eq!(set_key(&mut c, &format!("{COPY}allcrawls")), ["good"]);
     assert_eq!(ok!(c, "EXISTS", format!("{COPY}h:bad")), int(0));
 
-    // A job would be repeated for as long as it fails.
+    // A failing job would be retried forever.
     let ended = command.clone().with("--commit-crawl-id", "none").run();
     let expected = json!({"crawl": "none", "new": 0, "known": 0});
     assert_eq!(succeeded(&ended), expected);
     assert_contains(&ended.errors, "NOCRAWL");
-    // One thing at a time.
+    // The options exclude each other.
     for wrong in [
         command.clone(),
         commit_it.with("--cancelCrawlId", "bad"),
@@ -353,7 +354,7 @@ fn failed_packages_can_be_no_failure_of_the_import() {
     let report = succeeded(&ended);
     assert_eq!(report["failed"][0]["name"], gone.name);
     assert_contains(&ended.errors, &gone.name);
-    // Other failures stay what they are.
+    // Other failures are unaffected.
     let import = stage.import_of("/nothing/there.json");
     import.flag("--ignore-failed").fails();
 }

@@ -1,4 +1,4 @@
-//! The recipe for Browsertrix's Redis with the module: its server starts with the arguments that Browsertrix gives it.
+//! Tests the recipe for Browsertrix's Redis with the module: the server starts with Browsertrix's arguments.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,11 +7,11 @@ use std::process::Command;
 
 use redis_tests::{Program, Wire, bulk, free_port, int, module_path, ok, until};
 
-/// What the entry point of the image below does with a configuration file as its first argument.
+/// Entry point of the base image: handles a configuration file as its first argument.
 const BELOW: &str =
     "#!/bin/sh\ncase \"$1\" in -* | *.conf) set -- redis-server \"$@\" ;; esac\nexec \"$@\"\n";
 
-/// The probe of Browsertrix's chart, at this port.
+/// Runs the probe of Browsertrix's chart at this port.
 fn probe(port: u16) -> bool {
     let script = format!("res=$(redis-cli -p {port} ping); [[ $res = 'PONG' ]]");
     let mut bash = Command::new("bash");

@@ -1,4 +1,4 @@
-//! Indexers, servers and connections that die at any point, again and again.
+//! Tests indexers, servers and connections that die repeatedly at random points.
 
 use redis_tests::archive::Shape;
 use redis_tests::{Ended, Options, Program, Relay, Rng, assert_contains, ok, until, with};
@@ -6,7 +6,7 @@ use redis_tests::{Ended, Options, Program, Relay, Rng, assert_contains, ok, unti
 use crate::indexer::guards::larger;
 use crate::indexer::stage::{COPY, Indexer, Stage, in_the_middle, killed, report};
 
-/// How many bytes an import sends that nothing disturbs.
+/// Returns the number of bytes that an undisturbed import sends.
 fn undisturbed(stage: &Stage, relay: &Relay) -> u64 {
     let before = relay.sent();
     let import = stage.import_over(relay, "{undisturbed}:").run();
@@ -14,8 +14,8 @@ fn undisturbed(stage: &Stage, relay: &Relay) -> u64 {
     relay.sent() - before
 }
 
-/// Starts an import over the relay again and again. `strike` is called when it has sent a random number of bytes, each
-/// time in a new place, and gives how it ended, after which it is started anew. The last time nothing strikes.
+/// Starts an import over the relay repeatedly. When it has sent a random number of bytes, `strike` is called, which
+/// returns how the import ended; then it is started again. The last run is not disturbed.
 fn until_done(
     import: &Indexer,
     relay: &Relay,
@@ -25,7 +25,7 @@ fn until_done(
 ) {
     let (mut struck, mut last) = (0, String::new());
     for _ in 0..12 {
-        // Far enough for some of the files to get done, so that the next place is another one.
+        // Far enough for some of the files to be finished, so that the next position is a new one.
         let farthest = all / rng.pick(&[2, 6, 12]);
         relay.hold_after(1 + rng.below(farthest));
         let mut program = import.start();
@@ -46,7 +46,7 @@ fn until_done(
     assert!(ended.status.success(), "{}\nbefore: {last}", ended.errors);
 }
 
-/// Fails unless imports that are killed again and again count everything once, in so many rounds.
+/// Fails unless imports that are killed repeatedly count everything once, within this number of rounds.
 fn killed_again_and_again(mut stage: Stage, jobs: u32, rounds: u32) {
     let relay = Relay::to(&stage.server);
     let all = undisturbed(&stage, &relay);
@@ -60,7 +60,7 @@ fn killed_again_and_again(mut stage: Stage, jobs: u32, rounds: u32) {
     }
 }
 
-/// Strikes a program that goes on after each strike, until it has ended.
+/// Strikes a program that survives each strike, until it has ended.
 fn until_ended(
     mut program: Program,
     relay: &Relay,
@@ -89,7 +89,7 @@ fn killed_again_and_again_it_counts_everything_once() {
 
 #[test]
 fn killed_while_files_are_small_and_many_it_counts_everything_once() {
-    // Most of what is sent are the steps of the queue, the lists of files and commits.
+    // Most of the traffic consists of queue steps, lists of files and commits.
     let shape = with!(Shape, captures: 40, waczs: 20, known: 60);
     killed_again_and_again(Stage::with("small", Options::new(), 4, shape), 1, 4);
 }
@@ -107,7 +107,7 @@ fn connections_that_break_count_nothing_twice() {
     let all = undisturbed(&stage, &relay);
     let import = stage.import_over(&relay, COPY).jobs(2);
     until_done(&import, &relay, all, &mut stage.rng, |program, rng| {
-        // It connects again, and so there is more to be cut.
+        // It reconnects, so there is more to cut.
         until_ended(program, &relay, all / 3, rng, || relay.cut())
     });
     stage.assert_once();
@@ -121,9 +121,9 @@ fn a_server_that_is_killed_and_comes_back_has_everything_once() {
     let import = stage.import_over(&relay, COPY).jobs(2);
     let Stage { server, rng, .. } = &mut stage;
     until_done(&import, &relay, all, rng, |program, rng| {
-        // It connects again, and so there is more to be done while the server dies.
+        // It reconnects, so there is more to do while the server dies.
         until_ended(program, &relay, all / 3, rng, || {
-            // What is held back never arrives: it was on its way when the power went.
+            // Data held back never arrive: they were in transit when the power failed.
             server.kill9();
             relay.cut();
             server.restart();
@@ -142,7 +142,7 @@ fn an_interrupted_import_says_so_and_goes_on_where_it_was() {
         program.interrupt();
         relay.go_on();
         let ended = program.end();
-        // It may have been at its last step, which is not worth stopping at.
+        // It may have been at its last step, where stopping has no effect.
         if ended.status.success() {
             return ended;
         }

@@ -1,4 +1,4 @@
-//! What was crawled live, and what an import makes of the files.
+//! Tests that importing the files of a crawl gives the same index as the live crawl.
 
 use redis_tests::archive::Shape;
 use redis_tests::{Cluster, Options, is_packed, ok, plain_hash, with};
@@ -24,7 +24,7 @@ fn an_import_gives_what_the_live_crawls_gave() {
     assert_eq!(figure("revisits"), kinds[1]);
     assert_eq!(figure("other"), kinds[2]);
     assert_eq!([figure("badLines"), figure("unresolved")], [0, 0]);
-    // Indexes in columns have a headline.
+    // Indexes in columns have a header line.
     assert!(figure("lines") >= all, "{report}");
     assert_eq!(report["failed"].as_array().map(Vec::len), Some(0));
 
@@ -45,7 +45,7 @@ fn several_workers_give_what_one_gives() {
 
 #[test]
 fn an_import_into_a_packed_index_is_that_of_the_live_crawls() {
-    // The live crawls' index is packed only at its end, so that both ways of getting there are compared.
+    // The index of the live crawls is packed only at its end, so that both paths are compared.
     let plain = Options::new().plain();
     let stage = Stage::with("packed", plain, 4, Shape::default());
     let mut c = stage.server.wire();
@@ -89,7 +89,7 @@ fn crawls_that_come_one_by_one_give_what_all_at_once_give() {
 
 #[test]
 fn files_that_come_one_by_one_give_what_all_at_once_give() {
-    // No payload is stored twice here: of two records in files of one crawl, the one that is committed first stays.
+    // No payload is stored twice here: of two records in files of one crawl, the one committed first is kept.
     let shape = with!(Shape, plain: true);
     let stage = Stage::with("file by file", Options::new(), 3, shape);
     let files = &stage.folder.entries;
@@ -102,7 +102,7 @@ fn files_that_come_one_by_one_give_what_all_at_once_give() {
 
 #[test]
 fn what_is_removed_later_leaves_the_same() {
-    // Holders of shared hashes, and the order in which they come into their own, are those of the live crawls.
+    // Holders of shared hashes, and the order in which they become owners, equal those of the live crawls.
     let shape = with!(Shape, known: 70);
     let stage = Stage::with("removed later", Options::new(), 5, shape);
     stage.import().jobs(2).succeeds();
@@ -126,14 +126,14 @@ fn the_browsertrix_profile_has_its_own_names() {
         ok!(server.wire(), "DEDUPE.PROFILE", prefix, "browsertrix");
     }
     let stage = Stage::on(server, "browsertrix", 3, Shape::default());
-    // Hashes of files are those of the manifest, as the live crawls wrote them.
+    // File hashes equal those of the manifest, which the live crawls wrote.
     let entries = stage.folder.entries.iter();
     let resources: Vec<_> = entries
         .map(|e| json!({"name": e.name, "path": e.path, "hash": e.hash, "crawlId": e.crawl}))
         .collect();
     let import = stage.import_list("hashed.json", &resources);
     import.succeeds();
-    // Figures of imports alone, which live crawls do not count.
+    // Counts written only by imports, not by live crawls.
     let mut c = stage.server.wire();
     for field in ["estimatedRedundantSize", "redundantUrls"] {
         ok!(c, "HDEL", format!("{COPY}allcounts"), field);

@@ -1,11 +1,11 @@
-//! Several indexers share the work, and some of them die, or sleep for too long.
+//! Tests several indexers that share the work, of which some die or are suspended for too long.
 
 use redis_tests::archive::Shape;
 use redis_tests::{Options, Relay, ok, until, with};
 
 use crate::indexer::stage::{Stage, in_the_middle, killed, succeeded};
 
-/// Larger crawls, so that there is a middle to be interrupted in.
+/// Returns a shape of larger crawls, which can be interrupted half-way.
 pub fn larger() -> Shape {
     with!(Shape, captures: 1500)
 }
@@ -33,7 +33,7 @@ fn another_indexer_takes_over_what_a_killed_one_had() {
         relay.hold_after(20_000 + stage.rng.below(200_000));
         let mut first = stage.import_over(&relay, &prefix).start();
         in_the_middle(&relay, &mut first);
-        // The other one is there before the first one dies, and has no reason to touch what that one has.
+        // The second one runs before the first one dies, and has no reason to touch the first one's packages.
         let mut second = stage.import().prefix(&prefix).start();
         until("the other one has begun", || {
             second.errors().contains("waiting") || second.ended().is_some()
@@ -51,7 +51,7 @@ fn an_indexer_that_wakes_up_beyond_its_lease_changes_nothing() {
     for round in 0..4 {
         let prefix = format!("{{asleep-{round}}}:");
         let import = stage.import().prefix(&prefix);
-        // What it had sent arrives when the others are done, too: the network was slow.
+        // Its data arrive even after the others are done: the network was slow.
         relay.hold_after(5_000 + stage.rng.below(300_000));
         let mut first = stage.import_over(&relay, &prefix).start();
         in_the_middle(&relay, &mut first);
@@ -75,7 +75,7 @@ fn whatever_it_was_about_to_do_is_not_done_when_it_wakes_up() {
         stage.import_over(&relay, "{undisturbed}:").succeeds();
         relay.sent()
     };
-    // So dense that each of its steps is met in some round.
+    // Dense enough to hit each of its steps in some round.
     let mut at = 300;
     while at < all {
         let prefix = format!("{{step-{at}}}:");
@@ -84,7 +84,7 @@ fn whatever_it_was_about_to_do_is_not_done_when_it_wakes_up() {
         let mut first = first.with("--lease", "60").start();
         in_the_middle(&relay, &mut first);
         first.pause();
-        // It has slept for longer than its lease.
+        // It was suspended for longer than its lease.
         let mut c = stage.server.wire();
         for guard in ok!(c, "KEYS", format!("{prefix}pending:?:*")).items() {
             ok!(c, "DEL", guard.bytes());

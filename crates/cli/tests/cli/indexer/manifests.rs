@@ -1,4 +1,4 @@
-//! What a manifest says, and what is taken for granted where it says nothing.
+//! Tests manifests and their defaults.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use crate::indexer::stage::{
     COPY, Indexer, Outcome, Stage, assert_over, in_the_middle, killed, succeeded, unsized_entry,
 };
 
-/// A server, and one file of a plain crawl of so many captures in a folder.
+/// Returns a server, and a folder with one file of a plain crawl with this number of captures.
 fn one_file(captures: u64) -> (Server, Folder, Crawl) {
     let shape = with!(Shape, captures, waczs: 1, plain: true);
     let crawl = Crawler::new(Rng::seeded(1), shape).next_crawl();
@@ -22,7 +22,7 @@ fn one_file(captures: u64) -> (Server, Folder, Crawl) {
     (Server::start(), folder, crawl)
 }
 
-/// Names of the WACZ files of a crawl.
+/// Returns the names of a crawl's WACZ files.
 fn waczs(server: &Server, crawl: &str) -> Vec<String> {
     let key = format!("{COPY}c:{crawl}:wacz");
     let list = ok!(server.wire(), "LRANGE", key, 0, -1);
@@ -93,7 +93,7 @@ fn what_an_entry_does_not_say_is_taken_from_its_path() {
     let names = set_key(&mut server.wire(), &format!("{COPY}src:d"));
     assert_eq!(names, ["a.wacz", "b c.wacz", "d", "named"]);
 
-    // With an id for those that have none.
+    // With an id for packages without one.
     ok!(server.wire(), "FLUSHALL");
     import.with("--crawl-id", "rest").succeeds();
     assert_eq!(crawls(&server), ["b", "rest"]);
@@ -117,7 +117,7 @@ fn a_name_is_imported_once_wherever_it_lies() {
     let source = stage.folder.manifest_of("twice.json", &twice);
     stage.import_of(&source).jobs(2).succeeds();
     stage.assert_once();
-    // And it stays so when all of them are somewhere else.
+    // It stays so if all of them move.
     let moved: Vec<Entry> = twice.into_iter().skip(1).step_by(2).collect();
     let source = stage.folder.manifest_of("moved.json", &moved);
     let report = stage.import_of(&source).succeeds();
@@ -125,7 +125,7 @@ fn a_name_is_imported_once_wherever_it_lies() {
     stage.assert_once();
 }
 
-/// The crawl with its files in another order: the `n`-th was the `order[n]`-th.
+/// Returns the crawl with its files reordered: the `n`-th file was the `order[n]`-th.
 pub fn reordered(made: &Crawl, order: &[usize]) -> Crawl {
     let mut crawl = made.clone();
     crawl.waczs = order.iter().map(|&old| made.waczs[old].clone()).collect();
@@ -136,7 +136,7 @@ pub fn reordered(made: &Crawl, order: &[usize]) -> Crawl {
     crawl
 }
 
-/// The files of a crawl in the order in which they are listed, and where each stood in the crawl.
+/// Returns the files of a crawl in listed order, and the position of each in the crawl.
 pub fn files_in_order(made: &Crawl, listed: &[Entry]) -> (Vec<Entry>, Vec<usize>) {
     let files = listed.iter().filter(|entry| entry.crawl == made.id);
     let files: Vec<Entry> = files.cloned().collect();
@@ -155,7 +155,8 @@ fn files_have_the_numbers_of_their_places_in_the_manifest_whoever_is_quickest() 
     let mut c = stage.server.wire();
     for round in 0..3 {
         let (live, copy) = (format!("{{live-{round}}}:"), format!("{{copy-{round}}}:"));
-        // Each crawl's files in a new order; crawls begin in the old one, and are mixed after that.
+        // The files of each crawl in a new order; the first files of the crawls are in the old
+        // order, and the rest is shuffled.
         let mut rest = stage.folder.entries.clone();
         stage.rng.shuffle(&mut rest);
         let mut listed = Vec::new();
@@ -187,7 +188,7 @@ fn what_a_crashed_import_left_is_finished_by_the_next_one_whatever_it_lists() {
     let mut first = stage.import_over(&relay, COPY).start();
     in_the_middle(&relay, &mut first);
     killed(first, &relay);
-    // Of the last crawl only, which has been queued already.
+    // The last crawl only, which has been queued already.
     let source = stage.folder.manifest_of("last.json", &stage.files_of(3));
     stage.import_of(&source).succeeds();
     let mut c = stage.server.wire();
@@ -262,7 +263,7 @@ fn a_source_that_is_no_regular_file_is_refused_and_not_waited_for() {
         let told = format!("{}: it is not a regular file", source.display());
         assert_contains(&errors, &told);
     }
-    // Also as a list within a list.
+    // The same as a list within a list.
     let outer = folder.file("outer.json");
     let manifest = json!({"resources": [{"path": "pipe.json"}, {"path": "0.wacz"}]});
     fs::write(&outer, manifest.to_string()).expect("it is written");
@@ -285,7 +286,7 @@ fn a_name_may_have_a_kibibyte_and_no_more() {
     import.succeeds();
     let listed = waczs(&server, &"c".repeat(1024));
     assert_eq!(listed, std::slice::from_ref(&long));
-    // The name of the file is part of what is noted of these.
+    // The file name is part of what is recorded for revisits.
     let mut kinds = made.captures.iter().map(|c| c.kind);
     assert!(kinds.any(|kind| kind == Kind::Revisit));
 
@@ -309,7 +310,7 @@ fn lists_in_a_manifest_are_part_of_it_and_nothing_is_removed_while_one_cannot_be
     let import = import.flag("--remove");
     import.succeeds();
     stage.assert_once();
-    // Gone, and what it listed might be anything.
+    // The manifest is gone, and could have listed anything.
     fs::remove_file(inner).expect("it was there");
     let failed = import.fails_some();
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["inner.json"]);

@@ -1,4 +1,4 @@
-//! An import takes little memory, whatever it reads.
+//! Tests that an import uses little memory for any input.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -11,7 +11,7 @@ use redis_tests::{Ended, Rng, Server, assert_consistent, ok, sha256_of, until};
 
 use crate::indexer::stage::{COPY, Indexer, succeeded};
 
-/// What a build without optimization does in half a minute.
+/// Number of lines that an unoptimized build imports in half a minute.
 const LINES: u64 = if cfg!(debug_assertions) {
     150_000
 } else {
@@ -20,7 +20,7 @@ const LINES: u64 = if cfg!(debug_assertions) {
 const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 200 * MIB;
 
-/// Writes a WACZ file whose gzipped index has such lines; gives the bytes of text.
+/// Writes a WACZ file with a gzipped index of these lines; returns the size of the text in bytes.
 fn package(folder: &Folder, name: &str, lines: u64, mut line: impl FnMut(u64) -> String) -> u64 {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     let mut text = 0;
@@ -83,7 +83,7 @@ fn an_index_of_any_size_takes_the_same_memory() {
     let text = package(&folder, "large.wacz", LINES, |n| {
         let mime = ["text/html", "warc/revisit"][usize::from(revisits(n))];
         let url = format!("https://www.example.com/a/page/of/usual/length/{n}.html");
-        // Every payload has been stored before it is spared.
+        // Every payload is stored before its first revisit.
         line(&url, n, n / 5 % 1000, mime)
     });
     let (server, ended, outlived) = import(&folder, "large.wacz");
@@ -105,7 +105,7 @@ fn lines_of_any_length_take_the_same_memory() {
     let mut rng = Rng::new("long lines");
     let lines = if cfg!(debug_assertions) { 80 } else { 1600 };
     let text = package(&folder, "long.wacz", lines, |n| {
-        // Repetitive, but not as much as a bomb.
+        // Repetitive, but less so than a decompression bomb.
         let words: Vec<String> = (0..8000).map(|_| format!("{:016x}", rng.bits())).collect();
         let url = format!("https://www.example.com/?{}", words.join("&").repeat(3));
         line(&url, n, n % 10, "text/html")

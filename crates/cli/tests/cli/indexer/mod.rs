@@ -1,8 +1,8 @@
-//! `crawlspace indexer`, as its users see it: what it makes of WACZ files is what a crawler would have made with the
-//! index, however often it is begun, stopped, killed, shared or cut off.
+//! Tests `crawlspace indexer` from a user's view: importing WACZ files gives the same index as a crawler with that
+//! index would have, even if imports are started repeatedly, stopped, killed, shared or cut off.
 //!
-//! Every crawl here is made up twice: as WACZ files, and live, through the commands that crawlers send. So each test
-//! has the index that must come of it, under another prefix of the same server.
+//! Every crawl is created twice: as WACZ files, and live, by the commands that crawlers send. So each test has the
+//! expected index under another prefix of the same server.
 
 mod bad_packages;
 mod beside;

@@ -1,4 +1,4 @@
-//! What the documented keys say while an import runs, and what is left of it.
+//! Tests the documented progress keys during and after an import.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -60,7 +60,7 @@ fn progress_of_a_second_import_is_its_own() {
     let counts = format!("{COPY}allcounts");
     assert_eq!(ok!(c, "HGET", counts, "updateProgress").text(), "1");
     let relay = Relay::to(&stage.server);
-    // All of the manifest is queued, and nothing of it is done.
+    // The whole manifest is queued, and nothing is done.
     let queued = || ok!(stage.server.wire(), "SCARD", format!("{COPY}src:qset")).int() > 0;
     let mut bytes = 500;
     let mut program = loop {
@@ -119,7 +119,7 @@ fn the_time_of_the_last_import_is_noted() {
     let from = now();
     stage.import().succeeds();
     let (noted, to) = (noted(&stage), now());
-    // In milliseconds, so the first one may be cut off.
+    // The value is in milliseconds, so the start time may be truncated.
     let is_within = noted + Duration::from_millis(1) > from && noted <= to;
     assert!(is_within, "{from:?} {noted:?} {to:?}");
     let mut again = self::noted(&stage);
@@ -130,7 +130,7 @@ fn the_time_of_the_last_import_is_noted() {
     });
 }
 
-/// `last_update_ts`, which has the form `2026-03-19T10:20:15.123Z`.
+/// Reads `last_update_ts`, which has the form `2026-03-19T10:20:15.123Z`.
 fn noted(stage: &Stage) -> Duration {
     let text = ok!(stage.server.wire(), "GET", format!("{COPY}last_update_ts")).text();
     let zero = |c: char| if c.is_ascii_digit() { '0' } else { c };

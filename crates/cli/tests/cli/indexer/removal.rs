@@ -1,4 +1,4 @@
-//! Crawls that the manifest lists no more.
+//! Tests crawls that the manifest does not list any more.
 
 use std::fs;
 
@@ -9,18 +9,18 @@ use serde_json::json;
 use crate::indexer::stage::{COPY, Indexer, LIVE, Outcome, Stage, assert_over};
 
 impl Stage {
-    /// The files of all crawls but these.
+    /// Returns the files of all crawls except these.
     fn without(&self, crawls: &[usize]) -> Vec<Entry> {
         self.files_that(|entry| !crawls.iter().any(|&n| self.crawls[n].id == entry.crawl))
     }
 
-    /// An import of the files of all crawls but these.
+    /// Returns an import of the files of all crawls except these.
     fn import_without(&self, crawls: &[usize]) -> Indexer {
         let files = self.without(crawls);
         self.import_of(self.folder.manifest_of("without.json", &files))
     }
 
-    /// Bytes of the files of these crawls.
+    /// Returns the size of these crawls' files in bytes.
     fn size_of(&self, crawls: &[usize]) -> i64 {
         let all: u64 = self.folder.entries.iter().map(|entry| entry.size).sum();
         let rest: u64 = self.without(crawls).iter().map(|entry| entry.size).sum();
@@ -60,7 +60,7 @@ fn removing_leaves_what_the_rest_alone_would_have_made() {
         let copy = Outcome::of(&mut c, COPY);
         let counts = ["removedCrawls", "removedCrawlSize"].map(|name| copy.count(name));
         assert_eq!(counts, [0, 0]);
-        // Built anew of the files that are left, it has the same hashes and owners.
+        // Rebuilt from the remaining files, the index has the same hashes and owners.
         stage.import_without(gone).prefix("{anew}:").succeeds();
         let hashes = |c: &mut redis_tests::Wire, p| plain_hash(c, p, "allhashes");
         assert_eq!(hashes(&mut c, COPY), hashes(&mut c, "{anew}:"));
@@ -72,12 +72,12 @@ fn removing_the_last_crawls_is_as_if_they_had_never_been() {
     let stage = Stage::with("last ones", Options::new(), 4, Shape::default());
     stage.import().jobs(2).succeeds();
     stage.import_without(&[2, 3]).flag("--remove").succeeds();
-    // Nothing depends on these, so that even counts and dependencies are the same.
+    // Nothing depends on these, so even counts and dependencies are equal.
     stage.import_without(&[2, 3]).prefix("{anew}:").succeeds();
     let mut c = stage.server.wire();
     let anew = Outcome::of(&mut c, "{anew}:");
     Outcome::of(&mut c, COPY).assert_same(&anew, "removed, and never imported");
-    // And they can come again.
+    // They can be imported again.
     stage.import().succeeds();
     stage.assert_once();
 }
@@ -88,7 +88,7 @@ fn what_could_not_be_loaded_is_not_removed() {
     stage.import().succeeds();
     let mut files = stage.without(&[2]);
     for entry in &mut files {
-        // Another name, so that it is looked for again.
+        // A new name, so that the file is looked for again.
         entry.name.insert_str(0, "new ");
         entry.path.insert_str(0, "missing/");
     }
@@ -102,7 +102,7 @@ fn what_could_not_be_loaded_is_not_removed() {
     ok!(c, "DEDUPE.REMOVE", LIVE, stage.crawls[2].id);
     stage.assert_once();
 
-    // An entry of which only the crawl can be read keeps it as well.
+    // An entry with only a readable crawl also keeps the crawl.
     let entry = json!({"name": "x", "crawlId": stage.crawls[0].id});
     let import = stage.import_list("bad.json", &[entry]);
     let failed = import.flag("--remove").fails_some();
@@ -162,7 +162,7 @@ fn nothing_is_removed_while_a_listed_file_might_be_of_any_crawl() {
         assert_eq!(failed.len(), 1, "{entry}: {failed:?}");
         stage.assert_once();
     }
-    // Listed twice, the list is none.
+    // A duplicate key makes the list invalid.
     let manifest = stage.folder.file("twice.json");
     fs::write(&manifest, "{\"resources\": [], \"resources\": []}").expect("it is written");
     let import = stage.import_of(&manifest);
@@ -265,7 +265,7 @@ fn an_empty_manifest_that_is_meant_removes_what_browsertrix_put_aside_too() {
     assert_eq!(ok!(c, "EXISTS", format!("{COPY}allhashes")).int(), 0);
     let again = empty.succeeds();
     assert_eq!(again["removedCrawls"], 0);
-    // They were in no count any more, as far as a plain client's SMOVE goes.
+    // A plain client's SMOVE had removed them from all counts.
     ok!(c, "DEDUPE.REPAIR", COPY);
     stage.import().succeeds();
     stage.assert_once();
@@ -314,7 +314,7 @@ fn a_file_that_is_listed_for_another_crawl_keeps_the_crawl_that_it_came_with() {
 fn a_name_that_is_listed_for_two_crawls_belongs_to_the_first() {
     let stage = Stage::new("two crawls");
     let mut files = stage.folder.entries.clone();
-    // Once more at the end, as part of another crawl.
+    // Listed again at the end, as part of another crawl.
     let again = files[0].clone();
     files.push(but!(again, crawl: "another".into()));
     let source = stage.folder.manifest_of("two.json", &files);
@@ -331,7 +331,7 @@ fn while_nobody_knows_whose_an_entry_is_nothing_is_removed() {
     let stage = Stage::new("whose");
     stage.import().succeeds();
     let missing = json!({"path": "missing.wacz", "crawlId": stage.crawls[0].id});
-    // The second entry might be any file of any crawl.
+    // The second entry could be any file of any crawl.
     let import = stage.import_list("whose.json", &[missing, json!({"name": "x"})]);
     for import in [import.clone(), import.flag("--remove")] {
         let ended = import.run();

@@ -1,4 +1,4 @@
-//! Revisits and their originals, in whatever order they come.
+//! Tests revisits and their originals in any order.
 
 use redis_tests::archive::{Kind, Shape, crawl};
 use redis_tests::{Options, Relay, ok, until, with};
@@ -8,19 +8,19 @@ use crate::indexer::stage::{
     COPY, Indexer, Outcome, Stage, assert_over, import_keys, in_the_middle, killed, succeeded,
 };
 
-/// Crawls in which no payload is stored twice, so that it does not matter which of them is taken for the first.
+/// Returns a shape of crawls in which no payload is stored twice, so that any of them may count as the first.
 fn plain() -> Shape {
     with!(Shape, plain: true, known: 50, waczs: 3, captures: 700)
 }
 
-/// An import of the files of one crawl alone.
+/// Returns an import of the files of a single crawl.
 fn import_of(stage: &Stage, crawl: usize) -> Indexer {
     let files = stage.files_of(crawl);
     let name = format!("crawl {crawl}.json");
     stage.import_of(stage.folder.manifest_of(&name, &files))
 }
 
-/// How many revisits of a crawl are of payloads that only these other crawls stored.
+/// Counts the revisits of a crawl whose payloads only these other crawls stored.
 fn revisits_of(stage: &Stage, crawl: usize, originals: &[usize]) -> usize {
     let stored = |payload: u64| {
         originals.iter().any(|&crawl| {
@@ -71,7 +71,7 @@ fn a_revisit_waits_for_an_original_that_a_later_import_brings() {
     assert_eq!(counted, own, "revisits with an original");
     assert!(import_keys(&mut c, COPY).contains(&"src:later".to_owned()));
 
-    // The same again brings nothing, and loses nothing.
+    // Repeating the import adds and loses nothing.
     let report = import_of(&stage, 1).succeeds();
     assert_eq!(report["unresolved"], waiting);
     Outcome::of(&mut c, COPY).assert_same(&alone, "imported again");
@@ -85,7 +85,7 @@ fn a_revisit_waits_for_an_original_that_a_later_import_brings() {
 fn originals_may_come_bit_by_bit() {
     let stage = Stage::with("bit by bit", Options::new(), 4, plain());
     for crawl in [3, 1, 2, 0] {
-        // Each time nothing but this crawl is listed: the others are tracked as removed, and yet their revisits wait.
+        // Each import lists only this crawl: the others are tracked as removed, but their revisits still wait.
         import_of(&stage, crawl).jobs(2).succeeds();
     }
     stage.import().succeeds();
@@ -112,7 +112,7 @@ fn a_killed_import_settles_nothing_twice() {
                 break;
             }
             killed(program, &relay);
-            // Farther each time, so that it comes to an end.
+            // Further each time, so that the loop ends.
             bytes = bytes * 3 / 2 + 1_000;
         }
         stage.assert_once_in(&prefix);
@@ -141,7 +141,7 @@ fn revisits_of_a_crawl_that_was_removed_are_forgotten() {
     assert_over(&mut c, COPY);
     let crawls = redis_tests::set_key(&mut c, &format!("{COPY}allcrawls"));
     assert_eq!(crawls, [stage.crawls[0].id.clone()]);
-    // And it may come back.
+    // It can be imported again.
     stage.import().succeeds();
     stage.assert_once();
 }
@@ -152,7 +152,7 @@ fn a_crawl_removed_before_its_revisits_are_counted_stays_away_until_it_is_import
     let relay = Relay::to(&stage.server);
     let mut c = stage.server.wire();
     let id = &stage.crawls[1].id;
-    // Killed when all responses are in, and no revisit of this crawl is counted.
+    // Killed when all responses are added, and no revisit of this crawl is counted.
     until("there is such a moment", || {
         let mut program = stage.import_over(&relay, COPY).start();
         until("all is committed", || {
@@ -177,7 +177,7 @@ fn a_crawl_removed_before_its_revisits_are_counted_stays_away_until_it_is_import
     stage.assert_once();
 }
 
-/// Nothing is queued any more; revisits may wait for originals.
+/// Asserts that nothing is queued; revisits may wait for originals.
 fn assert_over_with_waiting(c: &mut redis_tests::Wire) {
     let queues = ["src:q", "src:r", "pending:q", "pending:r", "src:qset"];
     let left = import_keys(c, COPY);

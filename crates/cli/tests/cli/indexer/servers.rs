@@ -1,4 +1,4 @@
-//! Servers that are full, gone, locked, or none of ours.
+//! Tests servers that are full, gone, locked, or without the module.
 
 use std::thread;
 
@@ -32,7 +32,7 @@ fn a_server_that_goes_away_is_named_and_the_import_can_go_on() {
     stage.assert_once();
 }
 
-/// The line that says that an import waits.
+/// Message of an import that waits for the server.
 const WAITS: &str = "waiting for the server for another ";
 
 #[test]
@@ -71,7 +71,7 @@ fn an_import_waits_for_a_server_that_loads_its_data() {
         ok!(c, "SET", format!("key-{n}"), sha256_of(n));
     }
     stage.server.shutdown();
-    // It takes 100 seconds, unless the test says otherwise.
+    // Loading takes 100 seconds, unless the test changes that.
     let slow = ["--key-load-delay", "10000"];
     let often = ["--loading-process-events-interval-bytes", "1024"];
     let import = stage.import().with("--wait", "1h");
@@ -95,7 +95,7 @@ fn an_import_waits_for_a_server_that_loads_its_data() {
             });
             program.end()
         });
-        // A server ends with the thread that starts it.
+        // The server process ends with the thread that started it.
         stage.server.restart_as(options.args(&slow).args(&often));
         succeeded(&imported.join().expect("it ends"));
     });

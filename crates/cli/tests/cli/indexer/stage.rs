@@ -1,4 +1,4 @@
-//! A server, crawls as WACZ files, and the index that they made while they ran.
+//! Test stage: a server, crawls as WACZ files, and the index that the live crawls made.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,12 +11,12 @@ use redis_tests::{
 };
 use serde_json::{Value, json};
 
-/// Where the crawls were made live.
+/// Prefix of the index of the live crawls.
 pub const LIVE: &str = "{live}:";
-/// Where they are imported.
+/// Prefix of the index of imports.
 pub const COPY: &str = "{copy}:";
 
-/// What the tests work on.
+/// Environment of a test.
 pub struct Stage {
     pub server: Server,
     pub folder: Folder,
@@ -25,17 +25,17 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Three crawls of the usual odd kind.
+    /// Creates a stage with three crawls of the usual shape.
     pub fn new(test: &str) -> Stage {
         Stage::with(test, Options::new(), 3, Shape::default())
     }
 
-    /// Crawls of this shape, and a server with these options.
+    /// Creates a stage with crawls of this shape, and a server with these options.
     pub fn with(test: &str, options: Options, crawls: usize, shape: Shape) -> Stage {
         Stage::on(options.start(), test, crawls, shape)
     }
 
-    /// Crawls of this shape on a server that is running.
+    /// Creates a stage with crawls of this shape on a running server.
     pub fn on(server: Server, test: &str, crawls: usize, shape: Shape) -> Stage {
         let mut rng = Rng::new(test);
         let mut folder = Folder::new();
@@ -56,24 +56,24 @@ impl Stage {
         }
     }
 
-    /// An import of all files into the other index.
+    /// Returns an import of all files into the other index.
     pub fn import(&self) -> Indexer {
         self.import_of(self.folder.manifest())
     }
 
-    /// The files of a crawl.
+    /// Returns the files of a crawl.
     pub fn files_of(&self, crawl: usize) -> Vec<Entry> {
         let id = &self.crawls[crawl].id;
         self.files_that(|entry| entry.crawl == *id)
     }
 
-    /// The files of which this holds.
+    /// Returns the files for which `holds` returns true.
     pub fn files_that(&self, holds: impl Fn(&Entry) -> bool) -> Vec<Entry> {
         let entries = self.folder.entries.iter();
         entries.filter(|entry| holds(entry)).cloned().collect()
     }
 
-    /// An import of a manifest that lists these.
+    /// Returns an import of a manifest with these entries.
     pub fn import_list(&self, name: &str, resources: &[Value]) -> Indexer {
         let manifest = self.folder.file(name);
         let text = json!({"resources": resources}).to_string();
@@ -81,17 +81,17 @@ impl Stage {
         self.import_of(&manifest)
     }
 
-    /// An import of this manifest or file into the other index.
+    /// Returns an import of this manifest or file into the other index.
     pub fn import_of(&self, source: impl AsRef<Path>) -> Indexer {
         Indexer::new(source).redis(&self.server.url()).prefix(COPY)
     }
 
-    /// An import of all files into this index, over a relay.
+    /// Returns an import of all files into this index, over a relay.
     pub fn import_over(&self, relay: &Relay, prefix: &str) -> Indexer {
         self.import().redis(&relay.url()).prefix(prefix)
     }
 
-    /// The live index, and the one that came of the files.
+    /// Returns the outcomes of the live index and of the import.
     pub fn both(&self) -> [Outcome; 2] {
         [LIVE, COPY].map(|prefix| Outcome::of(&mut self.server.wire(), prefix))
     }
@@ -112,14 +112,14 @@ impl Stage {
     }
 }
 
-/// `crawlspace indexer`, about to be started.
+/// A prepared run of `crawlspace indexer`.
 #[derive(Clone)]
 pub struct Indexer {
     arguments: Vec<(String, Option<String>)>,
 }
 
 impl Indexer {
-    /// Of this source, into no server yet, with `--lease 1`, `--wait 0s` and `--json`.
+    /// Creates an import of this source with `--lease 1`, `--wait 0s` and `--json`, without a server.
     pub fn new(source: impl AsRef<Path>) -> Indexer {
         let source = source.as_ref().to_str().expect("a plain path");
         let (arguments, lease) = (Vec::new(), "1");
@@ -128,7 +128,7 @@ impl Indexer {
         indexer.flag("--json")
     }
 
-    /// With this option in place of what was said before.
+    /// Sets this option, and replaces its previous value.
     pub fn with(mut self, name: &str, value: &str) -> Indexer {
         self.arguments.retain(|(other, _)| other != name);
         let option = (name.to_owned(), Some(value.to_owned()));
@@ -136,13 +136,13 @@ impl Indexer {
         self
     }
 
-    /// With this option, which takes no value.
+    /// Adds an option without a value.
     pub fn flag(mut self, name: &str) -> Indexer {
         self.arguments.push((name.to_owned(), None));
         self
     }
 
-    /// Without this option.
+    /// Removes this option.
     pub fn without(mut self, name: &str) -> Indexer {
         self.arguments.retain(|(other, _)| other != name);
         self
@@ -160,7 +160,7 @@ impl Indexer {
         self.with("--jobs", &jobs.to_string())
     }
 
-    /// The program and its arguments.
+    /// Returns the program and its arguments.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_crawlspace"));
         command.arg("indexer");
@@ -170,24 +170,24 @@ impl Indexer {
         command
     }
 
-    /// Starts it.
+    /// Starts the program.
     pub fn start(&self) -> Program {
         Program::start(self.command())
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     #[track_caller]
     pub fn run(&self) -> Ended {
         self.start().end()
     }
 
-    /// Runs it to its end, with everything imported. Gives the report.
+    /// Runs the program to its end; everything must be imported. Returns the report.
     #[track_caller]
     pub fn succeeds(&self) -> Value {
         succeeded(&self.run())
     }
 
-    /// Runs it to its end, with exit status 1. Gives what it complained about.
+    /// Runs the program to its end, with exit status 1. Returns its error messages.
     #[track_caller]
     pub fn fails(&self) -> String {
         self.fails_with_report().errors
@@ -206,7 +206,7 @@ impl Indexer {
         ended
     }
 
-    /// Runs it to its end: some packages could not be imported. Gives name and reason of each, by name.
+    /// Runs the program to its end; some packages must fail. Returns the reasons by package name.
     #[track_caller]
     pub fn fails_some(&self) -> BTreeMap<String, String> {
         let ended = self.fails_with_report();
@@ -222,7 +222,7 @@ impl Indexer {
     }
 }
 
-/// An entry of a manifest with no size or hash, which would tell at once.
+/// Returns a manifest entry without size and hash, which would reveal a change at once.
 pub fn unsized_entry(entry: &Entry) -> Value {
     json!({"name": entry.name, "path": entry.path, "crawlId": entry.crawl})
 }
@@ -234,21 +234,21 @@ pub fn in_the_middle(relay: &Relay, import: &mut Program) {
     });
 }
 
-/// Kills an import over a relay, and cuts what it had sent and is held there.
+/// Kills an import over a relay, and discards the data held there.
 pub fn killed(import: Program, relay: &Relay) -> Ended {
     let ended = import.kill9();
     relay.cut();
     ended
 }
 
-/// The report of an import in which everything went well.
+/// Returns the report of an import without errors.
 #[track_caller]
 pub fn succeeded(ended: &Ended) -> Value {
     assert!(ended.status.success(), "{}{}", ended.out, ended.errors);
     report(ended)
 }
 
-/// The object that it printed.
+/// Returns the JSON object that the program printed.
 #[track_caller]
 pub fn report(ended: &Ended) -> Value {
     serde_json::from_str(&ended.out)
@@ -259,7 +259,7 @@ fn text(value: &Value) -> String {
     value.as_str().expect("a text").to_owned()
 }
 
-/// Everything that statistics, look-ups and replay are made of.
+/// State of an index that statistics, look-ups and replay depend on.
 #[derive(Debug)]
 pub struct Outcome {
     keys: Snapshot,
@@ -270,13 +270,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of the index with this prefix, which must be consistent.
+    /// Reads the index with this prefix, which must be consistent.
     #[track_caller]
     pub fn of(c: &mut Wire, p: &str) -> Outcome {
         assert_consistent(c, p);
         let keys = plain_view(c, p).under(p).without(|key| !is_outcome(key));
         let mut counts = counts(c, &format!("{p}allcounts"));
-        // Live crawls do not know what an import finds to be redundant.
+        // Live crawls do not compute the redundancy that an import finds.
         for field in ["updateProgress", "estimatedRedundantSize", "redundantUrls"] {
             counts.remove(field);
         }
@@ -304,17 +304,17 @@ impl Outcome {
         }
     }
 
-    /// How many hashes it has.
+    /// Returns the number of hashes.
     pub fn hashes(&self) -> i64 {
         self.stats["hashes"]
     }
 
-    /// One of its counts.
+    /// Returns one of the counts.
     pub fn count(&self, field: &str) -> i64 {
         self.counts.get(field).copied().unwrap_or(0)
     }
 
-    /// The outcome without the counts of crawls that the manifest did not list.
+    /// Returns the outcome without the counts of unlisted crawls.
     pub fn without_removed(mut self) -> Outcome {
         for field in ["removedCrawls", "removedCrawlSize"] {
             self.counts.remove(field);
@@ -333,7 +333,7 @@ impl Outcome {
     }
 }
 
-/// Whether a key says something of crawls, and not of how it came about: numbers of calls and of commits.
+/// Returns true if a key describes crawls rather than their import: numbers of calls and of commits.
 fn is_outcome(key: &[u8]) -> bool {
     let key = String::from_utf8_lossy(key);
     let names = [
@@ -349,7 +349,7 @@ fn is_outcome(key: &[u8]) -> bool {
     of_crawl || key.starts_with("c:") || is_named
 }
 
-/// Fails unless nothing of an import is left but what stays: names, and the time.
+/// Fails unless an import left only its permanent keys: names, and the time.
 #[track_caller]
 pub fn assert_over(c: &mut Wire, p: &str) {
     let left = import_keys(c, p);
@@ -358,7 +358,7 @@ pub fn assert_over(c: &mut Wire, p: &str) {
     assert_eq!(progress.text(), "1");
 }
 
-/// The keys of an import that are there, without the prefix.
+/// Returns the existing keys of an import, without the prefix.
 pub fn import_keys(c: &mut Wire, p: &str) -> Vec<String> {
     let is_of_import = |key: &[u8]| {
         let begins = |with: &&[u8]| key.starts_with(with);

@@ -1,4 +1,4 @@
-//! Packages and manifests on web servers, good ones and bad ones.
+//! Tests packages and manifests on web servers, good and bad ones.
 
 use std::fs;
 
@@ -10,12 +10,13 @@ use serde_json::json;
 
 use crate::indexer::stage::{COPY, Indexer, LIVE, Stage, assert_over};
 
-/// Crawls in which no payload is stored twice, so that it does not matter which file came first.
+/// Returns a shape of crawls in which no payload is stored twice, so that the order of files does
+/// not matter.
 fn plain() -> Shape {
     with!(Shape, plain: true, captures: 250)
 }
 
-/// Puts all files on a host, each with its manners, under `/coll/<number>.wacz`.
+/// Puts all files on a host, each with its own server behaviour, as `/coll/<number>.wacz`.
 fn upload(stage: &Stage, host: &FileHost, manners: impl Fn(usize) -> Manners) {
     for (n, entry) in stage.folder.entries.iter().enumerate() {
         let bytes = fs::read(stage.folder.file(&entry.path)).expect("it is there");
@@ -23,7 +24,7 @@ fn upload(stage: &Stage, host: &FileHost, manners: impl Fn(usize) -> Manners) {
     }
 }
 
-/// Puts a manifest beside them. It says hashes, because nobody finds them out of a part of a file.
+/// Adds a manifest with hashes, because a hash cannot be computed from a part of a file.
 fn manifest(stage: &Stage, host: &FileHost, path: impl Fn(usize, &Entry) -> String) -> Indexer {
     let entries = stage.folder.entries.iter().enumerate();
     let resources: Vec<_> = entries
@@ -45,7 +46,7 @@ fn a_collection_on_a_web_server_is_as_good_as_one_here() {
     upload(&stage, &host, |_| Manners::default());
     manifest(&stage, &host, relative).jobs(3).succeeds();
     stage.assert_once();
-    // By URLs of their own, from a manifest here.
+    // By their own URLs, from a local manifest.
     let entries = stage.folder.entries.iter().enumerate();
     let resources: Vec<_> = entries
         .map(|(n, e)| {
@@ -97,7 +98,7 @@ fn of_a_large_file_only_the_index_is_fetched() {
     let [live, copy] = [LIVE, COPY].map(|prefix| plain_hash(&mut c, prefix, &format!("h:{id}")));
     assert!(!live.is_empty());
     assert_eq!(copy, live);
-    // Its hash is not known, and so the list of files has none.
+    // Its hash is unknown, so the list of files has none.
     let list = ok!(c, "LINDEX", format!("{COPY}c:{id}:wacz"), 0);
     let entry: serde_json::Value = serde_json::from_slice(list.bytes()).expect("JSON");
     assert_eq!(entry["filename"], "large.wacz");
@@ -184,7 +185,7 @@ fn secrets_in_urls_are_not_shown() {
     let ended = stage.import_of(&source).run();
     assert_lacks(&ended.errors, "s3cret");
 
-    // And they are sent, of course.
+    // The signatures are sent.
     let signed = |n: usize, e: &Entry| format!("{}?signature=s3cret", relative(n, e));
     for (n, entry) in stage.folder.entries.iter().enumerate() {
         let bytes = fs::read(stage.folder.file(&entry.path)).expect("it is there");

@@ -1,4 +1,4 @@
-//! `crawlspace chg …`.
+//! Tests `crawlspace chg …`.
 
 use redis_tests::{Outcome, Server, assert_contains, assert_starts, int, ok, rows, server_time};
 use serde_json::json;
@@ -201,7 +201,7 @@ fn groups_and_uris_are_listed() {
         "{table}"
     );
 
-    // More than the server lists at a time.
+    // More than the server lists at once.
     let uris = chg(&server, "uris d.example --count 5000 --json");
     assert_eq!(uris.errors, "");
     let uris = uris.json();

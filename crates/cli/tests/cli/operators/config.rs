@@ -1,11 +1,11 @@
-//! `crawlspace config`, and how `crawlspace serve` takes what is wrong.
+//! Tests `crawlspace config`, and how `crawlspace serve` handles invalid configurations.
 
 use redis_tests::{Outcome, assert_contains, assert_lacks, assert_starts, outcome};
 use std::path::Path;
 
 use crate::tool::tool;
 
-/// Runs it in that folder.
+/// Runs the tool in that folder.
 fn crawlspace(folder: &Path, words: &str) -> Outcome {
     outcome(tool(words).current_dir(folder))
 }

@@ -1,4 +1,4 @@
-//! `crawlspace dedupe …`.
+//! Tests `crawlspace dedupe …`.
 
 use redis_tests::{
     Cluster, DATE, FileHost, Options, Outcome, Server, array, assert_contains, assert_lacks,
@@ -23,7 +23,7 @@ fn figures_of_an_index_and_of_a_crawl() {
     assert_contains(&shown.out, "25.0 %");
     assert_contains(&shown.out, "5.2 MB in finished WACZ files");
     let stats = dedupe(&server, "stats --json").object();
-    // The server's own names.
+    // The server's own field names.
     for (field, value) in [
         ("crawls", json!(2)),
         ("uncommitted", json!(1)),
@@ -225,7 +225,7 @@ fn what_is_still_to_be_packed_is_told() {
     let server = Options::new().plain().start();
     let mut c = index(&server);
     let key = |name: &str| format!("{INDEX}{name}");
-    // As a server leaves it that dies at the beginning.
+    // In the state left by a server that dies at the beginning.
     ok!(c, "RENAME", key("allhashes"), key("moving"));
     ok!(c, "HSET", key("crawlspace"), "storage", "packed");
     let shown = dedupe(&server, "stats").out;
@@ -285,10 +285,10 @@ fn the_environment_says_where() {
         .env("CRAWLSPACE_PREFIX", INDEX);
     let stats = outcome(command.args(["dedupe", "stats", "--json"])).object();
     assert_eq!(stats["crawls"], 2);
-    // What is said on the command line counts more.
+    // The command line overrides the environment.
     let other = ends(command.args(["--prefix", "{other}:"]), 1);
     assert_contains(&other.errors, "no index has the prefix '{other}:'");
-    // A password of the environment is nobody's business.
+    // A password in the environment must not be shown.
     let help = ends(
         tool("")
             .env("CRAWLSPACE_REDIS", "redis://:secret@host/")

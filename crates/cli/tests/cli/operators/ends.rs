@@ -1,4 +1,4 @@
-//! `crawlspace dedupe commit`, `cancel`, `remove` and `retain`: crawls that end, or leave.
+//! Tests `crawlspace dedupe commit`, `cancel`, `remove` and `retain`: the end of crawls.
 
 use redis_tests::{Server, assert_contains, assert_lacks, assert_starts, int, ok, plain_hash};
 use serde_json::json;
@@ -30,7 +30,7 @@ fn a_removal_says_who_suffers_and_wants_to_be_confirmed() {
         ["2026-03"]
     );
 
-    // What cannot be done is told before anything is asked.
+    // Impossible requests are refused before the confirmation.
     for (words, reason) in [
         ("remove 2026-02", "NOCRAWL"),
         ("remove 2026-04", "dedupe cancel drops it"),
@@ -40,7 +40,7 @@ fn a_removal_says_who_suffers_and_wants_to_be_confirmed() {
         let refused = dedupe(&server, words).exits(1);
         assert_contains(&refused.errors, reason);
     }
-    // Those that go together miss nothing of each other.
+    // Crawls that are removed together are not dependents of each other.
     let both = dedupe(&server, "remove 2026-03 2026-03 --yes").exits(0);
     assert_lacks(&both.errors, "replayed");
 }
@@ -61,7 +61,7 @@ fn a_collection_is_retained_and_the_rest_purged() {
     let purged = dedupe(&server, "retain --purge 2026-03 --yes").exits(0);
     assert_starts(&purged.out, "1 crawl removed\n");
     assert_eq!(ok!(c, "SCARD", format!("{INDEX}allcrawls")), int(1));
-    // Nothing more goes: nothing to ask.
+    // Nothing else is removed, so there is no confirmation.
     dedupe(&server, "retain --purge 2026-03").exits(0);
     dedupe(&server, "retain --purge 2026-09 --yes").exits(1);
     dedupe(&server, "retain").exits(2);

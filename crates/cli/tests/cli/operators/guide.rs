@@ -1,5 +1,5 @@
-//! The examples in docs/guide/cli.md, operations.md and wacz.md: blocks ` ```console ` with lines `$ command`, each followed by what it prints,
-//! on both outputs. `<any>` stands for whatever is there.
+//! Runs the examples in docs/guide/cli.md, operations.md and wacz.md: blocks ` ```console ` with lines `$ command`,
+//! each followed by its output on both streams. `<any>` matches any text.
 
 use std::path::Path;
 
@@ -51,7 +51,7 @@ fn the_examples_print_what_the_page_shows() {
 
 #[test]
 fn the_examples_for_operations_print_what_their_page_shows() {
-    // A server writes its settings into its configuration file.
+    // The server rewrites its configuration file.
     let lines = format!("loadmodule {}\n", module_path().display());
     let server = Options::configured(&lines).start();
     index(&server);

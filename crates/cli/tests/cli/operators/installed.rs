@@ -1,4 +1,4 @@
-//! Completions and manual pages.
+//! Tests completions and manual pages.
 
 use redis_tests::{assert_contains, ends, outcome};
 use std::collections::BTreeSet;
@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 
 use crate::tool::tool;
 
-/// The commands below this one, as its help lists them.
+/// Returns the subcommands of this command, from its help.
 fn commands_below(path: &[String]) -> Vec<Vec<String>> {
     let help = ends(tool("").args(path).arg("--help"), 0).out;
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     listed
         .take_while(|line| !line.is_empty())
-        // What a name means may go on in the next line, further to the right.
+        // Descriptions may continue on the next line, with a deeper indentation.
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
         .filter(|name| *name != "help")
@@ -77,7 +77,7 @@ fn completions_name_every_command() {
             let last = command.last().map_or("crawlspace", |name| &name[..]);
             assert!(done.out.contains(last), "{shell}: {last}");
         }
-        // The shell can read it, where there is one.
+        // If the shell is installed, it must be able to parse the script.
         let check = Command::new(shell)
             .args(["-n", "/dev/stdin"])
             .stdin(Stdio::piped())

@@ -1,4 +1,4 @@
-//! The command line for operators, against a live server.
+//! Tests the operators' command line against a live server.
 
 mod chg;
 mod config;

@@ -1,4 +1,4 @@
-//! `crawlspace exporter` and `crawlspace top`.
+//! Tests `crawlspace exporter` and `crawlspace top`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -18,7 +18,8 @@ fn exporter(words: &str) -> Outcome {
     outcome(tool(format!("exporter {words}")))
 }
 
-/// Values by name and labels; every name has a meaning and a kind, as the format wants it.
+/// Parses values by name and labels; every name must have a help text and a type, as the format
+/// requires.
 fn figures(text: &str) -> BTreeMap<String, f64> {
     let (mut figures, mut typed) = (BTreeMap::new(), BTreeSet::new());
     let mut helped = "";
@@ -43,7 +44,7 @@ fn figures(text: &str) -> BTreeMap<String, f64> {
     figures
 }
 
-/// The value of a series of this server.
+/// Returns the value of a series of this server.
 fn of(figures: &BTreeMap<String, f64>, server: &Server, name: &str, labels: &str) -> f64 {
     let series = format!(
         "crawlspace_{name}{{server=\"127.0.0.1:{}\"{labels}}}",
@@ -170,7 +171,7 @@ fn a_mistyped_prefix_is_an_error_that_names_what_exists_and_leaves_no_trace() {
     let forgotten = crawlspace(&server, "", "dedupe stats");
     assert_contains(&forgotten.errors, "no index has the prefix ''; indexes");
 
-    // The server names all of them, and the limit is for those that hold something.
+    // The server names all of them, and the limit applies to data sets with contents.
     assert_contains(ok!(c, "INFO", "crawlspace").text(), "mistyped");
     for n in 0..20 {
         ok!(c, "DEDUPE.STATS", format!("a{n}:"));
@@ -188,7 +189,7 @@ fn a_mistyped_prefix_is_an_error_that_names_what_exists_and_leaves_no_trace() {
     let top = outcome(tool(format!("top --once --interval 20ms --redis {url}")));
     assert_eq!(top.status, 0, "{top:?}");
     assert_lacks(&top.out, "mistyped");
-    // A name that is asked for has figures in any case.
+    // A data set named on the command line always has metrics.
     let asked = exporter(&format!("--once --index {{mistyped}}: --redis {url}"));
     assert_contains(&asked.out, "index=\"{mistyped}:\"");
 }
@@ -211,7 +212,7 @@ fn series_are_limited_and_the_rest_is_counted() {
         let names = figures
             .keys()
             .filter(|name| name.starts_with("crawlspace_frontier_uris{"));
-        // Those that are asked for come first; the server itself names 64.
+        // Data sets named on the command line come first; the server itself names 64.
         let expected = [0, 2, 65][[0, 2, 100].iter().position(|l| *l == limit).unwrap()];
         assert_eq!(names.count(), expected);
         let others = of(&figures, &server, "not_exported", ",kind=\"frontier\"");
@@ -221,7 +222,7 @@ fn series_are_limited_and_the_rest_is_counted() {
     }
 }
 
-/// How many calls of each command there were since the figures were reset.
+/// Returns the number of calls per command since the statistics were reset.
 fn calls(stats: &str) -> BTreeMap<&str, u64> {
     let lines = stats
         .lines()
@@ -283,7 +284,7 @@ fn a_look_at_as_much_as_is_looked_at_is_some_quick_commands() {
     ] {
         assert_eq!(calls.remove(name), Some(times), "{name}: {stats}");
     }
-    // What is left is quick: the memory of keys, and how many leases run out.
+    // The remaining commands are fast: the memory of keys, and the number of expiring leases.
     assert!(calls.values().sum::<u64>() <= 30 * LIMIT, "{stats}");
     for name in ["scan", "keys", "dedupe.crawls"] {
         assert!(!calls.contains_key(name), "{name}: {stats}");
@@ -314,7 +315,7 @@ fn the_exporter_answers_over_http_and_finds_a_server_again() {
     server.restart();
     assert_eq!(up(&server), 1.0);
     assert_eq!(get(address, "/").status, 404);
-    // Another host than its own.
+    // A host name other than its own.
     for (name, expected) in [("evil.example", "421"), ("localhost:9921", "200")] {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         let request = format!("GET /metrics HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
@@ -338,7 +339,7 @@ fn half_open_clients_delay_no_scrape() {
         .map(|n| {
             let mut client = TcpStream::connect(address).expect("a connection");
             if n % 2 == 0 {
-                // The exporter may have closed it already.
+                // The exporter may have closed the connection already.
                 let _ = client.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n");
             }
             client
@@ -393,7 +394,7 @@ fn top_ends_when_somebody_types_q() {
     let live = tool(format!("top --interval 20ms --redis {}", server.url()));
     let (status, shown) = redis_tests::on_terminal(live, 60, "q");
     assert_eq!(status, 0, "{shown}");
-    // Another screen, which is left again.
+    // The alternate screen, which is left at the end.
     assert_contains(&shown, "\x1b[?1049h");
     assert_contains(&shown, "\x1b[?1049l");
     assert_contains(&shown, "no jobs under way");

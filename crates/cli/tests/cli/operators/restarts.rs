@@ -1,4 +1,4 @@
-//! Servers that are set up by docs/guide/install.md and operations.md to the letter keep their data, settings and users
+//! Tests that servers set up exactly as in docs/guide/install.md and operations.md keep their data, settings and users
 //! when they are killed, restored, and failed over by Sentinel.
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::operators::stage::{INDEX, frontier, index};
 use crate::operators::wacz::{line, write};
 use crate::tool::{script, tool};
 
-/// The line that loads the module, in every document.
+/// Line that loads the module, the same in every document.
 const LOAD: &str = "loadmodule /usr/lib/redis/modules/libcrawlspace.so";
 
 fn root() -> PathBuf {
@@ -67,14 +67,14 @@ fn assert_persistent(server: &Server) {
     assert_eq!(setting(server, "maxmemory-policy"), "noeviction");
 }
 
-/// Waits until the kernel has what was written. (While it synchronises the file, the server holds writes back.)
+/// Waits until the append-only file is written to the kernel. (The server delays writes while it syncs the file.)
 fn until_written(server: &Server) {
     until("the append-only file is written", || {
         server.info_number("aof_buffer_length") == 0
     });
 }
 
-/// Kills a server as a crash would, and starts it with the same file.
+/// Kills a server like a crash, and restarts it with the same file.
 fn crash(server: &mut Server) {
     until_written(server);
     let before = server.digest();
@@ -140,7 +140,7 @@ fn running_server_keeps_data_settings_and_users_when_killed() {
     assert_persistent(&server);
     assert_eq!(setting(&server, "crawlspace.chg-lease"), "7000");
 
-    // The users may do what they are for, and no more.
+    // Each user may do its task, and nothing else.
     let importer = server.url().replace("//", "//importer:secret@");
     let lines = [line(0, "warc/revisit"), line(20, "text/html")];
     write(&folder.path().join("2026-05-0.wacz"), lines);
@@ -209,7 +209,7 @@ fn restored_backup_lasts() {
     assert_eq!(server.digest(), saved);
 }
 
-/// Asks a server whether it is a master. `None`, where Sentinel ends the connection, as it does in a failover.
+/// Returns true if the server is a master; `None` if Sentinel closes the connection, as it does during a failover.
 fn is_master(server: &Server) -> Option<bool> {
     let mut c = Wire::unix(&server.unix_path()).ok()?;
     c.try_send(&["ROLE"]).ok()?;
@@ -233,7 +233,7 @@ fn both_servers_restart_after_each_of_ten_failovers() {
         .args(&["--sentinel"])
         .start();
     let mut sentinel = sentinel.wire();
-    // It looks at servers every ten seconds otherwise.
+    // Otherwise it checks servers every ten seconds.
     for period in ["INFO-PERIOD", "PING-PERIOD", "PUBLISH-PERIOD", "ASK-PERIOD"] {
         sentinel.call(&["SENTINEL", "DEBUG", period, "250"]);
     }
@@ -255,7 +255,7 @@ fn both_servers_restart_after_each_of_ten_failovers() {
             let flags = master.iter().position(|field| field == "flags");
             let is_idle = flags.is_some_and(|at| master[at + 1] == "master");
             if is_idle && is_master(&servers[new]) == Some(false) {
-                // Refused, or given up later, while Sentinel has no fresh news of the replica.
+                // Refused, or aborted later, while Sentinel has no recent information on the replica.
                 sentinel.call(&["SENTINEL", "FAILOVER", "crawlspace"]);
             }
             is_idle

@@ -1,4 +1,4 @@
-//! An index and a frontier with something in them, and the program.
+//! Test stage: an index and a frontier with data, and the program.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +24,8 @@ pub fn crawlspace_bytes(server: &Server, prefix: &[u8], words: &str, more: &[&[u
     outcome(tool.arg(OsStr::from_bytes(prefix)))
 }
 
-/// Three crawls: 2026-02, 2026-03, which has revisits of it, both committed; and 2026-04, which is not.
+/// Adds three crawls: 2026-02, and 2026-03 with revisits of it, both committed; and 2026-04, which is not
+/// committed.
 pub fn index(server: &Server) -> Wire {
     let mut c = server.wire();
     let hash = sha256_of;
@@ -48,7 +49,7 @@ pub fn index(server: &Server) -> Wire {
     c
 }
 
-/// Records of so many hashes, of 5000 bytes each.
+/// Adds records for a range of hashes, each of 5000 bytes.
 pub fn add(c: &mut Wire, crawl: &str, hashes: std::ops::Range<u64>) {
     for n in hashes {
         let url = format!("https://example.com/{n}");
@@ -59,7 +60,7 @@ pub fn add(c: &mut Wire, crawl: &str, hashes: std::ops::Range<u64>) {
     }
 }
 
-/// Three hosts with four URIs of two crawls.
+/// Adds three hosts with four URIs of two crawls.
 pub fn frontier(server: &Server) -> Wire {
     let mut c = server.wire();
     for (crawl, chg, uri) in [

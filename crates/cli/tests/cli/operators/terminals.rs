@@ -1,4 +1,4 @@
-//! What somebody sees who sits before a terminal.
+//! Tests the output on a terminal.
 
 use std::thread;
 
@@ -27,7 +27,7 @@ fn a_table_is_no_wider_than_its_terminal() {
         let plain = shown.replace("\x1b[1m", "").replace("\x1b[0m", "");
         for line in plain.lines() {
             let wide = line.chars().count();
-            // A note below says what there was no room for.
+            // A note below names the columns that did not fit.
             let note = line.starts_with('(');
             assert!(
                 note || wide <= columns.into(),
@@ -99,7 +99,7 @@ fn a_bar_says_how_far_a_job_of_the_server_is() {
         until("the job is under way", || {
             server.info("job_0").is_some_and(begun)
         });
-        // It stands still until the bar was there.
+        // The server is paused until the bar has appeared.
         ok!(c, "CLIENT", "PAUSE", 60_000, "WRITE");
         ok!(c, "CONFIG", "RESETSTAT");
         let seen = thread::scope(|scope| {
@@ -125,7 +125,7 @@ fn a_bar_says_how_far_a_job_of_the_server_is() {
             bar.contains(" %") && bar.contains("left"),
             "{words}: {seen:?}"
         );
-        // It is wiped out in the end.
+        // The bar is cleared at the end.
         assert!(
             lines.next_back().is_some_and(|last| !last.contains("left")),
             "{seen:?}"

@@ -1,4 +1,4 @@
-//! `crawlspace wacz`: a collection of two crawls, the second one with revisits of the first.
+//! Tests `crawlspace wacz` with a collection of two crawls, of which the second one has revisits of the first.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::operators::stage::{INDEX, crawlspace};
 use crate::tool::tool;
 
-/// A line of an index.
+/// Returns an index line.
 pub fn line(n: u64, mime: &str) -> String {
     let hash = sha256_of(n);
     format!(
@@ -29,7 +29,7 @@ pub fn line(n: u64, mime: &str) -> String {
     )
 }
 
-/// Writes a package of these lines.
+/// Writes a package with these lines.
 pub fn write(path: &Path, lines: impl IntoIterator<Item = String>) -> PathBuf {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut wacz = Writer::create(path, "2026-03-19T10:20:15Z").unwrap();
@@ -47,7 +47,7 @@ fn index(server: &Server) -> Index {
     Index::open(&server.url(), INDEX).unwrap()
 }
 
-/// Adds the n-th response to a crawl, as one in the package of this number.
+/// Adds the n-th response to a crawl, as part of the package with this number.
 fn add(index: &Index, crawl: &str, n: u64, wacz_index: u64) {
     let (hash, url) = (sha256_of(n), format!("https://example.com/{n}"));
     let [hash, date, url] = [&hash, DATE, &url].map(str::as_bytes);
@@ -57,7 +57,8 @@ fn add(index: &Index, crawl: &str, n: u64, wacz_index: u64) {
     counts.unwrap();
 }
 
-/// Puts a package with these responses into the index, as the only one of its crawl, and gives what others need of it.
+/// Adds a package with these responses to the index, as the only one of its crawl, and returns the dependency entry for
+/// it.
 pub fn archive(
     server: &Server,
     crawl: &str,
@@ -82,7 +83,7 @@ pub fn archive(
     }
 }
 
-/// Both packages in `crawls/`, and the first one in the index, committed.
+/// Writes both packages to `crawls/`, and adds the first one to the index, committed.
 pub fn collection(server: &Server, folder: &Path) -> Required {
     let crawls = folder.join("crawls");
     let pages = (0..3).map(|n| line(n, "text/html"));
@@ -126,7 +127,7 @@ fn the_originals_of_revisits_make_the_list_that_is_written() {
     assert!(again.errors.contains("already"), "{again:?}");
     assert_eq!(fs::read(&path).unwrap(), bytes);
 
-    // Now the two of them are a complete collection, and the second one alone is none.
+    // Together they are a complete collection; the second one alone is incomplete.
     let check = |file: &Path| outcome(tool("wacz check --json").arg(file));
     let both = check(folder.path());
     assert_eq!(both.status, 0, "{both:?}");
@@ -171,7 +172,7 @@ fn files_of_the_crawl_itself_are_not_listed_and_each_other_one_once() {
     let needed = [(&first, 0..400), (&second, 400..900)];
     let needed = needed.map(|(path, hashes)| archive(&server, "a", path, hashes));
     index(&server).commit(b"a").unwrap();
-    // Not committed, and known to its own revisits.
+    // Uncommitted, but known to its own revisits.
     archive(&server, "2026-03", &own, 900..1300);
     let revisits = (0..1300).map(|n| line(n, "warc/revisit"));
     let path = write(&folder.path().join("2026-03-1.wacz"), revisits);
@@ -214,13 +215,13 @@ fn what_the_crawler_noted_is_asked_for_by_its_id() {
     crawlspace(&server, INDEX, &words).exits(0);
     assert_eq!(list_in(&path), std::slice::from_ref(&required));
 
-    // Under another id nothing was noted, and a list that lacks something looks complete.
+    // Nothing is recorded under another id, so an incomplete list would look complete.
     let path = write(&folder.path().join("typo.wacz"), [line(1, "warc/revisit")]);
     let words = format!("wacz requires {} --ref 5c0a2b7f --write", path.display());
     let refused = crawlspace(&server, INDEX, &words).exits(1);
     assert_contains(&refused.errors, "5c0a2b7f");
     assert_eq!(list_in(&path), []);
-    // A file without revisits needs nothing, whatever its id.
+    // A file without revisits has no dependencies, under any id.
     let path = write(&folder.path().join("none.wacz"), [line(2, "text/html")]);
     let words = format!("wacz requires {} --ref 5c0a2b7f --write", path.display());
     crawlspace(&server, INDEX, &words).exits(0);
@@ -280,7 +281,7 @@ fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
         let mut program = tool(format!("wacz requires {words}"));
         program.stdout(Stdio::null()).stderr(Stdio::null());
         let mut running = program.spawn().unwrap();
-        // The file beside it shows that it is at work; then after as long as it takes, or somewhat less.
+        // The temporary file shows that it is running; then a kill after a random fraction of its run time.
         let begun = until_some("a file beside it, or the end", || {
             let beside = fs::read_dir(folder.path()).unwrap().count() > 2;
             (beside || running.try_wait().unwrap().is_some()).then_some(beside)
@@ -289,7 +290,7 @@ fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
             std::thread::sleep(Duration::from_micros(rng.below(120_000)));
         }
         running.kill().unwrap();
-        // A program that has ended by itself cannot be killed any more.
+        // A program that has exited cannot be killed any more.
         killed += u32::from(running.wait().unwrap().signal().is_some());
         finished += 1;
         let list = list_in(&path);
@@ -308,7 +309,7 @@ fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
     }
 }
 
-/// A web server behind TLS, by OpenSSL, which knows no ranges.
+/// A TLS web server by OpenSSL, without support for range requests.
 struct Tls(Child);
 
 impl Drop for Tls {
@@ -335,7 +336,7 @@ fn a_server_behind_tls_is_believed_if_the_system_believes_it() {
     let mut told = told.lines().map_while(Result::ok);
     let port = |line: String| Some(line.strip_prefix("ACCEPT ")?.rsplit_once(':')?.1.to_owned());
     let port = told.find_map(port);
-    // What it says later goes nowhere, and must not make it wait.
+    // Its further output is discarded, so that it does not block.
     std::thread::spawn(move || told.for_each(drop));
     let url = format!("https://localhost:{}/a.wacz", port.unwrap());
     let check = |authority: &str| {
@@ -349,7 +350,7 @@ fn a_server_behind_tls_is_believed_if_the_system_believes_it() {
     let doubted = check("none.pem").exits(1);
     assert_contains(&doubted.errors, "its certificate is not valid here");
     assert_contains(&doubted.errors, "SSL_CERT_FILE");
-    // Through a proxy the certificate is checked as well: the proxy gets a host and a port, and carries TLS unread.
+    // The certificate is also checked through a proxy: the proxy gets a host and a port, and forwards TLS unread.
     let proxy = ScriptedHost::handling(|asked, mut client| {
         let mut server = TcpStream::connect(&asked.target)?;
         client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;

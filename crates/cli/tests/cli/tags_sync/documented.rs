@@ -1,4 +1,4 @@
-//! What docs/guide/tags-sync.md shows is what happens.
+//! Runs the examples of docs/guide/tags-sync.md.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use redis_tests::{Server, until};
 use crate::tags_sync::postgres::Postgres;
 use crate::tags_sync::stage::{Stage, crawlspace};
 
-/// The fenced blocks of a language.
+/// Returns the fenced blocks of a language.
 fn blocks(language: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/tags-sync.md");
     let text = std::fs::read_to_string(path).unwrap();

@@ -1,4 +1,4 @@
-//! Servers that die, and a space that somebody else writes to.
+//! Tests servers that die, and a space to which another client writes.
 
 use redis_tests::{Options, assert_contains, assert_lacks, until};
 
@@ -65,11 +65,11 @@ fn a_server_that_comes_back_empty_is_filled_again() {
     let sync = stage.follow("");
     sync.loaded_after(0);
     stage.redis.restart();
-    // Nothing changes in the database: the loss is noticed all the same.
+    // Nothing changes in the database: the loss is noticed in any case.
     sync.loaded_after(1);
     stage.settled(&mut sql);
 
-    // And a change that comes at the same moment is not all there is.
+    // A change at the same moment must not become the only content.
     stage.redis.kill9();
     sql.batch_execute("UPDATE collection SET private = NOT private WHERE id = 1")
         .unwrap();
@@ -115,7 +115,7 @@ fn what_somebody_else_writes_does_not_stay() {
     stage.redis.wire().line("TAGS.ADD tags TAG coll:1 embargo");
     sync.loaded_after(1);
     stage.settled(&mut sql);
-    // Rules, points, files and captures are none of its business.
+    // Rules, points, files and captures do not belong to the mirror.
     let mut wire = stage.redis.wire();
     wire.line("TAGS.ADD tags FILE a.warc.gz coll:1");
     wire.line("TAGS.POINTSET tags all coll:*&!private");

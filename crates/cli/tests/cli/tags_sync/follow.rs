@@ -1,4 +1,4 @@
-//! Changes of the table are changes of the space.
+//! Tests that changes of the table become changes of the space.
 
 use redis_tests::{Rng, assert_contains, until};
 
@@ -95,7 +95,7 @@ fn an_empty_payload_and_a_truncate_load_everything() {
     .unwrap();
     sync.loaded_after(2);
     stage.settled(&mut sql);
-    // What was gone and came back in one transaction needs no load.
+    // A row deleted and restored in one transaction needs no load.
     sql.batch_execute("NOTIFY crawlspace_tags, 'coll:7 coll:8\ncoll:9'")
         .unwrap();
     until("three ids are asked again", || {
@@ -151,7 +151,7 @@ fn a_row_that_is_no_tag_keeps_no_other_change_back() {
     until("the row is named", || sync.errors().contains(reason));
     assert_eq!(stage.tags("coll:4"), "org:4");
 
-    // A load is not possible now, but changes are still followed.
+    // A load is impossible now, but changes are still followed.
     sql.batch_execute("NOTIFY crawlspace_tags").unwrap();
     until("the load is refused", || {
         sync.errors().contains("row 15 of the query")
@@ -199,7 +199,7 @@ fn a_cycle_keeps_no_other_change_back() {
     .unwrap();
     let sync = stage.follow("--query 'SELECT id, tags FROM carries'");
     sync.loaded_after(0);
-    // From a to b to c, to c to b to a: no moment of that is a cycle.
+    // From a to b to c, to c to b to a: no intermediate state is a cycle.
     sql.batch_execute(
         "BEGIN; UPDATE carries SET tags = 'a' WHERE id = 'b'; DELETE FROM carries WHERE id = 'a';
          INSERT INTO carries VALUES ('c', 'b'); NOTIFY crawlspace_tags, 'a b c'; COMMIT",

@@ -1,4 +1,4 @@
-//! One load, and what it would change.
+//! Tests a single load, and the preview of its changes.
 
 use std::io::Write;
 
@@ -28,7 +28,7 @@ fn everything_is_loaded_and_what_is_null_is_private() {
     assert_eq!(stage.tags("coll:53"), "");
     assert_eq!(stage.tags("coll:153"), "private");
 
-    // And what is loaded again is the same, nothing more.
+    // Loading again changes nothing.
     let output = stage.run("--once");
     let told = output.out;
     assert_starts(&told, "loaded 4 ");

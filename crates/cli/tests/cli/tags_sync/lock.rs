@@ -1,4 +1,4 @@
-//! One mirror for each space, and its end.
+//! Tests the lock of a space, and its release.
 
 use redis_tests::{assert_contains, until};
 

@@ -1,4 +1,4 @@
-//! `crawlspace tags sync` between a real PostgreSQL and a real Redis.
+//! Tests `crawlspace tags sync` between a real PostgreSQL and a real Redis.
 
 mod documented;
 mod failures;

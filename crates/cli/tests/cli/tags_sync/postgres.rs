@@ -1,4 +1,4 @@
-//! A PostgreSQL server of its own, in a directory of its own.
+//! A private PostgreSQL server in its own directory.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use postgres::{Client, NoTls};
 use redis_tests::until;
 use tempfile::TempDir;
 
-/// The password of the superuser.
+/// Password of the superuser.
 pub const PASSWORD: &str = "se cret/1";
-/// The password of the superuser, escaped for a URL.
+/// Password of the superuser, escaped for a URL.
 const PASSWORD_IN_URL: &str = "se%20cret%2F1";
 
 /// A running server. Dropping it kills it.
@@ -23,7 +23,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// A server with an empty database, which asks for passwords.
+    /// Starts a server with an empty database that requires passwords.
     pub fn start() -> Postgres {
         let dir = directory();
         let unpacked = Command::new("tar")
@@ -49,17 +49,17 @@ impl Postgres {
         postgres
     }
 
-    /// Its directory.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// `postgresql://…`, with the password.
+    /// Returns `postgresql://…` with the password.
     pub fn url(&self) -> String {
         self.url_with("postgres", PASSWORD_IN_URL)
     }
 
-    /// `postgresql://…`, for a user with a password.
+    /// Returns `postgresql://…` for a user with a password.
     pub fn url_with(&self, user: &str, password: &str) -> String {
         format!(
             "postgresql://{user}:{password}@127.0.0.1:{}/postgres",
@@ -67,17 +67,17 @@ impl Postgres {
         )
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// A connection.
+    /// Opens a connection.
     pub fn client(&self) -> Client {
         Client::connect(&self.url(), NoTls).expect("PostgreSQL accepts connections")
     }
 
-    /// Kills it as a power cut would, and waits for its end.
+    /// Kills the server like a power failure, and waits for its end.
     pub fn kill9(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -85,24 +85,24 @@ impl Postgres {
         }
     }
 
-    /// Starts it again in the same place.
+    /// Restarts the server in the same directory and on the same port.
     pub fn restart(&mut self) {
         self.stop();
         until("PostgreSQL comes back on its port", || self.spawn());
     }
 
-    /// Starts it again with this setting, such as `ssl=on`.
+    /// Restarts the server with this setting, such as `ssl=on`.
     pub fn restart_with(&mut self, setting: &str) {
         self.settings.push(setting.to_owned());
         self.restart();
     }
 
-    /// What it said last.
+    /// Returns the server's log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Ends it at once; other than `kill -9` it leaves no shared memory behind.
+    /// Stops the server at once; unlike `kill -9`, this leaves no shared memory behind.
     fn stop(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;
@@ -114,7 +114,7 @@ impl Postgres {
         let _ = child.wait();
     }
 
-    /// Starts the process. False when its port is taken.
+    /// Starts the process. Returns false if its port is in use.
     fn spawn(&mut self) -> bool {
         let log = std::fs::File::create(self.dir.path().join("log")).expect("the log is writable");
         let errors = log.try_clone().expect("a second handle");
@@ -148,7 +148,7 @@ impl Postgres {
             self.child = Some(child);
             return true;
         }
-        // After a kill, the last of the old processes may still hold the directory for a moment.
+        // After a kill, the last old process may still hold the directory for a moment.
         let log = self.log();
         let comes_back = ["in use", "could not bind", "still running", "lock file"];
         assert!(comes_back.iter().any(|text| log.contains(text)), "{log}");
@@ -165,7 +165,7 @@ impl Drop for Postgres {
     }
 }
 
-/// A directory that the server may write to.
+/// Creates a directory to which the server may write.
 fn directory() -> TempDir {
     let dir = tempfile::Builder::new()
         .prefix("crawlspace-postgres-")
@@ -178,7 +178,7 @@ fn directory() -> TempDir {
     dir
 }
 
-/// An archive of an empty cluster. One takes seconds to make, so it is kept from run to run.
+/// Returns an archive of an empty database cluster. Creating one takes seconds, so it is kept between runs.
 fn cluster() -> &'static Path {
     static CLUSTER: OnceLock<PathBuf> = OnceLock::new();
     CLUSTER.get_or_init(|| {
@@ -192,7 +192,7 @@ fn cluster() -> &'static Path {
         if !kept.exists() {
             let dir = directory();
             initdb(dir.path());
-            // Another process may do the same: whoever is last puts in place what is as good.
+            // Another process may do the same: the last one replaces the file by an equivalent one.
             let mine = folder.join(format!("cluster-{}.tar", std::process::id()));
             let packed = Command::new("tar")
                 .arg("-cf")
@@ -226,8 +226,8 @@ fn initdb(dir: &Path) {
     );
 }
 
-/// A program that is killed with the test that started it, and that is not run by root: PostgreSQL refuses
-/// that.
+/// Builds a command that is killed with the test that started it, and that does not run as root, which
+/// PostgreSQL refuses.
 fn unprivileged(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]);
@@ -247,7 +247,7 @@ fn is_root() -> bool {
     })
 }
 
-/// Who runs the server if root runs the tests. The packages of PostgreSQL bring this user along.
+/// Returns the user that runs the server if root runs the tests. The packages of PostgreSQL create this user.
 fn user() -> &'static str {
     static USER: OnceLock<&str> = OnceLock::new();
     USER.get_or_init(|| {
@@ -260,7 +260,7 @@ fn user() -> &'static str {
     })
 }
 
-/// A program of PostgreSQL, which Debian does not have on the path.
+/// Returns the path of a PostgreSQL program; Debian does not put these in PATH.
 fn program(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|dir| dir.join(name));

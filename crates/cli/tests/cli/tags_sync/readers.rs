@@ -1,4 +1,4 @@
-//! What readers see while the mirror works: always something true, and all of it.
+//! Tests that readers always see a true and complete state while the mirror works.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use redis_tests::{Wire, until};
 
 use crate::tags_sync::stage::Stage;
 
-/// A query that waits, when everything is loaded, for a lock of the test's.
+/// A query that reads everything and then waits for a lock held by the test.
 pub const GATED: &str = "SELECT 'coll:' || id, ARRAY['org:' || organization_id,
     CASE WHEN private IS NOT FALSE THEN 'private' END] FROM collection WHERE gate()";
 pub const GATE: &str = "CREATE FUNCTION gate() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
@@ -16,7 +16,7 @@ pub const GATE: &str = "CREATE FUNCTION gate() RETURNS boolean LANGUAGE plpgsql 
     RETURN true;
 END $$";
 
-/// Whether a query waits for that lock.
+/// Returns true if a query waits for that lock.
 pub fn is_waiting(stage: &Stage) -> bool {
     let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
     stage
@@ -27,16 +27,16 @@ pub fn is_waiting(stage: &Stage) -> bool {
         > 0
 }
 
-/// Collections of the archive. Those that 3 divides are private, and stay so.
+/// Number of collections in the archive. Every third one is private, and stays private.
 const COLLECTIONS: u32 = 1500;
-/// Those from here on are toggled by the tests.
+/// Collections from here on are toggled by the tests.
 const TOGGLED: u32 = 1400;
 
 fn file(collection: u32) -> String {
     format!("ARCHIVEIT-{collection}-2024.warc.gz")
 }
 
-/// Names of the WARC files of all collections that pass as public.
+/// Returns the names of the WARC files of all collections that pass as public.
 fn public(wire: &mut Wire) -> Vec<String> {
     let files: Vec<String> = (1..=COLLECTIONS).map(file).collect();
     let mut words = "TAGS.FILTER tags WHERE"
@@ -49,7 +49,7 @@ fn public(wire: &mut Wire) -> Vec<String> {
     wire.expect_ok(&words).texts()
 }
 
-/// A rule like that of Archive-It.
+/// Sets an access rule like Archive-It's.
 fn set_rule(stage: &Stage) {
     let rule = [
         "TAGS.RULESET",
@@ -62,7 +62,7 @@ fn set_rule(stage: &Stage) {
     stage.redis.wire().expect_ok(&rule);
 }
 
-/// Breaks the mirror's connection to Redis. The test has its own over the unix socket.
+/// Breaks the mirror's connection to Redis. The test uses the Unix socket.
 fn cut_off(stage: &Stage) {
     let mut wire = stage.redis.wire();
     let clients = wire.ok_line("CLIENT LIST").text();
@@ -140,7 +140,7 @@ fn a_change_during_a_load_is_seen_at_once_and_stays() {
     sql.batch_execute("NOTIFY crawlspace_tags").unwrap();
     until("the load is under way", || is_waiting(&stage));
 
-    // Its snapshot has been taken: what it is going to load is old by now.
+    // Its snapshot has been taken: the data that it is loading are outdated.
     assert_eq!(stage.tags("coll:1"), "org:1");
     sql.batch_execute(
         "BEGIN; UPDATE collection SET private = true WHERE id = 1; DELETE FROM collection WHERE id = 2;
@@ -181,7 +181,7 @@ fn everything_changed_during_a_load_is_loaded_after_it() {
     let mut sql = stage.sql();
     sql.batch_execute(GATE).unwrap();
     sql.batch_execute("SELECT pg_advisory_lock(42)").unwrap();
-    // The first load of all: nothing may be written before it is complete.
+    // The very first load: nothing may be written before it is complete.
     let sync = stage.follow(&format!("--query \"{GATED}\""));
     until("the load is under way", || is_waiting(&stage));
     sql.batch_execute("DELETE FROM collection; NOTIFY crawlspace_tags")
@@ -218,13 +218,13 @@ fn the_changes_of_one_transaction_are_seen_together() {
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                // Half of them are public, whichever.
+                // Any half of them is public.
                 assert_eq!(wire.expect_ok(&question).int(), 200);
                 looks.fetch_add(1, Ordering::Relaxed);
             }
         });
         for _ in 0..30 {
-            // One statement a row, so that the server has time to tell of half of them.
+            // A statement per row, so that the server has time to announce half of them.
             sql.batch_execute(
                 "DO $$ DECLARE n int; BEGIN FOR n IN 1..400 LOOP
                  UPDATE collection SET private = NOT private WHERE id = n; END LOOP; END $$",

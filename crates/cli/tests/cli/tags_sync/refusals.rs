@@ -1,4 +1,4 @@
-//! What is refused, and leaves everything as it was.
+//! Tests refused loads, which leave everything unchanged.
 
 use crate::tags_sync::stage::Stage;
 use redis_tests::{assert_contains, rows};
@@ -61,7 +61,7 @@ fn a_row_that_is_no_tag_is_named_and_nothing_is_placed() {
 fn a_source_that_is_empty_does_not_empty_the_space() {
     let stage = Stage::new(20);
     let none = "SELECT 'a', 'b' WHERE false";
-    // An empty space may stay so.
+    // An empty space may stay empty.
     stage.run(&format!("--once --query \"{none}\"")).exits(0);
     stage.run("--once").exits(0);
     let before = stage.redis.snapshot();

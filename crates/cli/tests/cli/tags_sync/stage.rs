@@ -1,4 +1,4 @@
-//! An archive in PostgreSQL, a space in Redis, and a mirror between them.
+//! Test stage: an archive in PostgreSQL, a space in Redis, and a mirror between them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::tags_sync::postgres::Postgres;
 use crate::tool::tool;
 
-/// Ids with their tags, joined by spaces.
+/// Tags by id, separated by spaces.
 pub type Space = BTreeMap<String, String>;
 
 /// Both servers.
@@ -21,8 +21,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// An archive with these collections: of ten organizations, every third private. Its table has the trigger
-    /// that `--print-sql` prints.
+    /// Creates an archive with these collections, of ten organizations, every third one private. Its table has the
+    /// trigger that `--print-sql` prints.
     pub fn new(collections: u32) -> Stage {
         let stage = Stage {
             postgres: Postgres::start(),
@@ -39,7 +39,7 @@ impl Stage {
         stage
     }
 
-    /// More collections.
+    /// Adds collections.
     pub fn fill(&self, sql: &mut Client, first: u32, last: u32) {
         sql.execute(
             "INSERT INTO collection SELECT n, n % 10, n % 3 = 0 FROM generate_series($1::int8, $2::int8) n",
@@ -48,12 +48,12 @@ impl Stage {
         .unwrap();
     }
 
-    /// A connection to the database.
+    /// Opens a connection to the database.
     pub fn sql(&self) -> Client {
         self.postgres.client()
     }
 
-    /// What the space has to hold, by the table.
+    /// Returns the expected contents of the space, from the table.
     pub fn expected(&self, sql: &mut Client) -> Space {
         let rows = sql.query("SELECT id, organization_id, private FROM collection", &[]);
         rows.unwrap()
@@ -70,12 +70,12 @@ impl Stage {
             .collect()
     }
 
-    /// What it holds.
+    /// Returns the contents of the space.
     pub fn space(&self) -> Space {
         self.space_of("TAG")
     }
 
-    /// What it holds of a kind.
+    /// Returns the contents of the space of one kind.
     pub fn space_of(&self, kind: &str) -> Space {
         let mut wire = self.redis.wire();
         let mut space = Space::new();
@@ -98,13 +98,13 @@ impl Stage {
         }
     }
 
-    /// The tags of one id.
+    /// Returns the tags of an id.
     pub fn tags(&self, id: &str) -> String {
         let got = self.redis.wire().ok_line(format!("TAGS.GET tags TAG {id}"));
         got.texts().join(" ")
     }
 
-    /// Waits until the space is what the table is.
+    /// Waits until the space equals the table.
     #[track_caller]
     pub fn settled(&self, sql: &mut Client) {
         let expected = self.expected(sql);
@@ -118,7 +118,7 @@ impl Stage {
         }
     }
 
-    /// `crawlspace tags sync` with these arguments.
+    /// Runs `crawlspace tags sync` with these arguments.
     pub fn run(&self, arguments: &str) -> Outcome {
         crawlspace(&self.arguments(arguments))
     }
@@ -130,12 +130,12 @@ impl Stage {
         said
     }
 
-    /// `crawlspace tags sync` with these arguments, in the background.
+    /// Starts `crawlspace tags sync` with these arguments in the background.
     pub fn follow(&self, arguments: &str) -> Sync {
         Sync::start(&self.arguments(arguments))
     }
 
-    /// The arguments, and where to read and write unless they say it.
+    /// Returns the arguments, with source and target unless they contain them.
     fn arguments(&self, arguments: &str) -> String {
         let mut all = arguments.to_owned();
         let mut unless = |given: &[&str], name: &str, value: String| {
@@ -162,7 +162,7 @@ fn command(arguments: &str) -> Command {
     command
 }
 
-/// A mirror in the background. Dropping it kills it; what it said is printed if the test is failing.
+/// A mirror in the background. Dropping it kills the mirror; its output is printed if the test is failing.
 pub struct Sync {
     dir: TempDir,
     child: Child,
@@ -185,37 +185,37 @@ impl Sync {
         std::fs::read_to_string(self.dir.path().join(name)).unwrap()
     }
 
-    /// What it has told on standard output.
+    /// Returns its standard output.
     pub fn out(&self) -> String {
         self.read("out")
     }
 
-    /// What it has complained about.
+    /// Returns its standard error.
     pub fn errors(&self) -> String {
         self.read("err")
     }
 
-    /// How many loads it has put in place.
+    /// Returns the number of loads published.
     pub fn loads(&self) -> usize {
         self.out().matches("loaded ").count()
     }
 
-    /// Waits for the load after so many.
+    /// Waits for a load beyond this number.
     pub fn loaded_after(&self, loads: usize) {
         until("everything is loaded", || self.loads() > loads);
     }
 
-    /// Whether it is still there.
+    /// Returns true if the process is running.
     pub fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for its end.
+    /// Waits for the process to end.
     pub fn end(&mut self) -> ExitStatus {
         until_some("the mirror ends", || self.child.try_wait().unwrap())
     }
 
-    /// Sends it a signal, by name.
+    /// Sends a signal by name.
     pub fn signal(&self, name: &str) {
         let kill = Command::new("kill")
             .args([format!("-{name}"), self.child.id().to_string()])

@@ -1,4 +1,4 @@
-//! PostgreSQL over TLS.
+//! Tests PostgreSQL over TLS.
 
 use std::process::Command;
 

@@ -1,6 +1,6 @@
-//! Hashes: fields one by one or several at once.
+//! Hashes: access to single fields and to several fields at once.
 //!
-//! Consecutive fields of one hash are replicated as one `HSET` or `HDEL`.
+//! Consecutive writes to fields of one hash are replicated as one `HSET` or `HDEL`.
 
 use std::os::raw::{c_int, c_void};
 use std::ptr;
@@ -15,28 +15,29 @@ use crate::text::{parse_unsigned, push_number};
 use super::open::{OpenKey, check_type};
 use super::{RedisKeyspace, cached};
 
-/// How many fields are gathered at most before they are replicated as one command.
+/// Maximum number of fields that are replicated as one command.
 const REPLICATED_FIELDS: usize = 512;
 
-/// How many fields are read at once at most.
+/// Maximum number of fields read in one call.
 pub(super) const MANY_FIELDS: usize = 6;
 
-/// `REDISMODULE_HASH_DELETE`: the value that stands for deletion.
+/// `REDISMODULE_HASH_DELETE`: the value that means deletion.
 const HASH_DELETE: *mut raw::RedisModuleString = ptr::without_provenance_mut(1);
 
-/// Hash fields written and not yet replicated.
+/// Hash fields that are written but not replicated yet.
 pub(super) struct Pending {
     key: RmString,
     handle: OpenKey,
     deletes: bool,
-    /// For `HSET` field and value in turn, for `HDEL` fields; none if nobody is told.
+    /// Arguments to replicate: for `HSET` fields and values in turn, for `HDEL` fields; empty if there is no
+    /// replica and no append-only file.
     arguments: Vec<RmString>,
     is_heard: bool,
     is_changed: bool,
 }
 
 impl Pending {
-    /// Takes note of a field that was set to a value, or deleted.
+    /// Records a field that was set to a value or deleted.
     fn note(&mut self, field: &RmString, value: Option<RmString>) {
         self.is_changed = true;
         if self.is_heard {
@@ -47,7 +48,7 @@ impl Pending {
 }
 
 impl RedisKeyspace {
-    /// Opens a hash for writing and readies the replication of what is written.
+    /// Opens a hash for writing and prepares the replication of the fields written.
     fn write(&mut self, key: &RmString, deletes: bool) -> Result<&mut Pending> {
         let fits = self.pending.as_ref().is_some_and(|pending| {
             pending.deletes == deletes
@@ -70,7 +71,7 @@ impl RedisKeyspace {
         Ok(self.pending.as_mut().expect("just made"))
     }
 
-    /// Replicates the fields that were written, and tells the key space's listeners.
+    /// Replicates the fields written so far, and sends keyspace events.
     pub(super) fn replicate_fields(&mut self) {
         let Some(pending) = self.pending.take() else {
             return;
@@ -104,12 +105,12 @@ impl RedisKeyspace {
         self.notify(raw::REDISMODULE_NOTIFY_HASH, event, &pending.key, emptied);
     }
 
-    /// The value string for `bytes`; consecutive equal values share one.
+    /// Returns the value string for `bytes`; consecutive equal values share one string.
     fn value_string(&mut self, bytes: &[u8]) -> RmString {
         cached(&mut self.last_value, bytes)
     }
 
-    /// The field string for `bytes`; the same hash is mostly looked for in several keys in turn.
+    /// Returns the field string for `bytes`; callers mostly look for the same hash in several keys in turn.
     pub(super) fn field_string(&mut self, bytes: &[u8]) -> RmString {
         match &self.last_field {
             Some(last) if last.as_ref() == bytes => return last.clone(),
@@ -191,8 +192,8 @@ impl RedisKeyspace {
         Ok(there != 0)
     }
 
-    /// Sets a field as `flags` say, and readies it for replication if it was set; gives what the
-    /// server counted.
+    /// Sets a field according to `flags`, and queues it for replication if it was set; returns the server's
+    /// count.
     pub(super) fn set_field(
         &mut self,
         key: &RmString,
@@ -204,7 +205,7 @@ impl RedisKeyspace {
         self.put_field(key, field, value, flags)
     }
 
-    /// Sets as many fields as one call takes.
+    /// Sets up to `MANY_FIELDS` fields in one call.
     pub(super) fn put_fields(
         &mut self,
         key: &RmString,
@@ -249,7 +250,7 @@ impl RedisKeyspace {
         Ok(())
     }
 
-    /// Closes what was read of a key that may be new: a handle that saw no key does not see it.
+    /// Closes read handles of a key that may be new: a handle opened while the key was missing does not see it.
     fn see_new(&mut self, key: &RmString) {
         if self.open.iter().any(|(_, open)| open.is_null()) {
             self.open
@@ -309,11 +310,11 @@ impl RedisKeyspace {
         if !self.has_field(key, field)? {
             return Ok(false);
         }
-        // The last field takes the key with it, so no other handle may stay open.
+        // Deleting the last field deletes the key, so no other handle may stay open.
         self.close_reads(key);
         let field = self.field_string(field);
         let pending = self.write(key, true)?;
-        // SAFETY: as in `put_field`, with the value that stands for deletion.
+        // SAFETY: as in `put_field`, with the value that means deletion.
         unsafe {
             rm!(RedisModule_HashSet(
                 pending.handle.raw(),
@@ -328,7 +329,7 @@ impl RedisKeyspace {
     }
 }
 
-/// The value of a field of an open hash.
+/// Returns the value of a field of an open hash.
 fn field_of(handle: *mut raw::RedisModuleKey, field: &RmString) -> Option<RmString> {
     let mut value: *mut raw::RedisModuleString = ptr::null_mut();
     // SAFETY: main thread, open hash or nothing yet; field and out-parameter in pairs, ended by null.

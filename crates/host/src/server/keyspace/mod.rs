@@ -1,8 +1,8 @@
-//! [`Keyspace`] on the keys of a Redis database.
+//! Implementation of [`Keyspace`] on the keys of a Redis database.
 //!
-//! Fields of `hashes` and `queues` go through the raw key API; sets through commands, because they have
-//! no raw API. Every write is replicated as the plain command that has its effect: consecutive
-//! fields of one hash as one `HSET` or `HDEL`. So a replica or an AOF needs no module.
+//! Hashes and queues (`hashes`, `queues`) use the raw key API; sets use commands, because they have no raw API. Every
+//! write is replicated as the plain command with the same effect, and consecutive fields of one hash as one `HSET` or
+//! `HDEL`. So a replica or an append-only file needs no module.
 
 mod hashes;
 mod native;
@@ -28,37 +28,36 @@ pub use native::{By, Gathering, Replicated};
 use open::{OPEN_KEYS, OpenKey};
 pub use scans::ScanCursor;
 
-/// The keys of the database that `ctx` has selected, for the time of one command or slice.
+/// Keys of the database selected by `ctx`, for the duration of one command or slice.
 pub struct RedisKeyspace {
     ctx: Ctx,
     open: SmallVec<[(RmString, OpenKey); OPEN_KEYS]>,
     pending: Option<Pending>,
-    /// Changes of a native value that were not replicated yet; never beside `pending`.
+    /// Changes of a native value that are not replicated yet; never set together with `pending`.
     gathered: Option<native::Gathered>,
     last_value: Option<RmString>,
     last_field: Option<RmString>,
-    /// Fields that are likely to be asked for next, in this order: those that the last scan gave, or
-    /// that somebody offered.
+    /// Fields that are likely to be requested next, in this order: from the last scan, or from `offer_fields`.
     expected: VecDeque<RmString>,
     reader: Option<Reader>,
 }
 
-/// Whether a key is the module's own book-keeping, which any user of a command may have read, by its name
-/// behind the prefix.
+/// Returns true if a key, given by its name after the prefix, is the module's own book-keeping, which every user of a
+/// command may read.
 pub(crate) type Exempt = fn(&[u8]) -> bool;
 
-/// In whose name keys are read.
+/// User whose permissions apply to reads.
 struct Reader {
     user: User,
-    /// The length of the prefix that all keys have.
+    /// Length of the common prefix of all keys.
     prefix: usize,
     exempt: Exempt,
-    /// A key that whoever may read the second one may read.
+    /// Pair of keys: permission to read the second one implies permission to read the first.
     stands_for: Option<(RmString, RmString)>,
 }
 
 impl RedisKeyspace {
-    /// For the time of one callback with this context.
+    /// Creates a key space for the duration of one callback.
     #[inline]
     pub fn new(ctx: Ctx) -> RedisKeyspace {
         RedisKeyspace {
@@ -73,9 +72,9 @@ impl RedisKeyspace {
         }
     }
 
-    /// Refuses every read of a key that this user may not read, but for exempt ones with this prefix. For
-    /// work that only reads: a refusal in the middle of writing would leave half of it. Where a key `stands_for` another
-    /// one, permission is asked for that.
+    /// Refuses every read of a key that this user may not read, except for exempt keys with this prefix. Only for work
+    /// that does not write: a refusal half-way through a write would leave half of it. For the first key of
+    /// `stands_for`, the permission to read the second key is checked.
     pub fn read_as(
         &mut self,
         user: User,
@@ -91,27 +90,27 @@ impl RedisKeyspace {
         });
     }
 
-    /// Replicates what was written so far, and tells the key space's listeners.
+    /// Replicates all writes so far, and sends keyspace events.
     pub fn flush(&mut self) {
         self.replicate_gathered();
         self.replicate_fields();
     }
 
-    /// Replicates what was written and closes every key: somebody else may change them from here.
+    /// Replicates all writes so far and closes every key, because other code may change the keys from now on.
     pub fn release(&mut self) {
         self.flush();
         self.open.clear();
     }
 
-    /// Offers strings that fields are likely to be asked for by, one after the other: an argument is a string of the
-    /// server already, and need not be made again.
+    /// Offers strings for fields that are likely to be requested next, in this order: an argument is already a server
+    /// string and need not be created again.
     pub fn offer_fields(&mut self, mut fields: impl Iterator<Item = RmString>) {
         self.last_field = fields.next();
         self.expected.clear();
         self.expected.extend(fields);
     }
 
-    /// Runs a command on one key, replicated as it is.
+    /// Runs a command on one key and replicates it unchanged.
     fn call(
         &mut self,
         command: &std::ffi::CStr,
@@ -123,7 +122,7 @@ impl RedisKeyspace {
         self.call_unflushed(command, c"!Esv", key, rest)
     }
 
-    /// Runs a command that only reads.
+    /// Runs a read-only command.
     fn ask(
         &mut self,
         command: &std::ffi::CStr,
@@ -219,7 +218,7 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn memory(&mut self, key: &RmString) -> u64 {
-        // A look costs a tenth of a command, and most keys that an index may have are not there.
+        // An existence check costs a tenth of a command, and most keys that an index can have are missing.
         if !self.exists(key) {
             return 0;
         }
@@ -269,7 +268,7 @@ impl Keyspace for RedisKeyspace {
     }
 
     fn hash_set(&mut self, key: &RmString, field: &[u8], value: &[u8]) -> Result<bool> {
-        // Without a flag the server counts fields that were there.
+        // Without a flag the server returns the number of fields that existed before.
         Ok(self.set_field(key, field, value, raw::REDISMODULE_HASH_NONE)? == 0)
     }
 

@@ -1,4 +1,4 @@
-//! Values of our own types, as the commands use them.
+//! Native values, as commands use them.
 
 use std::ffi::CStr;
 use std::os::raw::{c_int, c_void};
@@ -11,46 +11,46 @@ use crate::server::replication::replicate;
 use super::RedisKeyspace;
 use super::open::{OpenKey, check_type};
 
-/// How a change of a value is announced to replicas, the append-only file and listeners.
+/// Describes how a change of a value is replicated and announced.
 pub struct Replicated<'a> {
-    /// What does the same there.
+    /// Command to replicate.
     pub by: By<'a>,
-    /// The keyspace event.
+    /// Name of the keyspace event.
     pub event: &'static std::ffi::CStr,
 }
 
-/// What makes a change in another place.
+/// Command that repeats a change on replicas and in the append-only file.
 pub enum By<'a> {
-    /// [`Native::REBUILT_BY`] with these arguments after the key, which are made only where there is somebody to tell.
+    /// [`Native::REBUILT_BY`] with these arguments after the key. The arguments are computed only if there is a replica
+    /// or an append-only file.
     Arguments(&'a dyn Fn() -> Vec<Vec<u8>>),
-    /// The command that is running, as it was given. It must come to the same there.
+    /// The running command, unchanged. It must have the same effect on a replica.
     TheCommand,
 }
 
-/// How many bytes of changes are gathered at most before they are replicated.
+/// Maximum number of bytes of changes that are replicated as one command.
 const GATHERED_BYTES: usize = 256 << 10;
 
-/// Many small changes of one value are replicated at once, as
-/// [`Native::REBUILT_BY`] `key word beside log`.
+/// Combines many small changes of one value into one replicated command: [`Native::REBUILT_BY`] `key word beside log`.
 #[derive(Clone, Copy)]
 pub struct Gathering {
-    /// The word.
+    /// The `word` of that command.
     pub word: &'static CStr,
-    /// The keyspace event.
+    /// Name of the keyspace event.
     pub event: &'static CStr,
 }
 
-/// Changes that were made and not replicated yet.
+/// Changes that are made but not replicated yet.
 pub(super) struct Gathered {
     key: RmString,
-    /// Another key that they have to do with; empty for none.
+    /// Another key that the changes refer to; `None` if there is none.
     beside: Option<RmString>,
     handle: OpenKey,
     replicated: Gathering,
     command: &'static CStr,
     is_empty: fn(*mut c_void) -> bool,
     log: Vec<u8>,
-    /// Whatever the one who writes the log wants to know of it.
+    /// Private state of the code that appends to the log.
     mark: usize,
 }
 
@@ -66,18 +66,18 @@ impl Gathered {
 }
 
 fn holds_nothing<T: Native>(value: *mut c_void) -> bool {
-    // SAFETY: called with the value of an open key that was made as a `T`.
+    // SAFETY: called with the value of an open key that was created as a `T`.
     unsafe { (*value.cast::<T>()).is_empty() }
 }
 
 impl RedisKeyspace {
-    /// Changes the value of a key, which is made if there is none, and goes with its last entry. The
-    /// change appends to the log what replicas need to make it as well, together with `beside`, the
-    /// name of another key; the number is 0 at the beginning of a log and else what the change before
-    /// left there.
+    /// Changes the value of a key, which is created if missing, and deleted when its value becomes empty. `change` gets
+    /// the value, the log, and a mark. It appends to the log what replicas need to repeat the change; the log is
+    /// replicated together with `beside`, the name of another key. The mark is 0 at the start of a log, and otherwise
+    /// keeps the value left by the previous change.
     ///
     /// # Errors
-    /// `WRONGTYPE` when the key holds another type.
+    /// `WRONGTYPE` if the key holds another type.
     pub fn gather_native<T: Native, R>(
         &mut self,
         key: &RmString,
@@ -92,7 +92,7 @@ impl RedisKeyspace {
             check_type(&handle, key, KeyType::Native(T::WHAT))?;
             if Self::is_empty(handle.raw()) {
                 let value = Box::into_raw(Box::<T>::default());
-                // SAFETY: main thread, key open for writing; the value is the server's from now on.
+                // SAFETY: main thread, key open for writing; the server owns the value from now on.
                 unsafe {
                     rm!(RedisModule_ModuleTypeSetValue(
                         handle.raw(),
@@ -100,7 +100,7 @@ impl RedisKeyspace {
                         value.cast()
                     ));
                 }
-                // A handle that saw no key does not see the new one.
+                // A handle opened while the key was missing does not see the new key.
                 self.close_reads(key);
             }
             self.gathered = Some(Gathered {
@@ -119,12 +119,12 @@ impl RedisKeyspace {
             gathered.beside = beside.cloned();
         }
         let value = value_of::<T>(gathered.handle.raw(), key)?;
-        // SAFETY: one of our values, in a key that is open; nobody else looks at it meanwhile.
+        // SAFETY: one of our values, in a key that is open; nothing else accesses it meanwhile.
         let value = unsafe { &mut *value };
         Ok(change(value, &mut gathered.log, &mut gathered.mark))
     }
 
-    /// Replicates and announces the changes that were gathered.
+    /// Replicates and announces the recorded changes.
     pub(super) fn replicate_gathered(&mut self) {
         let Some(gathered) = self.gathered.take() else {
             return;
@@ -139,7 +139,7 @@ impl RedisKeyspace {
             log,
             ..
         } = gathered;
-        // SAFETY: main thread, open key with a value of the type that `is_empty` is for.
+        // SAFETY: main thread, open key with a value of the type that `is_empty` expects.
         let emptied = is_empty(unsafe { rm!(RedisModule_ModuleTypeGetValue(handle.raw())) });
         if emptied {
             self.close_reads(&key);
@@ -173,7 +173,7 @@ impl RedisKeyspace {
         );
     }
 
-    /// Tells of what was gathered for this key, if anything, so that the server sees it as it is.
+    /// Replicates the recorded changes of this key, if any, so that the server sees its current value.
     pub(super) fn settle(&mut self, key: &RmString) {
         let this = |gathered: &Gathered| gathered.key.as_ref() == key.as_ref();
         if self.gathered.as_ref().is_some_and(this) {
@@ -181,7 +181,8 @@ impl RedisKeyspace {
         }
     }
 
-    /// Whether a key holds a value of this type (`Some(true)`), anything else, or nothing (`None`).
+    /// Returns `Some(true)` if the key holds a value of this type, `Some(false)` for any other type, and `None` for a
+    /// missing key.
     pub fn holds_native<T: Native>(&mut self, key: &RmString) -> Option<bool> {
         self.settle(key);
         let handle = OpenKey::open(self.ctx, key, false);
@@ -192,37 +193,41 @@ impl RedisKeyspace {
         })
     }
 
-    /// The value of a key; `None` when there is no such key.
+    /// Returns the value of a key; `None` for a missing key.
     ///
     /// # Errors
-    /// `WRONGTYPE` when the key holds another type.
+    /// `WRONGTYPE` if the key holds another type.
     pub fn native<T: Native>(&mut self, key: &RmString) -> Result<Option<&T>> {
         let handle = self.handle(key, KeyType::Native(T::WHAT), false)?;
         if handle.is_null() {
             return Ok(None);
         }
         match value_of::<T>(handle, key) {
-            // SAFETY: one of our values, alive while the key stays open, which `self` sees to, and
-            // nobody changes it while `self` is borrowed.
+            // SAFETY: one of our values, alive while the key stays open, which `self` ensures; nothing changes it while
+            // `self` is borrowed.
             Ok(value) => Ok(Some(unsafe { &*value })),
             Err(_) if Self::is_empty(handle) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Changes the value of a key, and tells of it if there was a change. A key that is not there
-    /// is made if the change may do so, and goes when nothing is left in it. What the change does to a
-    /// new value counts only if it tells of it.
+    /// Changes the value of a key, and replicates the change if `change` returns a command. With `makes`, a missing key
+    /// is created; a key whose value becomes empty is deleted. A new value is stored only if `change` returns a
+    /// command.
     ///
     /// # Errors
-    /// `WRONGTYPE` when the key holds another type.
+    /// `WRONGTYPE` if the key holds another type.
     pub fn change_native<'a, T: Native, R>(
         &mut self,
         key: &RmString,
         makes: bool,
         change: impl FnOnce(&mut T) -> (R, Option<Replicated<'a>>),
     ) -> Result<Option<R>> {
+<<<<<<< HEAD
         // The key is opened for reading, because opening it for writing signals it as modified.
+=======
+        // Opened for writing only after a change, because the server then notifies all clients that watch the key.
+>>>>>>> w49c
         let handle = self.handle(key, KeyType::Native(T::WHAT), false)?;
         if handle.is_null() || Self::is_empty(handle) {
             if !makes {
@@ -234,7 +239,7 @@ impl RedisKeyspace {
                 self.flush();
                 let handle = self.handle(key, KeyType::Native(T::WHAT), true)?;
                 let value = Box::into_raw(Box::new(value));
-                // SAFETY: main thread, key open for writing; the value is the server's from now on.
+                // SAFETY: main thread, key open for writing; the server owns the value from now on.
                 unsafe {
                     rm!(RedisModule_ModuleTypeSetValue(
                         handle,
@@ -247,7 +252,7 @@ impl RedisKeyspace {
             return Ok(Some(changed));
         }
         let value = value_of::<T>(handle, key)?;
-        // SAFETY: as in `native`; nobody else looks at it meanwhile.
+        // SAFETY: as in `native`; nothing else accesses it meanwhile.
         let value = unsafe { &mut *value };
         let (changed, replicated) = change(value);
         let emptied = value.is_empty();
@@ -299,7 +304,7 @@ impl RedisKeyspace {
     }
 }
 
-/// The value that an open key holds.
+/// Returns the value of an open key.
 fn value_of<T: Native>(handle: *mut raw::RedisModuleKey, key: &RmString) -> Result<*mut T> {
     // SAFETY: main thread, open key with a module's value.
     let (of, value) = unsafe {

@@ -1,4 +1,4 @@
-//! Keys as they are opened: what is read stays open until something is written that could move it.
+//! Open keys. Handles for reading stay open until a write could invalidate them.
 
 use std::os::raw::c_int;
 
@@ -8,7 +8,7 @@ use super::RedisKeyspace;
 use crate::server::acl::Access;
 use crate::server::api::{Ctx, RmString, raw, rm};
 
-/// How many keys stay open for reading at most.
+/// Maximum number of keys that stay open for reading.
 pub(super) const OPEN_KEYS: usize = 16;
 
 /// An open key; closed when dropped.
@@ -18,7 +18,7 @@ pub(super) struct OpenKey {
 }
 
 impl OpenKey {
-    /// Opens a key, to be written to as well if asked for.
+    /// Opens a key for reading, or with `writes` for reading and writing.
     pub(super) fn open(ctx: Ctx, key: &RmString, writes: bool) -> OpenKey {
         let mut mode = raw::REDISMODULE_READ;
         if writes {
@@ -33,7 +33,7 @@ impl OpenKey {
         self.raw
     }
 
-    /// Whether there was no such key. Never so when opened for writing.
+    /// Returns true if the key did not exist. Always false if opened for writing.
     pub(super) fn is_null(&self) -> bool {
         self.raw.is_null()
     }
@@ -53,7 +53,7 @@ impl Drop for OpenKey {
 }
 
 impl RedisKeyspace {
-    /// A key opened for reading; null when there is none.
+    /// Opens a key for reading; null if it is missing.
     pub(super) fn read(
         &mut self,
         key: &RmString,
@@ -66,7 +66,7 @@ impl RedisKeyspace {
         }
     }
 
-    /// The handle of a key, which also writes if asked to; null when there is nothing to read.
+    /// Returns a handle of a key, writable if requested; null if there is nothing to read.
     pub(super) fn handle(
         &mut self,
         key: &RmString,
@@ -97,7 +97,7 @@ impl RedisKeyspace {
             check_type(&handle, key, needs)?;
         }
         let raw = handle.raw();
-        // Whoever goes through many keys comes back to few of them; and the list is searched.
+        // A command that reads many keys returns to few of them, and the list is searched linearly.
         if self.open.len() >= OPEN_KEYS {
             self.open.clear();
         }
@@ -121,20 +121,20 @@ impl RedisKeyspace {
         checked.map_err(KeyError::Refused)
     }
 
-    /// Closes what was read of one key, before it changes in a way that open handles do not see.
+    /// Closes read handles of one key, before a change that open handles do not see.
     pub(super) fn close_reads(&mut self, key: &RmString) {
         self.open
             .retain(|(name, _)| name.raw() != key.raw() && name.as_ref() != key.as_ref());
     }
 
-    /// Whether a handle for writing holds nothing (more).
+    /// Returns true if a handle for writing has no value (any more).
     pub(super) fn is_empty(handle: *mut raw::RedisModuleKey) -> bool {
         // SAFETY: main thread, open key.
         let is = unsafe { rm!(RedisModule_KeyType(handle)) };
         is == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
     }
 
-    /// The length of a key of the given kind; 0 when there is none.
+    /// Returns the length of a key of this type; 0 if it is missing.
     pub(super) fn length(&mut self, key: &RmString, kind: KeyType) -> Result<u64> {
         let handle = match kind {
             KeyType::List | KeyType::SortedSet => self.handle(key, kind, false)?,

@@ -1,7 +1,7 @@
-//! Sorted sets, lists and numbers: what queues are made of.
+//! Sorted sets, lists and numbers, of which queues are built.
 //!
-//! Through the raw key API, with one handle a key for the time of a command: a queue is looked at,
-//! taken from and put to in turn, and opening it each time would cost as much again.
+//! Uses the raw key API with one open handle per key and command: a command reads a queue, takes from it and adds to it
+//! in turn, and opening the key each time would double the cost.
 
 use std::ffi::CStr;
 use std::ops::RangeInclusive;
@@ -16,13 +16,13 @@ use crate::text::parse_signed;
 
 use super::RedisKeyspace;
 
-/// What stands for an element for the moment until it is removed; longer than any id.
+/// Placeholder for a list element that is about to be removed; longer than any id.
 const TAKEN: &[u8] = &[0; 2048];
 
 const TAIL: c_int = raw::REDISMODULE_LIST_TAIL as c_int;
 
 impl RedisKeyspace {
-    /// Sends a keyspace event of a key, and another one if the key is gone by that, where anybody listens.
+    /// Sends a keyspace event for a key, and a `del` event if that emptied the key; does nothing without listeners.
     pub(super) fn notify(&self, kind: c_int, event: &CStr, key: &RmString, emptied: bool) {
         if !has_event_listeners(self.ctx) {
             return;
@@ -68,8 +68,8 @@ impl RedisKeyspace {
             return Ok(None);
         }
         let mut score = 0.0;
-        // SAFETY: main thread, open sorted set; the walk is ended before anything else happens to
-        // it, and the string that it gives is the caller's.
+        // SAFETY: main thread, open sorted set; the iteration ends before anything else happens to it, and the caller
+        // owns the returned string.
         let first = unsafe {
             let begun = rm!(RedisModule_ZsetFirstInScoreRange(
                 handle,
@@ -88,7 +88,7 @@ impl RedisKeyspace {
         Ok(first.map(|member| (member, score)))
     }
 
-    /// Ranks have no raw API.
+    /// Returns the member at a rank by command, because ranks have no raw API.
     fn at_higher_rank(&mut self, key: &RmString, rank: u64) -> Result<Option<(RmString, f64)>> {
         let rank = rank.to_string();
         let answer = self.ask(c"ZRANGE", key, &[rank.as_bytes(), rank.as_bytes()])?;
@@ -100,7 +100,7 @@ impl RedisKeyspace {
             .map(|score| (RmString::new(&member), score)))
     }
 
-    /// Appends the first `n` members with these scores to `out`; true when there are more of them.
+    /// Appends the first `n` members with scores in this range to `out`; returns true if there are more.
     pub(super) fn with_scores(
         &mut self,
         key: &RmString,
@@ -112,8 +112,8 @@ impl RedisKeyspace {
         if handle.is_null() || Self::is_empty(handle) {
             return Ok(false);
         }
-        // SAFETY: main thread, open sorted set; the walk is ended before anything else happens to it, and the strings
-        // that it gives are the caller's.
+        // SAFETY: main thread, open sorted set; the iteration ends before anything else happens to it, and the caller
+        // owns the returned strings.
         unsafe {
             let begun = rm!(RedisModule_ZsetFirstInScoreRange(
                 handle,
@@ -198,7 +198,7 @@ impl RedisKeyspace {
         self.take_member(key, member)
     }
 
-    /// Removes a member from a key that is opened for writing whether the member is there or not.
+    /// Removes a member; the key is opened for writing even if the member is missing.
     pub(super) fn take_member(&mut self, key: &RmString, member: &[u8]) -> Result<bool> {
         self.flush();
         let handle = self.handle(key, KeyType::SortedSet, true)?;
@@ -227,7 +227,7 @@ impl RedisKeyspace {
         Ok(true)
     }
 
-    /// Whether there is such a key with something in it; looks without opening it for writing.
+    /// Returns true if the key exists and is not empty, without opening it for writing.
     fn holds(&mut self, key: &RmString, kind: KeyType) -> Result<bool> {
         let handle = self.handle(key, kind, false)?;
         Ok(!handle.is_null() && !Self::is_empty(handle))
@@ -264,15 +264,15 @@ impl RedisKeyspace {
         if handle.is_null() || Self::is_empty(handle) {
             return Ok(None);
         }
-        // SAFETY: main thread, open list; the string it gives is the caller's.
+        // SAFETY: main thread, open list; the caller owns the returned string.
         unsafe {
             let element = rm!(RedisModule_ListGet(handle, i));
             Ok((!element.is_null()).then(|| RmString::from_owned(element)))
         }
     }
 
-    /// Appends up to `n` elements or members from `i` on, as a command that takes the first and the last
-    /// gives them.
+    /// Appends up to `n` elements or members, beginning at `i`, using a command that takes the first and the last
+    /// index.
     pub(super) fn range(
         &mut self,
         command: &CStr,
@@ -300,7 +300,7 @@ impl RedisKeyspace {
             return Ok(None);
         };
         if i > 0 {
-            // Lists have no command that takes an element out of their middle.
+            // Lists have no command that removes an element by index.
             let i = i.to_string();
             self.call(c"LSET", key, &[i.as_bytes(), TAKEN])?;
             self.call(c"LREM", key, &[b"1", TAKEN])?;
@@ -385,7 +385,7 @@ impl RedisKeyspace {
     }
 }
 
-/// The number that an open string holds; `None` when it is no number. 0 when it is empty.
+/// Returns the number stored in an open string: 0 if it is empty, `None` if it is not a number.
 fn number_of(handle: *mut raw::RedisModuleKey) -> Option<i64> {
     if RedisKeyspace::is_empty(handle) {
         return Some(0);
@@ -403,11 +403,10 @@ fn number_of(handle: *mut raw::RedisModuleKey) -> Option<i64> {
     parse_signed(text)
 }
 
-/// Writes a number into a string that is open for writing, in place where there is one.
+/// Writes a number to a string that is open for writing, in place if it has a value already.
 fn put_number(handle: *mut raw::RedisModuleKey, key: &RmString, n: i64) -> Result<()> {
     let text = n.to_string();
-    // SAFETY: main thread, string open for writing; it has as many bytes as were asked for when they
-    // are written.
+    // SAFETY: main thread, string open for writing; it is resized to the length written before the write.
     unsafe {
         if RedisKeyspace::is_empty(handle) {
             rm!(RedisModule_StringSet(

@@ -1,4 +1,4 @@
-//! Scans: of one key, and of all.
+//! Scans of one key and of all keys.
 
 use std::collections::VecDeque;
 use std::os::raw::c_void;
@@ -9,14 +9,14 @@ use crate::server::api::{RawCtx, RmString, raw, rm, string_bytes};
 
 use super::RedisKeyspace;
 
-/// How many fields of a scan are kept at most.
+/// Maximum number of fields of a scan that are kept for later reads.
 const SCANNED_FIELDS: usize = 64;
 
-/// A position in a scan.
+/// Position of a scan.
 pub struct ScanCursor(*mut raw::RedisModuleScanCursor);
 
 impl ScanCursor {
-    /// Before the first step.
+    /// Creates a cursor before the first step.
     pub(super) fn new() -> ScanCursor {
         // SAFETY: main thread.
         ScanCursor(unsafe { rm!(RedisModule_ScanCursorCreate()) })
@@ -25,13 +25,13 @@ impl ScanCursor {
 
 impl Drop for ScanCursor {
     fn drop(&mut self) {
-        // SAFETY: main thread; made by us, destroyed once.
+        // SAFETY: main thread; created by us, destroyed once.
         unsafe { rm!(RedisModule_ScanCursorDestroy(self.0)) };
     }
 }
 
 impl RedisKeyspace {
-    /// Appends what the next step of a scan of a key gives; false at its end.
+    /// Appends the entries of the next step of a key scan; returns false at the end.
     pub(super) fn scan(
         &mut self,
         key: &RmString,
@@ -46,8 +46,8 @@ impl RedisKeyspace {
             value: *mut raw::RedisModuleString,
             found: *mut c_void,
         ) {
-            // SAFETY: `found` is the value of the call below, used by nobody else meanwhile; the
-            // strings live during the callback, and the field for as long as we hold it.
+            // SAFETY: `found` is the value of the call below, used by nothing else meanwhile; the strings
+            // live during the callback, and the field as long as we hold a reference.
             unsafe {
                 let Found(batch, expected) = &mut *found.cast::<Found<'_>>();
                 let value = if value.is_null() {
@@ -72,7 +72,7 @@ impl RedisKeyspace {
             return Ok(false);
         }
         let mut found = Found(out, &mut self.expected);
-        // SAFETY: main thread, open key and cursor; the callback gets the value it expects.
+        // SAFETY: main thread, open key and cursor; the callback gets the value that it expects.
         let more = unsafe {
             rm!(RedisModule_ScanKey(
                 handle,
@@ -84,7 +84,7 @@ impl RedisKeyspace {
         Ok(more == 1)
     }
 
-    /// Appends the names with a prefix that the next step of a scan of all keys gives; false at its end.
+    /// Appends the names with a prefix from the next step of a scan of all keys; returns false at the end.
     pub(super) fn scan_keys(
         &mut self,
         prefix: &[u8],
@@ -98,8 +98,8 @@ impl RedisKeyspace {
             _key: *mut raw::RedisModuleKey,
             wanted: *mut c_void,
         ) {
-            // SAFETY: `wanted` is the value of the call below, used by nobody else meanwhile;
-            // the name lives during the callback.
+            // SAFETY: `wanted` is the value of the call below, used by nothing else meanwhile; the name lives
+            // during the callback.
             unsafe {
                 let Wanted(prefix, out) = &mut *wanted.cast::<Wanted<'_>>();
                 let name = string_bytes(name);
@@ -109,7 +109,7 @@ impl RedisKeyspace {
             }
         }
         let mut wanted = Wanted(prefix, out);
-        // SAFETY: main thread, live context and cursor; the callback gets the value it expects.
+        // SAFETY: main thread, live context and cursor; the callback gets the value that it expects.
         let more = unsafe {
             rm!(RedisModule_Scan(
                 self.ctx.raw(),

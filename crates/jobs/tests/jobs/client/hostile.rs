@@ -1,4 +1,4 @@
-//! Servers that send something else.
+//! Tests servers that send invalid responses.
 
 use std::io::Write;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::client::parcels::{
     Desk, arrives, entry, fill, lines, made, packed, set, tar, tar_of, write,
 };
 
-/// What a client says of an answer, which leaves nothing behind.
+/// Returns the client's error for a response, which must leave no files behind.
 fn said(parts: Vec<Part>) -> String {
     let desk = Desk::new();
     let host = ScriptedHost::start(move |_| parts.clone());
@@ -33,7 +33,7 @@ fn refused(parts: Vec<Part>, what: &str) {
     assert!(said.contains(what), "{said}\nlacks {what:?}");
 }
 
-/// The head of a tar's member.
+/// Returns the header of a tar member.
 fn head(name: &str, size: u64, kind: EntryType) -> Vec<u8> {
     let mut head = Header::new_gnu();
     head.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
@@ -44,7 +44,7 @@ fn head(name: &str, size: u64, kind: EntryType) -> Vec<u8> {
     head.as_bytes().to_vec()
 }
 
-/// A good tar with the name of its second member and kind replaced.
+/// Returns a valid tar file with the name and type of its second member replaced.
 fn renamed(name: &str, kind: EntryType) -> Vec<u8> {
     let mut bytes = tar_of(IndexKind::Dedup, "1,2");
     let at = second(&bytes);
@@ -53,7 +53,7 @@ fn renamed(name: &str, kind: EntryType) -> Vec<u8> {
     bytes
 }
 
-/// Where the member after the manifest begins.
+/// Returns the offset of the member after the manifest.
 fn second(bytes: &[u8]) -> usize {
     let size = Header::from_byte_slice(&bytes[..512]).entry_size().unwrap();
     512 + size.next_multiple_of(512) as usize
@@ -114,7 +114,7 @@ fn a_connection_that_breaks_leaves_nothing() {
         ];
         let said = said(parts);
         assert!(said.contains("broke off"), "{end}: {said}");
-        // The same where its length is not known: then the end of the connection is the end of the answer.
+        // The same with unknown length: then the end of the connection ends the response.
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-tar\r\n\r\n";
         let parts = vec![
             Part::Bytes(head.into()),
@@ -166,7 +166,7 @@ fn every_byte_counts() {
         let host = ScriptedHost::start(move |_| arrives(&bytes));
         let client = desk.strict(&host.url(""));
         match client.get_index(IndexKind::Dedup, &set("1,2"), &Work::default()) {
-            // What pads a member, or what nobody reads of its head, is no harm.
+            // Damage to padding and to unused header fields is harmless.
             Ok(index) => {
                 let by_url = std::fs::read_to_string(index.entry.path().join("url.cdxj"));
                 assert_eq!(by_url.unwrap(), lines("1,2").0, "byte {at}");
@@ -309,7 +309,7 @@ fn it_has_to_be_the_index_that_was_asked_for() {
         arrives(tar(&evil)),
         "other files than an index of kind dedup",
     );
-    // This one is right.
+    // This one is valid.
     let folder = tempfile::tempdir().unwrap();
     let desk = Desk::new();
     let good = tar(&entry(folder.path(), IndexKind::Dedup, "1,2"));

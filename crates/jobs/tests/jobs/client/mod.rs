@@ -1,4 +1,4 @@
-//! A client of a server of indexes, which keeps what it gets.
+//! Tests the client of an index server and its cache.
 
 mod hostile;
 mod parcels;

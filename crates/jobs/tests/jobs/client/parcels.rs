@@ -1,4 +1,4 @@
-//! What a server sends, made by hand.
+//! Hand-made responses of a server.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use redis_tests::{Part, answer, with};
 
-/// The text of the lines by URL of a set, and those by digest.
+/// Returns the text of a set's lines by URL, and by digest.
 pub fn lines(jobs: &str) -> (String, String) {
     let of = |key: &str| format!("{key} 20260102030405 {{\"job\":\"{jobs}\"}}\n").repeat(500);
     (of("com,example)/"), of("AAAA"))
@@ -22,12 +22,12 @@ pub fn set(jobs: &str) -> JobSet {
     jobs.parse().unwrap()
 }
 
-/// An entry as a server has it.
+/// Builds an entry like a server's.
 pub fn entry(folder: &Path, kind: IndexKind, jobs: &str) -> Entry {
     made(folder, kind, jobs, |draft| fill(draft, kind, jobs))
 }
 
-/// An entry of whatever kind.
+/// Builds an entry of any kind.
 pub fn made(
     folder: &Path,
     kind: IndexKind,
@@ -62,7 +62,7 @@ pub fn write(draft: &mut Draft, name: &str, bytes: &[u8]) {
     file.write_all(bytes).unwrap();
 }
 
-/// Gzipped in two members, as blocks are.
+/// Compresses text as two gzip members, like blocks.
 pub fn packed(text: &str) -> Vec<u8> {
     let half = text.len() / 2;
     let half = text[half..].find('\n').map_or(half, |at| half + at + 1);
@@ -75,7 +75,7 @@ pub fn packed(text: &str) -> Vec<u8> {
     packed
 }
 
-/// All bytes of the tar of an entry.
+/// Returns the bytes of the tar file of an entry.
 pub fn tar(entry: &Entry) -> Vec<u8> {
     let mut parcel = Parcel::of(entry).unwrap();
     let mut bytes = Vec::new();
@@ -86,18 +86,18 @@ pub fn tar(entry: &Entry) -> Vec<u8> {
     bytes
 }
 
-/// The tar of a set.
+/// Returns the tar file of a set.
 pub fn tar_of(kind: IndexKind, jobs: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     tar(&entry(folder.path(), kind, jobs))
 }
 
-/// An answer with a tar.
+/// Returns a response with a tar file.
 pub fn arrives(bytes: impl AsRef<[u8]>) -> Vec<Part> {
     answer(200, &[("Content-Type", "application/x-tar")], bytes)
 }
 
-/// A client's folder, and clients that share it.
+/// A client folder, and clients that share it.
 pub struct Desk {
     _folder: tempfile::TempDir,
     pub options: Options,
@@ -113,7 +113,7 @@ impl Desk {
         }
     }
 
-    /// One that bears no failure, and is patient otherwise.
+    /// Returns a client that does not retry failures, and otherwise waits long.
     pub fn strict(&self, server: &str) -> IndexRequestClient {
         self.client(server)
             .with_timeouts(Duration::from_secs(60), Duration::ZERO)
@@ -123,7 +123,7 @@ impl Desk {
         IndexRequestClient::open(server, self.options.clone()).unwrap()
     }
 
-    /// What is in the folder, but for lock files.
+    /// Returns the files in the folder, except lock files.
     pub fn files(&self) -> Vec<String> {
         let mut files = Vec::new();
         let mut folders: Vec<PathBuf> = vec![self.options.cache_dir.clone()];

@@ -1,4 +1,4 @@
-//! What a client asks for, and when.
+//! Tests when a client sends requests, and which.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -51,7 +51,7 @@ fn an_index_is_fetched_once_and_unzipped() {
     );
     let server = host.url("/base");
     drop(host);
-    // Nobody answers any more, and nobody has to.
+    // The server is gone, and is not needed.
     let index = desk
         .strict(&server)
         .get_index(IndexKind::Dedup, &jobs, &Work::default())
@@ -106,7 +106,7 @@ fn what_is_partial_has_its_own_name_and_the_rest_is_asked_for_later() {
             .get_index(IndexKind::Full, &jobs, &Work::default())
             .unwrap()
     };
-    // Within the time in which missing ones are not looked for again, also by another process.
+    // Within the retry interval of missing jobs, for other processes, too.
     for _ in 0..2 {
         let index = ask(&desk);
         assert_eq!(index.found, set("1,2"));
@@ -161,7 +161,7 @@ fn a_partial_copy_is_good_enough_when_the_server_is_gone() {
     let why = index.missing[0].why.to_string();
     assert_contains(&why, "does not say why");
     assert_contains(&why, &server);
-    // Of another set nothing is known.
+    // Nothing is known about another set.
     let error = ask("1-4").unwrap_err().to_string();
     assert_starts(&error, format!("{server}/_indexes/cdx?jobs=1-4: "));
 }
@@ -263,7 +263,7 @@ fn many_who_want_the_same_ask_once() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                // Each with caches of its own, as processes have them.
+                // Each thread has its own caches, like a process.
                 let index = desk
                     .strict(&server)
                     .get_index(IndexKind::Dedup, &set("1-9"), &Work::default())

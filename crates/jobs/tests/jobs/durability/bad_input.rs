@@ -1,4 +1,4 @@
-//! Files and lines that are not what they should be, through all layers.
+//! Tests invalid files and lines in all layers.
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::stage::{Ask, Stage, lines, set};
 const LINE: &str = "2013-05-22T08:29:58.007Z   200       1234 http://www.example.dk/a.png LE \
     http://www.example.dk/ image/png #012 20130522082957456+512 \
     sha1:2SB2HOZ6X7PL5SMUWCJSUXWJYHXPWVR3 - content-size:1700,3t";
-/// A line as NetarchiveSuite makes it.
+/// A line as NetarchiveSuite writes it.
 const CDX: &str = "http://www.example.dk/a.png 10.0.0.1 20130522082957 image/png 1234 \
     1-3-20130522082957-00000-host.warc.gz 4711 0123456789abcdef0123456789abcdef";
-/// The longest line that is taken, in bytes.
+/// Maximum length of a line, in bytes.
 const MAX_LINE: usize = 1 << 20;
 
 fn get(caches: &IndexCaches, kind: IndexKind, jobs: &str) -> Index {
@@ -26,7 +26,7 @@ fn get(caches: &IndexCaches, kind: IndexKind, jobs: &str) -> Index {
     Ask { kind, jobs }.get(caches)
 }
 
-/// An index of a job, which may be missing.
+/// Returns a count of an index, which may be missing.
 fn count(index: &Index, what: &str) -> u64 {
     let counts = &index.entry.manifest().counts;
     *counts
@@ -34,7 +34,7 @@ fn count(index: &Index, what: &str) -> u64 {
         .unwrap_or_else(|| panic!("{what} in {counts:?}"))
 }
 
-/// What the indexes over the other jobs are, whatever there is of job 2.
+/// Returns the expected state of the indexes of the other jobs, which does not depend on job 2.
 fn of_others(stage: &Stage) -> State {
     let cache_dir = stage.path().join("others");
     let caches = stage.caches_in(&cache_dir);
@@ -44,8 +44,8 @@ fn of_others(stage: &Stage) -> State {
     state(&cache_dir)
 }
 
-/// Asks for jobs 1 to 3, of which the second may be missing, in caches of their own. The others are what they are
-/// without it. Gives why it is missing, or the index.
+/// Requests jobs 1 to 3, of which the second may be missing, in separate caches. Checks that the others have the
+/// expected state, and returns the index, or the reason why the second job is missing.
 fn second(stage: &Stage, others: &State) -> Result<Index, Missing> {
     let cache_dir = stage.path().join("cache");
     let _ = fs::remove_dir_all(&cache_dir);
@@ -81,7 +81,7 @@ fn only_others() -> (Stage, State) {
     (stage, others)
 }
 
-/// It could not be read, and it is said what, and where in it as far as that is known.
+/// Asserts that the file was unreadable, and that the message names the file, and the position if it is known.
 fn assert_unreadable(missing: Missing, name: &str) -> String {
     match missing {
         Missing::Unreadable { why } => {
@@ -119,7 +119,7 @@ fn a_file_that_is_cut_off_is_named_and_concerns_no_other_job() {
                     assert!(why.contains("offset"), "{form:?} {cut}: {why}");
                     unreadable += 1;
                 }
-                // Between two records: nothing of the crawl.log is missing, and of the CDX it is said.
+                // Cut between two records: the crawl.log is complete, and the message says that the CDX is missing.
                 Ok(index) => {
                     assert_eq!(count(&index, "rows"), rows, "{form:?} {cut} of {size}");
                     let notes = &index.entry.manifest().notes;
@@ -155,7 +155,7 @@ fn a_damaged_byte_of_a_compressed_file_never_goes_unseen() {
                 Err(missing) => {
                     assert_unreadable(missing, "2-metadata-1");
                 }
-                // The time in the head of a gzip member, for example, changes nothing.
+                // Some bytes have no effect, such as the time in the header of a gzip member.
                 Ok(_) => assert_eq!(state(&stage.path().join("cache")), whole, "{form:?} {at}"),
             }
         }
@@ -198,7 +198,7 @@ fn what_is_no_archive_is_named() {
     }
 }
 
-/// Everything that a line can be instead, and how many of them are none.
+/// Returns variants of a line, including invalid ones, of which there must be at least `least`.
 fn instead(line: &str, least: usize) -> Vec<Vec<u8>> {
     let mut bad: Vec<Vec<u8>> = Vec::new();
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -220,7 +220,7 @@ fn bad_lines_are_counted_and_named_and_the_others_stay() {
         crawl_log.extend_from_slice(line);
         crawl_log.push(b'\n');
     }
-    // Without an end.
+    // Without a line end.
     crawl_log.extend_from_slice(LINE.replace("a.png", "b.png").as_bytes());
     let mut cdx = format!("{CDX}\n").into_bytes();
     for line in &bad_cdx {
@@ -240,7 +240,7 @@ fn bad_lines_are_counted_and_named_and_the_others_stay() {
             .any(|note| note.contains("2-metadata-1.warc.gz") && note.contains(what))
     };
     assert!(is_named("crawl.log") && is_named("cdx"), "{notes:?}");
-    // What is said of a part is said of the whole.
+    // Notes on a part are also in the whole.
     let caches = stage.caches_in(&stage.path().join("cache"));
     let whole = get(&caches, IndexKind::Full, "1-3");
     assert_eq!(
@@ -300,7 +300,7 @@ fn a_job_without_a_good_line_is_missing_and_never_an_empty_index() {
         let why = assert_unreadable(missing, "2-metadata-1.warc");
         assert_contains(&why, "the crawl.log");
     }
-    // Without a record of a crawl.log it is another answer.
+    // Without a `crawl.log` record the reason is a different one.
     let path = stage.archive().join("2-metadata-1.warc");
     let mut other =
         redis_tests::metadata::Metadata::begin(Vec::new(), "2-metadata-1.warc", Form::Warc)
@@ -321,8 +321,8 @@ fn a_job_without_a_good_line_is_missing_and_never_an_empty_index() {
     assert!(!Path::new(&path).exists());
 }
 
-/// A CDX in another format is as good as none, and says so; a crawl.log that cannot be read is no hindrance to the lines
-/// of the CDX.
+/// Checks that a CDX in another format counts as missing and is reported, and that an unreadable crawl.log does not
+/// affect the lines of the CDX.
 #[test]
 fn a_cdx_in_another_format_leaves_what_the_crawl_log_says() {
     let stage = Stage::new();
@@ -358,7 +358,7 @@ fn a_cdx_in_another_format_leaves_what_the_crawl_log_says() {
     assert_eq!(of_log.found, set("2"));
 }
 
-/// What cannot be read now is tried again, and what is there then is taken.
+/// Checks that an unreadable file is tried again, and used once it is readable.
 #[test]
 fn a_job_that_was_repaired_is_there_the_next_time() {
     let (stage, others) = only_others();

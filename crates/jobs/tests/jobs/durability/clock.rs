@@ -1,4 +1,4 @@
-//! Clocks that are set, and files whose times are wrong.
+//! Tests changes of the clock, and files with wrong times.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use crate::stage::{Stage, asks};
 const HOUR: Duration = Duration::from_secs(3600);
 const ASKS: &str = "full 1,2;cdx 1,2";
 
-/// Sets when a file was last changed.
+/// Sets the modification time of a file.
 fn set_time(path: &Path, time: SystemTime) {
     let file = File::open(path).expect("a file");
     file.set_modified(time).expect("a time");
 }
 
-/// All files in the folders of the caches.
+/// Returns the files in the folders of the caches.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for name in names(folder) {
@@ -106,7 +106,7 @@ fn age_is_that_of_the_last_use_and_never_below_nothing() {
     }
 }
 
-/// After a clock was set back, what was used before must not stay for ever.
+/// Checks that entries used before the clock was set back can expire.
 #[test]
 fn a_use_in_the_future_counts_as_one_now_and_is_forgotten_in_time() {
     let stage = Stage::with_jobs("1,2", 30);

@@ -1,4 +1,4 @@
-//! Making room while others work.
+//! Tests eviction during concurrent use.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ use crate::stage::{Stage, asks};
 
 const ASKS: &str = "full 1-3;full 2,3;dedup 1,2;cdx 1-3";
 
-/// Removes everything that nobody uses at this moment.
+/// Removes every entry that is not in use.
 fn remove_all(cache_dir: &Path) -> Collected {
     let limits = with!(Limits, max_bytes: Some(0), grace: Duration::ZERO);
     collect(cache_dir, &limits, false, &Work::default()).expect("a collection")
@@ -72,7 +72,7 @@ fn nothing_in_use_is_ever_removed() {
     assert_clean(&cache_dir);
 }
 
-/// Gets entries again and again, and reads each twice while it has it.
+/// Gets entries repeatedly, and reads each twice while holding it.
 pub fn use_entries(told: &Told) {
     let caches = told.caches();
     wait_for_go();
@@ -102,14 +102,14 @@ pub fn use_entries(told: &Told) {
     ));
 }
 
-/// A process that has got what it is asked for and holds it.
+/// Starts a process that gets an entry and holds it.
 fn holder(stage: &Stage, cache_dir: &Path, ask: &str) -> Running {
     let mut holder = Process::new("hold", stage, cache_dir, ask).start();
     holder.ready();
     holder
 }
 
-/// Gets something, and reads it once more when it is told to.
+/// Gets an entry, and reads it again on command.
 pub fn hold(told: &Told) {
     let caches = told.caches();
     let [ask] = &asks(&told.asks)[..] else {

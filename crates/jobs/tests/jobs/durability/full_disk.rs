@@ -1,4 +1,4 @@
-//! Disks that are full, files that must not grow, folders that must not be written to, and too few open files.
+//! Tests full disks, file size limits, read-only folders, and too few open files.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -16,14 +16,14 @@ use crate::durability::processes::{Process, Told};
 use crate::durability::state::{State, assert_clean, assert_no_leftovers, assert_unlocked, state};
 use crate::stage::{Stage, asks, folder, set};
 
-/// What is there before anything goes wrong, and must stay as it is.
+/// Indexes built before the failure, which must remain unchanged.
 const BEFORE: &str = "full 3;cdx 3";
-/// What is asked for then.
+/// Indexes requested during the failure.
 const ASKS: &str = "full 1,2;cdx 1,2";
-/// User id of `nobody`: a process of that user cannot read files without permission, as root can.
+/// User id of `nobody`: unlike root, this user cannot read files without permission.
 const NOBODY: u32 = 65_534;
 
-/// All that there can be, made where nothing is in the way, and the size of the largest file of an index.
+/// Builds all indexes without failures; returns their state, and the size of the largest file of an index.
 fn undisturbed(told: &Told) -> (State, u64) {
     let folder = folder();
     let options = but!(told.options.clone(), cache_dir: folder.path().to_owned());
@@ -37,7 +37,7 @@ fn undisturbed(told: &Told) -> (State, u64) {
     (state(folder.path()), largest)
 }
 
-/// Asks for everything; the first error ends it.
+/// Requests all indexes; the first error ends the attempt.
 fn attempt(caches: &IndexCaches) -> Result<(), Error> {
     for ask in asks(ASKS) {
         let index = caches.get_index(ask.kind, &ask.jobs, &Work::default())?;
@@ -46,7 +46,7 @@ fn attempt(caches: &IndexCaches) -> Result<(), Error> {
     Ok(())
 }
 
-/// Asks for everything while something is in the way, and once more when it is gone. Says what failed the first time.
+/// Requests all indexes during a failure, and again after it. Returns the error of the first attempt.
 fn disturbed<T>(
     options: &Options,
     expected: &State,
@@ -97,7 +97,7 @@ fn limit(resource: Resource, most: Option<u64>) {
     setrlimit(resource, Rlimit { current, maximum }).expect("a limit");
 }
 
-/// From now on the kernel kills this process when it writes a file beyond so many bytes (SIGXFSZ).
+/// Lets the kernel kill this process when it writes a file beyond this size (SIGXFSZ).
 pub fn die_at(bytes: u64) {
     let nothing = Rlimit {
         current: Some(0),
@@ -110,7 +110,7 @@ pub fn die_at(bytes: u64) {
 #[test]
 fn a_file_that_must_not_grow_leaves_nothing_half_written() {
     let mut rng = Rng::new("files that must not grow");
-    // Of very little, manifests are the largest files.
+    // With very few lines, manifests are the largest files.
     for (lines, memory) in [(3, 1 << 20), (120, 8 << 10)] {
         let stage = Stage::with_jobs("1-3", lines);
         let process = Process::new("limited", &stage, &stage.cache_dir(), "");
@@ -119,9 +119,9 @@ fn a_file_that_must_not_grow_leaves_nothing_half_written() {
     }
 }
 
-/// In a process whose files are limited in size, now so and now otherwise.
+/// Runs in a process with changing limits of the file size.
 pub fn limited(told: &Told) {
-    // It would end the process.
+    // Otherwise the signal would end the process.
     signal_hook::flag::register(
         signal_hook::consts::SIGXFSZ,
         Arc::new(AtomicBool::new(false)),
@@ -130,7 +130,7 @@ pub fn limited(told: &Told) {
     let (expected, largest) = undisturbed(told);
     let mut rng = Rng::seeded(told.seed);
     let mut limits = vec![0, 1];
-    // Manifests are that large, or what marks an entry as seen.
+    // Sizes of manifests, or of `.seen` files.
     limits.extend((0..24).map(|_| rng.below(2_000)));
     limits.extend((0..12).map(|_| rng.below(largest)));
     let (mut failed, mut manifests) = (0, 0);
@@ -154,7 +154,7 @@ pub fn limited(told: &Told) {
     limit(Resource::Fsize, None);
 }
 
-/// A script that can mount something where nobody else sees it, or why there can be none.
+/// Returns an error if a private mount is impossible here.
 fn mounts() -> Result<(), String> {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount"]);
@@ -179,7 +179,7 @@ fn a_full_disk_leaves_nothing_half_written() {
         .assert_done();
 }
 
-/// On a file system that is full, now so and now otherwise.
+/// Runs on a full file system, with changing amounts of free space.
 pub fn full(told: &Told) {
     let (expected, _) = undisturbed(told);
     let mut rng = Rng::seeded(told.seed);
@@ -193,7 +193,7 @@ pub fn full(told: &Told) {
         let put = || {
             let there = nix::sys::statvfs::statvfs(&told.cache_dir).expect("figures");
             if round % 4 == 3 {
-                // Room enough, but not for many files.
+                // Enough space, but for few files only.
                 fs::create_dir(&ballast).expect("a folder");
                 let many = there.files_free().saturating_sub(1 + rng.below(30));
                 for number in 0..many {
@@ -296,7 +296,7 @@ pub fn unreadable(told: &Told) {
     };
     assert_contains(why, "2-metadata-1.warc");
     assert_contains(why, "denied");
-    // An entry that is there, and whole, but not for us.
+    // An intact entry that this user may not read.
     let manifest = index.entry.manifest_path();
     drop(index);
     fs::set_permissions(&manifest, fs::Permissions::from_mode(0o000)).expect("permissions");
@@ -345,6 +345,6 @@ pub fn few_descriptors(told: &Told) {
         let index = index.expect("an index");
         assert_eq!((&index.found, index.missing), (&jobs, Vec::new()));
     }
-    // Raw data of both kinds, segments, and the two sets: of no other set is there anything.
+    // Raw data of both kinds, segments, and the two sets; nothing of any other set.
     assert_eq!(state(&told.cache_dir).len(), 150 * 3 + 2);
 }

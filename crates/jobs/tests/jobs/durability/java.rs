@@ -1,4 +1,4 @@
-//! A process that locks as NetarchiveSuite does.
+//! Tests locking against a process that locks like NetarchiveSuite.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -17,7 +17,7 @@ const SOURCE: &str = concat!(
     "/tests/jobs/durability/Locks.java"
 );
 
-/// A Java program that locks files as it is told.
+/// A Java program that locks files on command.
 struct Java(Child);
 
 impl Java {
@@ -35,7 +35,7 @@ impl Java {
         }
     }
 
-    /// Has it do something with a file, and gives what it says.
+    /// Sends a command about a file, and returns the reply.
     fn tell(&mut self, what: &str, path: &Path) -> String {
         let stdin = self.0.stdin.as_mut().expect("a pipe");
         writeln!(stdin, "{what} {}", path.display()).expect("it listens");
@@ -44,7 +44,7 @@ impl Java {
 
     fn answer(&mut self) -> Option<String> {
         let mut line = String::new();
-        // Nothing is said before it is asked, so that nothing is lost here.
+        // The program writes only in reply to commands, so dropping the buffer loses nothing.
         let out = self.0.stdout.as_mut()?;
         BufReader::new(out).read_line(&mut line).ok()?;
         Some(line.trim_end().to_owned()).filter(|line| !line.is_empty())
@@ -84,16 +84,16 @@ fn a_java_process_and_a_builder_keep_each_other_waiting() {
         })
     };
 
-    // It has the lock: who waits for no time says who has it.
+    // It has the lock: without waiting, the error names the holder.
     assert_eq!(java.tell("lock", &lock_file(1)), "locked");
     let error = build(&open(Duration::from_millis(20)), 1).expect_err("busy");
     let text = error.to_string();
     let name = format!("process {}", java.0.id());
     assert!(matches!(error, Error::Busy { .. }), "{text}");
     assert!(text.contains(&name) && text.contains("1-cache"), "{text}");
-    // Other entries are not concerned.
+    // Other entries are not affected.
     assert!(build(&cache, 2).is_ok());
-    // Who waits longer gets it when it is free.
+    // A caller that waits longer gets the lock when it is free.
     let before = figures.counts().waits;
     thread::scope(|scope| {
         let waiting = scope.spawn(|| build(&cache, 1));
@@ -103,7 +103,7 @@ fn a_java_process_and_a_builder_keep_each_other_waiting() {
         assert!(waiting.join().expect("a thread").is_ok());
     });
 
-    // We have the lock, and it does not get it.
+    // We have the lock, and it does not get the lock.
     let (begun, over) = (Barrier::new(2), Barrier::new(2));
     thread::scope(|scope| {
         let building = scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! Builders that are killed.
+//! Tests builders that are killed.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -14,13 +14,13 @@ use crate::durability::processes::{Process, Running};
 use crate::durability::state::{State, assert_clean, assert_unlocked, how_many, leftovers, state};
 use crate::stage::{Stage, asks};
 
-/// Two jobs that have raw data and segments, and indexes of both.
+/// Two jobs with raw data and segments, and indexes of both.
 const ASKS: &str = "full 1,2;cdx 1,2";
-/// So little memory that everything is sorted in files.
+/// Memory limit so low that everything is sorted in files.
 const MEMORY: usize = 16 << 10;
-/// How many builders are killed, in all lanes.
+/// Number of builders that are killed, in all lanes.
 const ROUNDS: usize = 208;
-/// Rounds that are under way at once.
+/// Number of concurrent rounds.
 const LANES: usize = 2;
 
 fn builder(stage: &Stage, cache_dir: &Path) -> Running {
@@ -30,7 +30,7 @@ fn builder(stage: &Stage, cache_dir: &Path) -> Running {
     running
 }
 
-/// What there is when nobody is killed, how long it takes, and how many files there are then.
+/// Builds everything without kills; returns the state, the duration, and the number of files.
 fn undisturbed(stage: &Stage) -> (State, Duration, usize) {
     let cache_dir = stage.path().join("undisturbed");
     let mut running = builder(stage, &cache_dir);
@@ -40,7 +40,7 @@ fn undisturbed(stage: &Stage) -> (State, Duration, usize) {
     (state(&cache_dir), begun.elapsed(), how_many(&cache_dir))
 }
 
-/// Everything that is there is as it should be, and nobody has a lock.
+/// Asserts that all existing entries have the expected state, and that no lock is held.
 fn assert_no_harm(cache_dir: &Path, expected: &State) -> State {
     assert_unlocked(cache_dir);
     let there = state(cache_dir);
@@ -50,7 +50,7 @@ fn assert_no_harm(cache_dir: &Path, expected: &State) -> State {
     there
 }
 
-/// What is missing is built, and nothing else.
+/// Asserts that a new process builds exactly the missing entries.
 fn assert_goes_on(stage: &Stage, cache_dir: &Path, there: &State, expected: &State) {
     let caches = stage.caches_in(cache_dir);
     for ask in asks(ASKS) {
@@ -64,7 +64,7 @@ fn assert_goes_on(stage: &Stage, cache_dir: &Path, there: &State, expected: &Sta
     assert_clean(cache_dir);
 }
 
-/// Waits for some of the time that all of it takes, or until some of the files are there.
+/// Waits for a random part of the total time, or until a random part of the files exists.
 fn somewhere(running: &mut [Running], cache_dir: &Path, all: (Duration, usize), rng: &mut Rng) {
     if rng.chance(50) {
         let micros = u64::try_from(all.0.as_micros()).unwrap_or(1);
@@ -110,7 +110,7 @@ fn a_builder_that_is_killed_harms_nobody_and_its_work_is_gone_on_with() {
     assert_eq!(found.iter().sum::<usize>(), ROUNDS);
 }
 
-/// At the very write that is one too many, which does not depend on time.
+/// Kills the builder at a certain write, independent of timing.
 #[test]
 fn a_builder_that_is_killed_while_it_writes_harms_nobody() {
     let mut rng = Rng::new("killed writers");

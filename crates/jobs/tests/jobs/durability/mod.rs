@@ -1,5 +1,5 @@
-//! Index caches whatever happens: many who ask at once, builders that are killed, full and read-only disks, clocks that
-//! are set, lines and files that are none.
+//! Tests of durability: concurrent requests, killed builders, full and read-only disks, clock changes, invalid lines
+//! and files.
 
 mod bad_input;
 mod clock;

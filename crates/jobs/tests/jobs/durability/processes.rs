@@ -1,4 +1,4 @@
-//! Other processes: this program once more, told what to do by its environment.
+//! Child processes: this program again, controlled by environment variables.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -20,17 +20,17 @@ const THREADS: &str = "CRAWLSPACE_TESTS_THREADS";
 const MEMORY: &str = "CRAWLSPACE_TESTS_MEMORY";
 const SEED: &str = "CRAWLSPACE_TESTS_SEED";
 const DIES_AT: &str = "CRAWLSPACE_TESTS_DIES_AT";
-/// What lines for the other side begin with: the test runner prints some of its own.
+/// Prefix of the lines for the parent process, because the test runner also prints lines.
 const MARK: &str = "@ ";
 
-/// What such a process is for.
+/// Task of a child process.
 pub struct Told {
     pub cache_dir: PathBuf,
     pub asks: String,
     pub options: Options,
     pub threads: usize,
     pub seed: u64,
-    /// A file that is to grow beyond that, in bytes, is the end of the process.
+    /// Size in bytes at which writing to a file kills the process.
     dies_at: Option<u64>,
 }
 
@@ -73,20 +73,20 @@ fn told() -> Told {
 }
 
 impl Told {
-    /// Caches as one is told.
+    /// Opens the caches with the given options.
     pub fn caches(&self) -> IndexCaches {
         IndexCaches::open(self.options.clone()).expect("caches")
     }
 }
 
-/// Tells whoever started this process something.
+/// Sends a line to the parent process.
 pub fn say(what: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{MARK}{what}").expect("somebody listens");
     out.flush().expect("somebody listens");
 }
 
-/// Waits until whoever started this process says so.
+/// Waits for the parent's command.
 pub fn wait_for_go() {
     say("ready");
     let mut line = String::new();
@@ -94,7 +94,7 @@ pub fn wait_for_go() {
     assert_eq!(line, "go\n");
 }
 
-/// Gets what is asked for on some threads, each in an order of its own, all through the same caches.
+/// Requests all entries on several threads, each in its own order, all through the same caches.
 fn get(told: &Told) {
     let caches = told.caches();
     wait_for_go();
@@ -133,7 +133,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// One that does something with caches in a folder, over the archive of a stage.
+    /// Prepares a process with this role, which uses caches in a folder over the archive of a stage.
     pub fn new(role: &str, stage: &Stage, cache_dir: &Path, asks: &str) -> Process {
         let program = std::env::current_exe().expect("this program");
         Process {
@@ -141,8 +141,8 @@ impl Process {
         }
     }
 
-    /// A process that starts after a shell script ran as root, in mount and user namespaces of its own that end with
-    /// the process. The script finds the folder of the caches in `$CRAWLSPACE_TESTS_CACHE`.
+    /// Prepares a process that starts after a shell script ran as root, in private mount and user namespaces that end
+    /// with the process. `$CRAWLSPACE_TESTS_CACHE` tells the script the folder of the caches.
     pub fn behind(
         script: &str,
         role: &str,
@@ -192,13 +192,13 @@ impl Process {
         self
     }
 
-    /// It dies when it writes a file beyond that.
+    /// Kills the process when it writes a file beyond this size.
     pub fn dies_at(mut self, bytes: u64) -> Process {
         self.command.env(DIES_AT, bytes.to_string());
         self
     }
 
-    /// The command, for what else there is to set.
+    /// Changes the command, for other settings.
     pub fn with(mut self, set: impl FnOnce(&mut Command)) -> Process {
         set(&mut self.command);
         self
@@ -215,29 +215,29 @@ impl Process {
         Ok(Running { child, stdin, out })
     }
 
-    /// Starts it, and waits until it has done what it is told.
+    /// Runs the process to its end.
     pub fn run(self) -> Ended {
         self.start().end()
     }
 }
 
-/// A process that is under way. Dropped, it is killed.
+/// A running process, killed when dropped.
 pub struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
     out: BufReader<ChildStdout>,
 }
 
-/// What came of it.
+/// Result of a process.
 pub struct Ended {
     pub status: ExitStatus,
-    /// What it said.
+    /// Lines that it sent.
     pub said: Vec<String>,
     pub errors: String,
 }
 
 impl Running {
-    /// The next thing that it says; none when it has ended.
+    /// Returns the next line that it sends; `None` when it has ended.
     pub fn next(&mut self) -> Option<String> {
         let mut line = String::new();
         while self.out.read_line(&mut line).expect("text") > 0 {
@@ -249,7 +249,7 @@ impl Running {
         None
     }
 
-    /// Waits until it is ready to begin.
+    /// Waits until it is ready.
     pub fn ready(&mut self) {
         let said = self.next();
         if said.as_deref() != Some("ready") {
@@ -263,7 +263,7 @@ impl Running {
         }
     }
 
-    /// Has it begin, or go on.
+    /// Lets it begin or continue.
     pub fn go(&mut self) {
         let stdin = self.stdin.as_mut().expect("a pipe");
         // It may be dead already.
@@ -274,7 +274,7 @@ impl Running {
         self.child.try_wait().expect("a look").is_none()
     }
 
-    /// Kills it where it is.
+    /// Kills it immediately.
     pub fn kill9(mut self) -> ExitStatus {
         let _ = self.child.kill();
         self.child.wait().expect("its end")
@@ -309,7 +309,7 @@ impl Drop for Running {
 }
 
 impl Ended {
-    /// It did all that it was told.
+    /// Asserts that it completed its task.
     pub fn assert_done(&self) -> &Ended {
         let is_done = self.said.last().is_some_and(|said| said == "done");
         assert!(
@@ -322,7 +322,7 @@ impl Ended {
         self
     }
 
-    /// How many entries it built, how many it could not, and how many it found damaged.
+    /// Returns the number of entries that it built, failed to build, and found damaged.
     pub fn figures(&self) -> [u64; 3] {
         let said = self
             .said
@@ -333,7 +333,7 @@ impl Ended {
         numbers.try_into().expect("three")
     }
 
-    /// The entries that it got, with the checksum of their lines as it read them.
+    /// Returns the entries that it got, each with the checksum of the lines as read.
     pub fn got(&self) -> impl Iterator<Item = (&str, u128)> {
         let got = self
             .said

@@ -1,4 +1,4 @@
-//! Many who ask at once.
+//! Tests concurrent requests.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use crate::stage::Stage;
 const PROCESSES: usize = 3;
 const THREADS: usize = 5;
 
-/// Has processes with several threads each ask for the same sets, all at once, each in an order of its own, and
-/// returns how many entries there are then.
+/// Starts processes with several threads, which request the same sets concurrently, each in its own order, and returns
+/// the number of entries afterwards.
 fn race(stage: &Stage, asks: &str, rng: &mut Rng) -> usize {
     let cache_dir = stage.path().join(format!("cache-{}", rng.bits()));
     let mut running: Vec<_> = (0..PROCESSES)

@@ -1,4 +1,4 @@
-//! What is in the folder of the caches, and what must be true of it.
+//! Reads and checks the state of a cache folder.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,10 +12,10 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Entries by folder and name, each with a checksum of its lines. However an entry came about, it is the same.
+/// Entries by folder and name, each with a checksum of its lines, which does not depend on how the entry was built.
 pub type State = BTreeMap<String, u128>;
 
-/// The entries that there are. Each is what its manifest says to the last byte.
+/// Returns the existing entries. Each must equal its manifest to the last byte.
 pub fn state(cache_dir: &Path) -> State {
     let mut state = State::new();
     for layer in LAYERS {
@@ -28,7 +28,7 @@ pub fn state(cache_dir: &Path) -> State {
                 Form::File => path.with_file_name(format!("{name}.manifest.json")),
                 Form::Folder => path.join("manifest.json"),
             };
-            // The file of an entry is there before its manifest.
+            // The file of an entry appears before its manifest.
             if layer.form == Form::File && !manifest.exists() {
                 continue;
             }
@@ -51,7 +51,7 @@ pub fn state(cache_dir: &Path) -> State {
     state
 }
 
-/// Of the lines of an entry, in all its orders.
+/// Returns the checksum of an entry's lines in all its orders.
 pub fn checksum(entry: &Path, form: Form) -> u128 {
     match form {
         Form::File => xxh3_128(&fs::read(entry).expect("a file")),
@@ -71,7 +71,7 @@ pub fn checksum(entry: &Path, form: Form) -> u128 {
     }
 }
 
-/// Names of what is in a folder; none when it is not there.
+/// Returns the names in a folder; empty if the folder does not exist.
 pub fn names(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).into_iter().flatten();
     let name = |file: std::io::Result<fs::DirEntry>| {
@@ -83,7 +83,7 @@ pub fn names(folder: &Path) -> Vec<String> {
     files.map(name).collect()
 }
 
-/// All files and folders in the folders of the caches.
+/// Iterates over the files and folders in the folders of the caches.
 fn all(cache_dir: &Path) -> impl Iterator<Item = PathBuf> + '_ {
     LAYERS.iter().flat_map(|layer| {
         let folder = cache_dir.join(layer.folder);
@@ -93,7 +93,7 @@ fn all(cache_dir: &Path) -> impl Iterator<Item = PathBuf> + '_ {
     })
 }
 
-/// How many files and folders there are: more and more as the work goes on.
+/// Counts the files and folders, whose number grows as the work progresses.
 pub fn how_many(cache_dir: &Path) -> usize {
     all(cache_dir).count()
 }
@@ -128,7 +128,7 @@ pub fn assert_unlocked(cache_dir: &Path) {
     }
 }
 
-/// What a builder makes on its way, and is neither an entry nor what stands beside one.
+/// Returns unfinished files of builders, which are neither entries nor files beside entries.
 pub fn leftovers(cache_dir: &Path) -> Vec<PathBuf> {
     let is_left = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -1,4 +1,4 @@
-//! Files that are not what they were.
+//! Tests damaged files.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use redis_tests::rows;
 
 use super::*;
 
-/// Some of a log that has more bytes than buffers hold.
+/// Returns a log that is larger than the buffers.
 fn log() -> Vec<u8> {
     redis_tests::harvest::logs(7, 5, 400).0
 }
@@ -21,7 +21,7 @@ fn bytes(form: Form) -> Vec<u8> {
     metadata("7-metadata-1", 7, 3, &log(), Some(CDX), form)
 }
 
-/// What comes of a file with these bytes.
+/// Reads a file with these bytes; returns its records or the error.
 fn outcome(form: Form, bytes: &[u8]) -> Result<Records, String> {
     let folder = tempfile::tempdir().unwrap();
     let name = format!("7-metadata-1{}", form.ending());
@@ -84,7 +84,7 @@ fn a_log_that_is_cut_off_is_an_error_at_its_offset() {
     for form in Form::ALL {
         let bytes = bytes(form);
         let packed = matches!(form, Form::WarcGz | Form::ArcGz);
-        // The log is by far the largest record: the middle of the file is in it.
+        // The log is by far the largest record, so the middle of the file is in it.
         let text = outcome(form, &bytes[..bytes.len() / 2]).unwrap_err();
         assert_says(&text, &["the record is cut off"]);
         let offset: usize = text

@@ -1,5 +1,5 @@
-//! What must hold of reading metadata files: the `crawl.log` and the CDX of a job come as they were stored, or not at
-//! all; and that there is no such job is never said of what could not be read.
+//! Tests reading of metadata files: the `crawl.log` and the CDX of a job are returned exactly as stored, or not at all;
+//! and an unreadable file is never reported as a missing job.
 
 mod damage;
 mod places;
@@ -18,10 +18,10 @@ use redis_tests::with;
 const CRAWL_LOG: &[u8] = b"2013-05-22T08:29:58.123Z 200 1 http://a.example/ - - text/html #1 20130522082957456+5 sha1:A - -\n";
 const CDX: &[u8] = b"http://a.example/ 10.0.0.1 20130522082957 text/html 1 7-3-0.warc 0\n";
 
-/// The records of a job, in the order in which they came.
+/// Records of a job in the order of arrival.
 type Records = Vec<(Kind, Vec<u8>)>;
 
-/// Looks again whenever it is asked, and bears little.
+/// Returns options without a rescan interval, and with few retries.
 fn options() -> Options {
     Options {
         rescan: Duration::ZERO,
@@ -59,7 +59,7 @@ fn read(archive: &Archive, job: u64) -> Result<(JobContents, Records), Error> {
     Ok((found, records))
 }
 
-/// What is wrong with it, in words.
+/// Returns the error message.
 fn failure(archive: &Archive, job: u64) -> String {
     match read(archive, job) {
         Err(error) => error.to_string(),

@@ -1,4 +1,4 @@
-//! Folders, and lists of files.
+//! Tests folders and lists of files.
 
 use redis_tests::but;
 use std::fs;
@@ -57,7 +57,7 @@ fn links_are_followed_and_lead_nowhere_twice() {
         assert!(found(&archive, job), "{job}");
         assert_eq!(read(&archive, job).unwrap().0.notes, [""; 0], "{job}");
     }
-    // There should be a file, and it is not there: that is no job less.
+    // A listed file is missing: this is an error, not a missing job.
     assert_says(
         &failure(&archive, 10),
         &["10-metadata-1.warc", "No such file"],
@@ -167,7 +167,7 @@ fn a_file_that_lies_in_two_places_is_read_once() {
         ],
     );
     assert!(!notes.contains(['/', '\n']), "{notes}");
-    // The same place twice is nothing to speak of.
+    // Naming the same place twice causes no note.
     let (found, _) = read(&archive(&[a, a]), 7).unwrap();
     assert_eq!(found.notes, [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! Which records are the job's.
+//! Tests the assignment of records to jobs.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +12,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
-/// A file with these records.
+/// Returns a file with these records.
 fn file_of(form: Form, records: &[(&str, &str, &[u8])]) -> Vec<u8> {
     let mut file = Metadata::begin(Vec::new(), "x", form).unwrap();
     for (url, media_type, block) in records {
@@ -21,7 +21,7 @@ fn file_of(form: Form, records: &[(&str, &str, &[u8])]) -> Vec<u8> {
     file.finish().unwrap()
 }
 
-/// A WARC record with these fields.
+/// Returns a WARC record with these fields.
 fn record(fields: &str, block: &[u8]) -> Vec<u8> {
     let length = block.len();
     let head = format!("WARC/1.0\r\n{fields}\r\nContent-Length: {length}\r\n\r\n");
@@ -121,7 +121,7 @@ fn the_url_of_a_record_decides_whose_it_is() {
         let (found, _) = read(&archive, job).unwrap();
         assert_eq!(found.missing(Kind::CrawlLog), Some(Missing::NoJob), "{job}");
     }
-    // By its name, and by nothing in it.
+    // By its name only, not by a record.
     let (found, _) = read(&archive, 5).unwrap();
     let missing = found.missing(Kind::CrawlLog).unwrap();
     let others = [JobId(6)].into_iter().collect();
@@ -231,7 +231,7 @@ fn a_digest_that_the_header_states_is_held_against_the_block() {
     fs::write(&path, record(&fields, &changed)).unwrap();
     let parts = ["7-metadata-1.warc", "offset 0", "WARC-Block-Digest"];
     assert_says(&failure(&archive, 7), &parts);
-    // Also when nobody reads it.
+    // The digest is checked even if the record is not read.
     let unread = archive.read(JobId(7), &Work::default(), &mut |_, _| Ok(()));
     assert_says(&unread.unwrap_err().to_string(), &["WARC-Block-Digest"]);
 }

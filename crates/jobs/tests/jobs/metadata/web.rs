@@ -1,4 +1,4 @@
-//! Files on web servers, and listings of them.
+//! Tests files and listings on web servers.
 
 use std::fs;
 
@@ -153,14 +153,14 @@ fn a_folder_without_its_slash_is_sent_on_to() {
     put(&host, "/a/7-metadata-1.warc.gz", 7, Manners::default());
     assert!(found(&archive(&[&host.url("/a")]), 7));
 
-    // A page to log in would look like an empty folder.
+    // A login page would look like an empty folder.
     host.put("/b/", b"", sent_on("/login"));
     list(&host, "/login", "<html><a href=\"x\">log in</a></html>");
     assert_says(
         &failure(&archive(&[&host.url("/b/")]), 7),
         &["/b/", "it sends on to", "/login"],
     );
-    // And like a metadata file that is none.
+    // It would look like an invalid metadata file.
     host.put("/8-metadata-1.warc.gz", b"", sent_on("/login"));
     let text = failure(&archive(&[&host.url("/8-metadata-1.warc.gz")]), 8);
     assert_says(
@@ -290,7 +290,8 @@ fn a_server_may_say_of_a_packed_file_that_it_is_packed() {
     put(&host, "/7-metadata-1.warc.gz", 7, packed.clone());
     let url = host.url("/7-metadata-1.warc.gz");
     assert!(found(&archive(&[&url]), 7));
-    // What is not packed by itself was packed on the way, and would be another file.
+    // A file that is not compressed itself was compressed in transit, and would be a different
+    // file.
     put(&host, "/7-metadata-1.warc", 7, packed);
     let url = host.url("/7-metadata-1.warc");
     assert_says(&failure(&archive(&[&url]), 7), &[&url, "x-gzip"]);

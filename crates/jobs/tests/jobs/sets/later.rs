@@ -1,4 +1,4 @@
-//! Metadata that comes after an index was made.
+//! Tests metadata that arrive after an index was built.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn write_cdx(path: &Path, job: u64, cdx: &[u8]) {
     write_records(path, &[(&cdx_url(job, 1), "application/x-cdx", cdx)]);
 }
 
-/// Caches that look for new files at every request.
+/// Opens caches that look for new files at every request.
 fn watchful(stage: &Stage) -> IndexCaches {
     IndexCaches::open(but!(stage.options(), retry_missing: Duration::ZERO)).expect("caches")
 }
@@ -39,7 +39,7 @@ fn outdated(stage: &Stage) -> Vec<String> {
     verified.outdated.iter().map(name).collect()
 }
 
-/// Both the same process and another one find it.
+/// Checks that both the same process and another one find the file.
 #[test]
 fn a_metadata_file_that_comes_later_is_read_by_the_next_request() {
     for is_same_process in [true, false] {
@@ -72,7 +72,7 @@ fn a_metadata_file_that_comes_later_is_read_by_the_next_request() {
             drop(index);
             assert_eq!(builds(&caches, kind, jobs), 0, "{kind} {jobs}");
         }
-        // One that changes nothing is read once, as it is noted in what is made of it.
+        // A file that changes nothing is read once, because it is recorded as an input.
         let url = "metadata://a.example/crawl/reports/x?jobid=7";
         write_records(
             &stage.archive().join("7-metadata-3.warc.gz"),
@@ -83,7 +83,7 @@ fn a_metadata_file_that_comes_later_is_read_by_the_next_request() {
     }
 }
 
-/// A hit costs next to nothing: an archive is looked into at most every minute by default.
+/// Checks that a hit is cheap: by default, the archive is checked at most every minute.
 #[test]
 fn what_was_current_a_moment_ago_is_not_compared_again() {
     let stage = Stage::with_jobs("7,8", 20);
@@ -96,7 +96,7 @@ fn what_was_current_a_moment_ago_is_not_compared_again() {
     assert_eq!(builds(&stage.caches(), IndexKind::Full, "7,8"), 4);
 }
 
-/// A metadata file that was copied while somebody asked, and grew.
+/// Checks a metadata file that was read while it was being copied, and grew.
 #[test]
 fn a_metadata_file_that_grew_is_read_again() {
     let stage = Stage::new();
@@ -116,14 +116,14 @@ fn a_metadata_file_that_grew_is_read_again() {
     assert_eq!(count(&get(&caches, IndexKind::Full, "7"), "originCdx"), 0);
     fs::write(&path, &whole).expect("a file");
     assert!(count(&get(&caches, IndexKind::Full, "7"), "originCdx") > 10);
-    // Packing it changes nothing.
+    // Compressing it changes nothing.
     let packed = stage.archive().join("7-metadata-1.warc.gz");
     write_metadata(&packed, 7, 1, &crawl_log, Some(&cdx), Form::WarcGz);
     fs::remove_file(&path).expect("removed");
     assert_eq!(builds(&caches, IndexKind::Full, "7"), 0);
 }
 
-/// `dedup` finds a CDX that came after `full` was made: `full` does not say for ever that there is none.
+/// Checks that `dedup` finds a CDX that arrived after `full` was built: a missing CDX is not cached forever.
 #[test]
 fn an_index_that_is_older_than_the_raw_data_is_rebuilt_though_the_archive_is_away() {
     let stage = Stage::new();
@@ -138,7 +138,7 @@ fn an_index_that_is_older_than_the_raw_data_is_rebuilt_though_the_archive_is_awa
     assert!(count(&get(&caches, IndexKind::Full, "7"), "originCdx") > 10);
     assert_eq!(caches.figures().builds, 1);
     assert_eq!(outdated(&stage), [""; 0]);
-    // Whatever may have come, what is there is the answer.
+    // Without the archive, the existing index is the result.
     assert_eq!(builds(&caches, IndexKind::Full, "7"), 0);
 }
 
@@ -158,7 +158,7 @@ fn rebuilding_a_job_refreshes_the_sets_and_the_other_kinds() {
     };
     let before = images("image/png");
     assert!(before > 1);
-    // Without another size, so that nobody sees it but who reads it.
+    // With an unchanged size, so that only reading it reveals the change.
     let path = stage.archive().join("7-metadata-1.warc");
     let (crawl_log, cdx) = stage.logs(7, 100);
     let text = String::from_utf8(crawl_log)
@@ -171,7 +171,7 @@ fn rebuilding_a_job_refreshes_the_sets_and_the_other_kinds() {
     caches
         .rebuild_index(IndexKind::Full, &set("7"), &Work::default())
         .expect("an index");
-    // Its crawl.log, its CDX, and its index once.
+    // Its crawl.log, its CDX, and its index, once each.
     assert_eq!(caches.figures().builds - built, 3);
     let expected = [
         "dedupcrawllogindex/7-8-9-cache",
@@ -190,7 +190,7 @@ fn rebuilding_a_job_refreshes_the_sets_and_the_other_kinds() {
     assert_eq!((images("image/png"), images("image/gif")), (0, before));
 }
 
-/// A new file that cannot be read takes away nothing that was there before.
+/// Checks that an unreadable new file does not remove existing data.
 #[test]
 fn a_later_file_that_is_damaged_leaves_the_older_index() {
     let stage = Stage::with_jobs("7,8", 50);
@@ -212,7 +212,7 @@ fn a_later_file_that_is_damaged_leaves_the_older_index() {
         }
         let now = fs::read(get(&caches, kind, "7").entry.manifest_path()).expect("a manifest");
         assert!(now == *before, "{kind}");
-        // Who wants what the archive has now is told.
+        // A request for the current state gets an error.
         let rebuilt = caches.rebuild_index(kind, &set("7"), &Work::default());
         let rebuilt = rebuilt.expect("an index");
         assert!(matches!(rebuilt.missing[0].why, Missing::Unreadable { .. }));
@@ -224,7 +224,7 @@ fn a_later_file_that_is_damaged_leaves_the_older_index() {
     }
 }
 
-/// A file whose name has the number of a job, and which is another one's, is looked at once.
+/// Checks that a file with the job's number in its name that belongs to another job is read only once.
 #[test]
 fn a_file_of_another_job_is_no_reason_to_build_again() {
     let stage = Stage::with_jobs("7", 50);

@@ -1,4 +1,4 @@
-//! Archives that were compressed after their jobs, and logs that end too soon.
+//! Tests archives that were compressed after their jobs, and truncated logs.
 
 use crawlspace_jobs::{Index, IndexKind};
 use redis_tests::assert_contains;
@@ -14,7 +14,7 @@ const DUPLICATES: &str = "\
     20161205101112667+248 sha1:YEX3QI4MLIW3EPJCYCA2OZWT4ZEQGA36 - duplicate:\"2-1-other.arc,9132\",content-size:2494\n\
     2016-12-05T10:11:14.147Z   200       2026 http://a.example/c.png E http://a.example/ image/png #048 \
     20161205101113667+248 sha1:7WSXRDYAC7LQOMXF5SLVAC27YITWZHNH - content-size:2494\n";
-/// Lines of the compression tools of NetarchiveSuite, which may have the time of the record.
+/// Lines of NetarchiveSuite's compression tools, which may include the time of the record.
 const MIGRATION: &[u8] = b"\
     2-1-20161205100306320-00000-4320~h~8173.arc 9132 4434\n\
     2-1-20161205100306320-00000-4320~h~8173.arc 138604 133943 1480932191000\n\
@@ -22,7 +22,7 @@ const MIGRATION: &[u8] = b"\
 const MIGRATION_URL: &str =
     "metadata://crawl/index/deduplicationmigration?majorversion=0&minorversion=0";
 
-/// The file and offset of each URL.
+/// Returns the file and offset of each URL.
 fn places(index: &Index) -> Vec<(String, String)> {
     let rows = lines(&index.entry, "url");
     let place = |line: &String| {
@@ -39,12 +39,12 @@ fn duplicates_have_the_places_of_the_compressed_archive() {
     let of_new = "http://a.example/c.png 10.0.0.1 20161205101113 image/png 2494 7-1.arc.gz 3000\n";
     let new = [
         ("2-1-20161205100306320-00000-4320~h~8173.arc.gz", "133943"),
-        // Nothing was said about it.
+        // The migration does not mention it.
         ("2-1-other.arc", "9132"),
         ("7-1.arc.gz", "3000"),
     ];
     let new = new.map(|(file, offset)| (file.to_owned(), offset.to_owned()));
-    // The number of the harvest is in the name as well: that the file is that of the job is said by its other records.
+    // The name also has the number of the harvest: other records prove that the file belongs to the job.
     for name in ["7-metadata-2.warc.gz", "7-1-metadata-2.warc.gz"] {
         let stage = Stage::new();
         let migrated = stage.archive().join(name);
@@ -64,7 +64,7 @@ fn duplicates_have_the_places_of_the_compressed_archive() {
         assert_contains(&notes, "line 3: its offset is not a number");
         assert_eq!(lines(&index.entry, "url").len(), 3);
 
-        // With the metadata file of before beside it, each line is there once, and that is said.
+        // With the earlier metadata file beside it, each line occurs once, and a note says so.
         let first = stage.archive().join("7-metadata-1.arc");
         write_metadata(
             &first,

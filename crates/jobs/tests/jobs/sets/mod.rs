@@ -1,4 +1,4 @@
-//! Sets of jobs, whole and in part.
+//! Tests complete and incomplete sets of jobs.
 
 mod later;
 mod migration;
@@ -12,7 +12,7 @@ use redis_tests::metadata::Form;
 
 use crate::stage::{Stage, entries, get, lines, members};
 
-/// What a row is about, without its order.
+/// Counts the captures in these lines, regardless of their order.
 fn captures(lines: &[String]) -> BTreeMap<(String, String, String), usize> {
     let mut captures = BTreeMap::new();
     for line in lines {
@@ -93,7 +93,7 @@ fn a_part_is_never_kept_under_the_name_of_the_whole() {
         assert!(!names.contains(&"1-2-3-4-cache".to_owned()), "{names:?}");
     }
     stage.add(3, 50, Form::WarcGz);
-    // Another process looks into the archive now.
+    // Another process reads the archive now.
     let caches = stage.caches();
     for kind in IndexKind::ALL {
         let index = get(&caches, kind, "1-4");
@@ -113,7 +113,7 @@ fn no_job_at_all_is_an_empty_index() {
     }
 }
 
-/// However a set comes about, it is the same.
+/// Checks that the contents of a set do not depend on how it was built.
 #[test]
 fn a_set_made_of_larger_ones_has_the_same_lines_as_one_made_of_jobs() {
     let stage = Stage::with_jobs("1-9", 200);
@@ -124,7 +124,8 @@ fn a_set_made_of_larger_ones_has_the_same_lines_as_one_made_of_jobs() {
     let grown = get(&caches, IndexKind::Full, "1-9");
     let inputs = &grown.entry.manifest().inputs;
     let names: BTreeSet<_> = inputs.iter().map(|input| input.name.clone()).collect();
-    // Of each job the index, its raw data, and the metadata file, whichever sets these came by.
+    // The index, the raw data, and the metadata file of each job, independent of the sets from
+    // which they were merged.
     let of_job = |(job, form): (u64, &Form)| {
         let file = format!("{job}-metadata-1{}", form.ending());
         let made = ["", "crawllog-", "cdxdata-"].map(|of| format!("{of}{job}-cache"));
@@ -224,7 +225,7 @@ fn jobs_that_there_are_not_leave_nothing_in_the_caches() {
     }
 }
 
-/// Whether there is no such job, or no such record, it is looked for again only after a while.
+/// Checks that a missing job or record is looked for again only after a while.
 #[test]
 fn what_was_missing_a_moment_ago_is_not_read_for_again() {
     let stage = Stage::with_jobs("1", 20);

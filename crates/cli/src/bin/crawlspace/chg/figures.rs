@@ -1,4 +1,4 @@
-//! `crawlspace chg info`, `why` and `expired`: what an operator looks at.
+//! `crawlspace chg info`, `why` and `expired`: the state of a frontier for operators.
 
 use std::io;
 

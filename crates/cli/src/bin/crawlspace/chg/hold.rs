@@ -1,4 +1,4 @@
-//! `crawlspace chg pause`, `resume` and `block`: hosts that are left alone for a while.
+//! `crawlspace chg pause`, `resume` and `block`: pausing of hosts.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -53,7 +53,7 @@ struct What {
 
 #[derive(Serialize)]
 struct HoldReport<'a> {
-    /// What it is now.
+    /// State after the command.
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     chg: &'a Option<Bytes>,
@@ -135,7 +135,7 @@ pub(crate) struct Block {
 #[derive(Serialize)]
 struct Blocked<'a> {
     chg: &'a Bytes,
-    /// 0 for none.
+    /// End of the block; 0 if the group is not blocked.
     #[serde(rename = "blocked-until")]
     until: Millis,
 }
@@ -162,7 +162,7 @@ impl Block {
     }
 }
 
-/// What time it is by the clock of the server that has the frontier.
+/// Returns the time of the server that holds the frontier.
 fn now(frontier: &Frontier) -> io::Result<Millis> {
     let time = Call::<(u64, u64)>::new(redis::cmd("TIME")).repeatable();
     let time = frontier.server().ask(time.key(frontier.prefix()));

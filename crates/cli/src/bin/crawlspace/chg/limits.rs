@@ -1,4 +1,4 @@
-//! `crawlspace chg limit` and `group`: what a group of hosts is allowed.
+//! `crawlspace chg limit` and `group`: limits of host groups.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(crate) struct Limit {
     budget: Option<Budget>,
 }
 
-/// A pause, or none.
+/// A pause, or `none`.
 #[derive(Clone, Copy)]
 struct Delay(Option<Duration>);
 

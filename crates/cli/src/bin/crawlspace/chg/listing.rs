@@ -1,4 +1,4 @@
-//! `crawlspace chg groups` and `uris`: what is queued, one by one.
+//! `crawlspace chg groups` and `uris`: lists of queued groups and URIs.
 
 use std::io;
 
@@ -57,7 +57,7 @@ struct Most {
 }
 
 impl Most {
-    /// The first of a listing that comes in pages. Says so when there are more.
+    /// Reads a paged listing up to the limit, and reports if there is more.
     fn of<T>(
         &self,
         page: impl Fn(Option<&[u8]>, u32) -> Result<Page<T>, Error>,

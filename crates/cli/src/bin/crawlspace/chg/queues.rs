@@ -1,4 +1,4 @@
-//! `crawlspace chg move`, `drop` and `sweep`: what is queued.
+//! `crawlspace chg move`, `drop` and `sweep`: changes of the queues.
 
 use std::io::{self, Write};
 
@@ -33,7 +33,7 @@ struct Moved<'a> {
     from: &'a Bytes,
     to: &'a Bytes,
     moved: u64,
-    /// What the other one has now.
+    /// Number of URIs that the target group has now.
     count: u64,
 }
 
@@ -97,7 +97,7 @@ impl Drop {
         match (&self.group, &self.execution) {
             (Some(group), _) => self.empty(&frontier, group),
             (None, Some(execution)) => self.abort(&frontier, execution),
-            // The command line has one of them.
+            // The command line requires one of them.
             (None, None) => Ok(false),
         }
     }
@@ -149,7 +149,7 @@ impl Drop {
     }
 }
 
-/// How many URIs of this crawl are queued, as its documented key says.
+/// Returns the number of queued URIs of this crawl, from its documented key.
 fn queued(frontier: &Frontier, execution: &[u8]) -> io::Result<u64> {
     let mut queued = redis::cmd("HGET");
     queued

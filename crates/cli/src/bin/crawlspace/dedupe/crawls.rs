@@ -1,4 +1,4 @@
-//! `crawlspace dedupe stats` and `crawls`: figures.
+//! `crawlspace dedupe stats` and `crawls`: statistics of an index and its crawls.
 
 use std::io;
 
@@ -127,7 +127,7 @@ fn print_records(
     table.row("bytes", count(waczs), &note)
 }
 
-/// A state as one word.
+/// Returns a crawl's state as a word.
 pub(super) fn state(state: CrawlState) -> &'static str {
     match state {
         CrawlState::Uncommitted => "uncommitted",

@@ -1,4 +1,4 @@
-//! `crawlspace dedupe commit`, `cancel`, `remove` and `retain`: crawls that end, or leave.
+//! `crawlspace dedupe commit`, `cancel`, `remove` and `retain`: the end of crawls.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -54,7 +54,7 @@ impl Commit {
     }
 }
 
-/// Failures of one crawl of several: the server refuses, or the output fails.
+/// Failure for one of several crawls: the server refuses, or the output fails.
 enum Failure {
     Refused(Error),
     Output(io::Error),
@@ -72,7 +72,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// One crawl after the other: what the server refuses for one does not concern the next.
+/// Processes crawls one after the other; an error of the server for one crawl does not stop the others.
 fn each(crawls: &[Bytes], mut work: impl FnMut(&Bytes) -> Result<(), Failure>) -> io::Result<bool> {
     let mut all = true;
     for crawl in crawls {
@@ -279,7 +279,7 @@ impl Retain {
         Ok(true)
     }
 
-    /// Asks whether all other crawls are to be removed.
+    /// Asks for confirmation that all other crawls are to be removed.
     fn is_wanted(&self, index: &Index, retained: &[&[u8]]) -> io::Result<bool> {
         if describe(index, &self.crawls)?.is_none() {
             return Ok(false);
@@ -310,7 +310,7 @@ impl Retain {
     }
 }
 
-/// Says what each of these crawls is. `None`, and why, when one is not there.
+/// Prints a description of each of these crawls. Returns `None` after an error message if a crawl does not exist.
 fn describe<'a>(
     index: &Index,
     crawls: &'a [Bytes],
@@ -343,7 +343,7 @@ fn describe<'a>(
     Ok(Some(described))
 }
 
-/// Says which crawls that stay have their originals in crawls that leave.
+/// Warns of remaining crawls whose originals are in crawls to be removed.
 fn warn_of_dependents(index: &Index, leaving: &[&[u8]]) -> io::Result<()> {
     for crawl in leaving {
         let dependents = index.required_by(crawl).map_err(io::Error::other)?;

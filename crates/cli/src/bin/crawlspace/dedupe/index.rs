@@ -1,4 +1,4 @@
-//! `crawlspace dedupe index`: WARC files into a dedupe index.
+//! `crawlspace dedupe index`: imports WARC files into a dedupe index.
 
 use std::io;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ impl IndexFiles {
         index_files(self)
     }
 
-    /// Calls this again whenever the server is away, after waiting for it. Returns the message of any other error.
+    /// Repeats the call while the server is unavailable, after waiting for it. Returns the message of any other error.
     fn patiently<T>(&self, mut call: impl FnMut() -> Result<T, Error>) -> Result<T, String> {
         let goes_on = AtomicBool::new(false);
         let url = &self.asking.server.redis;
@@ -102,7 +102,8 @@ fn index_files(job: &IndexFiles) -> io::Result<bool> {
                     ));
                     continue;
                 }
-                // A file is read again from its start: what is in already counts nothing, and its batches may be lost.
+                // A file is read again from its start: records that are in the index count nothing, and its batches may
+                // be lost.
                 let added = job.patiently(|| {
                     let mut of_all = tally.clone();
                     match index::add_file(&index, crawl, file, &mut of_all) {

@@ -1,4 +1,4 @@
-//! `crawlspace dedupe lookup`: who stored a payload first.
+//! `crawlspace dedupe lookup`: the first capture of a payload.
 
 use std::io;
 

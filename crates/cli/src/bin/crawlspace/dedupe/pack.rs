@@ -1,4 +1,4 @@
-//! `crawlspace dedupe pack` and `unpack`: how an index is kept.
+//! `crawlspace dedupe pack` and `unpack`: storage formats of an index.
 
 use std::io;
 

@@ -48,7 +48,7 @@ impl SetProfile {
         };
         let profile = profile.map_err(io::Error::other)?;
         self.asking.tell(&Used { profile }, |used| {
-            // As plain as it can be: it is asked for in scripts.
+            // Only the word, because scripts read it.
             writeln!(io::stdout(), "{}", used.profile.word())
         })?;
         Ok(true)

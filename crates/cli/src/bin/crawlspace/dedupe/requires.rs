@@ -1,4 +1,4 @@
-//! `crawlspace dedupe requires` and `requiredby`: who needs whom for replay.
+//! `crawlspace dedupe requires` and `requiredby`: dependencies for replay.
 
 use std::io;
 

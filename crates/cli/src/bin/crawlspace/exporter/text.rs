@@ -1,4 +1,4 @@
-//! The figures of servers as Prometheus reads them: names, kinds and meanings.
+//! Metrics of servers in the text format of Prometheus: names, types and help texts.
 
 use crawlspace_client::dedupe::{Stats, Storage};
 use crawlspace_client::frontier;
@@ -10,7 +10,7 @@ use crate::observe::{Job, Observation, Seen};
 
 const GAUGE: &str = "gauge";
 
-/// The figures of all these servers.
+/// Formats the metrics of all these servers.
 pub(super) fn of(looks: &[Look]) -> String {
     let mut out = Metrics::default();
     out.family("build_info", GAUGE, "The version that runs.");
@@ -62,8 +62,8 @@ pub(super) fn of(looks: &[Look]) -> String {
     out.into_text()
 }
 
-/// Figures of a server, one a line: its name in `INFO`, its name here, its kind, and its meaning. What `INFO` has in
-/// microseconds (`_us`) is in seconds here.
+/// Metrics of a server, one per line: name in `INFO`, name here, type, and help text. Microseconds in `INFO` (`_us`)
+/// are converted to seconds.
 const SERVER: &str = "\
 lookups lookups_total counter Hashes looked up.
 hits hits_total counter Hashes looked up and found.
@@ -129,7 +129,7 @@ fn of_servers(out: &mut Metrics, seen: &[(&str, &Observation)]) {
     });
 }
 
-/// A figure of a data set: its name, kind and meaning, and its values with a label each.
+/// A metric of a data set: name, type and help text, and its values, each with a label.
 type Of<T> = (
     &'static str,
     &'static str,
@@ -137,19 +137,19 @@ type Of<T> = (
     fn(&T) -> Vec<(&'static str, f64)>,
 );
 
-/// Figures of data sets, one a line: name, kind, meaning, and what is computed of `$it`.
+/// Declares metrics of data sets, one per line: name, type, help text, and an expression over `$it`.
 macro_rules! figures {
     ($of:ty, $it:ident: $($name:ident $kind:ident $help:literal $values:expr;)*) => {
         &[$((stringify!($name), stringify!($kind), $help, |$it: &$of| $values)),*]
     };
 }
 
-/// The only value of a figure.
+/// Returns the only value of a metric.
 fn one(n: u64) -> Vec<(&'static str, f64)> {
     vec![("", n as f64)]
 }
 
-/// The value of a figure that may have none.
+/// Returns the value of a metric that can be missing.
 fn any(n: Option<f64>) -> Vec<(&'static str, f64)> {
     n.map(|n| ("", n)).into_iter().collect()
 }
@@ -212,7 +212,7 @@ fn by_kind([records, files, tags]: [u64; 3]) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// The figures of data sets of one kind.
+/// Writes the metrics of data sets of one kind.
 fn each<T>(
     out: &mut Metrics,
     seen: &[(&str, &Observation)],
@@ -240,7 +240,7 @@ fn each<T>(
     }
 }
 
-/// How far jobs are; of several that do the same work in one data set, the first.
+/// Writes the progress of jobs; of several jobs with the same work in one data set, the first.
 fn jobs(out: &mut Metrics, seen: &[(&str, &Observation)]) {
     out.family(
         "job_progress_ratio",

@@ -18,7 +18,7 @@ use crate::table::{Table, bytes, count, print_json};
 use crate::terminal::complain;
 use crate::time::span;
 
-/// The default of the library, in minutes.
+/// Default of the library, in minutes.
 static GRACE: LazyLock<String> = LazyLock::new(|| format!("{}m", DEFAULT_GRACE.as_secs() / 60));
 
 /// Make room: remove entries that nobody has used for the longest time, and what was left by builders that died.
@@ -161,7 +161,7 @@ fn entries(n: u64) -> String {
     }
 }
 
-/// Why there is still too much.
+/// Returns the reason why the limits are still exceeded.
 fn kept(n: u64) -> String {
     match n {
         0 => "nothing is left that could go".to_owned(),

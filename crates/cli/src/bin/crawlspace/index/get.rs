@@ -21,7 +21,7 @@ use crate::size::size;
 use crate::table::{Table, bytes, count, many, print_json};
 use crate::terminal::{Bytes, complain};
 
-/// The defaults of the library, as this command takes them.
+/// Defaults of the library, in the format of this command's options.
 static WAIT: LazyLock<String> = LazyLock::new(|| DEFAULT_WAIT.as_secs().to_string());
 static MEMORY: LazyLock<String> = LazyLock::new(|| format!("{}GiB", DEFAULT_MEMORY >> 30));
 
@@ -98,10 +98,10 @@ pub(crate) struct Get {
     json: bool,
 }
 
-/// What came of it.
+/// Result of the command.
 struct Got {
     index: Index,
-    /// Jobs whose later metadata files cannot be read.
+    /// Jobs whose newer metadata files cannot be read.
     outdated: Vec<MissingJob>,
     loaded: Option<Outcomes>,
 }
@@ -113,7 +113,7 @@ impl Get {
             std::process::exit(2);
         }
         if self.into.as_deref().is_some_and(|url| !is_server(url)) {
-            // It may have a password, so that it is not repeated.
+            // The URL may contain a password, so it is not repeated.
             complain(
                 "--into is the URL of no server: write redis://host:port/, rediss://host:port/ or unix:///path",
             );
@@ -125,7 +125,7 @@ impl Get {
             name: &self.crawl_id,
         });
         open_files::allow_more();
-        // A server that is not there is no reason to build for hours.
+        // Fail now if the server is unreachable, not after hours of building.
         let into = match into.map(Into::open).transpose() {
             Ok(into) => into,
             Err(error) => {
@@ -250,7 +250,7 @@ struct GetReport<'a> {
     loaded: Option<&'a Outcomes>,
 }
 
-/// A job that is missing.
+/// A missing job, for JSON.
 #[derive(Serialize)]
 struct Lacking {
     job: u64,
@@ -274,7 +274,7 @@ impl Lacking {
 
 fn print(index: &Index, out: Option<&Path>) -> io::Result<()> {
     let manifest = index.entry.manifest();
-    // The first line is nothing but the path, for scripts.
+    // The first line is only the path, for scripts.
     let mut table = Table::new(&index.entry.path().display().to_string(), 8)?;
     let jobs = index.found.len() as u64;
     table.row("jobs", count(jobs), &few(&index.found))?;
@@ -309,7 +309,7 @@ fn print(index: &Index, out: Option<&Path>) -> io::Result<()> {
     table.end()
 }
 
-/// Whether reading failed for all of the jobs: of an archive that is not there, an empty index says nothing.
+/// Returns true if reading failed for all jobs: the archive may be unavailable, and an empty index would be misleading.
 fn nothing_could_be_read(index: &Index) -> bool {
     let mut missing = index.missing.iter();
     !index.missing.is_empty() && index.found.is_empty() && missing.all(is_unreadable)
@@ -319,7 +319,7 @@ fn is_unreadable(missing: &MissingJob) -> bool {
     matches!(missing.why, Missing::Unreadable { .. })
 }
 
-/// The jobs, as far as they fit on a line.
+/// Formats the jobs on one line, truncated if necessary.
 fn few(jobs: &JobSet) -> String {
     const WIDTH: usize = 60;
     let text = jobs.to_string();
@@ -333,8 +333,7 @@ fn few(jobs: &JobSet) -> String {
     }
 }
 
-/// Which jobs are missing and why, for people: those that follow one another, and are missing for the same reason, in one
-/// line.
+/// Formats the missing jobs with their reasons for people: consecutive jobs with the same reason share a line.
 fn runs(missing: &[MissingJob]) -> impl Iterator<Item = String> + '_ {
     let follows = |one: &MissingJob, next: &MissingJob| {
         one.job.0.checked_add(1) == Some(next.job.0) && one.why == next.why
@@ -346,13 +345,13 @@ fn runs(missing: &[MissingJob]) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// What `--wait` takes.
+/// Parses the value of `--wait`.
 fn seconds(given: &str) -> Result<Duration, String> {
     let number = given.parse().map(Duration::from_secs);
     number.map_err(|_| "write a number of seconds: 3600".to_owned())
 }
 
-/// Whether that is the URL of a server that can have a dedupe index.
+/// Returns true if this is the URL of a server that can hold a dedupe index.
 fn is_server(url: &str) -> bool {
     redis::IntoConnectionInfo::into_connection_info(url).is_ok()
 }

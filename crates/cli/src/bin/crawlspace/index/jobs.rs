@@ -1,4 +1,4 @@
-//! Which jobs, as a person gives them.
+//! Parsing of job lists on the command line.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,8 +8,8 @@ use crawlspace_jobs::JobSet;
 /// Maximum size of a list, in bytes.
 const MAX_LIST: u64 = 256 << 20;
 
-/// `1,2,5-8`; `@FILE` for those that a file lists, `-` for those on standard input. A list may have spaces and line ends in
-/// place of commas.
+/// Parses `1,2,5-8`, `@FILE` for a file with a list, or `-` for a list on standard input. A list may have spaces and
+/// line breaks instead of commas.
 pub(super) fn jobs(given: &str) -> Result<JobSet, String> {
     match given.strip_prefix('@') {
         _ if given == "-" => listed(io::stdin().lock(), "standard input"),

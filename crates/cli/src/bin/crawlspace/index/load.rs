@@ -1,4 +1,4 @@
-//! Indexes of jobs into a dedupe index.
+//! Loading of indexes of jobs into a dedupe index.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::table::{Table, count, many};
 use crate::terminal::complain;
 
-/// Where indexes come from.
+/// Source of the indexes.
 pub(super) enum Source {
     Caches(Box<IndexCaches>),
     Server(Box<IndexRequestClient>),
@@ -32,20 +32,20 @@ impl Source {
     }
 }
 
-/// Which dedupe index.
+/// Target: a dedupe index.
 pub(super) struct Into<'a> {
     pub url: &'a str,
     pub prefix: &'a [u8],
     pub name: &'a CrawlName,
 }
 
-/// One that answers.
+/// A dedupe index whose server answers.
 pub(super) struct Open<'a> {
     index: Index,
     name: &'a CrawlName,
 }
 
-/// What became of the jobs.
+/// Results for the jobs.
 #[derive(Serialize)]
 pub(super) struct Outcomes {
     jobs: Vec<Loaded>,
@@ -64,7 +64,7 @@ struct Failed {
 impl<'a> Into<'a> {
     pub(super) fn open(self) -> Result<Open<'a>, crawlspace_client::Error> {
         let index = Index::open(self.url, self.prefix)?;
-        // It has the module, and may be asked.
+        // Fails if the server lacks the module or refuses access.
         index.profile()?;
         Ok(Open {
             index,
@@ -74,7 +74,7 @@ impl<'a> Into<'a> {
 }
 
 impl Open<'_> {
-    /// Loads the jobs one after the other, the lowest number first: it is the first of those with a payload that owns it.
+    /// Loads the jobs one after the other by ascending number: the first job with a payload owns it.
     pub(super) fn load(
         &self,
         source: &Source,
@@ -131,7 +131,7 @@ impl Outcomes {
         self.failed.is_empty() && !self.stopped
     }
 
-    /// Says what was loaded, and what was not and why.
+    /// Prints the jobs loaded, and the jobs not loaded with the reasons.
     pub(super) fn tell(&self, json: bool) -> io::Result<()> {
         if !json {
             self.print()?;

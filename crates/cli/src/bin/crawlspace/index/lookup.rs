@@ -164,7 +164,7 @@ impl Lookup {
     }
 }
 
-/// Where the index is.
+/// Location of the index.
 enum IndexLocation {
     Folder(PathBuf),
     Entry(Entry),
@@ -179,7 +179,7 @@ impl IndexLocation {
     }
 }
 
-/// A capture as one object.
+/// Converts a capture to a JSON object.
 fn object(row: &Row) -> Map<String, Value> {
     let text = |bytes: &[u8]| Value::String(String::from_utf8_lossy(bytes).into_owned());
     let mut object = Map::new();

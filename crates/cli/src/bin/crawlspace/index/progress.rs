@@ -1,4 +1,4 @@
-//! Progress of long work on a terminal, and its end by a signal.
+//! Progress bar for long work, and its cancellation by a signal.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const KNOWN: &str = "{msg}  {bar:30} {percent:>3} %  {elapsed}, {eta} left";
 const UNKNOWN: &str = "{msg}  {spinner} {pos}  {elapsed}";
 
-/// Does long work, which Ctrl-C and SIGTERM cancel, under a bar if standard error is a terminal.
+/// Runs long work, which Ctrl-C and SIGTERM cancel, and shows a progress bar if standard error is a
+/// terminal.
 pub(super) fn watched<T>(long: impl FnOnce(&Work) -> T) -> io::Result<T> {
     let stop = stop::on_signal(1)?;
     let work = Work::default();
@@ -50,7 +51,7 @@ fn cancel_if(stop: &AtomicBool, work: &Work) {
     }
 }
 
-/// What the bar shows.
+/// State of the bar.
 #[derive(Default)]
 struct Shown {
     stage: String,

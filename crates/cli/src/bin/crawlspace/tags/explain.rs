@@ -1,4 +1,4 @@
-//! `crawlspace tags explain`: why a capture passes or does not.
+//! `crawlspace tags explain`: reasons why a capture passes or does not.
 
 use std::io;
 

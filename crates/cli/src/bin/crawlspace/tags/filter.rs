@@ -1,4 +1,4 @@
-//! `crawlspace tags filter`: the lines of a file that pass.
+//! `crawlspace tags filter`: prints the lines of a file that pass.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -56,13 +56,13 @@ impl FilterLines {
         let mut before = 0;
         loop {
             let lines = fill(&mut input, &mut batch)?;
-            // What an empty file is asked for may be wrong as well.
+            // An empty file is sent as well, because the conditions may be invalid.
             if lines == 0 && before > 0 {
                 break;
             }
             match space.filter_blob(filter, &batch) {
                 Ok(kept) => {
-                    // The server refuses a header with another order of columns.
+                    // The server rejects a header with another order of columns.
                     let header = if before == 0 { header(&batch) } else { 0 };
                     out.write_all(&batch[..header])?;
                     out.write_all(&kept)?;
@@ -82,7 +82,7 @@ impl FilterLines {
     }
 }
 
-/// The next whole lines. Gives their number.
+/// Reads the next complete lines, and returns their number.
 fn fill(input: &mut dyn BufRead, batch: &mut Vec<u8>) -> io::Result<u64> {
     batch.clear();
     let mut lines = 0;
@@ -92,7 +92,8 @@ fn fill(input: &mut dyn BufRead, batch: &mut Vec<u8>) -> io::Result<u64> {
     Ok(lines)
 }
 
-/// The length of the line that tells which column is what. A file without it would be none any more.
+/// Returns the length of the header line that names the columns. Without it the output would not be a CDX
+/// file.
 fn header(batch: &[u8]) -> usize {
     if !batch.starts_with(b" CDX ") {
         return 0;
@@ -101,7 +102,7 @@ fn header(batch: &[u8]) -> usize {
     end.map_or(batch.len(), |end| end + 1)
 }
 
-/// The error, with a number of a line as it is in the file, not in the batch.
+/// Formats the error with the line number in the file instead of the batch.
 fn with_line(error: &Error, before: u64) -> String {
     let text = error.to_string();
     let renumbered = || {

@@ -1,4 +1,4 @@
-//! `crawlspace tags sync`: a space as a database has it.
+//! `crawlspace tags sync`: mirrors a database into a tag space.
 
 mod output;
 
@@ -203,7 +203,7 @@ impl Sync {
         let mirror = Mirror::new(&source, self.target(), stop)?;
         let mut tell = |event: crawlspace_cli::mirror::Event<'_>| {
             if output.tell(&event).is_err() {
-                // Nobody reads what it tells any more.
+                // The reader of our output has closed it.
                 stop::now(stop);
             }
         };
@@ -234,7 +234,7 @@ impl Sync {
             return self.compared(&difference, output);
         }
         let loaded: Loaded = load_csv(&self.target(), input, &name, &mut |event| {
-            // What cannot be shown is no reason to leave a load half-done.
+            // An output error is no reason to abort a load.
             let _ = output.tell(&event);
         })?;
         let written = output.tell(&crawlspace_cli::mirror::Event::Loaded(loaded));

@@ -1,4 +1,4 @@
-//! What `crawlspace top` shows, line by line, and the terminal that it takes.
+//! Layout of `crawlspace top`, and its terminal screen.
 
 use std::io;
 
@@ -11,13 +11,13 @@ use crate::observe;
 use crate::table::{bytes, count, duration, share};
 use crate::terminal::shown;
 
-/// Maximum number of leases that are shown of a frontier.
+/// Maximum number of leases shown per frontier.
 pub(super) const EXPIRING: u32 = 3;
 /// Width of a bar, in characters.
 const BAR: usize = 30;
 
 impl View {
-    /// What is shown, for people.
+    /// Formats the view as lines.
     pub(super) fn lines(&self, url: &str) -> Vec<String> {
         let rates = self
             .rates
@@ -145,7 +145,7 @@ impl JobView {
     }
 }
 
-/// A data set: its prefix, and its database where that is not the usual one.
+/// Formats a data set: its prefix, and its database unless it is the usual one.
 fn name(db: u32, prefix: &str, paused: bool) -> String {
     let name = observe::shown(db, prefix);
     if paused {
@@ -155,7 +155,7 @@ fn name(db: u32, prefix: &str, paused: bool) -> String {
     }
 }
 
-/// The terminal: another screen, which goes when this is dropped.
+/// The alternate screen of the terminal, left when dropped.
 pub(super) struct Screen {
     term: Term,
 }
@@ -167,7 +167,7 @@ impl Screen {
         Ok(Screen { term })
     }
 
-    /// Shows lines, as many and as much of them as there is room for.
+    /// Draws as many lines, and as much of each, as fit.
     pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
         let (height, width) = self.term.size();
         let mut text = "\x1b[H".to_owned();
@@ -186,7 +186,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // There is nobody to tell.
+        // There is no way to report an error here.
         let _ = self.term.show_cursor();
         let _ = self.term.write_str("\x1b[?1049l");
     }

@@ -1,4 +1,4 @@
-//! `crawlspace wacz check`: whether everything is there that WACZ files need.
+//! `crawlspace wacz check`: verifies that all WACZ files that others need are present.
 
 use std::io::{self, IsTerminal};
 

@@ -1,4 +1,4 @@
-//! `crawlspace wacz requires`: which others a WACZ file needs, and the list of them in it.
+//! `crawlspace wacz requires`: the dependencies of a WACZ file, and the list of them in the file.
 
 use std::io;
 
@@ -69,7 +69,7 @@ impl Requires {
             (Some(reference), _) => {
                 let required = index.requires(Of::Wacz(reference.as_bytes()), false);
                 let required = required.map_err(io::Error::other)?;
-                // Nothing noted: because there is nothing, or because this is not its id?
+                // An empty reply means that the file has no dependencies, or that this is not its id.
                 if required.is_empty() {
                     let own = self.of_its_own(&index, &location)?;
                     if !own.requires.is_empty() || !own.are_complete() {
@@ -115,7 +115,7 @@ impl Requires {
         Ok(complete)
     }
 
-    /// By the file's own revisit records.
+    /// Finds the dependencies from the file's own revisit records.
     fn of_its_own(&self, index: &Index, location: &Location) -> io::Result<Dependencies> {
         let crawl = self.crawl.as_ref().map(Bytes::as_bytes).unwrap_or_default();
         let wacz = Wacz::open(location, &Options::default()).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! Events of a mirror, for people or programs.
+//! Output of a mirror's events, for people or programs.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use serde_json::json;
 use crate::table::{count, duration, json};
 use crate::terminal::{plain, shown, text};
 
-/// Results go to standard output, trouble and progress to standard error.
+/// Prints results on standard output, errors and progress on standard error.
 pub(super) struct Output {
     json: bool,
     progress: bool,
-    /// A line of progress is on the terminal.
+    /// True while a progress line is on the terminal.
     open: bool,
 }
 
@@ -57,7 +57,7 @@ impl Output {
         }
     }
 
-    /// What differs, an id a line, and how many.
+    /// Prints the differences, one id per line, and their number.
     pub(super) fn differences(&self, difference: &Difference) -> io::Result<()> {
         let mut out = io::BufWriter::new(io::stdout().lock());
         let (mut added, mut removed, mut changed) = (0u64, 0u64, 0u64);
@@ -100,7 +100,7 @@ impl Output {
         out.flush()
     }
 
-    /// Nothing of the progress stays on the terminal.
+    /// Clears the progress line from the terminal.
     pub(super) fn end(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.open) {
             eprint!("\r\x1b[K");
@@ -130,7 +130,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Out at once, also into a file.
+/// Prints and flushes, so that a file is complete at once, too.
 pub(super) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
