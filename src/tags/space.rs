@@ -403,7 +403,7 @@ impl Space {
         self.version += 1;
         if self.changes.len() >= MAX_CHANGES {
             self.changes.pop_front();
-            // Caches that are at least as new as the oldest change kept can catch up.
+            // Caches that lack only changes that are still recorded can catch up.
             self.told_from = self.changes.front().map_or(self.version, |(at, _)| at - 1);
         }
         self.changes.push_back((self.version, name));

@@ -171,7 +171,7 @@ impl Cache {
         }
     }
 
-    /// The verdicts about this tag are unknown from now on.
+    /// Invalidates the verdicts on this tag.
     pub fn invalidate(&mut self, tag: &[u8]) {
         if let Some(&number) = self.by_name.get(tag) {
             for (_, verdicts) in &mut self.verdicts {
