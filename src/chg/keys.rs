@@ -69,7 +69,7 @@ impl Once {
 once_keys! { Once:
     /// `chg_wait`: groups by due time.
     wait = Once::of("chg_wait", KeyType::SortedSet).documented().heard(Heard::Queue);
-    /// `chg_busy`: groups by the deadline of their first lease to run out.
+    /// `chg_busy`: groups by the deadline of their first lease to expire.
     busy = Once::of("chg_busy", KeyType::SortedSet).documented().heard(Heard::Queue);
     /// `chg_ready`: groups that are due, in the order in which they became ready.
     ready = Once::of("chg_ready", KeyType::List).documented().heard(Heard::Queue);

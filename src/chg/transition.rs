@@ -85,7 +85,7 @@ pub(super) enum Placement {
     Stay,
     /// To the end of `chg_ready`.
     Ready,
-    /// Into `chg_wait`, or moved there if it is in it.
+    /// To `chg_wait`, or moved within it if it is there.
     Wait(Millis),
     /// To `chg_ready` if it is due, else to `chg_wait`; with a shared gate, to the end of the queue behind it.
     Queue(Millis),

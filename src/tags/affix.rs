@@ -21,7 +21,7 @@ pub struct Affix {
 /// Positions where `before` may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begins {
-    /// Anywhere.
+    /// Anywhere in the field.
     Anywhere,
     /// Only at the start of the field.
     AtStart,

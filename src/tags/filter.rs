@@ -58,7 +58,7 @@ pub enum Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Bytes of all lines.
+    /// Returns the size of the batch in bytes of work.
     pub fn bytes(&self) -> usize {
         match self {
             // A line has a cost even if it is empty.

@@ -1,4 +1,4 @@
-//! Tags: which captures a reader may see.
+//! Tags, which determine the captures that a reader may see.
 //!
 //! A [`space::Space`] holds the tagging index (the tags of records, files and tags), rules that read tags out
 //! of the fields of a capture, and access points, which are named expressions. A capture has the tags of its

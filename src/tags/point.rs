@@ -37,7 +37,7 @@ impl Point {
     /// Parses an access point.
     ///
     /// # Errors
-    /// When the name, its pattern or the expression is malformed or too large.
+    /// Fails if the name, its pattern or the expression is malformed or too large.
     pub fn new(name: &[u8], text: &[u8]) -> Result<Point, Error> {
         if name.is_empty() || name.len() > NAME_BYTES {
             return Err(Error::Argument(format!(
@@ -158,7 +158,7 @@ impl Points {
     /// Sets an access point; one with the same name is replaced and keeps its position.
     ///
     /// # Errors
-    /// `CYCLE`, or `TOOBIG` when the space is full.
+    /// `CYCLE`, or `TOOBIG` if the space is full.
     pub fn set(&mut self, point: Point) -> Result<(), Error> {
         self.refuse_cycle(&point)?;
         self.restore(point)
@@ -169,7 +169,7 @@ impl Points {
     /// such a cycle.
     ///
     /// # Errors
-    /// `TOOBIG` when the space is full.
+    /// `TOOBIG` if the space is full.
     pub fn restore(&mut self, point: Point) -> Result<(), Error> {
         let known = self.by_name.get(&point.name).copied();
         if known.is_none() && self.len() >= MAX_POINTS {

@@ -38,7 +38,7 @@ impl Rule {
     /// Parses a rule.
     ///
     /// # Errors
-    /// When the name, the field, the regular expression or a template is malformed or too large.
+    /// Fails if the name, the field, the regular expression or a template is malformed or too large.
     pub fn new(
         name: &[u8],
         field: &[u8],
@@ -196,7 +196,7 @@ impl Rules {
     /// Sets a rule; one with the same name is replaced and keeps its position.
     ///
     /// # Errors
-    /// `TOOBIG` when the space is full.
+    /// `TOOBIG` if the space is full.
     pub fn set(&mut self, rule: Rule) -> Result<(), Error> {
         match self.0.iter().position(|known| known.name == rule.name) {
             Some(at) => self.0[at] = Arc::new(rule),

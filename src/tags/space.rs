@@ -334,7 +334,7 @@ impl Space {
     /// Sets a rule.
     ///
     /// # Errors
-    /// `TOOBIG` when the space is full.
+    /// `TOOBIG` if the space is full.
     pub fn set_rule(&mut self, rule: Rule) -> Result<(), Error> {
         Arc::make_mut(&mut self.rules).set(rule)
     }

@@ -74,7 +74,7 @@ impl FieldTest {
         }
     }
 
-    /// The field.
+    /// Returns the field.
     pub fn field(&self) -> &Field {
         &self.field
     }

@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `a \| b`, `a & b`, `!a`, `( )` | or, and, not; `!` binds most, `\|` least |
+//! | `a \| b`, `a & b`, `!a`, `( )` | or, and, not; `!` binds tightest, `\|` loosest |
 //! | `tag` | the capture has this tag |
 //! | `prefix*` | the capture has a tag with this prefix |
 //! | `coll:{1\|2\|3}` | the capture has one of `coll:1`, `coll:2`, `coll:3` |
@@ -31,13 +31,13 @@ pub use clause::{Clause, FieldTest};
 pub enum Expression {
     /// `*`: every capture.
     Everything,
-    /// A tag.
+    /// Captures with this tag.
     Tag(Template),
     /// A tag with this prefix.
     Prefix(Template),
     /// One of several tags, given as a common prefix and the rest of each.
     OneOf(Template, Vec<Template>),
-    /// An access point.
+    /// Captures that satisfy an access point.
     Point(Template),
     /// A test of a field.
     Field {
@@ -59,11 +59,11 @@ pub enum Expression {
 /// The kinds of tests of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// `=`: it is this.
+    /// `=`: the field equals the text.
     Equals,
-    /// `*=`: this is in it.
+    /// `*=`: the field contains the text.
     Contains,
-    /// `~`: the regular expression matches somewhere.
+    /// `~`: the regular expression matches somewhere in the field.
     Matches,
 }
 
