@@ -1,4 +1,4 @@
-//! URIs were queued for groups: the seed's *Adding a uri*.
+//! Adding URIs to groups: the operation *Adding a uri* of the seed.
 
 use super::error::{Error, Result};
 use super::frontier::Frontier;
@@ -11,22 +11,22 @@ use super::transition::{Event, Seen};
 use super::uris::{Changed, Op, Stock};
 use crawlspace_host::text::{parse_unsigned, push_number};
 
-/// A numbered command of one writer of an execution, so that it can be sent again safely. The numbers of
-/// a writer only grow.
+/// A numbered command of one writer of an execution, which can be sent again safely. The numbers of a writer
+/// only grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence<'a> {
-    /// Who numbers: a worker's name, say.
+    /// The writer, for example the name of a worker.
     pub writer: &'a [u8],
-    /// The number, 1 or more.
+    /// The sequence number, 1 or more.
     pub n: u64,
 }
 
-/// A URI that was queued elsewhere, for a group.
+/// A URI that the crawler queues itself, for a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Queued<'a> {
     /// The group.
     pub chg: &'a [u8],
-    /// When it may be fetched.
+    /// Due time of the URI.
     pub at: Millis,
 }
 
@@ -35,23 +35,23 @@ pub struct Queued<'a> {
 pub struct Kept<'a> {
     /// The group.
     pub chg: &'a [u8],
-    /// When it may be fetched.
+    /// Due time of the URI.
     pub at: Millis,
-    /// How far from a seed it was found.
+    /// Number of links between a seed and the URI.
     pub depth: u32,
     /// The URI.
     pub uri: &'a [u8],
 }
 
-/// The count of a group after adding; `None` where nothing was added, because its budget is spent or the
-/// execution was dropped.
+/// The count of each group after adding; `None` where nothing was added, because the budget of the group is
+/// used up or the execution was dropped.
 pub type Counts = Vec<Option<u64>>;
 
 impl<K: Store> Frontier<K> {
     /// Counts URIs that the crawler keeps itself.
     ///
     /// # Errors
-    /// `STALE` when the writer has gone on to a higher number.
+    /// `STALE` if the writer has sent a higher number already.
     pub fn add(
         &mut self,
         ks: &mut K,
@@ -70,7 +70,8 @@ impl<K: Store> Frontier<K> {
             return Ok(vec![None; uris.len()]);
         }
         for uri in uris.iter().skip(1) {
-            // All or nothing: the first one is looked at before anything is written anyway.
+            // All or nothing: later URIs are checked here; the first one is read before anything is written
+            // anyway.
             self.groups.load(ks, uri.chg)?;
         }
         let field = ks.name(&[COUNTED, execution]);
@@ -101,10 +102,11 @@ impl<K: Store> Frontier<K> {
         Ok(counts)
     }
 
-    /// Takes URIs in to keep. One that is queued or being fetched for the same execution counts once.
+    /// Adds URIs that the frontier keeps. A URI that is already queued or leased for the same execution
+    /// counts once.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; any error of the server.
     pub fn add_kept(
         &mut self,
         ks: &mut K,
@@ -169,7 +171,8 @@ impl<K: Store> Frontier<K> {
         Ok(counts)
     }
 
-    /// More URIs for a group, the first due at `at`: queues it, or pulls it forward where it waits.
+    /// Adds URIs to a group, the first of them due at `at`: queues the group, or moves it forward if it
+    /// waits.
     pub(super) fn arrive(
         &mut self,
         ks: &mut K,
@@ -180,7 +183,7 @@ impl<K: Store> Frontier<K> {
     ) -> Result<()> {
         let group = &loaded.group;
         let stands = group.is_runnable();
-        // Something may have been written before this, so a broken key is not an error here.
+        // Keys may have been written before, so a key of the wrong type is not an error here.
         let opens = match &group.options.gate[..] {
             gate if stands && !gate.is_empty() => self.gates.closed_until(ks, gate).unwrap_or(0),
             _ => 0,
@@ -200,7 +203,7 @@ impl<K: Store> Frontier<K> {
     }
 }
 
-/// The stored reply when this number was carried out before.
+/// Returns the stored reply if the command of this number was executed before.
 fn replayed<K: Store>(
     keys: &Keys<K>,
     ks: &mut K,
@@ -244,7 +247,7 @@ fn store_counts<K: Store>(
     Ok(())
 }
 
-/// Takes one URI from the budget; false when it is spent.
+/// Takes one URI from the budget; returns false if the budget is used up.
 fn spend<K: Store>(loaded: &mut Loaded<K>) -> bool {
     match &mut loaded.group.options.budget {
         None => true,

@@ -1,24 +1,24 @@
-//! What an audit needs to know of changes behind its back.
+//! State that lets an audit account for changes made while it runs.
 
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
-/// The audit under way, if any.
+/// The running audit, if any.
 #[derive(Debug, Default)]
 pub(super) struct Audits(Option<Audit>);
 
 impl Audits {
-    /// Begins one, in place of any other.
+    /// Begins an audit, which replaces a running one.
     pub(super) fn begin(&mut self, owner: &Rc<()>) {
         self.0 = Some(Audit::new(owner));
     }
 
-    /// That of an owner, unless another one took its place.
+    /// Returns the audit of an owner, unless another audit has replaced it.
     pub(super) fn of(&self, owner: &Rc<()>) -> Option<&Audit> {
         self.0.as_ref().filter(|audit| audit.is_of(owner))
     }
 
-    /// Ends that of an owner.
+    /// Ends the audit of an owner and returns it.
     pub(super) fn end(&mut self, owner: &Rc<()>) -> Option<Audit> {
         self.0.take_if(|audit| audit.is_of(owner))
     }
@@ -30,12 +30,13 @@ impl Audits {
         }
     }
 
-    /// Whether anybody still wants it.
+    /// Returns true if the owner of the audit still exists.
     pub(super) fn is_wanted(&self) -> bool {
         self.0.as_ref().is_some_and(Audit::is_wanted)
     }
 
-    /// The count of a group is about to change, or something else in it; `count` is what it is now.
+    /// Records the count of a group before the count, or other fields of the group, change; `count` returns
+    /// the current count.
     pub(super) fn before(&mut self, id: &[u8], count: impl FnOnce() -> u64) {
         self.0.take_if(|audit| !audit.is_wanted());
         if let Some(audit) = &mut self.0 {
@@ -43,7 +44,7 @@ impl Audits {
         }
     }
 
-    /// The queued URIs of an execution are about to change; how many there are now.
+    /// Records the number of queued URIs of an execution before it changes.
     pub(super) fn before_execution(&mut self, execution: &[u8], count: u64) {
         if let Some(audit) = &mut self.0
             && !audit.executions.contains_key(execution)
@@ -52,14 +53,14 @@ impl Audits {
         }
     }
 
-    /// A group was taken from the head of `chg_ready`.
+    /// Counts a group that was taken from the head of `chg_ready`.
     pub(super) fn taken(&mut self) {
         if let Some(audit) = &mut self.0 {
             audit.taken += 1;
         }
     }
 
-    /// A plain client wrote, who does not say what was there before.
+    /// Records that a plain client wrote to keys, so that their previous state is unknown.
     pub(super) fn disturb(&mut self) {
         if let Some(audit) = &mut self.0 {
             audit.disturbed = true;
@@ -67,27 +68,27 @@ impl Audits {
     }
 }
 
-/// Counts as they stood when an audit began, of everything that has changed since: an audit takes
-/// many steps, and proves what held at one moment.
+/// The previous counts of everything that has changed since an audit began: an audit takes many steps, but
+/// proves the state at one moment.
 ///
-/// Ordered maps, here and in the audit itself: the names come from strangers, and a map that grows by a
-/// node takes no longer for the millionth.
+/// The maps are ordered, here and in the audit itself: clients choose the names, and a map that grows node by
+/// node never pauses to rehash, even at the millionth entry.
 #[derive(Debug, Default)]
 pub struct Audit {
-    /// Whose audit this is; whoever asks for another one takes it over.
+    /// The owner of the audit; a new audit replaces it.
     owner: Weak<()>,
     pub(super) groups: BTreeMap<Box<[u8]>, u64>,
     pub(super) executions: BTreeMap<Box<[u8]>, u64>,
-    /// The group that is read in several steps, until something changes in it.
+    /// The group that is being read in several steps, until something in it changes.
     watched: Option<Box<[u8]>>,
-    /// How many were taken from the head of `chg_ready`.
+    /// Number of groups taken from the head of `chg_ready`.
     pub(super) taken: u64,
-    /// Whether plain clients wrote meanwhile, so that nothing is proved.
+    /// Plain clients wrote meanwhile, so the audit proves nothing.
     pub(super) disturbed: bool,
 }
 
 impl Audit {
-    /// Begins one.
+    /// Creates an audit.
     fn new(owner: &Rc<()>) -> Audit {
         Audit {
             owner: Rc::downgrade(owner),
@@ -95,24 +96,24 @@ impl Audit {
         }
     }
 
-    /// Whether it is still that of its owner.
+    /// Returns true if the audit belongs to this owner.
     fn is_of(&self, owner: &Rc<()>) -> bool {
         self.owner
             .upgrade()
             .is_some_and(|own| Rc::ptr_eq(&own, owner))
     }
 
-    /// Whether anybody still wants it.
+    /// Returns true if the owner of the audit still exists.
     fn is_wanted(&self) -> bool {
         self.owner.strong_count() > 0
     }
 
-    /// Whether nothing has changed in the watched group, by commands of this module.
+    /// Returns true if no command of this module has changed the watched group.
     pub(super) fn is_unchanged(&self) -> bool {
         self.watched.is_some()
     }
 
-    /// The count of a group is about to change, or something else in it; what it is now.
+    /// Records the count of a group before the group changes.
     fn before(&mut self, id: &[u8], count: u64) {
         if !self.groups.contains_key(id) {
             self.groups.insert(id.into(), count);

@@ -1,9 +1,9 @@
-//! Crawl executions that were dropped while leases of them were held. Whoever holds one may not know,
-//! and would bring the crawl back with the links that it finds: until the last of these leases is over,
-//! nothing more is taken in for the crawl. While an execution is being dropped nothing is taken in
-//! either, because the job does not come back to groups that it has passed.
+//! Crawl executions that were dropped while some of their leases were held. The holder of such a lease may
+//! not know about the drop, and would revive the crawl with the links that it finds: until the last of these
+//! leases ends, new URIs of the execution are refused. They are also refused while an execution is being
+//! dropped, because the job does not return to groups that it has passed.
 //!
-//! `chg_dropped` has these executions by the deadline of the last lease.
+//! `chg_dropped` holds these executions by the deadline of their last lease.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -15,12 +15,12 @@ use super::store::Store;
 use super::time::{Millis, of_score};
 use crawlspace_host::keyspace::Batch;
 
-/// Executions for which nothing is taken in.
+/// Executions whose new URIs are refused.
 pub(super) struct Drops<K: Store> {
     key: K::Name,
-    /// Until when, for those that were dropped; `None` when that is not known.
+    /// The dropped executions, each with the time until which its URIs are refused; `None` if not read yet.
     marks: Option<BTreeMap<Box<[u8]>, Millis>>,
-    /// Those that are being dropped, for as long as these jobs live.
+    /// Executions that are being dropped, for as long as their jobs live.
     jobs: Vec<Weak<[u8]>>,
 }
 
@@ -33,12 +33,12 @@ impl<K: Store> Drops<K> {
         }
     }
 
-    /// Invalidates what was read of the key.
+    /// Invalidates the cached contents of the key.
     pub(super) fn invalidate(&mut self) {
         self.marks = None;
     }
 
-    /// Until when nothing is taken in for executions that were dropped.
+    /// Returns the dropped executions with the time until which their URIs are refused.
     fn marks(&mut self, ks: &mut K) -> Result<&mut BTreeMap<Box<[u8]>, Millis>> {
         if self.marks.is_none() {
             let (mut batch, mut cursor) = (Batch::default(), ks.cursor());
@@ -54,7 +54,7 @@ impl<K: Store> Drops<K> {
         Ok(self.marks.as_mut().expect("read above"))
     }
 
-    /// Whether an execution is being dropped, or was dropped and a lease of it may still be held.
+    /// Returns true if an execution is being dropped, or was dropped and a lease of it may still be held.
     pub(super) fn has(&mut self, ks: &mut K, execution: &[u8], now: Millis) -> Result<bool> {
         self.jobs.retain(|other| other.strong_count() > 0);
         let mut names = self.jobs.iter().filter_map(Weak::upgrade);
@@ -65,17 +65,17 @@ impl<K: Store> Drops<K> {
         Ok(marks.get(execution).is_some_and(|&until| until > now))
     }
 
-    /// Takes nothing in for an execution for as long as its name is held by the job that drops it.
+    /// Refuses URIs of an execution for as long as the job that drops it holds the name.
     pub(super) fn begin(&mut self, execution: &Arc<[u8]>) {
         self.jobs.push(Arc::downgrade(execution));
     }
 
-    /// Whether an execution is being dropped.
+    /// Returns true if any execution is being dropped.
     pub(super) fn is_under_way(&self) -> bool {
         self.jobs.iter().any(|name| name.strong_count() > 0)
     }
 
-    /// Takes nothing in for an execution up to a time, or longer if that was said before.
+    /// Refuses URIs of an execution until a time; an earlier call with a later time prevails.
     pub(super) fn mark(&mut self, ks: &mut K, execution: &[u8], until: Millis) -> Result<()> {
         let marks = self.marks(ks)?;
         let before = marks.get(execution).copied().unwrap_or(0);
@@ -86,7 +86,7 @@ impl<K: Store> Drops<K> {
         Ok(())
     }
 
-    /// Takes in again what comes for an execution.
+    /// Accepts URIs of an execution again.
     pub(super) fn unmark(&mut self, ks: &mut K, execution: &[u8]) -> Result<()> {
         if self.marks(ks)?.remove(execution).is_some() {
             ks.zset_del(&self.key, execution)?;
@@ -94,7 +94,7 @@ impl<K: Store> Drops<K> {
         Ok(())
     }
 
-    /// Drops the mark of an execution whose last lease is over, if there is one.
+    /// Removes the mark of one execution whose last lease is over, if there is one.
     pub(super) fn unmark_over(&mut self, ks: &mut K, now: Millis) -> Result<()> {
         if self.marks(ks)?.is_empty() {
             return Ok(());
@@ -106,7 +106,8 @@ impl<K: Store> Drops<K> {
         Ok(())
     }
 
-    /// A lease lasts longer: if its execution was dropped, nothing is taken in for that as long.
+    /// Extends the refusal with a lease: if the execution of the lease was dropped, its URIs are refused
+    /// until the new deadline.
     pub(super) fn extend(
         &mut self,
         ks: &mut K,

@@ -1,5 +1,5 @@
-//! `CHG.DROP`: a crawl is aborted, and its URIs leave all groups. It stays so until the last lease ends
-//! whose worker may not know. Or a group is emptied of the URIs of all crawls, which go on.
+//! `CHG.DROP`: removes the URIs of an aborted crawl from all groups. The execution stays aborted until the
+//! last lease ends whose worker may not know. Or empties a group of the URIs of all crawls, which continue.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::time::Millis;
 use super::transition::{Event, Seen};
 use super::uris::{Changed, Op, Stock};
 
-/// How many URIs of one group leave at a time.
+/// Maximum number of URIs of one group removed at a time.
 const BATCH: u64 = 32;
 
-/// What a job took out.
+/// Number of groups and URIs that a job has removed.
 #[derive(Default)]
 struct Dropped {
     /// Groups of an execution, or executions of a group.
@@ -26,8 +26,8 @@ struct Dropped {
 }
 
 impl Dropped {
-    /// Takes all URIs of an execution out of a group, some at a time. With `aborts` nothing more is taken
-    /// in for the execution while leases of it are held.
+    /// Removes all URIs of an execution from a group, in batches. With `aborts` new URIs of the execution are
+    /// refused while leases of it are held.
     async fn take_out<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -53,8 +53,8 @@ impl Dropped {
     }
 }
 
-/// Takes the URIs of an execution out of all groups. A URI that is being fetched counts no more, but
-/// its host stays leased.
+/// Creates a job that removes the URIs of an execution from all groups. A URI that is being fetched is not
+/// counted any more, but its host stays leased.
 pub fn drop_execution<K: Store>(execution: &[u8], now: Millis) -> Job<K> {
     let execution: Arc<[u8]> = execution.into();
     Job::new(async move |lent: Lent<K>| {
@@ -84,8 +84,8 @@ pub fn drop_execution<K: Store>(execution: &[u8], now: Millis) -> Job<K> {
     })
 }
 
-/// Takes all URIs out of a group, kept ones first. What is being fetched counts no more, but the host
-/// stays leased.
+/// Creates a job that removes all URIs from a group, kept ones first. URIs that are being fetched are not
+/// counted any more, but the host stays leased.
 pub fn empty_group<K: Store>(group: &[u8], now: Millis) -> Job<K> {
     let group = group.to_vec();
     Job::new(async move |lent: Lent<K>| {
@@ -115,8 +115,8 @@ pub fn empty_group<K: Store>(group: &[u8], now: Millis) -> Job<K> {
 }
 
 impl<K: Store> Frontier<K> {
-    /// Drops some of the URIs of an execution from a group: how many, and whether there are more. With
-    /// `aborts` nothing more is taken in for the execution while leases of it are held.
+    /// Removes some URIs of an execution from a group; returns their number, and whether there are more. With
+    /// `aborts` new URIs of the execution are refused while leases of it are held.
     fn drop_some(
         &mut self,
         ks: &mut K,
@@ -125,7 +125,7 @@ impl<K: Store> Frontier<K> {
         aborts: bool,
         now: Millis,
     ) -> Result<(u64, bool)> {
-        // What is no group has no URIs.
+        // A key that is not a group has no URIs.
         let Some(mut loaded) = self.groups.load_sound(ks, id)? else {
             return Ok((0, false));
         };
@@ -237,7 +237,7 @@ mod tests {
         let done = loop {
             match drop.step(&mut frontier, &mut ks, &mut || false).unwrap() {
                 Step::More => {
-                    // Groups that were skipped, that come yet, and that are new.
+                    // Groups that the job has passed, has not reached, and does not know.
                     frontier.invalidate();
                     for n in 0..25 {
                         assert_eq!(add(&mut frontier, &mut ks, &format!("h{n}")), None);
@@ -249,7 +249,7 @@ mod tests {
         };
         assert!(steps > 10, "{steps} steps");
         assert_eq!(done, Reply::counts(&[20, 20]));
-        // A job that ended, or was given up, holds nothing up.
+        // A job that has ended or was abandoned does not block new URIs.
         std::mem::drop(drop);
         assert_eq!(add(&mut frontier, &mut ks, "h3"), Some(1));
         let mut given_up = drop_execution(b"y", 1);

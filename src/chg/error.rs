@@ -1,4 +1,4 @@
-//! What can go wrong with a `CHG.*` command: the code word and the sentence beside each other.
+//! Errors of the `CHG.*` commands, each with its code word and its message.
 
 use std::fmt;
 
@@ -11,24 +11,24 @@ use super::time::Millis;
 /// An error reply. Its text starts with the code word and is ASCII.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The key space refused.
+    /// An error of the key space.
     Key(KeyError),
-    /// `ERR`: an argument is not what it should be; the text is the sentence.
+    /// `ERR`: an invalid argument; the text is the message.
     Argument(String),
     /// `NOCHG`: the frontier does not know the group.
     NoChg(Vec<u8>),
-    /// `STALE`: the token is not that of a lease that is held.
+    /// `STALE`: the token does not belong to a lease that is held.
     Stale(Vec<u8>, Token),
-    /// `STALE`: a sequence number below the last of its writer.
+    /// `STALE`: a sequence number below the last one of its writer.
     OldSequence {
-        /// Who numbers.
+        /// The writer.
         writer: Vec<u8>,
         /// The number that was sent.
         n: u64,
-        /// The number that came last.
+        /// The last number of the writer.
         last: u64,
     },
-    /// `LEASED`: the group is being fetched from.
+    /// `LEASED`: the group is being fetched from, until this deadline.
     Leased(Vec<u8>, Millis),
     /// `BUSY`: called from a callback in the middle of another command of this module.
     Busy,
@@ -72,5 +72,5 @@ impl fmt::Display for Error {
     }
 }
 
-/// Result of a rule of this family.
+/// Result of an operation of this family.
 pub type Result<T> = std::result::Result<T, Error>;

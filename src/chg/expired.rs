@@ -1,4 +1,4 @@
-//! Leases that run out, and reports of them.
+//! Expired leases, and the reports of them.
 
 use super::Token;
 use super::error::Result;
@@ -11,8 +11,8 @@ use super::transition::{Event, Seen, Step};
 use smallvec::SmallVec;
 
 impl<K: Store> Frontier<K> {
-    /// Ends the leases of a group that have run out. Their URIs go back, or are given up when they
-    /// were tried often enough; either way there is a report. What follows is the caller's to carry out.
+    /// Ends the expired leases of a group. Their URIs return to the queue, or are given up after too many
+    /// attempts; either way a report is stored. The caller applies the returned step.
     pub(super) fn expire(
         &mut self,
         ks: &mut K,
@@ -38,17 +38,18 @@ impl<K: Store> Frontier<K> {
         let ended = loaded.group.expired - (times - over.len() as u64);
         self.figures.expired += ended;
         if ended > over.len() as u64 {
-            // A plain client's, which keeps no token.
+            // The lease of a plain client, which has no token.
             let report = Report::of_group(&loaded.id, loaded.group.expired);
             self.figures.reports_dropped += self.reports.keep(ks, &report)?;
         }
         Ok(step)
     }
 
-    /// Takes the oldest reports off the list. Leases that ran out unnoticed are noticed first.
+    /// Removes the oldest reports from the list and returns them. Leases that expired unnoticed are ended
+    /// first.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; any error of the server.
     pub fn expired(&mut self, ks: &mut K, most: usize, now: Millis) -> Result<Vec<Report>> {
         self.evict_idle(ks, now)?;
         for _ in 0..most {

@@ -1,21 +1,22 @@
-//! What happened in a frontier since it was opened: for `CHG.INFO`.
+//! Statistics of a frontier since it was opened, for `CHG.INFO`.
 
 use super::time::Millis;
 
-/// Over how many seconds the rate is taken.
+/// Number of seconds over which the rate is computed.
 const SECONDS: usize = 10;
 
-/// The pause that a host saw, and what was asked for.
+/// The actual pause between two fetches of a host, and the requested one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// From the end of one fetch to the start of the next.
+    /// Time from the end of one fetch to the start of the next.
     pub observed: Millis,
-    /// What the release before asked for.
+    /// Pause that the preceding release requested.
     pub asked: Millis,
 }
 
 impl Pause {
-    /// How much longer it was than asked; negative when a host was fetched from too soon.
+    /// Returns the actual pause minus the requested one; negative if a host was fetched from too
+    /// early.
     pub fn margin(self) -> i64 {
         self.observed as i64 - self.asked as i64
     }
@@ -24,33 +25,33 @@ impl Pause {
 /// Counts since the frontier was opened, which is at the latest when the server started.
 #[derive(Debug, Default)]
 pub struct Figures {
-    /// URIs taken in.
+    /// URIs added.
     pub added: u64,
     /// Leases granted.
     pub leases: u64,
     /// Leases released.
     pub releases: u64,
-    /// Leases that ran out.
+    /// Leases that expired.
     pub expired: u64,
-    /// Reports of them that were not kept, because nobody read the others.
+    /// Reports of expired leases that were dropped, because the list was full.
     pub reports_dropped: u64,
-    /// Pauses seen.
+    /// Number of pauses observed.
     pub pauses: u64,
-    /// The shortest of them.
+    /// The shortest pause.
     pub shortest: Option<Pause>,
-    /// The one that was least longer than asked.
+    /// The pause with the smallest margin over the requested one.
     pub tightest: Option<Pause>,
-    /// Leases in each of the last seconds: which second, and how many.
+    /// Leases in each of the last seconds: the second, and the count.
     recent: [(u64, u64); SECONDS],
 }
 
 impl Figures {
-    /// URIs taken in, leases granted, leases released, leases that ran out.
+    /// Returns the numbers of URIs added, leases granted, leases released and leases expired.
     pub fn totals(&self) -> [u64; 4] {
         [self.added, self.leases, self.releases, self.expired]
     }
 
-    /// Counts a lease, and the pause before it if there was a fetch before.
+    /// Counts a lease, and the pause before it if there was an earlier fetch.
     pub fn lease(&mut self, now: Millis, pause: Option<Pause>) {
         self.leases += 1;
         let second = now / 1000;
@@ -75,7 +76,7 @@ impl Figures {
         }
     }
 
-    /// Leases a second over the last full seconds.
+    /// Returns the leases per second over the last full seconds.
     pub fn rate(&self, now: Millis) -> u64 {
         let second = now / 1000;
         let recent = self.recent.iter();

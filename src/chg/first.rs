@@ -1,15 +1,15 @@
-//! When the first of a sorted set of times comes.
+//! A cached lower bound of the earliest time in a sorted set.
 
 use super::error::Result;
 use super::store::Store;
 use super::time::{Millis, of_score};
 
-/// A time before which nothing in a sorted set comes; `None` when that is not known.
+/// A lower bound of the times in a sorted set; `None` if unknown.
 #[derive(Default)]
 pub(super) struct First(Option<Millis>);
 
 impl First {
-    /// Invalidates what was read of the key.
+    /// Invalidates the cached bound.
     pub(super) fn invalidate(&mut self) {
         self.0 = None;
     }
@@ -19,12 +19,12 @@ impl First {
         self.0 == Some(Millis::MAX)
     }
 
-    /// Something is in the sorted set now that comes at a time.
+    /// Accounts for a member that was added with this time.
     pub(super) fn add(&mut self, at: Millis) {
         self.0 = self.0.map(|first| first.min(at));
     }
 
-    /// Reads the first member, with its score.
+    /// Reads the first member with its score.
     pub(super) fn read<K: Store>(
         &mut self,
         ks: &mut K,
@@ -36,7 +36,7 @@ impl First {
         Ok(first)
     }
 
-    /// The first member, if it has come by now. Reads nothing where it cannot have.
+    /// Returns the first member, if its time has come. Reads nothing if it cannot have come.
     pub(super) fn due<K: Store>(
         &mut self,
         ks: &mut K,
@@ -50,7 +50,7 @@ impl First {
         Ok(first.filter(|(_, score)| of_score(*score) <= now))
     }
 
-    /// When the first member comes.
+    /// Returns the time of the first member.
     pub(super) fn at<K: Store>(&mut self, ks: &mut K, key: &K::Name) -> Result<Option<Millis>> {
         if self.0.is_none() {
             self.read(ks, key)?;

@@ -1,7 +1,7 @@
-//! One politeness frontier: the keys that share a prefix, and what is cached of them.
+//! A politeness frontier: the keys that share a prefix, and the cache over them.
 //!
-//! The keys are the truth. What is cached here is rebuilt from them at any time; whoever hears
-//! that somebody else changed them makes a new one.
+//! The keys are the source of truth. The cache can be rebuilt from them at any time, and is invalidated when
+//! another client changes them.
 
 pub use crawlspace_compact::limits::chg::ATTEMPTS;
 use std::rc::Rc;
@@ -26,13 +26,13 @@ use super::types::Types;
 
 /// A frontier.
 pub struct Frontier<K: Store> {
-    /// Its keys.
+    /// The keys of the frontier.
     pub keys: Rc<Keys<K>>,
-    /// How often a kept URI is given out whose leases run out.
+    /// Maximum number of leases of a kept URI that may expire before it is given up.
     pub attempts: u64,
-    /// What is added to a pause: the time that a release comes later than its millisecond began.
+    /// Milliseconds added to a pause, because a release happens up to that much after its millisecond began.
     pub rounding: Millis,
-    /// What happened since it was opened.
+    /// Statistics since the frontier was opened.
     pub figures: Figures,
     pub(super) groups: Groups<K>,
     pub(super) queues: Queues<K>,
@@ -43,14 +43,14 @@ pub struct Frontier<K: Store> {
     pub(super) pauses: Pauses<K>,
     pub(super) drops: Drops<K>,
     pub(super) tokens: Tokens<K>,
-    /// When the first idle group goes.
+    /// Time when the first idle group is deleted.
     pub(super) first_idle: First,
-    /// The types of the keys that exist once.
+    /// Type check of the keys that exist once per frontier.
     pub types: Types<K>,
 }
 
 impl<K: Store> Frontier<K> {
-    /// The frontier with this prefix.
+    /// Opens the frontier with this prefix.
     pub fn open(ks: &mut K, prefix: &[u8]) -> Frontier<K> {
         let keys = Rc::new(Keys::new(ks, prefix));
         Frontier {
@@ -72,7 +72,7 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Invalidates what was read from keys, because others changed them.
+    /// Invalidates the cached contents of keys, because other clients changed them.
     pub fn invalidate(&mut self) {
         self.queues.invalidate();
         self.pauses.invalidate();
@@ -83,7 +83,7 @@ impl<K: Store> Frontier<K> {
         self.ledger.audits.disturb();
     }
 
-    /// Invalidates all that was read, and all figures: there is another database, or another master.
+    /// Invalidates everything cached, and resets the statistics: the database or the master is another one.
     pub fn invalidate_all(&mut self) {
         self.invalidate();
         self.tokens.invalidate();
@@ -91,14 +91,14 @@ impl<K: Store> Frontier<K> {
         self.figures = Figures::default();
     }
 
-    /// Invalidates what is cached of a group because a plain client wrote to it.
+    /// Records that a plain client wrote to a group.
     pub fn changed_by_others(&mut self, id: &[u8]) {
         self.ledger.audits.disturb();
         self.groups.evict(id);
         self.queues.skipped.changed_by_others(id);
     }
 
-    /// The parts that the end of a lease changes.
+    /// Returns the parts that the end of a lease changes.
     pub(super) fn outcomes(&mut self) -> Outcomes<'_, K> {
         Outcomes {
             groups: &self.groups,
@@ -106,12 +106,12 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Writes the fields that changed.
+    /// Writes the changed fields of a group.
     pub(super) fn save(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         self.save_with(ks, loaded, None)
     }
 
-    /// Saves a group, and one more field.
+    /// Writes the changed fields of a group, and one more field.
     pub(super) fn save_with(
         &mut self,
         ks: &mut K,
@@ -126,7 +126,7 @@ impl<K: Store> Frontier<K> {
         self.groups.write(ks, loaded, more)
     }
 
-    /// Saves a group when the next lease is known, or somebody looks at it.
+    /// Defers saving a group until the next lease is known, or until the group is read.
     pub(super) fn save_later(&mut self, ks: &mut K, loaded: Box<Loaded<K>>) -> Result<()> {
         self.groups.write_back(ks, None)?;
         self.ledger
@@ -138,7 +138,7 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Deletes the hash of a group, but for what was set for it, and keeps its last release.
+    /// Deletes the hash of a group, except for its options, and stores its last release.
     pub(super) fn delete_group(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         if let Some(last) = loaded.group.last {
             self.past.keep_last(ks, loaded, last)?;
@@ -163,7 +163,7 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Whether a job relies on what is noted here: of crawls that are dropped or paused, or of changes.
+    /// Returns true if a job relies on cached state: the executions being dropped or paused, or an audit.
     pub fn is_worked_on(&self) -> bool {
         self.drops.is_under_way()
             || self.ledger.audits.is_wanted()

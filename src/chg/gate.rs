@@ -1,10 +1,10 @@
-//! Gates that many groups share, because one server or operator is behind them: while one of them is
-//! fetched from, or the pause after that runs, no other one is.
+//! Gates that several groups share because they belong to one server or operator: while one of the groups is
+//! fetched from, or the pause after that lasts, no other group is leased.
 //!
-//! A gate is the hash `chg_gate:<name>`: `n`, when it opens; what that follows from, `p`, the end of the
-//! longest pause, and `l:<group>`, the deadline of a lease; and `w`, which of its groups stands in
-//! `chg_wait` for all of them. The others stand in the list `chg_gated:<name>`, so that its opening moves
-//! one group and not thousands.
+//! A gate is the hash `chg_gate:<name>`: `n`, the time when it opens; the values that determine this time,
+//! `p`, the end of the longest pause, and `l:<group>`, the deadline of a lease; and `w`, the group that
+//! represents all of them in `chg_wait`. The others wait in the list `chg_gated:<name>`, so that opening the
+//! gate moves one group instead of thousands.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -14,10 +14,10 @@ use super::keys::{GATE, GATED};
 use super::store::{Store, field_number};
 use super::time::Millis;
 
-/// What puts a group behind all others that are due in the same millisecond.
+/// Score fraction that sorts a group behind all others that are due in the same millisecond.
 const LAST: f64 = 0.999;
-/// How many groups behind a gate are looked at for one that can stand for them. If none can, the next
-/// one does all the same: when it comes up, the search goes on.
+/// Maximum number of groups behind a gate that are examined for a representative. If none of them qualifies,
+/// the next one becomes the representative all the same: the search continues when its turn comes.
 const LOOKED_AT: usize = 1000;
 /// Maximum number of entries of the queue behind a gate that are searched for a group that leaves it.
 const MAX_SEARCHED: u64 = 1000;
@@ -25,7 +25,7 @@ const MAX_SEARCHED: u64 = 1000;
 impl<K: Store> Frontier<K> {
     /// Updates a gate after the leases of one of its groups changed: with the last deadline of the group, if
     /// it is leased, and with the end of its pause. The gate is closed as long as any of its groups is leased
-    /// or pauses; one group stands in `chg_wait` for all that came due before it opens.
+    /// or pauses; one group waits in `chg_wait` on behalf of all that came due before it opens.
     pub(super) fn update_gate(
         &mut self,
         ks: &mut K,
@@ -60,7 +60,7 @@ impl<K: Store> Frontier<K> {
         }
         self.promote(ks, gate, loaded, until)?;
         if is_own {
-            // It waited for the time when the gate was to open before; now the others come first.
+            // It was waiting for the previous opening time; now the other groups take precedence.
             loaded.group.due = self.groups.due_of(ks, loaded)?.max(until);
             self.queues
                 .wait(ks, &loaded.id, loaded.group.due as f64 + LAST)?;
@@ -68,7 +68,7 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Looks at what a gate needs before anything is written, so that nothing stops half-way.
+    /// Reads the keys that a gate needs before anything is written, so that no command fails half-way.
     ///
     /// # Errors
     /// `WRONGTYPE`.
@@ -91,8 +91,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// A group that stands in no queue, and could be fetched from but for its gate: it stands for all
-    /// behind the gate, or joins them. One that is not due when the gate opens waits by itself.
+    /// Queues a group that is in no queue and is held back only by its gate: it becomes the representative of
+    /// the gate, or joins the list behind it. A group that is not due when the gate opens waits on its own.
     pub(super) fn wait_behind_gate(
         &mut self,
         ks: &mut K,
@@ -116,8 +116,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Queues a group that was fetched from just now: it comes after all others, those too that
-    /// have not come up yet and found the gate closed.
+    /// Queues a group that has just been fetched from: it comes after all others, including those that have
+    /// not come up yet to find the gate closed.
     pub(super) fn wait_last_behind_gate(
         &mut self,
         ks: &mut K,
@@ -133,8 +133,8 @@ impl<K: Store> Frontier<K> {
             .wait(ks, &loaded.id, loaded.group.due as f64 + LAST)
     }
 
-    /// Puts a group into `chg_wait` for when its gate opens, or for when it is due if that is later;
-    /// true when it is due as soon as the gate opens, so that it can stand for others.
+    /// Puts a group into `chg_wait` for the time when its gate opens, or its due time if that is later;
+    /// returns true if it is due as soon as the gate opens, so that it can represent others.
     fn wait_for_gate(&mut self, ks: &mut K, loaded: &mut Loaded<K>, until: Millis) -> Result<bool> {
         let own = self.groups.due_of(ks, loaded)?;
         let due = own.max(until);
@@ -144,8 +144,8 @@ impl<K: Store> Frontier<K> {
         Ok(own <= until)
     }
 
-    /// The next group behind a gate stands for the others from now on. That may be `own`, the group that
-    /// the caller changes: what its key says of it is out of date.
+    /// Makes the next group behind a gate its representative. That may be `own`, the group that the caller is
+    /// changing, whose stored state is out of date.
     fn promote(
         &mut self,
         ks: &mut K,
@@ -186,8 +186,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// A group that stood for the others behind its gate does so no longer: the next one does. True
-    /// when it was the one.
+    /// Replaces a group that represents its gate by the next one. Returns true if the group was the
+    /// representative.
     pub(super) fn replace_representative(
         &mut self,
         ks: &mut K,
@@ -207,7 +207,7 @@ impl<K: Store> Frontier<K> {
         Ok(true)
     }
 
-    /// A group leaves its gate. True when it was queued behind it, and stands nowhere now.
+    /// Removes a group from its gate. Returns true if it was queued behind the gate, and is in no queue now.
     pub(super) fn leave_gate(&mut self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<bool> {
         if loaded.group.options.gate.is_empty() || self.replace_representative(ks, loaded)? {
             return Ok(false);
@@ -268,7 +268,7 @@ mod tests {
         assert!(leases.is_empty());
         let gated = frontier.keys.key(ks, GATED, b"g");
         assert_eq!(ks.list_get(&gated, 0), Ok(Some(b"x".to_vec())));
-        // z cannot stand for others any more, so that the release of x promotes x.
+        // z cannot represent the gate any more, so that the release of x promotes x.
         frontier.block(ks, b"z", 1_000_000, 30).unwrap();
         let done = Fate::Done {
             execution: b"e",

@@ -11,13 +11,13 @@ use super::keys::{GATE, Keys};
 use super::store::{Store, field_number};
 use super::time::Millis;
 
-/// The field with the time when a gate opens.
+/// Field with the time when a gate opens.
 pub(super) const OPENS: &[u8] = b"n";
-/// The field with the end of the longest pause.
+/// Field with the end of the longest pause.
 pub(super) const PAUSES: &[u8] = b"p";
-/// What stands before a group in the field with the deadline of its lease.
+/// Prefix of a group in the name of the field with the deadline of its lease.
 pub(super) const LEASED: &[u8] = b"l:";
-/// The field with the group that stands in `chg_wait` for the others.
+/// Field with the group that represents the gate in `chg_wait`.
 pub(super) const FIRST: &[u8] = b"w";
 /// The hashes of gates.
 pub(super) struct Gates<K: Store> {
@@ -29,13 +29,13 @@ impl<K: Store> Gates<K> {
         Gates { keys }
     }
 
-    /// When a gate opens; a time in the past when it is open.
+    /// Returns the time when a gate opens, which is in the past if it is open.
     pub(super) fn closed_until(&self, ks: &mut K, gate: &[u8]) -> Result<Millis> {
         let key = self.keys.key(ks, GATE, gate);
         Ok(field_number(ks, &key, OPENS)?)
     }
 
-    /// The group that stands in `chg_wait` for the others, if it still does.
+    /// Returns the group that represents the gate in `chg_wait`, if it is still there.
     pub(super) fn representative(&self, ks: &mut K, key: &K::Name) -> Result<Option<K::Value>> {
         let Some(first) = ks.hash_get(key, FIRST)? else {
             return Ok(None);
@@ -46,7 +46,7 @@ impl<K: Store> Gates<K> {
         Ok(waits.then_some(first))
     }
 
-    /// The latest deadline of the leases behind a gate.
+    /// Returns the latest deadline of the leases behind a gate.
     pub(super) fn deadlines(&self, ks: &mut K, key: &K::Name) -> Result<Millis> {
         let (mut batch, mut cursor) = (Batch::default(), ks.cursor());
         while ks.hash_scan(key, &mut cursor, &mut batch)? {}

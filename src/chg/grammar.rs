@@ -1,8 +1,8 @@
-//! The commands of the family: what they are called, what they do, and which arguments they take.
+//! Grammar of the `CHG` commands: names, flags, descriptions and arguments.
 //!
-//! One file, though a long one: it is a table, whose rows share options, and in which a command is looked up.
+//! One file, though a long one: it is a reference table, whose rows share options.
 
-// Without a server nobody but tests reads what was parsed.
+// Without the feature `module` only tests read what was parsed.
 #![cfg_attr(
     not(feature = "module"),
     allow(dead_code, unused_imports, unused_macros)
@@ -37,7 +37,7 @@ const BLOCK: Span = Span::new("block-milliseconds", 0);
 
 type Groups<'a> = SmallVec<[&'a [u8]; 4]>;
 
-/// A cursor that `parse` reads; `None` is the beginning.
+/// Parses a cursor with `parse`; `None` is the beginning.
 fn cursor<T>(text: &[u8], parse: impl FnOnce(&[u8]) -> Option<T>) -> Result<Option<T>, String> {
     if text == b"0" {
         return Ok(None);
@@ -59,7 +59,7 @@ fn read_factor(text: &[u8]) -> Result<Factor, String> {
     })
 }
 
-/// A status: three digits, or a negative number where there was no response.
+/// Parses a status: three digits, or a negative number if there was no response.
 fn read_status(text: &[u8]) -> Result<i64, String> {
     let status = parse_signed(text).filter(|n| (-9999..=999).contains(n));
     status.ok_or_else(|| {
@@ -70,7 +70,8 @@ fn read_status(text: &[u8]) -> Result<i64, String> {
     })
 }
 
-/// Reads a wait that a host asks for, cut to 0 and ten years: a bad value of a host must not fail a release.
+/// Parses a pause that a host requested, clamped to 0 and ten years: an invalid value of a host must not fail a
+/// release.
 fn read_wait(text: &[u8]) -> Result<Millis, String> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -188,7 +189,7 @@ fn check_block(now: Now, block: Option<Millis>) -> Result<(), String> {
 }
 
 grammar! {
-    /// What is known of a fetch.
+    /// Facts about a fetch.
     struct Given {
         elapsed: Millis = Span::new("elapsed", 0).after("ELAPSED"),
         {
@@ -243,7 +244,7 @@ impl<'a> Done<'a> {
 }
 
 grammar! {
-    /// What is asked of the next lease.
+    /// Options of the next lease.
     pub struct Taking {
         next: () = Flag("NEXT"),
         {
@@ -331,7 +332,7 @@ command! {
     }
 }
 
-/// What `PAUSE` and `RESUME` are about: the whole frontier when nothing is said.
+/// Target of `PAUSE` and `RESUME`: by default the whole frontier.
 type What<'a> = Option<Target<'a>>;
 
 command! {
@@ -397,12 +398,12 @@ command! {
     }
 }
 
-/// What is dropped.
+/// Target of `CHG.DROP`.
 #[derive(Clone, Copy)]
 pub enum Dropped<'a> {
-    /// All URIs of an execution.
+    /// Removes all URIs of an execution.
     Execution(&'a [u8]),
-    /// All URIs of a group.
+    /// Removes all URIs of a group.
     Group(&'a [u8]),
 }
 

@@ -1,12 +1,12 @@
-//! What is known of one crawl host group, and how it stands in the hash `CHG:<id>`.
+//! The state of one crawl host group, and its representation in the hash `CHG:<id>`.
 //!
-//! `n` and `c` are the documented fields. The others are this module's, short so that the hash of a
-//! group stays in the server's compact form (values of at most 64 bytes):
+//! `n` and `c` are the documented fields. The others are private to this module, and short so that the hash of a group
+//! stays in the server's compact encoding (values of at most 64 bytes):
 //!
 //! | field | holds |
 //! |---|---|
-//! | `s` | due time as written here, gate, time of the last release, steps of back-off, time of the last step, whether URIs are kept for it; zeros at the end are left out |
-//! | `l` | leases that ran out in a row; then for each lease that is held `H` token, start, deadline; then for the last release `R` token, its answer, token of the lease that it took |
+//! | `s` | due time as written by this module, gate, time of the last release, steps of back-off, time of the last step, whether URIs are kept for it; trailing zeros are omitted |
+//! | `l` | leases expired in a row; then for each lease that is held `H` token, start, deadline; then for the last release `R` token, its reply, token of the lease taken with it |
 //! | `o` | fetches at a time, gap, budget (`-` for none), blocked until, whether paused, delay (`-` for none), shared gate |
 
 use smallvec::SmallVec;
@@ -23,44 +23,44 @@ pub type Id = SmallVec<[u8; 64]>;
 /// The bytes of a field.
 pub type Text = SmallVec<[u8; 64]>;
 
-/// Leave to fetch from a group, until it is released or runs out.
+/// A lease: permission to fetch from a group, until it is released or expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// Names it.
+    /// Token of the lease.
     pub token: Token,
-    /// When it was granted.
+    /// Time when the lease was granted.
     pub granted: Millis,
-    /// When it runs out.
+    /// Time when the lease expires.
     pub deadline: Millis,
 }
 
-/// The release that was last, so that the same one again gets the same answer.
+/// The last release, kept so that a retry gets the same reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Released {
-    /// Of the lease that was released.
+    /// Token of the released lease.
     pub token: Token,
-    /// The due time that was answered.
+    /// Due time in the reply.
     pub due: Millis,
-    /// Of the lease that was taken in the same step; 0 for none.
+    /// Token of the lease taken in the same step; 0 if there was none.
     pub next: Token,
 }
 
-/// What an operator or crawler set for a group.
+/// Options that an operator or crawler set for a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How many fetches at a time.
+    /// Maximum number of concurrent fetches.
     pub parallel: u64,
-    /// Shortest time from the start of one fetch to the start of the next.
+    /// Minimum time from the start of one fetch to the start of the next.
     pub gap: Millis,
-    /// Pause after a fetch, unless a release says otherwise; `None` when nothing is stored.
+    /// Pause after a fetch, unless a release says otherwise; `None` if not set.
     pub delay: Option<Millis>,
-    /// How many more URIs it takes in; `None` for any number.
+    /// Number of further URIs that the group accepts; `None` if unlimited.
     pub budget: Option<u64>,
-    /// No fetch before.
+    /// No fetch begins before this time.
     pub blocked: Millis,
-    /// No fetch until it is resumed.
+    /// No fetch begins until the group is resumed.
     pub paused: bool,
-    /// The gate that it shares with other groups; empty for none.
+    /// The gate shared with other groups; empty if there is none.
     pub gate: Vec<u8>,
 }
 
@@ -81,51 +81,51 @@ impl Default for Options {
 /// A group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// Whether anything is known of it.
+    /// The frontier knows the group.
     pub known: bool,
-    /// Whether this module has written its state, and not only plain clients.
+    /// This module has written the state of the group, not only plain clients.
     pub ours: bool,
-    /// `n`: when it is due.
+    /// `n`: due time.
     pub due: Millis,
-    /// `c`: URIs queued, those being fetched included.
+    /// `c`: queued URIs, including those being fetched.
     pub uris: u64,
-    /// No fetch begins before: the end of the politeness pause.
+    /// No fetch begins before this time: the end of the politeness pause.
     pub gate: Millis,
-    /// When the last fetch ended; 0 before the first.
+    /// Time when the last fetch ended; 0 before the first.
     pub released: Millis,
-    /// How much trouble the host is in.
+    /// Back-off after failures of the host.
     pub backoff: Backoff,
-    /// Whether URIs may be kept for it, and not only counted.
+    /// URIs may be kept for the group, not only counted.
     pub keeps: bool,
-    /// Leases that ran out in a row.
+    /// Leases that expired in a row.
     pub expired: u64,
-    /// Leases that are held; some may have run out unnoticed.
+    /// Leases that are held; some may have expired unnoticed.
     pub holds: SmallVec<[Hold; 1]>,
-    /// The release that was last.
+    /// The last release.
     pub last: Option<Released>,
-    /// What was set for it.
+    /// Options that were set for the group.
     pub options: Options,
 }
 
-/// The fields of a group in the order of [`Group::read`].
+/// Number of fields of a group, in the order of [`Group::read`].
 pub const FIELDS: usize = 5;
 
-/// Limits to be set; `None` leaves one as it is.
+/// Limits to be set; `None` leaves a limit unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// How many fetches at a time.
+    /// Maximum number of concurrent fetches.
     pub parallel: Option<u64>,
-    /// Shortest time from the start of one fetch to the start of the next.
+    /// Minimum time from the start of one fetch to the start of the next.
     pub gap: Option<Millis>,
-    /// Pause after a fetch, unless a release says otherwise; `Some(None)` for none stored.
+    /// Pause after a fetch, unless a release says otherwise; `Some(None)` removes it.
     pub delay: Option<Option<Millis>>,
-    /// How many more URIs the group takes in; `Some(None)` for any number.
+    /// Number of further URIs that the group accepts; `Some(None)` for no limit.
     pub budget: Option<Option<u64>>,
 }
 
 impl Group {
-    /// From the fields `n`, `c`, `s`, `l`, `o`. Whatever a plain client wrote there, something comes
-    /// of it: text that is no number counts as 0.
+    /// Decodes the fields `n`, `c`, `s`, `l`, `o`. Never fails, whatever a plain client wrote: text that is not a
+    /// number counts as 0.
     pub fn read(fields: [Option<&[u8]>; FIELDS]) -> Group {
         let [due, uris, state, leases, options] = fields;
         let number = |field: Option<&[u8]>| field.and_then(parse_unsigned).unwrap_or(0);
@@ -148,8 +148,7 @@ impl Group {
             group.keeps = next() != 0;
         }
         if written != group.due {
-            // A plain client set the due time: at a release, as far as one can know, so it is the
-            // end of a pause.
+            // A plain client set the due time, presumably at a release, so it is the end of a pause.
             group.gate = group.gate.max(group.due);
         }
         group.read_leases(leases.unwrap_or_default());
@@ -183,7 +182,7 @@ impl Group {
         }
     }
 
-    /// The fields as they are stored; `None` for one that is not.
+    /// Encodes the fields; `None` for a field that is not stored.
     pub fn write(&self) -> [Option<Text>; FIELDS] {
         let number = |n: u64| {
             let mut text = Text::new();
@@ -216,40 +215,40 @@ impl Group {
         ]
     }
 
-    /// The lease of this token, if it is held and has not run out.
+    /// Returns the lease of this token, if it is held and has not expired.
     pub fn hold(&self, token: Token, now: Millis) -> Option<Hold> {
         let held = self.holds.iter().find(|hold| hold.token == token);
         held.copied().filter(|hold| now < hold.deadline)
     }
 
-    /// When the first of its leases runs out.
+    /// Returns the time when the first of the leases expires.
     pub fn first_deadline(&self) -> Option<Millis> {
         self.holds.iter().map(|hold| hold.deadline).min()
     }
 
-    /// When the last of its leases runs out.
+    /// Returns the time when the last of the leases expires.
     pub fn last_deadline(&self) -> Option<Millis> {
         self.holds.iter().map(|hold| hold.deadline).max()
     }
 
-    /// Whether another fetch could be given out, now or later.
+    /// Returns true if another lease can be granted, now or later.
     pub fn is_runnable(&self) -> bool {
         let out = self.holds.len() as u64;
         self.uris > out && out < self.options.parallel
     }
 
-    /// Whether it stands in a queue while it is in `chg_busy`: more can be fetched from it at the same
-    /// time. A plain client that fetches from it has taken it from there.
+    /// Returns true if the group is in a queue as well as in `chg_busy`, because it allows further concurrent fetches.
+    /// A plain client that fetches from a group has removed it from the queue.
     pub fn stands_beside_leases(&self) -> bool {
         !self.holds.is_empty() && self.is_runnable()
     }
 
-    /// No fetch begins before this, whatever is queued.
+    /// Returns the time before which no fetch begins, whatever is queued.
     pub fn closed_until(&self) -> Millis {
         self.gate.max(self.options.blocked)
     }
 
-    /// Whether nothing is queued and nothing held, so that it stands in no queue.
+    /// Returns true if no URI is queued and no lease is held, so that the group belongs into no queue.
     pub fn is_idle(&self) -> bool {
         self.uris == 0 && self.holds.is_empty()
     }
@@ -270,7 +269,7 @@ impl Options {
         }
     }
 
-    /// As the field `o`.
+    /// Encodes the options as the field `o`.
     pub(super) fn write(&self) -> Text {
         let mut text = join(&[self.parallel, self.gap]);
         text.push(b' ');
@@ -370,7 +369,7 @@ mod tests {
     fn a_group_of_plain_clients_is_held_to_its_due_time() {
         let group = Group::read([Some(b"100"), Some(b"2"), None, None, None]);
         assert_eq!((group.gate, group.uris, group.ours), (100, 2, false));
-        // A plain release after one of ours.
+        // A release by a plain client after one by this module.
         let group = Group::read([Some(b"100"), Some(b"2"), Some(b"50 50 40"), None, None]);
         assert_eq!((group.gate, group.ours), (100, true));
     }

@@ -1,4 +1,4 @@
-//! The hashes of groups and the URIs that are kept for them, as they are read and written.
+//! Reading and writing the hashes of groups and the URIs kept for them.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -22,22 +22,22 @@ const MAX_LEASED: usize = 1024;
 /// The hashes of the groups of a frontier, and their kept URIs.
 pub(super) struct Groups<K: Store> {
     keys: Rc<Keys<K>>,
-    /// A group that was released and is written when the lease taken with that is known, or it is read.
+    /// A released group that is written once the lease taken with the release is known, or when it is read.
     unsaved: RefCell<Option<Box<Loaded<K>>>>,
     /// Groups as they were written with a lease, so that its release need not read them again. A group is
     /// evicted when anything else loads it, which may write to its hash, or a plain client writes to it.
     leased: RefCell<HashMap<Id, Box<Loaded<K>>>>,
 }
 
-/// A group with the fields that it was read from.
+/// A group, and the fields that it was read from.
 pub(super) struct Loaded<K: Store> {
     pub id: Id,
     pub key: K::Name,
-    /// The key of its URIs, once it was asked for.
+    /// The key of its URIs, once it was needed.
     uris: OnceCell<K::Name>,
     pub group: Group,
     raw: [Option<K::Value>; FIELDS],
-    /// What was written since.
+    /// The fields as written since the group was read.
     saved: RefCell<Option<[Option<Text>; FIELDS]>>,
     /// Kept URIs that the hash in the key does not count, because a plain client deleted or emptied it.
     pub missing: Cell<u64>,
@@ -52,7 +52,7 @@ impl<K: Store> Groups<K> {
         }
     }
 
-    /// Drops what is not saved yet.
+    /// Drops the unsaved group.
     pub(super) fn invalidate(&mut self) {
         self.unsaved.take();
         self.leased.get_mut().clear();
@@ -85,7 +85,7 @@ impl<K: Store> Groups<K> {
         Ok(loaded)
     }
 
-    /// Keeps a group that is not saved yet.
+    /// Stores a group that is not saved yet.
     pub(super) fn keep_unsaved(&mut self, loaded: Box<Loaded<K>>) {
         self.unsaved.replace(Some(loaded));
     }
@@ -102,7 +102,8 @@ impl<K: Store> Groups<K> {
         Ok(loaded)
     }
 
-    /// A group, unless its key holds something else: that is nothing to be fetched from.
+    /// Reads a group; returns `None` if its key holds another type, because then there is nothing to fetch
+    /// from.
     pub(super) fn load_sound(&self, ks: &mut K, id: &[u8]) -> Result<Option<Box<Loaded<K>>>> {
         match self.load(ks, id) {
             Ok(loaded) => Ok(Some(loaded)),
@@ -111,7 +112,7 @@ impl<K: Store> Groups<K> {
         }
     }
 
-    /// A group, and how many URIs it counts in a field of an execution.
+    /// Reads a group, and the number of URIs that it counts in a field of an execution.
     pub(super) fn load_counting(
         &self,
         ks: &mut K,
@@ -129,7 +130,7 @@ impl<K: Store> Groups<K> {
         Ok((loaded, n.unwrap_or(0)))
     }
 
-    /// A group that must be known.
+    /// Reads a group; an unknown group is an error.
     pub(super) fn known(&self, ks: &mut K, id: &[u8]) -> Result<Box<Loaded<K>>> {
         let loaded = self.load(ks, id)?;
         if loaded.group.known {
@@ -139,7 +140,7 @@ impl<K: Store> Groups<K> {
         }
     }
 
-    /// The fields of a group in the order of [`Group::read`].
+    /// Returns the names of the fields in the order of [`Group::read`].
     fn fields(&self) -> [&K::Name; FIELDS] {
         let names = &self.keys.fields;
         [
@@ -151,8 +152,8 @@ impl<K: Store> Groups<K> {
         ]
     }
 
-    /// Looks whether URIs are kept that a group should count and does not: where nothing of this
-    /// module's is in its hash, or the hash counts nothing but what is leased.
+    /// Checks whether kept URIs exist that the group should count and does not: if this module has written
+    /// nothing to its hash, or if the hash counts only leased URIs.
     pub(super) fn find_uncounted(&self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
         let group = &loaded.group;
         let looks_empty = group.keeps && group.uris <= group.holds.len() as u64;
@@ -173,7 +174,7 @@ impl<K: Store> Groups<K> {
         Ok(())
     }
 
-    /// Looks at the URIs that are kept for a group, if any.
+    /// Calls `look` with the URIs kept for a group, if any.
     pub(super) fn kept<T>(
         &self,
         ks: &mut K,
@@ -187,40 +188,40 @@ impl<K: Store> Groups<K> {
         Ok(ks.uris(&key, look)?)
     }
 
-    /// What is kept for a group.
+    /// Returns the number and the earliest due time of the kept URIs of a group.
     pub(super) fn stock(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Stock> {
         Ok(self.kept(ks, loaded, Uris::stock)?.unwrap_or_default())
     }
 
-    /// When a group is due that has just become free.
+    /// Returns the due time of a group that has just become free.
     pub(super) fn due_of(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Millis> {
         Ok(loaded.group.due_with(self.stock(ks, loaded)?))
     }
 
-    /// The key of the URIs that are kept for a group that was read.
+    /// Returns the key of the URIs kept for a group that was read.
     pub(super) fn uris_of(&self, ks: &mut K, loaded: &Loaded<K>) -> K::Name {
         let name = || self.keys.uris_key(ks, &loaded.id);
         loaded.uris.get_or_init(name).clone()
     }
 
-    /// A group that is not saved yet.
+    /// Takes out the unsaved group, if it is this one.
     pub(super) fn take_unsaved(&mut self, id: &[u8]) -> Option<Box<Loaded<K>>> {
         self.unsaved
             .get_mut()
             .take_if(|unsaved| unsaved.id[..] == *id)
     }
 
-    /// Writes what is not saved yet; with an id only that group.
+    /// Writes the unsaved group; with an id, only if it is that group.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; any error of the server.
     pub fn write_back(&self, ks: &mut K, only: Option<&[u8]>) -> Result<()> {
         let this = |unsaved: &mut Box<Loaded<K>>| only.is_none_or(|id| unsaved.id[..] == *id);
         let unsaved = self.unsaved.borrow_mut().take_if(this);
         unsaved.map_or(Ok(()), |unsaved| self.write(ks, &unsaved, None))
     }
 
-    /// Writes the fields that changed, and one more.
+    /// Writes the changed fields, and one more.
     pub(super) fn write(
         &self,
         ks: &mut K,
@@ -251,8 +252,8 @@ impl<K: Store> Groups<K> {
         Ok(())
     }
 
-    /// Gives a group the leases again that went with its hash, until the deadline in `chg_busy`; where
-    /// that went too, their URIs are put back. True when the group is in `chg_busy`.
+    /// Restores the leases that were lost with the hash of a group, with the deadline in `chg_busy`; if that
+    /// is lost too, their URIs return to the queue. Returns true if the group is in `chg_busy`.
     pub(super) fn restore_leases(
         &self,
         ks: &mut K,
@@ -272,8 +273,8 @@ impl<K: Store> Groups<K> {
         Ok(busy)
     }
 
-    /// Shows a group with the leases that went with its hash, and writes nothing. Whether it is in
-    /// `chg_busy`, and the leases whose deadline went, too.
+    /// Adds the leases that were lost with the hash to a group in memory, without writing anything. Returns
+    /// whether the group is in `chg_busy`, and the leases whose deadline was lost, too.
     pub(super) fn find_leases(
         &self,
         ks: &mut K,
@@ -301,8 +302,9 @@ impl<K: Store> Groups<K> {
         Ok((true, Vec::new()))
     }
 
-    /// When the last lease of a group ends whose worker may find links for an execution: one of its kept
-    /// URIs, or any where URIs of it are counted, because such a lease does not say whose it is.
+    /// Returns the time when the last lease of a group ends whose worker may find links for an execution: a
+    /// lease of one of its kept URIs, or any lease if URIs of the execution are counted, because such a lease
+    /// does not name an execution.
     pub(super) fn leased_until(
         &self,
         ks: &mut K,
@@ -328,7 +330,7 @@ impl<K: Store> Groups<K> {
         Ok(last)
     }
 
-    /// The next execution with kept URIs in a group, from a number on, and the number behind it.
+    /// Returns the first execution with kept URIs in a group, from a number on, and the number after it.
     pub(super) fn next_kept(
         &self,
         ks: &mut K,
@@ -345,7 +347,7 @@ impl<K: Store> Groups<K> {
         Ok(next.flatten())
     }
 
-    /// Shows a group that is to be deleted by now as deleted, to commands that only read.
+    /// Makes a group that is overdue for deletion look deleted, for commands that only read.
     pub(super) fn show_as_deleted(
         &self,
         ks: &mut K,
@@ -383,7 +385,7 @@ impl<K: Store> Loaded<K> {
         })
     }
 
-    /// What stands in field `i` now.
+    /// Returns the stored value of field `i`.
     fn stored<'s>(
         &'s self,
         i: usize,
@@ -395,12 +397,12 @@ impl<K: Store> Loaded<K> {
         }
     }
 
-    /// How many of the fields of [`Group::read`] there were when it was read.
+    /// Returns the number of fields of [`Group::read`] that existed when the group was read.
     pub(super) fn own_fields(&self) -> u64 {
         self.raw.iter().flatten().count() as u64
     }
 
-    /// The number of URIs that the key counts.
+    /// Returns the number of URIs that the key counts.
     pub(super) fn stored_count(&self) -> u64 {
         let saved = self.saved.borrow();
         self.stored(1, saved.as_ref())

@@ -1,4 +1,4 @@
-//! What operators and crawlers set: blocks, pauses, limits, shared gates.
+//! Settings of operators and crawlers: blocks, pauses, limits, shared gates.
 
 use crawlspace_host::reply::Reply;
 
@@ -13,17 +13,17 @@ use super::store::Store;
 use super::time::Millis;
 use super::transition::{Event, Placement, Seen, Step};
 
-/// What is paused or resumed.
+/// The target of a pause or resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// One group.
+    /// A single group.
     Group(&'a [u8]),
-    /// One crawl execution.
+    /// A single crawl execution.
     Execution(&'a [u8]),
 }
 
-/// Pauses an execution, or ends that. First the job finds out, in slices, which groups searches will skip, so
-/// that the first search after that need not. Until then groups are leased as before.
+/// Pauses or resumes an execution. Before a pause takes effect, the job finds out in slices which groups
+/// searches will skip, so that the first search after that need not. Until then groups are leased as usual.
 pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> Job<K> {
     let execution = execution.to_vec();
     Job::new(async move |lent: Lent<K>| {
@@ -71,10 +71,10 @@ pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> 
 }
 
 impl<K: Store> Frontier<K> {
-    /// No fetch from a group before a time; one in the past ends a block.
+    /// Blocks fetches from a group until a time; a time in the past ends a block.
     ///
     /// # Errors
-    /// `NOCHG` for an unknown group.
+    /// `NOCHG` if the group is unknown.
     pub fn block(&mut self, ks: &mut K, id: &[u8], until: Millis, now: Millis) -> Result<()> {
         let mut loaded = self.groups.known(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
@@ -83,10 +83,10 @@ impl<K: Store> Frontier<K> {
         self.apply(ks, &mut loaded, &step, now)
     }
 
-    /// Pauses a group, or ends its pause.
+    /// Pauses or resumes a group.
     ///
     /// # Errors
-    /// `NOCHG` for an unknown group.
+    /// `NOCHG` if the group is unknown.
     pub fn pause_group(&mut self, ks: &mut K, id: &[u8], pause: bool, now: Millis) -> Result<()> {
         let mut loaded = self.groups.known(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
@@ -97,7 +97,7 @@ impl<K: Store> Frontier<K> {
     /// Sets limits of a group, which need not be known yet.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; any error of the server.
     pub fn limit(&mut self, ks: &mut K, id: &[u8], limits: &Limits, now: Millis) -> Result<()> {
         let mut loaded = self.groups.load(ks, id)?;
         self.reclaim(ks, &mut loaded, now)?;
@@ -107,11 +107,11 @@ impl<K: Store> Frontier<K> {
         self.save_options(ks, &loaded)
     }
 
-    /// Puts groups behind one gate; an empty name takes them away from theirs. They need not be known
+    /// Puts groups behind one gate; an empty name removes them from their gate. The groups need not be known
     /// yet.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; any error of the server.
     pub fn group(&mut self, ks: &mut K, gate: &[u8], ids: &[&[u8]], now: Millis) -> Result<()> {
         for id in ids {
             let mut loaded = self.groups.load(ks, id)?;
@@ -123,7 +123,7 @@ impl<K: Store> Frontier<K> {
             let stood_behind = self.leave_gate(ks, &mut loaded)?;
             let old = std::mem::replace(&mut loaded.group.options.gate, gate.to_vec());
             if !old.is_empty() && !loaded.group.holds.is_empty() {
-                // What is being fetched from closed the old gate, and will not open it any more.
+                // The leases of the group closed the old gate, and will not open it any more.
                 self.update_gate(ks, &old, &mut loaded, now)?;
             }
             let due = self.groups.due_of(ks, &loaded)?.max(now);
@@ -136,7 +136,7 @@ impl<K: Store> Frontier<K> {
             };
             self.place(ks, &mut loaded, &Step::to(placement), now)?;
             self.save_options(ks, &loaded)?;
-            // What is being fetched from now, or pauses, closes the new gate too.
+            // The leases of the group, or its pause, close the new gate, too.
             let closes = !loaded.group.holds.is_empty() || loaded.group.gate > now;
             if closes && !gate.is_empty() {
                 let pause = loaded.group.gate.max(now);
@@ -146,8 +146,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Saves a group of which perhaps nothing but its options is known: it gets no due time, so that a
-    /// plain client that queues its first URI sees that it is new.
+    /// Saves a group of which possibly only the options are known: it gets no due time, so that a plain
+    /// client that queues its first URI sees that it is new.
     fn save_options(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         if loaded.group.ours || !loaded.group.is_idle() || loaded.group.due != 0 {
             return self.save(ks, loaded);

@@ -1,6 +1,6 @@
-//! Groups with nothing queued and nothing held. They stand in none of the documented queues; their
-//! hash stays until the politeness gate has passed, so that a URI that comes a moment after the last one
-//! was fetched still waits.
+//! Idle groups, with no queued URIs and no leases. They are in none of the documented queues; their hash is
+//! kept until the politeness gate has passed, so that a URI that arrives shortly after the last fetch still
+//! waits.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -8,11 +8,11 @@ use super::groups::Loaded;
 use super::store::Store;
 use super::time::Millis;
 
-/// Maximum number of idle groups that one command deletes beside its own work.
+/// Maximum number of idle groups that one command deletes in addition to its own work.
 const MAX_EVICTED: usize = 4;
 
 impl<K: Store> Frontier<K> {
-    /// Lays a group to rest that may have nothing queued and nothing held any more.
+    /// Retires a group if it has no queued URIs and no leases.
     pub(super) fn retire_if_idle(
         &mut self,
         ks: &mut K,
@@ -25,8 +25,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Lays an idle group to rest; false when its gate has passed, so that its hash went. One that stays
-    /// is the caller's to save.
+    /// Retires an idle group; returns false if its gate has passed, so that its hash was deleted. The caller
+    /// saves a group that is kept.
     pub(super) fn retire(
         &mut self,
         ks: &mut K,
@@ -46,14 +46,14 @@ impl<K: Store> Frontier<K> {
         Ok(true)
     }
 
-    /// When the first idle group is to be deleted.
+    /// Returns the time when the first idle group is to be deleted.
     pub(super) fn next_idle(&mut self, ks: &mut K) -> Result<Option<Millis>> {
         self.first_idle.at(ks, &self.keys.once.idle)
     }
 
-    /// Deletes idle groups whose gate has passed, at most `MAX_EVICTED` at a time. One that a plain client
-    /// queued URIs for meanwhile starts to wait: its client saw that the group was known, and did not
-    /// queue it.
+    /// Deletes idle groups whose gate has passed, at most `MAX_EVICTED` at a time. If a plain client has
+    /// queued URIs for such a group, the group is put into `chg_wait` instead: the client saw a known group,
+    /// and did not queue it.
     pub(super) fn evict_idle(&mut self, ks: &mut K, now: Millis) -> Result<()> {
         self.drops.unmark_over(ks, now)?;
         for _ in 0..MAX_EVICTED {
@@ -72,11 +72,11 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Queues a group that plain clients queued URIs for while it was idle, or that they deleted while
-    /// URIs are kept for it.
+    /// Queues a group for which plain clients queued URIs while it was idle, or which they deleted while it
+    /// had kept URIs.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; any error of the server.
     pub fn requeue_if_idle(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<()> {
         let mut loaded = self.groups.load(ks, id)?;
         let busy = ks.zset_score(&self.keys.once.busy, id)?.is_some();

@@ -1,5 +1,5 @@
-//! Long work on one frontier, in slices: between slices anything may happen, so the frontier is whole
-//! wherever a job pauses.
+//! Long work on one frontier, in slices: other commands may run between slices, so a job leaves the frontier
+//! consistent wherever it pauses.
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::slices;
@@ -12,10 +12,10 @@ use super::store::Store;
 /// Work on one frontier, done in slices.
 pub type Job<K> = slices::Job<Frontier<K>, K, Error>;
 
-/// A frontier and its keys, as they are lent to a job.
+/// A frontier and its keys, lent to a job for a slice.
 pub(super) type Lent<K> = slices::Lent<Frontier<K>, K>;
 
-/// What a scan goes over.
+/// The object of a scan.
 enum Over<N> {
     /// Keys of the frontier.
     Keys,
@@ -23,8 +23,7 @@ enum Over<N> {
     SortedSet(N),
 }
 
-/// A scan in batches: each entry that is there from the beginning to the end is given, and may be given
-/// again.
+/// A scan in batches: each entry that exists during the whole scan is returned at least once.
 pub(super) struct Scan<'a, K: Store> {
     lent: &'a Lent<K>,
     over: Over<K::Name>,
@@ -34,17 +33,17 @@ pub(super) struct Scan<'a, K: Store> {
 }
 
 impl<'a, K: Store> Scan<'a, K> {
-    /// Over the names of all keys of the frontier.
+    /// Scans the names of all keys of the frontier.
     pub(super) fn keys(lent: &'a Lent<K>) -> Scan<'a, K> {
         Scan::over(lent, Over::Keys)
     }
 
-    /// Over the fields of a hash.
+    /// Scans the fields of a hash.
     pub(super) fn hash(lent: &'a Lent<K>, key: K::Name) -> Scan<'a, K> {
         Scan::over(lent, Over::Hash(key))
     }
 
-    /// Over the members of a sorted set.
+    /// Scans the members of a sorted set.
     pub(super) fn sorted_set(lent: &'a Lent<K>, key: K::Name) -> Scan<'a, K> {
         Scan::over(lent, Over::SortedSet(key))
     }
@@ -59,8 +58,8 @@ impl<'a, K: Store> Scan<'a, K> {
         }
     }
 
-    /// The next entries, read in the slice that goes on when this returns; `None` at the end. Pauses
-    /// only where nothing was found.
+    /// Returns the next entries, read in the slice that continues when this returns; `None` at the end.
+    /// Pauses only if a step of the scan found nothing.
     pub(super) async fn next(&mut self) -> Result<Option<&Batch>> {
         self.batch.clear();
         while self.more && self.batch.is_empty() {

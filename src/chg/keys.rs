@@ -1,29 +1,30 @@
-//! The keys of a frontier: one table of what each is called, and of what it is to readers and listeners.
+//! The keys of a frontier: one table of their names, and of their role for permissions and for notifications of
+//! changes.
 
 pub use crawlspace_compact::limits::chg::ID_BYTES;
 use crawlspace_host::keyspace::{KeyType, Keyspace};
 use crawlspace_host::names::{Endings, Lengths};
 use crawlspace_host::once_keys;
 
-/// What it means that others changed a key.
+/// The consequence of a change of a key by another client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Groups may have come to stand in another queue, or be paused.
+    /// Groups may have moved to another queue, or be paused or resumed.
     Queue,
     /// The key may hold another type.
     Type,
-    /// Tokens may have to be minted from elsewhere on.
+    /// Tokens may have to continue from another number.
     Tokens,
 }
 
-/// A key that a frontier has once.
+/// A key that exists once per frontier.
 #[derive(Clone, Copy, Debug)]
 pub struct Once {
-    /// Its name behind the prefix.
+    /// Name after the prefix.
     pub name: &'static str,
-    /// The type that it must have.
+    /// Required type.
     pub kind: KeyType,
-    /// Plain clients use it, too: who runs a command needs permission for it.
+    /// Plain clients use the key, too: users need permission for it to run a command.
     pub documented: bool,
     heard: Option<Heard>,
     bookkeeping: bool,
@@ -40,7 +41,7 @@ impl Once {
         }
     }
 
-    /// Plain clients use it, too.
+    /// Marks a key that plain clients use, too.
     const fn documented(self) -> Once {
         Once {
             documented: true,
@@ -48,7 +49,7 @@ impl Once {
         }
     }
 
-    /// A change by others means this.
+    /// Sets the consequence of a change by another client.
     const fn heard(self, heard: Heard) -> Once {
         Once {
             heard: Some(heard),
@@ -56,7 +57,7 @@ impl Once {
         }
     }
 
-    /// Every user who may run a command may have it read.
+    /// Marks a key that every user who may run a command may read through it.
     const fn bookkeeping(self) -> Once {
         Once {
             bookkeeping: true,
@@ -68,36 +69,36 @@ impl Once {
 once_keys! { Once:
     /// `chg_wait`: groups by due time.
     wait = Once::of("chg_wait", KeyType::SortedSet).documented().heard(Heard::Queue);
-    /// `chg_busy`: groups by the deadline of their first lease to run out.
+    /// `chg_busy`: groups by the deadline of their first lease to expire.
     busy = Once::of("chg_busy", KeyType::SortedSet).documented().heard(Heard::Queue);
-    /// `chg_ready`: groups that are due, longest-ready first.
+    /// `chg_ready`: groups that are due, in the order in which they became ready.
     ready = Once::of("chg_ready", KeyType::List).documented().heard(Heard::Queue);
-    /// `EIDC`: crawl execution -> queued URIs.
+    /// `EIDC`: number of queued URIs by crawl execution.
     executions = Once::of("EIDC", KeyType::Hash).documented().heard(Heard::Type);
-    /// `QCT`: all queued URIs.
+    /// `QCT`: number of all queued URIs.
     total = Once::of("QCT", KeyType::String).documented().heard(Heard::Type);
     /// `chg_idle`: groups with nothing queued, by the time when they are deleted.
     idle = Once::of("chg_idle", KeyType::SortedSet).heard(Heard::Queue).bookkeeping();
-    /// `chg_gated`: how many groups stand behind shared gates.
+    /// `chg_gated`: number of groups that wait behind shared gates.
     gated = Once::of("chg_gated", KeyType::String);
-    /// `chg_token`: the token minted last.
+    /// `chg_token`: the end of the range of reserved tokens.
     token = Once::of("chg_token", KeyType::String).heard(Heard::Tokens);
     /// `chg_past`: deleted groups, by the token of their last release.
     past = Once::of("chg_past", KeyType::SortedSet).heard(Heard::Type);
     /// `chg_answers`: replies to these releases.
     answers = Once::of("chg_answers", KeyType::Hash);
-    /// `chg_paused`: what is paused beside single groups.
+    /// `chg_paused`: pauses of executions and of the whole frontier.
     paused = Once::of("chg_paused", KeyType::Hash).heard(Heard::Queue).bookkeeping();
     /// `chg_dropped`: executions that were dropped while leases were held, by the end of the last one.
     dropped = Once::of("chg_dropped", KeyType::SortedSet).heard(Heard::Queue);
-    /// `chg_expired`: reports of leases that ran out.
+    /// `chg_expired`: reports of expired leases.
     expired = Once::of("chg_expired", KeyType::List).heard(Heard::Type);
 }
 
-/// A key that a frontier has for each group, gate or execution.
+/// A kind of key that exists per group, gate or execution.
 #[derive(Clone, Copy, Debug)]
 pub struct Each {
-    /// What stands before the id in its name.
+    /// Part of the name before the id.
     pub before: &'static [u8],
     bookkeeping: bool,
 }
@@ -111,7 +112,7 @@ impl Each {
         }
     }
 
-    /// Every user who may run a command may have it read.
+    /// Marks a key that every user who may run a command may read through it.
     const fn bookkeeping(self) -> Each {
         Each {
             bookkeeping: true,
@@ -119,7 +120,7 @@ impl Each {
         }
     }
 
-    /// The id in a name behind the prefix, if it is such a key.
+    /// Returns the id in a name after the prefix, if it is a key of this kind.
     pub fn id(self, name: &[u8]) -> Option<&[u8]> {
         name.strip_prefix(self.before)
     }
@@ -139,20 +140,21 @@ pub const SEQUENCE: Each = Each::of(b"chg_seq:");
 /// The groups that have URIs of an execution.
 pub const OF: Each = Each::of(b"chg_of:").bookkeeping();
 
-/// All of them.
+/// All kinds of keys per group, gate or execution.
 const EACH: [Each; 6] = [GROUP, URIS, GATE, GATED, SEQUENCE, OF];
 
-/// What stands before an execution in the field of a group that counts its URIs.
+/// Prefix of an execution in the name of the field of a group that counts its URIs.
 pub const COUNTED: &[u8] = b"e:";
 
-/// Whether a key is book-keeping that any user of a command may have read, by its name behind the prefix.
+/// Returns true if a key, given by its name after the prefix, is bookkeeping that any user of a command may read
+/// through it.
 pub fn is_bookkeeping(name: &[u8]) -> bool {
     let once = |row: &Once| row.bookkeeping && row.name.as_bytes() == name;
     let each = |row: &Each| row.bookkeeping && row.id(name).is_some();
     ONCE.iter().any(once) || EACH.iter().any(each)
 }
 
-/// How keys end that exist once and are heard of.
+/// Endings of the keys that exist once and whose changes matter.
 const ENDINGS: Endings = {
     let mut endings = Endings::new();
     let mut row = 0;
@@ -165,22 +167,23 @@ const ENDINGS: Endings = {
     endings
 };
 
-/// Whether a key may be one that something is cached of, of a frontier with a prefix of one of these lengths. Nearly all
-/// keys of a server that has other data are none, which shows at once.
+/// Returns true if a key may belong to a cached frontier, whose prefix has one of these lengths. Fast for the many keys
+/// of a server that belong to other applications.
 pub fn may_be_ours(key: &[u8], lengths: &Lengths) -> bool {
     let may_be_once = ENDINGS.may_end(key) && heard_once(key).next().is_some();
     may_be_once || lengths.any(key, GROUP_NAME)
 }
 
-/// The prefixes that a key may have if it exists once, each with what it means that others changed it.
+/// Returns the possible prefixes of a key that exists once per frontier, each with the consequence of a change by
+/// another client.
 pub fn heard_once(key: &[u8]) -> impl Iterator<Item = (&[u8], Heard)> {
     let rows: &[Once] = if ENDINGS.may_end(key) { ONCE } else { &[] };
     rows.iter()
         .filter_map(|row| Some((key.strip_suffix(row.name.as_bytes())?, row.heard?)))
 }
 
-/// The prefixes of at most `max_prefix` bytes, and of one of these `lengths`, that a key may have if it is the hash of a
-/// group, each with the group's id.
+/// Returns the possible prefixes of a key that is the hash of a group, each with the id of the group. Prefixes have at
+/// most `max_prefix` bytes and one of these `lengths`.
 pub fn possible_groups<'a>(
     key: &'a [u8],
     max_prefix: usize,
@@ -200,7 +203,7 @@ pub struct Fields<N> {
     pub count: N,
     /// `s`: due time as this module wrote it, gate, last release, back-off.
     pub state: N,
-    /// `l`: leases held, and the release that was last.
+    /// `l`: leases held, and the last release.
     pub leases: N,
     /// `o`: limits and holds.
     pub options: N,
@@ -209,7 +212,7 @@ pub struct Fields<N> {
 }
 
 impl<N> Fields<N> {
-    /// The names, made ready.
+    /// Creates the names.
     pub fn new<K: Keyspace<Name = N>>(ks: &mut K) -> Fields<N> {
         Fields {
             due: ks.name(&[b"n"]),
@@ -233,7 +236,7 @@ pub struct Keys<K: Keyspace> {
 }
 
 impl<K: Keyspace> Keys<K> {
-    /// The keys behind a prefix.
+    /// Creates the keys with a prefix.
     pub(super) fn new(ks: &mut K, prefix: &[u8]) -> Keys<K> {
         Keys {
             prefix: prefix.into(),
@@ -243,22 +246,22 @@ impl<K: Keyspace> Keys<K> {
         }
     }
 
-    /// The key of a group, or of something that belongs to a group, gate or execution.
+    /// Returns the key of a group, or of another object that belongs to a group, gate or execution.
     pub fn key(&self, ks: &mut K, kind: Each, id: &[u8]) -> K::Name {
         ks.name(&[&self.prefix, kind.before, id])
     }
 
-    /// The key of the URIs that are kept for a group.
+    /// Returns the key of the URIs kept for a group.
     pub(super) fn uris_key(&self, ks: &mut K, id: &[u8]) -> K::Name {
         self.key(ks, URIS, id)
     }
 
-    /// The key of the numbered commands of an execution.
+    /// Returns the key of the numbered commands of an execution.
     pub(super) fn sequence_key(&self, ks: &mut K, execution: &[u8]) -> K::Name {
         self.key(ks, SEQUENCE, execution)
     }
 
-    /// The key of the groups that have URIs of an execution.
+    /// Returns the key of the groups that have URIs of an execution.
     pub(super) fn groups_of(&self, ks: &mut K, execution: &[u8]) -> K::Name {
         self.key(ks, OF, execution)
     }

@@ -1,4 +1,4 @@
-//! The end of a lease: released, extended, or run out.
+//! Releases of leases, and extensions of their deadlines.
 
 use super::Token;
 use super::error::{Error, Result};
@@ -15,23 +15,24 @@ use super::time::Millis;
 use super::transition::{End, Event, Placement, Seen};
 use super::uris::Stock;
 
-/// The answer to a release.
+/// The reply to a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseReply {
-    /// It was carried out: when the group is due.
+    /// The lease was released; the due time of the group.
     Released(Millis),
-    /// It was carried out before: the first answer, and the lease that it took, while that is held.
+    /// The lease had been released before: the first reply, and the lease taken with that release, if it is
+    /// still held.
     Before(Millis, Option<Lease>),
 }
 
 impl<K: Store> Frontier<K> {
-    /// A fetch ended.
+    /// Releases a lease after a fetch.
     ///
-    /// The group is written with [`Frontier::keep_next`], which may follow, or by `Groups::write_back`.
+    /// The group is written by [`Frontier::keep_next`], which may follow, or by `Groups::write_back`.
     ///
     /// # Errors
-    /// `NOCHG` for an unknown group, `STALE` for a token whose lease is not held, `ERR` when the
-    /// execution is not the one whose URI is leased. Nothing is changed then.
+    /// `NOCHG` if the group is unknown, `STALE` if the lease of the token is not held, `ERR` if the leased
+    /// URI belongs to another execution. Nothing is changed then.
     pub fn release(
         &mut self,
         ks: &mut K,
@@ -65,7 +66,7 @@ impl<K: Store> Frontier<K> {
         self.check_gate(ks, &loaded.group.options.gate.clone())?;
         if uncounted {
             self.reclaim(ks, &mut loaded, now)?;
-            // The execution has more to take off now.
+            // The execution has more URIs to subtract now.
             change = self.outcomes().change_for(ks, &loaded, token, fate)?;
         }
 
@@ -94,10 +95,10 @@ impl<K: Store> Frontier<K> {
         Ok(ReleaseReply::Released(due))
     }
 
-    /// Keeps the lease that was taken together with a release, for a retry of that release.
+    /// Stores the lease that was taken together with a release, for a retry of that release.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; any error of the server.
     pub fn keep_next(&mut self, ks: &mut K, id: &[u8], token: Token, next: &Lease) -> Result<()> {
         let mut loaded = match self.groups.take_unsaved(id) {
             Some(released) => released,
@@ -113,7 +114,7 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// A lease lasts longer; the new deadline.
+    /// Extends a lease; returns the new deadline.
     ///
     /// # Errors
     /// `NOCHG` and `STALE`, as for a release. Nothing is changed then.
@@ -145,7 +146,7 @@ impl<K: Store> Frontier<K> {
     }
 }
 
-/// A lease that is held, as it was granted.
+/// Returns a lease that is held, as it was granted.
 fn lease_of<K: Store>(
     groups: &Groups<K>,
     ks: &mut K,
@@ -174,7 +175,7 @@ fn lease_of<K: Store>(
     }))
 }
 
-/// The lease was released before, or never was, or is over.
+/// Answers a release whose lease is not held: it was released before, expired, or never existed.
 fn released_before<K: Store>(
     (keys, groups, past): (&Keys<K>, &Groups<K>, &Past<K>),
     ks: &mut K,
@@ -192,7 +193,7 @@ fn released_before<K: Store>(
             let next = next.map_or_else(Vec::new, |next| next.as_ref().to_vec());
             Some((last, next))
         }
-        // A group that was deleted, and perhaps made again but not leased since.
+        // The group was deleted, and perhaps created again but not leased since.
         None if loaded.group.holds.is_empty() && loaded.group.last.is_none() => {
             past.find(ks, &loaded.id, token)?
         }

@@ -1,10 +1,10 @@
-//! The counts of queued URIs: `EIDC` and `QCT` of the frontier, the fields of groups that count URIs of an
-//! execution, and which groups have URIs of which execution, so that `CHG.DROP` need not look at all others.
+//! The counts of queued URIs: `EIDC` and `QCT` of the frontier, the fields of groups that count URIs per
+//! execution, and the groups of each execution, so that `CHG.DROP` visits no other groups.
 //!
-//! The fields of the hash `chg_of:<execution>` are the groups that URIs of the execution are queued for,
-//! kept or counted by this module. (Plain clients do not say in a group whose URIs it counts, so there
-//! is nothing of theirs to find.) It is written when the first URI of an execution comes to a group and
-//! when the last one leaves it, and not in between.
+//! The fields of the hash `chg_of:<execution>` are the groups with queued URIs of the execution that this
+//! module keeps or counts. (Plain clients do not record in a group which execution its URIs belong to, so
+//! their URIs are not found this way.) A field is written when the first URI of an execution is added to a
+//! group, and removed with the last one, but not in between.
 
 use std::rc::Rc;
 
@@ -17,10 +17,11 @@ use super::groups::{Groups, Loaded};
 use super::keys::{COUNTED, GROUP, Keys};
 use super::store::{Store, field_number};
 
-/// How many executions of one group are counted again by a command; more are left to `CHG.REPAIR`.
+/// Maximum number of executions of one group that a command counts again; the others are left to
+/// `CHG.REPAIR`.
 const COUNTED_AGAIN: usize = 256;
 
-/// Maximum number of groups that are asked what they have of an execution.
+/// Maximum number of groups that are examined for URIs of an execution.
 const MAX_ASKED: u64 = 64;
 
 /// The counts of a frontier.
@@ -37,8 +38,8 @@ impl<K: Store> Ledger<K> {
         }
     }
 
-    /// Counts queued URIs of an execution up or down, in the whole frontier; the group's own count is
-    /// the caller's.
+    /// Changes the number of queued URIs of an execution in the whole frontier; the caller changes the
+    /// group's own count.
     pub(super) fn tally(&mut self, ks: &mut K, execution: &[u8], change: i64) -> Result<()> {
         if change == 0 {
             return Ok(());
@@ -49,17 +50,17 @@ impl<K: Store> Ledger<K> {
         Ok(())
     }
 
-    /// `EIDC` of an execution.
+    /// Returns the entry of an execution in `EIDC`.
     pub(super) fn queued_of(&mut self, ks: &mut K, execution: &[u8]) -> Result<u64> {
         Ok(field_number(ks, &self.keys.once.executions, execution)?)
     }
 
-    /// How many URIs of an execution a group counts without keeping them.
+    /// Returns the number of URIs of an execution that a group counts without keeping them.
     pub(super) fn counted(&self, ks: &mut K, key: &K::Name, execution: &[u8]) -> Result<u64> {
         Ok(field_number(ks, key, &counted_field(execution))?)
     }
 
-    /// Changes that number; what it was before.
+    /// Changes that number; returns its previous value.
     pub(super) fn count(
         &self,
         ks: &mut K,
@@ -70,13 +71,13 @@ impl<K: Store> Ledger<K> {
         Ok(ks.hash_add(key, &counted_field(execution), change)?)
     }
 
-    /// The executions that a group counts URIs of without keeping them.
+    /// Returns the executions whose URIs a group counts without keeping them.
     pub(super) fn counted_in(&self, ks: &mut K, key: &K::Name) -> Result<Vec<(Vec<u8>, u64)>> {
         self.some_counted_in(ks, key, usize::MAX)
     }
 
-    /// Executions that a group counts URIs of without keeping them: all, or some when there are more
-    /// than about `most`.
+    /// Returns executions whose URIs a group counts without keeping them: all, or some if there are more than
+    /// about `most`.
     pub(super) fn some_counted_in(
         &self,
         ks: &mut K,
@@ -95,28 +96,27 @@ impl<K: Store> Ledger<K> {
                 ))
             })
             .collect();
-        // A scan may give a field twice.
+        // A scan may return a field twice.
         counted.sort();
         counted.dedup_by(|a, b| a.0 == b.0);
         Ok(counted)
     }
 
-    /// A group has URIs of an execution.
+    /// Records that a group has URIs of an execution.
     pub(super) fn enlist(&self, ks: &mut K, execution: &[u8], id: &[u8]) -> Result<()> {
         let key = self.keys.groups_of(ks, execution);
         ks.hash_set_new(&key, id, b"")?;
         Ok(())
     }
 
-    /// A group has no URIs of an execution any more.
+    /// Records that a group has no URIs of an execution any more.
     pub(super) fn delist(&self, ks: &mut K, execution: &[u8], id: &[u8]) -> Result<()> {
         let key = self.keys.groups_of(ks, execution);
         ks.hash_del(&key, id)?;
         Ok(())
     }
 
-    /// Takes a group off the list of an execution if nothing of that is left in it, neither kept nor
-    /// counted.
+    /// Removes a group from the list of an execution if it neither keeps nor counts URIs of the execution.
     pub(super) fn delist_if_done(
         &self,
         ks: &mut K,
@@ -130,7 +130,8 @@ impl<K: Store> Ledger<K> {
         }
     }
 
-    /// Takes a group off the list of an execution of which nothing is kept, unless some is counted.
+    /// Removes a group, which keeps no URIs of an execution, from the list of the execution, unless it counts
+    /// some.
     pub(super) fn delist_unless_counted(
         &self,
         ks: &mut K,
@@ -143,7 +144,8 @@ impl<K: Store> Ledger<K> {
         Ok(())
     }
 
-    /// How many URIs of an execution groups have by name; `None` when more than `most` groups have any.
+    /// Returns the number of URIs of an execution in all groups on its list; `None` if there are more than
+    /// `most` groups.
     pub(super) fn queued_in_few(
         &self,
         ks: &mut K,
@@ -157,7 +159,7 @@ impl<K: Store> Ledger<K> {
         let (mut batch, mut cursor) = (Batch::default(), ks.cursor());
         while ks.hash_scan(&key, &mut cursor, &mut batch)? {}
         let mut groups: Vec<&[u8]> = batch.iter().map(|(id, _)| id).collect();
-        // A scan may give a field twice.
+        // A scan may return a field twice.
         groups.sort_unstable();
         groups.dedup();
         let mut sum = 0_u64;
@@ -171,9 +173,9 @@ impl<K: Store> Ledger<K> {
         Ok(Some(sum))
     }
 
-    /// Counts kept URIs in `EIDC` and `QCT` that a group counts again. A plain client that takes a URI
-    /// off a group takes it off these two as well; but where few groups have an execution, what they have
-    /// is the least that `EIDC` can say, and more is not made of it.
+    /// Adds kept URIs that a group counts again to `EIDC` and `QCT`. A plain client that subtracts a URI from
+    /// a group subtracts it from these two as well; but if only a few groups have the execution, their sum is
+    /// the minimum for `EIDC`, and `EIDC` is not raised above it.
     pub(super) fn count_missing(
         &mut self,
         ks: &mut K,
@@ -210,7 +212,7 @@ impl<K: Store> Ledger<K> {
     }
 }
 
-/// The field in which a group counts the URIs of an execution that are not kept here.
+/// Returns the field in which a group counts the URIs of an execution that it does not keep.
 pub(super) fn counted_field(execution: &[u8]) -> Id {
     let mut field = Id::from_slice(COUNTED);
     field.extend_from_slice(execution);

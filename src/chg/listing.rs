@@ -1,4 +1,4 @@
-//! What stands in the queues, page by page: the groups of a frontier, and the URIs kept for one of them.
+//! Listings of the queues, page by page: the groups of a frontier, and the URIs kept for one of them.
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
@@ -27,7 +27,7 @@ impl Queue {
     /// All queues in the order in which they are listed: that of a group's life.
     pub const ALL: [Queue; 3] = [Queue::Waiting, Queue::Ready, Queue::Busy];
 
-    /// What a group that stands there is.
+    /// Returns the state of a group in this queue.
     pub fn name(self) -> &'static str {
         match self {
             Queue::Waiting => "waiting",
@@ -37,21 +37,21 @@ impl Queue {
     }
 }
 
-/// Where a listing of groups goes on.
+/// The position from which a listing of groups continues.
 ///
-/// A place in a sorted set is a score and a member, so that what comes and goes before it moves nothing.
-/// `chg_ready` is listed from its tail to its head: groups leave it at the head and come at the tail, so
-/// those that stay only ever come nearer to the head, and none is skipped.
+/// A position in a sorted set is a score and a member, so that members that are added or removed before it do
+/// not shift it. `chg_ready` is listed from its tail to its head: groups leave it at the head and enter at
+/// the tail, so the remaining ones only move towards the head, and none is skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cursor {
-    /// Behind a member of a sorted set.
+    /// After a member of a sorted set.
     Behind(Queue, f64, Vec<u8>),
-    /// In `chg_ready`, before a position.
+    /// Before a position of `chg_ready`.
     Before(u64),
 }
 
 impl Cursor {
-    /// Reads what `Cursor::to_text` wrote.
+    /// Parses the result of `Cursor::to_text`.
     pub fn parse(text: &[u8]) -> Option<Cursor> {
         let (name, place) = split(text)?;
         let queue = Queue::ALL
@@ -65,7 +65,7 @@ impl Cursor {
         (!score.is_nan()).then(|| Cursor::Behind(queue, score, chg.to_vec()))
     }
 
-    /// The cursor as clients get it.
+    /// Returns the cursor as clients see it.
     fn to_text(&self) -> Vec<u8> {
         match self {
             Cursor::Behind(queue, score, chg) => {
@@ -75,7 +75,7 @@ impl Cursor {
         }
     }
 
-    /// The queue that it is a place in.
+    /// Returns the queue of the position.
     pub fn queue(&self) -> Queue {
         match self {
             Cursor::Behind(queue, ..) => *queue,
@@ -84,23 +84,24 @@ impl Cursor {
     }
 }
 
-/// What stands before the first colon, and what behind it.
+/// Splits at the first colon.
 fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = text.iter().position(|&byte| byte == b':')?;
     Some((&text[..colon], &text[colon + 1..]))
 }
 
-/// A page as clients get it, with the cursor of the next one.
+/// Returns a page as a reply, with the cursor of the next page.
 fn page(next: Option<Vec<u8>>, entries: Vec<Reply>) -> Reply {
     let next = next.unwrap_or_else(|| b"0".to_vec());
     Reply::Array(vec![Reply::bulk(next), Reply::Array(entries)])
 }
 
 impl<K: Store> Frontier<K> {
-    /// Up to `count` groups from a cursor on, of one queue or of all: `[cursor, [[chg, state, due, c] ...]]`.
+    /// Returns up to `count` groups from a cursor on, of one queue or of all: `[cursor, [[chg, state, due, c]
+    /// ...]]`.
     ///
     /// # Errors
-    /// When a queue has another type.
+    /// Fails if a queue has another type.
     pub fn list(
         &mut self,
         ks: &mut K,
@@ -130,11 +131,11 @@ impl<K: Store> Frontier<K> {
         Ok(page(None, listed))
     }
 
-    /// Up to `count` URIs that are queued for a group, from a place on:
-    /// `[cursor, [[execution, depth, due, attempts, uri] ...]]`.
+    /// Returns up to `count` URIs that are queued for a group, from a position on: `[cursor, [[execution,
+    /// depth, due, attempts, uri] ...]]`.
     ///
     /// # Errors
-    /// `NOCHG` for an unknown group.
+    /// `NOCHG` if the group is unknown.
     pub fn list_uris(
         &mut self,
         ks: &mut K,
@@ -164,7 +165,7 @@ impl<K: Store> Frontier<K> {
     }
 }
 
-/// Up to `count` groups of one queue, and where they end.
+/// Lists up to `count` groups of one queue; returns the position of the end.
 fn list_some<K: Store>(
     (keys, groups): (&Keys<K>, &Groups<K>),
     ks: &mut K,
@@ -204,7 +205,7 @@ fn list_some<K: Store>(
     Ok(end)
 }
 
-/// A group in a listing. What is no group, but stands in a queue, counts nothing.
+/// Returns the entry of a group. A member of a queue that is not a group has a count of 0.
 fn entry<K: Store>(
     groups: &Groups<K>,
     ks: &mut K,
@@ -222,7 +223,7 @@ fn entry<K: Store>(
     ]))
 }
 
-/// How many members of a sorted set stand up to a place, whether its member is there or not.
+/// Returns the number of members of a sorted set up to a position, whether or not its member still exists.
 fn rank_behind<K: Store>(ks: &mut K, key: &K::Name, score: f64, member: &[u8]) -> Result<u64> {
     let (mut least, mut most) = (0, ks.zset_count(key, score)?);
     while least < most {
@@ -275,7 +276,8 @@ mod tests {
         format!("a:{i:03}").into_bytes()
     }
 
-    /// Groups 0 to 19 with one due time, 20 to 39 with others, of which some are ready and some busy.
+    /// Creates groups 0 to 19 with the same due time, and 20 to 39 with others, some of which are ready and
+    /// some busy.
     fn stage() -> (MemoryKeyspace, Frontier<MemoryKeyspace>) {
         let mut ks = MemoryKeyspace::default();
         let mut frontier = Frontier::open(&mut ks, b"{f}:");
@@ -350,8 +352,8 @@ mod tests {
         let listed = all(None, 3, |ks, _| {
             let wait = ks.name(&[b"{f}:chg_wait"]);
             let ready = ks.name(&[b"{f}:chg_ready"]);
-            // Every third waiting group leaves, first ones first, and others come before all;
-            // of those that are ready the first ones leave and others come last.
+            // Every third waiting group leaves, the first ones first, and new ones are added at the front; of
+            // the ready groups the first ones leave and new ones are added at the end.
             ks.zset_del(&wait, &chg(3 * n)).unwrap();
             ks.zset_add(&wait, &chg(900 - n), f64::from(n)).unwrap();
             if n % 2 == 0 && n < 24 {

@@ -1,7 +1,8 @@
-//! Politeness: crawl host groups, each fetched from by one at a time and with pauses.
+//! Politeness: crawl host groups, each of which is fetched from by one client at a time and with
+//! pauses.
 //!
-//! A group's life is a loop: it waits until it is due ([`add`]), is leased ([`next`]), and is
-//! released ([`lease`]) to wait again. [`frontier`] is what they all work on.
+//! The life of a group is a loop: it waits until it is due ([`add`]), is leased ([`next`]), and is
+//! released ([`lease`]) to wait again. All of these operate on a [`frontier`].
 
 pub mod add;
 mod audit;
@@ -50,7 +51,7 @@ pub mod uris;
 mod verdict;
 mod why;
 
-/// Names a lease. Tokens of a frontier only grow.
+/// Identifies a lease. Tokens of a frontier only grow.
 pub type Token = u64;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `CHG.MOVE`: what is queued for one group is from now on queued for another, because a host turned
-//! out to share its address with others.
+//! `CHG.MOVE`: moves everything queued for one group to another, because a host turned out to share its
+//! address with others.
 
 use crawlspace_host::reply::Reply;
 
@@ -14,10 +14,10 @@ use super::time::{Millis, of_score};
 use super::transition::{Placement, Step};
 use super::uris::{Changed, Op, Queued};
 
-/// How many kept URIs are read at a time.
+/// Maximum number of kept URIs read at a time.
 const BATCH: usize = 32;
 
-/// Moves everything that is queued for a group to another one.
+/// Creates a job that moves everything queued for a group to another one.
 pub fn move_group<K: Store>(from: &[u8], to: &[u8], now: Millis) -> Job<K> {
     let mut moving = Moving {
         from: from.to_vec(),
@@ -38,11 +38,11 @@ struct Moving {
     to: Vec<u8>,
     now: Millis,
     moved: u64,
-    /// Whether nothing is left in the one group.
+    /// The source group is empty.
     done: bool,
 }
 
-/// Both groups, while something moves.
+/// Both groups, during one step of the move.
 struct Pair<'a, K: Store> {
     moving: &'a mut Moving,
     frontier: &'a mut Frontier<K>,
@@ -71,7 +71,7 @@ impl Moving {
                     lent.pause().await;
                 }
             }
-            // Others may have come behind the walk.
+            // More URIs may have arrived behind the scan.
             if !self.done && !met {
                 self.with_both(lent, |pair| pair.move_rest())?;
             }
@@ -79,8 +79,8 @@ impl Moving {
         Ok(())
     }
 
-    /// Acts on both groups and leaves both whole. What `act` says, unless nothing is left in the one, which
-    /// is laid to rest before anybody sees it.
+    /// Calls `act` with both groups, and saves them in a consistent state. Returns the result of `act`, or
+    /// false once the source group is empty; that group is retired in the same step.
     fn with_both<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -89,7 +89,7 @@ impl Moving {
         lent.with_time(|frontier, ks, time| {
             let mut from = match frontier.groups.known(ks, &self.from) {
                 Err(Error::NoChg(_)) if self.moved > 0 => {
-                    // What was left of it went while its URIs were moved.
+                    // The rest of the group was removed while its URIs were moved.
                     self.done = true;
                     return Ok(false);
                 }
@@ -121,7 +121,7 @@ impl Moving {
 }
 
 impl<K: Store> Pair<'_, K> {
-    /// It is one host now, so both pauses and blocks hold.
+    /// Merges pauses and blocks: both groups are one host now, so the later time of each applies.
     fn join_pauses(&mut self) {
         let (from, to) = (&self.from.group, &mut self.to.group);
         to.gate = to.gate.max(from.gate);
@@ -129,7 +129,7 @@ impl<K: Store> Pair<'_, K> {
         to.options.blocked = to.options.blocked.max(from.options.blocked);
     }
 
-    /// Writes both groups, and notes whether nothing is left in the one.
+    /// Writes both groups, and records whether the source group is empty.
     fn save(&mut self, was_runnable: bool) -> Result<()> {
         self.moving.done |= self.from.group.is_idle() && !self.counts()? && !self.keeps()?;
         let (frontier, ks, now) = (&mut *self.frontier, &mut *self.ks, self.moving.now);
@@ -141,7 +141,7 @@ impl<K: Store> Pair<'_, K> {
         if self.to.group.uris > 0 {
             frontier.save(ks, &self.to)?;
         } else if self.moving.done && self.to.group.gate > now {
-            // Nothing was queued, but the pause holds for what comes.
+            // Nothing was queued, but the pause applies to URIs that are added later.
             frontier.retire_if_idle(ks, &mut self.to, now)?;
         }
         let mut left = Step::to(Placement::Stay);
@@ -153,22 +153,22 @@ impl<K: Store> Pair<'_, K> {
         frontier.save(ks, &self.from)
     }
 
-    /// Whether kept URIs are left.
+    /// Returns true if kept URIs remain.
     fn keeps(&mut self) -> Result<bool> {
         let key = self.frontier.keys.uris_key(self.ks, &self.from.id);
         let first = self.ks.uris(&key, |uris| uris.batch(1))?;
         Ok(first.is_some_and(|first| !first.is_empty()))
     }
 
-    /// Whether there is more in the hash, which may have gone, than is known of the group itself and of
-    /// its last release.
+    /// Returns true if the hash has more fields than those of the group itself and of its last release, so
+    /// that counts of executions remain. The hash may have been deleted.
     fn counts(&mut self) -> Result<bool> {
         let next = self.frontier.keys.fields.next.as_ref();
         let next = self.ks.hash_has(&self.from.key, next)?;
         Ok(self.ks.hash_len(&self.from.key)? > self.from.own_fields() + u64::from(next))
     }
 
-    /// Moves URIs that the frontier keeps until time is up; false when there were none.
+    /// Moves kept URIs until the time is up; returns false if there were none.
     fn move_kept(&mut self) -> Result<bool> {
         let (frontier, ks) = (&mut *self.frontier, &mut *self.ks);
         let (from, to) = (&mut self.from, &mut self.to);
@@ -198,7 +198,7 @@ impl<K: Store> Pair<'_, K> {
                 frontier.arrive(ks, to, 1, queued.due, self.moving.now)?;
                 self.moving.moved += 1;
             } else {
-                // The other group has it already: it counts once.
+                // The other group has the URI already: it counts once.
                 frontier.ledger.tally(ks, execution, -1)?;
             }
             if !(self.time)() {
@@ -208,13 +208,13 @@ impl<K: Store> Pair<'_, K> {
         Ok(!uris.is_empty())
     }
 
-    /// Moves the counts of some executions, of URIs that crawlers keep, until time is up; false when they
-    /// had none.
+    /// Moves the counts of some executions, for URIs that crawlers keep, until the time is up; returns false
+    /// if these executions had none.
     fn move_counted<'e>(&mut self, executions: impl Iterator<Item = &'e [u8]>) -> Result<bool> {
         let (frontier, ks) = (&mut *self.frontier, &mut *self.ks);
         let (mut counted, mut met) = (0, false);
         for execution in executions {
-            // A scan may give a field twice.
+            // A scan may return a field twice.
             let n = frontier.ledger.counted(ks, &self.from.key, execution)?;
             ks.hash_del(&self.from.key, &counted_field(execution))?;
             frontier
@@ -236,7 +236,7 @@ impl<K: Store> Pair<'_, K> {
         Ok(met)
     }
 
-    /// Moves what plain clients counted, who do not say for whom, unless there are kept URIs again.
+    /// Moves the count of plain clients, which name no execution, unless kept URIs were added again.
     fn move_rest(&mut self) -> Result<bool> {
         if !self.keeps()? {
             self.move_count(self.from.group.uris)?;
@@ -251,7 +251,7 @@ impl<K: Store> Pair<'_, K> {
             return Ok(());
         }
         self.from.group.uris -= counted;
-        // Behind a shared gate it was due when that opens.
+        // Behind a shared gate its due time is the time when the gate opens.
         let due = if self.from.group.options.gate.is_empty() {
             self.from.group.due
         } else {

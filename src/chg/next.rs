@@ -1,8 +1,8 @@
-//! Who may be fetched from next.
+//! The search for the next group to lease.
 //!
 //! Three queues have candidates: `chg_ready`, the head of `chg_wait` once it is due, and the head of
-//! `chg_busy` once its lease has run out. The one that is due longest goes first. Nothing is moved in
-//! bulk, so it costs the same whether one group is due or a million.
+//! `chg_busy` once its lease has expired. The group that has been due longest is leased first. Groups are
+//! never moved in bulk, so a search costs the same whether one group is due or a million.
 
 use crawlspace_host::keyspace::Batch;
 
@@ -20,47 +20,47 @@ use super::transition::{Event, Placement, Seen};
 use super::uris::Op;
 use super::verdict::{Judge, Verdict};
 
-/// How many groups of a queue are read at a time.
+/// Number of groups of a queue read at a time.
 const PAGE: u64 = 16;
 
-/// Leave to fetch one URI from a group.
+/// Permission to fetch one URI from a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The group.
     pub chg: Vec<u8>,
-    /// Names the lease.
+    /// Token of the lease.
     pub token: Token,
-    /// When it runs out.
+    /// Time when the lease expires.
     pub deadline: Millis,
-    /// When the group was due.
+    /// Due time of the group.
     pub due: Millis,
-    /// URIs queued for the group, the one to be fetched included.
+    /// URIs queued for the group, including the leased one.
     pub uris: u64,
     /// Execution and URI, if the frontier keeps them.
     pub uri: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What is asked for.
+/// A request for leases.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// How long a lease lasts.
+    /// Duration of a lease.
     pub lease: Millis,
-    /// How many leases at most.
+    /// Maximum number of leases.
     pub count: usize,
-    /// The release that this is fused with, whose reply is kept on.
+    /// The release that this request is fused with; its stored reply is kept.
     pub after: Option<(&'a [u8], Token)>,
 }
 
-/// Whether all candidates were looked at.
+/// Outcome of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// There are as many leases as asked for, or no more to be had.
+    /// The search granted the requested number of leases, or found no more candidates.
     Complete,
-    /// Time was up in the middle of passing over paused groups or parking blocked ones.
+    /// The time was up while the search skipped paused groups or parked blocked ones.
     Unfinished,
 }
 
-/// Which queue a candidate stands in.
+/// The queue that a candidate is in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stand {
     /// In `chg_ready`, at this position.
@@ -71,19 +71,19 @@ enum Stand {
     None,
 }
 
-/// Who stands first.
+/// The front of the queues.
 enum Front<K: Store> {
     Candidate(Stand, Box<Loaded<K>>),
-    /// A group whose lease had expired, and which is where it belongs now.
+    /// A group whose lease had expired, and which is in its proper queue now.
     Settled,
     Nobody,
 }
 
 impl<K: Store> Frontier<K> {
-    /// Grants leases until there are enough, no more to be had, or time is up.
+    /// Grants leases until there are enough, there are no more candidates, or the time is up.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; any error of the server.
     pub fn next(
         &mut self,
         ks: &mut K,
@@ -117,10 +117,10 @@ impl<K: Store> Frontier<K> {
         Ok(Search::Complete)
     }
 
-    /// Leases one group, if it is due; none when it is not, or is held back by anything.
+    /// Leases a given group if it is due; returns `None` if it is not, or is held back for any reason.
     ///
     /// # Errors
-    /// `NOCHG` for an unknown group.
+    /// `NOCHG` if the group is unknown.
     pub fn next_of(
         &mut self,
         ks: &mut K,
@@ -136,7 +136,7 @@ impl<K: Store> Frontier<K> {
             self.end_expired_leases(ks, &mut loaded, now)?;
             loaded = self.groups.load(ks, id)?;
         } else if busy.is_some() && loaded.group.holds.is_empty() {
-            // A plain client has it.
+            // A plain client holds it.
             return Ok(None);
         }
         let paused = self.pauses.read(ks)?;
@@ -153,8 +153,8 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Takes a group out of the queue that it stands in, if it is due there; false when it is not, or
-    /// stands too far behind in `chg_ready` or behind its gate to be found.
+    /// Removes a group from its queue if it is due there; returns false if it is not, or is too far from the
+    /// head of `chg_ready` or of the list behind its gate to be found.
     fn take_out(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<bool> {
         if let Some(due) = ks.zset_score(&self.keys.once.wait, &loaded.id)? {
             return Ok(of_score(due) <= now && self.queues.leave_wait(ks, &loaded.id)?);
@@ -162,7 +162,7 @@ impl<K: Store> Frontier<K> {
         Ok(self.queues.leave_ready(ks, &loaded.id)? || self.leave_gate(ks, loaded)?)
     }
 
-    /// The candidate that is due longest.
+    /// Returns the candidate that has been due longest.
     fn front(&mut self, ks: &mut K, now: Millis) -> Result<Front<K>> {
         while let Some(id) = self.queues.skipped.walk().come_due(now) {
             self.queues.note_change(ks, &id)?;
@@ -180,9 +180,9 @@ impl<K: Store> Frontier<K> {
                 self.queues.take_ready(ks, at)?;
                 return Ok(Front::Settled);
             };
-            // What stands in this queue is ready, whatever its due time says.
+            // A group in this queue is ready, whatever its due time says.
             let ready_from = loaded.group.due.min(now) as f64;
-            // A paused group hides none behind it, which may have been due for longer.
+            // A paused group must not hide the groups behind it, which may have been due longer.
             if (ready_from <= waits_from && ready_from <= busy_from)
                 || self.judge().is_paused(ks, &loaded, &paused, now)?
             {
@@ -198,7 +198,7 @@ impl<K: Store> Frontier<K> {
             let mut step = self.expire(ks, &mut loaded, now)?;
             let is_ready = step.placement == Placement::Ready;
             if is_ready {
-                // It is the next one.
+                // It is the next candidate.
                 step.placement = Placement::Stay;
             }
             self.apply(ks, &mut loaded, &step, now)?;
@@ -206,7 +206,7 @@ impl<K: Store> Frontier<K> {
                 return Ok(Front::Candidate(Stand::None, loaded));
             }
             if is_ready {
-                // A plain client's, with nothing left to fetch.
+                // The lease of a plain client, with nothing left to fetch.
                 self.retire_if_idle(ks, &mut loaded, now)?;
             }
             return Ok(Front::Settled);
@@ -217,7 +217,7 @@ impl<K: Store> Frontier<K> {
         Ok(match self.groups.load_sound(ks, &first.id)? {
             Some(loaded) => Front::Candidate(Stand::Wait(first.score), loaded),
             None => {
-                // Its key holds something else; CHECK tells of that.
+                // Its key holds another type; CHG.CHECK reports that.
                 self.queues.leave_wait(ks, &first.id)?;
                 Front::Settled
             }
@@ -225,8 +225,8 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Skips the next groups that searches would skip if these executions were paused, and returns their
-    /// number: 0 when the next group would be leased, or there is none. Nothing is written, so the walk
-    /// returns to a group with which a search has more to do.
+    /// number: 0 if the next group would be leased, or if there is none. Nothing is written, so the walk
+    /// returns to a group on which a search has more to do.
     pub(super) fn look_ahead(&mut self, ks: &mut K, paused: &Paused, now: Millis) -> Result<u64> {
         let Some(mut ahead) = self.queues.skipped.take_ahead() else {
             return Ok(0);
@@ -269,7 +269,7 @@ impl<K: Store> Frontier<K> {
         Ok(skipped)
     }
 
-    /// The parts that a verdict reads.
+    /// Returns the parts that a verdict reads.
     pub(super) fn judge(&self) -> Judge<'_, K> {
         Judge {
             groups: &self.groups,
@@ -278,7 +278,7 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Leases a candidate, or puts it where it belongs.
+    /// Leases a candidate, or moves it to the queue where it belongs.
     fn consider(
         &mut self,
         ks: &mut K,
@@ -324,15 +324,15 @@ impl<K: Store> Frontier<K> {
                         self.save(ks, loaded)?;
                     }
                 }
-                // It does not hold back those that it stands for. Whoever does now may come to stand
-                // before it, so it must have been counted.
+                // The group must not hold back the groups that it represents. The new representative may sort
+                // before it, so the skipped group must have been counted by now.
                 self.replace_representative(ks, loaded)?;
                 Ok(None)
             }
             Verdict::Remove => {
                 self.unqueue(ks, place, &loaded.id)?;
                 if !loaded.group.holds.is_empty() {
-                    // So that it comes back when its lease runs out, whoever took it from there.
+                    // It comes back when its lease expires, whoever removed it from there.
                     self.queues.show_busy(ks, loaded)?;
                 } else if loaded.group.is_idle() {
                     self.retire_if_idle(ks, loaded, now)?;
@@ -359,7 +359,7 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Leases a group that stands in no queue.
+    /// Leases a group that is in no queue.
     fn grant(
         &mut self,
         ks: &mut K,
@@ -381,7 +381,7 @@ impl<K: Store> Frontier<K> {
         self.figures.lease(now, pause);
         let due = group.due;
         if group.released == 0 && group.last.is_none() {
-            // The first lease since the group was made, perhaps not for the first time.
+            // The first lease since the group was created, possibly not for the first time.
             self.past.forget(ks, &loaded.id)?;
         }
         let (uri, stock) = match execution {

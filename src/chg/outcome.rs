@@ -1,4 +1,4 @@
-//! What the end of a lease does to the URI that was leased and to the counts.
+//! Effects of the end of a lease on the leased URI and on the counts.
 
 use super::Token;
 use super::error::{Error, Result};
@@ -9,35 +9,35 @@ use super::store::Store;
 use super::time::Millis;
 use super::uris::{Op, Stock, Uris};
 
-/// What became of the URI that was fetched.
+/// The outcome of the fetch of a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate<'a> {
-    /// It goes back as it was.
+    /// The URI returns to the queue unchanged.
     Unchanged,
-    /// It is done; where URIs are not kept, so many are.
+    /// The URI is done; for URIs that are only counted, this number of them.
     Done {
-        /// The execution that it was queued for.
+        /// The execution that the URI was queued for.
         execution: &'a [u8],
-        /// How many; 1 unless given.
+        /// Number of URIs; 1 unless given.
         count: Option<u64>,
     },
-    /// It is to be fetched again then.
+    /// The URI is to be fetched again at this time.
     Retry(Millis),
 }
 
-/// What a release does to the counts of a group.
+/// The effect of a release on the counts of a group.
 pub(super) enum CountChange {
     Nothing,
-    /// URIs that the crawler keeps are done: so many that are counted for the execution, and so many
-    /// in all, with those that plain clients counted.
+    /// URIs that the crawler keeps are done: `own` of those counted for the execution, and `whole` in all,
+    /// including those that plain clients counted.
     Uncount {
         execution: Vec<u8>,
         own: u64,
         whole: u64,
     },
-    /// The leased URI goes back.
+    /// The leased URI returns to the queue.
     Return(Token, Option<Millis>),
-    /// It is done; with its execution, if it still counts.
+    /// The leased URI is done; with its execution, if it still counts.
     Done(Token, Option<Vec<u8>>),
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Outcomes<'a, K: Store> {
 }
 
 impl<K: Store> Outcomes<'_, K> {
-    /// What a release does to the counts, looked at before anything is written.
+    /// Determines the effect of a release on the counts before anything is written.
     pub(super) fn change_for(
         &mut self,
         ks: &mut K,
@@ -90,8 +90,8 @@ impl<K: Store> Outcomes<'_, K> {
         })
     }
 
-    /// How many counted URIs of an execution can be taken off a group: never more than were queued
-    /// for it, in this group or by plain clients, who do not say for whom.
+    /// Determines how many counted URIs of an execution can be subtracted from a group: never more than were
+    /// queued for the execution, in this group or by plain clients, which name no execution.
     pub(super) fn uncount(
         &mut self,
         ks: &mut K,
@@ -113,8 +113,8 @@ impl<K: Store> Outcomes<'_, K> {
         })
     }
 
-    /// Does to the counts of executions and to kept URIs what a release says: how many URIs of the group
-    /// are done, and what is kept then.
+    /// Applies the effect of a release to the counts of executions and to kept URIs; returns the number of
+    /// URIs of the group that are done, and the remaining kept URIs.
     pub(super) fn settle(
         &mut self,
         ks: &mut K,
@@ -157,8 +157,8 @@ impl<K: Store> Outcomes<'_, K> {
         }
     }
 
-    /// Ends the lease of a kept URI that is not tried again; if it counts, it leaves the counts of its
-    /// execution. How many URIs the group has less, and what is kept then.
+    /// Ends the lease of a kept URI that is not retried; if the URI counts, it is subtracted from its
+    /// execution. Returns the number of URIs that the group loses, and the remaining kept URIs.
     pub(super) fn finish(
         &mut self,
         ks: &mut K,
@@ -182,8 +182,7 @@ impl<K: Store> Outcomes<'_, K> {
         Ok((1, stock))
     }
 
-    /// Of the URIs that a group counts, how many plain clients queued: they do not say in the group
-    /// for which execution.
+    /// Returns the number of URIs of a group that plain clients queued: those name no execution in the group.
     pub(super) fn unattributed(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<u64> {
         let kept = self.groups.kept(ks, loaded, Uris::len)?.unwrap_or(0);
         let counted = self.ledger.counted_in(ks, &loaded.key)?;

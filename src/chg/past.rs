@@ -1,4 +1,4 @@
-//! The last releases of groups that are deleted: the client that sent one may not have received the reply.
+//! The last releases of deleted groups, kept for retries: the client may not have received the reply.
 
 use std::rc::Rc;
 
@@ -11,13 +11,13 @@ use super::groups::Loaded;
 use super::keys::Keys;
 use super::store::Store;
 
-/// Maximum number of releases that are kept of deleted groups.
+/// Maximum number of releases of deleted groups.
 const MAX_PAST: u64 = 1 << 16;
 
-/// A release, and the group of the lease that it took.
+/// A release, and the group of the lease taken with it.
 pub(super) type Answer = (Released, Vec<u8>);
 
-/// `chg_past` and `chg_answers`.
+/// The keys `chg_past` and `chg_answers`.
 pub(super) struct Past<K: Store> {
     keys: Rc<Keys<K>>,
 }
@@ -27,8 +27,7 @@ impl<K: Store> Past<K> {
         Past { keys }
     }
 
-    /// Keeps the last release of a group that is deleted: its sender may not have received the
-    /// reply.
+    /// Stores the last release of a group that is being deleted: the client may not have received the reply.
     pub(super) fn keep_last(
         &mut self,
         ks: &mut K,
@@ -43,7 +42,7 @@ impl<K: Store> Past<K> {
         self.keep(ks, &loaded.id, last, next)
     }
 
-    /// Keeps the last release of a group in `chg_past`, and drops the oldest beyond [`MAX_PAST`].
+    /// Stores the last release of a group in `chg_past`, and drops the oldest beyond [`MAX_PAST`].
     pub(super) fn keep(
         &mut self,
         ks: &mut K,
@@ -67,7 +66,7 @@ impl<K: Store> Past<K> {
         Ok(())
     }
 
-    /// Keeps the lease that was taken together with the last release of a deleted group.
+    /// Stores the lease that was taken together with the last release of a deleted group.
     pub(super) fn keep_next(
         &mut self,
         ks: &mut K,
@@ -82,7 +81,7 @@ impl<K: Store> Past<K> {
         self.keep(ks, id, released, chg)
     }
 
-    /// Drops the kept release of a deleted group, which is leased anew.
+    /// Drops the stored release of a deleted group, because the group is leased again.
     pub(super) fn forget(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
         if ks.zset_del(&self.keys.once.past, id)? {
             ks.hash_del(&self.keys.once.answers, id)?;
@@ -90,7 +89,7 @@ impl<K: Store> Past<K> {
         Ok(())
     }
 
-    /// The release with this token, if it is kept of a deleted group.
+    /// Returns the release with this token, if it is stored for a deleted group.
     pub(super) fn find(&self, ks: &mut K, id: &[u8], token: Token) -> Result<Option<Answer>> {
         let last = ks.zset_score(&self.keys.once.past, id)?;
         if last != Some(token as f64) {

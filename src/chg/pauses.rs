@@ -1,4 +1,4 @@
-//! Executions that are paused, and whether the whole frontier is: `chg_paused`.
+//! Paused executions, and the pause of the whole frontier: `chg_paused`.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use super::error::Result;
 use super::keys::COUNTED;
 use super::store::Store;
 
-/// What is paused beside single groups.
+/// Pauses of executions and of the whole frontier; those of single groups are stored in the groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Paused {
     pub all: bool,
@@ -22,7 +22,7 @@ impl Paused {
     }
 }
 
-/// `chg_paused`, read once until others change it.
+/// The contents of `chg_paused`, cached until another client changes the key.
 pub(super) struct Pauses<K: Store> {
     key: K::Name,
     paused: Option<Rc<Paused>>,
@@ -33,7 +33,7 @@ impl<K: Store> Pauses<K> {
         Pauses { key, paused: None }
     }
 
-    /// Invalidates what was read of the key.
+    /// Invalidates the cached contents of the key.
     pub(super) fn invalidate(&mut self) {
         self.paused = None;
     }
@@ -54,7 +54,8 @@ impl<K: Store> Pauses<K> {
         Ok(self.paused.insert(Rc::new(paused)).clone())
     }
 
-    /// Pauses an execution, or all without one; or ends that. False where it is so already.
+    /// Pauses or resumes an execution, or the whole frontier if none is given. Returns false if
+    /// nothing changed.
     pub(super) fn set(
         &mut self,
         ks: &mut K,

@@ -1,4 +1,4 @@
-//! How long to leave a host alone after a fetch.
+//! The pause after a fetch from a host.
 
 use super::time::Millis;
 pub use crawlspace_compact::limits::chg::MAX_BACKOFF;
@@ -11,10 +11,10 @@ pub struct Factor {
 }
 
 impl Factor {
-    /// Leaves a number as it is.
+    /// The factor 1.
     pub const ONE: Factor = Factor { thousandths: 1000 };
 
-    /// Reads a decimal number from 0 to 1000 with at most three decimals.
+    /// Parses a decimal number from 0 to 1000 with at most three decimals.
     pub fn parse(text: &[u8]) -> Option<Factor> {
         let text = std::str::from_utf8(text).ok()?;
         let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
@@ -32,42 +32,42 @@ impl Factor {
     }
 }
 
-/// What is known of a fetch, from which the pause after it follows.
+/// Facts about a fetch, which determine the pause after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// How long the fetch took.
+    /// Duration of the fetch.
     pub elapsed: Millis,
-    /// How many times as long the pause shall be.
+    /// Ratio of the pause to the duration of the fetch.
     pub factor: Factor,
-    /// Shortest pause.
+    /// Minimum pause.
     pub min: Millis,
-    /// Longest pause that `elapsed` and `factor` may make.
+    /// Maximum pause that results from `elapsed` and `factor`.
     pub max: Option<Millis>,
-    /// What robots.txt asks for (`Crawl-delay`).
+    /// Pause that robots.txt requests (`Crawl-delay`).
     pub crawl_delay: Millis,
-    /// What the response asks for (`Retry-After`, RFC 9110 section 10.2.3), as a time span.
+    /// Pause that the response requests (`Retry-After`, RFC 9110 section 10.2.3), as a time span.
     pub retry_after: Millis,
-    /// Status of the response; negative when there was none.
+    /// Status of the response; negative if there was none.
     pub status: Option<i64>,
 }
 
-/// How often in a row a host was in trouble.
+/// The back-off after consecutive failures of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backoff {
-    /// Steps taken; each doubles the pause.
+    /// Number of steps taken; each doubles the pause.
     pub steps: u32,
-    /// When the last one was taken. A fetch that began before belongs to the same incident.
+    /// Time of the last step. A fetch that began earlier belongs to the same incident.
     pub since: Millis,
 }
 
-/// Whether a status says that the host wants or needs fewer requests: too many requests, a gateway or
-/// service that is down, bandwidth used up, the errors of content networks in front of a dead origin,
-/// or no response at all. Other errors are of one page.
+/// Returns true if a status indicates that the host wants or needs fewer requests: too many requests, a
+/// gateway or service that is down, bandwidth used up, errors of a CDN whose origin is down, or no response
+/// at all. Other errors concern a single page.
 fn is_trouble(status: i64) -> bool {
     status < 0 || TROUBLE.iter().any(|range| range.contains(&status))
 }
 
-/// The pause after a fetch that began at `begun` and ended at `now`, and the back-off from then on.
+/// Returns the pause after a fetch that began at `begun` and ended at `now`, and the new back-off.
 pub fn pause(facts: &Facts, before: Backoff, begun: Millis, now: Millis) -> (Millis, Backoff) {
     let longest = facts.max.unwrap_or(Millis::MAX).max(facts.min);
     let own = facts.factor.of(facts.elapsed).clamp(facts.min, longest);
@@ -91,16 +91,16 @@ pub fn pause(facts: &Facts, before: Backoff, begun: Millis, now: Millis) -> (Mil
     }
 }
 
-/// When a host may be fetched from again.
+/// The time when a host may be fetched from again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// At a time.
+    /// At this time.
     At(Millis),
     /// This many milliseconds from now.
     Delay(Millis),
-    /// After a pause that follows from the fetch, and at least the delay that is stored for the group.
+    /// After a pause derived from the fetch, and at least the delay stored for the group.
     Facts(Facts),
-    /// After the delay that is stored for the group.
+    /// After the delay stored for the group.
     Stored,
 }
 
@@ -183,7 +183,7 @@ mod tests {
         };
         let (first, after) = pause(&trouble, Backoff::default(), 600, 1000);
         assert_eq!((first, after.steps), (4000, 1));
-        // A second fetch from the same host was under way when the first one failed.
+        // A second fetch from the same host was in progress when the first one failed.
         let (same, after) = pause(&trouble, after, 900, 1300);
         assert_eq!((same, after.steps), (4000, 1));
         let (next, after) = pause(&trouble, after, 6000, 6400);

@@ -1,4 +1,5 @@
-//! The three queues of groups: `chg_wait`, `chg_ready` and `chg_busy`, and where searches continue in them.
+//! The three queues of groups: `chg_wait`, `chg_ready` and `chg_busy`, and the positions where searches
+//! continue in them.
 
 use std::rc::Rc;
 
@@ -10,8 +11,8 @@ use super::skipped::{Place, Position, Skipped};
 use super::store::Store;
 use super::time::{Arrivals, Millis, of_score};
 
-/// Maximum number of entries of `chg_ready` that are searched for a group that has nothing left; one further
-/// behind is skipped when it comes up.
+/// Maximum number of entries at the head and at the tail of `chg_ready` that are searched for a group that
+/// has nothing left; an entry beyond that is skipped when it comes up.
 const MAX_SEARCHED: u64 = 100;
 
 /// The queues of a frontier.
@@ -20,7 +21,7 @@ pub(super) struct Queues<K: Store> {
     arrivals: Arrivals,
     /// Paused groups at the heads of the queues.
     pub skipped: Skipped,
-    /// When the first lease expires.
+    /// Time when the first lease expires.
     first_busy: First,
 }
 
@@ -34,30 +35,30 @@ impl<K: Store> Queues<K> {
         }
     }
 
-    /// Invalidates what was read of the keys.
+    /// Invalidates the cached contents of the keys.
     pub(super) fn invalidate(&mut self) {
         self.search_from_head();
         self.first_busy.invalidate();
     }
 
-    /// Invalidates the order of arrival, too: there is another database, or another master.
+    /// Invalidates the order of arrival, too: the database or the master is another one.
     pub(super) fn invalidate_all(&mut self) {
         self.invalidate();
         self.arrivals = Arrivals::default();
     }
 
-    /// Searches look at paused groups at the heads of the queues again.
+    /// Makes searches start from the heads of the queues again, including paused groups.
     pub(super) fn search_from_head(&mut self) {
         self.skipped = Skipped::default();
     }
 
-    /// How many groups are due in `chg_wait`, or stand in `chg_ready`.
+    /// Returns the number of groups that are due in `chg_wait` or are in `chg_ready`.
     pub(super) fn due(&self, ks: &mut K, now: Millis) -> Result<u64> {
         let wait = ks.zset_count(&self.keys.once.wait, now as f64 + 0.999)?;
         Ok(wait + ks.list_len(&self.keys.once.ready)?)
     }
 
-    /// The group whose lease expired first, with the deadline, if any has by now.
+    /// Returns the group whose lease expired first, with the deadline, if any lease has expired.
     pub(super) fn first_lapsed(
         &mut self,
         ks: &mut K,
@@ -66,7 +67,7 @@ impl<K: Store> Queues<K> {
         self.first_busy.due(ks, &self.keys.once.busy, now)
     }
 
-    /// When a search may find something next.
+    /// Returns the time when a search may next find a group.
     pub(super) fn wake_at(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
         let wait = self.first_waiting(ks)?.map(|first| of_score(first.score));
         let busy = self.first_busy.read(ks, &self.keys.once.busy)?;
@@ -77,7 +78,7 @@ impl<K: Store> Queues<K> {
         Ok(times.into_iter().flatten().min())
     }
 
-    /// Puts a group into `chg_wait`, or moves it there.
+    /// Adds a group to `chg_wait`, or moves it there.
     pub(super) fn wait(&mut self, ks: &mut K, id: &[u8], score: f64) -> Result<()> {
         if !self.skipped.is_empty() {
             if let Some(before) = ks.zset_score(&self.keys.once.wait, id)? {
@@ -88,12 +89,12 @@ impl<K: Store> Queues<K> {
         Ok(ks.zset_add(&self.keys.once.wait, id, score)?)
     }
 
-    /// Whether a group stands in `chg_wait`.
+    /// Returns true if a group is in `chg_wait`.
     pub(super) fn stands_in_wait(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<bool> {
         Ok(ks.zset_score(&self.keys.once.wait, &loaded.id)?.is_some())
     }
 
-    /// The first group of `chg_wait` that is not skipped.
+    /// Returns the first group of `chg_wait` that is not skipped.
     pub(super) fn first_waiting(&mut self, ks: &mut K) -> Result<Option<Place>> {
         let walk = self.skipped.walk();
         if let Some(changed) = walk.changed_in_wait() {
@@ -103,7 +104,7 @@ impl<K: Store> Queues<K> {
         Ok(first.map(|(id, score)| Place::new(score, id.as_ref())))
     }
 
-    /// Takes a group out of `chg_wait`; true when it was there.
+    /// Removes a group from `chg_wait`; returns true if it was there.
     pub(super) fn leave_wait(&mut self, ks: &mut K, id: &[u8]) -> Result<bool> {
         if !self.skipped.is_empty()
             && let Some(score) = ks.zset_score(&self.keys.once.wait, id)?
@@ -113,14 +114,14 @@ impl<K: Store> Queues<K> {
         Ok(ks.zset_del(&self.keys.once.wait, id)?)
     }
 
-    /// Takes out the group at a position of `chg_ready`.
+    /// Removes the group at a position of `chg_ready`.
     pub(super) fn take_ready(&mut self, ks: &mut K, at: u64) -> Result<()> {
         ks.list_take(&self.keys.once.ready, at)?;
         self.skipped.left_ready(at);
         Ok(())
     }
 
-    /// Takes a group out of `chg_ready` if it stands near its head or its tail; true when it did.
+    /// Removes a group from `chg_ready` if it is near the head or the tail; returns true if it was removed.
     pub(super) fn leave_ready(&mut self, ks: &mut K, id: &[u8]) -> Result<bool> {
         let len = ks.list_len(&self.keys.once.ready)?;
         let tail = len.saturating_sub(MAX_SEARCHED).max(MAX_SEARCHED)..len;
@@ -139,7 +140,7 @@ impl<K: Store> Queues<K> {
         Ok(())
     }
 
-    /// Searches look at a group again that changed, if they skip it.
+    /// Makes searches examine a changed group again, if they skip it.
     pub(super) fn note_change(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
         if !self.skipped.is_empty() {
             let position = match ks.zset_score(&self.keys.once.wait, id)? {
@@ -151,7 +152,7 @@ impl<K: Store> Queues<K> {
         Ok(())
     }
 
-    /// Puts a group into `chg_wait`; those due now in the order in which they came.
+    /// Adds a group to `chg_wait`; groups that are due now keep the order of their arrival.
     pub(super) fn wait_from(
         &mut self,
         ks: &mut K,
@@ -168,8 +169,7 @@ impl<K: Store> Queues<K> {
         self.wait(ks, &loaded.id, score)
     }
 
-    /// Queues a group that stands in no queue: into `chg_ready` when it is due, else into
-    /// `chg_wait`.
+    /// Queues a group that is in no queue: in `chg_ready` if it is due, otherwise in `chg_wait`.
     pub(super) fn queue(
         &mut self,
         ks: &mut K,
@@ -185,7 +185,7 @@ impl<K: Store> Queues<K> {
         }
     }
 
-    /// Moves a group within `chg_wait`, if it stands there.
+    /// Moves a group within `chg_wait`, if it is there.
     pub(super) fn reschedule(
         &mut self,
         ks: &mut K,
@@ -199,7 +199,7 @@ impl<K: Store> Queues<K> {
         self.wait(ks, &loaded.id, due as f64)
     }
 
-    /// Sets the score of a group in `chg_busy` to its first deadline, or takes it out.
+    /// Sets the score of a group in `chg_busy` to its first deadline, or removes it from there.
     pub(super) fn show_busy(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         match loaded.group.first_deadline() {
             Some(deadline) => {
@@ -211,7 +211,7 @@ impl<K: Store> Queues<K> {
         Ok(())
     }
 
-    /// How many groups are due at `now`, or have leases that ran out.
+    /// Returns the number of groups that are due at `now` or have expired leases.
     pub(super) fn due_or_lapsed(&self, ks: &mut K, now: Millis) -> Result<u64> {
         let until = now as f64 + 0.999;
         Ok(ks.zset_count(&self.keys.once.wait, until)?

@@ -1,5 +1,5 @@
-//! Groups whose hash a plain client deleted or emptied while URIs are kept for them. The kept URIs are
-//! the truth of what is queued: the next command on the group counts them again and queues it.
+//! Groups whose hash a plain client deleted or emptied while URIs are kept for them. The kept URIs are the
+//! source of truth: the next command on the group counts them again and queues the group.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -9,8 +9,8 @@ use super::time::Millis;
 use super::transition::{Event, Seen};
 
 impl<K: Store> Frontier<K> {
-    /// Queues a group whose kept URIs its hash did not count, and counts them again. What a plain client
-    /// is fetching from, it queues itself when it is done.
+    /// Counts kept URIs that the hash of a group did not count, and queues the group. A group that a plain
+    /// client is fetching from is queued by that client when it is done.
     pub(super) fn reclaim(
         &mut self,
         ks: &mut K,
@@ -42,7 +42,7 @@ mod tests {
     use crate::chg::store::MemoryKeyspace;
     use crawlspace_host::keyspace::Keyspace;
 
-    /// A group with a lease of a kept URI, whose hash a plain client replaced.
+    /// Creates a group with a lease of a kept URI, whose hash a plain client replaced.
     fn replaced() -> (MemoryKeyspace, Frontier<MemoryKeyspace>, Token) {
         let mut ks = MemoryKeyspace::default();
         let mut frontier = Frontier::open(&mut ks, b"");

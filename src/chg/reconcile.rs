@@ -1,18 +1,19 @@
-//! Which counts can be believed. Plain clients may write any number that a field can hold, and sums of
-//! such numbers fit into no key.
+//! Plausibility of counts. Plain clients may write any number that a field can hold, and a key cannot hold
+//! the sum of such numbers.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The execution to which queued URIs are put down of which nobody knows whose they are.
+/// The execution that queued URIs of unknown origin are attributed to.
 const UNKNOWN: &[u8] = b"unknown";
 
-/// How many URIs a group can count that the frontier does not keep.
+/// Maximum number of URIs that a group may count without keeping them.
 const IN_A_GROUP: u64 = 1 << 40;
-/// How many all groups can: so few that the total fits into its key with whatever is kept.
+/// Maximum number for all groups together: low enough that the total, with all kept URIs, fits into its key.
 const IN_ALL: u64 = 1 << 62;
 
-/// How many more URIs a group can count that are not kept, when others count so many.
+/// Returns the number of further URIs that a group may count without keeping them, when other groups count
+/// `counted`.
 pub(super) fn room(counted: u64) -> u64 {
     IN_ALL.saturating_sub(counted).min(IN_A_GROUP)
 }
@@ -25,14 +26,14 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Takes in an execution, unless it was met before.
+    /// Adds an execution, unless it was added before.
     pub(super) fn add(&mut self, execution: &[u8], n: u64) {
         if self.by_count.insert((n, execution.into())) {
             self.sum += u128::from(n);
         }
     }
 
-    /// Takes out a count that is absurd: of counts that together come to more than `room` the largest.
+    /// Removes an implausible count: the largest one, while all counts together exceed `room`.
     pub(super) fn take_absurd(&mut self, room: u64) -> Option<(Box<[u8]>, u64)> {
         if self.sum <= u128::from(room) {
             return None;
@@ -42,39 +43,39 @@ impl Counted {
         Some((execution, n))
     }
 
-    /// How many URIs, when nothing absurd is left.
+    /// Returns the number of URIs, once no implausible counts remain.
     pub(super) fn sum(&self) -> u64 {
         u64::try_from(self.sum).unwrap_or(u64::MAX)
     }
 
-    /// All that is left.
+    /// Returns the remaining executions with their counts.
     pub(super) fn into_named(self) -> impl Iterator<Item = (Box<[u8]>, u64)> {
         let by_count = self.by_count.into_iter();
         by_count.map(|(n, execution)| (execution, n))
     }
 }
 
-/// What `c` of a group has to be, that says `uris`, when `kept` are kept for it and `counted` are counted
-/// by name; and whether what it says can be believed.
+/// Returns the correct value of `c` for a group that says `uris`, when `kept` URIs are kept for it and
+/// `counted` are counted by execution; and whether the old value is plausible.
 pub(super) fn right_count(uris: u64, kept: u64, counted: u64, room: u64) -> (u64, bool) {
     let reconcile = uris.saturating_sub(kept) <= room;
     let named = kept + counted;
     (if reconcile { uris.max(named) } else { named }, reconcile)
 }
 
-/// What is known of the queued URIs of an execution.
+/// The queued URIs of an execution, as recorded in different places.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Has {
-    /// What `EIDC` says.
+    /// The value in `EIDC`.
     pub found: u64,
-    /// What groups have by name.
+    /// The sum over all groups that name the execution.
     pub named: u64,
-    /// What `EIDC` has to say.
+    /// The correct value for `EIDC`.
     right: u64,
 }
 
 impl Has {
-    /// What `EIDC` has to say in place of what it says.
+    /// Returns the correct value for `EIDC` if it differs from the current one.
     pub(super) fn wrong(&self) -> Option<u64> {
         (self.right != self.found).then_some(self.right)
     }
@@ -83,13 +84,15 @@ impl Has {
 /// Executions by name.
 pub(super) type Table = BTreeMap<Box<[u8]>, Has>;
 
-/// Whether an execution can have what it says, whether groups name it, how much it has more than that,
-/// and its name: what a surplus is taken from first comes first.
+/// Sort key that determines the executions from which a surplus is subtracted first: whether their value is
+/// possible at all, whether groups name them, their excess over the named URIs, largest first, and their
+/// name.
 type Surplus = (bool, bool, Reverse<u64>, Box<[u8]>);
 
-/// Finds what `EIDC` has to say, when groups have `sum` URIs, some of them by name. A surplus is taken
-/// from executions that have more than all groups, then from those that no group names, then from
-/// others, and of these first from where it is most. Pauses between executions.
+/// Determines the correct values of `EIDC` when groups have `sum` URIs, some of them attributed to
+/// executions. A surplus is subtracted from executions that have more than all groups, then from those that
+/// no group names, then from others, and among these first from the largest excess. Pauses between
+/// executions.
 pub(super) async fn share_out(table: &mut Table, sum: u64, mut pause: impl AsyncFnMut()) {
     let sum = u128::from(sum);
     let mut in_all = 0;
@@ -137,7 +140,8 @@ mod tests {
         counts.map(|(id, n)| (id.as_bytes().into(), *n)).collect()
     }
 
-    /// What the count has to be, whether it is believed, absurd counts, and what is left.
+    /// Returns the correct count, whether the old one is plausible, implausible counts, and the remaining
+    /// ones.
     fn believed(
         uris: u64,
         kept: u64,

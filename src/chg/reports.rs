@@ -1,4 +1,4 @@
-//! Reports of leases that expired: `chg_expired`.
+//! Reports of expired leases: `chg_expired`.
 
 use std::rc::Rc;
 
@@ -9,18 +9,19 @@ use super::error::Result;
 use super::keys::Keys;
 use super::store::Store;
 
-/// A lease that ran out.
+/// A lease that expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The group.
     pub chg: Vec<u8>,
     /// Execution and URI, if the frontier keeps them.
     pub uri: Option<(Vec<u8>, Vec<u8>)>,
-    /// How many leases of the URI ran out; of the group, in a row, where no URI is kept.
+    /// Number of expired leases of the URI; for URIs that are not kept, number of consecutive ones
+    /// of the group.
     pub times: u64,
-    /// Whether the URI is not tried again.
+    /// The URI is not retried.
     pub given_up: bool,
-    /// Whether the URI still counted: its execution was not dropped.
+    /// The URI still counted: its execution was not dropped.
     pub counts: bool,
 }
 
@@ -35,8 +36,8 @@ impl Report {
         }
     }
 
-    /// As an element of `chg_expired`: how often, the lengths of group, execution and URI (`-` for
-    /// none), and these three.
+    /// Encodes the report as an element of `chg_expired`: the number of leases, the lengths of
+    /// group, execution and URI (`-` if absent), and these three.
     fn write(&self) -> Vec<u8> {
         let mut text = Vec::new();
         push_number(&mut text, self.times);
@@ -94,7 +95,8 @@ impl<K: Store> Reports<K> {
         Reports { keys }
     }
 
-    /// Keeps a report until it is read; how many are dropped because there are too many.
+    /// Stores a report until it is read; returns the number of reports dropped because the list is
+    /// full. Reports of URIs that are given up are always stored.
     pub(super) fn keep(&self, ks: &mut K, report: &Report) -> Result<u64> {
         if !report.given_up && ks.list_len(&self.keys.once.expired)? >= MAX_REPORTS {
             return Ok(1);
@@ -103,14 +105,14 @@ impl<K: Store> Reports<K> {
         Ok(0)
     }
 
-    /// Takes the oldest reports off the list, at most `most`.
+    /// Removes the oldest reports from the list and returns them, at most `most`.
     pub(super) fn take(&self, ks: &mut K, most: usize) -> Result<Vec<Report>> {
         let mut reports = Vec::new();
         while reports.len() < most {
             let Some(text) = ks.list_take(&self.keys.once.expired, 0)? else {
                 break;
             };
-            // What a plain client put there is skipped.
+            // Elements that a plain client added are skipped.
             reports.extend(Report::read(text.as_ref()));
         }
         Ok(reports)

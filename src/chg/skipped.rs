@@ -1,5 +1,5 @@
-//! Paused groups at the head of the queues, which keep their place: a search continues behind them and never
-//! reads them twice.
+//! Paused groups at the heads of the queues, which keep their position: a search continues behind them and
+//! never reads them twice.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
@@ -17,7 +17,7 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new(score: f64, id: &[u8]) -> Place {
-        // The server does not tell -0 from 0.
+        // The server does not distinguish -0 from 0.
         let (score, id) = (score + 0.0, Id::from_slice(id));
         Place { score, id }
     }
@@ -44,7 +44,7 @@ impl PartialEq for Place {
 
 impl Eq for Place {}
 
-/// Where a group stands.
+/// The queue that a group is in.
 pub(super) enum Position {
     /// In `chg_wait`, with this score.
     Wait(f64),
@@ -52,10 +52,10 @@ pub(super) enum Position {
     Elsewhere,
 }
 
-/// How far a search has come in both queues.
+/// The progress of a search in both queues.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
-    /// Hashes of the ids at the head of `chg_ready`, one for each entry that is skipped.
+    /// Hashes of the ids at the head of `chg_ready`, one per skipped entry.
     ready: Vec<u64>,
     /// All hashes that were ever in `ready`.
     hashes: HashSet<u64>,
@@ -63,32 +63,32 @@ pub(super) struct Walk {
     ready_again: BTreeSet<u64>,
     /// Number of groups in `chg_wait` up to and including `cursor`.
     wait: u64,
-    /// The last group in `chg_wait` that is skipped.
+    /// The last skipped group in `chg_wait`.
     cursor: Option<Place>,
     /// Groups up to `cursor` that changed.
     wait_again: BTreeSet<Place>,
-    /// When URIs of executions that are not paused come due in groups that are skipped.
+    /// Due times of URIs in skipped groups whose executions are not paused.
     later: BTreeSet<(Millis, Id)>,
 }
 
 impl Walk {
-    /// The first position in `chg_ready` to look at.
+    /// Returns the first position of `chg_ready` to examine.
     pub(super) fn ready(&self) -> u64 {
         let changed = self.ready_again.first().copied();
         changed.unwrap_or_else(|| self.end_of_ready())
     }
 
-    /// The first position in `chg_ready` behind all that are skipped.
+    /// Returns the first position of `chg_ready` after all skipped ones.
     pub(super) fn end_of_ready(&self) -> u64 {
         self.ready.len() as u64
     }
 
-    /// The first rank in `chg_wait` behind all that are skipped.
+    /// Returns the first rank of `chg_wait` after all skipped ones.
     pub(super) fn end_of_wait(&self) -> u64 {
         self.wait
     }
 
-    /// The first group of `chg_wait` that changed since it was skipped.
+    /// Returns the first group of `chg_wait` that changed since it was skipped.
     pub(super) fn changed_in_wait(&self) -> Option<&Place> {
         self.wait_again.first()
     }
@@ -103,7 +103,7 @@ impl Walk {
         }
     }
 
-    /// Skips a group of `chg_wait`: one that changed, or the first one behind those that are skipped.
+    /// Skips a group of `chg_wait`: one that changed, or the first one after the skipped ones.
     pub(super) fn skip_wait(&mut self, place: Place) {
         self.wait_again.remove(&place);
         if !self.covers(&place) {
@@ -112,18 +112,18 @@ impl Walk {
         }
     }
 
-    /// Returns to a group of `chg_ready` that is skipped.
+    /// Schedules another look at a skipped group of `chg_ready`.
     pub(super) fn return_to_ready(&mut self, at: u64) {
         self.ready_again.insert(at);
     }
 
-    /// Looks at a group again when a URI of it comes due.
+    /// Schedules another look at a group for the time when one of its URIs comes due.
     pub(super) fn look_at_times(&mut self, due: Option<Millis>, id: &[u8]) {
         let id = due.map(|due| (due, Id::from_slice(id)));
         self.later.extend(id);
     }
 
-    /// The next group whose URI has come due.
+    /// Returns the next group with a URI that has come due.
     pub(super) fn come_due(&mut self, now: Millis) -> Option<Id> {
         if self.later.first()?.0 > now {
             return None;
@@ -131,7 +131,7 @@ impl Walk {
         self.later.pop_first().map(|(_, id)| id)
     }
 
-    /// Looks again at a group that may be skipped.
+    /// Schedules another look at a group that may be skipped.
     pub(super) fn look_again(&mut self, id: &[u8], position: &Position) {
         match position {
             Position::Wait(score) => {
@@ -151,12 +151,12 @@ impl Walk {
         }
     }
 
-    /// When the first URI comes due for which a skipped group is to be looked at again.
+    /// Returns the due time of the first URI for which a skipped group is to be examined again.
     pub(super) fn wake_at(&self) -> Option<Millis> {
         self.later.first().map(|(due, _)| *due)
     }
 
-    /// Whether a place in `chg_wait` is not behind the cursor.
+    /// Returns true if a position in `chg_wait` is not after the cursor.
     fn covers(&self, place: &Place) -> bool {
         self.cursor.as_ref().is_some_and(|cursor| place <= cursor)
     }
@@ -199,7 +199,7 @@ fn hash(id: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The walk of all searches, and that of a job which prepares the next one.
+/// The walk of all searches, and that of a job that prepares the next one.
 #[derive(Debug, Default)]
 pub(super) struct Skipped {
     walk: Walk,
@@ -207,22 +207,22 @@ pub(super) struct Skipped {
 }
 
 impl Skipped {
-    /// The walk of searches.
+    /// Returns the walk of searches.
     pub(super) fn walk(&mut self) -> &mut Walk {
         &mut self.walk
     }
 
-    /// Takes out the walk that is prepared, unless others wrote to the queues since it began.
+    /// Takes out the walk in preparation, unless other clients wrote to the queues since it began.
     pub(super) fn take_ahead(&mut self) -> Option<Walk> {
         self.ahead.take()
     }
 
-    /// Puts back the walk that is prepared.
+    /// Puts back the walk in preparation.
     pub(super) fn put_ahead(&mut self, ahead: Walk) {
         self.ahead = Some(ahead);
     }
 
-    /// Whether a walk is prepared.
+    /// Returns true if a walk is being prepared.
     pub(super) fn is_prepared(&self) -> bool {
         self.ahead.is_some()
     }
@@ -232,42 +232,42 @@ impl Skipped {
         self.ahead = Some(Walk::default());
     }
 
-    /// Searches continue with the walk that was prepared; from the heads of the queues where there is none.
+    /// Switches searches to the prepared walk, or to the heads of the queues if there is none.
     pub(super) fn install(&mut self) {
         self.walk = self.ahead.take().unwrap_or_default();
     }
 
-    /// Forgets a walk that was prepared.
+    /// Discards the walk in preparation.
     pub(super) fn end(&mut self) {
         self.ahead = None;
     }
 
-    /// Whether no group is skipped, so that changes need not be told.
+    /// Returns true if no group is skipped, so that changes need not be recorded.
     pub(super) fn is_empty(&self) -> bool {
         self.ahead.is_none() && self.walk.is_empty()
     }
 
-    /// A group left this position of `chg_ready`.
+    /// Records that a group left this position of `chg_ready`.
     pub(super) fn left_ready(&mut self, at: u64) {
         self.walks().for_each(|walk| walk.left_ready(at));
     }
 
-    /// A group left `chg_wait`.
+    /// Records that a group left `chg_wait`.
     pub(super) fn left_wait(&mut self, place: &Place) {
         self.walks().for_each(|walk| walk.left_wait(place));
     }
 
-    /// A group entered `chg_wait`.
+    /// Records that a group entered `chg_wait`.
     pub(super) fn entered_wait(&mut self, place: &Place) {
         self.walks().for_each(|walk| walk.entered_wait(place));
     }
 
-    /// A group changed.
+    /// Records that a group changed.
     pub(super) fn changed(&mut self, id: &[u8], position: &Position) {
         self.walks().for_each(|walk| walk.look_again(id, position));
     }
 
-    /// A plain client changed a group.
+    /// Records that a plain client changed a group.
     pub(super) fn changed_by_others(&mut self, id: &[u8]) {
         if !self.is_empty() {
             self.walks()

@@ -1,6 +1,6 @@
 //! Times and spans of time as arguments of commands.
 
-// Without a server nobody but tests reads what was parsed.
+// Without the feature `module` only tests read what was parsed.
 #![cfg_attr(not(feature = "module"), allow(dead_code))]
 
 use crawlspace_host::grammar::{After, Arg, ArgKind, Args, Integer, Limits, Shape};
@@ -8,23 +8,24 @@ use crawlspace_host::text::parse_unsigned;
 
 use super::time::{Millis, TEN_YEARS};
 
-/// The latest time that a client may say it is: tokens stay exact in the numbers of JavaScript.
+/// The latest time that a client may specify: tokens derived from it are exact as JavaScript numbers.
 const LATEST_NOW: Millis = 8_000_000_000_000;
 
-/// What time it is.
+/// The current time of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// In milliseconds since the epoch.
+    /// Milliseconds since the epoch.
     pub ms: Millis,
-    /// Whether the client says so, and not the clock.
+    /// The client specified the time, instead of the clock.
     pub simulated: bool,
 }
 
-/// What a client says the time is; for simulations. A group or execution may have the name `NOW`, too.
+/// The option `NOW`, with which a client specifies the time in simulations. A group or execution may also
+/// have the name `NOW`.
 #[derive(Clone, Copy)]
 pub(super) struct NowOption;
 
-/// The argument that says it.
+/// The option `NOW` as an argument.
 pub(super) const NOW: NowOption = NowOption;
 
 impl<'a> Shape<'a> for NowOption {
@@ -47,7 +48,7 @@ impl<'a> Shape<'a> for NowOption {
     }
 }
 
-/// A point in time, not more than ten years ahead; the past is as good as now.
+/// A point in time, at most ten years ahead; a time in the past is equivalent to now.
 #[derive(Clone, Copy)]
 pub(super) struct Time(&'static str, &'static str);
 
@@ -56,7 +57,7 @@ impl Time {
         Time(name, name)
     }
 
-    /// After a keyword, by which errors call it.
+    /// Sets the keyword before the time, which also names it in errors.
     pub(super) fn after(self, word: &'static str) -> After<Time> {
         After::new(word, Time(self.0, word))
     }
@@ -85,7 +86,7 @@ impl<'a> Shape<'a> for Time {
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     name: &'static str,
-    /// How errors call it.
+    /// Name in errors.
     called: &'static str,
     least: Millis,
 }
@@ -99,7 +100,7 @@ impl Span {
         }
     }
 
-    /// After a keyword, by which errors call it.
+    /// Sets the keyword before the span, which also names it in errors.
     pub(super) fn after(self, word: &'static str) -> After<Span> {
         let called = word;
         After::new(word, Span { called, ..self })

@@ -1,4 +1,4 @@
-//! Steps that follow from what happens to groups, carried out on the queues, gates and hashes.
+//! Steps that result from events of groups, applied to the queues, gates and hashes.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -8,7 +8,7 @@ use super::time::Millis;
 use super::transition::{Placement, Step};
 
 impl<K: Store> Frontier<K> {
-    /// Carries out what follows from something that happened to a group, and saves it.
+    /// Applies the step that results from an event of a group, and saves the group.
     pub(super) fn apply(
         &mut self,
         ks: &mut K,
@@ -23,8 +23,7 @@ impl<K: Store> Frontier<K> {
         self.save(ks, loaded)
     }
 
-    /// Puts a group into the queues where it belongs after a step; it is the caller's to save, or to lay
-    /// to rest.
+    /// Moves a group to the queue where it belongs after a step; the caller saves or retires the group.
     pub(super) fn place(
         &mut self,
         ks: &mut K,
@@ -73,10 +72,10 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// When something may next be given out or must be tidied up, for whoever sets a timer.
+    /// Returns the time when a lease may next be granted or a group must be deleted, for the timer.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; any error of the server.
     pub fn wake_at(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
         let idle = self.next_idle(ks)?;
         if self.pauses.read(ks)?.all {

@@ -1,32 +1,33 @@
-//! What the rules of politeness need of a key space besides plain keys: the URIs of a group, one
-//! value a key.
+//! Requirements of the rules of politeness on a key space besides plain keys: the URIs of a group,
+//! one value per key.
 
 use crawlspace_host::keyspace::memory::{self, Native, Plain};
 use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};
 
 use super::uris::{Changed, Op, Uris};
 
-/// What an error says a key should hold.
+/// Expected type of such a key in error messages.
 pub const KEPT_URIS: KeyType = KeyType::Native("queue of URIs");
 
-/// Keys with the URIs of groups.
+/// A key space that stores the URIs of groups.
 pub trait Store: Keyspace + 'static {
-    /// Looks at the URIs of a key; `None` when there is no such key.
+    /// Calls `read` with the URIs of a key; returns `None` if the key does not exist.
     ///
     /// # Errors
-    /// `WRONGTYPE` when the key holds another type.
+    /// `WRONGTYPE` if the key holds another type.
     fn uris<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Uris) -> T) -> Result<Option<T>>;
 
-    /// Makes a change. [`Op::Add`] and [`Op::Load`] make the key if it is not there, and it goes
-    /// with its last URI and lease.
+    /// Applies a change. [`Op::Add`] and [`Op::Load`] create the key if it does not exist; it is
+    /// deleted with its last URI and lease.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; any error of the server.
     fn change_uris(&mut self, key: &Self::Name, op: &Op<'_>) -> Result<Changed> {
         Ok(self.change_uris_then(key, op, |_| ())?.0)
     }
 
-    /// Makes a change, and looks at what is there then; `None` when nothing was and nothing is.
+    /// Applies a change, and calls `look` with the result; the second value is `None` if the key
+    /// did not exist and still does not.
     ///
     /// # Errors
     /// As for [`Store::change_uris`].
@@ -37,23 +38,23 @@ pub trait Store: Keyspace + 'static {
         look: impl FnOnce(&Uris) -> T,
     ) -> Result<(Changed, Option<T>)>;
 
-    /// Whether the key is there. An error when it holds something else.
+    /// Returns true if the key exists.
     ///
     /// # Errors
-    /// `WRONGTYPE` when the key holds another type.
+    /// `WRONGTYPE` if the key holds another type.
     fn keeps_uris(&mut self, key: &Self::Name) -> Result<bool> {
         Ok(self.uris(key, |_| ())?.is_some())
     }
 }
 
-/// The number in a field; 0 when there is none.
+/// Returns the number in a field; 0 if the field does not exist.
 pub(super) fn field_number<K: Store>(ks: &mut K, key: &K::Name, field: &[u8]) -> Result<u64> {
     let value = ks.hash_get(key, field)?;
     let number = value.and_then(|value| crawlspace_host::text::parse_unsigned(value.as_ref()));
     Ok(number.unwrap_or(0))
 }
 
-/// Keys of tests.
+/// The key space of tests.
 pub type MemoryKeyspace = memory::MemoryKeyspace<Uris>;
 
 impl Native for Uris {

@@ -1,5 +1,5 @@
-//! The seed's queue worker, for crawlers whose workers pop `chg_ready` themselves: what is due moves
-//! there, in the order in which it became due.
+//! The queue worker of the seed, for crawlers whose workers pop `chg_ready` themselves: moves due groups
+//! there, in the order in which they became due.
 
 use crawlspace_host::reply::Reply;
 
@@ -11,7 +11,8 @@ use super::store::Store;
 use super::time::{Millis, of_score};
 use super::transition::{Placement, Step};
 
-/// Moves groups that are due at `now`, at most `limit`, from `chg_wait` and from leases that ran out.
+/// Creates a job that moves at most `limit` groups that are due at `now`, from `chg_wait` and from expired
+/// leases.
 pub fn sweep<K: Store>(now: Millis, limit: u64) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let (mut from_wait, mut from_busy) = (0, 0);
@@ -34,20 +35,20 @@ pub fn sweep<K: Store>(now: Millis, limit: u64) -> Job<K> {
     })
 }
 
-/// What became of the group that was due first.
+/// The outcome for the group that was due first.
 enum Swept {
     FromWait,
     FromBusy,
-    /// It keeps its place.
+    /// The group is paused and keeps its position.
     Paused,
-    /// It waits for the end of its block.
+    /// The group is blocked and waits for the end of its block.
     Blocked,
-    /// There was none.
+    /// No group was due.
     Nothing,
 }
 
 impl<K: Store> Frontier<K> {
-    /// Makes the group ready that is due for longest, but for those skipped at the head of `chg_wait`.
+    /// Makes the group ready that has been due longest, except for those skipped at the head of `chg_wait`.
     fn sweep_first(&mut self, ks: &mut K, skipped: u64, now: Millis) -> Result<Swept> {
         self.evict_idle(ks, now)?;
         let due = |first: Option<(K::Value, f64)>| first.filter(|(_, at)| of_score(*at) <= now);
@@ -72,8 +73,8 @@ impl<K: Store> Frontier<K> {
         Ok(Swept::FromBusy)
     }
 
-    /// Moves a due group from `chg_wait` to `chg_ready`. One that is blocked moves to the end of its
-    /// block instead, and one that is paused stays; then false.
+    /// Moves a due group from `chg_wait` to `chg_ready`. A blocked group is moved to the end of its block
+    /// instead, and a paused one stays; both return false.
     fn make_ready(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<bool> {
         let mut loaded = self.groups.load(ks, id)?;
         if loaded.missing.get() > 0 {
@@ -94,7 +95,7 @@ impl<K: Store> Frontier<K> {
         Ok(true)
     }
 
-    /// Ends the leases of a group that have run out, and makes it ready if it has anything left.
+    /// Ends the expired leases of a group, and makes the group ready if it has any URIs left.
     pub(super) fn end_expired_leases(
         &mut self,
         ks: &mut K,

@@ -1,6 +1,5 @@
-//! Random histories on plain maps, with jobs cut into steps between other commands: whatever
-//! happens, a host is fetched from by one at a time and not too soon, and no URI is lost or counted
-//! twice.
+//! Random histories on plain maps, with jobs cut into steps between other commands: a host is always fetched
+//! from by one client at a time and not too soon, and no URI is lost or counted twice.
 
 use std::collections::BTreeMap;
 
@@ -103,7 +102,7 @@ enum Op {
         steps: usize,
     },
     Expired,
-    /// The process dies: nothing is left but the keys.
+    /// The process dies: only the keys remain.
     Restart,
 }
 
@@ -141,7 +140,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a group was asked to keep to, as its leases and releases said.
+/// The limits that a group must keep, according to its leases and releases.
 #[derive(Default)]
 struct Watched {
     leases: BTreeMap<Token, Millis>,
@@ -153,7 +152,7 @@ struct World {
     frontier: Frontier<MemoryKeyspace>,
     now: Millis,
     groups: BTreeMap<Vec<u8>, Watched>,
-    /// Every lease ever granted, newest last.
+    /// All leases ever granted, newest last.
     granted: Vec<Lease>,
     last_token: Token,
 }
@@ -317,7 +316,7 @@ impl World {
         }
     }
 
-    /// Some steps of a job, which is then left behind as by a crash.
+    /// Runs some steps of a job, and abandons the job as a crash would.
     fn run(&mut self, mut job: Job<MemoryKeyspace>, steps: usize) {
         self.run_on(&mut job, steps);
     }
@@ -348,7 +347,7 @@ impl World {
         }
     }
 
-    /// Looks whether a lease keeps to what was asked for.
+    /// Checks that a lease respects the limits.
     fn granted(&mut self, lease: Lease) {
         let (ks, now) = (&mut self.ks, self.now);
         {
@@ -423,8 +422,7 @@ impl World {
         }
     }
 
-    /// Counts agree, and every group stands where it should: what `CHG.CHECK` says, and that by
-    /// itself.
+    /// Checks with `CHG.CHECK` that counts agree and that every group is in the right queue.
     fn inspect(&mut self) {
         let mut check = check(false, self.now);
         let step = check
@@ -469,7 +467,7 @@ impl World {
         assert_eq!((sum, sum), (total, executions));
     }
 
-    /// Whatever is queued can be fetched in the end, and then nothing is left.
+    /// Fetches everything that is queued, and checks that nothing is left.
     fn drain(&mut self) {
         let frontier = &mut self.frontier;
         frontier.pauses.set(&mut self.ks, None, false).unwrap();
@@ -510,7 +508,7 @@ impl World {
 
     fn finish(&mut self, lease: &Lease) {
         let (ks, now) = (&mut self.ks, self.now);
-        // A crawler knows whose URIs it keeps; here whoever has any is asked.
+        // A crawler knows the executions of its URIs; here all executions are tried.
         let executions: Vec<Vec<u8>> = match &lease.uri {
             Some((execution, _)) => vec![execution.clone()],
             None => {
@@ -582,8 +580,8 @@ proptest! {
     }
 }
 
-/// Groups of one execution in front of one of another, and leases of the first few while a job pauses the
-/// one execution.
+/// Puts groups of one execution in front of one of another, and leases the first few while a job pauses the
+/// first execution.
 #[test]
 fn first_search_after_a_pause_looks_at_no_paused_group() {
     let mut world = World::new();

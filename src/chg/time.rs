@@ -1,34 +1,34 @@
-//! Times as the politeness frontier uses them: whole milliseconds since the epoch, by the clock of
-//! whoever calls. No rule asks a clock itself.
+//! Times of the politeness frontier: whole milliseconds since the epoch, by the clock of the caller. No rule
+//! reads a clock itself.
 
 /// Milliseconds: since the epoch, or between two times.
 pub type Millis = u64;
 
 pub use crawlspace_compact::limits::chg::TEN_YEARS;
 
-/// The time that a score in a sorted set of due times stands for. Groups that became due in the same
-/// millisecond are told apart by fractions; plain clients may write anything.
+/// Returns the time that a score in a sorted set of due times represents. Fractions order groups that became
+/// due in the same millisecond; plain clients may write any score.
 pub fn of_score(score: f64) -> Millis {
-    // Saturates, and takes what is no number for 0.
+    // Saturates, and maps NaN to 0.
     score.floor() as Millis
 }
 
-/// Gives groups that become due "now" scores in the order in which they came.
+/// Assigns scores to groups that become due "now", in the order of their arrival.
 #[derive(Debug, Default)]
 pub struct Arrivals {
     now: Millis,
     n: u32,
 }
 
-/// How many arrivals in one millisecond are told apart: a double that holds a time in milliseconds
+/// Number of arrivals that are distinguished per millisecond: a double that holds a time in milliseconds
 /// until the year 2527 has twelve bits to spare.
 const ARRIVALS: u32 = 1 << 11;
 
 impl Arrivals {
-    /// The score of the next arrival at this time.
+    /// Returns the score of the next arrival at this time.
     pub fn score(&mut self, now: Millis) -> f64 {
         if now < self.now {
-            // Only in simulations, and then what came at the later time keeps its order.
+            // Only in simulations; arrivals at the later time keep their order.
             return now as f64;
         }
         self.n = if self.now == now {

@@ -5,16 +5,16 @@ use super::error::Result;
 use super::store::Store;
 use super::time::Millis;
 
-/// Tokens stay below this, so that they are exact in the numbers of JavaScript.
+/// Exclusive upper bound of tokens, so that they are exact as JavaScript numbers.
 const MAX_TOKEN: Token = 1 << 53;
 
-/// How many tokens are reserved ahead: a second's worth.
+/// Number of tokens reserved in advance: one second's worth.
 const RESERVED: Token = 1_000_000;
 
-/// The token minted last, and up to which they are reserved in the key.
+/// The last minted token, and the end of the range reserved in the key.
 pub(super) struct Tokens<K: Store> {
     key: K::Name,
-    /// `None` when it is not known.
+    /// The last minted token and the end of the reserved range; `None` if not read yet.
     minted: Option<(Token, Token)>,
 }
 
@@ -23,20 +23,20 @@ impl<K: Store> Tokens<K> {
         Tokens { key, minted: None }
     }
 
-    /// Invalidates what was read of the key.
+    /// Invalidates the cached contents of the key.
     pub(super) fn invalidate(&mut self) {
         self.minted = None;
     }
 
-    /// Mints a token. Tokens are reserved in the key for some time ahead, so that most of them cost no
-    /// write, and whoever takes over from the key goes on above all that were ever minted. A token is
-    /// above the clock in microseconds, so that tokens grow even when the newest ones were lost, with a
-    /// replica that lagged behind its master or the last second of an append-only file.
+    /// Mints a token. A range of tokens is reserved in the key in advance, so that most tokens cost no write,
+    /// and a server that takes over from the key continues above all tokens ever minted. A token is at least
+    /// the clock in microseconds, so that tokens grow even if the newest reservation was lost, with a replica
+    /// that lagged behind its master or with the last second of an append-only file.
     pub(super) fn mint(&mut self, ks: &mut K, now: Millis) -> Result<Token> {
         let (last, reserved) = match self.minted {
             Some(minted) => minted,
             None => {
-                // What a plain client put there counts if tokens can grow from it.
+                // A number that a plain client wrote is used if tokens can grow from it.
                 let reserved = u64::try_from(ks.number(&self.key)?).ok();
                 let reserved = reserved.filter(|&n| n < MAX_TOKEN).unwrap_or(0);
                 (reserved, reserved)
@@ -52,7 +52,7 @@ impl<K: Store> Tokens<K> {
         Ok(token)
     }
 
-    /// The token minted last; where that is not known, up to which they are reserved.
+    /// Returns the last minted token; if that is unknown, the end of the reserved range.
     pub(super) fn last(&self, ks: &mut K) -> Result<Token> {
         match self.minted {
             Some((last, _)) => Ok(last),

@@ -1,5 +1,5 @@
-//! Transitions of a group: a group and an event give the group after it, its placement in the queues, and
-//! effects on other keys. Nothing here reads or writes a key; `place` in `steps.rs` carries a step out.
+//! Transitions of a group: a group and an event determine the new group, its placement in the queues, and effects on
+//! other keys. This module neither reads nor writes keys; `place` in `steps.rs` applies a step.
 
 use super::Token;
 use super::group::{Group, Hold, Limits, Released};
@@ -13,29 +13,29 @@ pub(super) enum Event<'a> {
     /// URIs were queued.
     Arrived {
         uris: u64,
-        /// When the first of them is due.
+        /// Due time of the first of them.
         at: Millis,
     },
-    /// URIs were taken out.
+    /// URIs were removed.
     Dropped { uris: u64 },
-    /// A group that stands in no queue was leased; `after` is the token of the release that it was leased with.
+    /// A group that is in no queue was leased; `after` is the token of the release that it was leased with.
     Leased { hold: Hold, after: Option<Token> },
-    /// A lease that is held lasts longer.
+    /// The deadline of a held lease was extended.
     Extended { token: Token, deadline: Millis },
     /// A fetch ended.
     Released(End<'a>),
     /// Leases whose deadline has passed end.
     Expired {
-        /// How many URIs are not tried again.
+        /// Number of URIs that are not retried.
         given_up: u64,
-        /// Whether the URI of one of them is not kept, so that the group counts it as queued again.
+        /// The URI of one of them is not kept, so that the group counts it as queued again.
         counted: bool,
     },
-    /// An operator blocked fetches until a time; one in the past ends a block.
+    /// An operator blocked fetches until a time; a time in the past ends a block.
     Blocked { until: Millis },
     /// Limits were set.
     Limited(&'a Limits),
-    /// Kept URIs were found that the group did not count; it is not in `chg_wait`.
+    /// Kept URIs were found that the group did not count; the group is not in `chg_wait`.
     Reclaimed,
 }
 
@@ -44,13 +44,13 @@ pub(super) enum Event<'a> {
 pub(super) struct End<'a> {
     pub token: Token,
     pub when: &'a When,
-    /// Milliseconds added to a pause: times are whole milliseconds, and no pause may be shorter than asked.
+    /// Milliseconds added to a pause: times are whole milliseconds, and no pause may be shorter than requested.
     pub rounding: Millis,
-    /// How many URIs are done.
+    /// Number of URIs that are done.
     pub done: u64,
-    /// Whether the fetched URI is only counted, and is still queued.
+    /// The fetched URI is only counted, and is still queued.
     pub counted: bool,
-    /// When the crawler, which keeps the URI itself, wants to fetch it again.
+    /// Time when the crawler, which keeps the URI itself, wants to fetch it again.
     pub retry: Option<Millis>,
 }
 
@@ -58,16 +58,16 @@ pub(super) struct End<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub now: Millis,
-    /// URIs that are kept for the group, after the event.
+    /// URIs kept for the group, after the event.
     pub stock: Stock,
-    /// When its shared gate opens; 0 without one.
+    /// Time when the shared gate opens; 0 if there is no gate.
     pub opens: Millis,
-    /// Whether a plain client fetches from the group: that client queues it afterwards.
+    /// A plain client fetches from the group, and will queue it afterwards.
     pub taken: bool,
 }
 
 impl Seen {
-    /// State with kept URIs alone: no closed gate, no plain client.
+    /// Creates a state with kept URIs only: no closed gate, no plain client.
     pub(super) fn at(now: Millis, stock: Stock) -> Seen {
         Seen {
             now,
@@ -78,45 +78,45 @@ impl Seen {
     }
 }
 
-/// Where a group is put among those that can be leased.
+/// The placement of a group in the queues from which it can be leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placement {
     /// Not moved.
     Stay,
     /// To the end of `chg_ready`.
     Ready,
-    /// Into `chg_wait`, or moved there if it is in it.
+    /// To `chg_wait`, or moved within it if it is there.
     Wait(Millis),
     /// To `chg_ready` if it is due, else to `chg_wait`; with a shared gate, to the end of the queue behind it.
     Queue(Millis),
     /// Moved within `chg_wait`, if it is there.
     Reschedule(Millis),
-    /// Moved within `chg_wait`, if it is there: to `latest` if it waits longer, then to `earliest` if it
-    /// waits shorter. A group that was skipped is looked at again.
+    /// Moved within `chg_wait`, if it is there: to `latest` if it waits longer, then to `earliest` if it waits shorter.
+    /// A skipped group is examined again.
     Shift {
         latest: Option<Millis>,
         earliest: Millis,
     },
-    /// Into no queue, because nothing is queued or held; its hash stays until its gate has passed.
+    /// Into no queue, because nothing is queued or held; its hash is kept until its gate has passed.
     Retire,
 }
 
-/// What is to be carried out after an event.
+/// The effects of an event, to be applied by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub placement: Placement,
-    /// The group leaves the queue that it is in.
+    /// The group leaves its queue.
     pub leaves: bool,
     /// The group leaves `chg_idle`.
     pub wakes: bool,
-    /// Its leases changed, so its score in `chg_busy` is set to the first deadline.
+    /// The leases changed, so the score in `chg_busy` is set to the first deadline.
     pub leases: bool,
-    /// Its shared gate is updated with its leases and with this end of its pause.
+    /// The shared gate is updated with the leases and with this end of the pause.
     pub pause: Option<Millis>,
 }
 
 impl Step {
-    /// A placement without other effects.
+    /// Creates a placement without other effects.
     pub(super) fn to(placement: Placement) -> Step {
         Step {
             placement,
@@ -131,7 +131,7 @@ impl Step {
         Step::to(if moves { placement } else { Placement::Stay })
     }
 
-    /// A placement after its leases changed.
+    /// Creates a placement for a group whose leases changed.
     fn leases(placement: Placement, pause: Millis) -> Step {
         Step {
             leases: true,
@@ -142,7 +142,7 @@ impl Step {
 }
 
 impl Group {
-    /// Applies an event, and gives what is to be carried out.
+    /// Applies an event, and returns the step to be carried out.
     pub(super) fn on(&mut self, event: Event<'_>, seen: &Seen) -> Step {
         let was_runnable = self.is_runnable();
         let mut step = match event {
@@ -179,14 +179,14 @@ impl Group {
                 ..Step::to(Placement::Wait(self.due_from(seen)))
             },
         };
-        // A group that is being leased was taken out of its queue before.
+        // A group that is being leased was removed from its queue before.
         let stood = was_runnable && !matches!(event, Event::Leased { .. });
         step.leaves |= stood && !self.is_runnable();
         step
     }
 
-    /// When a group that was just released is due: after its pause and block; and if all its URIs are kept,
-    /// not before the first of them.
+    /// Returns the due time of a group that was just released: the end of its pause and block; and if all its URIs are
+    /// kept, not before the first of them is due.
     pub(super) fn due_with(&self, stock: Stock) -> Millis {
         let closed = self.closed_until();
         match stock.earliest {
@@ -207,8 +207,8 @@ impl Group {
         }
     }
 
-    /// The placement of a group that was in a queue beside its leases when one of these ended: the URI that
-    /// went back may be due earlier than those it waits for; one that is only counted is due at once.
+    /// Returns the placement of a group that was in a queue beside its leases when one of these ended: the URI that
+    /// returned may be due earlier than the queued ones; a URI that is only counted is due at once.
     fn shift(&self, counted: bool, earliest: Millis, seen: &Seen) -> Placement {
         let first = if counted {
             Some(0)
@@ -227,7 +227,7 @@ impl Group {
         let placement = if !self.is_runnable() || (!was_runnable && seen.taken) {
             Placement::Stay
         } else if was_runnable {
-            // A group that waits for its shared gate is not moved before the time when that opens.
+            // A group that waits for its shared gate is not moved before the time when the gate opens.
             let latest = Some(due.max(seen.opens));
             Placement::Shift {
                 latest,
@@ -247,9 +247,9 @@ impl Group {
         if self.options.gap > 0 {
             self.gate = self.gate.max(hold.granted + self.options.gap);
         }
-        // The reply of a release is kept until the next lease; a lease taken with the release belongs to it.
+        // The reply to a release is kept until the next lease; a lease taken with the release belongs to it.
         self.last = self.last.filter(|last| after == Some(last.token));
-        // With PARALLEL it waits for its next lease in `chg_wait`, from where it can leave at any time.
+        // With PARALLEL the group waits for its next lease in `chg_wait`, from which it can be removed at any time.
         let beside = Step::to_if(self.is_runnable(), Placement::Wait(self.due_from(seen)));
         Step::leases(beside.placement, seen.now)
     }
@@ -266,13 +266,13 @@ impl Group {
         self.released = seen.now;
         let mut due = self.due_with(seen.stock);
         if let (Some(at), 1) = (end.retry, self.uris) {
-            // It is the only URI of the group, and the crawler that keeps it named the time.
+            // It is the only URI of the group, and the crawler that keeps it specified the time.
             due = due.max(at);
         }
         let placement = match (was_runnable, self.is_runnable()) {
             (_, false) => self.retire_or(Placement::Stay),
             (false, true) => Placement::Queue(due),
-            // Others may fetch from it at the same time, so it stands in a queue already.
+            // The group allows concurrent fetches, so it is in a queue already.
             (true, true) => self.shift(end.counted, due, seen),
         };
         if placement == Placement::Retire {
@@ -286,7 +286,7 @@ impl Group {
         Step::leases(placement, pause)
     }
 
-    /// Closes the gate of the group after a fetch, and gives the time when the pause of this fetch ends.
+    /// Closes the gate of the group after a fetch; returns the time when the pause of this fetch ends.
     fn close_gate(&mut self, hold: Hold, end: &End<'_>, now: Millis) -> Millis {
         let stored = self.options.delay.unwrap_or(0);
         let pause = match end.when {

@@ -1,5 +1,5 @@
-//! Random events of some groups, whose queues are plain lists and maps: whatever happens, each group stands
-//! in exactly the queues that its state says, and is fetched from no sooner than asked.
+//! Random events of some groups, whose queues are plain lists and maps: each group is always in exactly the
+//! queues that its state implies, and is fetched from no sooner than requested.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ struct World {
     arrivals: u64,
     busy: BTreeMap<usize, Millis>,
     idle: BTreeMap<usize, Millis>,
-    /// When each may be fetched from again, as its releases and limits asked for.
+    /// The time before which each group must not be fetched from, according to its releases and limits.
     not_before: [Millis; GROUPS],
 }
 
@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// A group stands in exactly the queues that its state says.
+    /// Checks that a group is in exactly the queues that its state implies.
     fn inspect(&self, id: usize, event: Event<'_>) {
         let group = &self.groups[id];
         let ready = self.ready.iter().filter(|&&other| other == id).count();
@@ -175,7 +175,7 @@ impl World {
         assert!(group.holds.len() as u64 <= MAX_PARALLEL, "{group:?}");
     }
 
-    /// Leases the group that is due longest, of groups that are ready the one that came first.
+    /// Leases the group that has been due longest; among ready groups, the one that came first.
     fn lease(&mut self, ms: u16, keeps: bool) {
         let now = self.now;
         let over = self.busy.iter().filter(|(_, deadline)| **deadline <= now);
@@ -203,7 +203,7 @@ impl World {
         let group = &self.groups[id];
         let closed = group.closed_until();
         if closed > now {
-            // What became closed meanwhile is parked.
+            // A group that has become closed meanwhile is parked.
             return self.wait(id, closed);
         }
         assert!(
@@ -299,7 +299,7 @@ impl World {
                 self.happen(group, Event::Limited(&limits));
             }
             Op::Lose { group } => {
-                // A plain client took it from its queue, and its kept URIs are found.
+                // A plain client removed it from its queue, and its kept URIs are found.
                 let lost = self.wait.remove(&group).is_some();
                 if lost || self.ready.contains(&group) {
                     self.happen(group, Event::Reclaimed);

@@ -1,4 +1,4 @@
-//! The types of the keys that exist once.
+//! Type check of the keys that exist once per frontier.
 
 use std::rc::Rc;
 
@@ -6,7 +6,7 @@ use super::error::Result;
 use super::keys::Keys;
 use super::store::Store;
 
-/// Whether the keys are known to hold what they should.
+/// The keys that exist once, and whether their types were checked.
 pub struct Types<K: Store> {
     keys: Rc<Keys<K>>,
     checked: bool,
@@ -18,16 +18,16 @@ impl<K: Store> Types<K> {
         Types { keys, checked }
     }
 
-    /// Takes note that a plain client wrote to one of them.
+    /// Records that a plain client wrote to one of the keys.
     pub fn invalidate(&mut self) {
         self.checked = false;
     }
 
-    /// Looks whether the keys that exist once hold what they should, so that a command that began does
-    /// not stop in the middle; once, until somebody else writes to them.
+    /// Checks the types of the keys that exist once, so that a command does not fail half-way; checks again
+    /// only after another client has written to them.
     ///
     /// # Errors
-    /// `WRONGTYPE` for the first that does not.
+    /// `WRONGTYPE` for the first key that holds another type.
     pub fn check(&mut self, ks: &mut K) -> Result<()> {
         if self.checked {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The verdict on a group that stands first in a queue: leased, skipped, parked, sent behind its gate, removed.
-//! Nothing is written here.
+//! The verdict on a group at the head of a queue: leased, skipped, parked, sent behind its gate, removed. Nothing is
+//! written here.
 
 use super::error::Result;
 use super::gates::Gates;
@@ -9,25 +9,25 @@ use super::pauses::Paused;
 use super::store::Store;
 use super::time::Millis;
 
-/// How a candidate is handled.
+/// The verdict on a candidate.
 pub(super) enum Verdict {
-    /// It is leased, with the next URI of this execution if URIs are kept for it.
+    /// The group is leased, with the next URI of this execution if URIs are kept for it.
     Lease(Option<Vec<u8>>),
-    /// It is not due before this.
+    /// The group is not due before this time.
     Park(Millis),
-    /// It is paused, and keeps its place; a URI of it that is not paused is due then.
+    /// The group is paused, and keeps its position; the time when a URI of an unpaused execution comes due.
     Pass(Option<Millis>),
-    /// The gate that it shares is closed until this.
+    /// The shared gate is closed until this time.
     Gate(Millis),
-    /// It should not be here.
+    /// The group does not belong into the queue.
     Remove,
 }
 
-/// What a search would do with a group that it does not lease.
+/// The expected verdict of a search on a group that it does not lease.
 pub(super) struct Foreseen {
-    /// Whether it would do more than skip the group.
+    /// The search would do more than skip the group.
     pub returns: bool,
-    /// When a URI of it comes due that is not paused.
+    /// Time when a URI of an unpaused execution comes due.
     pub later: Option<Millis>,
 }
 
@@ -46,8 +46,8 @@ pub(super) struct Judge<'a, K: Store> {
 }
 
 impl<K: Store> Judge<'_, K> {
-    /// Whether a candidate may be fetched from, by everything that can hold it back. A group of which only
-    /// paused URIs are due keeps its place, whatever else holds it back.
+    /// Decides whether a candidate may be leased, considering everything that can hold it back. A group of which only
+    /// paused URIs are due keeps its position, whatever else holds it back.
     pub(super) fn verdict(
         &self,
         ks: &mut K,
@@ -83,7 +83,7 @@ impl<K: Store> Judge<'_, K> {
         Ok(by_uris)
     }
 
-    /// Whether a group has a URI for a lease.
+    /// Decides whether a group has a URI that can be leased.
     pub(super) fn by_uris(
         &self,
         ks: &mut K,
@@ -108,7 +108,7 @@ impl<K: Store> Judge<'_, K> {
         if next.is_some() {
             return Ok(Verdict::Lease(next));
         }
-        // Beside URIs that are kept there may be others that are only counted.
+        // Besides kept URIs there may be others that are only counted.
         let counted = group.uris.saturating_sub(kept);
         let mut free = counted.saturating_sub(held.saturating_sub(kept_held));
         let all_free = free;
@@ -124,7 +124,7 @@ impl<K: Store> Judge<'_, K> {
         })
     }
 
-    /// Of the URIs that a group counts, how many are not of a paused execution.
+    /// Returns how many of the URIs that a group counts belong to unpaused executions.
     pub(super) fn unpaused(
         &self,
         ks: &mut K,
@@ -133,7 +133,7 @@ impl<K: Store> Judge<'_, K> {
         counted: u64,
     ) -> Result<u64> {
         let mut left = counted;
-        // Whichever are fewer: executions that are paused, or that the group has.
+        // Iterate over the smaller set: the paused executions, or the fields of the group.
         if (paused.executions.len() as u64) < ks.hash_len(&loaded.key)? {
             for execution in &paused.executions {
                 left = left.saturating_sub(self.ledger.counted(ks, &loaded.key, execution)?);
@@ -148,7 +148,7 @@ impl<K: Store> Judge<'_, K> {
         Ok(left)
     }
 
-    /// Whether a group keeps its place because all its URIs that are due are paused, or the group is.
+    /// Returns true if a group keeps its position because the group, or all its due URIs, are paused.
     pub(super) fn is_paused(
         &self,
         ks: &mut K,
@@ -163,7 +163,7 @@ impl<K: Store> Judge<'_, K> {
         Ok(matches!(verdict, Verdict::Pass(_)))
     }
 
-    /// What a search would do with a group if these executions were paused; `None` when it would lease it.
+    /// Returns what a search would do with a group if these executions were paused; `None` if it would lease the group.
     pub(super) fn foresee(
         &self,
         ks: &mut K,
@@ -186,7 +186,7 @@ impl<K: Store> Judge<'_, K> {
         })
     }
 
-    /// Whether all that is queued for a group is of paused executions.
+    /// Returns true if all URIs queued for a group belong to paused executions.
     pub(super) fn holds_only_paused(
         &self,
         ks: &mut K,

@@ -1,4 +1,4 @@
-//! Why a host is not being fetched from: everything that is known of a group, in words.
+//! Explains why a host is not being fetched from: the state of a group, in words.
 
 use crawlspace_host::reply::Reply;
 
@@ -10,14 +10,14 @@ use super::keys::GATED;
 use super::store::Store;
 use super::time::{Millis, of_score};
 
-/// Maximum number of executions that are listed of a group.
+/// Maximum number of executions listed per group.
 const MAX_LISTED: usize = 1000;
 
 impl<K: Store> Frontier<K> {
-    /// The state of a group.
+    /// Returns the state of a group.
     ///
     /// # Errors
-    /// `NOCHG` for an unknown group.
+    /// `NOCHG` if the group is unknown.
     pub fn why(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<Reply> {
         let mut loaded = self.groups.known(ks, id)?;
         self.groups.show_as_deleted(ks, &mut loaded, now)?;
@@ -89,7 +89,7 @@ impl<K: Store> Frontier<K> {
         ]))
     }
 
-    /// The name of a group's state, when it is due, and a sentence.
+    /// Returns the name of the state of a group, its due time, and an explanation.
     fn state_of(
         &mut self,
         ks: &mut K,
@@ -147,7 +147,7 @@ impl<K: Store> Frontier<K> {
             let opens = self.gates.closed_until(ks, &group.options.gate)?;
             let gated = self.keys.key(ks, GATED, &group.options.gate);
             let behind = waits.is_none() && ks.list_len(&gated)? > 0;
-            // One that is due moves behind the gate when CHG.NEXT comes to it.
+            // A due group moves behind the gate when CHG.NEXT reaches it.
             if opens > now && (behind || due >= opens || due <= now) {
                 let why = format!("another group behind the same gate has it until {opens}");
                 return Ok(("gated", due.max(opens), why));
@@ -168,10 +168,11 @@ impl<K: Store> Frontier<K> {
         Ok((state, due, why.to_string()))
     }
 
-    /// The figures of the whole frontier; `waiters` is how many clients wait for a lease.
+    /// Returns the statistics of the whole frontier; `waiters` is the number of clients that wait
+    /// for a lease.
     ///
     /// # Errors
-    /// `WRONGTYPE` when a key holds another type; or when the server refuses.
+    /// `WRONGTYPE` if a key holds another type; any error of the server.
     pub fn info(&mut self, ks: &mut K, waiters: u64, now: Millis) -> Result<Reply> {
         let due = ks.zset_count(&self.keys.once.wait, now as f64 + 0.999)?;
         let ready = ks.list_len(&self.keys.once.ready)?;
@@ -247,7 +248,7 @@ impl<K: Store> Frontier<K> {
     }
 }
 
-/// A lease that is held.
+/// Returns a held lease as a reply.
 fn hold_reply<K: Store>(
     groups: &Groups<K>,
     ks: &mut K,

@@ -1,13 +1,14 @@
-//! The commonest kind of rule, without a regular expression: a run of certain bytes between two fixed
+//! The commonest kind of rule without a regular expression: a run of bytes of one class between two fixed
 //! texts, such as `(?:^|/)ARCHIVEIT-(\d+)-`.
 //!
-//! A search by the regular expression with its groups takes five times as long, and reading a tag out
-//! of a field is most of what a capture costs.
+//! Searching with the regular expression and its groups takes five times as long, and reading a tag out of a
+//! field is most of what a capture costs.
 
 use memchr::memmem::Finder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-/// `before`, a run of bytes of a class, `after`; and what may stand before it.
+/// A fixed text, a run of bytes of one class, another fixed text, and the positions where the first text may
+/// begin.
 #[derive(Debug)]
 pub struct Affix {
     before: Finder<'static>,
@@ -17,23 +18,24 @@ pub struct Affix {
     after: Box<[u8]>,
 }
 
-/// Where `before` may stand.
+/// Positions where `before` may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begins {
-    /// Anywhere.
+    /// Anywhere in the field.
     Anywhere,
-    /// At the start of the field.
+    /// Only at the start of the field.
     AtStart,
-    /// There, or after this byte.
+    /// At the start of the field, or right after this byte.
     AtStartOrAfter(u8),
 }
 
 impl Affix {
-    /// Of a regular expression of this kind with one group, which is the run; `None` for all others.
+    /// Converts a regular expression of this kind with one group, which is the run; returns `None` for all
+    /// other regular expressions.
     ///
-    /// The run must be greedy, of any length from a least one on, and end where `after` cannot begin,
-    /// so that there is one way to match at each place. And `before` must have a byte that cannot be in
-    /// a run: so no byte is looked at more often than `before` is long.
+    /// The run must be greedy, have a minimum length and no maximum, and end where `after` cannot begin, so
+    /// that there is only one way to match at each position. `before` must contain a byte that cannot occur
+    /// in a run, so that no byte is examined more often than `before` is long.
     pub fn of(pattern: &[u8]) -> Option<Affix> {
         let hir = regex_syntax::ParserBuilder::new()
             .unicode(false)
@@ -77,11 +79,12 @@ impl Affix {
         })
     }
 
-    /// The run of the first match.
+    /// Returns the run of the first match.
     #[inline]
     pub fn find<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
         let before = self.before.needle();
-        // It mostly stands at the start, wherever it may; a search takes three times as long to see that.
+        // `before` usually stands at the start, even where it may occur anywhere; a search takes three times
+        // as long to find that out.
         if let Some(rest) = value.strip_prefix(before)
             && let Some(run) = self.run(rest)
         {
@@ -104,7 +107,7 @@ impl Affix {
         None
     }
 
-    /// The run that follows `before`, if `after` follows that.
+    /// Returns the run at the start of `rest`, if `after` follows it.
     #[inline]
     fn run<'v>(&self, rest: &'v [u8]) -> Option<&'v [u8]> {
         let run = rest
@@ -123,7 +126,8 @@ fn literal(hir: &Hir) -> Option<&[u8]> {
     }
 }
 
-/// What a part says about where a match may begin.
+/// Returns the positions where a match may begin, according to this part; `None` if the part is not a
+/// position test.
 fn begins(hir: &Hir) -> Option<Begins> {
     match hir.kind() {
         HirKind::Look(Look::Start) => Some(Begins::AtStart),

@@ -1,9 +1,9 @@
-//! A condition made ready for many captures: what it asks of tags, told apart from what it asks of
-//! the line, and every question about tags numbered.
+//! A condition prepared for many captures: tests of tags are separated from tests of the line, and every question about
+//! tags has a number.
 //!
-//! A capture's tags are those that it has directly and what these carry. So whether it has a tag that
-//! a question is about is known as soon as it is known for each direct tag, once and for all: a
-//! [`Mask`] with a bit a question. A capture costs the look-up of its direct tags' masks.
+//! The tags of a capture are those that it has directly and those that these carry. Whether one of them answers a
+//! question therefore follows from the answers for each direct tag, which are computed once and cached as a [`Mask`]
+//! with one bit per question. A capture then costs only the look-up of the masks of its direct tags.
 
 use crawlspace_cdx::{Dialect, Field, Filter, Format, Line};
 use hashbrown::HashSet;
@@ -12,29 +12,29 @@ use smallvec::SmallVec;
 use super::error::Error;
 use super::expression::{Clause, FieldTest};
 
-/// The answers to all questions about tags, a bit each.
+/// The answers to all questions about tags, one bit per question.
 pub type Mask = SmallVec<[u64; 1]>;
 
-/// A condition that captures are held against.
+/// A condition that captures are tested against.
 #[derive(Debug)]
 pub struct Condition {
     questions: Vec<Question>,
-    /// What it asks of tags alone.
+    /// Tests that depend on tags alone.
     of_tags: Node,
-    /// The rest; all of these must hold as well.
+    /// All other tests, each of which must hold as well.
     of_line: Vec<Node>,
-    /// How many tests of lines there are, and what their regular expressions weigh.
+    /// Number of tests of lines; `weight` is the total weight of their regular expressions.
     tests: usize,
     weight: usize,
-    /// What they cost for a byte at worst; see [`cost`].
+    /// Worst-case cost of the regular expressions per byte; see [`cost`].
     cost: usize,
-    /// A field that only lines of CDXJ can have, if it asks for one.
+    /// A field that the condition tests and that only CDXJ lines can have, if there is one.
     needs_cdxj: Option<Box<[u8]>>,
-    /// How many columns a line must have for the fields that are given by a number.
+    /// Number of columns a line must have for the fields that are given by number.
     needs_columns: usize,
 }
 
-/// A question about tags: whether one of them is one of these, or begins so.
+/// A question about tags: does the capture have one of these tags, or a tag with one of these prefixes?
 #[derive(Debug, Default)]
 struct Question {
     tags: HashSet<Box<[u8]>>,
@@ -52,8 +52,9 @@ enum Node {
     Any(Vec<Node>),
 }
 
-/// What searching a byte for a regular expression of that weight costs at worst, in sixteenths of what a byte of a
-/// plain condition costs. Heavy ones have no table of states that is worth keeping, and take each step by itself.
+/// Returns the worst-case cost of searching one byte for a regular expression of this weight, in sixteenths of the cost
+/// of a byte of a plain condition. Heavy expressions cannot keep a useful cache of automaton states, so each byte costs
+/// a full step.
 pub(super) fn cost(weight: usize) -> usize {
     match weight {
         ..=64 => weight,
@@ -62,7 +63,7 @@ pub(super) fn cost(weight: usize) -> usize {
 }
 
 impl Condition {
-    /// Of clauses that must all hold, with the dialect of the filters among them.
+    /// Creates a condition of clauses that must all hold; `dialect` is the dialect of the filters among them.
     pub fn new(clauses: Vec<Clause>, dialect: Dialect) -> Condition {
         let mut condition = Condition {
             questions: Vec::new(),
@@ -82,7 +83,7 @@ impl Condition {
         condition
     }
 
-    /// Sorts a clause that must hold to what is asked of tags or of the line.
+    /// Adds a clause that must hold to the tests of tags or to the tests of the line.
     fn place(&mut self, clause: Clause, dialect: Dialect, of_tags: &mut Vec<Node>) {
         match clause {
             Clause::All(parts) => {
@@ -166,13 +167,13 @@ impl Condition {
             .collect()
     }
 
-    /// Questions side by side become one.
+    /// Builds the node of an `|`, with all questions about tags merged into one.
     fn any(&mut self, parts: Vec<Clause>, dialect: Dialect) -> Node {
         let mut one: Option<Question> = None;
         let mut others = Vec::new();
         for part in parts {
             match self.node(part, dialect) {
-                // It was asked last, so nothing else refers to it or to what comes after it.
+                // It is the last question, so no other node refers to it or to a later one.
                 Node::Question(asked) if asked + 1 == self.questions.len() => {
                     let question = self.questions.pop().unwrap_or_default();
                     match &mut one {
@@ -203,17 +204,17 @@ impl Condition {
         }
     }
 
-    /// Takes note of a field that is asked for otherwise, for collapsing.
+    /// Records that a field is needed for something other than the clauses: for collapsing.
     pub fn also_needs(&mut self, field: &Field) {
         self.needs(field);
     }
 
-    /// What is wrong with the condition if no line of this format has a field or a column that it asks for.
+    /// Returns an error if lines of this format cannot have a field or a column that the condition needs.
     pub fn lacks(&self, format: Format) -> Option<Error> {
         self.lacks_with(format, format.columns())
     }
 
-    /// What is wrong with the condition if this line does not have a field or a column that it asks for.
+    /// Returns an error if this line does not have a field or a column that the condition needs.
     #[inline]
     pub fn lacks_of(&self, line: &Line<'_>) -> Option<Error> {
         if self.needs_cdxj.is_none() && self.needs_columns == 0 {
@@ -230,33 +231,33 @@ impl Condition {
         }
     }
 
-    /// How many questions and tests there are, each tag of a question counted.
+    /// Returns the number of questions and tests; each tag of a question counts as one.
     pub fn parts(&self) -> usize {
         let asked = |question: &Question| question.tags.len() + question.prefixes.len();
         self.tests + self.questions.iter().map(asked).sum::<usize>()
     }
 
-    /// Bytes of memory, more or less.
+    /// Returns the approximate memory use in bytes.
     pub fn bytes(&self) -> usize {
         200 * self.parts() + 100 * self.weight
     }
 
-    /// How many tests of lines there are.
+    /// Returns the number of tests of lines.
     pub fn tests(&self) -> usize {
         self.tests
     }
 
-    /// What their regular expressions weigh, all together.
+    /// Returns the total weight of the regular expressions.
     pub fn weight(&self) -> usize {
         self.weight
     }
 
-    /// What their regular expressions cost for a byte at worst, in sixteenths of a plain condition's cost.
+    /// Returns the worst-case cost of the regular expressions per byte, in sixteenths of the cost of a plain condition.
     pub fn cost(&self) -> usize {
         self.cost
     }
 
-    /// Whether it asks about tags at all.
+    /// Returns true if the condition tests tags.
     pub fn asks_of_tags(&self) -> bool {
         !self.questions.is_empty()
     }
@@ -274,22 +275,22 @@ impl Condition {
         mask
     }
 
-    /// The answers for a capture without tags.
+    /// Returns the answers for a capture without tags.
     pub fn no_tags(&self) -> Mask {
         SmallVec::from_elem(0, self.questions.len().div_ceil(64).max(1))
     }
 
-    /// Whether the tags of a capture pass.
+    /// Returns true if the tags of a capture satisfy the tests of tags.
     pub fn tags_pass(&self, mask: &Mask) -> bool {
         self.of_tags.holds(mask, None)
     }
 
-    /// Whether the line of a capture passes as well.
+    /// Returns true if the capture also satisfies the tests that need its line.
     pub fn line_passes(&self, mask: &Mask, line: &Line<'_>) -> bool {
         self.of_line.iter().all(|node| node.holds(mask, Some(line)))
     }
 
-    /// Whether it asks anything of lines.
+    /// Returns true if the condition has tests that need the line.
     pub fn asks_of_line(&self) -> bool {
         !self.of_line.is_empty()
     }
@@ -323,7 +324,7 @@ impl Node {
             Node::Always => true,
             Node::Question(n) => mask[n / 64] & (1 << (n % 64)) != 0,
             Node::Field(test) => line.is_some_and(|line| test.passes(line)),
-            // Whether there is such a field was seen when the line was read.
+            // The existence of the field was checked when the line was read.
             Node::Filter(filter) => {
                 line.is_some_and(|line| filter.passes(line, &mut |_| false).unwrap_or(false))
             }

@@ -1,18 +1,18 @@
-//! A space as bytes, for RDB files, append-only files and other servers.
+//! Serialization of a space for RDB files, append-only files and other servers.
 //!
-//! A space is several chunks, each of which stands for itself: whoever loads all of them in order into
-//! an empty space gets an equal one. In its [`crawlspace_compact::envelope`] a chunk is:
+//! A space is a sequence of chunks, each of which can be checked on its own; loading all of them in order
+//! into an empty space gives an equal space. In its [`crawlspace_compact::envelope`] a chunk is:
 //!
 //! | bytes | |
 //! |---|---|
-//! | 1 | what follows: `I` a part of the index, `R` a rule, `P` access points |
+//! | 1 | kind of the rest: `I` a part of the index, `R` a rule, `P` access points |
 //! | rest | for `I` as described in [`super::index`]; for `R` and `P` texts |
 //!
-//! A text is its length as a number of variable length, and its bytes. A rule is its name, field, regular
-//! expression and templates; points are name and expression in turn.
+//! A text is its length as a varint, followed by its bytes. A rule is its name, field, regular expression
+//! and templates; access points are alternating names and expressions.
 //!
-//! What is read is checked before anything is done with it, because it may come from a broken file, or
-//! from anybody who may run `RESTORE`.
+//! All input is checked before it is used, because it may come from a broken file or from any client that
+//! may run `RESTORE`.
 
 use crawlspace_compact::envelope::Envelope;
 use crawlspace_compact::number::{Malformed, Reader, put_bytes};
@@ -21,7 +21,7 @@ use super::point::Point;
 use super::rule::Rule;
 use super::space::Space;
 
-/// What chunks are in, each for itself.
+/// Envelope of each chunk.
 pub const ENVELOPE: Envelope = Envelope {
     what: "a tag space",
     version: 2,
@@ -30,11 +30,11 @@ const INDEX: u8 = b'I';
 const RULE: u8 = b'R';
 const POINTS: u8 = b'P';
 
-/// How many bytes of points a chunk has, more or less.
+/// Approximate number of bytes of access points per chunk.
 const CHUNK_BYTES: usize = 1 << 18;
 
 impl Space {
-    /// Gives the space in chunks.
+    /// Serializes the space and passes each chunk to `chunk`.
     pub fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
         for rule in self.rules().iter() {
             let mut body = Vec::new();
@@ -61,10 +61,10 @@ impl Space {
         self.index().save(&mut |body| chunk(&sealed(INDEX, body)));
     }
 
-    /// Adds what a chunk holds.
+    /// Adds the contents of a chunk to the space.
     ///
     /// # Errors
-    /// What is wrong with the chunk. The space is as far as it was loaded.
+    /// Returns a description of the problem if the chunk is malformed. What earlier chunks loaded remains.
     pub fn load_chunk(&mut self, chunk: &[u8]) -> Result<(), String> {
         let mut body = Reader::new(ENVELOPE.body(chunk)?);
         let malformed = |Malformed(what)| format!("a chunk of a tag space {what}");
@@ -94,7 +94,7 @@ impl Space {
         }
     }
 
-    /// Tells all that is in it, in any order, equal for equal spaces.
+    /// Passes each element of the space to `each`, in any order; equal spaces have equal elements.
     pub fn elements(&self, each: &mut dyn FnMut(&[&[u8]])) {
         self.index().elements(each);
         for (n, rule) in self.rules().iter().enumerate() {
@@ -114,7 +114,7 @@ fn sealed(kind: u8, body: &[u8]) -> Vec<u8> {
     ENVELOPE.sealed(&[&[kind], body])
 }
 
-/// The texts that a body consists of.
+/// Splits a body into the texts that it consists of.
 fn texts(body: Reader<'_>) -> Result<Vec<&[u8]>, Malformed> {
     let (mut body, mut texts) = (body, Vec::new());
     while !body.is_empty() {

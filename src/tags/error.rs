@@ -1,4 +1,4 @@
-//! What can be wrong, with the code word and the sentence beside each other.
+//! Errors of the `TAGS` commands, each with its code word and its message.
 
 use std::fmt;
 
@@ -12,53 +12,53 @@ use super::index;
 /// An error of a `TAGS` command.
 #[derive(Debug)]
 pub enum Error {
-    /// An expression, a template or a filter that cannot be read.
+    /// A malformed expression, template or filter.
     Syntax {
-        /// What is wrong, and where it stands: a sentence without its end.
+        /// A description of the problem and its location, without a full stop.
         what: String,
         /// Offset in bytes from the start of the text.
         at: usize,
     },
-    /// There is no such access point, or it gives no value for a group.
+    /// The access point does not exist, or its name gives no value for a group.
     NoPoint(String),
-    /// A regular expression that is malformed, or too large.
+    /// A regular expression that is malformed or too large.
     BadPattern(String),
     /// A field that the lines do not have.
     BadField(Box<[u8]>),
     /// A column that the lines do not have, by its number from 0.
     NoColumn(usize),
-    /// A field asked of tags, which have none.
+    /// A test of a field where only tags can be tested (`TAGS.LIST`).
     NoFields,
-    /// A line that cannot be explained, and why.
+    /// The line cannot be explained; the text says why.
     Unexplained(String),
-    /// A line that cannot be read.
+    /// A malformed line.
     BadLine {
-        /// Its number in the batch, from 1.
+        /// Number of the line in the batch, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// A description of the problem.
         why: String,
     },
-    /// A header with another order of columns than those that are read.
+    /// A header whose columns are in another order than the supported ones.
     BadHeader {
-        /// Its number in the batch, from 1.
+        /// Number of the line in the batch, from 1.
         line: usize,
-        /// Which order, and what to do.
+        /// The order that was found, and how to fix it.
         why: String,
     },
     /// Points that refer to each other in a cycle.
     Cycle(Box<[u8]>),
-    /// More than there may be.
+    /// A limit was exceeded.
     TooBig(String),
-    /// From the tagging index.
+    /// An error of the tagging index.
     Index(index::Error),
-    /// From the key space.
+    /// An error of the key space.
     Key(KeyError),
-    /// An argument that is not what it should be.
+    /// An invalid argument.
     Argument(String),
 }
 
 impl Error {
-    /// A text that cannot be read from byte `at` on.
+    /// Creates a syntax error at byte `at` of a text.
     pub fn syntax(what: impl Into<String>, at: usize) -> Error {
         Error::Syntax {
             what: what.into(),
@@ -66,14 +66,15 @@ impl Error {
         }
     }
 
-    /// A batch has had all of its time.
+    /// Creates the error for a batch that has used up its processor time.
     pub fn too_long() -> Error {
         Error::TooBig(
             "a batch that takes more of a processor's time than crawlspace.tags-batch-ms allows, or than 2 seconds in MULTI and scripts; send fewer lines at a time, or use tags or simpler regexes".to_string(),
         )
     }
 
-    /// What is wrong with `spec`, which is called `what`: a filter, or what is collapsed.
+    /// Creates an error about `spec`; `what` names its role in the message (a filter, or the
+    /// argument of `COLLAPSE`).
     pub fn of_spec(what: &str, spec: &[u8], error: FilterError) -> Error {
         match error {
             FilterError::Syntax { at, what: wrong } => Error::Syntax {

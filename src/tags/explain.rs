@@ -1,4 +1,4 @@
-//! Why a capture passes, or not.
+//! Explains why a capture passes or is hidden.
 
 use std::collections::BTreeSet;
 
@@ -11,23 +11,25 @@ use super::view::{Asked, Source, View};
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::Shown;
 
-/// A clause with its verdict.
+/// A clause, whether it holds, and the verdicts of its parts.
 struct Verdict {
     text: Vec<u8>,
     holds: bool,
     parts: Vec<Verdict>,
 }
 
-/// Up to how many bytes the text of a clause is shown. It holds those of all its parts.
+/// Maximum length of the text of a clause as shown, in bytes. The text of a clause contains those of all its
+/// parts.
 const TEXT_BYTES: usize = 1000;
 
-/// A tag of the capture, and where it comes from.
+/// A tag of the capture and the source of that tag.
 type Tag = (Vec<u8>, Vec<u8>);
 
-/// Explains what becomes of one line. The condition has to keep to limits, and may come to so much `work`.
+/// Explains whether one line passes, and why. The condition must stay within the limits `most`, and testing
+/// the line must not take more than `work`.
 ///
 /// # Errors
-/// When the line is malformed, takes more work than allowed, or the condition has errors.
+/// Fails if the line is malformed or takes too much work, or if the condition has errors.
 pub fn explain(
     request: &Request,
     view: &View,
@@ -97,7 +99,8 @@ fn capture(raw: &[u8], format: Format) -> Result<Line<'_>, Error> {
     }
 }
 
-/// The verdict of each clause; those that the caller asked for say by which word.
+/// Returns the verdict of each clause; clauses given by an option are labelled with that option (`POINT`,
+/// `WHERE`).
 fn verdicts(
     asked: &Asked,
     clauses: &[Clause],
@@ -128,7 +131,7 @@ impl Verdict {
     }
 }
 
-/// The tags of a capture with where they come from, direct ones first.
+/// Returns the tags of a capture with their sources, direct tags first.
 fn tags(view: &View, line: &Line<'_>) -> Vec<Tag> {
     let mut tags: Vec<Tag> = Vec::new();
     view.direct_tags(line, &mut |tag, source| {
@@ -200,7 +203,7 @@ fn judge(clause: &Clause, line: &Line<'_>, tags: &BTreeSet<&[u8]>) -> Verdict {
     Verdict { text, holds, parts }
 }
 
-/// The verdict in a sentence.
+/// Summarizes the verdict in one sentence.
 fn why(view: &View, verdicts: &[Verdict], tags: &[Tag]) -> String {
     if !view.exists {
         return "hidden: the tag space does not exist, and without one every capture is hidden"
@@ -217,7 +220,7 @@ fn why(view: &View, verdicts: &[Verdict], tags: &[Tag]) -> String {
     };
     let mut cause = failed;
     let mut below = false;
-    // Down to the part that decides, as long as there is one.
+    // Descend to the part that decides, as long as there is a single one.
     while let Some(next) = deciding(cause) {
         cause = next;
         below = true;
@@ -242,7 +245,7 @@ fn why(view: &View, verdicts: &[Verdict], tags: &[Tag]) -> String {
     sentence
 }
 
-/// The part that makes a clause what it is, if one alone does.
+/// Returns the part that decides whether a clause holds, if there is a single one.
 fn deciding(verdict: &Verdict) -> Option<&Verdict> {
     match &verdict.parts[..] {
         [] => None,
@@ -250,7 +253,7 @@ fn deciding(verdict: &Verdict) -> Option<&Verdict> {
         parts => {
             let mut like = parts.iter().filter(|part| part.holds == verdict.holds);
             let first = like.next()?;
-            // Of several that fail in an `&` the first is reason enough; in an `|` all are.
+            // Of several failing parts of an `&` the first is reason enough; in an `|` all parts fail.
             let alone = like.next().is_none() || !parts.iter().all(|p| p.holds == verdict.holds);
             alone.then_some(first)
         }

@@ -1,4 +1,4 @@
-//! The captures of a batch that pass.
+//! Filters batches of captures.
 
 use std::sync::Arc;
 
@@ -13,97 +13,97 @@ use super::view::{Asked, View};
 use crawlspace_host::reply::Reply;
 use crawlspace_host::turns::{Next, Turn};
 
-/// What is to be done with a batch.
+/// A request to filter a batch.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Which captures pass.
+    /// The point, expression and filters that captures must pass.
     pub asked: Asked,
-    /// Of captures one after the other that are alike in this, only the first is kept.
+    /// Keeps only the first of adjacent captures with an equal value of this field.
     pub collapse: Option<Collapse>,
-    /// How many of those kept are left out first.
+    /// Number of kept captures to skip at the start.
     pub skip: u64,
-    /// How many are kept at most.
+    /// Maximum number of captures to return.
     pub limit: Option<u64>,
     /// Format of the lines.
     pub format: Format,
-    /// Drops lines that cannot be read, which are an error otherwise. A header with another order of columns is an
-    /// error in any case.
+    /// Drops malformed lines, which are an error otherwise. A header with another order of columns is an error in any
+    /// case.
     pub drop_bad_lines: bool,
-    /// What is answered.
+    /// Form of the reply.
     pub returns: Returns,
 }
 
-/// What is answered.
+/// Form of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returns {
     /// The lines that are kept.
     Lines,
-    /// Their numbers, from 0.
+    /// Numbers of the kept lines, from 0.
     Index,
-    /// A bit for each line of the batch, the first line's the highest of the first byte.
+    /// One bit per line of the batch; the first line is the highest bit of the first byte.
     Bits,
-    /// How many there are.
+    /// Number of kept lines.
     Count,
-    /// Their numbers and tags.
+    /// Numbers and tags of the kept lines.
     Tags,
 }
 
 /// The lines of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum Batch<'a> {
-    /// One by one.
+    /// One argument per line.
     Lines(&'a [&'a [u8]]),
-    /// As one text.
+    /// All lines in one text.
     Blob(&'a [u8]),
 }
 
 impl Batch<'_> {
-    /// Bytes of all lines.
+    /// Returns the size of the batch in bytes of work.
     pub fn bytes(&self) -> usize {
         match self {
-            // A line costs something even if it is empty.
+            // A line has a cost even if it is empty.
             Batch::Lines(lines) => lines.iter().map(|line| line.len() + LINE_COST).sum(),
             Batch::Blob(text) => text.len(),
         }
     }
 }
 
-/// Maximum number of tags in a reply. Captures share what their tags carry, so a few bytes could ask
-/// for very many.
+/// Maximum number of tags in a reply. Captures share the tags that their own tags carry, so a few bytes of input could
+/// produce a huge reply.
 const MAX_TAGS: usize = 10_000_000;
 
-/// After how much work it is asked whether to go on.
+/// Amount of work after which the turn is asked whether to continue.
 const STRIDE: usize = if cfg!(test) { 100 } else { 1 << 16 };
 
-/// How many bytes a line of its own costs beside its bytes.
+/// Fixed cost per line, in bytes of work, when lines are separate arguments.
 const LINE_COST: usize = 16;
 
-/// From how many bytes on a condition takes milliseconds to be made ready.
+/// Length in bytes above which a condition takes milliseconds to prepare.
 const LONG: usize = 16_384;
 
 impl Request {
-    /// Whether making the condition ready may take long.
+    /// Returns true if preparing the condition may take long.
     pub fn is_long(&self) -> bool {
         self.asked.bytes() > LONG
     }
 
-    /// Whether points play a part.
+    /// Returns true if the request refers to access points.
     pub fn asks_for_points(&self) -> bool {
         let expression = self.asked.expression.as_ref();
         self.asked.point.is_some() || expression.is_some_and(|text| text.contains(&b'@'))
     }
 
-    /// Whether compiling a regular expression may take long.
+    /// Returns true if compiling a regular expression may take long.
     pub fn is_heavy(&self) -> bool {
         let expression = self.asked.expression.as_ref();
         self.asked.filters.iter().any(|spec| Filter::is_heavy(spec))
             || expression.is_some_and(|text| has_heavy_pattern(text))
     }
 
-    /// Makes the condition ready, which has to keep to limits.
+    /// Prepares the condition, within the limits `most`.
     ///
     /// # Errors
-    /// What is wrong with the expression, a point or a filter; `TOOBIG` beyond the limits.
+    /// Fails if the expression, a point or a filter is invalid; `TOOBIG` beyond the limits.
     pub fn condition(&self, view: &View, most: Bounds) -> Result<Condition, Error> {
         let mut condition = view.condition(&self.asked, most)?;
         if let Some(collapse) = &self.collapse {
@@ -115,7 +115,7 @@ impl Request {
         }
     }
 
-    /// How much work a batch is at most, in bytes of captures that are held against a plain condition.
+    /// Returns the maximum work of a batch, in bytes of captures tested against a plain condition.
     pub fn work(&self, view: &View, condition: &Condition, batch: Batch<'_>) -> usize {
         self.work_of(batch.bytes(), view, condition)
     }
@@ -126,7 +126,7 @@ impl Request {
         view.work(bytes, Some(condition)).saturating_mul(times)
     }
 
-    /// A batch that nothing was done of yet.
+    /// Creates the progress of a batch that has not been started.
     pub fn begin(&self, batch: Batch<'_>) -> Progress {
         Progress {
             lines: 0,
@@ -138,7 +138,7 @@ impl Request {
         }
     }
 
-    /// Filters a batch for as long as the turn lasts. Gives the reply at the end.
+    /// Filters a batch for as long as the turn lasts. Returns the reply once the batch is complete.
     pub fn go_on(
         &self,
         view: &View,
@@ -149,7 +149,7 @@ impl Request {
         turn: &mut dyn Turn,
     ) -> Option<Result<Reply, Error>> {
         if progress.lines == 0 {
-            // Where a client's format is not the one the condition was made ready with.
+            // The condition may have been prepared for a request with another format.
             if let Some(error) = condition.lacks(self.format) {
                 return Some(Err(error));
             }
@@ -186,9 +186,9 @@ impl Request {
     }
 }
 
-/// How far a batch has come.
+/// The progress of a batch.
 pub struct Progress {
-    /// How many lines were looked at, and of a text, how many bytes.
+    /// Number of lines processed; for a text, `bytes` is the number of bytes processed.
     lines: usize,
     bytes: usize,
     collapse: Option<Collapse>,
@@ -203,7 +203,7 @@ impl Progress {
     }
 }
 
-/// One batch under way, for a turn.
+/// A batch in progress, for one turn.
 struct Run<'a> {
     request: &'a Request,
     view: &'a View,
@@ -215,7 +215,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Filters lines, each of which costs something even if it is empty; true when all are done.
+    /// Filters lines, at `cost` bytes of work each beside their length; returns true when all are processed.
     fn all<'l, I: Iterator<Item = &'l [u8]>>(
         &mut self,
         lines: &mut I,
@@ -223,7 +223,7 @@ impl Run<'_> {
         turn: &mut dyn Turn,
     ) -> Result<bool, Error> {
         let mut work = 0;
-        // What follows the last one that may be kept needs no look.
+        // After the last line that `limit` admits no further line needs to be read.
         while self.progress.left > 0 {
             let Some(raw) = lines.next() else { break };
             work += (raw.len() + cost).saturating_mul(self.work_of_a_byte);
@@ -263,7 +263,7 @@ impl Run<'_> {
         let line = match Line::read(raw, self.request.format) {
             Ok(Read::Capture(line)) => line,
             Ok(Read::Skipped) => return Ok(false),
-            // It is about all lines below it, so that dropping it alone would be wrong.
+            // A header applies to all lines below it, so that dropping it alone would be wrong.
             Err(bad) if bad.is_order() => {
                 return Err(Error::BadHeader {
                     line: n + 1,
@@ -299,14 +299,14 @@ impl Run<'_> {
     }
 }
 
-/// What was kept so far.
+/// The lines kept so far.
 enum Kept {
     Lines(Vec<Reply>),
     Text(Vec<u8>),
     Numbers(Vec<Reply>),
     Bits(Vec<u8>),
     Count(u64),
-    /// With the number of tags.
+    /// Replies with tags, and the total number of tags.
     Tags(Vec<Reply>, usize),
 }
 
@@ -359,7 +359,7 @@ impl Kept {
         Ok(())
     }
 
-    /// The answer for a batch of so many lines.
+    /// Creates the reply for a batch of `lines` lines.
     fn reply(self, lines: usize) -> Reply {
         match self {
             Kept::Lines(replies) | Kept::Numbers(replies) | Kept::Tags(replies, _) => {

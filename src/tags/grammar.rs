@@ -1,6 +1,6 @@
-//! The commands of the family: what they are called, what they do, and which arguments they take.
+//! Grammar of the `TAGS` commands: names, flags, descriptions and arguments.
 
-// Without a server nobody but tests reads what was parsed.
+// Without the feature `module` only tests read what was parsed.
 #![cfg_attr(
     not(feature = "module"),
     allow(dead_code, unused_imports, unused_macros)
@@ -51,7 +51,7 @@ fn tag(tag: &[u8]) -> Result<&[u8], String> {
     }
 }
 
-/// A cursor, which an earlier call has given.
+/// Parses a cursor that an earlier call returned.
 fn cursor(text: &[u8]) -> Result<u64, String> {
     let digits = std::str::from_utf8(text).ok();
     let digits = digits.filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
@@ -64,7 +64,7 @@ fn cursor(text: &[u8]) -> Result<u64, String> {
 }
 
 grammar! {
-    /// What has tags.
+    /// A record, file or tag that has tags.
     pub struct Subject<'a> {
         kind: Tagged = KIND,
         id: &'a [u8] = ID,
@@ -117,7 +117,7 @@ command! {
 }
 
 grammar! {
-    /// An id with its tags, parted by spaces.
+    /// An id with its tags, separated by spaces.
     pub struct Entry<'a> {
         id: &'a [u8] = ID,
         tags: &'a [u8] = Text("tags"),
@@ -142,12 +142,12 @@ command! {
     }
 }
 
-/// What is done with a staged copy, when it is not just put in place.
+/// An option of `TAGS.SWAP`: a check of the staged copy, or its removal.
 #[derive(Clone, Copy)]
 pub enum Condition {
-    /// It must hold so many ids.
+    /// The staged copy must hold this number of ids.
     Expect(u64),
-    /// It is thrown away.
+    /// The staged copy is discarded.
     Discard,
 }
 
@@ -229,7 +229,7 @@ command! {
     }
 }
 
-/// Filters, up to the next word of the command. One that is such a word must come right after `FILTER`.
+/// Filters, up to the next option word. A filter that equals an option word must come right after `FILTER`.
 #[derive(Clone, Copy)]
 struct Specs;
 
@@ -249,7 +249,7 @@ impl<'a> Shape<'a> for Specs {
     }
 }
 
-/// Whether an argument is a word with which options and batches begin.
+/// Returns true if an argument is a word that begins an option or a batch.
 fn is_word(argument: &[u8]) -> bool {
     static WORDS: OnceLock<Vec<&'static str>> = OnceLock::new();
     let all = || Filter::args().iter().flat_map(Arg::openers).collect();
@@ -262,7 +262,7 @@ fn collapse_spec(spec: &[u8]) -> Result<Collapse, String> {
 }
 
 grammar! {
-    /// Everything up to the batch.
+    /// All options that may precede the batch.
     struct Options<'a> {
         {
             point: Option<&'a [u8]> = Text("point").after("POINT"),

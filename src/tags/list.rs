@@ -1,4 +1,4 @@
-//! The tags that satisfy an expression.
+//! Lists the tags that satisfy an expression.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use super::verdict::{Cache, Judge};
 use super::view::{Asked, View};
 use crawlspace_host::reply::Reply;
 
-/// Which tags are wanted.
+/// The tags to list.
 pub struct Wanted<'a> {
-    /// What they begin with.
+    /// Prefix that the tags must have.
     pub prefix: &'a [u8],
-    /// Where the last call ended; 0 at first.
+    /// Cursor that the last call returned; 0 for the first call.
     pub cursor: u64,
-    /// How many are looked at, more or less.
+    /// Approximate number of tags to examine.
     pub count: usize,
 }
 
-/// Gives tags of which a capture that has one of them alone would pass, and where to go on; 0 at the end.
-/// The condition has to keep to limits, and may be asked of so many tags that it comes to `work` questions.
+/// Returns the tags that would let a capture with that tag alone pass, and the next cursor, 0 at the end. The
+/// condition must stay within the limits `most`, and `count` tags must not need more than `work` questions.
 ///
 /// # Errors
-/// What is wrong with the condition; `TOOBIG` beyond the limits.
+/// Fails if the condition is invalid; `TOOBIG` beyond the limits.
 pub fn list(
     view: &View,
     asked: &Asked,
@@ -42,7 +42,7 @@ pub fn list(
         return Err(Error::NoFields);
     }
     let mut found = Vec::new();
-    // Other commands' caches are not for conditions that are asked once.
+    // The shared caches of the space are not for conditions that are used once.
     let mut cache = Cache::default();
     let mut judge = Judge::new(view, &condition, &mut cache);
     let next = view

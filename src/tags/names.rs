@@ -1,12 +1,12 @@
-//! The names under which the record and the file of a line may be tagged.
+//! The ids and names under which the record and the file of a line may be tagged.
 
 use super::index::padding;
 
-/// Returns the ids under which a record may be tagged: with the filename as the line has it and without folders, and of an
-/// offset with zeroes in front both with them, as files of earlier versions may have it, and without.
+/// Returns the ids under which a record may be tagged: with the filename as in the line and without its folders, and,
+/// if the offset has leading zeroes, with them (as in files of earlier versions) and without.
 pub fn ids_of_record(id: &mut Vec<u8>) -> impl Iterator<Item = &[u8]> {
     let whole = id.len();
-    // Neither a timestamp nor an offset has a slash, but the urlkey does.
+    // Timestamps and offsets never contain a slash, but urlkeys do.
     let space = memchr::memrchr(b' ', id).unwrap_or(0);
     let file = memchr::memrchr(b' ', &id[..space]).map_or(0, |at| at + 1);
     let base = memchr::memrchr(b'/', &id[file..space]).map(|slash| file + slash + 1);
@@ -41,7 +41,7 @@ pub fn ids_of_record(id: &mut Vec<u8>) -> impl Iterator<Item = &[u8]> {
     ids.filter(|one| !one.is_empty())
 }
 
-/// The names under which a file may be tagged: as the line has it, and without its folders.
+/// Returns the names under which a file may be tagged: as in the line, and without its folders.
 pub fn names_of_file(filename: &[u8]) -> impl Iterator<Item = &[u8]> {
     let base = memchr::memrchr(b'/', filename).map(|at| &filename[at + 1..]);
     std::iter::once(filename).chain(base)

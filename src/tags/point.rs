@@ -1,4 +1,4 @@
-//! Access points: expressions with a name, which readers' requests give.
+//! Access points: named expressions that the requests of readers refer to.
 
 use crawlspace_compact::limits::tags::MAX_PATTERNS;
 pub use crawlspace_compact::limits::tags::MAX_POINTS;
@@ -15,7 +15,7 @@ use super::template::Groups;
 use crawlspace_host::text::Shown;
 
 pub use crawlspace_compact::limits::tags::POINT_NAME_BYTES as NAME_BYTES;
-/// Limits of the regular expressions that names are.
+/// Limits of names that are regular expressions.
 const LIMITS: Limits = Limits {
     pattern_bytes: NAME_BYTES,
     compiled_bytes: 1 << 20,
@@ -27,17 +27,17 @@ pub struct Point {
     name: Box<[u8]>,
     text: Box<[u8]>,
     expression: Expression,
-    /// Its name as a pattern, if it is one.
+    /// The name as a pattern, if it is one.
     pattern: Option<Pattern>,
-    /// Whether a regular expression in its expression may take long.
+    /// A regular expression in the expression may take long to compile.
     heavy: bool,
 }
 
 impl Point {
-    /// Reads one.
+    /// Parses an access point.
     ///
     /// # Errors
-    /// When the name, its pattern or the expression is malformed or too large.
+    /// Fails if the name, its pattern or the expression is malformed or too large.
     pub fn new(name: &[u8], text: &[u8]) -> Result<Point, Error> {
         if name.is_empty() || name.len() > NAME_BYTES {
             return Err(Error::Argument(format!(
@@ -70,43 +70,45 @@ impl Point {
         })
     }
 
-    /// Its name as set.
+    /// Returns the name as it was set.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Its expression as set.
+    /// Returns the expression as it was set.
     pub fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// Its expression.
+    /// Returns the parsed expression.
     pub fn expression(&self) -> &Expression {
         &self.expression
     }
 
     fn bytes(&self) -> usize {
-        // An expression takes several times its text, and a compiled pattern some kilobytes.
+        // A parsed expression takes several times the size of its text, and a compiled pattern some
+        // kilobytes.
         400 + self.name.len() + 6 * self.text.len() + self.pattern.as_ref().map_or(0, |_| 8192)
     }
 }
 
-/// Whether a name is a pattern: it holds something that means more than itself. A dot alone does not
-/// make one, because names of sites have dots.
+/// Returns true if a name is a pattern, that is, contains a special character of regular expressions. A dot
+/// alone does not make a pattern, because names of sites have dots.
 fn is_pattern(name: &[u8]) -> bool {
     name.iter().any(|b| b"\\()[]{}*+?|^$".contains(b))
 }
 
-/// Whether a regular expression in the text of an expression may take long.
+/// Returns true if a regular expression in the text of an expression may take long to compile.
 pub fn has_heavy_pattern(expression: &[u8]) -> bool {
     expression.contains(&b'~') && Pattern::is_heavy(expression)
 }
 
-/// A point found by a name.
+/// An access point found by name.
 pub struct Named<'a> {
-    /// The point.
+    /// The access point.
     pub point: &'a Point,
-    /// Where the groups of its pattern are in the name; all of it comes first.
+    /// Positions of the groups of its pattern in the name; the whole name comes first. Empty for a literal
+    /// point.
     pub groups: Vec<Option<Range<usize>>>,
 }
 
@@ -122,51 +124,52 @@ pub struct Points {
 }
 
 impl Points {
-    /// How many there are.
+    /// Returns the number of access points.
     pub fn len(&self) -> usize {
         self.by_order.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no access points.
     pub fn is_empty(&self) -> bool {
         self.by_order.is_empty()
     }
 
-    /// Bytes of memory, more or less.
+    /// Returns the approximate memory use in bytes.
     pub fn memory(&self) -> usize {
         self.bytes
     }
 
-    /// Whether a regular expression in one of them may take long.
+    /// Returns true if a regular expression in any access point may take long to compile.
     pub fn have_heavy(&self) -> bool {
         self.heavy > 0
     }
 
-    /// In the order in which they were set.
+    /// Iterates over the access points in the order in which they were set.
     pub fn iter(&self) -> impl Iterator<Item = &Point> {
         self.by_order.values().map(|point| &**point)
     }
 
-    /// The one that was set under this very name.
+    /// Returns the access point that was set under exactly this name.
     pub fn set_as(&self, name: &[u8]) -> Option<&Point> {
         let order = self.by_name.get(name)?;
         self.by_order.get(order).map(|point| &**point)
     }
 
-    /// Sets one; one of the same name is replaced in its place.
+    /// Sets an access point; one with the same name is replaced and keeps its position.
     ///
     /// # Errors
-    /// `CYCLE`, or `TOOBIG` when the space is full.
+    /// `CYCLE`, or `TOOBIG` if the space is full.
     pub fn set(&mut self, point: Point) -> Result<(), Error> {
         self.refuse_cycle(&point)?;
         self.restore(point)
     }
 
-    /// Sets one that was set before. A cycle may have come about meanwhile, when a point was removed
-    /// that stood before a pattern; readers' requests find it.
+    /// Sets an access point without a check for cycles, for loading a saved space. A saved space may contain
+    /// a cycle: removing a point can make its name match a pattern that leads back. Readers' requests detect
+    /// such a cycle.
     ///
     /// # Errors
-    /// `TOOBIG` when the space is full.
+    /// `TOOBIG` if the space is full.
     pub fn restore(&mut self, point: Point) -> Result<(), Error> {
         let known = self.by_name.get(&point.name).copied();
         if known.is_none() && self.len() >= MAX_POINTS {
@@ -194,7 +197,7 @@ impl Points {
         Ok(())
     }
 
-    /// Removes one, if there is one.
+    /// Removes an access point; returns true if it existed.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         let Some(order) = self.by_name.remove(name) else {
             return false;
@@ -207,8 +210,8 @@ impl Points {
         true
     }
 
-    /// The point that a request means: the literal one of that name, else the first pattern that
-    /// matches all of it.
+    /// Returns the access point that a request means: the literal one of that name, else the first pattern
+    /// that matches the whole name.
     ///
     /// # Errors
     /// `NOPOINT`.
@@ -237,7 +240,7 @@ impl Points {
         )))
     }
 
-    /// Refuses a point that leads back to itself by names without groups.
+    /// Refuses a point that refers back to itself, as far as references have no groups.
     fn refuse_cycle(&self, new: &Point) -> Result<(), Error> {
         let mut seen: BTreeSet<&[u8]> = BTreeSet::new();
         let mut to_see: Vec<&[u8]> = Vec::new();
@@ -250,7 +253,7 @@ impl Points {
             let found = self.named(name).ok();
             let is_new = literal
                 || match (&new.pattern, &found) {
-                    // Where a literal point of that name stands, the pattern is not asked.
+                    // If a literal point of that name exists, the pattern is not tried.
                     (Some(pattern), found) => {
                         pattern.is_match(name)
                             && found.as_ref().is_none_or(|f| {
@@ -269,7 +272,7 @@ impl Points {
         Ok(())
     }
 
-    /// Whether a point that is there is asked no sooner than one that is to be set.
+    /// Returns true if `there`, which is set already, is tried no earlier than `new` would be.
     fn comes_after(&self, there: &Point, new: &Point) -> bool {
         let place = |point: &Point| self.by_name.get(&point.name).copied().unwrap_or(u64::MAX);
         place(there) >= place(new)
@@ -319,7 +322,7 @@ mod tests {
         assert!(matches!(all.set(own), Err(Error::Cycle(_))));
         let pattern = Point::new(b"e(.*)", b"@e1").unwrap();
         assert!(matches!(all.set(pattern), Err(Error::Cycle(_))));
-        // `a` itself is literal, and the pattern is not asked for it.
+        // `a` itself is literal, so the pattern is not tried for it.
         all.set(Point::new(b"[ab]", b"@a").unwrap()).unwrap();
     }
 }

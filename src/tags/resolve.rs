@@ -1,4 +1,5 @@
-//! From an expression to a clause: groups filled in, points put in their place.
+//! Resolves an expression to a clause: fills in groups and replaces access points by their
+//! expressions.
 
 use std::cell::Cell;
 
@@ -11,10 +12,10 @@ use super::point::{Named, Points};
 use super::template::Template;
 use crawlspace_host::text::Shown;
 
-/// Maximum depth of points in points.
+/// Maximum depth of access points within access points.
 const MAX_DEPTH: usize = 16;
 
-/// Makes clauses of expressions.
+/// Resolves expressions to clauses, and counts their size against the limits.
 pub struct Resolver<'a> {
     points: &'a Points,
     most: Bounds,
@@ -22,11 +23,11 @@ pub struct Resolver<'a> {
     pattern_bytes: Cell<usize>,
 }
 
-/// Values of the groups of a point's name.
+/// Values of the groups of an access point's name.
 type Values<'v> = dyn Fn(usize) -> Option<&'v [u8]> + 'v;
 
 impl<'a> Resolver<'a> {
-    /// With these points, and limits.
+    /// Creates a resolver with these access points and limits.
     pub fn new(points: &'a Points, most: Bounds) -> Resolver<'a> {
         Resolver {
             points,
@@ -36,10 +37,10 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Takes note of a filter of the CDX servers that is to be read.
+    /// Counts a filter of the CDX servers against the limits before it is compiled.
     ///
     /// # Errors
-    /// `TOOBIG` when regular expressions exceed the limits together.
+    /// `TOOBIG` if all regular expressions together exceed the limit.
     pub fn count_filter(&self, spec: &[u8]) -> Result<(), Error> {
         self.count_pattern(Filter::size(spec))
     }
@@ -56,7 +57,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// Makes a clause of an expression without groups.
+    /// Resolves an expression without groups.
     ///
     /// # Errors
     /// `NOPOINT`, `CYCLE`, `BADRE`, `TOOBIG`.
@@ -64,7 +65,7 @@ impl<'a> Resolver<'a> {
         self.clause(expression, &|_| None, b"", &mut Vec::new())
     }
 
-    /// Makes a clause of the point that is called so.
+    /// Resolves the access point of this name.
     ///
     /// # Errors
     /// `NOPOINT`, `CYCLE`, `BADRE`, `TOOBIG`.
@@ -118,7 +119,7 @@ impl<'a> Resolver<'a> {
                 let name = Field::named(field);
                 match test {
                     Test::Matches => {
-                        // What a reader's request put into it is text, not a pattern.
+                        // Text from a reader's request is matched literally, not as a pattern.
                         let quoted = |n: usize| values(n).map(escaped);
                         let pattern = filled(value, quoted, of)?;
                         self.count_pattern(Pattern::size(&pattern))?;
@@ -158,8 +159,8 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Bytes as a regular expression that matches them and nothing else.
-/// Letters and digits too: after `(?`, `\x{` or `{` they would not be text.
+/// Returns a regular expression that matches these bytes and nothing else. Letters and digits are
+/// escaped too: after `(?`, `\x{` or `{` they would not be literal.
 fn escaped(bytes: &[u8]) -> Vec<u8> {
     let escape = |byte: &u8| format!("\\x{byte:02x}").into_bytes();
     bytes.iter().flat_map(escape).collect()

@@ -1,4 +1,4 @@
-//! Rules: how tags are read out of a field of a capture.
+//! Rules that read tags out of a field of a capture.
 
 pub use crawlspace_compact::limits::tags::MAX_RULES;
 use crawlspace_compact::limits::tags::{FIELD_BYTES, TEMPLATE_BYTES};
@@ -16,29 +16,29 @@ use crawlspace_host::text::Shown;
 pub use crawlspace_compact::limits::tags::RULE_NAME_BYTES as NAME_BYTES;
 /// Maximum number of templates of a rule.
 const MAX_TEMPLATES: usize = 1000;
-/// Limits of a rule's regular expression. It is compiled wherever the space is loaded.
+/// Limits of a rule's regular expression, which is compiled wherever the space is loaded.
 const LIMITS: Limits = Limits {
     pattern_bytes: 64 << 10,
     compiled_bytes: 4 << 20,
 };
 
-/// A rule.
+/// A rule: for captures whose field matches a regular expression, templates give tags.
 #[derive(Debug)]
 pub struct Rule {
     name: Box<[u8]>,
     field: Field,
     regex: Box<[u8]>,
     pattern: Pattern,
-    /// The pattern in a form that is quicker to search for, if it has one.
+    /// An equivalent form of the pattern that is faster to search for, if there is one.
     affix: Option<Affix>,
     templates: Vec<(Box<[u8]>, Template)>,
 }
 
 impl Rule {
-    /// Reads one.
+    /// Parses a rule.
     ///
     /// # Errors
-    /// When the name, the field, the regular expression or a template is malformed or too large.
+    /// Fails if the name, the field, the regular expression or a template is malformed or too large.
     pub fn new(
         name: &[u8],
         field: &[u8],
@@ -76,7 +76,7 @@ impl Rule {
                 Ok((Box::from(text), Template::parse(text, &groups)?))
             })
             .collect::<Result<_, Error>>()?;
-        // That form knows the first group and no other, and not where all of the match begins.
+        // An affix knows only the first group, and not where the whole match begins.
         let only_first = !templates.iter().any(|(_, t)| t.names_other_than(1));
         Ok(Rule {
             name: name.into(),
@@ -88,7 +88,7 @@ impl Rule {
         })
     }
 
-    /// Whether another one says the same.
+    /// Returns true if both rules are identical.
     pub fn is(&self, other: &Rule) -> bool {
         self.name == other.name
             && self.field == other.field
@@ -96,7 +96,7 @@ impl Rule {
             && self.templates().eq(other.templates())
     }
 
-    /// What its regular expression weighs, if it is searched for.
+    /// Returns the weight of the regular expression; 0 if an affix replaces it.
     pub fn weight(&self) -> usize {
         match self.affix {
             Some(_) => 0,
@@ -104,28 +104,28 @@ impl Rule {
         }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// The field it looks at.
+    /// Returns the field that the rule reads.
     pub fn field(&self) -> &Field {
         &self.field
     }
 
-    /// Its regular expression as set.
+    /// Returns the regular expression as it was set.
     pub fn regex(&self) -> &[u8] {
         &self.regex
     }
 
-    /// Its templates as set.
+    /// Returns the templates as they were set.
     pub fn templates(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.templates.iter().map(|(text, _)| &**text)
     }
 
-    /// What of the field decides which tags the rule gives, if it matches: fields with equal such
-    /// parts get equal tags. It is the first group, or all of the field.
+    /// Returns the part of the field that determines the tags, if the rule matches: fields with
+    /// equal parts get equal tags. The part is the first group, or the whole field.
     #[inline]
     pub fn part<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
         match &self.affix {
@@ -173,30 +173,30 @@ impl Rule {
 pub struct Rules(Vec<Arc<Rule>>);
 
 impl Rules {
-    /// How many there are.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no rules.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Bytes of memory, more or less.
+    /// Returns the approximate memory use in bytes.
     pub fn memory(&self) -> usize {
         self.0.iter().map(|rule| rule.bytes()).sum()
     }
 
-    /// In the order in which they were set.
+    /// Iterates over the rules in the order in which they were set.
     pub fn iter(&self) -> impl Iterator<Item = &Rule> {
         self.0.iter().map(|rule| &**rule)
     }
 
-    /// Sets one; one of the same name is replaced in its place.
+    /// Sets a rule; one with the same name is replaced and keeps its position.
     ///
     /// # Errors
-    /// `TOOBIG` when the space is full.
+    /// `TOOBIG` if the space is full.
     pub fn set(&mut self, rule: Rule) -> Result<(), Error> {
         match self.0.iter().position(|known| known.name == rule.name) {
             Some(at) => self.0[at] = Arc::new(rule),
@@ -210,7 +210,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Removes one, if there is one.
+    /// Removes a rule; returns true if it existed.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         let before = self.len();
         self.0.retain(|rule| *rule.name != *name);

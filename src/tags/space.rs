@@ -17,15 +17,15 @@ use super::view::{Asked, View};
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::slices::Time;
 
-/// Maximum number of changed tags that are kept for caches that have not seen them.
+/// Maximum number of changed tags recorded for caches that have not caught up.
 const MAX_CHANGES: usize = 4096;
-/// Maximum number of caches that are kept.
+/// Maximum number of caches kept for reuse.
 const MAX_CACHES: usize = 4;
-/// Maximum number of conditions that are kept ready.
+/// Maximum number of prepared conditions kept.
 const MAX_CONDITIONS: usize = 16;
-/// How many bytes of memory they may take, more or less.
+/// Maximum memory of all prepared conditions, in bytes, approximately.
 const CONDITION_BYTES: usize = 64 << 20;
-/// How many one of them may take to be kept.
+/// Maximum memory of one prepared condition that is kept, in bytes.
 const MAX_CACHED_BYTES: usize = 8 << 20;
 
 /// A tag space.
@@ -34,25 +34,25 @@ pub struct Space {
     index: Index,
     rules: Arc<Rules>,
     points: Arc<Points>,
-    /// Counts changes of tags.
+    /// Number of changes of tags so far.
     version: u64,
-    /// The last changes: after which of them the verdicts about which tag are unknown.
+    /// The latest changes: the version, and the tag whose verdicts became unknown with it.
     changes: VecDeque<(u64, Box<[u8]>)>,
-    /// Caches of an earlier change than this cannot catch up.
+    /// Oldest version from which a cache can still catch up.
     told_from: u64,
     caches: Arc<Mutex<Vec<Cache>>>,
     conditions: Conditions,
 }
 
-/// Conditions that were made ready, latest last. They hold until a point changes.
+/// Prepared conditions, most recently used last. They are valid until a point changes.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions(Arc<Mutex<Vec<Ready>>>);
 
-/// A condition with what it was made of.
+/// A prepared condition and the request that it was made of.
 type Ready = (Asked, Arc<Condition>);
 
 impl Conditions {
-    /// The condition of a request, if it is ready.
+    /// Returns the condition of a request if it is already prepared.
     pub fn ready(&self, request: &Request) -> Option<Arc<Condition>> {
         if !is_kept(request) {
             return None;
@@ -67,10 +67,10 @@ impl Conditions {
         Some(condition)
     }
 
-    /// The condition of a request, which has to keep to limits if it is not ready yet.
+    /// Returns the condition of a request; prepares it within the limits `most` if necessary.
     ///
     /// # Errors
-    /// What is wrong with the request or the points; `TOOBIG` beyond the limits.
+    /// Fails if the request or a point is invalid; `TOOBIG` beyond the limits.
     pub fn of(
         &self,
         request: &Request,
@@ -81,7 +81,7 @@ impl Conditions {
             return Ok(condition);
         }
         let condition = Arc::new(request.condition(view, most)?);
-        // What was written is kept, and what a regular expression was compiled to is larger.
+        // The factor 16 accounts for parsed text; compiled regular expressions are larger and counted apart.
         let bytes = |of: &Ready| 16 * of.0.bytes() + of.1.bytes();
         let ready = (request.asked.clone(), condition.clone());
         if is_kept(request) && bytes(&ready) <= MAX_CACHED_BYTES {
@@ -98,35 +98,35 @@ impl Conditions {
     }
 }
 
-/// Whether the condition of a request may be that of another one: a collapsed field that only some lines have is
-/// part of the condition.
+/// Returns true if the condition of a request may be shared with other requests. It may not if `COLLAPSE` needs a field
+/// that only some lines have: that field becomes part of the condition.
 fn is_kept(request: &Request) -> bool {
     let collapse = request.collapse.as_ref();
     collapse.is_none_or(|collapse| collapse.field().is_standard())
 }
 
-/// A cache that is given back when it is not used any more.
+/// A cache on loan, which returns to the shelf when it is dropped.
 #[derive(Default)]
 pub struct Lent {
     cache: Cache,
-    /// How much of what is aside is its.
+    /// Share of [`ASIDE`] that this cache accounts for, in bytes.
     aside: usize,
     shelf: Arc<Mutex<Vec<Cache>>>,
 }
 
-/// Bytes of caches that are lent to work which waits for its turn.
+/// Bytes of caches on loan to tasks that wait for their turn.
 static ASIDE: AtomicUsize = AtomicUsize::new(0);
-/// How many there may be.
+/// Maximum of [`ASIDE`]; beyond it a waiting task loses its cache.
 const ASIDE_BYTES: usize = 64 << 20;
 
 impl Lent {
-    /// The cache.
+    /// Returns the cache.
     pub fn cache(&mut self) -> &mut Cache {
         ASIDE.fetch_sub(std::mem::take(&mut self.aside), Relaxed);
         &mut self.cache
     }
 
-    /// Puts it aside until it is used again; what it holds is lost if there is too much aside.
+    /// Puts the cache aside until the next turn; its contents are dropped if too many bytes are aside already.
     pub fn put_aside(&mut self) {
         let bytes = self.cache.bytes();
         if ASIDE.load(Relaxed).saturating_add(bytes) > ASIDE_BYTES {
@@ -148,7 +148,8 @@ impl Drop for Lent {
     }
 }
 
-/// Two spaces have nothing in common but what they hold, and that only until one of them changes.
+/// A clone shares its contents with the original until one of them changes; caches, conditions and versions are not
+/// shared.
 impl Clone for Space {
     fn clone(&self) -> Space {
         Space {
@@ -179,27 +180,27 @@ impl PartialEq for Space {
 }
 
 impl Space {
-    /// The tagging index.
+    /// Returns the tagging index.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
-    /// The rules.
+    /// Returns the rules.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// The access points.
+    /// Returns the access points.
     pub fn points(&self) -> &Points {
         &self.points
     }
 
-    /// Whether there is nothing in it.
+    /// Returns true if the space has no tags, no staged copies, no rules and no points.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty() && self.rules.is_empty() && self.points.is_empty()
     }
 
-    /// Bytes of memory.
+    /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         let shelf = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
         let caches: usize = shelf.iter().map(Cache::bytes).sum();
@@ -210,7 +211,7 @@ impl Space {
             + caches
     }
 
-    /// As it is now, for any thread.
+    /// Returns a snapshot of the space for use on any thread.
     pub fn view(&self) -> View {
         View {
             index: self.index.clone(),
@@ -220,12 +221,12 @@ impl Space {
         }
     }
 
-    /// The conditions that are ready.
+    /// Returns the prepared conditions.
     pub fn conditions(&self) -> Conditions {
         self.conditions.clone()
     }
 
-    /// A cache that holds for the space as it is now.
+    /// Lends a cache that is valid for the current state of the space.
     pub fn lend_cache(&self) -> Lent {
         let mut shelf = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
         let mut cache = shelf.pop().unwrap_or_default();
@@ -246,46 +247,46 @@ impl Space {
         }
     }
 
-    /// Adds edges; how many were not there.
+    /// Adds edges; returns the number of new ones.
     ///
     /// # Errors
-    /// When a tag or id is malformed; `CYCLE`; `TOOBIG`. Nothing was changed then.
+    /// Fails if a tag or id is malformed; `CYCLE`; `TOOBIG`. The space is unchanged then.
     pub fn add(&mut self, kind: Tagged, id: &[u8], tags: &[&[u8]]) -> Result<u64, Error> {
         let (added, touched) = self.index.add(kind, &plain_of(kind, id), tags)?;
         self.note(touched);
         Ok(added)
     }
 
-    /// Removes edges; how many were there.
+    /// Removes edges; returns the number of removed ones.
     pub fn remove(&mut self, kind: Tagged, id: &[u8], tags: &[&[u8]]) -> u64 {
         let (mut removed, touched) = self.index.remove(kind, id, tags);
         self.note(touched);
         let plain = plain_of(kind, id);
         if *plain != *id {
-            // As it is, it may be in files of versions that did not read offsets as numbers.
+            // Files of versions that did not read offsets as numbers may hold the id as it is given.
             let (more, touched) = self.index.remove(kind, &plain, tags);
             self.note(touched);
             removed += more;
         }
         if kind == Tagged::Tag && removed > 0 {
-            // Its name may be gone from the index by now.
+            // Its name may have left the index already.
             self.note_tag(id);
         }
         removed
     }
 
-    /// Loads ids with their tags; those of an id that stands twice are taken together. What was
-    /// replaced is handed over.
+    /// Loads ids with their tags; the tags of an id that is given twice are merged. Returns the replaced contents, to
+    /// be freed by the caller.
     ///
     /// # Errors
-    /// When a tag or id is malformed; `CYCLE`; `TOOBIG`; `NOSTAGE`.
+    /// Fails if a tag or id is malformed; `CYCLE`; `TOOBIG`; `NOSTAGE`.
     pub fn load(
         &mut self,
         kind: Tagged,
         mode: Mode,
         pairs: &[(&[u8], &[u8])],
     ) -> Result<Dropped, Error> {
-        // Nearly all ids are as they are kept.
+        // Nearly all ids already have their stored form.
         let ids: Vec<Cow<'_, [u8]>>;
         let kept: Vec<(&[u8], &[u8])>;
         let mut pairs = pairs;
@@ -315,17 +316,17 @@ impl Space {
         Ok(dropped)
     }
 
-    /// Puts the staged copy in place; how many ids it has. What was in place is handed over.
+    /// Replaces the contents of a kind with the staged copy; returns its number of ids and the replaced contents.
     ///
     /// # Errors
-    /// `NOSTAGE` when nothing is staged, or another number of ids than expected.
+    /// `NOSTAGE` if nothing is staged, or if the number of ids differs from the expected one.
     pub fn swap(&mut self, kind: Tagged, expect: Option<u64>) -> Result<(u64, Dropped), Error> {
         let swapped = self.index.swap(kind, expect)?;
         self.note(Touched::All);
         Ok(swapped)
     }
 
-    /// Throws the staged copy away; how many ids it had.
+    /// Discards the staged copy; returns its number of ids and its contents.
     pub fn discard(&mut self, kind: Tagged) -> (u64, Dropped) {
         self.index.discard(kind)
     }
@@ -333,17 +334,17 @@ impl Space {
     /// Sets a rule.
     ///
     /// # Errors
-    /// `TOOBIG` when the space is full.
+    /// `TOOBIG` if the space is full.
     pub fn set_rule(&mut self, rule: Rule) -> Result<(), Error> {
         Arc::make_mut(&mut self.rules).set(rule)
     }
 
-    /// Removes a rule, if there is one.
+    /// Removes a rule; returns true if it existed.
     pub fn remove_rule(&mut self, name: &[u8]) -> bool {
         Arc::make_mut(&mut self.rules).remove(name)
     }
 
-    /// Sets a point. One that no condition can hold is refused.
+    /// Sets an access point. An expression with more parts than any condition may have is refused.
     ///
     /// # Errors
     /// `CYCLE`, or `TOOBIG`.
@@ -354,24 +355,24 @@ impl Space {
         Ok(())
     }
 
-    /// Sets a point that was set before, as it was read from a file.
+    /// Sets an access point read from a file, without a check for cycles.
     pub(super) fn restore_point(&mut self, point: Point) -> Result<(), Error> {
         self.conditions = Conditions::default();
         Arc::make_mut(&mut self.points).restore(point)
     }
 
-    /// Removes a point, if there is one.
+    /// Removes an access point; returns true if it existed.
     pub fn remove_point(&mut self, name: &[u8]) -> bool {
         self.conditions = Conditions::default();
         Arc::make_mut(&mut self.points).remove(name)
     }
 
-    /// Moves memory to better places; see [`Index::defrag`].
+    /// Moves memory to reduce fragmentation; see [`Index::defrag`].
     pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
         self.index.defrag(cursor, mover, time)
     }
 
-    /// Adds what a chunk of the index holds.
+    /// Adds the contents of a chunk of the index.
     pub(super) fn load_index(&mut self, chunk: &[u8]) -> Result<(), String> {
         self.note(Touched::All);
         self.index.load_chunk(chunk)
@@ -402,14 +403,14 @@ impl Space {
         self.version += 1;
         if self.changes.len() >= MAX_CHANGES {
             self.changes.pop_front();
-            // Who heard of the change before the first one left may catch up.
+            // Caches that lack only changes that are still recorded can catch up.
             self.told_from = self.changes.front().map_or(self.version, |(at, _)| at - 1);
         }
         self.changes.push_back((self.version, name));
     }
 }
 
-/// Returns the id under which something is kept.
+/// Returns the id in its stored form.
 fn plain_of(kind: Tagged, id: &[u8]) -> Cow<'_, [u8]> {
     match kind {
         Tagged::Record => plain(id),

@@ -1,4 +1,4 @@
-//! A batch with all that it needs, so that any thread can go on with it.
+//! A batch with everything needed to filter it, so that any thread can continue it.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Of a batch that nothing was done of yet, with its condition if that is ready.
+    /// Creates a task for a batch that has not been started, with its condition if that is already prepared.
     pub fn new(
         request: Request,
         view: View,
@@ -41,10 +41,10 @@ impl Task {
         }
     }
 
-    /// Goes through the whole batch.
+    /// Filters the whole batch without a pause.
     ///
     /// # Errors
-    /// What is wrong with the request or the batch.
+    /// Fails if the request or the batch is invalid.
     pub fn at_once(&mut self, batch: Batch<'_>) -> Result<Reply, Error> {
         struct AtOnce;
         impl Turn for AtOnce {
@@ -59,13 +59,13 @@ impl Task {
         }
     }
 
-    /// Filters the batch that the task was made of, for as long as the turn lasts. Gives the reply at
-    /// the end.
+    /// Filters the batch that the task was created with, for as long as the turn lasts. Returns the reply
+    /// once the batch is complete.
     pub fn go_on(&mut self, batch: Batch<'_>, turn: &mut dyn Turn) -> Option<Result<Reply, Error>> {
         let condition = match self.condition.clone() {
             Some(condition) => condition,
             None => {
-                // That may take as long as a turn.
+                // Preparing the condition may take as long as a turn.
                 let bounds = Bounds::WIDE;
                 match self.conditions.of(&self.request, &self.view, bounds) {
                     Err(error) => return Some(Err(error)),

@@ -1,8 +1,8 @@
-//! Texts with places for the groups of a regular expression: `coll:$1`.
+//! Templates: texts with placeholders for the groups of a regular expression, such as `coll:$1`.
 
 use super::error::Error;
 
-/// A text with places for groups.
+/// A text with placeholders for groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template(Vec<Piece>);
 
@@ -12,24 +12,24 @@ enum Piece {
     Group(usize),
 }
 
-/// The groups that a template may name: those of a regular expression, by number from 0 (all of the
-/// match), some of them with a name.
+/// The groups that a template may refer to: those of a regular expression, by number from 0 (the whole
+/// match); some also have a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Groups(Vec<Option<String>>);
 
 impl Groups {
-    /// No groups at all, not even the whole match.
+    /// Returns an empty set of groups, without even the whole match.
     pub fn none() -> Groups {
         Groups(Vec::new())
     }
 
-    /// Those of a regular expression.
+    /// Returns the groups of a regular expression.
     pub fn of(regex: &regex::bytes::Regex) -> Groups {
         Groups(regex.capture_names().map(|n| n.map(String::from)).collect())
     }
 
-    /// Reads what follows a `$`: the number or name of a group, in braces or not. Gives the group and
-    /// how many bytes it took; `None` if there is no group to be read.
+    /// Parses the text after a `$`: the number or name of a group, in braces or not. Returns the group and
+    /// the number of bytes read; `None` if the text refers to no group.
     fn read(&self, text: &[u8], at: usize) -> Result<Option<(usize, usize)>, Error> {
         let braced = text.first() == Some(&b'{');
         let name = if braced {
@@ -69,14 +69,14 @@ impl Groups {
 }
 
 impl Template {
-    /// A text without groups.
+    /// Creates a template without groups.
     pub fn literal(text: &[u8]) -> Template {
         let mut template = Template::default();
         template.push(text);
         template
     }
 
-    /// Reads `$1`, `${1}`, `${name}` as groups, `$$` as `$`, everything else as it is.
+    /// Parses `$1`, `${1}`, `${name}` as groups, `$$` as `$`, and everything else literally.
     pub fn parse(text: &[u8], groups: &Groups) -> Result<Template, Error> {
         let mut template = Template::default();
         let mut at = 0;
@@ -89,7 +89,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Appends text; gives its length.
+    /// Appends text; returns its length.
     pub fn push(&mut self, text: &[u8]) -> usize {
         if let Some(Piece::Text(last)) = self.0.last_mut() {
             last.extend_from_slice(text);
@@ -99,8 +99,8 @@ impl Template {
         text.len()
     }
 
-    /// Appends what a `$` at `text[at]` stands for, and gives how many bytes of the text that took.
-    /// Without `groups` a `$` is a `$`. In a regular expression one that no group follows is, too.
+    /// Appends the meaning of a `$` at `text[at]`, and returns the number of bytes read. Without `groups` a
+    /// `$` is literal, and so is, in a regular expression, a `$` that is not followed by a group.
     pub fn dollar(
         &mut self,
         text: &[u8],
@@ -111,7 +111,7 @@ impl Template {
         let Some(groups) = groups else {
             return Ok(self.push(b"$"));
         };
-        // A dollar sign that a backslash takes its meaning from is none of ours.
+        // A dollar sign escaped by a backslash is no placeholder.
         if in_regex && self.ends_with_escape() {
             return Ok(self.push(b"$"));
         }
@@ -133,7 +133,7 @@ impl Template {
         ))
     }
 
-    /// Whether its text ends with a backslash that is not itself behind one.
+    /// Returns true if the text ends with a backslash that is not itself escaped.
     fn ends_with_escape(&self) -> bool {
         let Some(Piece::Text(text)) = self.0.last() else {
             return false;
@@ -141,12 +141,12 @@ impl Template {
         text.iter().rev().take_while(|&&b| b == b'\\').count() % 2 == 1
     }
 
-    /// Whether nothing stands in it.
+    /// Returns true if the template is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Its text if it names no group.
+    /// Returns the text if the template refers to no group.
     pub fn as_literal(&self) -> Option<&[u8]> {
         match &self.0[..] {
             [] => Some(b""),
@@ -155,15 +155,17 @@ impl Template {
         }
     }
 
-    /// Whether it names a group other than this one.
+    /// Returns true if the template refers to a group other than `group`.
     pub fn names_other_than(&self, group: usize) -> bool {
         self.0
             .iter()
             .any(|piece| matches!(piece, Piece::Group(n) if *n != group))
     }
 
-    /// Appends the text with the groups filled in; the number of the first group without a value is
-    /// an error.
+    /// Appends the text with the groups filled in.
+    ///
+    /// # Errors
+    /// Returns the number of the first group without a value.
     pub fn fill<V: AsRef<[u8]>>(
         &self,
         group: impl Fn(usize) -> Option<V>,

@@ -1,4 +1,4 @@
-//! Random histories of a space, and random questions, held against the plainest evaluator.
+//! Random histories of a space and random requests, compared with a naive evaluator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crawlspace_host::defrag::Mover;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::turns::{Next, Turn};
 
-/// An expression, kept as a tree so that nothing has to be parsed to evaluate it.
+/// An expression as a tree, so that evaluating it needs no parser.
 #[derive(Clone, Debug)]
 enum Asks {
     Everything,
@@ -75,7 +75,7 @@ impl Asks {
         }
     }
 
-    /// Points that it refers to.
+    /// Returns the access points that the expression refers to.
     fn refers(&self) -> BTreeSet<u8> {
         match self {
             Asks::Point(n) => BTreeSet::from([*n]),
@@ -129,7 +129,7 @@ enum SpaceChange {
     Ask(Asks),
 }
 
-/// The plainest space there is.
+/// The simplest possible model of a space.
 #[derive(Default)]
 struct Naive {
     edges: BTreeMap<Tagged, BTreeMap<String, BTreeSet<String>>>,
@@ -277,7 +277,7 @@ fn pairs<'a>(entries: &'a [(String, String)]) -> Vec<(&'a [u8], &'a [u8])> {
     entries.iter().map(bytes).collect()
 }
 
-/// Makes a change in both spaces; a question is asked of both.
+/// Applies a change to both spaces, or compares the replies of both to a request.
 fn make(change: &SpaceChange, space: &mut Space, naive: &mut Naive) -> Result<(), TestCaseError> {
     let bytes = |tags: &[String]| -> Vec<Vec<u8>> {
         tags.iter().map(|tag| tag.as_bytes().to_vec()).collect()
@@ -347,7 +347,7 @@ fn make(change: &SpaceChange, space: &mut Space, naive: &mut Naive) -> Result<()
             prop_assert_eq!(space.remove_rule(b"r"), naive.rule.take().is_some());
         }
         SpaceChange::SetPoint(n, asks) => {
-            // Which cycles there are is told elsewhere; here none come about.
+            // Cycles have their own tests; this one creates none.
             if asks.refers().iter().all(|other| other < n) {
                 let point = Point::new(format!("p{n}").as_bytes(), asks.text().as_bytes());
                 space.set_point(point.unwrap()).unwrap();
@@ -363,7 +363,7 @@ fn make(change: &SpaceChange, space: &mut Space, naive: &mut Naive) -> Result<()
     Ok(())
 }
 
-/// A turn that ends as soon as it can.
+/// A turn that pauses whenever it is asked.
 struct Pauses;
 
 impl Turn for Pauses {
@@ -372,7 +372,7 @@ impl Turn for Pauses {
     }
 }
 
-/// A turn that ends after so many questions, for good if so.
+/// A turn that answers `with` once it was asked more than `after` times.
 struct Ends {
     asked: usize,
     after: usize,
@@ -499,7 +499,7 @@ fn ask(asks: &Asks, space: &Space, naive: &Naive) -> Result<(), TestCaseError> {
         .map(|(n, _)| Reply::count(n as u64))
         .collect();
     prop_assert_eq!(found, Reply::Array(expected), "{}", text);
-    // The tags that are shown are the tags that were judged.
+    // The tags that are shown must equal the tags that were judged.
     for (capture, line) in captures.iter().zip(&lines).take(8) {
         let Ok(crawlspace_cdx::Read::Capture(line)) =
             crawlspace_cdx::Line::read(line.as_bytes(), Format::Auto)
@@ -579,7 +579,7 @@ proptest! {
                 break;
             }
         }
-        // What a view shares is left alone.
+        // Memory shared with a view must not move.
         prop_assert_eq!(pieces > 0, view.is_none());
         prop_assert!(space == copy);
     }

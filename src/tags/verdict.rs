@@ -1,9 +1,9 @@
-//! What is cached from one capture to the next: which tags a part of a field gives, and what a
-//! condition says of each tag.
+//! Caches that outlive a capture: the tags that a part of a field gives, and the verdict of a condition on
+//! each tag.
 //!
-//! Tags are told apart by name, so that nothing here depends on how a space numbers them. A change of
-//! a tag's edges makes the verdicts about that tag and its carriers unknown, and nothing else: a
-//! toggle costs the next filter one tag.
+//! Tags are identified by name, so that nothing here depends on the numbers in a space. A change of a tag's
+//! edges invalidates only the verdicts on that tag and its carriers: after such a change the next filter
+//! judges one tag again.
 
 use std::sync::Arc;
 
@@ -17,49 +17,50 @@ use super::names::{ids_of_record, names_of_file};
 use super::rule::Rules;
 use super::view::View;
 
-/// Numbers of tags that a rule gives.
+/// Numbers of the tags that a rule gives.
 type Given = SmallVec<[u32; 2]>;
 
-/// Numbers of direct tags of a capture.
+/// Numbers of the direct tags of a capture.
 type Direct = SmallVec<[u32; 8]>;
 
-/// Maximum number of conditions that are cached.
+/// Maximum number of cached conditions.
 const MAX_CONDITIONS: usize = 8;
 
-/// Conditions of more parts are not cached beyond a batch, because they would stay in memory.
+/// Conditions with more parts are not cached beyond a batch, to save memory.
 const MAX_PARTS: usize = 1 << 14;
 
-/// How many tags and parts of fields are cached at least. With more the cache is emptied.
+/// Minimum number of tags and of parts of fields that a cache can hold. A cache that outgrows its room is
+/// emptied.
 const ROOM: usize = 1 << 16;
 
-/// Maximum length of a part of a field that is cached, in bytes.
+/// Maximum length of a cached part of a field, in bytes.
 const PART_BYTES: usize = 256;
 
-/// What one thread caches of a space.
+/// The cache of one thread for a space.
 #[derive(Debug, Default)]
 pub struct Cache {
-    /// Up to which change of the space it holds.
+    /// The version of the space up to which the cache is valid.
     pub(super) version: u64,
     names: Vec<Box<[u8]>>,
     by_name: HashMap<Box<[u8]>, u32>,
     rules: Option<Arc<Rules>>,
-    /// For each rule, which tags a part of its field gives.
+    /// For each rule, the tags that a part of its field gives.
     given: Vec<Parts>,
     parts: usize,
     verdicts: Vec<(Arc<Condition>, Verdicts)>,
 }
 
-/// Which tags a rule gives for parts of its field. Short parts, such as numbers of collections, stand in the
-/// table itself: it is small enough for a processor's cache, and nothing else has to be waited for.
+/// The tags that a rule gives for parts of its field. Short parts, such as collection numbers, are stored in
+/// the table itself: it fits a processor's cache, and a look-up follows no pointer.
 #[derive(Debug, Default)]
 struct Parts {
     short: HashMap<u64, One>,
     long: HashMap<Box<[u8]>, One>,
-    /// Lists of other lengths than one.
+    /// Lists of zero tags, or of more than one.
     lists: Vec<Given>,
 }
 
-/// What a part gives: twice the number of its only tag, or one more than twice the place of a list.
+/// The tags of a part: twice the number of its only tag, or one more than twice the index of a list.
 type One = u32;
 
 impl Parts {
@@ -92,12 +93,12 @@ impl Parts {
     }
 }
 
-/// Up to 7 bytes and their number.
+/// Packs up to 7 bytes and their length into a number.
 #[inline]
 fn packed(part: &[u8]) -> Option<u64> {
     let len = part.len();
     let bytes = match (part.first_chunk(), part.last_chunk()) {
-        // Two words that may overlap, in place of a copy of any length.
+        // Reads two words that may overlap instead of copying a variable length.
         (Some(&first), Some(&last)) if len <= 7 => {
             let [first, last] = [first, last].map(u32::from_le_bytes).map(u64::from);
             first | last << (8 * (len - 4))
@@ -108,11 +109,11 @@ fn packed(part: &[u8]) -> Option<u64> {
     Some(bytes | (len as u64) << 56)
 }
 
-/// What a condition says of tags.
+/// The verdicts of a condition on tags.
 #[derive(Debug)]
 struct Verdicts {
     none: Verdict,
-    /// By number of the tag: what it says of a capture that has this tag alone.
+    /// By number of the tag: the verdict on a capture that has this tag alone.
     alone: Vec<Verdict>,
     masks: Vec<Mask>,
 }
@@ -125,7 +126,7 @@ enum Verdict {
 }
 
 impl Verdicts {
-    /// Readies the answers for a tag with what its name says.
+    /// Initializes the answers for a tag with those that follow from its name.
     fn begin(&mut self, tag: usize, condition: &Condition, name: &[u8]) {
         if self.alone.len() <= tag {
             self.alone.resize(tag + 1, Verdict::Unknown);
@@ -134,7 +135,7 @@ impl Verdicts {
         self.masks[tag] = condition.mask(std::iter::once(name));
     }
 
-    /// What a carried tag answers, its carrier answers as well.
+    /// Adds the answers of a carried tag to those of its carrier.
     fn add(&mut self, carrier: usize, carried: usize) {
         let mask = std::mem::take(&mut self.masks[carried]);
         for (word, more) in self.masks[carrier].iter_mut().zip(&mask) {
@@ -155,7 +156,7 @@ impl Verdict {
 }
 
 impl Cache {
-    /// An empty cache, up to that change.
+    /// Creates an empty cache that is valid up to this version.
     pub(super) fn of_version(version: u64) -> Cache {
         Cache {
             version,
@@ -163,14 +164,14 @@ impl Cache {
         }
     }
 
-    /// Ends the use of a condition for a batch: one of very many parts would stay in memory.
+    /// Ends the use of a condition for a batch: a condition with many parts is dropped to save memory.
     pub fn end_use(&mut self, condition: &Arc<Condition>) {
         if condition.parts() > MAX_PARTS {
             self.verdicts.retain(|(of, _)| !Arc::ptr_eq(of, condition));
         }
     }
 
-    /// The verdicts about this tag are unknown from now on.
+    /// Invalidates the verdicts on this tag.
     pub fn invalidate(&mut self, tag: &[u8]) {
         if let Some(&number) = self.by_name.get(tag) {
             for (_, verdicts) in &mut self.verdicts {
@@ -181,19 +182,19 @@ impl Cache {
         }
     }
 
-    /// All verdicts are unknown from now on.
+    /// Invalidates all verdicts.
     pub fn invalidate_verdicts(&mut self) {
         self.verdicts.clear();
     }
 
-    /// Bytes of memory, more or less.
+    /// Returns the approximate memory use in bytes.
     pub fn bytes(&self) -> usize {
         let verdicts: usize = self.verdicts.iter().map(|(_, v)| v.alone.len() * 25).sum();
-        // A name stands in two places, a part in one, each with its length and a place in a table.
+        // A name is stored twice, a part once, each with its length and a slot of a table.
         self.names.len() * 120 + self.parts * 80 + verdicts
     }
 
-    /// Readies it for a space as it is now.
+    /// Prepares the cache for the current state of a space.
     fn ready(&mut self, view: &View) {
         let same = self
             .rules
@@ -220,7 +221,7 @@ impl Cache {
     }
 }
 
-/// Holds captures against a condition.
+/// Tests captures against a condition.
 pub struct Judge<'a> {
     view: &'a View,
     condition: &'a Arc<Condition>,
@@ -233,7 +234,7 @@ pub struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// For one batch.
+    /// Creates a judge for one batch.
     pub fn new(view: &'a View, condition: &'a Arc<Condition>, cache: &'a mut Cache) -> Judge<'a> {
         cache.ready(view);
         let known = cache
@@ -260,7 +261,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether a capture passes.
+    /// Returns true if a capture passes.
     pub fn passes(&mut self, line: &Line<'_>) -> bool {
         if !self.condition.asks_of_tags() {
             return self.verdicts.none == Verdict::Passes
@@ -280,7 +281,7 @@ impl<'a> Judge<'a> {
             })
     }
 
-    /// Gathers the direct tags of a capture.
+    /// Collects the direct tags of a capture.
     fn collect(&mut self, line: &Line<'_>) {
         self.direct.clear();
         if self.has_records {
@@ -308,7 +309,7 @@ impl<'a> Judge<'a> {
                 field => line.field(field),
             };
             let Some(value) = value else { continue };
-            // A rule is silent where a line has no such column, which reads `-` or empty.
+            // A rule gives no tags if the line has no such column, which reads as `-` or empty.
             if value.len() <= 1 && !line.has(rule.field()) {
                 continue;
             }
@@ -340,11 +341,11 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Judges a tag and all that it carries, each tag once: chains may be long, and are shared by many.
+    /// Judges a tag and all tags that it carries, each once: chains may be long and are often shared.
     #[cold]
     fn judge(&mut self, tag: u32) -> Verdict {
         let index = &self.view.index;
-        // Tags on the way down, each with how many of those that it carries have been looked at.
+        // Tags on the path down, each with the number of its carried tags that were visited.
         let mut way = vec![(tag, 0)];
         while let Some((tag, looked_at)) = way.pop() {
             let at = tag as usize;
@@ -372,13 +373,13 @@ impl<'a> Judge<'a> {
         self.verdicts.alone[tag as usize]
     }
 
-    /// Whether a capture that has this tag alone passes, as far as tags are concerned.
+    /// Returns true if a capture that has this tag alone passes, as far as tags are concerned.
     pub fn tag_passes(&mut self, tag: &[u8]) -> bool {
         let number = self.cache.number(tag);
         self.alone(number) == Verdict::Passes
     }
 
-    /// The answers for the capture that was collected last.
+    /// Returns the answers for the capture that was collected last.
     fn mask(&mut self) -> Mask {
         let mut all = self.condition.no_tags();
         for n in 0..self.direct.len() {

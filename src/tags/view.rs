@@ -1,4 +1,4 @@
-//! A space as it is at one moment, which any thread may look at while the space goes on changing.
+//! Snapshots of a space, which any thread may read while the space changes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::point::Points;
 use super::resolve::Resolver;
 use super::rule::{Rule, Rules};
 
-/// A space at one moment.
+/// A snapshot of a space.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// The tagging index.
@@ -22,11 +22,11 @@ pub struct View {
     pub rules: Arc<Rules>,
     /// The access points.
     pub points: Arc<Points>,
-    /// Whether there is such a space at all. In one that there is not, nobody may see anything.
+    /// The space exists. Without a space every capture is hidden.
     pub exists: bool,
 }
 
-/// What is asked of captures, as a client says it.
+/// The conditions of a request as the client wrote them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Name of an access point.
@@ -40,21 +40,22 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Bytes of what is asked.
+    /// Returns the length of expression and filters in bytes.
     pub fn bytes(&self) -> usize {
         let filters: usize = self.filters.iter().map(Vec::len).sum();
         filters + self.expression.as_ref().map_or(0, Vec::len)
     }
 }
 
-/// How many steps the regular expressions may take for a line, some seconds: a search cannot be interrupted.
+/// Maximum number of steps of the regular expressions per line, which take some seconds: a search cannot be
+/// interrupted.
 const STEPS: usize = 200_000_000;
-/// A line that is no longer is looked at whatever the rules of a space take.
+/// Lines up to this length are always processed, however heavy the rules of the space are.
 const LINE_BYTES: usize = 16_384;
-/// A line that is no longer is looked at whatever the condition of a reader takes.
+/// Lines up to this length are always processed, however heavy the condition of a reader is.
 const READERS_LINE_BYTES: usize = 4096;
 
-/// Where a tag of a capture comes from.
+/// The source of a tag of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source<'a> {
     /// The record is tagged.
@@ -68,13 +69,13 @@ pub enum Source<'a> {
 }
 
 impl View {
-    /// The clauses that all must hold: those of the point, the expression and each filter.
+    /// Returns the clauses, which must all hold: those of the point, the expression and each filter.
     ///
     /// # Errors
-    /// What is wrong with the expression, a point or a filter; `TOOBIG` beyond the limits.
+    /// Fails if the expression, a point or a filter is invalid; `TOOBIG` beyond the limits.
     pub fn clauses(&self, asked: &Asked, most: Bounds) -> Result<Vec<Clause>, Error> {
         let resolver = Resolver::new(&self.points, most);
-        // Before any of them is compiled.
+        // All filters are counted before any of them is compiled.
         for spec in &asked.filters {
             resolver.count_filter(spec)?;
         }
@@ -93,17 +94,17 @@ impl View {
         Ok(clauses)
     }
 
-    /// What is asked, made ready for many captures.
+    /// Prepares the conditions of a request for testing many captures.
     ///
     /// # Errors
-    /// What is wrong with the expression, a point or a filter; `TOOBIG` beyond the limits.
+    /// Fails if the expression, a point or a filter is invalid; `TOOBIG` beyond the limits.
     pub fn condition(&self, asked: &Asked, most: Bounds) -> Result<Condition, Error> {
         let clauses = self.clauses(asked, most)?;
         Ok(Condition::new(clauses, asked.dialect))
     }
 
-    /// How much work so many bytes of captures are at most, in bytes of a plain condition. With `condition`
-    /// they are held against it, without only their tags are found.
+    /// Returns the maximum work of this number of bytes of captures, in bytes of a plain condition. With
+    /// `condition` the captures are tested against it; without, only their tags are determined.
     pub fn work(&self, bytes: usize, condition: Option<&Condition>) -> usize {
         let tests = condition.map_or(0, Condition::tests);
         let rules = self.rules.iter().map(|rule| cost(rule.weight()));
@@ -111,15 +112,15 @@ impl View {
         bytes.saturating_mul((1 + tests / 4).saturating_add(cost / 16))
     }
 
-    /// The longest line that is looked at, in bytes. Regular expressions take time linear in a line, but
-    /// nothing ends a search before its end.
+    /// Returns the maximum length of a line that is processed, in bytes. Regular expressions take time linear
+    /// in the line, but a search cannot be interrupted.
     pub fn longest_line(&self, condition: &Condition) -> usize {
         let of_all = (STEPS / self.weight(Some(condition)).max(1)).max(LINE_BYTES);
         let of_readers = (STEPS / condition.weight().max(1)).max(READERS_LINE_BYTES);
         of_all.min(of_readers)
     }
 
-    /// What the regular expressions of rules and condition weigh.
+    /// Returns the total weight of the regular expressions of the rules and the condition.
     fn weight(&self, condition: Option<&Condition>) -> usize {
         let rules = self.rules.iter().map(Rule::weight);
         rules.fold(
@@ -128,7 +129,7 @@ impl View {
         )
     }
 
-    /// Calls `each` with every tag that a capture has directly, and where it comes from.
+    /// Calls `each` with every direct tag of a capture and its source.
     pub fn direct_tags(&self, line: &Line<'_>, each: &mut dyn FnMut(&[u8], Source<'_>)) {
         let index = &self.index;
         let mut id = Vec::new();
@@ -150,7 +151,7 @@ impl View {
         }
     }
 
-    /// The tags of a capture, sorted, each once.
+    /// Returns the tags of a capture, sorted and without duplicates.
     pub fn tags(&self, line: &Line<'_>) -> Vec<Vec<u8>> {
         let mut tags = Vec::new();
         self.direct_tags(line, &mut |tag, _| tags.push(tag.to_vec()));
@@ -158,7 +159,7 @@ impl View {
         tags
     }
 
-    /// Adds what tags carry; sorts them, each once.
+    /// Adds the tags that these tags carry; sorts them and removes duplicates.
     pub fn close(&self, tags: &mut Vec<Vec<u8>>) {
         let known: Vec<TagId> = tags.iter().filter_map(|tag| self.index.tag(tag)).collect();
         let mut closure = Vec::new();

@@ -1,4 +1,4 @@
-//! What one group says of its URIs, which may be of very many executions.
+//! The account of one group: its URIs by execution, of which there may be very many.
 
 use crawlspace_host::keyspace::KeyError;
 use crawlspace_host::text::{Shown, parse_unsigned};
@@ -13,13 +13,13 @@ use super::super::store::Store;
 use super::super::uris::Uris;
 use super::{Check, PAGE};
 
-/// Maximum number of times that a group is read anew that changes while it is read.
+/// Maximum number of attempts to read a group that changes while it is read.
 const MAX_TRIES: u32 = 8;
 
-/// What one group says of its URIs.
+/// The URIs of one group by execution.
 #[derive(Default)]
 struct Account {
-    /// Executions whose URIs are kept, and how many in all.
+    /// Executions whose URIs are kept, with their counts; `kept_sum` is the total.
     kept: Vec<(Box<[u8]>, u64)>,
     kept_sum: u64,
     counted: Counted,
@@ -27,7 +27,7 @@ struct Account {
 }
 
 impl Account {
-    /// Reads a group that can count `room` URIs which are not kept.
+    /// Reads a group that may count `room` URIs without keeping them.
     async fn read<K: Store>(lent: &Lent<K>, id: &[u8], room: u64) -> Result<Account> {
         let mut account = Account::default();
         let uris = lent.with(|frontier, ks| frontier.keys.uris_key(ks, id));
@@ -55,7 +55,7 @@ impl Account {
         Ok(account)
     }
 
-    /// Reads kept URIs of some executions; from where to go on, if there may be more.
+    /// Reads the kept URIs of some executions; returns the number to continue from if there may be more.
     fn read_kept(&mut self, uris: &Uris, from: u64) -> Option<u64> {
         let before = self.kept.len();
         let mut last = 0;
@@ -69,8 +69,8 @@ impl Account {
 }
 
 impl Check {
-    /// Looks at a group, whose URIs may be of very many executions. What changes while it is read is read
-    /// anew.
+    /// Checks a group, whose URIs may be of very many executions. A group that changes while it is read is
+    /// read again.
     pub(super) async fn look_at_group<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -99,7 +99,7 @@ impl Check {
         self.note(lent, id, account).await
     }
 
-    /// Reports that a key of the group holds something else; any other error ends the check.
+    /// Reports that a key of the group holds another type; any other error ends the check.
     fn refused(&mut self, error: Error) -> Result<()> {
         match error {
             Error::Key(error @ KeyError::WrongType { .. }) => {
@@ -110,7 +110,8 @@ impl Check {
         }
     }
 
-    /// Looks whether a group counts what is queued for it, and no more than can be; and where it stands.
+    /// Checks that a group counts what is queued for it, that its counts are plausible, and that it is in the
+    /// right queue.
     fn judge<K: Store>(
         &mut self,
         frontier: &mut Frontier<K>,
@@ -148,13 +149,13 @@ impl Check {
             self.problem(|| format!("group '{shown}' has kept URIs, but its state lacks them"));
         }
         let wrong = right != found || hidden;
-        // What was changed meanwhile is taken as it was when this began, but for what was mended.
+        // Changes made meanwhile are accounted for with the state at the beginning, except for repairs.
         let mut count = i128::from(then.unwrap_or(found));
         if self.repairs && then.is_none() && (wrong || !account.absurd.is_empty()) {
             self.mended_groups.insert(id.into());
         }
         if self.repairs && wrong {
-            // The sums are compared in the end.
+            // The sums are compared at the end.
             if loaded.missing.take() > 0 || hidden {
                 frontier.groups.restore_leases(ks, &mut loaded, self.now)?;
             }
@@ -173,7 +174,7 @@ impl Check {
         self.place(frontier, ks, &loaded)
     }
 
-    /// Notes what a group has of each execution.
+    /// Records the URIs that a group has of each execution.
     async fn note<K: Store>(&mut self, lent: &Lent<K>, id: &[u8], account: Account) -> Result<()> {
         let repairs = self.repairs;
         for (execution, _) in account.absurd.into_iter().filter(|_| repairs) {
@@ -195,7 +196,7 @@ impl Check {
         Ok(())
     }
 
-    /// Looks whether an execution knows of a group that has URIs of it.
+    /// Checks that the list of an execution includes a group that has URIs of it.
     fn look_at_list<K: Store>(
         &mut self,
         frontier: &Frontier<K>,
@@ -232,7 +233,7 @@ mod tests {
 
     const EACH: u64 = 1000;
 
-    /// A group with kept and counted URIs of very many executions.
+    /// Creates a group with kept and counted URIs of very many executions.
     fn crowd() -> (MemoryKeyspace, Frontier<MemoryKeyspace>) {
         let mut ks = MemoryKeyspace::default();
         let mut frontier = Frontier::open(&mut ks, b"{f}:");
@@ -257,7 +258,8 @@ mod tests {
         (ks, frontier)
     }
 
-    /// Runs a job in the smallest steps, with something in between: steps, and the reply.
+    /// Runs a job in the smallest steps and calls `between` after each; returns the number of steps and the
+    /// reply.
     fn run(
         ks: &mut MemoryKeyspace,
         frontier: &mut Frontier<MemoryKeyspace>,

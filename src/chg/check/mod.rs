@@ -1,5 +1,5 @@
-//! Proof of conservation: every queued URI is counted once in its group, its execution and the total,
-//! and every group that has any stands in one queue. And mending of what is not so.
+//! Proof of conservation: every queued URI is counted once in its group, its execution and the total, and
+//! every group with queued URIs is in exactly one queue. Repairs violations on request.
 
 mod account;
 mod queues;
@@ -21,16 +21,16 @@ use super::reconcile::Table;
 use super::store::Store;
 use super::time::Millis;
 
-/// Maximum number of problems that are reported in words.
+/// Maximum number of problems that are described in the report.
 const MAX_PROBLEMS: usize = 100;
 
-/// How many names are looked at together.
+/// Number of names processed together.
 const PAGE: usize = 32;
 
 /// Names of groups or executions.
 type Ids = BTreeSet<Box<[u8]>>;
 
-/// Looks at everything in a frontier, and with `repairs` mends what it finds.
+/// Creates a job that checks everything in a frontier, and with `repairs` fixes the problems it finds.
 pub fn check<K: Store>(repairs: bool, now: Millis) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let mut check = Check::new(repairs, now);
@@ -40,17 +40,17 @@ pub fn check<K: Store>(repairs: bool, now: Millis) -> Job<K> {
     })
 }
 
-/// A look at everything, from a moment on.
+/// A check of everything, as of the moment when it began.
 struct Check {
     repairs: bool,
     now: Millis,
     owner: Rc<()>,
-    /// Keyed hashes of the groups that were met.
+    /// Keyed hashes of the groups seen so far.
     seen: BTreeSet<u64>,
-    /// Groups that should stand in `chg_ready` or behind a gate.
+    /// Groups that should be in `chg_ready` or behind a gate.
     elsewhere: Ids,
     gates: Ids,
-    /// Executions: what `EIDC` said when this began, and what groups have of each.
+    /// Executions: the count in `EIDC` when the check began, and the URIs that groups have of each.
     executions: Table,
     /// Executions that have a list of their groups.
     lists: Ids,
@@ -58,7 +58,7 @@ struct Check {
     problems: Vec<String>,
     problems_total: u64,
     mended: u64,
-    /// Groups that were changed by nobody but this.
+    /// Groups that only this check has changed.
     mended_groups: Ids,
     disturbed: bool,
 }
@@ -70,7 +70,7 @@ struct Counts {
     total: i64,
     sum_groups: u64,
     sum_executions: u64,
-    /// URIs of groups that are counted and not kept, so far as can be believed.
+    /// URIs that groups count without keeping them, as far as the counts are plausible.
     counted: u64,
 }
 
@@ -122,27 +122,27 @@ impl Check {
         }
     }
 
-    /// Whether a group is met for the first time; a walk may give one twice.
+    /// Returns true if a group is seen for the first time; a scan may return a group twice.
     fn is_new(&mut self, id: &[u8]) -> bool {
         self.seen.insert(keyed::hash(id))
     }
 
-    /// What changed since the beginning; nothing when another audit took this one's place.
+    /// Returns the changes since the check began; `None` if another audit has replaced this one.
     fn audit<'f, K: Store>(&mut self, frontier: &'f Frontier<K>) -> Option<&'f Audit> {
         let audit = frontier.ledger.audits.of(&self.owner);
         self.disturbed |= audit.is_none_or(|audit| audit.disturbed);
         audit
     }
 
-    /// Whether others changed a group since the beginning, so that nothing can be said of where it
-    /// stands.
+    /// Returns true if other clients have changed a group since the check began, so that its queue cannot be
+    /// checked.
     fn was_changed<K: Store>(&mut self, frontier: &Frontier<K>, id: &[u8]) -> bool {
         let audit = self.audit(frontier);
         let changed = audit.is_none_or(|audit| audit.groups.contains_key(id));
         changed && !self.mended_groups.contains(id)
     }
 
-    /// Reads what `EIDC` says.
+    /// Reads the counts in `EIDC`.
     async fn look_at_executions<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let executions = lent.with(|frontier, _| frontier.keys.once.executions.clone());
         let mut executions = Scan::hash(lent, executions);
@@ -157,13 +157,13 @@ impl Check {
             });
             lent.pause().await;
         }
-        // Some came to nothing since.
+        // Some have been deleted since.
         self.each_changed(lent, |audit| &audit.executions, Check::found)
             .await;
         Ok(())
     }
 
-    /// Takes in what `EIDC` said of an execution when this began, once.
+    /// Records the count of an execution in `EIDC` as of the beginning, once.
     fn found(&mut self, execution: &[u8], count: u64) {
         if self.executions.contains_key(execution) {
             return;
@@ -174,14 +174,14 @@ impl Check {
         has.found = count;
     }
 
-    /// Looks at each group.
+    /// Checks each group.
     async fn look_at_groups<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let prefix = lent.with(|frontier, _| frontier.keys.prefix.len());
         let mut keys = Scan::keys(lent);
         while let Some(batch) = keys.next().await? {
             for (key, _) in batch.iter() {
                 let name = &key[prefix..];
-                // There may be kept URIs of a group without its hash.
+                // A group may have kept URIs without a hash.
                 let group = GROUP.id(name).or(URIS.id(name));
                 if let Some(id) = group.filter(|id| !id.is_empty()) {
                     if self.is_new(id) {
@@ -193,7 +193,7 @@ impl Check {
                 lent.pause().await;
             }
         }
-        // Some went since.
+        // Some have been deleted since.
         let went = |check: &mut Check, id: &[u8], count| {
             if check.is_new(id) {
                 check.counts.sum_groups = check.counts.sum_groups.saturating_add(count);
@@ -227,7 +227,7 @@ impl Check {
         Reply::named(report)
     }
 
-    /// Frees its memory, which may be large, a little at a time.
+    /// Frees the memory of the check, which may be large, in slices.
     async fn free<K: Store>(&mut self, lent: &Lent<K>) {
         let audit = lent.with(|frontier, _| {
             self.audit(frontier);

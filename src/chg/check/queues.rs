@@ -1,4 +1,5 @@
-//! Where groups stand: each that has something queued in one queue, and nothing else in any.
+//! Check of the queues: each group with queued URIs is in exactly one queue, and queues have no
+//! other members.
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::text::Shown;
@@ -13,7 +14,7 @@ use super::super::store::Store;
 use super::{Check, PAGE};
 
 impl Check {
-    /// Looks where a group stands.
+    /// Checks the queue of a group.
     pub(super) fn place<K: Store>(
         &mut self,
         frontier: &mut Frontier<K>,
@@ -67,7 +68,7 @@ impl Check {
         Ok(())
     }
 
-    /// Looks for members of queues that are no groups.
+    /// Finds members of queues that are not groups.
     pub(super) async fn look_for_strangers<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let wait = lent.with(|frontier, _| frontier.keys.once.wait.clone());
         let busy = lent.with(|frontier, _| frontier.keys.once.busy.clone());
@@ -83,7 +84,7 @@ impl Check {
         Ok(())
     }
 
-    /// Looks whether a member of a queue is a group.
+    /// Checks that a member of a queue is a group.
     fn member<K: Store>(
         &mut self,
         frontier: &mut Frontier<K>,
@@ -104,9 +105,9 @@ impl Check {
         Ok(())
     }
 
-    /// Looks at `chg_ready`, whose head is taken meanwhile.
+    /// Checks `chg_ready`, whose head may be taken meanwhile.
     pub(super) async fn look_at_ready<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        // Counted from what was the head when this began.
+        // Position relative to the head at the beginning.
         let mut at = 0;
         loop {
             let n = lent.with(|frontier, ks| {
@@ -122,7 +123,7 @@ impl Check {
         }
     }
 
-    /// Checks a page of `chg_ready`: a group in it should stand in no other queue.
+    /// Checks a page of `chg_ready`: a group in it should be in no other queue.
     fn ready_page<K: Store>(
         &mut self,
         frontier: &mut Frontier<K>,
@@ -162,11 +163,11 @@ impl Check {
                 self.mended += 1;
             }
         }
-        // How far the walk is now, of those that are left; nothing at the end.
+        // The progress among the remaining entries; 0 at the end.
         Ok(if batch.is_empty() { 0 } else { kept.max(1) })
     }
 
-    /// Crosses off those that stand behind gates.
+    /// Marks the groups that wait behind gates as found.
     pub(super) async fn look_behind_gates<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         while let Some(gate) = self.gates.pop_first() {
             let gated = lent.with(|frontier, ks| frontier.keys.key(ks, GATED, &gate));
@@ -187,7 +188,7 @@ impl Check {
         Ok(())
     }
 
-    /// Looks for groups that stand nowhere.
+    /// Finds groups that are in no queue.
     pub(super) async fn look_for_lost<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         while let Some(id) = self.elsewhere.pop_first() {
             lent.with(|frontier, ks| self.lost(frontier, ks, &id))?;
@@ -196,7 +197,7 @@ impl Check {
         Ok(())
     }
 
-    /// Queues a group that stands nowhere, unless something happened to it since it was looked at.
+    /// Queues a group that is in no queue, unless it has changed since it was checked.
     fn lost<K: Store>(&mut self, frontier: &mut Frontier<K>, ks: &mut K, id: &[u8]) -> Result<()> {
         if self.was_changed(frontier, id) {
             return Ok(());

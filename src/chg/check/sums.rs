@@ -1,4 +1,5 @@
-//! The sums: what groups have, what executions have, and the total; and what changed meanwhile.
+//! Check of the sums: the URIs of all groups, of all executions, and the total; with the changes made
+//! meanwhile.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,7 +13,7 @@ use super::super::store::Store;
 use super::{Check, Counts, PAGE};
 
 impl Check {
-    /// Hands out the names that changed since this began, each with its count at that moment.
+    /// Calls `each` with the names that changed since the check began, and their counts at that moment.
     pub(super) async fn each_changed<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -35,7 +36,7 @@ impl Check {
         }
     }
 
-    /// Takes groups off the lists of executions that have nothing of them.
+    /// Removes groups from the lists of executions of which they have no URIs.
     pub(super) async fn mend_lists<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         while let Some(execution) = self.lists.pop_first() {
             let list = lent.with(|frontier, ks| frontier.keys.groups_of(ks, &execution));
@@ -46,7 +47,7 @@ impl Check {
                         let Some(mut loaded) = frontier.groups.load_sound(ks, id)? else {
                             return Ok(());
                         };
-                        // Whatever a plain client wrote into the state, the key itself is looked at.
+                        // The key itself decides, whatever a plain client wrote to the state.
                         loaded.group.keeps = true;
                         frontier
                             .ledger
@@ -59,7 +60,7 @@ impl Check {
         Ok(())
     }
 
-    /// Compares the sums, and mends them.
+    /// Compares the sums, and repairs them.
     pub(super) async fn compare_sums<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         lent.with(|frontier, ks| self.compare_total(frontier, ks))?;
         if !self.repairs {
@@ -78,7 +79,7 @@ impl Check {
         Ok(())
     }
 
-    /// Compares the sums, and mends the total.
+    /// Compares the sums, and repairs the total.
     fn compare_total<K: Store>(&mut self, frontier: &Frontier<K>, ks: &mut K) -> Result<()> {
         let Counts {
             total,
@@ -98,7 +99,7 @@ impl Check {
             self.problem(|| format!("QCT is {total}, but groups have {sum_groups} URIs"));
         }
         if off != 0 && self.repairs {
-            // Commands may have moved it since this began.
+            // Commands may have changed it since the check began.
             let now = ks.number(&frontier.keys.once.total)?;
             let right = (i128::from(now) + off).clamp(0, i128::from(i64::MAX));
             ks.number_set(&frontier.keys.once.total, right as i64)?;
@@ -107,8 +108,8 @@ impl Check {
         Ok(())
     }
 
-    /// Mends what `EIDC` says of an execution; false where commands have moved any of it since this began:
-    /// it is not known then whose URIs came, and the next repair tells.
+    /// Repairs the count of an execution in `EIDC`; returns false if commands have changed any count since
+    /// the check began: the origin of the new URIs is unknown then, and is left to the next repair.
     fn mend_count<K: Store>(
         &mut self,
         frontier: &Frontier<K>,

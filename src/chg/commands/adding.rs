@@ -1,4 +1,4 @@
-//! URIs come: `CHG.ADD` and `CHG.ADDURI`.
+//! Adding URIs: `CHG.ADD` and `CHG.ADDURI`.
 
 use crate::chg::add::Counts;
 use crate::chg::grammar::{Add, AddUri};

@@ -1,4 +1,5 @@
-//! What a crawler's fetch loop runs on: `CHG.NEXT`, `CHG.RELEASE`, `CHG.EXTEND` and `CHG.EXPIRED`.
+//! The commands of a crawler's fetch loop: `CHG.NEXT`, `CHG.RELEASE`, `CHG.EXTEND` and
+//! `CHG.EXPIRED`.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use super::reply::{leases_reply, released_reply};
 use super::settings;
 use super::waiter::Waiter;
 
-/// What is asked of `NEXT`, alone or as a part of `RELEASE`.
+/// Options of `NEXT`, alone or as a part of `RELEASE`.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     lease: Millis,
@@ -57,7 +58,7 @@ impl Act for Next<'static> {
         on_frontier(call, |cached, keys| {
             cached.simulated = now.simulated;
             if !cached.waiters.all.is_empty() {
-                // They have waited longer.
+                // Clients in the line have waited longer.
                 cached.serve(keys, now.ms)?;
             }
             Ok(match next(cached, keys, ctx, &wanted, None, &now)? {
@@ -68,7 +69,7 @@ impl Act for Next<'static> {
     }
 }
 
-/// A lease of one group, if it is due.
+/// Leases a given group, if it is due.
 fn next_of(call: &mut Call<'_>, wanted: &Wanted, chg: &[u8], now: &Now) -> Result<Answer, String> {
     let lease = on_frontier(call, |cached, keys| {
         cached.simulated = now.simulated;
@@ -82,7 +83,7 @@ fn next_of(call: &mut Call<'_>, wanted: &Wanted, chg: &[u8], now: &Now) -> Resul
     Ok(Answer::Reply(leases_reply(lease.as_slice())))
 }
 
-/// Leases for the client of a call, or `None` when it waits for them from now on.
+/// Grants leases to the client of a call; returns `None` if the client now waits for them.
 fn next(
     cached: &mut CachedFrontier,
     keys: &mut RedisKeyspace,
@@ -95,7 +96,7 @@ fn next(
     let mut leases = Vec::new();
     let start = Instant::now();
     let budget = Duration::from_micros(config::slice_us());
-    // Asked when a candidate was no good; a clock would cost as much as a lease.
+    // Called after each candidate that was not leased; reading the clock costs as much as a lease.
     let mut looked_at = 0_u32;
     let mut in_time = || {
         looked_at += 1;
@@ -103,7 +104,7 @@ fn next(
     };
     let frontier = &mut cached.frontier;
     let mut search = frontier.next(keys, &ask, now.ms, &mut in_time, &mut leases)?;
-    // Who says what time it is gets the whole answer for that time.
+    // A client that specifies the time gets the complete reply for that time.
     if search == Search::Unfinished && (now.simulated || !can_block(ctx)) {
         search = frontier.next(keys, &ask, now.ms, &mut || true, &mut leases)?;
     }
@@ -112,7 +113,7 @@ fn next(
         (Some(block), _) if can_block(ctx) => {
             Some((block > 0).then(|| now.ms.saturating_add(block)))
         }
-        // Nothing yet, and more to look at than there is time for now.
+        // Nothing found yet, and more candidates than there is time for now.
         (_, Search::Unfinished) => Some(None),
         _ => None,
     };
@@ -170,7 +171,7 @@ impl Act for Release<'static> {
                 cached.serve(keys, now.ms)?;
                 return Ok(Answer::Reply(reply));
             };
-            // They have waited longer.
+            // Clients in the line have waited longer.
             if !cached.waiters.all.is_empty() {
                 cached.serve(keys, now.ms)?;
             }

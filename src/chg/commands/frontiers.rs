@@ -1,4 +1,4 @@
-//! The frontiers that something is cached of, per database and prefix.
+//! The cached frontiers, by database and prefix.
 
 use std::collections::VecDeque;
 use std::os::raw::c_int;
@@ -27,20 +27,20 @@ use crawlspace_host::server::scope::{Names, visit};
 use super::waiter::Waiter;
 use super::{metrics, settings};
 
-/// Maximum number of groups that plain clients wrote to and that wait for the next alarm.
+/// Maximum number of groups recorded for the next alarm because plain clients wrote to them.
 const MAX_TOUCHED: usize = 1024;
 
-/// What is cached of one frontier.
+/// The cached state of one frontier.
 pub struct CachedFrontier {
     /// The frontier.
     pub frontier: Frontier<RedisKeyspace>,
-    /// Who waits, in the order in which they came.
+    /// Waiting clients, in the order of their arrival.
     pub waiters: Line<Waiter>,
     /// Groups that plain clients wrote to.
     pub(super) touched: Vec<Box<[u8]>>,
-    /// When there is something to do.
+    /// Time of the next action.
     pub(super) wake: Option<Millis>,
-    /// Whether its clients say what time it is: then nothing happens by the clock.
+    /// The clients of the frontier specify the time, so nothing happens by the clock.
     pub simulated: bool,
 }
 
@@ -88,17 +88,17 @@ const ROLE_CHANGED: &str = "UNBLOCKED the server is not the master any more, or 
 
 static FRONTIERS: Registry<CachedFrontier> = Registry::new(&metrics::FRONTIERS);
 
-/// The lengths of the prefixes of frontiers.
+/// Returns the lengths of the prefixes of cached frontiers.
 pub fn lengths() -> &'static Lengths {
     FRONTIERS.lengths()
 }
 
-/// The names of the first frontiers that something is cached of.
+/// Returns the names of the first cached frontiers.
 pub fn names() -> Names {
     FRONTIERS.names()
 }
 
-/// Does something with a frontier.
+/// Calls `act` with a frontier, which is opened if it is not cached.
 pub fn with_frontier<T>(
     db: c_int,
     prefix: &[u8],
@@ -112,7 +112,7 @@ pub fn with_frontier<T>(
     done.ok_or(Error::Busy)?
 }
 
-/// Does something with a frontier, and counts what it came to.
+/// Calls `act` with a frontier, and updates the metrics.
 fn counted<T>(
     cached: &mut CachedFrontier,
     keys: &mut RedisKeyspace,
@@ -144,7 +144,7 @@ fn counted<T>(
     done
 }
 
-/// Acts on the frontier of a command's call, with the error as its text.
+/// Calls `act` with the frontier of a command, and converts the error to text.
 pub fn on_frontier<T>(
     call: &mut Call<'_>,
     act: impl FnOnce(&mut CachedFrontier, &mut RedisKeyspace) -> Result<T>,
@@ -152,7 +152,7 @@ pub fn on_frontier<T>(
     with_frontier(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
 }
 
-/// Changes the frontier of a command's call, if the user may write to these keys, and serves those who wait.
+/// Changes the frontier of a command, if the user may write to these keys, and serves the waiting clients.
 pub fn change<T>(
     call: &mut Call<'_>,
     touched: &Touched<'_>,
@@ -168,15 +168,15 @@ pub fn change<T>(
     })
 }
 
-/// Which keys a command touches, beside those that exist once.
+/// The keys that a command touches, besides those that exist once per frontier.
 pub enum Touched<'a> {
     /// Hashes of these groups.
     Groups(&'a [&'a [u8]]),
-    /// Those of any group.
+    /// The hashes of any groups.
     AnyGroup,
 }
 
-/// Refuses with `NOPERM` unless the user may do this to the documented keys.
+/// Refuses with `NOPERM` unless the user has this access to the documented keys.
 pub fn permit(
     call: &mut Call<'_>,
     touched: &Touched<'_>,
@@ -207,7 +207,7 @@ pub fn permit(
     done.ok_or_else(|| Error::Busy.to_string())?
 }
 
-/// In a cluster there is a key of exactly the prefix's name, so that the server sends clients to the
+/// Creates, in a cluster, a key named exactly like the prefix, so that the server redirects clients to the
 /// right node while the slot migrates.
 pub fn anchor(call: &mut Call<'_>) -> std::result::Result<(), String> {
     if !in_cluster() {
@@ -221,8 +221,8 @@ pub fn anchor(call: &mut Call<'_>) -> std::result::Result<(), String> {
     made.map_err(|error| error.to_string())
 }
 
-/// The figure of those who wait, of all frontiers: when some of them left otherwise than by what was
-/// done with a frontier.
+/// Updates the metric of waiting clients over all frontiers, for clients that left in another way than
+/// through an action on a frontier.
 fn show_waiters() {
     let mut frontiers = FRONTIERS.borrow();
     let waiters = frontiers
@@ -231,7 +231,7 @@ fn show_waiters() {
     metrics::WAITERS.set(waiters.sum());
 }
 
-/// The alarm went off.
+/// Handles the alarm.
 pub fn awake(ctx: Ctx) {
     let now = now_ms();
     show_waiters();
@@ -254,8 +254,8 @@ pub fn awake(ctx: Ctx) {
                     }
                 });
                 if let Err(error) = here.and(woken.map_err(|error| error.to_string())) {
-                    // Its slot leaves, or a key has another type: nobody can be served here until that is
-                    // over, and those who wait are told so.
+                    // Its slot is moving away, or a key has another type: clients cannot be served until that
+                    // is resolved, so the waiting clients get the error.
                     if let Some(cached) = FRONTIERS.borrow().get_mut(db, prefix) {
                         cached.waiters.end(&Err(error), |_| true);
                     }
@@ -274,12 +274,12 @@ pub fn awake(ctx: Ctx) {
     }
 }
 
-/// A waiting client's connection ended.
+/// Handles the end of a waiting client's connection.
 pub fn gone(client: BlockedClient) {
     leave(client);
 }
 
-/// Takes a client out of whichever line it stands in.
+/// Removes a client from the line that it waits in.
 fn leave(client: BlockedClient) -> Option<Waiter> {
     let mut frontiers = FRONTIERS.borrow();
     let left = frontiers
@@ -290,12 +290,13 @@ fn leave(client: BlockedClient) -> Option<Waiter> {
     left
 }
 
-/// Ends a client's wait after `CLIENT UNBLOCK`: it gets what it has, mostly nothing.
+/// Ends a client's wait after `CLIENT UNBLOCK`: it gets the leases it has, usually none.
 pub fn timed_out(_: Ctx, client: BlockedClient) -> std::result::Result<Reply, String> {
     Ok(leave(client).map_or(Reply::Nil, |waiter| waiter.reply()))
 }
 
-/// Others changed keys: those who wait are served soon, or are told why they cannot wait on.
+/// Handles a change of keys by other clients: waiting clients are served soon, or get an error if they cannot
+/// wait any longer.
 pub fn on_change(ctx: Ctx, change: Change<'_>) {
     FRONTIERS.on_change(change, |frontiers, db, key| {
         if frontiers.is_empty() {
@@ -326,7 +327,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
 }
 
 impl CachedFrontier {
-    /// Others changed what was read.
+    /// Invalidates the cache after a change by another client.
     fn disturbed(&mut self) {
         self.frontier.invalidate();
         self.wake = Some(0);

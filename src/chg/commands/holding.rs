@@ -1,5 +1,5 @@
-//! What holds groups back or lets them go: `CHG.BLOCK`, `CHG.PAUSE`, `CHG.RESUME`, `CHG.LIMIT`,
-//! `CHG.GROUP`; and what is known of them: `CHG.WHY`, `CHG.INFO`.
+//! Commands that hold groups back or release them: `CHG.BLOCK`, `CHG.PAUSE`, `CHG.RESUME`,
+//! `CHG.LIMIT`, `CHG.GROUP`; and that report their state: `CHG.WHY`, `CHG.INFO`.
 
 use crate::chg::grammar::{Block, Group, Info, Limit, Now, Pause, Resume, Why};
 use crate::chg::hold::Target;

@@ -1,5 +1,4 @@
-//! Commands whose work is done in slices: `CHG.SWEEP`, `CHG.DROP`, `CHG.MOVE`, `CHG.CHECK`,
-//! `CHG.REPAIR`.
+//! Commands whose work is done in slices: `CHG.SWEEP`, `CHG.DROP`, `CHG.MOVE`, `CHG.CHECK`, `CHG.REPAIR`.
 
 use std::os::raw::c_int;
 
@@ -23,14 +22,14 @@ use crawlspace_host::slices::Completion;
 use super::allowed;
 use super::frontiers::{Touched, permit, with_frontier};
 
-/// A job of the rules, on the keys of this server.
+/// A job on the keys of this server.
 struct FrontierJob {
     db: c_int,
     prefix: Vec<u8>,
     writes: bool,
-    /// In whose name a job reads.
+    /// The user as whom the job reads.
     user: Option<RmString>,
-    /// What time the client says it is.
+    /// The time that the client specified, if it did.
     simulated: Option<u64>,
     job: Job<RedisKeyspace>,
 }
@@ -80,7 +79,7 @@ impl Slices for FrontierJob {
     }
 }
 
-/// Hands a job in for the client that called; `now` for one that writes.
+/// Submits a job for the calling client; `now` is given for a job that writes.
 fn submit(
     call: &mut Call<'_>,
     now: Option<&Now>,
@@ -89,20 +88,22 @@ fn submit(
 ) -> Result<Answer, String> {
     let writes = now.is_some();
     let id = JobId::new(call.db, call.prefix, writes, work, arguments);
-    // Who says what time it is asks for something else each time, and so does who reads as himself.
+    // A client that specifies the time requests different work each time, and so does a client that reads as
+    // its own user.
     let may_attach = now.is_some_and(|now| !now.simulated);
     submit_as(call, id, (now, may_attach), job)
 }
 
-/// Hands a job in under an id; with `may_attach` the client may wait for a job with that id instead.
+/// Submits a job under an id; with `may_attach` the client may wait for a running job with the same id
+/// instead.
 fn submit_as(
     call: &mut Call<'_>,
     id: JobId,
     (now, may_attach): (Option<&Now>, bool),
     job: Job<RedisKeyspace>,
 ) -> Result<Answer, String> {
-    // What the command did so far is replicated before the job's own writes, and no key stays open
-    // that the job may free.
+    // The writes of the command so far are replicated before those of the job, and no key stays open that the
+    // job may free.
     call.keys.release();
     let simulated = now.filter(|now| now.simulated).map(|now| now.ms);
     let job = FrontierJob {
@@ -119,14 +120,14 @@ fn submit_as(
     }
 }
 
-/// Pauses an execution, or ends that.
+/// Pauses or resumes an execution.
 pub(super) fn pause_in_slices(
     call: &mut Call<'_>,
     now: &Now,
     execution: &[u8],
     pause: bool,
 ) -> Result<Answer, String> {
-    // A pause does not wait for other jobs on the frontier, which may take long, but for other pauses.
+    // A pause waits only for other pauses, not for other jobs on the frontier, which may take long.
     let id = JobId::new(call.db, call.prefix, false, "pause", &[]);
     let job = pause_execution(execution, pause, now.ms);
     submit_as(call, id, (Some(now), false), job)

@@ -1,4 +1,4 @@
-//! What stands in the queues, page by page: `CHG.LIST` and `CHG.URIS`.
+//! Listings of the queues, page by page: `CHG.LIST` and `CHG.URIS`.
 
 use crate::chg::grammar::{List, Uris};
 use crawlspace_compact::limits::chg::COUNT;

@@ -1,8 +1,8 @@
-//! Figures of the family in `INFO crawlspace`.
+//! Metrics of the family in `INFO crawlspace`.
 
 use crawlspace_host::server::metric::Metric;
 
-/// Frontiers that something is cached of.
+/// Cached frontiers.
 pub static FRONTIERS: Metric = Metric::new(c"frontiers");
 /// URIs queued by `CHG.ADD` and `CHG.ADDURI`.
 pub static ADDED: Metric = Metric::new(c"chg_added");
@@ -12,8 +12,8 @@ pub static LEASES: Metric = Metric::new(c"chg_leases");
 pub static RELEASES: Metric = Metric::new(c"chg_releases");
 /// Leases that expired.
 pub static EXPIRED: Metric = Metric::new(c"chg_expired");
-/// Clients that wait for a lease now.
+/// Clients that currently wait for a lease.
 pub static WAITERS: Metric = Metric::new(c"chg_waiters");
 
-/// The figures.
+/// The metrics of the family.
 pub static METRICS: &[&Metric] = &[&FRONTIERS, &ADDED, &LEASES, &RELEASES, &EXPIRED, &WAITERS];

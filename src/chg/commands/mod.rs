@@ -1,4 +1,4 @@
-//! `CHG.*`: arguments in, reply out.
+//! The `CHG.*` commands: read arguments, run the command, write the reply.
 
 mod adding;
 mod fetching;
@@ -23,7 +23,7 @@ use crawlspace_host::server::info::Named;
 use crawlspace_host::server::load::Family;
 use crawlspace_host::server::notify::{self, Listener};
 
-/// The family, for the module's load.
+/// The family, registered when the module is loaded.
 pub const FAMILY: Family = Family {
     settings: settings::SETTINGS,
     metrics: metrics::METRICS,
@@ -35,7 +35,7 @@ pub const FAMILY: Family = Family {
     register: register_all,
 };
 
-/// Makes all commands of the family known to the server.
+/// Registers all commands of the family with the server.
 fn register_all(ctx: Ctx) -> Result<(), String> {
     macro_rules! register_each {
         ($($command:ident)+) => { $(register::<grammar::$command>(ctx)?;)+ };
@@ -48,14 +48,14 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
     alarm::wakes(frontiers::awake);
     notify::listen(Listener {
         cares_for: |key| may_be_ours(key, frontiers::lengths()),
-        // Without a cached frontier nothing that others change matters.
+        // Changes by other clients matter only while a frontier is cached.
         marks: |_| false,
         hear: frontiers::on_change,
     });
     Ok(())
 }
 
-/// Refuses a time that the client says, unless the setting allows it.
+/// Refuses a time that the client specified, unless the setting allows it.
 fn allowed(now: Now) -> Result<Now, String> {
     if now.simulated && !settings::SIMULATED_TIME.get() {
         return Err(

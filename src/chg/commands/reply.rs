@@ -8,7 +8,7 @@ fn optional(bytes: Option<&Vec<u8>>) -> Reply {
     bytes.map_or(Reply::Nil, Reply::bulk)
 }
 
-/// `[chg, token, deadline, n, c, execution, uri]`.
+/// Returns a lease as `[chg, token, deadline, n, c, execution, uri]`.
 pub fn lease_reply(lease: &Lease) -> Reply {
     let uri = lease.uri.as_ref();
     Reply::Array(vec![
@@ -22,7 +22,7 @@ pub fn lease_reply(lease: &Lease) -> Reply {
     ])
 }
 
-/// An array of leases; nil for none.
+/// Returns an array of leases; nil if there are none.
 pub fn leases_reply(leases: &[Lease]) -> Reply {
     match leases {
         [] => Reply::Nil,
@@ -30,7 +30,7 @@ pub fn leases_reply(leases: &[Lease]) -> Reply {
     }
 }
 
-/// The answer to a release with `NEXT`.
+/// Returns the reply to a release with `NEXT`.
 pub fn released_reply(due: Millis, next: Option<&Lease>) -> Reply {
     let next = next.map_or(Reply::Nil, lease_reply);
     Reply::Array(vec![Reply::count(due), next])

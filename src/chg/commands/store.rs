@@ -10,7 +10,7 @@ use crawlspace_host::server::api::RmString;
 use crawlspace_host::server::keyspace::{By, RedisKeyspace, Replicated};
 use crawlspace_host::server::native::{Native, Registered};
 
-/// The internal command that makes a change, for replicas and append-only files.
+/// Name of the internal command that makes a change, for replicas and append-only files.
 pub const CHANGE: &CStr = c"crawlspace.uris";
 
 static URIS: Registered = Registered::new();

@@ -1,8 +1,8 @@
 //! `crawlspace.uris key change …`: one change of the URIs of a group.
 //!
-//! Changes are replicated, and append-only files rewritten, as calls of this command. Nobody else
-//! needs it; a call by hand changes the URIs of a key as told and can break nothing, but the counts
-//! of the group then differ.
+//! Changes are replicated, and append-only files rewritten, as calls of this command. It has no
+//! other use; a manual call changes the URIs of a key as given and does no harm, except that the
+//! counts of the group may then differ.
 
 use std::ffi::CStr;
 
@@ -27,13 +27,13 @@ impl Internal for ChangeUris {
     }
 }
 
-/// Makes the type and the command known to the server.
+/// Registers the type and the command with the server.
 ///
 /// # Safety
-/// Called once, with the context of the module's load.
+/// Must be called once, with the context of the module's load.
 ///
 /// # Errors
-/// When the server refuses.
+/// Fails if the server refuses.
 pub unsafe fn register(ctx: Ctx) -> Result<(), String> {
     // SAFETY: by contract.
     unsafe {

@@ -12,20 +12,20 @@ use super::reply::{leases_reply, released_reply};
 
 /// A client that waits for a lease.
 pub struct Waiter {
-    /// How long a lease shall last.
+    /// Duration of the requested leases.
     pub lease: Millis,
-    /// How many leases it takes at most.
+    /// Maximum number of leases.
     pub count: usize,
-    /// Whether it waits for nothing but the end of a search that takes long.
+    /// The client waits only for the end of a long search.
     pub searches: bool,
-    /// The release that this is fused with: group, token, and due time that was answered.
+    /// The release that this request is fused with: group, token, and due time in the reply.
     pub after: Option<(Vec<u8>, Token, Millis)>,
-    /// The leases that it has so far.
+    /// The leases granted so far.
     pub leases: Vec<Lease>,
 }
 
 impl Waiter {
-    /// What the client gets: its leases, or nil.
+    /// Returns the reply of the client: its leases, or nil.
     pub(super) fn answer(
         &mut self,
         frontier: &mut Frontier<RedisKeyspace>,

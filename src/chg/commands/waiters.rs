@@ -1,7 +1,8 @@
-//! The clients that wait for a lease.
+//! Clients that wait for a lease.
 //!
-//! Clients of a frontier stand in one line. Whatever makes a group due serves it from the front: a
-//! command in its own step, else the alarm, which is set to when the next group is due.
+//! The clients of a frontier wait in one line. Every event that makes a group due serves the line
+//! from the front: a command as part of its own execution, and otherwise the alarm, which is set to
+//! the time when the next group is due.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,7 @@ use crawlspace_host::server::keyspace::RedisKeyspace;
 use super::frontiers::CachedFrontier;
 
 impl CachedFrontier {
-    /// Grants what can be granted to those who wait, longest waiter first, and sets the alarm for
-    /// what comes.
+    /// Grants leases to waiting clients, longest waiter first, and sets the alarm for later events.
     pub fn serve(&mut self, keys: &mut RedisKeyspace, now: Millis) -> Result<()> {
         if self.waiters.all.is_empty() {
             return self.arrange(keys, now, false);
@@ -55,7 +55,7 @@ impl CachedFrontier {
             let waiter = &mut waiting.wish;
             let answer = match searched {
                 Ok(_) => waiter.answer(&mut self.frontier, keys),
-                // What it has already is more than an error to it.
+                // A client that has leases already gets those instead of the error.
                 Err(_) if !waiter.leases.is_empty() => waiter.answer(&mut self.frontier, keys),
                 Err(error) => Err(error),
             };
@@ -64,7 +64,7 @@ impl CachedFrontier {
         self.arrange(keys, now, unfinished)
     }
 
-    /// Shows how many wait, and sets the alarm.
+    /// Updates the number of waiting clients, and sets the alarm.
     pub fn arrange(
         &mut self,
         keys: &mut RedisKeyspace,
@@ -93,7 +93,7 @@ impl CachedFrontier {
         Ok(())
     }
 
-    /// Everything that is due.
+    /// Performs all actions that are due.
     pub(super) fn awake(&mut self, keys: &mut RedisKeyspace, now: Millis) -> Result<()> {
         self.frontier.types.check(keys)?;
         for id in std::mem::take(&mut self.touched) {
@@ -101,7 +101,7 @@ impl CachedFrontier {
         }
         self.frontier.evict_idle(keys, now)?;
         self.serve(keys, now)?;
-        // Whoever has waited enough behind somebody who waits on.
+        // Clients whose timeout has passed, behind a client that keeps waiting.
         for mut waiting in self.waiters.take(|waiting| waiting.is_over(now)) {
             let answer = waiting.wish.answer(&mut self.frontier, keys);
             waiting.answer(answer.map_err(|error| error.to_string()));

@@ -1,4 +1,4 @@
-//! How the URIs of a group change.
+//! Changes of the URIs of a group.
 
 use super::bounds::{MAX_INTEGER, MAX_NUMBER, URI_BYTES};
 use super::op::Changed;
@@ -48,12 +48,12 @@ impl Uris {
         Changed::Added
     }
 
-    /// Queues a URI that the execution has not.
+    /// Queues a URI that the execution does not have yet.
     pub(super) fn enqueue(&mut self, record: Record<'_>) {
         let mut record = record;
         self.next = self.next.max(record.place.seq + 1);
         while !self.queue.insert(record) {
-            // Only a hand-made value has two URIs at one place.
+            // Only a hand-made value has two URIs at one position.
             record.place.seq = (record.place.seq + 1) % MAX_NUMBER;
             self.next = self.next.max(record.place.seq + 1);
         }
@@ -63,7 +63,7 @@ impl Uris {
         execution.earliest = execution.earliest.min(record.place.due);
     }
 
-    /// Takes a URI out of the queue.
+    /// Removes a URI from the queue.
     pub(super) fn dequeue(&mut self, place: Position) -> Option<(u32, Box<[u8]>)> {
         let removed = self.queue.remove(place)?;
         let execution = self.executions.by_number_mut(place.execution);
@@ -84,8 +84,8 @@ impl Uris {
         Some(removed)
     }
 
-    /// The first queued URI of each depth of an execution, lowest depth first, until told to stop.
-    /// A crawl goes breadth first, so there are few depths at any time.
+    /// Visits the first queued URI of each depth of an execution, lowest depth first, until `each`
+    /// returns false. A crawl proceeds breadth first, so there are few depths at any time.
     fn each_depth(&self, execution: u64, mut each: impl FnMut(Position) -> bool) {
         let mut from = Position::first_of(execution);
         while let Some(first) = self.queue.first_from(from) {

@@ -1,17 +1,17 @@
-//! The URIs of a group as bytes, for RDB files, append-only files and other servers.
+//! Serialization of the URIs of a group for RDB files, append-only files and other servers.
 //!
-//! A value is one chunk or several of about a mebibyte, each of which stands for itself: whoever
-//! loads all of them into an empty value gets an equal one. In its [`crawlspace_compact::envelope`] a chunk is:
+//! A value is one or more chunks of about a mebibyte, each of which is self-contained; loading all of them into an
+//! empty value gives an equal one. In its [`crawlspace_compact::envelope`] a chunk is:
 //!
 //! | bytes | |
 //! |---|---|
-//! | number, 16 bytes, number | order of adding of the next URI; the group's clock, lowest byte first; number of the next execution |
-//! | number | how many executions follow, numbers ascending: number, weight, 16 bytes of pass, length and bytes of the name |
-//! | number | how many leases follow: token, 1 if dropped, number of execution, depth, due time, order of adding, attempts, length and bytes of the URI |
+//! | number, 16 bytes, number | insertion order of the next URI; the group's clock, little-endian; number of the next execution |
+//! | number | count of the executions that follow, numbers ascending: number, weight, 16 bytes of pass, length and bytes of the name |
+//! | number | count of the leases that follow: token, 1 if dropped, number of execution, depth, due time, insertion order, attempts, length and bytes of the URI |
 //! | rest | queued URIs in order, as described in [`super::record`] |
 //!
-//! Numbers are of variable length ([`crawlspace_compact::number`]). What is read is checked before anything is done
-//! with it, because it may come from a broken file, or from anybody who may run `RESTORE`.
+//! Numbers are varints ([`crawlspace_compact::number`]). All input is checked before it is used, because it may come
+//! from a broken file or from any client that may run `RESTORE`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,26 +22,26 @@ use super::{Lease, MAX_LEASES, Uris};
 use crawlspace_compact::envelope::Envelope;
 use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};
 
-/// How many bytes a chunk has, more or less.
+/// Approximate size of a chunk in bytes.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-/// What chunks are in, each for itself.
+/// Envelope of each chunk.
 pub const ENVELOPE: Envelope = Envelope {
     what: "URIs",
     version: 2,
 };
 
-/// How many bytes of URIs a chunk stands for at most, for each of its own, up to every record. URIs are
-/// written as what they do not share, so that a few bytes could stand for very many; where they would, one
-/// is written in full.
+/// Maximum expansion of a chunk: bytes of full URIs per byte of the chunk, up to every record. URIs are written without
+/// the prefix that they share with the previous one, so that a few bytes could expand to very many; where the limit
+/// would be exceeded, a URI is written in full.
 const STOOD_FOR: usize = 16;
 
-/// A chunk, checked.
+/// A chunk that was checked.
 struct Chunk<'a> {
     next: u64,
     clock: u128,
     next_execution: u64,
-    /// In order of numbers.
+    /// In ascending order of numbers.
     executions: Vec<StoredExecution<'a>>,
     leases: Vec<StoredLease<'a>>,
     records: &'a [u8],
@@ -62,7 +62,7 @@ struct StoredLease<'a> {
     uri: &'a [u8],
 }
 
-/// A pass, which is at most [`MAX_PASS`].
+/// Reads a pass, which is at most [`MAX_PASS`].
 fn pass(parts: &mut Reader<'_>) -> Result<u128, Malformed> {
     let pass = u128::from_le_bytes(parts.array()?);
     if pass <= MAX_PASS {
@@ -149,12 +149,12 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Whether a chunk is whole.
+/// Checks that a chunk is well-formed.
 pub(super) fn check(chunk: &[u8]) -> Result<(), String> {
     Chunk::read(chunk).map(drop)
 }
 
-/// A chunk that is being made.
+/// A chunk under construction.
 struct Encoder<'a> {
     uris: &'a Uris,
     chunk_bytes: usize,
@@ -164,7 +164,7 @@ struct Encoder<'a> {
     leased: u64,
     records: Vec<u8>,
     last: Option<(Position, Vec<u8>)>,
-    /// Bytes of executions, and of URIs in full.
+    /// Bytes of executions; `stood_for` counts the bytes of full URIs.
     named: usize,
     stood_for: usize,
 }
@@ -254,8 +254,8 @@ impl<'a> Encoder<'a> {
 }
 
 impl Uris {
-    /// The value in chunks of about `chunk_bytes`, which end with the URI or execution that fills
-    /// them. Equal values give equal chunks.
+    /// Serializes the value in chunks of about `chunk_bytes`, each of which ends with the URI or execution that fills
+    /// it. Equal values give equal chunks.
     pub fn encode(&self, chunk_bytes: usize, each: &mut dyn FnMut(&[u8])) {
         let mut encoder = Encoder {
             uris: self,
@@ -276,7 +276,7 @@ impl Uris {
             encoder.record(record);
             true
         });
-        // Those that only wait for the clock come last, when the value is not empty any more.
+        // Executions that only wait for the clock come last, when the value is not empty any more.
         for execution in self.executions.iter().filter(|e| e.is_idle()) {
             encoder.name(execution);
             encoder.end_if_long();
@@ -286,8 +286,8 @@ impl Uris {
         }
     }
 
-    /// Adds what a chunk holds; how many URIs it gave, leased ones included. What is there already
-    /// is skipped. Nothing changes on an error, which says what is wrong.
+    /// Adds the contents of a chunk; returns the number of URIs added, including leased ones. URIs that exist already
+    /// are skipped. On an error, which describes the problem, nothing changes.
     pub(crate) fn load(&mut self, chunk: &[u8]) -> Result<u64, String> {
         let chunk = Chunk::read(chunk)?;
         let mut numbers = BTreeMap::new();

@@ -6,19 +6,19 @@ use super::super::time::Millis;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Execution {
     pub(super) id: Box<[u8]>,
-    /// A short hash of the id, to compare first.
+    /// Short hash of the id, compared first.
     pub(super) mark: u32,
-    /// Stands for it in the queue; grows in order of appearance.
+    /// Identifies the execution in the queue; numbers grow in order of appearance.
     pub(super) number: u64,
     pub(super) weight: u32,
     pub(super) pass: u128,
-    /// How many URIs are queued.
+    /// Number of queued URIs.
     pub(super) queued: u64,
-    /// How many are leased and count.
+    /// Number of leased URIs that count.
     pub(super) leased: u32,
-    /// How many leases there are, of dropped URIs too.
+    /// Number of leases, including those of dropped URIs.
     pub(super) held: u32,
-    /// When the first queued one is due; the end of time without any.
+    /// Due time of the first queued URI; the maximum if there are none.
     pub(super) earliest: Millis,
 }
 
@@ -30,8 +30,8 @@ impl Execution {
 
 /// Returns a short hash of an execution id, which is the same on every machine.
 pub(super) fn mark(id: &[u8]) -> u32 {
-    // FNV-1a: the same everywhere, and quick for what is this short. Who finds two ids with the same
-    // one has gained a comparison of their bytes.
+    // FNV-1a: the same everywhere, and fast for short inputs. An attacker who finds two ids with the same
+    // hash only causes an extra comparison of their bytes.
     id.iter().fold(0x811c_9dc5, |hash, &byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     })

@@ -1,6 +1,6 @@
-//! The executions of a group, found by number and by name. Most groups have one and few have more than
-//! some: a list. Whoever has very many gets an order by each, so that nothing that is done for all of
-//! them takes the square of their number.
+//! The executions of a group, found by number and by name. Most groups have a single execution and few have
+//! many, so a short list suffices. Groups with very many executions get an index for each order, so that no
+//! operation over all of them takes quadratic time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crawlspace_compact::keyed;
 
 use super::execution::{Execution, mark};
 
-/// How many are a list. Tests have many with few.
+/// Maximum length of a list. Lower in tests, to cover both forms.
 const FEW: usize = if cfg!(test) { 2 } else { 64 };
 
 /// Executions in order of their numbers.
@@ -18,13 +18,13 @@ pub(super) enum All {
     Many(Box<Many>),
 }
 
-/// Many executions.
+/// An indexed set of many executions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Many {
     by_number: BTreeMap<u64, Execution>,
-    /// A hash of the name, and the number. The hash is keyed, and differs from process to process.
+    /// Hash of the name, and the number. The hash is keyed, and differs between processes.
     by_name: BTreeSet<(u64, u64)>,
-    /// Pass and number of those that have nothing; of others, too, that have something again.
+    /// Pass and number of idle executions; may include some that are not idle any more.
     idle: BTreeSet<(u128, u64)>,
 }
 
@@ -35,7 +35,7 @@ impl Default for All {
 }
 
 impl All {
-    /// Those from a number on.
+    /// Iterates over the executions from a number on.
     pub(super) fn from(&self, number: u64) -> impl Iterator<Item = &Execution> {
         let (few, many) = match self {
             All::Few(few) => (&few[few.partition_point(|e| e.number < number)..], None),
@@ -77,12 +77,12 @@ impl All {
         }
     }
 
-    /// Takes in one whose number and name are new.
+    /// Adds an execution whose number and name are new.
     pub(super) fn insert(&mut self, execution: Execution) {
         match self {
             All::Few(few) => {
                 if few.is_empty() {
-                    // Most groups have one.
+                    // Most groups have one execution.
                     few.reserve_exact(1);
                 }
                 let at = few.partition_point(|e| e.number < execution.number);
@@ -99,7 +99,7 @@ impl All {
         }
     }
 
-    /// An execution may have nothing any more, or have got another pass.
+    /// Records that an execution may have become idle, or that its pass may have changed.
     pub(super) fn note(&mut self, number: u64) {
         let All::Many(many) = self else { return };
         if let Some(execution) = many.by_number.get(&number).filter(|e| e.is_idle()) {
@@ -107,7 +107,7 @@ impl All {
         }
     }
 
-    /// Drops those that have nothing and are not ahead of the clock.
+    /// Drops idle executions that are not ahead of the clock.
     pub(super) fn drop_idle(&mut self, clock: u128) {
         match self {
             All::Few(few) => few.retain(|e| !e.is_idle() || e.pass > clock),
@@ -121,7 +121,7 @@ impl All {
         }
     }
 
-    /// Pieces of memory: the names, and some for their order.
+    /// Returns the approximate number of memory blocks: the names, and nodes of the indexes.
     pub(super) fn pieces(&self) -> usize {
         match self {
             All::Few(few) => few.len(),
@@ -129,12 +129,12 @@ impl All {
         }
     }
 
-    /// Bytes of memory, besides the value itself.
+    /// Returns the memory use in bytes, besides the value itself.
     pub(super) fn memory(&self) -> usize {
         let ids: usize = self.from(0).map(|e| e.id.len().next_multiple_of(16)).sum();
         ids + match self {
             All::Few(few) => few.capacity() * size_of::<Execution>(),
-            // Nodes of B-trees are two thirds full on average.
+            // B-tree nodes are two thirds full on average.
             All::Many(many) => {
                 let each = size_of::<Execution>() + 8 + 16;
                 (many.by_number.len() * each + many.idle.len() * 32) * 3 / 2
@@ -162,7 +162,7 @@ impl Many {
         while let Some(&(pass, number)) = self.idle.first().filter(|(pass, _)| *pass <= clock) {
             self.idle.remove(&(pass, number));
             let execution = self.by_number.get(&number);
-            // It may have got something again, or another pass.
+            // It may have URIs again, or another pass.
             let Some(execution) = execution.filter(|e| e.is_idle() && e.pass == pass) else {
                 continue;
             };

@@ -1,12 +1,12 @@
 //! The URIs that the frontier keeps for one crawl host group.
 //!
-//! [`Uris`] is a value: it changes by [`Op`]s alone, which are replicated as they are, and knows no
-//! clock. Queued URIs stand in `queue`, whose turn it is says `share`.
+//! [`Uris`] is a value: it changes only through [`Op`]s, which are replicated as they are, and reads no clock. `queue`
+//! holds the queued URIs, and `share` decides which execution is next.
 //!
-//! For URLs of 91 bytes that share their host and nothing else, all included: a group takes about 240
-//! bytes and 110 for its first URI, ten URIs take 88 to 100 bytes each, a hundred or a million 98; with
-//! a directory in common, 86. A change takes some microseconds however many there are, because nothing
-//! grows but by pages of two kilobytes and by nodes of B-trees.
+//! Memory for URLs of 91 bytes that share only their host, everything included: a group takes about 240 bytes plus 110
+//! for its first URI, ten URIs take 88 to 100 bytes each, a hundred or a million take 98; with a common directory, 86.
+//! A change takes some microseconds regardless of the number of URIs, because memory only grows by pages of two
+//! kilobytes and by B-tree nodes.
 
 mod bounds;
 mod change;
@@ -31,13 +31,13 @@ pub use record::Position;
 use queue::Queue;
 use share::Executions;
 
-/// The URIs of a group: queued ones and leased ones.
+/// The queued and leased URIs of a group.
 #[derive(Clone, Debug, Default)]
 pub struct Uris {
     queue: Queue,
     executions: Executions,
     leases: Vec<Lease>,
-    /// Order of adding of the next URI.
+    /// Insertion order of the next URI.
     next: u64,
 }
 
@@ -51,104 +51,104 @@ struct Lease {
     uri: Box<[u8]>,
 }
 
-/// A URI that is leased.
+/// A leased URI, as returned to callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leased<'a> {
-    /// Names the lease.
+    /// Token of the lease.
     pub token: u64,
     /// The crawl execution.
     pub execution: &'a [u8],
     /// The URI.
     pub uri: &'a [u8],
-    /// How often it was tried in vain.
+    /// Number of failed attempts.
     pub attempts: u32,
-    /// How many links it is away from a seed.
+    /// Number of links between a seed and the URI.
     pub depth: u32,
-    /// When it was due.
+    /// Due time of the URI.
     pub due: Millis,
-    /// Whether its execution was dropped meanwhile: it counts no more.
+    /// The execution was dropped meanwhile, so the URI does not count any more.
     pub dropped: bool,
 }
 
-/// What one execution has in a group.
+/// The URIs of one execution in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share<'a> {
-    /// Grows in order of appearance.
+    /// Number of the execution; grows in order of appearance.
     pub number: u64,
     /// The crawl execution.
     pub id: &'a [u8],
-    /// Its weight.
+    /// Weight of the execution.
     pub weight: u64,
-    /// URIs that are queued.
+    /// Number of queued URIs.
     pub queued: u64,
-    /// URIs that count: queued ones, and leased ones that were not dropped.
+    /// Number of URIs that count: queued ones, and leased ones that were not dropped.
     pub uris: u64,
 }
 
-/// What a group has of kept URIs.
+/// Summary of the kept URIs of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stock {
-    /// How many count, as [`Uris::len`] says.
+    /// Number of URIs that count; see [`Uris::len`].
     pub uris: u64,
-    /// When the first queued one is due.
+    /// Due time of the first queued URI.
     pub earliest: Option<Millis>,
 }
 
-/// A URI that is queued.
+/// A queued URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queued {
     /// The crawl execution.
     pub execution: Vec<u8>,
     /// The weight of the execution.
     pub weight: u64,
-    /// When the URI is due.
+    /// Due time of the URI.
     pub due: Millis,
-    /// How many links it is away from a seed.
+    /// Number of links between a seed and the URI.
     pub depth: u32,
-    /// How often it was tried in vain.
+    /// Number of failed attempts.
     pub attempts: u32,
     /// The URI.
     pub uri: Vec<u8>,
 }
 
-/// How many leases there are of one group at most; more than a group may have fetches at a time.
+/// Maximum number of leases per group; more than the maximum number of concurrent fetches.
 const MAX_LEASES: usize = 4096;
 
-/// How many bytes of URIs one batch holds, more or less.
+/// Approximate maximum size of the URIs in a batch, in bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
 impl Uris {
-    /// Whether nothing is queued or leased. Then the key of the value goes.
+    /// Returns true if no URI is queued or leased. The key of an empty value is deleted.
     pub fn is_empty(&self) -> bool {
         self.queue.len() == 0 && self.leases.is_empty()
     }
 
-    /// How many URIs count: queued ones, and leased ones that were not dropped.
+    /// Returns the number of URIs that count: queued ones, and leased ones that were not dropped.
     pub fn len(&self) -> u64 {
         let leased = self.leases.iter().filter(|lease| !lease.dropped).count();
         self.queue.len() + leased as u64
     }
 
-    /// How many URIs of one execution count.
+    /// Returns the number of URIs of one execution that count.
     pub fn count_of(&self, execution: &[u8]) -> u64 {
         self.executions
             .find(execution)
             .map_or(0, |e| e.queued + u64::from(e.leased))
     }
 
-    /// Which execution is next, among those with a URI that is due now and that are not `paused`:
-    /// in proportion to their weights, and among equals the one that came first.
+    /// Returns the next execution among those that are not `paused` and have a URI that is due: in proportion to their
+    /// weights, and among equals the one that appeared first.
     pub fn pick(&self, now: Millis, paused: &dyn Fn(&[u8]) -> bool) -> Option<&[u8]> {
         self.executions.pick(now, paused).map(|e| &*e.id)
     }
 
-    /// When the first queued URI is due; `None` without any.
+    /// Returns the due time of the first queued URI; `None` if no URI is queued.
     pub fn earliest(&self) -> Option<Millis> {
         let queued = self.executions.iter().filter(|e| e.queued > 0);
         queued.map(|e| e.earliest).min()
     }
 
-    /// How many count, and when the first queued one is due.
+    /// Returns the number of URIs that count, and the due time of the first queued one.
     pub fn stock(&self) -> Stock {
         Stock {
             uris: self.len(),
@@ -156,18 +156,18 @@ impl Uris {
         }
     }
 
-    /// The earliest due time of executions that are not `paused`.
+    /// Returns the earliest due time over the executions that are not `paused`.
     pub fn earliest_of(&self, paused: &dyn Fn(&[u8]) -> bool) -> Option<Millis> {
         let queued = self.executions.iter().filter(|e| e.queued > 0);
         queued.filter(|e| !paused(&e.id)).map(|e| e.earliest).min()
     }
 
-    /// The URI of a lease.
+    /// Returns the URI of a lease.
     pub fn leased(&self, token: u64) -> Option<Leased<'_>> {
         self.leases().find(|lease| lease.token == token)
     }
 
-    /// All leased URIs, in the order in which they were taken.
+    /// Returns all leased URIs, in the order in which they were leased.
     pub fn leases(&self) -> impl Iterator<Item = Leased<'_>> {
         self.leases.iter().map(|lease| Leased {
             token: lease.token,
@@ -183,12 +183,12 @@ impl Uris {
         })
     }
 
-    /// Executions with URIs that count, in order of appearance.
+    /// Returns the executions with URIs that count, in order of appearance.
     pub fn executions(&self) -> impl Iterator<Item = Share<'_>> {
         self.executions_from(0)
     }
 
-    /// Executions with URIs that count, in order of appearance, from a number on.
+    /// Returns the executions with URIs that count, in order of appearance, from a number on.
     pub fn executions_from(&self, number: u64) -> impl Iterator<Item = Share<'_>> {
         let all = self.executions.from(number);
         let count = all.filter(|e| e.queued > 0 || e.leased > 0);
@@ -201,12 +201,12 @@ impl Uris {
         })
     }
 
-    /// Up to `limit` queued URIs, first ones first; fewer if they are long, but at least one.
+    /// Returns up to `limit` queued URIs, first ones first; fewer if they are long, but at least one.
     pub fn batch(&self, limit: usize) -> Vec<Queued> {
         self.page(Position::default(), limit).0
     }
 
-    /// Up to `limit` queued URIs from a place on, in order, and where the next one stands; fewer if they
+    /// Returns up to `limit` queued URIs from a position on, in order, and the position of the next one; fewer if they
     /// are long, but at least one.
     pub fn page(&self, from: Position, limit: usize) -> (Vec<Queued>, Option<Position>) {
         let mut page = Vec::new();
@@ -233,13 +233,13 @@ impl Uris {
         (page, next)
     }
 
-    /// Whether a URI is queued or leased for an execution, so that adding it changes nothing.
+    /// Returns true if a URI is queued or leased for an execution, so that adding it changes nothing.
     pub fn contains(&self, execution: &[u8], uri: &[u8]) -> bool {
         let execution = self.executions.find(execution);
         execution.is_some_and(|execution| self.knows(execution.number, uri))
     }
 
-    /// Whether an execution has a URI, queued or leased.
+    /// Returns true if an execution has a URI, queued or leased.
     fn knows(&self, execution: u64, uri: &[u8]) -> bool {
         let leased = self.leases.iter().any(|lease| {
             !lease.dropped && lease.place.execution == execution && *lease.uri == *uri
@@ -247,7 +247,7 @@ impl Uris {
         leased || self.queue.find(execution, uri).is_some()
     }
 
-    /// Bytes of memory.
+    /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         let leased: usize = self
             .leases
@@ -261,12 +261,12 @@ impl Uris {
             + leased
     }
 
-    /// How much work it is to free the value: pieces of memory.
+    /// Returns the cost of freeing the value, as the number of memory blocks.
     pub fn free_effort(&self) -> usize {
         1 + self.queue.pieces() + self.leases.len() + self.executions.pieces()
     }
 
-    /// Makes a change. The same changes in the same order give the same value everywhere.
+    /// Applies a change. The same changes in the same order give the same value everywhere.
     ///
     /// ```
     /// use crawlspace::chg::uris::{Changed, Op, Uris};
@@ -291,8 +291,8 @@ impl Uris {
     /// ```
     pub fn apply(&mut self, op: &Op<'_>) -> Changed {
         if self.is_empty() {
-            // Nothing depends on whether its key went. What it still has of executions is freed with the key, in the
-            // background when that is much.
+            // The result must not depend on whether the key was deleted. Remaining executions are freed with the key,
+            // in the background if there are many.
             *self = Uris::default();
         }
         match *op {
@@ -321,7 +321,7 @@ impl Uris {
     }
 }
 
-/// By content, in order; how it lies in memory is no matter.
+/// Compares contents in order; the layout in memory does not matter.
 impl PartialEq for Uris {
     fn eq(&self, other: &Uris) -> bool {
         if self.is_empty() && other.is_empty() {

@@ -1,7 +1,7 @@
 //! Changes of the URIs of a group, as values.
 //!
-//! A change says everything that its effect depends on, so that the same changes give the same state
-//! on a replica and from an append-only file.
+//! A change contains everything that its effect depends on, so that the same changes give the same state on a
+//! replica and from an append-only file.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -9,54 +9,54 @@ use super::super::time::Millis;
 use super::bounds::{EXECUTION_BYTES, MAX_INTEGER, MAX_WEIGHT, URI_BYTES};
 use super::encoding;
 
-/// A change.
+/// A change of the URIs of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op<'a> {
     /// Queues a URI, unless the execution has it already, queued or leased.
     Add {
         /// The crawl execution.
         execution: &'a [u8],
-        /// Its weight from now on, if given.
+        /// New weight of the execution, if given.
         weight: Option<u64>,
-        /// When the URI is due.
+        /// Due time of the URI.
         due: Millis,
-        /// How many links it is away from a seed.
+        /// Number of links between a seed and the URI.
         depth: u32,
-        /// How often it was tried in vain.
+        /// Number of failed attempts.
         attempts: u32,
         /// The URI.
         uri: &'a [u8],
     },
-    /// Leases the next URI of an execution: of those that are due the lowest depth first, then the
-    /// earliest due time, then the order of adding.
+    /// Leases the next URI of an execution: among those that are due the lowest depth, then the earliest due
+    /// time, then the insertion order decides.
     Take {
-        /// Names the lease; not in use.
+        /// Token of the new lease, which must not be in use.
         token: u64,
         /// The crawl execution.
         execution: &'a [u8],
-        /// The time now.
+        /// The current time.
         now: Millis,
     },
-    /// The leased URI is done with.
+    /// Removes a leased URI that is done.
     Done {
-        /// The lease.
+        /// Token of the lease.
         token: u64,
     },
-    /// The leased URI goes back to its place in the queue.
+    /// Returns a leased URI to its position in the queue.
     Return {
-        /// The lease.
+        /// Token of the lease.
         token: u64,
-        /// When it is due now, if that changes.
+        /// New due time, if it changes.
         due: Option<Millis>,
-        /// Whether it was tried in vain.
+        /// The attempt failed.
         failed: bool,
     },
-    /// Removes queued URIs of an execution, first ones first; leased ones are dropped: the lease
-    /// stays, the URI counts no more.
+    /// Removes queued URIs of an execution, first ones first; leased ones are dropped: the lease remains, but
+    /// the URI does not count any more.
     Drop {
         /// The crawl execution.
         execution: &'a [u8],
-        /// How many queued URIs at most.
+        /// Maximum number of queued URIs to remove.
         limit: u64,
     },
     /// Removes a queued URI, for example because it moves to another group.
@@ -66,29 +66,29 @@ pub enum Op<'a> {
         /// The URI.
         uri: &'a [u8],
     },
-    /// Adds what a chunk of an encoded value holds.
+    /// Adds the contents of a chunk of an encoded value.
     Load {
-        /// As [`super::Uris::encode`] made it.
+        /// A chunk created by [`super::Uris::encode`].
         chunk: &'a [u8],
     },
 }
 
-/// What a change came to.
+/// The effect of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// Nothing is different: the URI is known, nothing was due, there is no such lease, …
+    /// Nothing changed: the URI is known, nothing was due, the lease does not exist, …
     Nothing,
     /// The URI was queued.
     Added,
-    /// The URI was known; the execution has another weight.
+    /// The URI was known; the weight of the execution changed.
     Weighed,
     /// A URI was leased.
     Taken,
-    /// The URI is in the queue again.
+    /// The URI returned to the queue.
     Returned,
-    /// Number of URIs that count no more; 0 when a lease ended whose URI had been dropped.
+    /// Number of URIs that do not count any more; 0 if a lease ended whose URI had been dropped.
     Removed(u64),
-    /// Number of URIs that came from a chunk.
+    /// Number of URIs added from a chunk.
     Loaded(u64),
 }
 
@@ -97,12 +97,12 @@ fn number(n: u64) -> Vec<u8> {
 }
 
 impl<'a> Op<'a> {
-    /// Whether the change adds URIs, so that it makes the key that holds them.
+    /// Returns true if the change adds URIs, so that it creates the key if necessary.
     pub fn makes_the_key(&self) -> bool {
         matches!(self, Op::Add { .. } | Op::Load { .. })
     }
 
-    /// The change as arguments of a command.
+    /// Encodes the change as arguments of a command.
     pub fn to_args(&self) -> Vec<Vec<u8>> {
         match *self {
             Op::Add {
@@ -148,10 +148,10 @@ impl<'a> Op<'a> {
         }
     }
 
-    /// Reads what [`Op::to_args`] wrote; an error says what is wrong.
+    /// Parses the result of [`Op::to_args`].
     ///
     /// # Errors
-    /// What is wrong with the arguments.
+    /// Describes the problem if the arguments are invalid.
     pub fn parse(args: &[&'a [u8]]) -> Result<Op<'a>, String> {
         let Some((&name, args)) = args.split_first() else {
             return Err("a change is missing".to_string());

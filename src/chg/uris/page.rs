@@ -1,26 +1,26 @@
-//! A page of queued URIs: up to about two kilobytes of records in one piece of memory.
+//! A page of queued URIs: up to about two kilobytes of records in one block of memory.
 
 use super::record::{Position, Record, RecordHead, Records, append};
 
-/// How many bytes a page has at most, unless it holds a single URI. Longer ones take less memory for
-/// each URI, and more time for each change.
+/// Maximum size of a page in bytes, unless it holds a single URI. Longer pages take less memory per URI, and
+/// more time per change.
 pub(super) const PAGE_BYTES: usize = 2048;
 
 /// Records in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Page(Vec<u8>);
 
-/// Where a record came to stand.
+/// The position of an inserted record in the page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stands {
     start: usize,
     end: usize,
-    /// Whether the next one is of the same execution and depth.
+    /// The next record has the same execution and depth.
     run_goes_on: bool,
 }
 
-/// How much memory is asked for: what the allocator would give anyway (jemalloc's size classes), so
-/// that growing needs a new piece only now and then.
+/// Rounds a size up to what the allocator reserves anyway (jemalloc's size classes), so that growing rarely
+/// needs another block.
 fn rounded(bytes: usize) -> usize {
     let step = (bytes.next_power_of_two() / 8).max(16);
     bytes.next_multiple_of(step)
@@ -47,22 +47,22 @@ impl Page {
         Walk(Records::new(&self.0))
     }
 
-    /// Bytes of records.
+    /// Returns the length of the records in bytes.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Bytes of memory.
+    /// Returns the memory use in bytes.
     pub(super) fn memory(&self) -> usize {
         self.0.capacity()
     }
 
-    /// The place of the first URI.
+    /// Returns the position of the first URI.
     pub(super) fn first(&self) -> Option<Position> {
         self.records().peek().map(|head| head.place)
     }
 
-    /// The first place that is taken, from this one on.
+    /// Returns the first occupied position at or after this one.
     pub(super) fn first_from(&self, place: Position) -> Option<Position> {
         let mut records = self.records();
         while let Some(head) = records.peek() {
@@ -74,7 +74,7 @@ impl Page {
         None
     }
 
-    /// Where a URI stands.
+    /// Returns the position of a URI.
     pub(super) fn find(&self, execution: u64, uri: &[u8]) -> Option<Position> {
         let mut records = self.records();
         while let Some(record) = records.step() {
@@ -85,7 +85,7 @@ impl Page {
         None
     }
 
-    /// Goes through URIs from a place on, until told to stop; false when it was.
+    /// Visits URIs from a position on until `each` returns false; returns false in that case.
     pub(super) fn walk(&self, from: Position, each: &mut dyn FnMut(Record<'_>) -> bool) -> bool {
         let mut records = self.records();
         while let Some(record) = records.step() {
@@ -96,7 +96,7 @@ impl Page {
         true
     }
 
-    /// Puts a URI in; `None` when its place is taken.
+    /// Inserts a URI; returns `None` if its position is occupied.
     pub(super) fn insert(&mut self, record: Record<'_>) -> Option<Stands> {
         let mut records = self.records();
         let mut next = records.peek();
@@ -127,7 +127,7 @@ impl Page {
         })
     }
 
-    /// Takes out the URI at a place.
+    /// Removes the URI at a position.
     pub(super) fn remove(&mut self, place: Position) -> Option<(u32, Box<[u8]>)> {
         let mut records = self.records();
         let mut next = records.peek()?;
@@ -157,12 +157,12 @@ impl Page {
         Some(removed)
     }
 
-    /// Other bytes instead of those from `start` to `end`.
+    /// Replaces the bytes from `start` to `end`.
     fn replace(&mut self, start: usize, end: usize, patch: &[u8]) {
         let bytes = &mut self.0;
         let len = bytes.len() - (end - start) + patch.len();
         let wanted = rounded(len);
-        // Not too small, and not so large that giving back is worth a copy.
+        // Neither too small, nor so large that giving memory back is worth a copy.
         if len > bytes.capacity() || wanted < bytes.capacity() / 4 * 3 {
             let mut moved = Vec::with_capacity(wanted);
             moved.extend_from_slice(&bytes[..start]);
@@ -183,9 +183,9 @@ impl Page {
         bytes[start..tail].copy_from_slice(patch);
     }
 
-    /// Where to split a page that got too long by a URI: behind it when it is the last of its
-    /// execution and depth, where more will come; before it when it is the last of all, so that a
-    /// page to which nothing more is added stays full; else in the middle.
+    /// Returns the offset at which to split a page that a URI made too long: after the URI if it is the last
+    /// of its execution and depth, where more will be added; before it if it is the last of all, so that a
+    /// page to which nothing more is added stays full; otherwise in the middle.
     pub(super) fn cut(&self, stands: Stands) -> usize {
         if stands.end == self.len() {
             stands.start
@@ -196,8 +196,8 @@ impl Page {
         }
     }
 
-    /// Takes the records from the first one that begins at or behind `cut`, and at least the last
-    /// one, into a page of their own; `None` for a single record.
+    /// Moves the records from the first one that begins at or after `cut`, and at least the last one, to a
+    /// new page; returns `None` for a single record.
     pub(super) fn split(&mut self, cut: usize) -> Option<Page> {
         let mut records = self.records();
         let mut start = 0;
@@ -224,7 +224,7 @@ impl Page {
         Some(Page(right))
     }
 
-    /// Appends a page whose URIs all come behind.
+    /// Appends a page whose URIs all come after those of this page.
     pub(super) fn join(&mut self, right: &Page) {
         let mut records = self.records();
         while records.step().is_some() {}

@@ -1,8 +1,8 @@
-//! The queued URIs of a group, in order, and how one is found by its bytes.
+//! The queued URIs of a group in order, with a look-up by their bytes.
 //!
-//! A few URIs are one [`Page`] and nothing else; one is found by looking at all. More are many pages
-//! in order, and an index: a hash of each URI leads to its page. The hash is keyed, because URIs come
-//! from the web, and so it differs from process to process; nothing that is written depends on it.
+//! A few URIs are a single [`Page`], which is searched linearly. More URIs are several pages in order, and an
+//! index from a hash of each URI to its page. The hash is keyed, because URIs come from the web, and
+//! therefore differs between processes; nothing that is written depends on it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crawlspace_compact::keyed;
 use super::page::{PAGE_BYTES, Page};
 pub(super) use super::record::{Position, Record};
 
-/// Tests have many URIs with the same hash.
+/// Mask of the hashes. Tests have many URIs with the same hash.
 const HASHES: u32 = if cfg!(test) { 0x3ff } else { u32::MAX };
 
 /// Queued URIs.
@@ -34,12 +34,12 @@ impl Default for Pages {
 }
 
 impl Queue {
-    /// How many there are.
+    /// Returns the number of URIs.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Where a URI stands.
+    /// Returns the position of a URI.
     pub(super) fn find(&self, execution: u64, uri: &[u8]) -> Option<Position> {
         match &self.pages {
             Pages::One(page) => page.find(execution, uri),
@@ -47,7 +47,7 @@ impl Queue {
         }
     }
 
-    /// Puts a URI in that is not there. False when its place is taken.
+    /// Inserts a URI that is not queued yet. Returns false if its position is occupied.
     pub(super) fn insert(&mut self, record: Record<'_>) -> bool {
         let inserted = match &mut self.pages {
             Pages::One(page) => page.insert(record).is_some(),
@@ -63,7 +63,7 @@ impl Queue {
         inserted
     }
 
-    /// Takes out the URI at a place, with how often it was tried.
+    /// Removes the URI at a position; returns it with its number of attempts.
     pub(super) fn remove(&mut self, place: Position) -> Option<(u32, Box<[u8]>)> {
         let removed = match &mut self.pages {
             Pages::One(page) => page.remove(place)?,
@@ -78,7 +78,7 @@ impl Queue {
         Some(removed)
     }
 
-    /// The first place that is taken, from this one on.
+    /// Returns the first occupied position at or after this one.
     pub(super) fn first_from(&self, place: Position) -> Option<Position> {
         match &self.pages {
             Pages::One(page) => page.first_from(place),
@@ -88,8 +88,7 @@ impl Queue {
         }
     }
 
-    /// Goes through URIs in order, from the first one at or after a place, until told to stop by
-    /// `false`.
+    /// Visits URIs in order, from the first one at or after a position, until `each` returns false.
     pub(super) fn walk(&self, from: Position, each: &mut dyn FnMut(Record<'_>) -> bool) {
         match &self.pages {
             Pages::One(page) => {
@@ -101,7 +100,7 @@ impl Queue {
         }
     }
 
-    /// Bytes of memory, besides the value itself.
+    /// Returns the memory use in bytes, besides the value itself.
     pub(super) fn memory(&self) -> usize {
         match &self.pages {
             Pages::One(page) => page.memory(),
@@ -109,11 +108,11 @@ impl Queue {
         }
     }
 
-    /// How many pieces of memory there are to free.
+    /// Returns the number of memory blocks to free.
     pub(super) fn pieces(&self) -> usize {
         match &self.pages {
             Pages::One(_) => 1,
-            // Each node of the index holds six or more.
+            // Each node of the index holds at least six entries.
             Pages::Many(tree) => tree.pages.len() + tree.known.len() / 6,
         }
     }
@@ -139,24 +138,24 @@ impl Queue {
     }
 }
 
-/// Many pages.
+/// Several pages.
 #[derive(Clone, Debug)]
 struct Tree {
     pages: BTreeMap<u32, Page>,
-    /// Pages by a place that all of their URIs are at or behind, and all URIs of the pages before
-    /// are not.
+    /// Pages by lower bound: all URIs of a page are at or after its bound, and all URIs of the previous pages
+    /// are before it.
     order: BTreeMap<Position, u32>,
-    /// How many URIs of one hash are in a page: the hash in the upper half, the page in the lower.
-    /// A count that has reached its highest stays there, which costs a look in vain.
+    /// Number of URIs with a hash in a page: the hash in the upper half, the page in the lower. A count that
+    /// has reached its maximum stays there, which costs an unsuccessful look-up.
     known: BTreeMap<u64, u8>,
     /// The next number for a page, unless it is in use.
     next: u32,
-    /// Bytes of memory of all pages.
+    /// Memory of all pages in bytes.
     bytes: usize,
 }
 
 impl Tree {
-    /// What one page has become too small for.
+    /// Creates a tree from a page that has become too long.
     fn new(page: Page) -> Tree {
         let mut tree = Tree {
             pages: BTreeMap::new(),
@@ -179,7 +178,7 @@ impl Tree {
         u64::from(hash) << 32 | u64::from(page)
     }
 
-    /// Makes a page part of the tree.
+    /// Adds a page to the tree.
     fn enter(&mut self, page: Page) -> u32 {
         while self.pages.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
@@ -197,7 +196,7 @@ impl Tree {
         number
     }
 
-    /// Takes note of where a URI is.
+    /// Adds a URI to the index of pages.
     fn note(&mut self, execution: u64, uri: &[u8], page: u32) {
         let hash = Self::hash(execution, uri);
         let count = self.known.entry(Self::entry(hash, page)).or_insert(0);
@@ -221,7 +220,7 @@ impl Tree {
         self.pages.get(&number).expect("an ordered page is there")
     }
 
-    /// Changes a page.
+    /// Changes a page, and updates the memory use.
     fn change<T>(&mut self, number: u32, change: impl FnOnce(&mut Page) -> T) -> T {
         let page = self.pages.get_mut(&number);
         let page = page.expect("an ordered page is there");
@@ -231,7 +230,7 @@ impl Tree {
         changed
     }
 
-    /// The page that a place belongs to, with its bound.
+    /// Returns the page that a position belongs to, with its bound.
     fn page_of(&self, place: Position) -> (Position, u32) {
         let before = self.order.range(..=place).next_back();
         let page = before.or_else(|| self.order.first_key_value());
@@ -239,7 +238,7 @@ impl Tree {
         (bound, number)
     }
 
-    /// Pages in order, from the one on that a place belongs to.
+    /// Returns the pages in order, starting with the one that a position belongs to.
     fn pages_from(&self, place: Position) -> impl Iterator<Item = &Page> {
         let (bound, _) = self.page_of(place);
         let numbers = self.order.range(bound..).map(|(_, &number)| number);
@@ -272,7 +271,7 @@ impl Tree {
         true
     }
 
-    /// Splits a page at a byte, and the halves in turn while they are too long.
+    /// Splits a page at a byte offset, and splits the halves again while they are too long.
     fn split(&mut self, number: u32, cut: usize) {
         let mut work = vec![(number, cut)];
         while let Some((number, cut)) = work.pop() {
@@ -306,8 +305,8 @@ impl Tree {
         Some(removed)
     }
 
-    /// Joins a page that has become short with the next one or the one before, if both fit into one
-    /// and leave some room.
+    /// Joins a page that has become short with the next or the previous one, if both fit into one page and
+    /// leave some room.
     fn join(&mut self, bound: Position, number: u32) {
         let len = self.page(number).len();
         let fits = |tree: &Tree, other: u32| len + tree.page(other).len() <= PAGE_BYTES / 4 * 3;
@@ -322,7 +321,7 @@ impl Tree {
         }
     }
 
-    /// Moves all of a page to the end of the one before it.
+    /// Moves all URIs of a page to the end of the previous one.
     fn append(&mut self, left: u32, (bound, number): (Position, u32)) {
         self.order.remove(&bound);
         let right = self.pages.remove(&number);
@@ -336,7 +335,7 @@ impl Tree {
         self.change(left, |page| page.join(&right));
     }
 
-    /// All of it as one page, when it has become so little that it may grow again.
+    /// Returns everything as a single page, once it is so small that it has room to grow.
     fn single(&mut self) -> Option<Page> {
         match self.pages.len() {
             0 => Some(Page::default()),
@@ -345,7 +344,7 @@ impl Tree {
         }
     }
 
-    /// Nodes of B-trees are two thirds full on average.
+    /// Returns the memory use in bytes. B-tree nodes are two thirds full on average.
     fn memory(&self) -> usize {
         self.bytes + self.known.len() * 15 + self.pages.len() * 120
     }

@@ -1,17 +1,17 @@
-//! Queued URIs as bytes, one after the other, each written as what differs from the one before.
+//! Queued URIs as a sequence of bytes, each encoded relative to the previous one.
 //!
-//! URIs of one group are of few hosts, and were mostly added together. So a record says how many
-//! bytes its URI shares with the one before, and in the same execution and depth only how much later
-//! it is due; numbers are of variable length ([`crawlspace_compact::number`]). A record is:
+//! The URIs of a group belong to few hosts, and were mostly added together. So a record stores how many
+//! bytes its URI shares with the previous one, and, in the same execution and depth, only how much later it
+//! is due; numbers are varints ([`crawlspace_compact::number`]). A record is:
 //!
-//! 1. a byte: bit 0 for the same execution and depth as before, bit 1 for attempts that follow, the
-//!    upper six bits how many bytes are shared, or 63 for 63 and more;
-//! 2. in the same execution and depth the due time minus the one before, and the order of adding
-//!    minus the one before (zigzag); else execution, depth, due time, order of adding;
-//! 3. attempts, if there were any; bytes shared beyond 63;
+//! 1. a byte: bit 0 if execution and depth are the same as before, bit 1 if attempts follow, the upper
+//!    six bits the number of shared bytes, or 63 for 63 and more;
+//! 2. in the same execution and depth, the due time minus the previous one, and the insertion order minus
+//!    the previous one (zigzag); otherwise execution, depth, due time, insertion order;
+//! 3. attempts, if there were any; the number of shared bytes beyond 63;
 //! 4. the length of the rest of the URI, and the rest.
 //!
-//! This is also how URIs stand in files, so it may only change with the version of the encoding.
+//! Files use this encoding, too, so it may only change with the version of the encoding.
 
 use smallvec::SmallVec;
 
@@ -25,20 +25,20 @@ const TRIED: u8 = 2;
 const SHARED_SHIFT: u32 = 2;
 const MAX_SHARED: usize = 63;
 
-/// Where a URI stands in the queue: by execution, then depth, then due time, then order of adding. The
-/// default is before all.
+/// Position of a URI in the queue: by execution, then depth, then due time, then insertion order. The default
+/// precedes all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Number of its execution.
+    /// Number of the execution.
     pub(super) execution: u64,
     pub(super) depth: u32,
     pub(super) due: u64,
-    /// Order of adding.
+    /// Insertion order.
     pub(super) seq: u64,
 }
 
 impl Position {
-    /// The lowest place of an execution.
+    /// Returns the lowest position of an execution.
     pub(super) fn first_of(execution: u64) -> Position {
         Position {
             execution,
@@ -48,7 +48,7 @@ impl Position {
         }
     }
 
-    /// The place as text, for clients.
+    /// Returns the position as text, for clients.
     pub fn to_text(&self) -> Vec<u8> {
         format!(
             "{}-{}-{}-{}",
@@ -57,7 +57,7 @@ impl Position {
         .into_bytes()
     }
 
-    /// Reads what [`Position::to_text`] wrote.
+    /// Parses the result of [`Position::to_text`].
     pub fn parse(text: &[u8]) -> Option<Position> {
         let mut numbers = text.split(|&byte| byte == b'-').map(parse_unsigned);
         let mut number = || numbers.next().flatten();
@@ -79,15 +79,15 @@ pub(super) struct Record<'a> {
     pub(super) uri: &'a [u8],
 }
 
-/// What is wrong with a first record that refers to the one before.
+/// Error for a first record that refers to the previous one.
 const UNPRECEDENTED: Malformed = Malformed("refers to a URI before the first one");
 
-/// How many bytes two URIs have in common at the start.
+/// Returns the length of the common prefix of two URIs.
 fn shared(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Appends a record that follows another one, or is the first.
+/// Appends a record that follows `before`, or is the first.
 pub(super) fn append(out: &mut Vec<u8>, before: Option<Record<'_>>, record: Record<'_>) {
     let place = record.place;
     let same = before.filter(|before| {
@@ -125,14 +125,14 @@ pub(super) fn append(out: &mut Vec<u8>, before: Option<Record<'_>>, record: Reco
     put_bytes(out, &record.uri[shared..]);
 }
 
-/// What a record says, without its URI put together.
+/// A decoded record whose URI has not been assembled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordHead<'a> {
     pub(super) place: Position,
     attempts: u32,
     shared: usize,
     rest: &'a [u8],
-    /// Where the next record begins.
+    /// Offset of the next record.
     end: usize,
 }
 
@@ -146,7 +146,7 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Before the first record.
+    /// Creates a reader that is positioned before the first record.
     pub(super) fn new(bytes: &'a [u8]) -> Records<'a> {
         Records {
             bytes,
@@ -157,12 +157,12 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Where the next record begins.
+    /// Returns the offset of the next record.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// The record that was read last.
+    /// Returns the record that was read last.
     pub(super) fn record(&self) -> Option<Record<'_>> {
         Some(Record {
             place: self.place?,
@@ -171,7 +171,7 @@ impl<'a> Records<'a> {
         })
     }
 
-    /// The next record without reading it; `None` at the end.
+    /// Returns the next record without consuming it; `None` at the end.
     pub(super) fn peek(&self) -> Result<Option<RecordHead<'a>>, Malformed> {
         let mut parts = Reader::from(self.bytes, self.at);
         let Ok(head) = parts.byte() else {
@@ -224,7 +224,7 @@ impl<'a> Records<'a> {
         }))
     }
 
-    /// Reads the record with this head.
+    /// Consumes the record with this head.
     pub(super) fn accept(&mut self, head: RecordHead<'a>) {
         self.place = Some(head.place);
         self.attempts = head.attempts;
@@ -233,7 +233,7 @@ impl<'a> Records<'a> {
         self.at = head.end;
     }
 
-    /// Reads the next record; false at the end.
+    /// Reads the next record; returns false at the end.
     pub(super) fn next(&mut self) -> Result<bool, Malformed> {
         let head = self.peek()?;
         if let Some(head) = head {

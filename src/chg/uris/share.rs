@@ -1,20 +1,20 @@
-//! Whose URI is next: crawl executions share a group in proportion to their weights.
+//! Fair scheduling: crawl executions share a group in proportion to their weights.
 //!
-//! Stride scheduling (Waldspurger and Weihl 1995): every URI that is taken moves its execution's
-//! pass on by `STRIDE / weight`, and the lowest pass is next. Over a long run that gives the exact
-//! share: the rounding of a stride is below 2^-64 of it.
+//! Stride scheduling (Waldspurger and Weihl 1995): every URI that is leased advances the pass of
+//! its execution by `STRIDE / weight`, and the execution with the lowest pass is next. In the long
+//! run this gives the exact share: the rounding error of a stride is below 2^-64 of it.
 //!
-//! The clock of the group is the pass at which a URI was taken last. An execution that had nothing
-//! due meanwhile, or was paused, counts as if it had kept up with the clock, so that it neither
-//! catches up nor waits; one that is new starts one stride after the clock, so that a stream of new
-//! ones keeps nobody waiting for ever.
+//! The clock of the group is the pass at which a URI was last leased. An execution that had nothing
+//! due meanwhile, or was paused, is treated as if it had kept up with the clock, so that it neither
+//! catches up nor waits; a new execution starts one stride after the clock, so that a stream of new
+//! executions cannot starve the others.
 
 use super::super::time::Millis;
 use super::bounds::{MAX_NUMBER, MAX_PASS, MAX_WEIGHT};
 use super::execution::{Execution, mark};
 use super::executions::All;
 
-/// How far the pass of an execution of weight 1 moves for each URI. Passes have 44 bits more.
+/// Advance of the pass per URI for an execution of weight 1. Passes have 44 more bits.
 const STRIDE: u128 = 1 << 84;
 
 fn later(pass: u128, by: u128) -> u128 {
@@ -30,7 +30,7 @@ fn stride(weight: u32) -> u128 {
 pub(super) struct Executions {
     all: All,
     pub(super) clock: u128,
-    /// The number of the next new one.
+    /// Number of the next new execution.
     pub(super) next: u64,
 }
 
@@ -39,7 +39,7 @@ impl Executions {
         self.from(0)
     }
 
-    /// Those from a number on.
+    /// Iterates over the executions from a number on.
     pub(super) fn from(&self, number: u64) -> impl Iterator<Item = &Execution> {
         self.all.from(number)
     }
@@ -56,8 +56,8 @@ impl Executions {
         self.all.get_mut(number)
     }
 
-    /// The number of an execution, which is new if it was not known; `None` when there are no more
-    /// numbers.
+    /// Returns the number of an execution, which is added if it is not known; `None` if the numbers
+    /// are used up.
     pub(super) fn enter(&mut self, id: &[u8], weight: Option<u64>) -> Option<u64> {
         if let Some(known) = self.find(id) {
             return Some(known.number);
@@ -87,7 +87,8 @@ impl Executions {
         });
     }
 
-    /// Puts an execution back as a file or call has it; its number is not another one's.
+    /// Restores an execution from a file or a call; its number must not belong to another
+    /// execution.
     pub(super) fn restore(&mut self, id: &[u8], number: u64, weight: u32, pass: u128) {
         let known = self.find(id).map(|e| e.number);
         let number = known.unwrap_or(number);
@@ -104,8 +105,8 @@ impl Executions {
         self.all.note(number);
     }
 
-    /// Gives an execution another weight; what it has yet to wait changes with it. True when it is
-    /// another one.
+    /// Sets the weight of an execution, and scales its remaining wait accordingly. Returns true if
+    /// the weight changed.
     pub(super) fn weigh(&mut self, number: u64, weight: u64) -> bool {
         let weight = weight.clamp(1, MAX_WEIGHT) as u32;
         let clock = self.clock;
@@ -124,7 +125,7 @@ impl Executions {
         true
     }
 
-    /// Which execution is next, among those with a URI that is due, and that are not paused.
+    /// Returns the next execution among those that are not paused and have a URI that is due.
     pub(super) fn pick(&self, now: Millis, paused: &dyn Fn(&[u8]) -> bool) -> Option<&Execution> {
         let mut best: Option<(&Execution, u128)> = None;
         for execution in self.iter() {
@@ -140,7 +141,7 @@ impl Executions {
         best.map(|(execution, _)| execution)
     }
 
-    /// Moves on for a URI that was taken.
+    /// Advances the pass of an execution for a URI that was leased.
     pub(super) fn advance(&mut self, number: u64) {
         let clock = self.clock;
         let Some(execution) = self.by_number_mut(number) else {
@@ -152,20 +153,20 @@ impl Executions {
         self.drop_idle(number);
     }
 
-    /// Drops executions that have nothing and equal new ones, after the last one
-    /// of `number` may have gone. One that is ahead of the clock is kept, or leaving and coming
-    /// back would get it more than its share.
+    /// Drops idle executions that are equivalent to new ones, after the last URI of `number` may
+    /// have been removed. An execution ahead of the clock is kept, because otherwise it could get
+    /// more than its share by leaving and returning.
     pub(super) fn drop_idle(&mut self, number: u64) {
         self.all.note(number);
         self.all.drop_idle(self.clock);
     }
 
-    /// Bytes of memory.
+    /// Returns the memory use in bytes.
     pub(super) fn memory(&self) -> usize {
         self.all.memory()
     }
 
-    /// Pieces of memory.
+    /// Returns the number of memory blocks.
     pub(super) fn pieces(&self) -> usize {
         self.all.pieces()
     }

@@ -1,4 +1,4 @@
-//! Random histories against a list that is searched from end to end.
+//! Random histories, compared with a list that is searched linearly.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crawlspace_compact::envelope::HEAD;
 
 const EXECUTIONS: [&[u8]; 4] = [b"a", b"b", b"execution \r\n\0", b"\xff"];
 
-/// A URI, as likely a known one as a new one; some are long enough for several pages.
+/// Returns a URI that is as likely known as new; some are long enough for several pages.
 fn uri(n: u16) -> Vec<u8> {
     let mut uri = format!("https://www.example.org/{}/page-{n}", n % 5).into_bytes();
     match n % 40 {
@@ -55,7 +55,7 @@ enum Step {
         execution: usize,
         uri: u16,
     },
-    /// Encoded in chunks of so many bytes, and loaded again.
+    /// Encodes the value in chunks of this many bytes, and loads it again.
     Reload {
         chunk: usize,
     },
@@ -215,7 +215,7 @@ impl Model {
     }
 }
 
-/// What the value holds, executions by their place in the list above.
+/// Returns the contents of the value, with executions as indexes into the list above.
 fn contents(uris: &Uris) -> Vec<Known> {
     let execution_of = |id: &[u8]| EXECUTIONS.iter().position(|e| *e == id).unwrap();
     let mut known = Vec::new();
@@ -271,7 +271,7 @@ fn op_of<'a>(step: &Step, uri: &'a [u8], tokens: &[u64], token: u64) -> Option<O
         } => Op::Add {
             execution: EXECUTIONS[execution],
             weight,
-            // What is replicated is a signed number.
+            // Replicated values are signed numbers.
             due: due.min(MAX_INTEGER),
             depth,
             attempts,
@@ -421,7 +421,7 @@ proptest! {
         prop_assert!(Uris::default().load(&chunk[..at.index(chunk.len())]).is_err());
     }
 
-    /// Feeds a forged chunk with a checksum that fits: it is refused, or gives a value that works.
+    /// Feeds a forged chunk with a valid checksum: it is refused, or gives a usable value.
     #[test]
     fn a_forged_chunk_breaks_nothing(
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),
@@ -429,7 +429,7 @@ proptest! {
         again in any::<bool>(),
     ) {
         let mut chunk = chunks(&sample(), CHUNK_BYTES).remove(0);
-        // Mostly what comes before the URIs: there is more to break.
+        // Mostly the part before the URIs, where more can break.
         let reach = if again { chunk.len() - HEAD } else { 120 };
         for (at, byte) in changes {
             chunk[HEAD + at.index(reach)] = byte;
@@ -486,7 +486,7 @@ fn take(uris: &mut Uris, token: u64, now: u64) -> Option<Vec<u8>> {
     Some(execution)
 }
 
-/// A value with something of everything.
+/// Creates a value that contains something of every kind.
 fn sample() -> Uris {
     let mut uris = Uris::default();
     for n in 0..150 {
@@ -505,7 +505,7 @@ fn sample() -> Uris {
     uris
 }
 
-/// Every kind of change, whatever the value holds.
+/// Applies every kind of change, whatever the value holds.
 fn exercise(uris: &mut Uris) {
     for n in 0..20 {
         uris.apply(&Op::Add {
@@ -549,7 +549,7 @@ fn exercise(uris: &mut Uris) {
     let _ = uris.memory();
 }
 
-/// Keeps every one of these executions supplied and counts what each one gets.
+/// Keeps all of these executions supplied, and counts the URIs that each one gets.
 fn shares(weights: &[(Vec<u8>, u64)], picks: u64) -> BTreeMap<Vec<u8>, u64> {
     let mut uris = Uris::default();
     let mut n = 0;
@@ -583,7 +583,7 @@ fn shares(weights: &[(Vec<u8>, u64)], picks: u64) -> BTreeMap<Vec<u8>, u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// At any time everybody has had its share, up to one URI for each who shares.
+    /// Each execution has had its share at any time, within one URI per execution.
     #[test]
     fn shares_are_in_proportion_to_weights(
         weights in proptest::collection::vec(prop_oneof![1..10u64, 1..=MAX_WEIGHT], 1..7),
@@ -870,7 +870,7 @@ fn what_cannot_be_is_not_done() {
     assert_eq!(uris.apply(&twice), Changed::Nothing);
 }
 
-/// URIs that share all but their last bytes.
+/// Creates URIs that share all but their last bytes.
 fn alike(n: u64) -> Vec<u8> {
     let mut uri = vec![b'u'; 60 << 10];
     uri.extend_from_slice(format!("{n:06}").as_bytes());

@@ -1,4 +1,4 @@
-//! Edges one by one: `TAGS.ADD`, `TAGS.REM`, `TAGS.GET`.
+//! Single edges: `TAGS.ADD`, `TAGS.REM`, `TAGS.GET`.
 
 use crawlspace_cdx::{Format, Line, Read};
 
@@ -68,7 +68,8 @@ fn own_tags(index: &Index, kind: Tagged, id: &[u8]) -> Vec<Vec<u8>> {
     tags
 }
 
-/// The tags with all that they carry, and for a record or file those that its parts give it.
+/// Returns the tags with all tags that they carry; for a record or file, also those of its filename
+/// and of the rules.
 fn all_tags(view: &View, kind: Tagged, id: &[u8]) -> Vec<Vec<u8>> {
     let format = match kind {
         Tagged::Record => Format::Record,
@@ -80,7 +81,7 @@ fn all_tags(view: &View, kind: Tagged, id: &[u8]) -> Vec<Vec<u8>> {
     {
         return view.tags(&line);
     }
-    // An id that is no line of its kind has no parts.
+    // An id that is not a valid line of its kind has no fields.
     let mut tags = own_tags(&view.index, kind, id);
     view.close(&mut tags);
     tags

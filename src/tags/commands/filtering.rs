@@ -1,4 +1,4 @@
-//! Captures that pass, and why: `TAGS.FILTER`, `TAGS.EXPLAIN`.
+//! Filtering and explaining captures: `TAGS.FILTER`, `TAGS.EXPLAIN`.
 
 use super::metrics;
 use super::settings::{tags_batch_ms, tags_inline_bytes};
@@ -15,13 +15,13 @@ use crawlspace_host::server::blocked::can_block;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::worker::{Terms, in_one_turn, submit};
 
-/// Largest batch for a client that cannot wait, in bytes.
+/// Maximum size of a batch for a client that cannot be blocked, in bytes.
 const AT_ONCE_BYTES: usize = 64 << 20;
 
-/// How long a batch may take for a client that cannot wait, in milliseconds of a processor's time.
+/// Maximum processor time of a batch for a client that cannot be blocked, in milliseconds.
 const AT_ONCE_MS: u64 = 2_000;
 
-/// A batch of so much work or less is light: it does not wait for long lines of others.
+/// Maximum work of a light batch, which does not wait behind the long batches of other clients.
 const LIGHT: usize = 4 << 20;
 
 impl Act for Filter<'static> {
@@ -89,7 +89,7 @@ impl Act for Filter<'static> {
     }
 }
 
-/// A batch that waits for another thread, as a figure.
+/// Counts a batch that waits for another thread in the metrics until it is dropped.
 struct Waiting;
 
 impl Waiting {

@@ -1,4 +1,4 @@
-//! What is in a space: `TAGS.LIST`, `TAGS.SCAN`, `TAGS.INFO`.
+//! Listing the contents of a space: `TAGS.LIST`, `TAGS.SCAN`, `TAGS.INFO`.
 
 use super::settings::tags_batch_ms;
 use super::store::read;
@@ -15,10 +15,11 @@ use crawlspace_host::reply::Reply;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::worker::{Terms, in_one_turn, submit};
 
-/// How many questions about tags are answered on the main thread, some milliseconds.
+/// Maximum number of questions about tags answered on the main thread, which takes some
+/// milliseconds.
 const FEW_QUESTIONS: usize = 500_000;
 
-/// How many are answered on another thread, some seconds.
+/// Maximum number answered on another thread, which takes some seconds.
 const MAX_QUESTIONS: usize = 1 << 30;
 
 impl Act for List<'static> {
@@ -113,7 +114,7 @@ impl Act for Info {
     }
 }
 
-/// A cursor with what was found. Cursors use all 64 bits, so they go out as text.
+/// Returns a page: the cursor and the results. Cursors use all 64 bits, so they are sent as text.
 fn page((next, found): (u64, Vec<Reply>)) -> Reply {
     Reply::Array(vec![Reply::bulk(next.to_string()), Reply::Array(found)])
 }

@@ -1,4 +1,4 @@
-//! Many edges at once: `TAGS.LOAD`, `TAGS.SWAP`.
+//! Bulk changes of edges: `TAGS.LOAD`, `TAGS.SWAP`.
 
 use super::store::change;
 use crate::tags::grammar::{Condition, Load, Swap};
@@ -7,7 +7,7 @@ use crawlspace_host::reply::Reply;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::worker::drop_away;
 
-/// Up to how many pieces of memory are freed at once.
+/// Maximum number of memory blocks freed on the main thread; more are freed in the background.
 const FREED_AT_ONCE: usize = 64;
 
 impl Act for Load<'static> {

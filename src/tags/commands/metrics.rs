@@ -1,16 +1,16 @@
-//! Figures of the family in `INFO crawlspace`.
+//! Metrics of the family in `INFO crawlspace`.
 
 use crawlspace_host::server::metric::Metric;
 
 /// Batches of captures filtered by `TAGS.FILTER`.
 pub static BATCHES: Metric = Metric::new(c"tags_batches");
-/// Batches that another thread filtered.
+/// Batches filtered on another thread.
 pub static BATCHES_AWAY: Metric = Metric::new(c"tags_batches_away");
-/// Batches that another thread has to filter, or is filtering.
+/// Batches that are queued for another thread or being filtered there.
 pub static BATCHES_WAITING: Metric = Metric::new(c"tags_batches_waiting");
 
-/// Tag spaces that were used.
+/// Tag spaces in use.
 pub static SPACES: Metric = Metric::new(c"tags_spaces");
 
-/// The figures.
+/// All metrics of the family.
 pub static METRICS: &[&Metric] = &[&BATCHES, &BATCHES_AWAY, &BATCHES_WAITING, &SPACES];

@@ -1,4 +1,4 @@
-//! `TAGS.*`: arguments in, reply out.
+//! The `TAGS.*` commands: read arguments, run the command, write the reply.
 
 mod edges;
 mod filtering;
@@ -16,7 +16,7 @@ use crawlspace_host::server::command::register;
 use crawlspace_host::server::info::Named;
 use crawlspace_host::server::load::Family;
 
-/// The family, for the module's load.
+/// The family, registered when the module is loaded.
 pub const FAMILY: Family = Family {
     settings: settings::SETTINGS,
     metrics: metrics::METRICS,
@@ -28,7 +28,7 @@ pub const FAMILY: Family = Family {
     register: register_all,
 };
 
-/// Makes all commands of the family known to the server.
+/// Registers all commands of the family with the server.
 fn register_all(ctx: Ctx) -> Result<(), String> {
     macro_rules! register_each {
         ($($command:ident)+) => { $(register::<grammar::$command>(ctx)?;)+ };

@@ -18,7 +18,7 @@ use crawlspace_host::server::native::{self, Native, Registered};
 use crawlspace_host::server::scope::{Names, names as names_of, scope};
 use crawlspace_host::slices::Time;
 
-/// The internal command that adds a chunk, for append-only files.
+/// Name of the internal command that adds a chunk, for append-only files.
 const CHUNK: &CStr = c"crawlspace.tags";
 
 static SPACE: Registered = Registered::new();
@@ -63,19 +63,19 @@ impl Native for Space {
     }
 }
 
-/// Scopes of spaces that were used. One that is gone goes when somebody asks for it.
+/// Scopes of the spaces in use. A deleted space is removed when a command next looks it up.
 static SPACES: MainThread<FxHashSet<Box<[u8]>>> =
     MainThread::new(FxHashSet::with_hasher(FxBuildHasher));
 
-/// Maximum number of them.
+/// Maximum number of scopes remembered.
 const MAX_SPACES: usize = 4096;
 
-/// The names of the first spaces that were used.
+/// Returns the names of the spaces in use, up to [`MAX_SPACES`].
 pub fn names() -> Names {
     names_of(SPACES.borrow().iter().map(|scope| &scope[..]))
 }
 
-/// Notes whether there is a space under a key.
+/// Records whether a space exists under a key.
 fn note(db: c_int, key: &[u8], exists: bool) {
     let mut spaces = SPACES.borrow();
     let scope = scope(db, key);
@@ -87,7 +87,7 @@ fn note(db: c_int, key: &[u8], exists: bool) {
     metrics::SPACES.set(spaces.len() as u64);
 }
 
-/// Reads the space of a call; `None` if there is none.
+/// Returns the space of a call; `None` if it does not exist.
 pub fn read<'a>(call: &'a mut Call<'_>) -> Result<Option<&'a Space>, String> {
     let key = call.key();
     let db = call.db;
@@ -97,8 +97,8 @@ pub fn read<'a>(call: &'a mut Call<'_>) -> Result<Option<&'a Space>, String> {
     Ok(space)
 }
 
-/// Changes the space of a call, which is made if there is none and `makes` says so; `None` if there is
-/// none. The change says whether it was one.
+/// Changes the space of a call, which is created if it does not exist and `makes` is true; otherwise `None`
+/// is returned. The closure returns its result and whether it changed the space.
 pub fn change<R>(
     call: &mut Call<'_>,
     makes: bool,
@@ -155,10 +155,10 @@ impl Internal for Chunk {
     }
 }
 
-/// Makes the type and its internal command known to the server.
+/// Registers the type and its internal command with the server.
 ///
 /// # Safety
-/// Called once, with the context of the module's load.
+/// Must be called once, with the context of the module's load.
 pub unsafe fn register_type(ctx: Ctx) -> Result<(), String> {
     // SAFETY: by contract.
     unsafe {

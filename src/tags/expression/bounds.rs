@@ -1,49 +1,50 @@
-//! How large a condition may be, and which regular expressions it may have.
+//! Limits on the size of a condition and on its regular expressions.
 
 use crawlspace_cdx::{Anchor, Limits, Pattern};
 use crawlspace_host::text::Shown;
 
 use super::Error;
 
-/// Maximum number of parts of a condition with all points in their place. Making that many takes some tens of
-/// milliseconds.
+/// Maximum number of parts of a condition, with all access points expanded. Building that many takes some
+/// tens of milliseconds.
 pub const MAX_CLAUSES: usize = 1 << 18;
-/// How many parts are made on the server's main thread.
+/// Maximum number of parts of a condition built on the server's main thread.
 const FEW_CLAUSES: usize = 1 << 12;
-/// How large its regular expressions may be together, in bytes of plain text that take as long to compile: a
-/// second or some.
+/// Maximum size of all regular expressions of a condition, in bytes of plain text that take as long to
+/// compile: about a second or a few.
 const PATTERN_BYTES: usize = 1 << 20;
-/// How large they may be where others have to wait, some tens of milliseconds.
+/// Maximum size of all regular expressions on the main thread, where other clients wait: some tens of
+/// milliseconds.
 const FEW_PATTERN_BYTES: usize = 16 << 10;
 
-/// How large a condition may be.
+/// Limits on the size of a condition.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// How many parts it may have with all points in their place.
+    /// Maximum number of parts, with all access points expanded.
     pub parts: usize,
-    /// How large its regular expressions may be together; see [`Pattern::size`].
+    /// Maximum size of all regular expressions together; see [`Pattern::size`].
     pub pattern_bytes: usize,
 }
 
 impl Bounds {
-    /// For the server's main thread.
+    /// Limits for the server's main thread.
     pub const NARROW: Bounds = Bounds {
         parts: FEW_CLAUSES,
         pattern_bytes: FEW_PATTERN_BYTES,
     };
-    /// For another thread.
+    /// Limits for other threads.
     pub const WIDE: Bounds = Bounds {
         parts: MAX_CLAUSES,
         pattern_bytes: PATTERN_BYTES,
     };
 }
 
-/// Limits of the regular expressions of readers.
+/// Returns the limits of the regular expressions in requests.
 pub fn limits() -> Limits {
     Limits::default()
 }
 
-/// Says that a condition has too many parts.
+/// Creates the error for a condition with too many parts.
 pub(in crate::tags) fn too_many(most: usize) -> Error {
     Error::TooBig(format!(
         "a condition of more than {most} parts, points included; give captures a tag in place of listing them"

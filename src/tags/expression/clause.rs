@@ -1,4 +1,4 @@
-//! An expression with nothing left open: groups are filled in, points are in their place.
+//! Clauses: expressions with all groups filled in and all access points expanded.
 
 use crawlspace_cdx::Field;
 use crawlspace_cdx::Filter;
@@ -15,21 +15,21 @@ pub enum Clause {
     Everything,
     /// Captures with this tag.
     Tag(Box<[u8]>),
-    /// Captures with a tag that begins so.
+    /// Captures with a tag that begins with this prefix.
     Prefix(Box<[u8]>),
-    /// Captures with one of these tags: what they begin with, and how they go on.
+    /// Captures with one of these tags, given as a common prefix and the rest of each.
     OneOf(Box<[u8]>, Vec<Box<[u8]>>),
-    /// Captures that an access point shows.
+    /// Captures that satisfy an access point, given by name and expression.
     Point(Box<[u8]>, Box<Clause>),
-    /// Captures with such a field.
+    /// Captures with a field that passes the test.
     Field(FieldTest),
     /// Captures that pass a filter of the CDX servers.
     Filter(Box<[u8]>, Filter),
-    /// Not.
+    /// Captures that do not satisfy the clause: `!`.
     Not(Box<Clause>),
-    /// All of them hold.
+    /// Captures that satisfy all clauses: `&`.
     All(Vec<Clause>),
-    /// Any of them holds.
+    /// Captures that satisfy any of the clauses: `|`.
     Any(Vec<Clause>),
 }
 
@@ -50,7 +50,7 @@ enum How {
 }
 
 impl FieldTest {
-    /// A test for equality, or for something in the field.
+    /// Creates a test for equality or for containment.
     pub fn plain(field: Field, test: Test, value: &[u8]) -> FieldTest {
         let how = match test {
             Test::Contains => How::Contains(Box::new(Finder::new(value).into_owned())),
@@ -64,7 +64,7 @@ impl FieldTest {
         }
     }
 
-    /// A test by a regular expression that was written so.
+    /// Creates a test by a regular expression; `value` is its text.
     pub fn matches(field: Field, value: &[u8], pattern: Pattern) -> FieldTest {
         FieldTest {
             field,
@@ -74,12 +74,12 @@ impl FieldTest {
         }
     }
 
-    /// The field.
+    /// Returns the field.
     pub fn field(&self) -> &Field {
         &self.field
     }
 
-    /// What its regular expression weighs, if it has one.
+    /// Returns the weight of the regular expression; 0 if there is none.
     pub fn weight(&self) -> usize {
         match &self.how {
             How::Matches(pattern) => pattern.weight(),
@@ -87,7 +87,7 @@ impl FieldTest {
         }
     }
 
-    /// Whether a line passes. One that has no such field does not.
+    /// Returns true if a line passes. A line without the field does not.
     pub fn passes(&self, line: &Line<'_>) -> bool {
         let Some(value) = line.field(&self.field) else {
             return false;
@@ -100,7 +100,7 @@ impl FieldTest {
     }
 }
 
-/// Writes a text of an expression so that it is read as the same text again.
+/// Writes a text so that parsing the expression yields the same text again.
 fn write_text(text: &[u8], out: &mut Vec<u8>) {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b":._-/,+;%#?<>[]^".contains(b);
     if !text.is_empty() && text.iter().all(plain) {
@@ -118,7 +118,7 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
 }
 
 impl Clause {
-    /// The clause as an expression that means the same; a filter as its spec.
+    /// Returns the clause as an equivalent expression; a filter as its spec.
     pub fn written(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write(&mut out);
@@ -168,7 +168,7 @@ impl Clause {
         }
     }
 
-    /// As a part of another clause.
+    /// Writes the clause as a part of another clause, in parentheses if necessary.
     fn write_within(&self, out: &mut Vec<u8>) {
         if let Clause::All(_) | Clause::Any(_) = self {
             out.push(b'(');

@@ -2,17 +2,17 @@
 //!
 //! | | |
 //! |---|---|
-//! | `a \| b`, `a & b`, `!a`, `( )` | or, and, not; `!` binds most, `\|` least |
+//! | `a \| b`, `a & b`, `!a`, `( )` | or, and, not; `!` binds tightest, `\|` loosest |
 //! | `tag` | the capture has this tag |
-//! | `prefix*` | it has a tag that begins so |
-//! | `coll:{1\|2\|3}` | it has one of `coll:1`, `coll:2`, `coll:3` |
-//! | `@point` | what the access point of that name says |
-//! | `field=text` `field*=text` `field~regex` | the field is this, holds this, matches this somewhere |
+//! | `prefix*` | the capture has a tag with this prefix |
+//! | `coll:{1\|2\|3}` | the capture has one of `coll:1`, `coll:2`, `coll:3` |
+//! | `@point` | the capture satisfies the access point of this name |
+//! | `field=text` `field*=text` `field~regex` | the field equals, contains, or is matched somewhere by this |
 //! | `*` | every capture |
 //!
-//! [`Expression::parse`] reads one; an access point may have places for the groups of its name.
-//! Resolving makes a [`Clause`] of it, in which those are filled in and other points put in their
-//! place.
+//! [`Expression::parse`] parses an expression; the expression of an access point may refer to the groups of
+//! its name. Resolving an expression creates a [`Clause`], in which groups are filled in and access points
+//! are expanded.
 
 mod bounds;
 mod clause;
@@ -31,44 +31,44 @@ pub use clause::{Clause, FieldTest};
 pub enum Expression {
     /// `*`: every capture.
     Everything,
-    /// A tag.
+    /// Captures with this tag.
     Tag(Template),
-    /// A tag that begins so.
+    /// A tag with this prefix.
     Prefix(Template),
-    /// One of several tags: what they begin with, and how they go on.
+    /// One of several tags, given as a common prefix and the rest of each.
     OneOf(Template, Vec<Template>),
-    /// An access point.
+    /// Captures that satisfy an access point.
     Point(Template),
     /// A test of a field.
     Field {
         /// Name of the field.
         field: Vec<u8>,
-        /// How it is tested.
+        /// The kind of test.
         test: Test,
-        /// What it is held against.
+        /// The text or regular expression to compare with.
         value: Template,
     },
-    /// Not.
+    /// Negation: `!`.
     Not(Box<Expression>),
-    /// All of them hold: `&`.
+    /// Conjunction of all parts: `&`.
     All(Vec<Expression>),
-    /// Any of them holds: `|`.
+    /// Disjunction of the parts: `|`.
     Any(Vec<Expression>),
 }
 
-/// How a field is tested.
+/// The kinds of tests of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// `=`: it is this.
+    /// `=`: the field equals the text.
     Equals,
-    /// `*=`: this is in it.
+    /// `*=`: the field contains the text.
     Contains,
-    /// `~`: the regular expression matches somewhere.
+    /// `~`: the regular expression matches somewhere in the field.
     Matches,
 }
 
 impl Test {
-    /// How it is written.
+    /// Returns the operator as written in expressions.
     pub fn sign(self) -> &'static str {
         match self {
             Test::Equals => "=",
@@ -79,26 +79,27 @@ impl Test {
 }
 
 impl Expression {
-    /// Reads an expression in which a `$` is a `$`.
+    /// Parses an expression in which `$` has no special meaning.
     ///
     /// # Errors
-    /// `SYNTAX`, with the byte; `TOOBIG`; `BADFIELD`.
+    /// `SYNTAX`, with the byte offset; `TOOBIG`; `BADFIELD`.
     pub fn parse(text: &[u8]) -> Result<Expression, Error> {
         parse::parse(text, None)
     }
 
-    /// Reads the expression of an access point whose name has these groups.
+    /// Parses the expression of an access point whose name has these groups.
     ///
     /// # Errors
-    /// `SYNTAX`, with the byte; `TOOBIG`; `BADFIELD`.
+    /// `SYNTAX`, with the byte offset; `TOOBIG`; `BADFIELD`.
     pub fn parse_point(text: &[u8], groups: &Groups) -> Result<Expression, Error> {
         parse::parse(text, Some(groups))
     }
 
-    /// Refuses regular expressions that cannot be. Those with places for groups are not known yet.
+    /// Refuses invalid regular expressions. Those that refer to groups can be checked only when they are
+    /// filled in.
     ///
     /// # Errors
-    /// `BADRE`, with what is wrong.
+    /// `BADRE`, with a description of the problem.
     pub fn check_patterns(&self) -> Result<(), Error> {
         match self {
             Expression::Field {
@@ -116,7 +117,8 @@ impl Expression {
         }
     }
 
-    /// Refuses an expression of more parts than a condition may have, whatever the points in it come to.
+    /// Refuses an expression that has more parts than any condition may have, even without expanding its
+    /// access points.
     ///
     /// # Errors
     /// `TOOBIG`.
@@ -128,7 +130,7 @@ impl Expression {
         }
     }
 
-    /// How many parts a condition has of it, without those of the points in it.
+    /// Returns the number of parts of the resulting condition, without those of expanded access points.
     fn parts(&self) -> usize {
         match self {
             Expression::OneOf(_, choices) => 1 + choices.len(),
@@ -140,7 +142,7 @@ impl Expression {
         }
     }
 
-    /// Names of the access points that it refers to without groups.
+    /// Calls `each` with the name of each access point that the expression refers to without groups.
     pub fn points<'a>(&'a self, each: &mut dyn FnMut(&'a [u8])) {
         match self {
             Expression::Point(name) => {

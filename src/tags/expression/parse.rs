@@ -1,11 +1,11 @@
-//! Reading expressions.
+//! Parser of expressions.
 
 use super::{EXPRESSION_BYTES, Error, Expression, Groups, Template, Test};
 
-/// Maximum depth of `(` and `!` in each other.
+/// Maximum nesting depth of `(` and `!`.
 const MAX_DEPTH: usize = 100;
 
-/// Reads an expression. Without `groups` a `$` has no meaning.
+/// Parses an expression. Without `groups`, `$` has no special meaning.
 pub fn parse(text: &[u8], groups: Option<&Groups>) -> Result<Expression, Error> {
     if text.len() > EXPRESSION_BYTES {
         return Err(Error::TooBig(format!(
@@ -35,10 +35,10 @@ struct Parser<'a> {
     groups: Option<&'a Groups>,
 }
 
-/// What a text stands in, which says where it ends.
+/// The context of a text, which determines where the text ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TextKind {
-    /// A tag, the name of a point or of a field.
+    /// The name of a tag, access point or field.
     Name,
     /// Between `{` and `}`.
     Choice,
@@ -61,7 +61,7 @@ impl TextKind {
 }
 
 impl Parser<'_> {
-    /// The next byte that is no space.
+    /// Skips whitespace and returns the next byte, without consuming it.
     fn peek(&mut self) -> Option<u8> {
         while self.next().is_some_and(|b| b.is_ascii_whitespace()) {
             self.at += 1;
@@ -69,12 +69,12 @@ impl Parser<'_> {
         self.next()
     }
 
-    /// The very next byte.
+    /// Returns the next byte, without consuming it.
     fn next(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
 
-    /// The next thing, as an error shows it.
+    /// Returns the next byte as shown in error messages.
     fn found(&self) -> String {
         match self.next() {
             None => "the end".to_string(),
@@ -157,7 +157,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What begins with a name: a tag, several tags, a test of a field.
+    /// Parses a term that begins with a name: a tag, several tags, or a test of a field.
     fn named(&mut self) -> Result<Expression, Error> {
         let start = self.at;
         let name = self.text(TextKind::Name, "a tag")?;
@@ -214,7 +214,7 @@ impl Parser<'_> {
         let open = self.at;
         let mut choices = Vec::new();
         loop {
-            // Over the '{' or '|'.
+            // Consume the '{' or '|'.
             self.at += 1;
             self.peek();
             if self.next().is_none() {
@@ -242,7 +242,7 @@ impl Parser<'_> {
         Ok(Expression::OneOf(prefix, choices))
     }
 
-    /// A text that must be there, called `what` in errors.
+    /// Parses a required text, called `what` in errors.
     fn text(&mut self, place: TextKind, what: &str) -> Result<Template, Error> {
         let start = self.at;
         match self.pieces(place)? {
@@ -255,7 +255,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Pieces of text side by side, quoted or not; `None` if there is none.
+    /// Parses adjacent pieces of text, quoted or not; returns `None` if there are no pieces.
     fn pieces(&mut self, place: TextKind) -> Result<Option<Template>, Error> {
         let mut template = Template::default();
         let start = self.at;
@@ -291,7 +291,7 @@ impl Parser<'_> {
                         Some(escaped @ (b'"' | b'\'' | b'\\')) => {
                             self.at += template.push(&[escaped]);
                         }
-                        // Other backslashes are a regular expression's own.
+                        // Other backslashes belong to the regular expression.
                         _ => {
                             template.push(b"\\");
                         }

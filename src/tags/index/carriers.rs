@@ -1,6 +1,7 @@
-//! Who carries a tag: the edges between tags, backwards.
+//! The reverse edges between tags: the carriers of each tag.
 //!
-//! A tag such as `private` may be carried by a million others, most tags by none or a few.
+//! A tag such as `private` may be carried by a million others; most tags are carried by none or a
+//! few.
 
 use super::TagId;
 use super::dictionary::hash_numbers;
@@ -11,11 +12,12 @@ use crawlspace_compact::linear::List as _;
 #[derive(Clone, Default)]
 pub struct Carriers {
     pages: Pages<Page>,
-    /// What the pages point to.
+    /// Memory that the pages point to, in bytes.
     bytes: usize,
 }
 
-/// Tags that nobody carries stand together often; then there is no page.
+/// A page of lists; `None` if all are empty, because tags without carriers often have adjacent
+/// numbers.
 #[derive(Clone, Default)]
 struct Page(Option<Box<[List; PAGE]>>);
 
@@ -27,7 +29,7 @@ enum List {
     Many(u32, Box<Interner<Pages<Handles>>>),
 }
 
-/// Most in a list that is searched from end to end.
+/// Maximum length of a list that is searched linearly.
 const FEW: usize = 32;
 
 impl Default for List {
@@ -37,7 +39,7 @@ impl Default for List {
 }
 
 impl Carriers {
-    /// How many tags carry it.
+    /// Returns the number of carriers of a tag.
     pub fn count(&self, tag: TagId) -> usize {
         match self.list(tag) {
             None => 0,
@@ -46,7 +48,7 @@ impl Carriers {
         }
     }
 
-    /// Gives those that carry it, until `each` says that it has enough.
+    /// Calls `each` with each carrier, until `each` returns false.
     pub fn each(&self, tag: TagId, mut each: impl FnMut(TagId) -> bool) {
         match self.list(tag) {
             None => {}
@@ -60,7 +62,7 @@ impl Carriers {
         }
     }
 
-    /// `carrier` carries `tag` from now on; it did not before.
+    /// Records that `carrier` now carries `tag`, which it did not before.
     pub fn insert(&mut self, tag: TagId, carrier: TagId) {
         while self.pages.len() <= tag.0 as usize / PAGE {
             self.pages.push(Page::default());
@@ -68,7 +70,7 @@ impl Carriers {
         self.change(tag, |list| list.insert(carrier));
     }
 
-    /// `carrier` does not carry `tag` any more.
+    /// Records that `carrier` does not carry `tag` any more.
     pub fn remove(&mut self, tag: TagId, carrier: TagId) {
         self.change(tag, |list| list.remove(carrier));
     }
@@ -156,7 +158,7 @@ impl List {
     fn memory(&self) -> usize {
         match self {
             List::Few(few) if few.is_empty() => 0,
-            // Not the capacity, which differs in copies.
+            // The length instead of the capacity, which differs between copies.
             List::Few(few) => few.len().next_power_of_two().max(2) * size_of::<TagId>(),
             List::Many(_, many) => size_of::<Interner<Pages<Handles>>>() + many.memory(),
         }

@@ -1,4 +1,4 @@
-//! Changes of the index. Each is done as a whole, or not at all.
+//! Changes of the index. Each is applied completely or not at all.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,16 @@ use super::edges::{Edges, Tags};
 use super::names::{Names, Occurs};
 use super::{Dropped, Error, ID_BYTES, Index, MAX_TAGS, Mode, TAG_BYTES, TagId, Tagged, Touched};
 
-/// Names that a change of one id looks at in the sweep for those that do not occur any more.
+/// Number of names that a change of one id examines in the sweep for unused names.
 const STEPS: u32 = 64;
-/// Names that a change of a whole copy looks at.
+/// Number of names that a change of a whole copy examines.
 const MORE_STEPS: u32 = 4096;
 
 impl Index {
-    /// Adds edges; how many were not there before.
+    /// Adds edges; returns the number of new ones.
     ///
     /// # Errors
-    /// `id` or a tag is not a good one, there would be a cycle of tags, or there are too many.
+    /// Fails if `id` or a tag is malformed, if tags would form a cycle, or if a limit is exceeded.
     pub fn add(
         &mut self,
         kind: Tagged,
@@ -42,7 +42,7 @@ impl Index {
         Ok((added, self.end(kind, changed, STEPS)))
     }
 
-    /// Removes edges; how many were there.
+    /// Removes edges; returns the number of removed ones.
     pub fn remove(&mut self, kind: Tagged, id: &[u8], tags: &[&[u8]]) -> (u64, Touched) {
         let edges = &mut self.in_place[kind as usize];
         let mut own = Tags::from_slice(edges.set(edges.set_of(&self.names, id)));
@@ -54,15 +54,15 @@ impl Index {
         if removed == 0 {
             return (0, Touched::Nothing);
         }
-        // Before the name goes, of which this may be the last edge.
+        // Before the name is dropped, because this may be its last edge.
         let touched = self.touched(kind, &[id], Vec::new());
         self.in_place[kind as usize].assign(&mut self.names, id, &own);
         self.settle(STEPS);
         (removed as u64, touched)
     }
 
-    /// Changes many ids, each of which is given with its tags, separated by spaces. Also gives what is
-    /// thrown away when everything is replaced.
+    /// Changes many ids, each given with its tags, separated by spaces. Also returns the contents that a
+    /// replacement discards.
     ///
     /// # Errors
     /// As for [`Index::add`].
@@ -127,7 +127,7 @@ impl Index {
         Ok((self.end(kind, &ids, steps), Dropped::default()))
     }
 
-    /// Whether [`Index::load`] changes anything when no ids are given.
+    /// Returns true if [`Index::load`] changes anything when it is given no ids.
     pub fn changes_without_ids(&self, kind: Tagged, mode: Mode) -> bool {
         match mode {
             Mode::Merge | Mode::Set => false,
@@ -136,10 +136,11 @@ impl Index {
         }
     }
 
-    /// Puts the staged copy in place; how many ids it holds. Any closure may differ if `kind` is TAG.
+    /// Replaces the contents of a kind with the staged copy; returns its number of ids. Any closure may
+    /// differ if `kind` is TAG.
     ///
     /// # Errors
-    /// There is no staged copy, or it does not hold as many ids as expected.
+    /// Fails if there is no staged copy, or if its number of ids differs from the expected one.
     pub fn swap(&mut self, kind: Tagged, expect: Option<u64>) -> Result<(u64, Dropped), Error> {
         let staged = &mut self.staged[kind as usize];
         let has = staged.as_ref().ok_or(Error::NotStaged(kind))?.counts().ids;
@@ -159,7 +160,7 @@ impl Index {
         Ok((has, Dropped(old.map(Box::new))))
     }
 
-    /// Throws the staged copy away; how many ids it held.
+    /// Discards the staged copy; returns its number of ids.
     pub fn discard(&mut self, kind: Tagged) -> (u64, Dropped) {
         let Some(old) = self.staged[kind as usize].take() else {
             return (0, Dropped::default());
@@ -213,7 +214,8 @@ impl Index {
         }
     }
 
-    /// Schedules all names for a check, because a copy of that kind is gone that may have been the last user.
+    /// Schedules a check of all names, because the discarded copy of that kind may have been the last user of
+    /// some.
     fn look_at_all(&mut self, kind: Tagged) {
         self.names.tags.look_at_all();
         if kind == Tagged::Record {
@@ -221,7 +223,7 @@ impl Index {
         }
     }
 
-    /// Drops the names that do not occur any more; which numbers of tags are new.
+    /// Drops unused names; returns the new numbers of tags.
     pub(super) fn settle(&mut self, steps: u32) -> Vec<TagId> {
         let Index {
             names,
@@ -250,12 +252,11 @@ pub(super) fn occurs(
     }
 }
 
-/// A change of some ids, which can be undone.
+/// A change of some ids that can be undone.
 pub(super) struct EdgeChange<'a> {
     pub(super) names: &'a mut Names,
     pub(super) edges: &'a mut Edges,
-    /// Ids that were changed, told by the caller's numbers of them, with the sets they had, which are
-    /// held.
+    /// The changed ids, by the caller's number, each with its previous set, which is held meanwhile.
     undo: Vec<(usize, u32)>,
 }
 
@@ -268,7 +269,7 @@ impl<'a> EdgeChange<'a> {
         }
     }
 
-    /// Adds edges; how many were not there before.
+    /// Adds edges; returns the number of new ones.
     fn merge<'t>(&mut self, id: &[u8], tags: impl Iterator<Item = &'t [u8]>) -> Result<u64, Error> {
         let tags: Tags = tags.map(|tag| self.names.number(tag)).collect();
         self.merge_numbers(id, &tags)
@@ -296,7 +297,7 @@ impl<'a> EdgeChange<'a> {
         Ok(())
     }
 
-    /// Notes what set an id has before it is changed.
+    /// Records the set of an id before it is changed.
     pub(super) fn note(&mut self, number: usize, id: &[u8]) -> u32 {
         let set = self.edges.set_of(self.names, id);
         self.edges.hold_again(set);
@@ -346,7 +347,7 @@ impl<'a> EdgeChange<'a> {
         Ok(())
     }
 
-    /// Refuses a cycle that can be reached from these ids.
+    /// Refuses a cycle that is reachable from these ids.
     pub(super) fn check_cycles(&self, ids: Vec<&[u8]>) -> Result<(), Error> {
         let tags: Vec<_> = ids.iter().filter_map(|id| self.names.tag(id)).collect();
         match cycle::below(self.edges, &tags) {
@@ -358,7 +359,7 @@ impl<'a> EdgeChange<'a> {
         }
     }
 
-    /// Does it for good; which ids were changed.
+    /// Makes the change permanent; returns the numbers of the changed ids.
     pub(super) fn keep(self) -> Vec<usize> {
         for &(_, set) in &self.undo {
             self.edges.release(self.names, set);
@@ -366,7 +367,7 @@ impl<'a> EdgeChange<'a> {
         self.undo.into_iter().map(|(number, _)| number).collect()
     }
 
-    /// Gives all ids the sets back that they had.
+    /// Restores the previous sets of all changed ids.
     pub(super) fn undo<'i>(self, id: impl Fn(usize) -> Cow<'i, [u8]>) {
         for (number, set) in self.undo.into_iter().rev() {
             self.edges.place(self.names, &id(number), set);
@@ -375,7 +376,7 @@ impl<'a> EdgeChange<'a> {
     }
 }
 
-/// The tags of a list.
+/// Splits a list into its tags.
 fn split(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&byte| byte == b' ')
         .filter(|tag| !tag.is_empty())

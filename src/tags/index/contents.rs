@@ -1,4 +1,4 @@
-//! Walks over what is in the index.
+//! Iteration over the contents of the index.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use super::edges::{Edges, walk};
 use super::{Index, TagId, Tagged};
 
 impl Index {
-    /// Walks over the ids of a kind, about `count` of them from `cursor` on; where to go on, 0 at the end.
-    /// What is there all the time is given at least once.
+    /// Visits about `count` ids of a kind, starting at `cursor`; returns the next cursor, 0 at the end. Ids
+    /// that exist during the whole scan are returned at least once.
     pub fn scan(
         &self,
         kind: Tagged,
@@ -18,7 +18,7 @@ impl Index {
         self.of(kind).scan(&self.names, cursor, count.max(1), each)
     }
 
-    /// Walks over the tags that occur in edges in place, as [`Index::scan`].
+    /// Visits the tags that occur in edges in place; cursors work as in [`Index::scan`].
     pub fn tags(&self, cursor: u64, count: usize, each: &mut dyn FnMut(TagId, &[u8])) -> u64 {
         let end = self.names.tags.highest().saturating_add(1);
         walk(end, cursor, count.max(1), |tag| {
@@ -30,7 +30,7 @@ impl Index {
         })
     }
 
-    /// Gives one list of parts for each edge, for a digest that does not depend on their order: equal
+    /// Calls `each` with a list of parts per edge, for a digest that does not depend on their order: equal
     /// contents give the same lists.
     pub fn elements(&self, each: &mut dyn FnMut(&[&[u8]])) {
         for (kind, staged, edges) in self.all() {
@@ -49,7 +49,7 @@ impl Index {
         }
     }
 
-    /// All copies, staged ones after those in place.
+    /// Iterates over all copies, those in place first, then the staged ones.
     pub(super) fn all(&self) -> impl Iterator<Item = (Tagged, bool, &Edges)> {
         let in_place = Tagged::ALL.into_iter().zip(&self.in_place);
         let staged = Tagged::ALL.into_iter().zip(&self.staged);
@@ -60,7 +60,7 @@ impl Index {
     }
 }
 
-/// By contents. Takes as long as there are edges.
+/// Compares contents. Takes time linear in the number of edges.
 impl PartialEq for Index {
     fn eq(&self, other: &Index) -> bool {
         let figures =
@@ -68,7 +68,7 @@ impl PartialEq for Index {
         if figures(self) != figures(other) {
             return false;
         }
-        // The counts are equal, so it is enough that one has all of the other.
+        // The counts are equal, so it is enough that one index contains the other.
         self.all()
             .zip(other.all())
             .all(|((_, _, own), (_, _, others))| {

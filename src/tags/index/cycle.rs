@@ -1,4 +1,4 @@
-//! Cycles of tags that carry each other, which must not come about.
+//! Detection of cycles among tags that carry each other, which are not allowed.
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
@@ -10,11 +10,11 @@ use super::edges::Edges;
 
 type Seen = HashSet<TagId, BuildHasherDefault<FxHasher>>;
 
-/// One end of a search.
+/// One end of a bidirectional search.
 struct End {
     seen: Seen,
     next: Vec<TagId>,
-    /// Edges looked at.
+    /// Number of edges visited.
     work: usize,
 }
 
@@ -28,8 +28,8 @@ impl End {
     }
 }
 
-/// Whether `from` carries `to`, directly or not. Looks from both ends, so that it is quick if either of
-/// them is: what a tag carries is often little, or nobody carries it.
+/// Returns true if `from` carries `to`, directly or indirectly. Searches from both ends at once, so that it
+/// is fast if either side is small: a tag often carries few tags or has no carriers.
 pub fn carries(edges: &Edges, from: TagId, to: TagId) -> bool {
     if from == to {
         return true;
@@ -70,12 +70,12 @@ pub fn carries(edges: &Edges, from: TagId, to: TagId) -> bool {
     }
 }
 
-/// Finds a cycle that can be reached from these tags: two tags, of which the first carries the second,
-/// which carries the first itself.
+/// Finds a cycle that is reachable from these tags: two tags of which the first carries the second, which in
+/// turn carries the first, directly or indirectly.
 pub fn below(edges: &Edges, tags: &[TagId]) -> Option<(TagId, TagId)> {
     let mut done = Seen::default();
     let mut open = Seen::default();
-    // The path, with how many of its carried tags have been looked at.
+    // The path, each tag with the number of its carried tags that were visited.
     let mut path: Vec<(TagId, usize)> = Vec::new();
     for &tag in tags {
         if edges.carried(tag).is_empty() || done.contains(&tag) {
@@ -94,7 +94,7 @@ pub fn below(edges: &Edges, tags: &[TagId]) -> Option<(TagId, TagId)> {
                 }
                 Some(next) if open.contains(next) => return Some((*next, tag)),
                 Some(next) if done.contains(next) => {}
-                // Nothing to look for, and much the most frequent.
+                // It carries nothing, which is by far the most frequent case.
                 Some(next) if edges.carried(*next).is_empty() => {}
                 Some(next) => {
                     open.insert(*next);
@@ -106,7 +106,7 @@ pub fn below(edges: &Edges, tags: &[TagId]) -> Option<(TagId, TagId)> {
     None
 }
 
-/// Tags that carry these, directly or not, and these; `None` if they are more than `most`.
+/// Returns these tags and all that carry them, directly or indirectly; `None` if there are more than `most`.
 pub fn above(edges: &Edges, tags: Vec<TagId>, most: usize) -> Option<Vec<TagId>> {
     let mut seen = Seen::default();
     let mut all = tags;

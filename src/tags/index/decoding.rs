@@ -1,7 +1,7 @@
-//! What reads chunks, as [`super::encoding`] describes them.
+//! Decoder of the chunks that [`super::encoding`] describes.
 //!
-//! What is read is checked before anything is done with it, because it may come from a broken file, or
-//! from anybody who may run `RESTORE`.
+//! All input is checked before it is used, because it may come from a broken file or from any client that may
+//! run `RESTORE`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,15 +13,15 @@ use super::record::{Parts, TIMESTAMPS};
 use super::{ID_BYTES, Index, MAX_TAGS, TAG_BYTES, TagId, Tagged};
 use crawlspace_compact::number::{Malformed, Reader};
 
-/// Tags that a chunk may add to ids that are there already. Every such set has to be made, and a few bytes
-/// could ask for very many large ones.
+/// Maximum number of tags that a chunk may add to existing ids. Each resulting set has to be built, and a few
+/// bytes could demand very many large ones.
 const MAX_MERGED: usize = 1 << 22;
 
 impl Index {
-    /// Adds what a chunk holds. Any closure may differ afterwards.
+    /// Adds the contents of a chunk. Any closure may differ afterwards.
     ///
     /// # Errors
-    /// What is wrong with it, or what it would bring about. Nothing changes then.
+    /// Describes the problem if the chunk is malformed or cannot be applied. The index is unchanged then.
     pub fn load_chunk(&mut self, chunk: &[u8]) -> Result<(), String> {
         let chunk =
             Chunk::read(chunk).map_err(|Malformed(what)| format!("a chunk of tags {what}"))?;
@@ -43,18 +43,18 @@ impl Index {
     }
 }
 
-/// A chunk, checked.
+/// A chunk that was checked.
 struct Chunk<'a> {
     kind: Tagged,
     staged: bool,
     tags: Vec<&'a [u8]>,
-    /// Tags of the sets, one set after the other, and where each ends.
+    /// The tags of all sets in sequence; `ends` holds the end of each set.
     members: Vec<u32>,
     ends: Vec<usize>,
     files: Vec<&'a [u8]>,
     ids: u64,
     bytes: &'a [u8],
-    /// From the first id on.
+    /// Reader at the first id.
     rest: Reader<'a>,
 }
 
@@ -152,7 +152,7 @@ impl<'a> Chunk<'a> {
             .iter()
             .map(|tag| change.names.number(tag))
             .collect();
-        // Each set in the order of the index's own numbers, and its number there.
+        // Each set in the order of the numbers in the index, and the number of the set in the index.
         let mut sets: Vec<(Vec<TagId>, u32)> = Vec::new();
         let mut start = 0;
         for &end in &self.ends {
@@ -212,7 +212,7 @@ impl<'a> Chunk<'a> {
         change.check_cycles(ids).map_err(|error| error.to_string())
     }
 
-    /// The id that was read at that place.
+    /// Returns the id at a position that was read before.
     fn id_at(&self, at: usize) -> Cow<'a, [u8]> {
         match self.id(&mut Reader::from(self.bytes, at)) {
             Ok((id, _)) => id,
@@ -221,7 +221,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// A number, and so many different texts.
+/// Reads a count and that number of distinct texts.
 fn texts<'a>(reader: &mut Reader<'a>, longest: usize) -> Result<Vec<&'a [u8]>, Malformed> {
     let mut seen = HashSet::new();
     let mut texts = Vec::new();

@@ -1,4 +1,4 @@
-//! Lists that many things share, each kept once under a number: names of tags and files, sets of tags.
+//! Interned lists, each stored once under a number: names of tags and files, sets of tags.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crawlspace_compact::interner::{Handles, Interner};
 use crawlspace_compact::keyed;
 use crawlspace_compact::linear::List as _;
 
-/// What the lists consist of.
+/// The element type of interned lists.
 pub trait Part: Copy + PartialEq {
     fn hash(list: &[Self]) -> u64;
 }
@@ -25,7 +25,7 @@ impl Part for TagId {
     }
 }
 
-/// The hash of a list of numbers that we gave ourselves.
+/// Returns the hash of a list of numbers that the index assigned itself, so that no client can choose them.
 pub fn hash_numbers(numbers: impl Iterator<Item = u32>) -> u64 {
     let mixed = numbers.fold(keyed::seed(), |hash, n| {
         (hash.rotate_left(23) ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -35,27 +35,27 @@ pub fn hash_numbers(numbers: impl Iterator<Item = u32>) -> u64 {
         .rotate_left(32)
 }
 
-/// Most lists that can be numbered.
+/// Maximum number of lists.
 pub const MAX_NUMBER: u32 = u32::MAX - 1;
 
 const PAGE: usize = 32;
 
-/// Lists under numbers from 1 on. Numbers that are free are given again.
+/// Lists under numbers from 1 on. Free numbers are reused.
 pub struct Dictionary<T> {
     lookup: Interner<Pages<Handles>>,
     slots: Pages<[Slot<T>; PAGE]>,
-    /// The highest number that was given.
+    /// The highest number assigned so far.
     highest: u32,
-    /// The first free number below that; each says the next one; 0 at the end.
+    /// The first number of the free list, which is linked through the slots; 0 at its end.
     free: u32,
     used: u32,
-    /// Of the lists.
+    /// Memory of the lists in bytes.
     bytes: usize,
 }
 
 struct Slot<T> {
     list: Option<Arc<[T]>>,
-    /// How often it is held; of a free one the next free one.
+    /// Number of holders; in a free slot, the next free number.
     holders: u64,
 }
 
@@ -100,7 +100,7 @@ impl<T> Clone for Dictionary<T> {
     }
 }
 
-/// Bytes of a list of that many.
+/// Returns the size in bytes of a list of this length.
 fn size<T>(len: usize) -> usize {
     (COUNTS + len * size_of::<T>()).next_multiple_of(8)
 }
@@ -112,18 +112,18 @@ impl<T: Part> Dictionary<T> {
         self.lookup.find(hash, is)
     }
 
-    /// The list of a number; empty if there is none.
+    /// Returns the list of a number; empty if there is none.
     pub fn get(&self, number: u32) -> &[T] {
         let list = self.slot(number).and_then(|slot| slot.list.as_deref());
         list.unwrap_or_default()
     }
 
-    /// How often it is held.
+    /// Returns the number of holders of a list.
     pub fn holders(&self, number: u32) -> u64 {
         self.slot(number).map_or(0, |slot| slot.holders)
     }
 
-    /// The number of a list, which is held by nobody if it is new.
+    /// Returns the number of a list, which is stored without a holder if it is new.
     pub fn insert(&mut self, list: &[T]) -> u32 {
         if let Some(number) = self.find(list) {
             return number;
@@ -188,12 +188,12 @@ impl<T: Part> Dictionary<T> {
         Some(list)
     }
 
-    /// The highest number that may have a list.
+    /// Returns the highest number that may have a list.
     pub fn highest(&self) -> u32 {
         self.highest
     }
 
-    /// How many lists there are.
+    /// Returns the number of lists.
     pub fn len(&self) -> u32 {
         self.used
     }
@@ -206,7 +206,7 @@ impl<T: Part> Dictionary<T> {
         self.lookup.pieces() + self.slots.len() + self.used as usize
     }
 
-    /// All numbers that have a list.
+    /// Checks the invariants; returns all numbers that have a list.
     #[cfg(test)]
     pub fn verify(&self) -> std::collections::BTreeSet<u32> {
         self.lookup.verify();

@@ -10,7 +10,7 @@ use super::record::{Key, Parts, RecordKey, parse_key, whole_key};
 use super::table::Table;
 use super::{Counts, TagId, Tagged};
 
-/// Tags in order of their numbers.
+/// Tags in ascending order of their numbers.
 pub type Tags = SmallVec<[TagId; 16]>;
 
 #[derive(Clone)]
@@ -20,11 +20,11 @@ pub struct Edges {
     table: Table,
     /// The set of each tag.
     of_tags: Numbers,
-    /// Sets of tags, each held by as many ids. 0 is none at all.
+    /// Sets of tags; the holders of a set are the ids that have it. 0 is the empty set.
     sets: Dictionary<TagId>,
-    /// How many sets each tag is in, and one more if it is an id here.
+    /// Number of sets that contain each tag, plus one if the tag is an id here.
     uses: Numbers,
-    /// How many records each filename is in.
+    /// Number of records that have each filename.
     file_uses: Numbers,
     carriers: Carriers,
     counts: Counts,
@@ -60,27 +60,27 @@ impl Edges {
         &self.carriers
     }
 
-    /// Whether some edge has that tag.
+    /// Returns true if any edge involves this tag.
     pub fn uses(&self, tag: TagId) -> bool {
         self.uses.get(tag.0) > 0
     }
 
-    /// Whether some record has that filename.
+    /// Returns true if any record has this filename.
     pub fn uses_file(&self, file: u32) -> bool {
         self.file_uses.get(file) > 0
     }
 
-    /// The tags of a set.
+    /// Returns the tags of a set.
     pub fn set(&self, set: u32) -> &[TagId] {
         self.sets.get(set)
     }
 
-    /// The tags that a tag carries, if these edges are of tags.
+    /// Returns the tags that a tag carries, if these edges are of tags.
     pub fn carried(&self, tag: TagId) -> &[TagId] {
         self.set(self.of_tags.get(tag.0))
     }
 
-    /// The set of an id, 0 if it has none.
+    /// Returns the set of an id, 0 if it has none.
     pub fn set_of(&self, names: &Names, id: &[u8]) -> u32 {
         if self.counts.ids == 0 {
             return 0;
@@ -95,7 +95,7 @@ impl Edges {
         }
     }
 
-    /// The number of a set of at least one tag, and holds it.
+    /// Returns the number of a set of at least one tag, and holds the set.
     pub fn hold(&mut self, names: &mut Names, tags: &[TagId]) -> u32 {
         let set = self.sets.insert(tags);
         if self.sets.holders(set) == 0 {
@@ -107,14 +107,14 @@ impl Edges {
         set
     }
 
-    /// Holds a set once more.
+    /// Adds another holder to a set.
     pub fn hold_again(&mut self, set: u32) {
         if set > 0 {
             self.sets.hold(set);
         }
     }
 
-    /// Releases a set once.
+    /// Removes one holder from a set.
     pub fn release(&mut self, names: &mut Names, set: u32) {
         if set == 0 {
             return;
@@ -126,7 +126,7 @@ impl Edges {
         }
     }
 
-    /// Gives an id exactly these tags.
+    /// Sets the tags of an id to exactly these.
     pub fn assign(&mut self, names: &mut Names, id: &[u8], tags: &[TagId]) {
         if tags.is_empty() {
             self.place(names, id, 0);
@@ -137,7 +137,7 @@ impl Edges {
         self.release(names, set);
     }
 
-    /// Gives an id the tags of a set, which is held meanwhile, or none if it is 0.
+    /// Assigns a set, which the caller holds, to an id; 0 removes its tags.
     pub fn place(&mut self, names: &mut Names, id: &[u8], set: u32) {
         let old = self.set_of(names, id);
         if old == set {
@@ -200,7 +200,7 @@ impl Edges {
         }
     }
 
-    /// Gives all ids with their sets.
+    /// Calls `each` with each id and its set.
     pub fn each(&self, names: &Names, each: &mut dyn FnMut(Id<'_>, u32)) {
         if self.kind == Tagged::Tag {
             for tag in 1..self.of_tags.end() {
@@ -215,7 +215,7 @@ impl Edges {
             .each(&mut |key, set| each(self.id_of(names, key), set));
     }
 
-    /// As [`super::Index::scan`].
+    /// Visits ids as [`super::Index::scan`] does.
     pub fn scan(
         &self,
         names: &Names,
@@ -238,7 +238,7 @@ impl Edges {
         })
     }
 
-    /// All that is kept twice agrees.
+    /// Checks that redundant data agree.
     #[cfg(test)]
     pub fn verify(&self, names: &Names) {
         use std::collections::BTreeMap;
@@ -320,7 +320,7 @@ impl Edges {
     }
 }
 
-/// The key of a record; `None` if its filename is not known, nor is the record then.
+/// Returns the key of a record; `None` if its filename is unknown, because then the record is unknown, too.
 fn key(names: &Names, id: &[u8]) -> Option<Key> {
     match Parts::of(id) {
         None => Some(whole_key(id)),
@@ -331,7 +331,7 @@ fn key(names: &Names, id: &[u8]) -> Option<Key> {
     }
 }
 
-/// One more use of a name.
+/// Counts one more use of a name.
 fn more(uses: &mut Numbers, names: &mut List, number: u32) {
     let before = uses.get(number);
     uses.set(number, before + 1);
@@ -340,7 +340,7 @@ fn more(uses: &mut Numbers, names: &mut List, number: u32) {
     }
 }
 
-/// One less.
+/// Counts one use of a name less.
 fn less(uses: &mut Numbers, names: &mut List, number: u32) {
     let before = uses.get(number);
     uses.set(number, before - 1);
@@ -349,7 +349,7 @@ fn less(uses: &mut Numbers, names: &mut List, number: u32) {
     }
 }
 
-/// An id as it is kept.
+/// An id in its stored form.
 pub enum Id<'a> {
     Whole(&'a [u8]),
     /// The number of the filename, and the parts.
@@ -357,7 +357,7 @@ pub enum Id<'a> {
 }
 
 impl<'a> Id<'a> {
-    /// The id as clients know it. `joined` is used if it has to be made.
+    /// Returns the id as clients know it. `joined` is the buffer used if the id has to be assembled.
     pub fn bytes<'b>(&'b self, joined: &'b mut Vec<u8>) -> &'b [u8] {
         match self {
             Id::Whole(id) => id,
@@ -370,12 +370,12 @@ impl<'a> Id<'a> {
     }
 }
 
-/// Walks over numbers of tags from `cursor` on to `end`, until `each` has said `count` times that there
-/// is something; where to go on, 0 at the end.
+/// Visits numbers of tags from `cursor` to `end`, until `each` has returned true `count` times; returns the
+/// next cursor, 0 at the end.
 pub fn walk(end: u32, cursor: u64, count: usize, mut each: impl FnMut(TagId) -> bool) -> u64 {
     let mut given = 0;
     let first = u32::try_from(cursor.max(1)).unwrap_or(u32::MAX);
-    // Many in a row may be free.
+    // Long runs of numbers may be free.
     let most = count.saturating_mul(16).saturating_add(1024);
     for (looked, tag) in (first..end).enumerate() {
         if given >= count || looked >= most {

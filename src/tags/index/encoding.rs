@@ -1,23 +1,23 @@
-//! The index as bytes, for RDB files, append-only files and other servers.
+//! Serialization of the index for RDB files, append-only files and other servers.
 //!
-//! It is a row of chunks of about a mebibyte, each of which stands for itself: whoever loads all of them,
-//! in any order, into an empty index gets an equal one. A chunk is:
+//! The index is a sequence of chunks of about a mebibyte, each of which is self-contained; loading all of them, in any
+//! order, into an empty index gives an equal one. A chunk is:
 //!
 //! | bytes | |
 //! |---|---|
-//! | 1 | kind: 0 records, 1 files, 2 tags; 4 more if it is of the staged copy |
-//! | number | how many tags follow, all different: length and bytes of each |
-//! | number | how many sets of tags follow: how many tags, number of the first tag (the first one that is told is 0), for each further one how many are passed over |
-//! | number | of records only: how many filenames follow, all different: length and bytes of each |
-//! | number | how many ids follow |
+//! | 1 | kind: 0 records, 1 files, 2 tags; plus 4 if it belongs to the staged copy |
+//! | number | count of the tags that follow, all different: length and bytes of each |
+//! | number | count of the sets of tags that follow: count of tags, number of the first tag (the first tag listed is 0), for each further one how many are skipped |
+//! | number | for records only: count of the filenames that follow, all different: length and bytes of each |
+//! | number | count of the ids that follow |
 //!
-//! An id of a file or tag is the number of its set (the first one is 0), length and bytes. One of a record
-//! is the number of its set, and then either 0, length and bytes, or one more than the number of its
-//! filename, its timestamp as a number of 14 digits, its offset, length and bytes of its urlkey; the latter
-//! whenever it is possible.
+//! An id of a file or tag is the number of its set (the first one is 0), followed by length and bytes. An id of a
+//! record is the number of its set, followed either by 0, length and bytes, or by one more than the number of its
+//! filename, its timestamp as a number of 14 digits, its offset, and length and bytes of its urlkey; the latter form is
+//! used whenever possible.
 //!
-//! Numbers are of variable length ([`crawlspace_compact::number`]). Version and checksum are those of the chunk of the
-//! tag space that this one is a part of.
+//! Numbers are varints ([`crawlspace_compact::number`]). Version and checksum are those of the enclosing chunk of the
+//! tag space.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -28,15 +28,15 @@ use super::edges::{Edges, Id};
 use super::{Index, Tagged};
 use crawlspace_compact::number::{put, put_bytes};
 
-/// How many bytes a chunk has, more or less: as a set of tags stands in it as a whole, up to 10 MiB more.
+/// Approximate size of a chunk in bytes: a set of tags is never split, so a chunk may be up to 10 MiB larger.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
 pub(super) const STAGED: u8 = 4;
 
-/// Numbers in the index to numbers in the chunk.
+/// Maps numbers in the index to numbers in the chunk.
 type Local = HashMap<u32, u64, BuildHasherDefault<FxHasher>>;
 
-/// A chunk that is being made.
+/// A chunk under construction.
 struct Encoder<'a> {
     index: &'a Index,
     edges: &'a Edges,
@@ -128,7 +128,7 @@ impl<'a> Encoder<'a> {
 }
 
 impl Index {
-    /// Gives everything in chunks of about a mebibyte, in no particular order.
+    /// Serializes the index in chunks of about a mebibyte, in no particular order.
     pub fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
         self.save_in(CHUNK_BYTES, chunk);
     }

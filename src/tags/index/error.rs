@@ -1,4 +1,4 @@
-//! What a change of the index can be refused for.
+//! Errors of changes of the index.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,34 +6,34 @@ use std::fmt;
 use super::{MAX_TAGS, Tagged};
 use crawlspace_host::text::Shown;
 
-/// Why a change was refused. Nothing has changed then.
+/// The reason that a change was refused. A refused change leaves the index unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// `tag` carries `carries` already (or is the same), so that it cannot be carried by it.
+    /// `tag` carries `carries` already (or equals it), so that it cannot be carried by it.
     Cycle {
         /// The tag that was to be carried.
         tag: Box<[u8]>,
         /// The tag that was to carry it.
         carries: Box<[u8]>,
     },
-    /// There is no staged copy.
+    /// The kind has no staged copy.
     NotStaged(Tagged),
-    /// The staged copy does not hold the number of ids that was expected.
+    /// The staged copy does not have the expected number of ids.
     StagedCount {
-        /// The kind asked for.
+        /// The kind of the staged copy.
         kind: Tagged,
-        /// Ids in the staged copy.
+        /// Number of ids in the staged copy.
         has: u64,
-        /// Ids that should be there.
+        /// Expected number of ids.
         expected: u64,
     },
-    /// Something that cannot be a tag, and why.
+    /// A malformed tag, and the reason.
     BadTag(Box<[u8]>, Cow<'static, str>),
-    /// Something that cannot be the id of a record or file, and why.
+    /// A malformed id of a record or file, and the reason.
     BadId(Box<[u8]>, Cow<'static, str>),
-    /// An id would have more tags than it may.
+    /// An id would exceed the maximum number of tags.
     TooMany(Box<[u8]>),
-    /// The index has as many tags as it can number.
+    /// The index cannot number any more tags.
     Full,
 }
 

@@ -1,10 +1,10 @@
-//! The tagging index: which tags records, files and tags carry.
+//! The tagging index: the tags of records, files and tags.
 //!
-//! A space may have 10⁷ records and 10⁶ tags, and is toggled while it is read. So all of it consists of
-//! small pieces that copies share (`pages`): a clone is a snapshot, taken in no time, which
-//! another thread may read; a change copies the few pieces that it touches if a snapshot has them too.
-//! Ids are packed side by side (`table`, `record`), and what many of them have in common is kept once
-//! (`dictionary`): filenames, and sets of tags.
+//! A space may have 10⁷ records and 10⁶ tags, and changes while it is read. Therefore it consists of small
+//! pieces that copies share (`pages`): a clone is a snapshot that is taken in constant time and that another
+//! thread may read; a change copies the few pieces that it touches, if a snapshot shares them. Ids are packed
+//! side by side (`table`, `record`), and data that many of them share are stored once (`dictionary`):
+//! filenames, and sets of tags.
 
 mod carriers;
 mod change;
@@ -36,7 +36,7 @@ use names::Names;
 pub use error::Error;
 pub use record::{padding, plain};
 
-/// What may have tags.
+/// The kinds of ids that may have tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Tagged {
     /// A capture: `urlkey timestamp filename offset`.
@@ -48,10 +48,10 @@ pub enum Tagged {
 }
 
 impl Tagged {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Tagged; 3] = [Tagged::Record, Tagged::File, Tagged::Tag];
 
-    /// Its name in commands.
+    /// Returns the name of the kind in commands.
     pub fn name(self) -> &'static str {
         match self {
             Tagged::Record => "RECORD",
@@ -61,16 +61,16 @@ impl Tagged {
     }
 }
 
-/// How a load treats what is there.
+/// The modes of a load, which differ in how existing edges are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Edges are added, none removed.
+    /// Adds edges and removes none.
     Merge,
-    /// Each id given has exactly these tags afterwards; other ids stay as they are.
+    /// Sets the tags of each given id to exactly these; other ids remain unchanged.
     Set,
-    /// All of the kind is exactly this afterwards.
+    /// Replaces all edges of the kind.
     Replace,
-    /// Edges are added to the staged copy, which begins empty.
+    /// Adds edges to the staged copy, which is initially empty.
     Stage,
 }
 
@@ -79,23 +79,23 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TagId(pub(crate) u32);
 
-/// Which tags' closures a change may have changed. Numbers that mean another name now are among them.
+/// Tags whose closure a change may have altered, including numbers that stand for another name now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Touched {
-    /// None.
+    /// No closure changed.
     Nothing,
-    /// These, at most [`Touched::MAX`].
+    /// Only these, at most [`Touched::MAX`].
     Tags(Vec<TagId>),
-    /// Any.
+    /// Any closure may have changed.
     All,
 }
 
 impl Touched {
-    /// Maximum number of tags that are listed one by one.
+    /// Maximum number of tags listed individually.
     pub const MAX: usize = 4096;
 }
 
-/// How much there is of a kind.
+/// The size of the edges of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Ids with at least one tag.
@@ -104,18 +104,18 @@ pub struct Counts {
     pub edges: u64,
 }
 
-/// What a change has thrown away. Freeing it may take long, and may be done on any thread.
+/// Contents that a change has discarded. Freeing them may take long, and may be done on any thread.
 #[derive(Default)]
 pub struct Dropped(Option<Box<Edges>>);
 
 impl Dropped {
-    /// Pieces of memory that are freed with it, roughly.
+    /// Returns the approximate number of memory blocks to be freed.
     pub fn effort(&self) -> usize {
         self.0.as_ref().map_or(0, |edges| edges.pieces())
     }
 }
 
-/// Edges from records, files and tags to tags, and a staged copy of each kind.
+/// The edges from records, files and tags to tags, and an optional staged copy of each kind.
 ///
 /// ```
 /// use crawlspace::tags::index::{Index, Tagged};
@@ -151,63 +151,64 @@ impl Default for Index {
 }
 
 impl Index {
-    /// Whether there is nothing in it, not even an empty staged copy.
+    /// Returns true if the index has no edges and no staged copy, not even an empty one.
     pub fn is_empty(&self) -> bool {
         self.in_place.iter().all(|edges| edges.counts().ids == 0)
             && self.staged.iter().all(Option::is_none)
     }
 
-    /// How much there is of a kind.
+    /// Returns the size of the edges of a kind.
     pub fn counts(&self, kind: Tagged) -> Counts {
         self.of(kind).counts()
     }
 
-    /// How much is staged of a kind; `None` if there is no staged copy.
+    /// Returns the size of the staged copy of a kind; `None` if there is no staged copy.
     pub fn staged(&self, kind: Tagged) -> Option<Counts> {
         self.staged[kind as usize].as_ref().map(Edges::counts)
     }
 
-    /// How many tags occur in edges in place. After a large copy was swapped or thrown away it takes some
-    /// changes until the number is exact again.
+    /// Returns the number of tags that occur in edges in place. After a large copy was swapped or discarded,
+    /// the number becomes exact only after some more changes.
     pub fn tag_count(&self) -> u64 {
         self.names.tags.in_place()
     }
 
-    /// Bytes of memory.
+    /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         let copies = self.copies().map(Edges::memory);
         size_of::<Index>() + self.names.memory() + copies.sum::<usize>()
     }
 
-    /// Pieces of memory that are freed with it, roughly.
+    /// Returns the approximate number of memory blocks that freeing the index takes.
     pub fn free_effort(&self) -> usize {
         self.names.pieces() + self.copies().map(Edges::pieces).sum::<usize>()
     }
 
-    /// The number of a tag.
+    /// Returns the number of a tag.
     pub fn tag(&self, name: &[u8]) -> Option<TagId> {
         self.names.tag(name)
     }
 
-    /// The name of a tag.
+    /// Returns the name of a tag.
     pub fn name(&self, tag: TagId) -> &[u8] {
         self.names.get(tag)
     }
 
-    /// The tags that a tag carries itself, in order of their numbers.
+    /// Returns the tags that a tag carries directly, in ascending order of their numbers.
     pub fn carried(&self, tag: TagId) -> &[TagId] {
         self.of(Tagged::Tag).carried(tag)
     }
 
-    /// The tags that an id has itself, in order of their numbers.
+    /// Returns the direct tags of an id, in ascending order of their numbers.
     pub fn tags_of(&self, kind: Tagged, id: &[u8]) -> &[TagId] {
         let edges = self.of(kind);
         edges.set(edges.set_of(&self.names, id))
     }
 
-    /// Appends these tags and all that they carry, directly or not, each once. `into` is empty before.
+    /// Appends these tags and all that they carry, directly or indirectly, without duplicates. `into` must be
+    /// empty.
     pub fn closure(&self, from: &[TagId], into: &mut Vec<TagId>) {
-        // So many are searched faster from end to end.
+        // Up to this number a linear search is faster.
         const FEW: usize = 24;
         let mut seen: HashSet<TagId, BuildHasherDefault<FxHasher>> = HashSet::default();
         let mut add = |into: &mut Vec<TagId>, tags: &[TagId]| {
@@ -235,8 +236,8 @@ impl Index {
         }
     }
 
-    /// Moves memory of ids to better places, from a cursor on, until `time` says no; where to go on, 0 at
-    /// the end. Names and sets of tags, which are few, stay where they are.
+    /// Moves memory of ids to reduce fragmentation, starting at a cursor, while `time` returns true; returns
+    /// the next cursor, 0 at the end. Names and sets of tags, which are few, are not moved.
     pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
         let (first, mut shard) = ((cursor >> 32) as usize, cursor as u32 as usize);
         let copies = self.in_place.iter_mut().map(Some);

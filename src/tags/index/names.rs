@@ -1,13 +1,13 @@
-//! The names of tags and files that occur anywhere, in place or staged, and their numbers.
+//! The numbered names of tags and files that occur anywhere, in place or staged.
 //!
-//! A name goes when nothing has it any more. Changes note which names to look at again; what a whole copy
-//! left behind when it was thrown away is found by a sweep that each change moves on a little.
+//! A name is dropped when it is not used any more. Changes record the names to check; unused names left
+//! behind by a discarded copy are found by an incremental sweep that each change advances.
 
 use super::TagId;
 use super::dictionary::{Dictionary, MAX_NUMBER};
 
-/// All copies of all kinds have the same numbers, so that closures go from one to the other, and walks go
-/// on when a staged copy is put in place.
+/// The names of tags and files. All copies of all kinds use the same numbers, so that closures span kinds,
+/// and scans continue when a staged copy is swapped in.
 #[derive(Clone, Default)]
 pub struct Names {
     pub tags: List,
@@ -16,17 +16,17 @@ pub struct Names {
 }
 
 impl Names {
-    /// The number of a tag.
+    /// Returns the number of a tag.
     pub fn tag(&self, name: &[u8]) -> Option<TagId> {
         self.tags.find(name).map(TagId)
     }
 
-    /// The number of a tag, which gets one if it has none.
+    /// Returns the number of a tag, which is assigned if it has none.
     pub fn number(&mut self, name: &[u8]) -> TagId {
         TagId(self.tags.number(name))
     }
 
-    /// The name of a tag.
+    /// Returns the name of a tag.
     pub fn get(&self, tag: TagId) -> &[u8] {
         self.tags.get(tag.0)
     }
@@ -42,18 +42,18 @@ impl Names {
 
 #[derive(Clone, Default)]
 pub struct List {
-    /// Those that occur in place are held once.
+    /// All names; those that occur in place are held once.
     all: Dictionary<u8>,
     in_place: u64,
-    /// Numbers to look at when the change is done.
+    /// Numbers to check at the end of the change.
     again: Vec<u32>,
-    /// Numbers that had no name before this change, or another one.
+    /// Numbers that had no name, or another name, before this change.
     new: Vec<u32>,
-    /// The next number that the sweep looks at.
+    /// The next number that the sweep checks.
     sweep: Option<u32>,
 }
 
-/// Where a name occurs.
+/// The copies in which a name occurs.
 #[derive(Clone, Copy)]
 pub enum Occurs {
     Nowhere,
@@ -70,22 +70,22 @@ impl List {
         self.all.get(number)
     }
 
-    /// How many occur in place.
+    /// Returns the number of names that occur in place.
     pub fn in_place(&self) -> u64 {
         self.in_place
     }
 
-    /// The highest number of a name.
+    /// Returns the highest number of a name.
     pub fn highest(&self) -> u32 {
         self.all.highest()
     }
 
-    /// Whether that many more can be numbered.
+    /// Returns true if `more` further names can be numbered.
     pub fn has_room_for(&self, more: usize) -> bool {
         more < (MAX_NUMBER - self.all.len()) as usize
     }
 
-    /// The number of a name, which gets one if it has none.
+    /// Returns the number of a name, which is assigned if it has none.
     pub fn number(&mut self, name: &[u8]) -> u32 {
         if let Some(number) = self.find(name) {
             return number;
@@ -96,17 +96,17 @@ impl List {
         number
     }
 
-    /// Asks to look where that name occurs when the change is done.
+    /// Schedules a check of a name at the end of the change.
     pub fn look_again(&mut self, number: u32) {
         self.again.push(number);
     }
 
-    /// Asks to look where each name occurs, in the course of time.
+    /// Schedules an incremental check of all names.
     pub fn look_at_all(&mut self) {
         self.sweep = Some(1);
     }
 
-    /// Ends a change: drops names that do not occur any more. Gives the numbers that are new.
+    /// Ends a change: drops unused names. Returns the new numbers.
     pub fn settle(&mut self, steps: u32, occurs: impl Fn(u32) -> Occurs) -> Vec<u32> {
         for number in std::mem::take(&mut self.again) {
             self.look(number, occurs(number));
@@ -136,7 +136,7 @@ impl List {
             self.all.remove(number);
         }
     }
-    /// Every name occurs, and those in place are counted; as soon as a sweep is over.
+    /// Checks that every name is used and that those in place are counted; both hold once a sweep is over.
     #[cfg(test)]
     pub fn verify(&self, occurs: impl Fn(u32) -> Occurs) {
         let mut in_place = 0;

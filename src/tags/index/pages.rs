@@ -1,8 +1,9 @@
-//! A long list whose copies share all that they have in common.
+//! A persistent vector: a long list whose copies share all elements that they have in common.
 //!
-//! It is a tree of narrow nodes. A copy costs one count; the first change of an element after that
-//! copies the element and the few nodes above it, so that a reader on another thread can keep a
-//! list of millions while it is changed, and each change takes microseconds.
+//! It is a tree of narrow nodes. A copy increments one reference count; the first change of an
+//! element after that copies the element and the few nodes above it, so that a reader on another
+//! thread can keep a list of millions of elements while it is changed, and each change takes
+//! microseconds.
 
 use std::sync::Arc;
 
@@ -10,17 +11,18 @@ use smallvec::SmallVec;
 
 use crawlspace_compact::linear::List;
 
-/// Children of a node. Copying a node counts up each of them, which costs a cache miss each.
+/// Children per node. Copying a node increments the count of each child, which costs a cache miss
+/// each.
 const FAN: usize = 1 << BITS;
 const BITS: u32 = 5;
 
-/// Bytes that an `Arc` needs for its counts.
+/// Size of the counts of an `Arc`, in bytes.
 pub const COUNTS: usize = 16;
 
 pub struct Pages<E> {
     root: Option<Arc<Node<E>>>,
     len: usize,
-    /// Levels of inner nodes.
+    /// Number of levels of inner nodes.
     height: u32,
 }
 
@@ -58,7 +60,7 @@ impl<E> Clone for Node<E> {
 }
 
 impl<E> Pages<E> {
-    /// The element, unless a copy of the list has it too.
+    /// Returns the element, unless a copy of the list shares it.
     pub fn own_mut(&mut self, at: usize) -> Option<&mut E> {
         if at >= self.len {
             return None;
@@ -109,7 +111,7 @@ impl<E: Clone> List for Pages<E> {
         nodes * (size_of::<Node<E>>() + COUNTS) + self.len * (size_of::<E>() + COUNTS)
     }
 
-    /// The element to be changed; it is copied if a copy of the list has it too.
+    /// Returns the element for a change; it is copied first if a copy of the list shares it.
     fn get_mut(&mut self, at: usize) -> Option<&mut E> {
         if at >= self.len {
             return None;
@@ -163,7 +165,7 @@ fn child(at: usize, shift: u32) -> usize {
     (at >> shift) % FAN
 }
 
-/// A node of that height with one element below it.
+/// Creates a node of this height with one element below it.
 fn chain<E>(height: u32, element: E) -> Arc<Node<E>> {
     let mut node = Node::Leaves([Arc::new(element)].into_iter().collect());
     for _ in 0..height {
@@ -200,7 +202,7 @@ fn pop<E>(node: &mut Node<E>) -> Option<Arc<E>> {
     }
 }
 
-/// Small numbers, one for each number of something; 0 where none was set.
+/// Small numbers by index; 0 by default.
 #[derive(Clone, Default)]
 pub struct Numbers(Pages<[u32; PAGE]>);
 
@@ -225,7 +227,7 @@ impl Numbers {
         }
     }
 
-    /// All below this that were not set are 0, and all from it on.
+    /// Returns an upper bound of the indexes in use: the numbers from it on are all 0.
     pub fn end(&self) -> u32 {
         (self.0.len() * PAGE) as u32
     }

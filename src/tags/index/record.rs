@@ -1,8 +1,8 @@
-//! Ids of records in fewer bytes.
+//! Compact encoding of the ids of records.
 //!
-//! `urlkey timestamp filename offset` becomes 6 bytes of timestamp, the number of the filename, the
-//! offset, and the urlkey. That is done only where the very same id can be made from it again: 14
-//! digits, a number without leading zeroes. Other ids stay as they are.
+//! `urlkey timestamp filename offset` becomes 6 bytes of timestamp, the number of the filename, the offset, and the
+//! urlkey. Only ids that can be restored exactly are encoded: a timestamp of 14 digits, an offset without leading
+//! zeroes. Other ids are stored unchanged.
 
 use std::borrow::Cow;
 
@@ -12,30 +12,30 @@ use super::names::List;
 use crawlspace_compact::number::{Reader, put};
 use crawlspace_host::text::push_number;
 
-/// An id of four fields, in parts.
+/// The parts of an id with four fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts<'a> {
     pub urlkey: &'a [u8],
-    /// Its 14 digits as a number.
+    /// The 14 digits of the timestamp as a number.
     pub timestamp: u64,
     pub filename: &'a [u8],
     pub offset: u64,
 }
 
-/// The first timestamp that has 15 digits.
+/// The smallest number with 15 digits, which is no timestamp.
 pub const TIMESTAMPS: u64 = 100_000_000_000_000;
 
 const DIGITS: usize = 14;
 
-/// First byte of a key that is an id as it is. Of other keys the first bit is set.
+/// First byte of a key that is an unchanged id. Other keys have the highest bit of the first byte set.
 const AS_IT_IS: u8 = 0;
 const IN_PARTS: u8 = 0x80;
 
-/// A key, mostly without an allocation.
+/// A key, usually stored without an allocation.
 pub type Key = SmallVec<[u8; 256]>;
 
 impl<'a> Parts<'a> {
-    /// Takes an id apart, if it can be put together again.
+    /// Splits an id, if it can be restored exactly.
     pub fn of(id: &'a [u8]) -> Option<Parts<'a>> {
         let (rest, offset) = last_field(id)?;
         let (rest, filename) = last_field(rest)?;
@@ -68,7 +68,7 @@ impl<'a> Parts<'a> {
         push_number(id, self.offset);
     }
 
-    /// The key under which the id is kept, given the number of its filename.
+    /// Returns the key under which the id is stored; `file` is the number of its filename.
     pub fn key(&self, file: u32) -> Key {
         let mut key = Key::new();
         let mut timestamp = [0; 6];
@@ -82,7 +82,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The key of an id that cannot be taken apart.
+/// Returns the key of an id that cannot be split.
 pub fn whole_key(id: &[u8]) -> Key {
     let mut key = Key::with_capacity(id.len() + 1);
     key.push(AS_IT_IS);
@@ -90,14 +90,14 @@ pub fn whole_key(id: &[u8]) -> Key {
     key
 }
 
-/// What a key stands for.
+/// The decoded form of a key.
 pub enum RecordKey<'a> {
     Whole(&'a [u8]),
     /// The number of the filename, and the parts.
     Parts(u32, Parts<'a>),
 }
 
-/// Reads a key that was made here.
+/// Decodes a key that this module created.
 pub fn parse_key<'a>(key: &'a [u8], files: &'a List) -> RecordKey<'a> {
     if key[0] == AS_IT_IS {
         return RecordKey::Whole(&key[1..]);
@@ -117,7 +117,8 @@ pub fn parse_key<'a>(key: &'a [u8], files: &'a List) -> RecordKey<'a> {
     RecordKey::Parts(file, parts)
 }
 
-/// Counts the zeroes in front of a number, all but one of which could be left out of `0`. None of anything else.
+/// Returns the number of leading zeroes that can be dropped; at least one digit remains. Returns 0 for anything but
+/// digits.
 pub fn padding(number: &[u8]) -> usize {
     match number {
         [b'0', rest @ ..] if !rest.is_empty() && rest.iter().all(u8::is_ascii_digit) => {
@@ -128,7 +129,7 @@ pub fn padding(number: &[u8]) -> usize {
     }
 }
 
-/// Returns an id with its offset as a number is written: `007` and `7` are one place in a file.
+/// Returns an id with a canonical offset: `007` and `7` are the same position in a file.
 pub fn plain(id: &[u8]) -> Cow<'_, [u8]> {
     match last_field(id) {
         Some((rest, offset)) if padding(offset) > 0 => {
@@ -138,7 +139,7 @@ pub fn plain(id: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// What stands before the last space, and after it.
+/// Splits at the last space.
 fn last_field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = memchr::memrchr(b' ', bytes)?;
     Some((&bytes[..at], &bytes[at + 1..]))

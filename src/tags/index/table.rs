@@ -1,10 +1,9 @@
-//! Keys of any bytes, each with a number, packed without a pointer or allocation of their own.
+//! A hash table from keys of any bytes to numbers, packed without a pointer or allocation per key.
 //!
-//! A shard keeps its entries one after the other in one piece of memory: the number (4 bytes, lowest
-//! first), the length of the key (1 to 3 bytes, 7 bits each, lowest first), the key. They are found by
-//! slots of 4 bytes, each the offset of an entry and a few bits of its hash, so that a look-up that is
-//! not in any cache waits for memory three times: for the shard, the slot, the entry. What was removed
-//! stays until a quarter of the shard is of that sort.
+//! A shard stores its entries contiguously in one allocation: the number (4 bytes, little-endian), the length of the
+//! key (1 to 3 bytes, 7 bits each, lowest first), the key. They are found through slots of 4 bytes, each the offset of
+//! an entry and a few bits of its hash, so that an uncached look-up waits for memory three times: for the shard, the
+//! slot, and the entry. Removed entries remain until they are a quarter of the shard.
 
 use super::pages::Pages;
 use crawlspace_compact::keyed::hash;
@@ -20,26 +19,26 @@ pub struct Table {
 
 #[derive(Clone, Default)]
 struct Shard {
-    /// Searched from the place of a hash on, to the first empty one.
+    /// Open addressing: probed from the position of a hash to the first empty slot.
     slots: Vec<u32>,
     arena: Vec<u8>,
-    /// Entries, and slots that are not empty, which those of removed entries are not either.
+    /// Number of entries; `filled` also counts the slots of removed entries.
     entries: u32,
     filled: u32,
     /// Bytes of removed entries.
     garbage: u32,
 }
 
-/// Mean weight of a shard. A copy of one of twice this size takes about 2 us, a split 20 us.
+/// Mean weight of a shard. Copying a shard of twice this size takes about 2 us, splitting it 20 us.
 const FULL: usize = 16 << 10;
 
 const EMPTY: u32 = u32::MAX;
 const REMOVED: u32 = u32::MAX - 1;
 
-/// Bits of a slot that are an offset.
+/// Bits of a slot that hold the offset.
 const OFFSET: u32 = (1 << 22) - 1;
 
-/// An entry's place.
+/// A decoded entry, and the offset of its end.
 struct Entry<'a> {
     number: u32,
     key: &'a [u8],
@@ -47,7 +46,7 @@ struct Entry<'a> {
 }
 
 impl Table {
-    /// The number of a key.
+    /// Returns the number of a key.
     pub fn get(&self, key: &[u8]) -> Option<u32> {
         let hash = hash(key);
         let shard = self.shards.get(hash)?;
@@ -62,14 +61,14 @@ impl Table {
         self.fit();
     }
 
-    /// Removes a key, which is there.
+    /// Removes a key, which must exist.
     pub fn remove(&mut self, key: &[u8]) {
         let hash = hash(key);
         self.shards.change(hash, |shard| shard.remove(hash, key));
         self.fit();
     }
 
-    /// Makes shards more or fewer. One change never adds more than about one shard, so two at a time catch up.
+    /// Adjusts the number of shards. One change never adds more than about one shard, so two steps at a time catch up.
     fn fit(&mut self) {
         for _ in 0..2 {
             let (len, weight) = (self.shards.len(), self.shards.weight());
@@ -86,7 +85,7 @@ impl Table {
         }
     }
 
-    /// All keys and numbers.
+    /// Calls `each` with all keys and numbers.
     pub fn each(&self, each: &mut dyn FnMut(&[u8], u32)) {
         for shard in self.shards.iter() {
             for at in shard.offsets() {
@@ -96,11 +95,11 @@ impl Table {
         }
     }
 
-    /// Gives about `count` keys from `cursor` on; where to go on, 0 at the end. Keys stay where they
-    /// are in the order of this walk, whatever happens to others.
+    /// Visits about `count` keys from `cursor` on; returns the next cursor, 0 at the end. The position of a key in this
+    /// scan does not depend on other keys.
     pub fn scan(&self, mut cursor: u64, count: usize, each: &mut dyn FnMut(&[u8], u32)) -> u64 {
         let mut given = 0;
-        // Shards may be empty, but few of them are.
+        // Some shards may be empty, but only a few.
         for _ in 0..count.saturating_add(16) {
             let Some(Step {
                 bucket: shard,
@@ -115,7 +114,7 @@ impl Table {
             entries.retain(|&(place, _)| place >= cursor);
             entries.sort_unstable();
             for (i, &(place, at)) in entries.iter().enumerate() {
-                // Keys of one hash are given together, because a cursor cannot tell them apart.
+                // Keys with the same hash are returned together, because a cursor cannot tell them apart.
                 if given >= count && (i == 0 || entries[i - 1].0 < place) {
                     return place;
                 }
@@ -139,7 +138,7 @@ impl Table {
         self.shards.len()
     }
 
-    /// Moves the memory of a shard to a better place. One that is shared with a copy stays.
+    /// Moves the memory of a shard to reduce fragmentation. A shard that a copy shares is not moved.
     pub fn defrag(&mut self, shard: usize, mover: &mut Mover<'_>) {
         if let Some(shard) = self.shards.buckets_mut().own_mut(shard) {
             mover.list(&mut shard.slots);
@@ -177,13 +176,13 @@ impl Shard {
         hash(self.entry(at).key)
     }
 
-    /// Offsets of all entries.
+    /// Returns the offsets of all entries.
     fn offsets(&self) -> impl Iterator<Item = u32> + '_ {
         let taken = self.slots.iter().filter(|&&slot| slot < REMOVED);
         taken.map(|slot| slot & OFFSET)
     }
 
-    /// The slot of a key, and its entry.
+    /// Returns the slot of a key, and its entry.
     fn find(&self, hash: u64, key: &[u8]) -> Option<(usize, Entry<'_>)> {
         if self.slots.is_empty() {
             return None;
@@ -214,7 +213,7 @@ impl Shard {
             self.arena[at..at + 4].copy_from_slice(&number.to_le_bytes());
             return;
         }
-        // One slot of five stays empty.
+        // At least one slot in five stays empty.
         if (self.filled as usize + 1) * 5 > self.slots.len() * 4 {
             self.make_slots(self.entries as usize + 1);
         }
@@ -242,7 +241,7 @@ impl Shard {
     }
 
     fn add_slot(&mut self, hash: u64, offset: usize) {
-        // A bucket has 16 KiB on average, and whoever sends the keys cannot choose their hashes.
+        // A shard has 16 KiB on average, and clients cannot choose the hashes of the keys they send.
         assert!(
             offset < OFFSET as usize - 1,
             "a shard has grown far too large"
@@ -258,7 +257,7 @@ impl Shard {
         self.filled += 1;
     }
 
-    /// Makes slots that have some room beyond so many entries, and fills those that there are in.
+    /// Creates slots with spare room for this number of entries, and refills them.
     fn make_slots(&mut self, entries: usize) {
         let slots = class(entries * 4 * 3 / 2) / 4;
         let old = std::mem::replace(&mut self.slots, vec![EMPTY; slots]);
@@ -271,7 +270,7 @@ impl Shard {
         }
     }
 
-    /// A shard with these entries alone.
+    /// Creates a shard with only these entries.
     fn only(&self, entries: &[u32]) -> Shard {
         let bytes = entries.iter().map(|&at| self.entry(at).end - at as usize);
         let mut shard = Shard {
@@ -298,13 +297,13 @@ impl Bucket for Shard {
     }
 
     fn memory(&self) -> usize {
-        // Not the capacity, which differs in copies.
+        // The length instead of the capacity, which differs between copies.
         class(self.arena.len()) + self.slots.len() * 4
     }
 }
 
 impl Shard {
-    /// Gives away all with that bit in their hashes.
+    /// Moves all entries whose hash has this bit set to a new shard.
     fn split(&mut self, bit: u32) -> Shard {
         let goes = |&at: &u32| (self.hash(at) >> bit) & 1 == 1;
         let (given, kept): (Vec<u32>, Vec<u32>) = self.offsets().partition(goes);
@@ -321,12 +320,12 @@ impl Shard {
     }
 }
 
-/// The slot where the search for a hash begins. All hashes of a shard have their lowest bits in common.
+/// Returns the slot where the search for a hash begins. All hashes of a shard share their lowest bits.
 fn place(hash: u64, slots: usize) -> usize {
     (((hash >> 32) * slots as u64) >> 32) as usize
 }
 
-/// Other bits of the hash, in the place of those that are no offset.
+/// Returns other bits of the hash, for the bits of a slot that hold no offset.
 fn mark(hash: u64) -> u32 {
     hash as u32 & !OFFSET
 }

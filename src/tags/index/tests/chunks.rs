@@ -1,4 +1,4 @@
-//! Chunks that come from a broken file, or from somebody who means harm.
+//! Malformed chunks, from broken files or from attackers.
 
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ fn chunks(index: &Index) -> Vec<Vec<u8>> {
     chunks
 }
 
-/// Whether an index takes a chunk; a refused one leaves it as it was.
+/// Returns true if an index accepts a chunk; a refused chunk must leave the index unchanged.
 fn try_chunk(index: &Index, chunk: &[u8]) -> bool {
     let mut loaded = index.clone();
     let result = loaded.load_chunk(chunk);
@@ -67,7 +67,7 @@ fn a_chunk_with_any_byte_changed_or_cut_off_is_refused_or_consistent() {
     }
 }
 
-/// A chunk that loads means one thing, and there is one way only to write it but for the order.
+/// The encoding is canonical but for the order: each valid chunk has one meaning.
 #[test]
 fn what_is_written_in_another_way_is_refused() {
     let good: &[u8] = &[0, 1, 1, b't', 1, 1, 0, 1, 1, b'f', 1, 0, 1, 7, 8, 1, b'u'];
@@ -130,7 +130,7 @@ fn what_is_written_in_another_way_is_refused() {
 
 #[test]
 fn a_few_bytes_cannot_ask_for_very_much() {
-    // Claims of four thousand million of everything.
+    // Counts of four billion of everything.
     let much = [0xff, 0xff, 0xff, 0xff, 0x0f];
     for (kind, before) in [
         (1, &[][..]),
@@ -143,7 +143,7 @@ fn a_few_bytes_cannot_ask_for_very_much() {
         assert!(!try_chunk(&Index::default(), &chunk));
     }
 
-    // Ten thousand tags for each of many ids that have another one each already.
+    // Ten thousand tags for each of many ids that already have another tag each.
     let mut index = Index::default();
     let ids: Vec<_> = (0..1000_u32)
         .map(|n| format!("id{n}").into_bytes())

@@ -1,4 +1,4 @@
-//! Random histories.
+//! Random histories of an index, compared with a model.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ enum Step {
     Add(Tagged, u16, Vec<u8>),
     Remove(Tagged, u16, Vec<u8>),
     Load(Tagged, Mode, Vec<(u16, Vec<u8>)>),
-    /// Many ids from one on, enough to split shards; or away with them.
+    /// Adds many consecutive ids, enough to split shards; or removes them.
     Many(Tagged, u16, bool),
     Swap(Tagged, Option<u64>),
     Discard(Tagged),
     Snapshot,
-    /// The oldest snapshot is looked at and dropped.
+    /// Checks the oldest snapshot and drops it.
     Look,
-    /// The oldest snapshot becomes the index, as a copied key would.
+    /// Replaces the index with the oldest snapshot, as copying a key would.
     Return,
     SaveAndLoad(usize),
-    /// Continues the walks, and begins one.
+    /// Continues the scans, and begins one.
     Scan(Tagged, usize),
 }
 
@@ -79,7 +79,7 @@ fn id(kind: Tagged, n: u16) -> Bytes {
     }
 }
 
-/// A walk: the ids that have been there all the time, and those that were given.
+/// A scan: the ids that existed during all of it, and those that were returned.
 struct Walk {
     kind: Tagged,
     cursor: u64,
@@ -89,7 +89,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// One call; whether that was the last one.
+    /// Makes one call; returns true if it was the last one.
     fn go_on(&mut self, index: &Index) -> bool {
         let given = &mut self.given;
         self.cursor = index.scan(self.kind, self.cursor, self.count, &mut |id, _| {
@@ -236,7 +236,7 @@ impl History {
     }
 }
 
-/// All tags whose closure is another one now are reported.
+/// Checks that all tags whose closure changed are reported.
 fn check_touched(index: &Index, before: &Model, after: &Model, touched: Touched) {
     let reported = match touched {
         Touched::Nothing => BTreeSet::new(),
@@ -251,7 +251,7 @@ fn check_touched(index: &Index, before: &Model, after: &Model, touched: Touched)
     }
 }
 
-/// The cycle that an error tells of would be one.
+/// Checks that the cycle in an error would really be a cycle.
 fn check_cycle(model: &Model, error: &Error, added: Option<(&Bytes, &[Bytes])>) {
     let Error::Cycle { tag, carries } = error else {
         panic!("{error}");

@@ -1,4 +1,4 @@
-//! What only shows with many.
+//! Effects that show only in large indexes.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn tag(n: usize) -> Vec<u8> {
     format!("t{n}").into_bytes()
 }
 
-/// The links of a chain, each as id and tag.
+/// Returns the links of a chain, each as id and tag.
 fn chain(len: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     (0..len).map(|n| (tag(n), tag(n + 1))).collect()
 }
@@ -63,7 +63,7 @@ fn a_long_chain_is_checked_in_either_direction_without_deep_recursion() {
 #[test]
 fn a_chain_that_is_joined_in_any_order_is_checked_from_the_shorter_end() {
     let mut links = chain(20_000);
-    // Some order that is neither.
+    // An order that is neither ascending nor descending.
     links.sort_by_key(|(id, _)| id.iter().rev().copied().collect::<Vec<_>>());
     let mut index = Index::default();
     for (id, tag) in &links {

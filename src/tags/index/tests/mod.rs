@@ -1,4 +1,4 @@
-//! The index against plain maps.
+//! Tests of the index against plain maps.
 
 mod chunks;
 mod histories;
@@ -9,7 +9,7 @@ use super::change::occurs;
 use super::*;
 
 impl Index {
-    /// All that is kept twice agrees, and nothing is kept that is not needed.
+    /// Checks that redundant data agree and that nothing unused is kept.
     fn verify(&self) {
         for edges in self.copies() {
             edges.verify(&self.names);

@@ -1,4 +1,4 @@
-//! What the index should do, on plain maps.
+//! A model of the index on plain maps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub struct Model {
     pub staged: [Option<Map>; 3],
 }
 
-/// Whether `from` carries `to`, directly or not, or is the same.
+/// Returns true if `from` carries `to`, directly or indirectly, or equals it.
 pub fn carries(map: &Map, from: &[u8], to: &[u8]) -> bool {
     let mut seen = BTreeSet::from([from]);
     let mut next = vec![from];
@@ -32,7 +32,7 @@ fn has_cycle(map: &Map) -> bool {
         .any(|(tag, carried)| carried.iter().any(|other| carries(map, other, tag)))
 }
 
-/// Adds edges; how many are new.
+/// Adds edges; returns the number of new ones.
 fn merge(map: &mut Map, id: &Bytes, tags: &[Bytes]) -> u64 {
     let new = tags
         .iter()
@@ -42,7 +42,7 @@ fn merge(map: &mut Map, id: &Bytes, tags: &[Bytes]) -> u64 {
 }
 
 impl Model {
-    /// How many edges are new; `None` if it is refused.
+    /// Adds edges; returns the number of new ones, or `None` if the change is refused.
     pub fn add(&mut self, kind: Tagged, id: &Bytes, tags: &[Bytes]) -> Option<u64> {
         let mut map = self.in_place[kind as usize].clone();
         let added = merge(&mut map, id, tags);
@@ -59,7 +59,7 @@ impl Model {
         removed as u64
     }
 
-    /// Whether it is accepted.
+    /// Loads ids; returns true if the load is accepted.
     pub fn load(&mut self, kind: Tagged, mode: Mode, pairs: &[(Bytes, Vec<Bytes>)]) -> bool {
         let mut map = match mode {
             Mode::Merge | Mode::Set => self.in_place[kind as usize].clone(),
@@ -97,7 +97,7 @@ impl Model {
         true
     }
 
-    /// What a closure should be.
+    /// Returns the expected closure.
     pub fn closure(&self, from: &[Bytes]) -> BTreeSet<Bytes> {
         let tags = &self.in_place[Tagged::Tag as usize];
         let mut all: BTreeSet<_> = from.iter().cloned().collect();
@@ -112,7 +112,7 @@ impl Model {
         all
     }
 
-    /// Tags that occur in place.
+    /// Returns the tags that occur in place.
     pub fn tags(&self) -> BTreeSet<Bytes> {
         let carriers = self.in_place[Tagged::Tag as usize].keys();
         let carried = self.in_place.iter().flat_map(Map::values).flatten();
@@ -140,7 +140,7 @@ impl Model {
         all
     }
 
-    /// Whether the index says the same in all its ways.
+    /// Checks that every query of the index agrees with the model.
     pub fn check(&self, index: &Index) {
         let mut elements: Vec<Vec<Bytes>> = Vec::new();
         index.elements(&mut |parts| elements.push(parts.iter().map(|p| p.to_vec()).collect()));

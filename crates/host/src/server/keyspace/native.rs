@@ -223,11 +223,7 @@ impl RedisKeyspace {
         makes: bool,
         change: impl FnOnce(&mut T) -> (R, Option<Replicated<'a>>),
     ) -> Result<Option<R>> {
-<<<<<<< HEAD
         // The key is opened for reading, because opening it for writing signals it as modified.
-=======
-        // Opened for writing only after a change, because the server then notifies all clients that watch the key.
->>>>>>> w49c
         let handle = self.handle(key, KeyType::Native(T::WHAT), false)?;
         if handle.is_null() || Self::is_empty(handle) {
             if !makes {
