@@ -186,7 +186,7 @@ pub enum SourceKind {
         /// Absolute path, which may contain `{coll}`, or the URL of a file or list.
         path: Location,
     },
-    /// A collection of another Crawlspace server.
+    /// A collection of an upstream server: another Crawlspace server, or pywb's warcserver.
     Upstream {
         /// `http://host/coll`.
         url: String,

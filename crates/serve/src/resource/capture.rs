@@ -48,7 +48,7 @@ pub struct Capture {
     pub source: String,
     /// `file`, `cdx`, …
     pub source_type: String,
-    /// URL of the collection of another Crawlspace server that has the record.
+    /// URL of the collection of an upstream server that has the record.
     pub upstream: Option<Url>,
     /// URL of the resource itself; empty if the row has none.
     pub load_url: String,
