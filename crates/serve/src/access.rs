@@ -144,9 +144,7 @@ impl Access {
     /// Returns the tags of each row.
     ///
     /// # Errors
-    /// If the tag space is unavailable. Checks an access point and filters against a dummy row. Called when there are
-    /// no rows, so that the client gets the same error with and without rows and cannot tell from it whether rows
-    /// exist.
+    /// If the tag space is unavailable.
     pub async fn tags(&self, rows: &[Row]) -> Result<Vec<Vec<Vec<u8>>>, AccessError> {
         let filter = Filter {
             specs: Vec::new(),
@@ -178,8 +176,8 @@ impl Access {
         Ok(tags)
     }
 
-    /// Whether it could be said which rows pass, when there are none: otherwise a client would learn from an error
-    /// that there are some.
+    /// Checks an access point and filters against a dummy row. Called when there are no rows, so that the client gets
+    /// the same error with and without rows and cannot tell from it whether rows exist.
     ///
     /// # Errors
     /// The same errors as [`Access::filter`].

@@ -22,7 +22,7 @@ use crawlspace_index::row::{self, Row};
 use crawlspace_index::sorted::Order;
 use crawlspace_index::source::{Batch, Limits, SourceError};
 
-/// A collection.
+/// A collection: its steps, and its access control.
 pub struct Collection {
     /// First path segment of the collection's URLs.
     pub name: Arc<str>,
@@ -35,7 +35,7 @@ pub struct Collection {
     access_point: Option<String>,
     /// Looks for captures of similar URLs if a URL has none.
     fuzzy: bool,
-    /// Dedupe index that is asked for the originals of revisits, besides the collection's sources.
+    /// Dedupe index that locates the originals of revisits, in addition to the collection's sources.
     pub(crate) originals: Option<DedupeSource>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum Failure {
          limit"
     )]
     TooMany,
-    /// All selected sources exceed their limits.
+    /// The limits of all selected sources are exceeded.
     #[error(
         "every source has more than its limits of bytes and rows (max_bytes, max_rows) or of rows to be sorted: narrow \
          the query by from, to or filter, or say limit"
@@ -31,13 +31,14 @@ pub(crate) enum Failure {
     /// The memory limit of all requests is exhausted at the moment.
     #[error("other requests take all the memory that there is for them: ask again later")]
     Busy,
-    /// No selected source answered.
+    /// The selected sources all failed.
     #[error("{0}")]
     Unanswered(Unanswered),
 }
 
 impl From<Unanswered> for Failure {
-    /// If all sources exceed their limits, the client has to narrow the query.
+    /// Converts missing sources; if all of them exceed their limits, the client has to narrow the
+    /// query.
     fn from(sources: Unanswered) -> Failure {
         if sources.all(Reason::Limit) {
             Failure::TooMuch

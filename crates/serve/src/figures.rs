@@ -51,7 +51,7 @@ pub(crate) enum Api {
 }
 
 impl Api {
-    /// All APIs.
+    /// List of all APIs.
     pub(crate) const ALL: [Api; 6] = [
         Api::Index,
         Api::Resource,

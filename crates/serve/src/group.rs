@@ -53,11 +53,11 @@ pub struct Group {
 /// The part of the sources to query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All rows.
+    /// The complete rows of a query.
     All,
-    /// All rows in these blocks, of a source that has blocks.
+    /// Rows in these blocks, of a source that has blocks.
     Blocks(Range<u64>),
-    /// One row for each of these blocks.
+    /// Index rows: one for each of these blocks.
     Index(Range<u64>),
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Report {
     span: Span,
 }
 
-/// All sources of a query, if all of them failed.
+/// The sources of a query, after all of them failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unanswered(pub Vec<(Arc<str>, Reason)>);
 
@@ -435,7 +435,7 @@ pub(crate) fn kept_rows(rows: Batch, kept: Reservation) -> Ordered {
 
 /// The remainder of a source after its first rows.
 enum Coming {
-    /// Nothing: the first rows were all rows, stored in this reservation.
+    /// The end: the first rows were all rows, stored in this reservation.
     Sorted(Reservation),
     /// Further batches, in order.
     Ordered(Batches),

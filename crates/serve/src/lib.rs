@@ -69,7 +69,7 @@ use self::packages::Packages;
 use self::resource::Resources;
 use crawlspace_fetch::{Guard, Net};
 
-/// All collections of a configuration, ready to serve requests.
+/// The collections of a configuration, ready to serve requests.
 pub struct Federation {
     /// The collections, in the order of the file.
     pub collections: Vec<Arc<Collection>>,

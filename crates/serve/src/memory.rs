@@ -40,7 +40,7 @@ pub fn limit(bytes: u64) {
     ALL.most.store(bytes - bytes / 8, Relaxed);
 }
 
-/// All requests together would exceed the memory [limit].
+/// The memory [limit] of all requests would be exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 

@@ -202,7 +202,7 @@ pub enum Output {
     /// `urlkey timestamp {json}`.
     #[default]
     Cdxj,
-    /// One JSON object per line.
+    /// JSON objects, one per line.
     Json,
     /// Values separated by spaces.
     Text,
@@ -213,12 +213,12 @@ pub enum Output {
 /// Selection of the sources of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
-    /// All sources.
+    /// Every source.
     #[default]
     All,
-    /// Only the sources with these names.
+    /// Selects only the sources with these names.
     Only(Vec<String>),
-    /// All sources except these.
+    /// Selects every source except these.
     Except(Vec<String>),
 }
 

@@ -27,13 +27,13 @@ const NONE: u32 = u32::MAX;
 /// Access to a capture, ordered from the least to the most restrictive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// Full access, even during an embargo.
+    /// Grants full access, even during an embargo.
     AllowIgnoreEmbargo,
-    /// Full access.
+    /// Grants full access.
     Allow,
-    /// Row in the index only; the record is refused with status 451 (RFC 7725).
+    /// Shows only the row in the index; the record is refused with status 451 (RFC 7725).
     Block,
-    /// No access: the capture seems not to exist.
+    /// Hides the capture completely.
     Exclude,
 }
 
@@ -124,7 +124,7 @@ pub enum Dates {
     Older(Period),
     /// Newer than a period.
     Newer(Period),
-    /// Until a period has passed since the capture. Differs from [`Dates::Newer`] because months have different
+    /// Newer than a period, counted from the capture. Differs from [`Dates::Newer`] because months have different
     /// lengths.
     Within(Period),
 }

@@ -20,11 +20,11 @@ pub struct Position {
 pub struct Remark {
     /// Position in the file, or `None` if the remark is about the file as a whole.
     pub position: Option<Position>,
-    /// What is wrong, and how to fix it.
+    /// Description of the problem, and how to fix it.
     pub what: String,
 }
 
-/// All errors of a configuration. Displayed with one line per error: `config.yaml:3:12: …`.
+/// Errors of a configuration. Displayed with one line per error: `config.yaml:3:12: …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
     /// Path of the file as the user gave it.

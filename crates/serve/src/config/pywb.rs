@@ -91,7 +91,7 @@ impl Folder {
     }
 }
 
-/// All folders that are served as collections.
+/// Folders that are served as collections.
 #[derive(Default)]
 pub(super) struct Folders {
     /// Folders, sorted by name.

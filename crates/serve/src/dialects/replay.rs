@@ -43,7 +43,7 @@ const KEPT: [&str; 5] = [
 const PRIVATE: [&str; 4] = ["cookie", "cookie2", "authorization", "proxy-authorization"];
 /// Prefix of further private fields.
 const PRIVATE_PREFIX: &str = "x-wabac-";
-/// No scripts, no forms, no plugins, and a unique origin.
+/// Sandbox without exceptions: no scripts, no forms, no plugins, and a unique origin.
 const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
 const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime");
 /// Source of the capture. Archives that send this field prefix all captured fields.

@@ -171,8 +171,8 @@ impl TimeMap {
         }
     }
 
-    /// Creates a TimeMap for the index API. `memento_format=https://h/{timestamp}/{url}` is meant for replay servers
-    /// such as pywb, which add the leading links of the TimeMap themselves.
+    /// Creates a TimeMap for the index API. `memento_format=https://h/{timestamp}/{url}` is for replay servers such as
+    /// pywb, which add the leading links of the TimeMap themselves.
     pub(crate) fn of_index(
         asked: &RequestTarget<'_>,
         request: &Request<Incoming>,

@@ -44,7 +44,7 @@ pub(crate) enum Outcome {
     Found(Box<Found>),
     /// An access rule blocks the record of the first row, or excludes all captures with a public message.
     Blocked(Option<String>),
-    /// No row has a record; lists the attempts.
+    /// The search found no record; lists the attempts.
     Nothing(Attempts),
     /// The index query failed.
     Failed(Failure),
@@ -52,11 +52,11 @@ pub(crate) enum Outcome {
 
 /// A record with its row.
 pub(crate) struct Found {
-    /// The row.
+    /// Row of the capture.
     pub row: Row,
-    /// Its record.
+    /// Record of the capture.
     pub record: Released<Record>,
-    /// The source that the record came from.
+    /// Name of the source that the record came from.
     pub source: String,
 }
 

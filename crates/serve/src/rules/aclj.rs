@@ -19,7 +19,7 @@ const KEYS: &str = "write com,example)/path for http://example.com/path, com,exa
 #[serde(deny_unknown_fields)]
 struct Fields {
     access: String,
-    /// The user that the rule is for.
+    /// User to whom the rule applies.
     user: Option<String>,
     #[serde(rename = "url")]
     _url: Option<String>,

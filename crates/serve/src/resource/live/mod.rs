@@ -59,8 +59,8 @@ impl Whereabouts {
 /// Fetches the resource of a row with `live_url`, and creates a record of it. If the row comes from an upstream
 /// server, requests the record from that server.
 ///
-/// On the live web any response becomes the record, whatever its status, including redirects. Redirects of an archive
-/// to another timestamp of the same resource are followed.
+/// On the live web any response becomes the record, including errors and redirects. Redirects of an archive to another
+/// timestamp of the same resource are followed.
 ///
 /// # Errors
 /// [`LoadError::Unfit`] if the row has no `live_url`; [`LoadError::Request`] if the request must not be forwarded;

@@ -113,7 +113,7 @@ impl Stored {
         &self.header
     }
 
-    /// Returns the HTTP header at the start of the block; empty if there is none.
+    /// Returns the HTTP header at the start of the block, which may be empty.
     pub(super) fn http_head(&self) -> &[u8] {
         let end = self.block + self.http_head;
         &self.bytes[self.block..end]

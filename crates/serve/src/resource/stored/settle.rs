@@ -30,7 +30,7 @@ pub(super) struct Lengths {
 /// Facts about the HTTP header of a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HttpHead {
-    /// Size of the header, in bytes; 0 if there is none.
+    /// Size of the header, in bytes; 0 if the block has no header.
     pub size: u64,
     /// `Content-Length` of the header.
     body: Option<u64>,

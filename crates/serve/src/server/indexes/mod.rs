@@ -122,7 +122,7 @@ fn parameters(query: &str) -> Result<(JobSet, Duration), String> {
     Ok((jobs, Duration::from_secs(wait)))
 }
 
-/// Answers with a finished index, or the reason why there is none.
+/// Answers with a finished index, or with the reason of the failure.
 async fn finished(outcome: Outcome, request: &Request<Incoming>) -> Response<Body> {
     let index = match &*outcome {
         Ok(index) => index,

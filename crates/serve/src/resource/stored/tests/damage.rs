@@ -10,9 +10,9 @@ use crawlspace_warc::MAX_HEADER;
 
 /// Default number of damaged files (`CRAWLSPACE_DAMAGES` overrides it).
 const FILES: u64 = 100_000;
-/// One in this many files is larger than what is verified in memory.
+/// Inverse share of files that are larger than what is verified in memory.
 const LARGE: u64 = 2000;
-/// One in this many files never ends.
+/// Inverse share of files that never end.
 const ENDLESS: u64 = 10;
 
 /// Damages some bytes of a file, mostly in its first header.
