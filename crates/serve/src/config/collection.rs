@@ -12,7 +12,7 @@ use crate::words::words;
 
 /// Default timeout of the first row of a source.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
-/// Paths that the server reserves, so that no collection can be named like them.
+/// Path segments reserved by the server, which are invalid as names of collections.
 const RESERVED: [&str; 4] = ["_status", "_metrics", "_indexes", "static"];
 /// The collection that pywb serves at `/`.
 const ROOT: &str = "$root";

@@ -150,7 +150,7 @@ fn unpacks(mut decoder: impl Read, is_whole: bool) -> bool {
     loop {
         match decoder.read(&mut buffer) {
             Ok(0) => return true,
-            // Enough output to be sure.
+            // This much output proves that the payload is encoded.
             Ok(_) if unpacked > MAX_UNPACKED => return true,
             Ok(count) => unpacked += count,
             Err(error) => return error.kind() == io::ErrorKind::UnexpectedEof && !is_whole,

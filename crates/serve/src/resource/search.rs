@@ -1,4 +1,4 @@
-//! Searches the record of a URL: the first row that can be loaded.
+//! Searches for the record of a URL: the first row that can be loaded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,7 +99,7 @@ pub(crate) async fn query(
     Ok(query)
 }
 
-/// Searches the record of the first row that has one. Among captures of parts of a resource, the part is wanted in
+/// Searches for the record of the first row that has one. Among captures of parts of a resource, the part is wanted in
 /// which `range` starts.
 pub(crate) async fn search(
     federation: &Federation,

@@ -200,7 +200,7 @@ fn each_line(path: &Path, mut f: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
 
 /// Returns the lines with that name in a sorted file, by binary search.
 fn search(file: &File, size: u64, name: &[u8]) -> io::Result<Vec<u8>> {
-    // Searches the first line at or after `low` whose name is not less than `name`.
+    // Searches for the first line at or after `low` whose name is not less than `name`.
     let (mut low, mut high) = (0, size);
     while low < high {
         let middle = low + (high - low) / 2;

@@ -140,7 +140,7 @@ impl Originals<'_> {
         }
     }
 
-    /// Searches the original, unless the same search failed recently.
+    /// Searches for the original, unless the same search failed recently.
     async fn original(&self, revisit: &Revisit<'_>, most: usize) -> Result<Original, LoadError> {
         let extent = revisit.capture.extent.as_ref();
         let collection = self.collections.first();
@@ -231,8 +231,8 @@ impl Originals<'_> {
         })
     }
 
-    /// Searches the original where the dedupe index of the collection locates it, and in packages that are required by
-    /// the package of the revisit.
+    /// Searches for the original where the dedupe index of the collection locates it, and in packages that are required
+    /// by the package of the revisit.
     async fn elsewhere(
         &self,
         collection: &Arc<Collection>,
@@ -288,7 +288,7 @@ impl Originals<'_> {
         failed.map_or(Ok(None), Err)
     }
 
-    /// Searches captures of a URL in a package outside the collection.
+    /// Searches for captures of a URL in a package outside the collection.
     async fn look_into(
         &self,
         location: &Location,
@@ -329,7 +329,7 @@ impl Originals<'_> {
             .await
     }
 
-    /// Searches captures of a URL in a collection.
+    /// Searches for captures of a URL in a collection.
     async fn look_up(
         &self,
         collection: &Collection,
