@@ -283,8 +283,8 @@ fn misdirected(
     accepted.misdirected(request)
 }
 
-/// Refuses a state-changing request from a page of another origin. Reading changes nothing, except that job indexes may
-/// have to be built.
+/// Refuses a request from a page of another origin that changes state, here or at the server to which it is forwarded.
+/// Reading changes nothing, except that job indexes may have to be built.
 fn from_elsewhere(
     request: &Request<Incoming>,
     federation: &Federation,
