@@ -1,7 +1,7 @@
 //! Access points: which rows a reader may see, by the tags of a tag space in Redis.
 //!
-//! What is not known to be allowed is not shown: without an answer of the tag space there is no row, and a row that
-//! it cannot read is left out.
+//! Access fails closed: without an answer from the tag space no row is shown, and rows that the tag space cannot parse
+//! are left out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,47 +15,47 @@ use crawlspace_client::{AsyncServer, Code, Error};
 use crawlspace_index::row::Row;
 use crawlspace_index::source::Batch;
 
-/// Limit of rows asked about in one call.
+/// Maximum number of rows in one call.
 const MAX_ROWS: usize = 1000;
-/// Limit of bytes in one call: a call whose rows have as many takes no further row.
+/// Byte limit of one call: once its rows reach this size, the call takes no further row.
 const MAX_BYTES: usize = 1 << 20;
-/// Timeout of a reply of the tag space.
+/// Timeout of each reply of the tag space.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Retries after a connection broke.
+/// Number of retries after a broken connection.
 const RETRIES: u32 = 1;
-/// Timeout of all calls about one batch of rows, retries included.
+/// Total timeout of all calls for one batch of rows, retries included.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A tag space that is asked about every row. Clones share its connections, which are made when they are needed.
+/// A tag space that decides about every row. Clones share its connections, which are opened on first use.
 #[derive(Clone)]
 pub struct Access(Arc<Inner>);
 
 struct Inner {
-    /// Where the server is, and which database of it is meant.
+    /// URL of the server, with the number of the database.
     url: String,
     key: Vec<u8>,
     space: OnceCell<TagSpace<AsyncServer>>,
 }
 
-/// Why it is unknown which rows may be seen. None are shown then.
+/// The reason why access cannot be decided. No rows are shown then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
-    /// There is no access point of that name.
+    /// The access point does not exist.
     #[error("{0}")]
     NoPoint(String),
-    /// What the query says of tags is wrong.
+    /// A tag filter of the query is invalid.
     #[error("{0}")]
     Query(String),
-    /// The tag space cannot be asked.
+    /// The tag space is unavailable.
     #[error("{0}")]
     Unavailable(String),
 }
 
 impl Access {
-    /// The tag space at `redis://host:port/db/key`, which is asked when it is needed.
+    /// Creates a client of the tag space at `redis://host:port/db/key`, which connects on first use.
     ///
     /// # Errors
-    /// When the URL is invalid; the text says why.
+    /// If the URL is invalid; the message says why.
     pub fn new(url: &str) -> Result<Access, String> {
         let parts = url.split_once("://").and_then(|(scheme, rest)| {
             let (host, rest) = rest.split_once('/')?;
@@ -79,10 +79,10 @@ impl Access {
         })))
     }
 
-    /// The rows that pass an access point and filters by tags (`tag.coll:1068`, in pywb's dialect), in their order.
+    /// Returns the rows that pass an access point and tag filters (`tag.coll:1068`, in pywb's dialect), in their order.
     ///
     /// # Errors
-    /// When the tag space cannot be asked, or the access point is unknown.
+    /// If the tag space is unavailable, or the access point is unknown.
     pub async fn filter(
         &self,
         point: Option<&str>,
@@ -94,10 +94,10 @@ impl Access {
         Ok(rows)
     }
 
-    /// Returns whether each of some rows passes an access point and filters by tags.
+    /// Returns for each row whether it passes an access point and tag filters.
     ///
     /// # Errors
-    /// Those of [`Access::filter`].
+    /// The same errors as [`Access::filter`].
     pub async fn passes(
         &self,
         point: Option<&str>,
@@ -112,7 +112,8 @@ impl Access {
             drop_bad_lines: true,
             ..Filter::default()
         };
-        // Each of these would be taken for two rows, and the answer for another row then.
+        // The tag space would take a line with a line break for two rows, which would shift the answers of all rows
+        // after it.
         let is_one_line = |row: &Row| !row.line().contains(&b'\n');
         let asked: Batch = rows
             .iter()
@@ -143,7 +144,7 @@ impl Access {
     /// Returns the tags of each row.
     ///
     /// # Errors
-    /// When the tag space cannot be asked.
+    /// If the tag space is unavailable.
     pub async fn tags(&self, rows: &[Row]) -> Result<Vec<Vec<Vec<u8>>>, AccessError> {
         let filter = Filter {
             specs: Vec::new(),
@@ -175,11 +176,11 @@ impl Access {
         Ok(tags)
     }
 
-    /// Whether it could be said which rows pass, when there are none: otherwise a client would learn from an error
-    /// that there are some.
+    /// Checks an access point and filters against a dummy row. Called when there are no rows, so that the client gets
+    /// the same error with and without rows and cannot tell from it whether rows exist.
     ///
     /// # Errors
-    /// Those of [`Access::filter`].
+    /// The same errors as [`Access::filter`].
     pub async fn check(
         &self,
         point: Option<&str>,
@@ -190,7 +191,7 @@ impl Access {
         self.filter(point, tag_filters, rows).await.map(drop)
     }
 
-    /// Whether each of some rows passes.
+    /// Returns for each row whether it passes, in one call.
     async fn verdicts(&self, filter: &Filter<'_>, rows: &[Row]) -> Result<Vec<bool>, AccessError> {
         let mut text = Vec::with_capacity(rows.iter().map(|row| row.line().len() + 1).sum());
         for row in rows {
@@ -224,7 +225,8 @@ impl Access {
         Ok(TagSpace::on(&server, self.0.key.clone()))
     }
 
-    /// What the server says, for the client: only what is about the client's own words.
+    /// Converts an error of the server for the client; only errors about the client's own input are passed on in
+    /// detail.
     fn refused(&self, filter: &Filter<'_>, error: &Error) -> AccessError {
         let said = |words: &[&[u8]]| {
             let words = words.iter().map(|word| String::from_utf8_lossy(word));
@@ -235,7 +237,7 @@ impl Access {
             (Some(Code::NoPoint), Some(point)) => {
                 AccessError::NoPoint(format!("there is no access point {:?}", said(&[point])))
             }
-            // Errors in a point are not those of who asks for it.
+            // Errors in the definition of an access point are not the client's fault.
             (Some(Code::Syntax | Code::BadRegex | Code::BadField), None) if has_specs => {
                 AccessError::Query(format!("filter={}: {error}", said(&filter.specs)))
             }
@@ -254,7 +256,7 @@ impl Access {
     }
 }
 
-/// Rows in parts that are not too large.
+/// Splits rows into parts within the limits of one call.
 fn parts(rows: &[Row]) -> impl Iterator<Item = &[Row]> {
     let mut rest = rows;
     std::iter::from_fn(move || {

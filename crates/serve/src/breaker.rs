@@ -1,46 +1,47 @@
-//! A source that keeps failing is left alone for a while.
+//! Circuit breakers, which pause requests to a source that keeps failing.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Number of different questions whose failures in a row open the breaker. One question alone does not open it, however
-/// often it is asked: the question may be at fault.
+/// Number of different questions that must fail in a row to open the breaker. A single question never opens it, however
+/// often it is repeated: the question may be at fault.
 const FAILURES: usize = 5;
-/// How long it stays open at first; twice as long each time that the source fails again, up to `MAX_PAUSE`.
+/// Initial pause of an open breaker. The pause doubles each time that the source fails again, up to `MAX_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
-/// Maximum time for which it stays open.
+/// Maximum pause of an open breaker.
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 
 /// The circuit breaker of a source.
 ///
-/// Closed, it lets every request through. After failures of five different questions in a row it is open: none goes
-/// through. When its pause is over, a single request may try, and its outcome closes it or opens it for longer.
+/// A closed breaker lets every request through. When five different questions in a row have failed, it opens and blocks
+/// all requests. After its pause a single trial request is let through, whose outcome closes the breaker or opens it
+/// for longer.
 #[derive(Debug, Default)]
 pub struct Breaker(Mutex<Inside>);
 
 #[derive(Debug, Default)]
 struct Inside {
-    /// The questions that failed since the source answered last, as far as they count.
+    /// Hashes of the questions that failed since the last answer, up to the number that opens the breaker.
     failed: Vec<u64>,
-    /// Until when it is open, and for how long that is in all.
+    /// End and total length of the current pause, if the breaker is open.
     open: Option<(Instant, Duration)>,
-    /// Since when one request is trying.
+    /// Start of the trial request, if one is running.
     trying: Option<Instant>,
 }
 
-/// Whether a source is asked.
+/// State of a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BreakerState {
     /// Every request goes through.
     Closed,
-    /// The source is skipped, for this long.
+    /// Requests are blocked for this remaining time.
     Open(Duration),
-    /// One request is trying, or may.
+    /// A trial request is running or allowed.
     Trying,
 }
 
 impl BreakerState {
-    /// One word for figures.
+    /// Returns the name of the state in metrics.
     pub(crate) fn word(self) -> &'static str {
         match self {
             BreakerState::Closed => "closed",
@@ -51,14 +52,14 @@ impl BreakerState {
 }
 
 impl Breaker {
-    /// Whether the source may be asked now. Whoever asks it says how that went, by [`succeeded`](Breaker::succeeded)
-    /// or [`failed`](Breaker::failed).
+    /// Returns whether the source may be asked now. The caller reports the outcome with
+    /// [`succeeded`](Breaker::succeeded) or [`failed`](Breaker::failed).
     pub(crate) fn permits(&self, now: Instant) -> bool {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((until, pause)) = inside.open else {
             return true;
         };
-        // Somebody who tried and went away without a word does not keep others from trying.
+        // A trial request that never reports its outcome stops blocking others after one pause.
         let busy = inside.trying.is_some_and(|since| now < since + pause);
         if now < until || busy {
             return false;
@@ -67,7 +68,7 @@ impl Breaker {
         true
     }
 
-    /// Records an answer. True when that closes the breaker.
+    /// Records an answer. Returns true if it closes the breaker.
     pub(crate) fn succeeded(&self) -> bool {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let was_open = inside.open.is_some();
@@ -77,13 +78,13 @@ impl Breaker {
         was_open
     }
 
-    /// Records that the source was not asked after all, so that another request may try.
+    /// Records that the source was not asked after all, so that another trial request is allowed.
     pub(crate) fn not_asked(&self) {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inside.trying = None;
     }
 
-    /// Records a failure of this question. Gives how long the breaker stays open, when that opens it.
+    /// Records a failure of this question. Returns the length of the pause if the failure opens the breaker.
     pub(crate) fn failed(&self, question: u64, now: Instant) -> Option<Duration> {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if inside.failed.len() < FAILURES && !inside.failed.contains(&question) {
@@ -91,7 +92,7 @@ impl Breaker {
         }
         let pause = match (inside.open, inside.trying) {
             (Some((_, pause)), Some(_)) => (pause * 2).min(MAX_PAUSE),
-            // Answers to what was asked before it opened.
+            // The failed request was sent before the breaker opened.
             (Some(_), None) => return None,
             (None, _) if inside.failed.len() >= FAILURES => FIRST_PAUSE,
             (None, _) => return None,
@@ -101,7 +102,7 @@ impl Breaker {
         Some(pause)
     }
 
-    /// How it is.
+    /// Returns the state at `now`.
     pub(crate) fn state(&self, now: Instant) -> BreakerState {
         let inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match inside.open {

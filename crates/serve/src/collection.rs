@@ -1,4 +1,4 @@
-//! A collection: steps that are tried one after the other.
+//! A collection: a sequence of steps, of which the first with rows answers.
 
 use std::sync::Arc;
 
@@ -22,20 +22,20 @@ use crawlspace_index::row::{self, Row};
 use crawlspace_index::sorted::Order;
 use crawlspace_index::source::{Batch, Limits, SourceError};
 
-/// A collection.
+/// A collection: its steps, and its access control.
 pub struct Collection {
-    /// The first part of its URLs.
+    /// First path segment of the collection's URLs.
     pub name: Arc<str>,
-    /// Tried one after the other.
+    /// Steps, in the order in which they are tried.
     pub steps: Vec<Step>,
-    /// What was asked of it so far.
+    /// Counters of the collection's requests.
     pub requests: Requests,
-    /// What readers get.
+    /// Access rules and access points, which decide what readers get.
     pub(crate) gate: Gate,
     access_point: Option<String>,
-    /// Whether similar URLs are looked for where there is no row.
+    /// Looks for captures of similar URLs if a URL has none.
     fuzzy: bool,
-    /// What knows where originals of revisits are, besides its sources.
+    /// Dedupe index that locates the originals of revisits, in addition to the collection's sources.
     pub(crate) originals: Option<DedupeSource>,
 }
 
@@ -43,17 +43,17 @@ pub struct Collection {
 pub struct Step {
     /// The sources of the step.
     pub group: Group,
-    /// What its rows are loaded with.
+    /// Loaders of the records of its rows.
     pub resource: Vec<config::Loader>,
     /// The first dedupe index among the sources.
     dedupe: Option<DedupeSource>,
 }
 
 impl Collection {
-    /// Makes what the configuration says. Nothing is asked or opened yet.
+    /// Creates a collection from its configuration. Nothing is requested or opened yet.
     ///
     /// # Errors
-    /// What cannot work, in words.
+    /// If the configuration cannot work; the message says why.
     pub(crate) fn open(
         config: &config::Collection,
         net: &Arc<Net>,
@@ -68,7 +68,7 @@ impl Collection {
             name: config.name.as_str().into(),
             steps: steps.collect(),
             requests: Requests::default(),
-            // Without a tag space it is that of access rules alone.
+            // Without a tag space, the access point only selects access rules.
             access_point: config.access_point.clone().filter(|_| access.is_some()),
             gate: Gate::new(access, config.rules.clone(), config.lends_hidden),
             fuzzy: config.fuzzy,
@@ -76,20 +76,20 @@ impl Collection {
         })
     }
 
-    /// All sources of all steps.
+    /// Returns all sources of all steps.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Arc<Member>> {
         self.steps.iter().flat_map(|step| &step.group.members)
     }
 
-    /// Its dedupe index, or the first of them, if it has one.
+    /// Returns the first dedupe index of the collection, if it has one.
     pub(crate) fn dedupe(&self) -> Option<&DedupeSource> {
         self.steps.iter().find_map(|step| step.dedupe.as_ref())
     }
 
-    /// The query as this collection understands it: its access point stands for one that is not said.
+    /// Completes a query for this collection: applies the default access point if the query names none.
     ///
     /// # Errors
-    /// When it asks for tags of a collection without any, or for sources that there are not.
+    /// If the query filters by tags in a collection without a tag space, or selects unknown sources.
     pub(crate) fn prepare(&self, mut query: Query) -> Result<Arc<Query>, Failure> {
         if query.point.is_none() {
             query.point.clone_from(&self.access_point);
@@ -111,10 +111,10 @@ impl Collection {
         Ok(Arc::new(query))
     }
 
-    /// Checks that there are the sources that a selection names.
+    /// Checks that all sources of a selection exist.
     ///
     /// # Errors
-    /// Names one that there is not, and those that there are.
+    /// If a source does not exist; the message names it and lists the existing ones.
     pub(crate) fn knows(&self, selection: &Selection) -> Result<(), BadQuery> {
         let (Selection::Only(names) | Selection::Except(names)) = selection else {
             return Ok(());
@@ -129,10 +129,10 @@ impl Collection {
         Ok(())
     }
 
-    /// The rows of the first step that has any.
+    /// Returns the rows of the first step that has any.
     ///
     /// # Errors
-    /// When there is no answer at all; sources that are missing from it are in the report.
+    /// If there is no answer at all; sources that failed to answer are listed in the report.
     pub(crate) async fn rows(&self, query: &Arc<Query>, report: &Report) -> Result<Rows, Failure> {
         for step in &self.steps {
             if let Some(rows) = some(self.step(step, query, report).await?).await? {
@@ -145,11 +145,11 @@ impl Collection {
         }
     }
 
-    /// The rows of one step, after everything that is done to them; where there are none, those of similar URLs, as far
-    /// as the query and the configuration say so.
+    /// Returns the rows of one step, filtered and processed; if there are none, those of similar URLs, if the query and
+    /// the configuration allow it.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub(crate) async fn step(
         &self,
         step: &Step,
@@ -163,11 +163,11 @@ impl Collection {
         }
     }
 
-    /// Rows of one step that may be originals of revisits, some of which a reader of them may not see if the collection
-    /// lends what is hidden. They never leave as rows.
+    /// Returns rows of one step that may be originals of revisits. If the collection lends hidden captures, they
+    /// include rows that the reader may not see, so they must never be returned as rows.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub(crate) async fn candidates(
         &self,
         step: &Step,
@@ -201,7 +201,7 @@ impl Collection {
             return Ok(rows);
         }
         for similar in fuzzy::similar(query) {
-            // What is missing was reported, and what cannot answer this is not missed.
+            // Missing sources were already reported, and sources that cannot answer the similar query are not missed.
             let rows = match self.exactly(step, &similar, &Report::default()).await {
                 Err(Failure::TooMany | Failure::TooMuch) => continue,
                 rows => rows?,
@@ -217,7 +217,7 @@ impl Collection {
         Ok(stream::empty().boxed())
     }
 
-    /// The rows of one step for what is asked, and nothing similar.
+    /// Returns the rows of one step for exactly this query, without similar URLs.
     async fn exactly(
         &self,
         step: &Step,
@@ -225,7 +225,7 @@ impl Collection {
         report: &Report,
     ) -> Result<Rows, Failure> {
         let (part, skipped, wanted) = self.part(step, query).await?;
-        // Blocks are in the order of time.
+        // Blocks are in ascending order of time.
         let ascending = query.needs_ascending() || part != Part::All;
         let lookup = self.lookup(query, ascending, wanted.map(|n| n.saturating_add(skipped)));
         let found = step.group.ask(&lookup, &part, report).await;
@@ -255,10 +255,10 @@ impl Collection {
         Ok(self::part(rows, skipped, wanted))
     }
 
-    /// How many pages the answer has. Of a source that has blocks, pages are of blocks, otherwise of rows.
+    /// Returns the number of pages of the answer. Pages of a source with blocks consist of blocks, other pages of rows.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub(crate) async fn pages(
         &self,
         query: &Arc<Query>,
@@ -301,7 +301,7 @@ impl Collection {
             if pages.count > 0 {
                 return Ok(pages);
             }
-            // No pages, but of what there would be some.
+            // This step has no pages; the returned count of 0 keeps its page size and unit.
             none = pages;
         }
         match report.unanswered() {
@@ -310,7 +310,7 @@ impl Collection {
         }
     }
 
-    /// Whether pages of the answer are of blocks, of which some may have no row that is wanted.
+    /// Returns whether pages of the answer consist of blocks, some of which may have no matching row.
     pub(crate) async fn has_blocks(&self, query: &Arc<Query>) -> bool {
         for step in &self.steps {
             if let Ok(Some(1..)) = self.blocks(step, query).await {
@@ -320,8 +320,8 @@ impl Collection {
         false
     }
 
-    /// How many blocks rows of the query can be in, if its pages are of blocks. Where rows are hidden they are not,
-    /// since blocks are of all rows.
+    /// Returns the number of blocks that may have rows of the query, or `None` if its pages consist of rows. Pages of
+    /// collections that hide rows always consist of rows, since blocks contain hidden rows as well.
     async fn blocks(
         &self,
         step: &Step,
@@ -335,7 +335,7 @@ impl Collection {
 
     fn lookup(&self, query: &Arc<Query>, ascending: bool, most: Option<u64>) -> Arc<Lookup> {
         let asked = if query.resolve_revisits {
-            // Originals may be from before.
+            // Originals may be older than the range of the query.
             Arc::new(Query {
                 from: None,
                 to: None,
@@ -356,14 +356,14 @@ impl Collection {
         })
     }
 
-    /// What is asked of the sources of a step, and which of the rows that come of it are on the page.
+    /// Determines which part of the sources to query, how many rows to skip, and how many rows the page has.
     async fn part(
         &self,
         step: &Step,
         query: &Arc<Query>,
     ) -> Result<(Part, u64, Option<u64>), Failure> {
         let of_rows = (Part::All, query.skipped(), query.wanted());
-        // All rows are counted, on whatever page they are.
+        // All rows are counted, regardless of the page.
         if query.show_num_pages {
             return Ok((Part::All, 0, None));
         }
@@ -394,7 +394,7 @@ impl Collection {
     }
 }
 
-/// The dedupe index at `redis://host:port/db/prefix`.
+/// Creates a client of the dedupe index at `redis://host:port/db/prefix`.
 fn originals(url: &str) -> DedupeSource {
     let slash = url
         .match_indices('/')
@@ -413,14 +413,14 @@ fn originals(url: &str) -> DedupeSource {
 
 const NO_BLOCKS: &str = "showPagedIndex: only a single source that has blocks, without access points and access rules, has an index of them";
 
-/// How many pages an answer has.
+/// Number of pages of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pages {
-    /// How many of what they are of.
+    /// Number of items (rows or blocks) on all pages.
     pub count: u64,
-    /// How many of these a page has.
+    /// Number of items of one page.
     pub size: u64,
-    /// Whether they are blocks of a source, and not rows.
+    /// Items are blocks of a source instead of rows.
     pub of_blocks: bool,
 }
 
@@ -438,7 +438,7 @@ impl Step {
             limits.rows = source.max_rows.unwrap_or(limits.rows);
             let mut members = String::new();
             row::member("source", &source.name, &mut members);
-            // What pywb calls it, whose Memento links take it from there.
+            // pywb's name of the field, from which its Memento links take it.
             row::member("source-coll", &source.name, &mut members);
             row::member("source_type", kind, &mut members);
             let identity = Identity {
@@ -469,8 +469,8 @@ impl Step {
     }
 }
 
-/// Replaces bytes in the JSON of rows that are not UTF-8 by U+FFFD, so that filters and all outputs can read it. Urlkeys
-/// keep their bytes, by which rows are sorted.
+/// Replaces invalid UTF-8 in the JSON of rows by U+FFFD, so that filters and all outputs can read it. Urlkeys keep
+/// their bytes, because rows are sorted by them.
 fn readable(mut batch: Batch) -> Batch {
     for row in &mut batch {
         if !row::is_utf8(row.json()) {
@@ -485,7 +485,7 @@ fn readable(mut batch: Batch) -> Batch {
     batch
 }
 
-/// Leaves out the first `skipped` rows, and ends after `wanted` further ones, if there is such a limit.
+/// Skips the first `skipped` rows, and ends after `wanted` further rows if there is a limit.
 fn part(rows: Rows, skipped: u64, wanted: Option<u64>) -> Rows {
     if skipped == 0 && wanted.is_none() {
         return rows;
@@ -517,10 +517,10 @@ fn part(rows: Rows, skipped: u64, wanted: Option<u64>) -> Rows {
     part.boxed()
 }
 
-/// The next batch with something in it.
+/// Returns the next batch that is not empty.
 ///
 /// # Errors
-/// When its access point cannot be asked.
+/// If the access point cannot be checked.
 pub(crate) async fn next(rows: &mut Rows) -> Result<Option<Seen>, Failure> {
     loop {
         match rows.next().await.transpose()? {
@@ -530,10 +530,10 @@ pub(crate) async fn next(rows: &mut Rows) -> Result<Option<Seen>, Failure> {
     }
 }
 
-/// Returns the rows, or `None` when there are none.
+/// Returns the rows, or `None` if there are none.
 ///
 /// # Errors
-/// When the access point cannot be asked.
+/// If the access point cannot be checked.
 pub(crate) async fn some(mut rows: Rows) -> Result<Option<Rows>, Failure> {
     let first = next(&mut rows).await?;
     Ok(first.map(|first| stream::once(async { Ok(first) }).chain(rows).boxed()))

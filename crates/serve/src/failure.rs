@@ -1,4 +1,4 @@
-//! Why a query has no answer.
+//! Errors of queries.
 
 use super::access::AccessError;
 use super::group::Unanswered;
@@ -7,37 +7,38 @@ use super::operations::{SORTED, Unsorted};
 use super::query::BadQuery;
 use super::reason::Reason;
 
-/// Why a query has no answer.
+/// The reason why a query has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The query is wrong.
+    /// The query is invalid.
     #[error("{0}")]
     Query(#[from] BadQuery),
-    /// The access point is unknown, or cannot be asked which rows may be seen.
+    /// The access point is unknown, or the tag space is unavailable.
     #[error("{0}")]
     Access(#[from] AccessError),
-    /// There are more rows than are put into another order.
+    /// The answer would need sorting, and has too many rows for it.
     #[error(
         "more than {SORTED} captures, which would have to be sorted: narrow the query by from, to or filter, or say \
          limit"
     )]
     TooMany,
-    /// Every source that was asked exceeds its limits.
+    /// The limits of all selected sources are exceeded.
     #[error(
         "every source has more than its limits of bytes and rows (max_bytes, max_rows) or of rows to be sorted: narrow \
          the query by from, to or filter, or say limit"
     )]
     TooMuch,
-    /// All requests together exceed the memory limit at the moment.
+    /// The memory limit of all requests is exhausted at the moment.
     #[error("other requests take all the memory that there is for them: ask again later")]
     Busy,
-    /// No source that was asked answered.
+    /// The selected sources all failed.
     #[error("{0}")]
     Unanswered(Unanswered),
 }
 
 impl From<Unanswered> for Failure {
-    /// Where there is too much of everything, that is for who asks to change.
+    /// Converts missing sources; if all of them exceed their limits, the client has to narrow the
+    /// query.
     fn from(sources: Unanswered) -> Failure {
         if sources.all(Reason::Limit) {
             Failure::TooMuch

@@ -1,7 +1,6 @@
-//! How often sources and collections are asked, how long that takes, and how it ends.
+//! Metrics of sources and collections: counts, durations and outcomes of requests.
 //!
-//! Counting is a few additions to numbers that all threads share, without a lock but for failures: it costs less than
-//! 100 ns a request.
+//! Counting takes a few atomic additions, and a lock for failures only. It costs less than 100 ns per request.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -13,18 +12,18 @@ use crawlspace_warc::{Deviation, Deviations};
 
 use crate::words::words;
 
-/// Upper ends of the classes of durations, in microseconds; the last class has none.
+/// Upper bounds of the duration buckets, in microseconds; the last bucket is unbounded.
 pub(crate) const CLASSES: [u64; 17] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000,
 ];
 
-/// Words of errors, as [`SourceError::word`] has them.
+/// Names of errors, as returned by [`SourceError::word`].
 pub(crate) const ERRORS: [&str; 11] = words(
     "timeout skipped forbidden connection status answer too-large io incomplete unsupported busy",
 );
 
-/// Figures of one source.
+/// Metrics of one source.
 #[derive(Debug, Default)]
 pub struct Figures {
     rows: AtomicU64,
@@ -34,12 +33,12 @@ pub struct Figures {
     is_failing: AtomicBool,
 }
 
-/// What is asked of a collection.
+/// API of a request to a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Api {
     /// `index`.
     Index,
-    /// `resource`, and what is posted to get one.
+    /// `resource` and `resource-post`.
     Resource,
     /// `<timestamp>id_/…`.
     Replay,
@@ -47,12 +46,12 @@ pub(crate) enum Api {
     TimeMap,
     /// `timegate/…`.
     TimeGate,
-    /// What there is not.
+    /// Unknown paths.
     Other,
 }
 
 impl Api {
-    /// All interfaces.
+    /// List of all APIs.
     pub(crate) const ALL: [Api; 6] = [
         Api::Index,
         Api::Resource,
@@ -62,7 +61,7 @@ impl Api {
         Api::Other,
     ];
 
-    /// One word for figures.
+    /// Returns the name of the API in metrics.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Api::Index => "index",
@@ -75,17 +74,17 @@ impl Api {
     }
 }
 
-/// How many requests a collection had, and how they ended.
+/// Counters of a collection's requests and their outcomes.
 #[derive(Debug, Default)]
 pub struct Requests {
-    /// Counts for each of [`Api::ALL`] and the hundreds of the HTTP status, from 1xx to 5xx.
+    /// Counts by API ([`Api::ALL`]) and status class, from 1xx to 5xx.
     counts: [[AtomicU64; 5]; Api::ALL.len()],
-    /// Counts of records for each of [`Deviation::ALL`].
+    /// Number of records by deviation ([`Deviation::ALL`]).
     deviations: [AtomicU64; Deviation::ALL.len()],
 }
 
 impl Requests {
-    /// Counts one.
+    /// Counts a request.
     pub(crate) fn record(&self, api: Api, status: u16) {
         let class = usize::from(status / 100).saturating_sub(1).min(4);
         let counts = self.counts.get(api as usize);
@@ -103,14 +102,14 @@ impl Requests {
         }
     }
 
-    /// Returns how many records had each deviation, of those that any had.
+    /// Returns the number of records for each deviation that occurred.
     pub(crate) fn deviations(&self) -> impl Iterator<Item = (Deviation, u64)> + '_ {
         let all = Deviation::ALL.into_iter().zip(&self.deviations);
         let all = all.map(|(deviation, count)| (deviation, count.load(Relaxed)));
         all.filter(|(_, count)| *count > 0)
     }
 
-    /// Counts above 0: the interface, the hundred of the status, and the number of answers.
+    /// Returns the counts above 0: API, first digit of the status, and number of responses.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (Api, u16, u64)> + '_ {
         let apis = Api::ALL.into_iter().zip(&self.counts);
         let all = apis.flat_map(|(api, counts)| {
@@ -121,7 +120,7 @@ impl Requests {
     }
 }
 
-/// How long things took, in classes.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub(crate) struct Durations {
     micros: AtomicU64,
@@ -130,8 +129,8 @@ pub(crate) struct Durations {
 }
 
 impl Figures {
-    /// The source was asked: what became of it until its first rows or its end, how long that took, and how many
-    /// rows these were.
+    /// Records a request to the source: its outcome up to the first rows or its end, the time it took, and the number
+    /// of rows so far.
     pub(crate) fn record(&self, outcome: Result<(), &SourceError>, elapsed: Duration, rows: u64) {
         self.durations.record(elapsed);
         self.more_rows(rows);
@@ -141,12 +140,12 @@ impl Figures {
         }
     }
 
-    /// Further rows came.
+    /// Counts further rows.
     pub(crate) fn more_rows(&self, rows: u64) {
         self.rows.fetch_add(rows, Relaxed);
     }
 
-    /// Records a failure after the first rows, or of a source that was not asked at all.
+    /// Records a failure after the first rows, or of a skipped source.
     pub(crate) fn failed(&self, error: &SourceError) {
         let word = error.word();
         let class = ERRORS.iter().position(|known| *known == word);
@@ -164,41 +163,41 @@ impl Figures {
         }
     }
 
-    /// When it failed last, and why, in the words for the operator.
+    /// Returns time and detailed reason of the last failure, for the operator.
     pub(crate) fn last_error(&self) -> Option<(Timestamp, String)> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.clone()
     }
 
-    /// Whether it failed when it was last asked, and not because of what was asked.
+    /// Returns whether the last request failed for a reason other than the query.
     pub(crate) fn is_failing(&self) -> bool {
         self.is_failing.load(Relaxed)
     }
 
-    /// How often it was asked.
+    /// Returns the number of requests.
     pub(crate) fn requests(&self) -> u64 {
         self.durations.count()
     }
 
-    /// How many rows it gave.
+    /// Returns the number of rows.
     pub(crate) fn rows(&self) -> u64 {
         self.rows.load(Relaxed)
     }
 
-    /// How often it failed, by the word for the reason.
+    /// Returns the number of failures by error name.
     pub(crate) fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = self.errors.iter().map(|count| count.load(Relaxed));
         ERRORS.into_iter().zip(counts)
     }
 
-    /// Times until the first rows, or until an end without rows.
+    /// Returns the histogram of times until the first rows, or until an end without rows.
     pub(crate) fn durations(&self) -> &Durations {
         &self.durations
     }
 }
 
 impl Durations {
-    /// Counts one.
+    /// Adds a duration.
     pub(crate) fn record(&self, elapsed: Duration) {
         let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         self.micros.fetch_add(micros, Relaxed);
@@ -207,7 +206,7 @@ impl Durations {
         count.unwrap_or(&self.longer).fetch_add(1, Relaxed);
     }
 
-    /// How many there were.
+    /// Returns the number of durations.
     pub(crate) fn count(&self) -> u64 {
         let counts = self.classes.iter().map(|count| count.load(Relaxed));
         counts
@@ -215,18 +214,18 @@ impl Durations {
             .saturating_add(self.longer.load(Relaxed))
     }
 
-    /// The sum of all classes.
+    /// Returns the sum of all durations.
     pub(crate) fn sum(&self) -> Duration {
         Duration::from_micros(self.micros.load(Relaxed))
     }
 
-    /// The mean. `None` when there were none.
+    /// Returns the mean duration, or `None` if there are none.
     pub(crate) fn mean(&self) -> Option<Duration> {
         let micros = self.micros.load(Relaxed).checked_div(self.count())?;
         Some(Duration::from_micros(micros))
     }
 
-    /// How many took no longer than the ends of the [`CLASSES`], each with those of the classes before it.
+    /// Returns the cumulative counts: for each of the [`CLASSES`], the number of durations up to its bound.
     pub(crate) fn up_to(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let ends = CLASSES.into_iter().map(Duration::from_micros);
         let counts = self.classes.iter().scan(0_u64, |sum, count| {
@@ -236,8 +235,8 @@ impl Durations {
         ends.zip(counts)
     }
 
-    /// The end of the class in which that share of them is reached: of 0.99, how long all but one of a hundred take
-    /// at most. `None` when there were none, and when it is longer than the last class.
+    /// Returns the upper bound of the bucket that contains this quantile (0.99 for the 99th percentile). Returns `None`
+    /// if there are no durations, or if the quantile is beyond the last bound.
     pub(crate) fn quantile(&self, share: f64) -> Option<Duration> {
         let count = self.count();
         let wanted = (share * count as f64).ceil().max(1.0);
@@ -290,7 +289,7 @@ mod tests {
         assert_eq!(durations.mean(), Some(Duration::from_micros(15_001_500)));
         assert_eq!(durations.quantile(0.5), Some(Duration::from_micros(2_500)));
         assert_eq!(durations.quantile(0.75), Some(Duration::from_millis(5)));
-        // It took longer than the last class.
+        // The quantile is beyond the last bound.
         assert_eq!(durations.quantile(0.99), None);
         assert_eq!(durations.up_to().last(), Some((Duration::from_secs(30), 3)));
         assert!(figures.is_failing());

@@ -1,8 +1,7 @@
-//! Similar URLs: what differs between requests for the same thing.
+//! Fuzzy matching: finds captures of URLs that differ only in volatile parameters.
 //!
-//! Pages ask for the same script or answer with another number each time, so that no cache answers, and links get
-//! parameters that only tell where somebody came from. Where such a URL was not captured, one that differs in these
-//! parameters alone stands for it.
+//! Pages request the same script or response with a different number each time to bypass caches, and links get tracking
+//! parameters. If such a URL was not captured, a capture of a URL that differs only in these parameters is returned.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,11 +10,11 @@ use crawlspace_cdx::surt::{self, MatchType};
 
 use super::query::Query;
 
-/// Maximum number of rows of similar URLs.
+/// Maximum number of rows read for similar URLs.
 const MAX_ROWS: u64 = 100;
 
-/// A urlkey without what differs between similar URLs: numbers against caches (`_=1397…`, `cb=…`, and timestamps in
-/// milliseconds), `utm_…` and the like, and the numbers in names of JSONP callbacks.
+/// Returns a urlkey without its volatile parts: cache-busting numbers (`_=1397…`, `cb=…`, and timestamps in
+/// milliseconds), `utm_…` and similar parameters, and the numbers in names of JSONP callbacks.
 pub(crate) fn reduced(urlkey: &str) -> Cow<'_, str> {
     let Some((before, parameters)) = urlkey.split_once('?') else {
         return Cow::Borrowed(urlkey);
@@ -29,7 +28,7 @@ pub(crate) fn reduced(urlkey: &str) -> Cow<'_, str> {
     }
 }
 
-/// A parameter as far as it counts.
+/// Returns the significant part of a parameter, or `None` if the parameter is volatile.
 fn parameter(text: &str) -> Option<Cow<'_, str>> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -41,7 +40,7 @@ fn parameter(text: &str) -> Option<Cow<'_, str>> {
     if against_caches || name.starts_with("utm_") || name == "fbclid" {
         return None;
     }
-    // jQuery111008_1397…, jsonp1397…
+    // Callback names such as jQuery111008_1397… and jsonp1397….
     let callback = ["jquery", "jsonp"].into_iter().find(|begin| {
         let rest = value.strip_prefix(begin);
         rest.is_some_and(|rest| rest.split('_').all(|part| part.is_empty() || digits(part)))
@@ -52,11 +51,11 @@ fn parameter(text: &str) -> Option<Cow<'_, str>> {
     })
 }
 
-/// What is asked, one after the other, where a query for one URL has no row: for the URL without what differs, and
-/// then for all those that differ in their parameters. Nothing where no URL can be similar.
+/// Returns the queries to try in turn if a query for one URL has no rows: first for the URL without its volatile
+/// parameters, then for all URLs that differ in parameters only. Empty if no URL can be similar.
 pub(crate) fn similar(query: &Query) -> Vec<Arc<Query>> {
     let asks_for_rows = query.page.is_none() && !query.show_num_pages && !query.show_paged_index;
-    // What was posted is a part of the keys, and not of the URL.
+    // The body of a POST request is part of the key, but not of the URL.
     let exact = surt::range(&query.url, MatchType::Exact).ok();
     let is_one_url = query.match_type == MatchType::Exact && exact.as_ref() == Some(&query.keys);
     let Some(key) = surt::urlkey(&query.url)
@@ -112,7 +111,7 @@ mod tests {
                 "com,a)/x?callback=jquery&q=1",
             ),
             ("com,a)/x?callback=jsonp1397", "com,a)/x?callback=jsonp"),
-            // These may mean something.
+            // These values may be significant.
             ("com,a)/x?_=one", "com,a)/x?_=one"),
             ("com,a)/x?v=12", "com,a)/x?v=12"),
             ("com,a)/x?ts=5", "com,a)/x?ts=5"),

@@ -1,10 +1,10 @@
-//! The gate: what leaves a collection for a reader.
+//! The gate: access control for everything that leaves a collection.
 //!
-//! Rows, records and payloads of originals pass one decision, which knows the URL and the moment of what is about to
-//! leave. [`Seen`] and [`Released`] are made here alone, and no answer is written of anything else.
+//! Rows, records and payloads of originals pass one decision, based on the URL and timestamp of what is about to be
+//! sent. Only this module creates [`Seen`] and [`Released`], and responses contain nothing else.
 //!
-//! Rules and tags are asked about the key that is computed of the URL and, where it is another one, about the key under
-//! which the capture was found; the stricter answer counts.
+//! Rules and tags are checked for the key computed from the URL and, if it differs, for the key under which the capture
+//! was found; the stricter result counts.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -24,55 +24,55 @@ use crate::resource::revisit::referred::referred_by;
 use crate::resource::revisit::response::unnamed;
 use crate::rules::{self, Rules};
 
-/// Number of digits of a moment to the second.
+/// Number of digits of a timestamp with seconds.
 const DIGITS: usize = 14;
 
-/// Rows of an answer, which ends with an error when its access point cannot be asked.
+/// Rows of an answer; the stream ends with an error if the access point cannot be checked.
 pub(crate) type Rows = BoxStream<'static, Result<Seen, Failure>>;
 
 /// Rows that the reader may see.
 #[derive(Debug, Default)]
 pub(crate) struct Seen(Batch);
 
-/// Something that the reader may have.
+/// A value that the reader may receive.
 pub(crate) struct Released<T>(T);
 
-/// The decision about what a reader gets.
+/// Access control of a collection.
 #[derive(Clone)]
 pub(crate) struct Gate {
     tags: Option<Access>,
     rules: Option<Arc<Rules>>,
-    /// Originals that may not be seen lend their payload to revisits.
+    /// Hidden originals lend their payload to revisits.
     lends: bool,
 }
 
-/// The reader, as far as tags depend on it.
+/// The reader's access point and tag filters, on which tags depend.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reader<'a> {
     /// The access point.
     pub point: Option<&'a str>,
-    /// Filters by tags.
+    /// Tag filters of the query.
     pub tag_filters: &'a [String],
 }
 
-/// Why a reader does not get something.
+/// The reason why something is withheld from a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Withheld {
-    /// A rule blocks it: the reader may know that it exists.
+    /// Blocked by a rule: the reader may know that it exists.
     Blocked,
-    /// It is as if it did not exist.
+    /// Hidden: the reader must not know that it exists.
     Hidden,
-    /// Which captures may be seen cannot be found out.
+    /// The tag space could not be checked.
     Unknown(AccessError),
 }
 
 impl Seen {
-    /// Takes rows that were seen before, and were kept or put into another order since.
+    /// Wraps rows that passed the gate before, and were stored or reordered since.
     pub(crate) fn again(rows: Batch) -> Seen {
         Seen(rows)
     }
 
-    /// Changes the rows: leaves some out, marks some, or puts them into another order. Nothing may be added.
+    /// Changes the rows: may remove, mark or reorder them. Rows must not be added.
     pub(crate) fn map(self, change: impl FnOnce(Batch) -> Batch) -> Seen {
         Seen(change(self.0))
     }
@@ -105,14 +105,14 @@ impl IntoIterator for Seen {
 }
 
 impl<T> Released<T> {
-    /// What was released.
+    /// Returns the released value.
     pub(crate) fn into_inner(self) -> T {
         self.0
     }
 }
 
 impl<'a> Reader<'a> {
-    /// Who asks a query.
+    /// Returns the reader of a query.
     pub(crate) fn of(query: &'a Query) -> Reader<'a> {
         Reader {
             point: query.point.as_deref(),
@@ -130,22 +130,22 @@ impl Gate {
         Gate { tags, rules, lends }
     }
 
-    /// Whether there is a tag space.
+    /// Returns whether the collection has a tag space.
     pub(crate) fn has_tags(&self) -> bool {
         self.tags.is_some()
     }
 
-    /// Whether there are access rules.
+    /// Returns whether the collection has access rules.
     pub(crate) fn has_rules(&self) -> bool {
         self.rules.is_some()
     }
 
-    /// Lets rows pass that the reader may see; those whose records are blocked say it, as in pywb. Rows to which
-    /// tags or rules apply do not say where originals are: a place alone cannot be judged.
+    /// Passes the rows that the reader may see; rows with blocked records are marked, as in pywb. Rows to which tags or
+    /// rules apply lose the location of their original, since a location alone cannot be checked.
     pub(crate) fn rows(&self, rows: BoxStream<'static, Batch>, query: &Arc<Query>) -> Rows {
         let tagged: BoxStream<'static, Result<Batch, Failure>> = match &self.tags {
             Some(tags) if Reader::of(query).has_tags() => {
-                // Rules of the tag space may be about where the original is.
+                // Rules of the tag space may apply to the URL of the original.
                 let tagged = tagged(rows, tags.clone(), Arc::clone(query));
                 tagged.map(|batch| batch.map(without_originals)).boxed()
             }
@@ -162,26 +162,27 @@ impl Gate {
         tagged.map(allowed).boxed()
     }
 
-    /// Lets rows pass that are no captures: the blocks of an index, where neither tags nor rules are.
+    /// Passes rows that are blocks of an index. They only pass in a collection without tags and rules, since blocks
+    /// cannot be checked.
     pub(crate) fn blocks(&self, rows: BoxStream<'static, Batch>) -> Rows {
         let is_open = self.tags.is_none() && self.rules.is_none();
         let rows = rows.map(move |batch| Ok(Seen(if is_open { batch } else { Batch::new() })));
         rows.boxed()
     }
 
-    /// Whether an access rule blocks the record of a row.
+    /// Returns whether an access rule blocks the record of a row.
     pub(crate) fn blocks_record(&self, row: &Row) -> bool {
         self.verdict_of(row) == rules::Access::Block
     }
 
-    /// What rules say of a row, by all of its keys.
+    /// Returns the decision of the rules about a row, by all of its keys.
     fn verdict_of(&self, row: &Row) -> rules::Access {
         let now = Timestamp::now();
         let verdict = |rules: &Arc<Rules>| strictest(rules, row, now, &mut None);
         self.rules.as_ref().map_or(rules::Access::Allow, verdict)
     }
 
-    /// What access rules say to readers who look for a capture of a urlkey at a moment, and to whom there is none.
+    /// Returns the public message of the rule that excludes a capture of a urlkey at a timestamp.
     pub(crate) fn public_message(&self, urlkey: &[u8], moment: Timestamp) -> Option<&str> {
         let timestamp = moment.to_string();
         let rules = self.rules.as_ref()?;
@@ -191,8 +192,8 @@ impl Gate {
         }
     }
 
-    /// Releases a record that was loaded for a row which has passed. It is judged by its own URL and moment, which may be
-    /// others than those of the row.
+    /// Releases a record that was loaded for a visible row. The record is checked by its own URL and timestamp, which
+    /// may differ from those of the row.
     pub(crate) async fn release(
         &self,
         mut record: Record,
@@ -211,7 +212,7 @@ impl Gate {
             rules::Access::Block => return Err(Withheld::Blocked),
             rules::Access::Allow | rules::Access::AllowIgnoreEmbargo => {}
         }
-        // Other servers resolve revisits themselves. Those of files were judged when they were resolved.
+        // Other servers resolve revisits themselves. Originals of local revisits were checked when they were resolved.
         if is_elsewhere && let Some((_, original)) = referred_by(&record) {
             let is_shown = match original {
                 Some(original) => self.shows(&original, reader).await,
@@ -237,12 +238,12 @@ impl Gate {
         }
     }
 
-    /// Whether the collection lends payloads of originals that may not be seen.
+    /// Returns whether the collection lends payloads of hidden originals.
     pub(crate) fn lends_hidden(&self) -> bool {
         self.lends
     }
 
-    /// Whether a reader gets the record of a row.
+    /// Returns whether a reader gets the record of a row.
     pub(crate) async fn shows(&self, row: &Row, reader: Reader<'_>) -> bool {
         self.verdict_of(row) <= rules::Access::Allow
             && self.passes_tags(row.clone(), reader).await.unwrap_or(false)
@@ -259,14 +260,14 @@ impl Gate {
     }
 }
 
-/// The row of what is sent: that of the URL and the moment of a record, and whether tags know it as `row`. `None` if its
-/// URL has no key.
+/// Returns the row to check for a record: with the URL and timestamp of the record, and whether tags know it as `row`.
+/// Returns `None` if the record's URL has no key.
 fn sent(row: &Row, record: &Record) -> Option<(Row, bool)> {
     let requested = as_requested(&record.target_uri).map(String::from);
     let key = urlkey(&requested.unwrap_or_else(|| record.target_uri.clone())).ok()?;
     let date = record.date.to_string();
     let OtherKeys { of_url, also, .. } = other_keys(row);
-    // A request with a body has it in its key, and its record the URL alone.
+    // The key of a request with a body includes the body, while its record has the URL only.
     let is_of_row = key.as_bytes() == row.urlkey()
         || of_url
             .iter()
@@ -289,7 +290,7 @@ fn sent(row: &Row, record: &Record) -> Option<(Row, bool)> {
     Some((sent, is_of_row && is_same_moment))
 }
 
-/// What rules say of a row, by all of its keys. For keys that only name it as well, there must be a rule.
+/// Returns the strictest decision of the rules about a row, by all of its keys. Secondary keys need a matching rule.
 fn strictest(rules: &Rules, row: &Row, now: Timestamp, near: &mut Option<usize>) -> rules::Access {
     let others = other_keys(row);
     if others.is_unreadable {
@@ -307,7 +308,7 @@ fn strictest(rules: &Rules, row: &Row, now: Timestamp, near: &mut Option<usize>)
     if timestamp.len() >= DIGITS {
         return own;
     }
-    // It may have been captured at any moment that fewer digits can mean.
+    // A shortened timestamp stands for a period, so its end is checked as well.
     let Some(last) = Timestamp::latest(timestamp).map(|last| last.to_string()) else {
         return rules::Access::Exclude;
     };
@@ -315,12 +316,12 @@ fn strictest(rules: &Rules, row: &Row, now: Timestamp, near: &mut Option<usize>)
     own.max(at(last, rules.verdict(row.urlkey(), last, now).0))
 }
 
-/// Removes from rows what they say of where originals are. One that cannot be read is left out.
+/// Removes the location of the original from rows. Rows that cannot be parsed are dropped.
 fn without_originals(rows: Batch) -> Batch {
     rows.into_iter().filter_map(Row::without_original).collect()
 }
 
-/// The rows that access rules do not exclude.
+/// Returns the rows that access rules do not exclude.
 fn allowed(rows: Batch, rules: &Rules, near: &mut Option<usize>) -> Batch {
     let now = Timestamp::now();
     let allowed = rows
@@ -333,7 +334,7 @@ fn allowed(rows: Batch, rules: &Rules, near: &mut Option<usize>) -> Batch {
     allowed.collect()
 }
 
-/// The rows that pass an access point and filters by tags.
+/// Returns the rows that pass an access point and tag filters.
 fn tagged(
     rows: BoxStream<'static, Batch>,
     tags: Access,
@@ -362,7 +363,7 @@ fn tagged(
     tagged.boxed()
 }
 
-/// The rows that pass by all of their keys. Keys that only name a row as well count if they have tags of their own.
+/// Returns the rows that pass under all of their keys. Secondary keys count only if they have tags of their own.
 async fn by_all_keys(tags: &Access, reader: Reader<'_>, rows: Batch) -> Result<Batch, AccessError> {
     let mut passed = tags.filter(reader.point, reader.tag_filters, rows).await?;
     let (mut asked, mut places) = (Batch::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Sources that are asked at once.
+//! Queries several sources in parallel and merges their rows.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,65 +23,65 @@ use super::reason::Reason;
 use crate::source::{Lookup, Source};
 use crawlspace_index::source::{Batch, Batches, Fault, Gaps, Limits, SourceError};
 
-/// Number of rows from which on they are sorted on a thread that may block.
+/// Number of rows from which sorting moves to a blocking thread.
 const INLINE_SORT: usize = 10_000;
-/// Number of rows in a batch of rows that were kept and sorted.
+/// Batch size of rows that were stored and sorted.
 const BATCH: usize = 512;
 
-/// A source, and what is known of how it behaves.
+/// A source with its limits, circuit breaker and metrics.
 pub struct Member {
-    /// What its rows say in `source`.
+    /// Name of the source in the `source` field of rows.
     pub name: Arc<str>,
-    /// What they say in `source_type`.
+    /// Kind of the source in the `source_type` field of rows.
     pub kind: &'static str,
     /// The source.
     pub source: Arc<dyn Source>,
-    /// How much it may cost.
+    /// Limits of its answers.
     pub limits: Limits,
-    /// Whether it is asked.
+    /// Circuit breaker, which skips the source while it keeps failing.
     pub breaker: Breaker,
-    /// How often it was asked, and how that went.
+    /// Metrics of its requests.
     pub figures: Figures,
 }
 
-/// Sources that are asked at once.
+/// Sources that are queried in parallel.
 pub struct Group {
-    /// The members, in the order of the configuration, which decides between rows that are equal otherwise.
+    /// Members, in the order of the configuration, which breaks ties between equal rows.
     pub members: Vec<Arc<Member>>,
 }
 
-/// What is asked of sources.
+/// The part of the sources to query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All rows.
+    /// The complete rows of a query.
     All,
-    /// Those in these blocks, of a source that has blocks.
+    /// Rows in these blocks, of a source that has blocks.
     Blocks(Range<u64>),
-    /// A row for each of these blocks.
+    /// Index rows: one for each of these blocks.
     Index(Range<u64>),
 }
 
-/// Which sources are missing from an answer, and why. Clones share what is in it.
+/// The sources missing from an answer, with reasons. Clones share their content.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     missing: Arc<Mutex<Vec<Missing>>>,
-    /// Whether any source answered, if only that it has nothing.
+    /// Set once any source answered, even without rows.
     answered: Arc<AtomicBool>,
-    /// The request that is answered, for what is logged after its head has left.
+    /// Span of the request, for events logged after the response head was sent.
     span: Span,
 }
 
-/// Sources, all of which failed.
+/// The sources of a query, after all of them failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unanswered(pub Vec<(Arc<str>, Reason)>);
 
 impl Unanswered {
-    /// Whether it is because of this alone.
+    /// Returns whether this is the only reason.
     pub(crate) fn all(&self, why: Reason) -> bool {
         self.0.iter().all(|(_, reason)| *reason == why)
     }
 
-    /// Whether it is because of this, among others.
+    /// Returns whether this is one of the reasons.
     pub(crate) fn any(&self, why: Reason) -> bool {
         self.0.iter().any(|(_, reason)| *reason == why)
     }
@@ -98,7 +98,7 @@ impl fmt::Display for Unanswered {
     }
 }
 
-/// The name of a source, and why it is missing.
+/// Name of a missing source, and its error.
 type Missing = (Arc<str>, SourceError);
 
 impl Default for Report {
@@ -112,7 +112,7 @@ impl Default for Report {
 }
 
 impl Report {
-    /// Adds a source that is missing. The log has the whole error, for the operator.
+    /// Adds a missing source, and logs the full error for the operator.
     pub(crate) fn add(&self, name: &Arc<str>, error: SourceError) {
         if error != SourceError::Skipped {
             self.span
@@ -121,12 +121,12 @@ impl Report {
         self.lock().push((Arc::clone(name), error));
     }
 
-    /// Notes that a source answered.
+    /// Records that a source answered.
     pub(crate) fn answered(&self) {
         self.answered.store(true, Ordering::Relaxed);
     }
 
-    /// Sources that failed, if that is why there is no answer: none of those that were asked gave any.
+    /// Returns the failed sources if none of the sources asked gave an answer.
     pub(crate) fn unanswered(&self) -> Option<Unanswered> {
         let mut reasons = self.reasons();
         reasons.retain(|(_, reason)| *reason != Reason::Unsupported);
@@ -138,24 +138,24 @@ impl Report {
         self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there are.
+    /// Returns the number of missing sources.
     pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Whether nothing is missing.
+    /// Returns whether no source is missing.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All of them, in the order in which they failed. The texts are for the operator alone.
+    /// Returns all errors, in the order of the failures. Their texts are for the operator only.
     #[cfg(test)]
     pub(crate) fn errors(&self) -> Vec<Missing> {
         self.lock().clone()
     }
 
-    /// All failures in their order, as clients are told.
+    /// Returns all failures in order, with the reasons that clients may see.
     pub(crate) fn reasons(&self) -> Vec<(Arc<str>, Reason)> {
         let missing = self.lock();
         let reasons = missing
@@ -164,8 +164,8 @@ impl Report {
         reasons.collect()
     }
 
-    /// The value of the header `Source-Errors`: a JSON object in ASCII, from the name of a source to the reason. `None`
-    /// when nothing is missing but the first `reported` failures, which were reported before.
+    /// Returns the value of the header `Source-Errors`: an ASCII JSON object from source names to reasons. The first
+    /// `reported` failures were already reported and are skipped; returns `None` if there are no others.
     pub(crate) fn header(&self, reported: usize) -> Option<String> {
         let reasons = self.reasons();
         let new = reasons.get(reported..).filter(|new| !new.is_empty())?;
@@ -177,7 +177,7 @@ impl Report {
     }
 }
 
-/// JSON in which everything that is not ASCII is escaped, for headers.
+/// Escapes all non-ASCII characters of JSON, for headers.
 pub(crate) fn ascii(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -195,8 +195,8 @@ pub(crate) fn ascii(json: &str) -> String {
 }
 
 impl Group {
-    /// Asks all sources that the query selects, and waits until each has given its first rows, has failed or is late.
-    /// The rows come in the order of the lookup; a source that fails later is missing from there on.
+    /// Queries all selected sources, and waits until each has returned its first rows, failed or timed out. Rows are
+    /// merged in the order of the lookup; a source that fails later is missing from that point on.
     pub(crate) async fn ask(&self, lookup: &Arc<Lookup>, part: &Part, report: &Report) -> Ordered {
         let mut asked = self.selected(&lookup.query);
         let streams = match (asked.next(), asked.next()) {
@@ -216,10 +216,11 @@ impl Group {
         members.filter(|member| query.sources.includes(&member.name))
     }
 
-    /// How many blocks rows of the query can be in. None when it is not about one source that has blocks.
+    /// Returns the number of blocks that may have rows of the query, or `None` unless a single source with blocks is
+    /// selected.
     ///
     /// # Errors
-    /// When that source cannot say.
+    /// If the source fails to answer.
     pub(crate) async fn blocks(
         &self,
         lookup: &Arc<Lookup>,
@@ -241,7 +242,8 @@ impl Group {
 }
 
 impl Member {
-    /// The rows of this source, of which the first are there already. None when there are none, or it failed.
+    /// Returns the rows of this source, after waiting for the first ones. Returns `None` if there are none, or on
+    /// failure.
     async fn begin(
         self: &Arc<Member>,
         lookup: &Arc<Lookup>,
@@ -254,7 +256,7 @@ impl Member {
             report.add(&self.name, SourceError::Skipped);
             return None;
         }
-        // When something came of it last.
+        // Time of the last batch of the source.
         let mut came = None;
         let first = async {
             let asking = match (part, self.source.blocks()) {
@@ -269,7 +271,7 @@ impl Member {
             let mut rows = asking.await?;
             let batch = next(&mut rows.batches, &mut came).await?;
             match (batch, rows.ordered) {
-                // None of them can leave before all of them are there.
+                // Unsorted rows can only be sent once all of them have arrived.
                 (Some(batch), false) => {
                     let sorted = self.sorted(batch, rows.batches, lookup, &mut came);
                     let (sorted, kept) = sorted.await?;
@@ -292,7 +294,7 @@ impl Member {
         let (batch, batches, gaps) = match outcome {
             Ok(found) => found,
             Err(error) => {
-                // A source that was at work when its time was over is slow for this query, and not out of order.
+                // A source that was still sending at the timeout is slow for this query, but not broken.
                 if error == SourceError::Timeout && came.is_some() {
                     self.breaker.not_asked();
                 } else {
@@ -320,7 +322,7 @@ impl Member {
         }
     }
 
-    /// The next rows after the first ones.
+    /// Returns the next rows after the first ones.
     async fn more(&self, rest: &mut Rest) -> Result<Option<Batch>, SourceError> {
         let outcome = rest.next().await;
         match &outcome {
@@ -331,7 +333,7 @@ impl Member {
         outcome
     }
 
-    /// Reports the parts of the source that failed since it was reported last.
+    /// Reports the parts of the source that failed since the last report.
     fn report_gaps(&self, gaps: Option<&Arc<Gaps>>, report: &Report) {
         if let Some(error) = gaps.and_then(|gaps| gaps.report()) {
             self.figures.failed(&error);
@@ -345,8 +347,8 @@ impl Member {
         }
     }
 
-    /// Tells the breaker of an error that came in place of first rows. Later ones do not count: a source that has rows
-    /// answers, and that it breaks off may be the fault of a client that reads too slowly.
+    /// Reports an error before the first rows to the breaker. Later errors do not count: a source with rows is up, and
+    /// a client that reads too slowly can cause the break-off.
     fn judge(&self, error: &SourceError, query: &Query) {
         match error.fault() {
             Fault::Neither => self.breaker.not_asked(),
@@ -363,7 +365,7 @@ impl Member {
         }
     }
 
-    /// The first rows, and then the others as they come.
+    /// Returns a stream of the first rows and all following ones.
     fn stream(self: &Arc<Member>, first: Batch, rest: Rest, report: Report) -> Ordered {
         let member = Arc::clone(self);
         let more = stream::unfold(rest, move |mut rest| {
@@ -383,7 +385,7 @@ impl Member {
         stream::once(async { first }).chain(more).boxed()
     }
 
-    /// All rows, put in order, as far as that is allowed.
+    /// Returns all rows in order, within the limits of sorting.
     async fn sorted(
         &self,
         first: Batch,
@@ -421,7 +423,7 @@ impl Member {
     }
 }
 
-/// Rows that are kept for a request, some at a time.
+/// Returns stored rows as a stream of batches.
 pub(crate) fn kept_rows(rows: Batch, kept: Reservation) -> Ordered {
     let state = (rows.into_iter(), kept);
     let batches = stream::unfold(state, |(mut rows, kept)| async move {
@@ -431,15 +433,15 @@ pub(crate) fn kept_rows(rows: Batch, kept: Reservation) -> Ordered {
     batches.boxed()
 }
 
-/// What comes after the first rows of a source.
+/// The remainder of a source after its first rows.
 enum Coming {
-    /// The first rows were all of them, which are kept.
+    /// The end: the first rows were all rows, stored in this reservation.
     Sorted(Reservation),
-    /// More, in order.
+    /// Further batches, in order.
     Ordered(Batches),
 }
 
-/// What is still to come of a source.
+/// State of a source's remaining stream.
 struct Rest {
     batches: Batches,
     gaps: Option<Arc<Gaps>>,
@@ -464,7 +466,7 @@ impl Rest {
     }
 }
 
-/// The next batch with something in it. One without anything shows that the source is at work.
+/// Returns the next batch that is not empty. An empty batch shows that the source is at work.
 async fn next(
     batches: &mut Batches,
     came: &mut Option<tokio::time::Instant>,

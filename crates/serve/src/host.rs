@@ -1,7 +1,7 @@
-//! Host names of a server, as requests name it in `Host`.
+//! Host names of the server in the `Host` header of requests.
 //!
-//! A page whose name is made to lead to a private address (DNS rebinding) reads that server as a page of the same
-//! origin. Its requests name the host of the page, not the server's.
+//! Protects against DNS rebinding: a page whose host name resolves to a private address can read that server as its own
+//! origin. Such requests name the host of the page instead of the server's.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,13 +17,14 @@ pub struct Host {
 }
 
 impl Host {
-    /// Returns the host of a URL, with any port.
+    /// Returns the host of a URL, for any port.
     pub(crate) fn of_url(url: &str) -> Option<Host> {
         let url = Url::parse(url).ok()?;
         url.host_str()?.parse().ok()
     }
 
-    /// Returns true if requests may name `asked` for this host. A host without a port covers every port. A request names no port where it is 80 or, through a proxy with TLS, 443.
+    /// Returns whether requests may name `asked` for this host. A host without a port covers every port. Requests omit
+    /// the port if it is 80 or, through a TLS proxy, 443.
     pub fn covers(&self, asked: &Host) -> bool {
         let same_port = match (self.port, asked.port) {
             (None, _) | (Some(80 | 443), None) => true,
@@ -32,8 +33,8 @@ impl Host {
         same_port && self.name == asked.name
     }
 
-    /// Returns true if no name server resolves the host: an address, `localhost`, or a name below `localhost` (RFC 6761,
-    /// section 6.3).
+    /// Returns whether the host is resolved without a name server: an address, `localhost`, or a name below `localhost`
+    /// (RFC 6761, section 6.3).
     pub fn is_local_name(&self) -> bool {
         match &self.name {
             url::Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),

@@ -1,5 +1,5 @@
-//! Indexes of jobs for many who ask at once: a set is built once for all of them, and to its end even if they go away,
-//! since what is built stays.
+//! Job indexes for concurrent requests: each index is built once for all of them. A build runs to its end even if all
+//! clients disconnect, since its result is kept.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,19 +14,19 @@ use crawlspace_jobs::{
     Error, Index, IndexCaches, IndexKind, JobSet, Limits, Options, Progress, Work,
 };
 
-/// Limit of indexes built at once; further builds wait for their turn.
+/// Maximum number of concurrent builds; further builds are queued.
 const MAX_BUILDS: usize = 2;
-/// Limit of builds that wait for their turn; further requests are refused.
+/// Maximum number of queued builds; further requests are refused.
 const MAX_WAITING: usize = 200;
-/// Timeout of a build, the wait for its turn included.
+/// Timeout of a build, including its time in the queue.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
-/// Timeout of the look-up of an index, after which it counts as being built: all its bytes may have
-/// to be read.
+/// Timeout of the lookup of an index, after which clients are told that it is being built: a lookup may have to read
+/// all bytes of the index.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the outcome of a build is kept for clients that were answered with `Retry-After`.
+/// Retention time of a build's outcome, for clients that were answered with `Retry-After`.
 const OUTCOME_TTL: Duration = Duration::from_secs(60);
 
-/// The caches of a server, and what is being built in them.
+/// The index caches of a server, and the builds in progress.
 #[derive(Debug)]
 pub struct Indexes {
     caches: Arc<IndexCaches>,
@@ -49,47 +49,47 @@ struct Build {
     taken: Notify,
 }
 
-/// How far a build is.
+/// Stage of a build.
 #[derive(Clone, Debug)]
 enum BuildState {
-    /// The index is looked up.
+    /// The cache is being checked for the index.
     Looking,
-    /// Others have their turn.
+    /// The build is queued.
     Waiting,
     Building,
     Done(Outcome),
 }
 
-/// What came of a build.
+/// Outcome of a build.
 pub(crate) type Outcome = Arc<Result<Index, Refused>>;
 
-/// Why there is no index.
+/// The reason why there is no index.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// The index could not be built.
+    /// The build failed.
     Failed(Error),
-    /// Too many others wait.
+    /// Too many builds are queued.
     Full,
-    /// The server ends.
+    /// The server is shutting down.
     Stopped,
 }
 
-/// What there is to say when one has waited long enough.
+/// Status of a build after waiting for it.
 #[derive(Debug)]
 pub(crate) enum BuildStatus {
-    /// An index, or the reason why it is missing.
+    /// The index, or the reason why it is missing.
     Done(Outcome),
-    /// The build waits for its turn.
+    /// The build is queued.
     Waiting,
-    /// The index is being built.
+    /// The build is running.
     Building(Progress),
 }
 
 impl Indexes {
-    /// Opens the caches that a configuration names. Web servers with metadata files are asked as far as the guard permits.
+    /// Opens the caches of a configuration. Web servers with metadata files are requested through the guard.
     ///
     /// # Errors
-    /// As [`IndexCaches::open`].
+    /// The same errors as [`IndexCaches::open`].
     pub(crate) fn open(config: &config::Indexes, guard: Guard) -> Result<Arc<Indexes>, Error> {
         let caches = IndexCaches::open(Options {
             guard: Some(guard),
@@ -104,12 +104,12 @@ impl Indexes {
         }))
     }
 
-    /// The caches themselves.
+    /// Returns the caches.
     pub(crate) fn caches(&self) -> &IndexCaches {
         &self.caches
     }
 
-    /// The index over `jobs`, which is waited for up to `wait`.
+    /// Returns the index over `jobs`, after waiting up to `wait` for its build.
     pub(crate) async fn get(
         self: &Arc<Self>,
         kind: IndexKind,
@@ -139,7 +139,7 @@ impl Indexes {
         }
     }
 
-    /// Ends all builds. What they have so far stays.
+    /// Cancels all builds. Intermediate results are kept.
     pub(crate) fn stop(&self) {
         let mut running = self.running();
         running.stopped = true;
@@ -148,7 +148,7 @@ impl Indexes {
         }
     }
 
-    /// How many builds there are, those that wait included.
+    /// Returns all unfinished builds, including queued ones.
     pub(crate) fn building(&self) -> Vec<(IndexKind, JobSet, Progress)> {
         let running = self.running();
         let builds = running.builds.iter();
@@ -160,7 +160,8 @@ impl Indexes {
         unfinished.map(one).collect()
     }
 
-    /// The build of an index, which begins unless one is under way. `None` when the server ends.
+    /// Returns the build of an index, and starts it unless it is running. Returns `None` if the server is shutting
+    /// down.
     fn join(self: &Arc<Self>, key: &(IndexKind, JobSet)) -> Option<Arc<Build>> {
         let mut running = self.running();
         if running.stopped {
@@ -203,7 +204,7 @@ impl Indexes {
         if was_built {
             self.make_room().await;
         }
-        // A client that was answered with `Retry-After` may not ask again.
+        // Clients that were answered with `Retry-After` may never return.
         let _ = tokio::time::timeout(OUTCOME_TTL, build.taken.notified()).await;
         self.evict(&key, &build);
     }
@@ -220,7 +221,7 @@ impl Indexes {
             let (kind, jobs) = (*kind, jobs.clone());
             async move {
                 let got = spawn_blocking(move || get(&caches, kind, &jobs, &work)).await;
-                // It panicked, or the runtime ends.
+                // The thread panicked, or the runtime is shutting down.
                 got.unwrap_or(Err(Error::Cancelled))
                     .map_err(Refused::Failed)
             }
@@ -246,7 +247,7 @@ impl Indexes {
         index.await?.ok_or(Refused::Stopped)
     }
 
-    /// Keeps the limits, unless another thread is at it.
+    /// Enforces the limits of the caches, unless another task is doing so.
     async fn make_room(&self) {
         let Ok(_alone) = self.making_room.try_lock() else {
             return;
@@ -284,7 +285,7 @@ impl Indexes {
 
 type Got = Result<Option<Index>, Error>;
 
-/// What a configuration says, and what it leaves unsaid as it is.
+/// Returns the options of a configuration, with defaults for missing settings.
 fn options(config: &config::Indexes) -> Options {
     let usual = Options::default();
     let memory = config

@@ -1,31 +1,31 @@
-//! Index and resource APIs over HTTP, over many archives at once.
+//! Index and resource APIs over HTTP for many web archives at once.
 //!
-//! A [`Config`] names collections. A collection has sources of index [rows](crawlspace_index::row::Row), which are
-//! asked all at once or one step after the other, and loaders, which find the WARC record that a row is about.
-//! [`server::serve`] answers for all of them.
+//! A [`Config`] names collections. A collection has sources of index [rows](crawlspace_index::row::Row), queried in
+//! parallel or step by step, and loaders, which find the WARC record of a row. [`server::serve`] answers requests to
+//! all collections.
 //!
-//! | folder | what |
+//! | module | content |
 //! |---|---|
 //! | [`config`] | the configuration file and its normal form |
-//! | [`query`] | what a request asks for |
-//! | [`host`] | host names that requests may name |
-//! | [`source`] [`sources`] | where rows come from |
-//! | `collection` `group` [`merge`] | many sources as one |
+//! | [`query`] | queries to the index |
+//! | [`host`] | host names allowed in requests |
+//! | [`source`] [`sources`] | sources of rows |
+//! | `collection` `group` [`merge`] | many sources combined into one |
 //! | `operations` | filter, clamp, collapse, order, limit |
-//! | `shown` | rows as the Internet Archive's CDX server shows them |
-//! | `reason` | what clients are told of failures |
-//! | `fuzzy` | which URLs are similar |
-//! | [`memory`] | what all requests together may keep |
-//! | [`link_format`] | links with attributes, as Memento has them |
-//! | [`packages`] | WACZ files that both read |
-//! | [`reload`] | another configuration while the server runs |
-//! | [`resource`] | rows to WARC records |
-//! | `dialects` | the ways in which clients ask: requests to queries, rows to answers |
-//! | `routes` | which path is answered by which of them |
-//! | [`server`] | HTTP connections, what every answer has, the page |
-//! | [`metrics`] | figures as Prometheus reads them |
-//! | `words` | lists of words that are written as one text |
-//! | `indexes` | indexes of jobs, which it gives besides |
+//! | `shown` | values of rows in the dialect of the Internet Archive's CDX server |
+//! | `reason` | failures as clients see them |
+//! | `fuzzy` | captures of similar URLs |
+//! | [`memory`] | memory limit of all requests |
+//! | [`link_format`] | links with attributes, as in Memento |
+//! | [`packages`] | WACZ files shared by sources and loaders |
+//! | [`reload`] | replacing the configuration at run time |
+//! | [`resource`] | loading WARC records of rows |
+//! | `dialects` | API dialects: from requests to queries, from rows to responses |
+//! | `routes` | mapping of paths to dialects |
+//! | [`server`] | HTTP connections, common headers, the web page |
+//! | [`metrics`] | metrics in the Prometheus text format |
+//! | `words` | lists of words written as one text |
+//! | `indexes` | indexes of jobs |
 
 #![warn(unreachable_pub)]
 
@@ -69,47 +69,47 @@ use self::packages::Packages;
 use self::resource::Resources;
 use crawlspace_fetch::{Guard, Net};
 
-/// Everything that a configuration says, ready to be asked.
+/// The collections of a configuration, ready to serve requests.
 pub struct Federation {
     /// The collections, in the order of the file.
     pub collections: Vec<Arc<Collection>>,
-    /// The way to other servers.
+    /// HTTP client for other servers.
     pub net: Arc<Net>,
-    /// The way to records.
+    /// Loaders of records.
     pub resources: Resources,
-    /// Where this server is, as others see it, in links to itself: `https://archive.example`. As each request names it
-    /// when it is not known.
+    /// Public base URL of this server in links to itself: `https://archive.example`. If unknown, links use the `Host`
+    /// of each request.
     pub public_url: Option<String>,
-    /// Indexes of jobs, if there are any.
+    /// Job indexes, if configured.
     pub indexes: Option<Arc<Indexes>>,
     packages: Arc<Packages>,
-    /// What all of it was made from.
+    /// The configuration from which it was created.
     config: Config,
 }
 
 impl Federation {
-    /// Makes what the configuration says. Nothing is asked or opened yet, so that whatever is not there now can come
-    /// later; only the folder of indexes of jobs is made if it is not there.
+    /// Creates a federation from a configuration. Nothing is requested or opened yet, so sources may become available
+    /// later; only the cache folder of job indexes is created if it is missing.
     ///
     /// # Errors
-    /// What cannot work, in words.
+    /// If the configuration cannot work; the message says why.
     pub fn open(config: &Config) -> Result<Arc<Federation>, String> {
         Federation::open_at(config, None)
     }
 
-    /// Opens a federation as [`Federation::open`] does, with the [URL](Federation::public_url) that others know it by.
+    /// Creates a federation like [`Federation::open`], with a [public URL](Federation::public_url).
     ///
     /// # Errors
-    /// What cannot work, in words.
+    /// If the configuration cannot work; the message says why.
     pub fn open_at(config: &Config, public_url: Option<String>) -> Result<Arc<Federation>, String> {
         Federation::open_after(None, config, public_url)
     }
 
-    /// Opens what another configuration says, to be served in place of this federation. Both share what is unchanged:
-    /// collections with their figures, indexes of jobs, WACZ files that are open, and connections to other servers.
+    /// Creates a federation from another configuration, to replace this one. Both share what is unchanged: collections
+    /// with their metrics, job indexes, open WACZ files, and connections to other servers.
     ///
     /// # Errors
-    /// What cannot work, in words.
+    /// If the configuration cannot work; the message says why.
     pub fn reopen(&self, config: &Config) -> Result<Arc<Federation>, String> {
         Federation::open_after(Some(self), config, self.public_url.clone())
     }
@@ -119,7 +119,7 @@ impl Federation {
         config: &Config,
         public_url: Option<String>,
     ) -> Result<Arc<Federation>, String> {
-        // Everything that fetches does it by a way with the guard, so that under another guard nothing stays.
+        // All requests pass the guard of the client, so a changed guard needs a new client, and nothing is kept.
         let kept = before.filter(|before| before.config.allow_private == config.allow_private);
         let net = match kept {
             Some(kept) => Arc::clone(&kept.net),
@@ -162,13 +162,13 @@ impl Federation {
         }))
     }
 
-    /// The collection of that name.
+    /// Returns the collection with that name.
     pub(crate) fn collection(&self, name: &str) -> Option<&Arc<Collection>> {
         self.collections.iter().find(|one| *one.name == *name)
     }
 }
 
-/// The example of the README compiles and runs.
+/// Compiles and runs the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

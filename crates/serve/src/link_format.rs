@@ -1,29 +1,29 @@
-//! Links with their attributes, as TimeMaps and `Link` fields have them (RFC 6690, RFC 8288, RFC 7089).
+//! Links with attributes, as in TimeMaps and `Link` headers (RFC 6690, RFC 8288, RFC 7089).
 //!
-//! A text is read as it comes, whatever is in it, and no link is kept that is longer than such links are.
+//! The parser is incremental, accepts arbitrary input, and limits the length of each link.
 
 /// Maximum length of a link with its attributes, in bytes.
 const MAX_LINK: usize = 128 << 10;
-/// Maximum number of attributes kept of a link; further ones are dropped.
+/// Maximum number of attributes per link; further ones are dropped.
 const MAX_ATTRIBUTES: usize = 32;
 
 /// A link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// What stands between `<` and `>`.
+    /// URI reference between `<` and `>`.
     pub target: String,
-    /// Names, in small letters, and values without their quotes.
+    /// Lowercase names, and values without quotes.
     pub attributes: Vec<(String, String)>,
 }
 
 impl Link {
-    /// The value of an attribute; the first, if there are several.
+    /// Returns the value of an attribute; the first one, if there are several.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|(other, _)| other == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Whether one of the words of `rel` is this one.
+    /// Returns whether `rel` contains this relation type.
     pub fn is(&self, relation: &str) -> bool {
         let words = self
             .attribute("rel")
@@ -35,12 +35,12 @@ impl Link {
     }
 }
 
-/// Why a text is not a valid list of links.
+/// The text is not a valid list of links.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadLinks(String);
 
-/// Reads links as they come.
+/// Incremental parser of links.
 ///
 /// ```
 /// use crawlspace_serve::link_format::Links;
@@ -56,7 +56,7 @@ pub struct BadLinks(String);
 pub struct Links {
     fed: Vec<u8>,
     seen: usize,
-    /// The link so far: what stands between `<` and `>`, and what follows.
+    /// The current link: its target, and the text after the `>`.
     target: Vec<u8>,
     rest: Vec<u8>,
     state: ParserState,
@@ -69,20 +69,20 @@ enum ParserState {
     Between,
     Target,
     Rest,
-    /// Within quotes, and there after a backslash.
+    /// Within quotes; `Escaped` after a backslash there.
     Quoted,
     Escaped,
-    /// The end of the list, or an error.
+    /// After the end of the list, or after an error.
     Over,
 }
 
 impl Links {
-    /// No links so far.
+    /// Creates a parser without input.
     pub fn new() -> Links {
         Links::default()
     }
 
-    /// The links in a whole text: those before whatever is wrong with it.
+    /// Parses a complete text. Returns the links before the first error.
     pub fn all(text: &[u8]) -> Vec<Link> {
         let mut links = Links::new();
         links.feed(text);
@@ -98,17 +98,17 @@ impl Links {
         all
     }
 
-    /// Adds what came. The links there are should be taken before.
+    /// Adds input. Complete links should be taken first.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.fed.drain(..self.seen);
         self.seen = 0;
         self.fed.extend_from_slice(bytes);
     }
 
-    /// The next link that is whole.
+    /// Returns the next complete link.
     ///
     /// # Errors
-    /// When the text is not a list of links; then nothing more comes.
+    /// If the text is not a list of links; the parser then returns nothing more.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Result<Link, BadLinks>> {
         while let Some(&byte) = self.fed.get(self.seen) {
@@ -162,10 +162,10 @@ impl Links {
         None
     }
 
-    /// The last link, after which no comma comes.
+    /// Returns the last link, which has no comma after it.
     ///
     /// # Errors
-    /// When the text breaks off within a link.
+    /// If the text ends within a link.
     pub fn finish(&mut self) -> Result<Option<Link>, BadLinks> {
         match self.state {
             ParserState::Rest => {
@@ -195,7 +195,7 @@ impl Links {
     }
 }
 
-/// `; name=value; name="value"`.
+/// Parses `; name=value; name="value"`.
 fn attributes(text: &str) -> Vec<(String, String)> {
     let mut attributes = Vec::new();
     let mut chars = text.chars().peekable();

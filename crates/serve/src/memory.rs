@@ -1,24 +1,24 @@
-//! What all requests together keep in memory, so that many large ones at a time do not take all that there is.
+//! Memory limit of all requests together, so that many large requests at once cannot exhaust memory.
 //!
-//! It counts rows that are kept until all of them are there, to be sorted, originals cached for revisits, and bodies
-//! of requests while they are looked up by, each with what the allocator and growing lists take beside it. Rows that
-//! go on as they come take a batch or two for each source, whatever there is of them.
+//! Counted are rows that are stored until all of them have arrived for sorting, cached originals of revisits, and
+//! request bodies during lookups by their content, each with the overhead of the allocator and of growing vectors. Rows
+//! that are streamed take a batch or two per source, regardless of their number, and are not counted.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crawlspace_index::row::Row;
 use crawlspace_index::source::Batch;
 
-/// What a row takes besides its line, in bytes: lists grow by doubling, and sorting takes room beside them.
+/// Overhead of a row besides its line, in bytes: vectors grow by doubling, and sorting needs a buffer.
 const ROW: usize = 2 * size_of::<Row>();
-/// What the allocator takes for each piece of memory, in bytes: a header, and what it rounds up.
+/// Overhead of the allocator per allocation, in bytes: header and rounding.
 pub(crate) const PIECE: usize = 24;
-/// Default maximum number of bytes that all requests of a process keep.
+/// Default memory limit of all requests of a process, in bytes.
 pub const MEMORY: u64 = 1 << 30;
-/// All requests of this process.
+/// Memory of all requests of this process.
 static ALL: Memory = Memory::new(MEMORY);
 
-/// Number of bytes kept, and its limit.
+/// Number of reserved bytes, and its limit.
 #[derive(Debug)]
 struct Memory {
     kept: AtomicU64,
@@ -34,17 +34,17 @@ impl Memory {
     }
 }
 
-/// Sets the limit of what all requests of this process together keep, in bytes. The default is 1 GiB. An eighth of it
-/// is left for the gaps that the allocator keeps between pieces.
+/// Sets the memory limit of all requests of this process together, in bytes (default 1 GiB). An eighth of it is set
+/// aside for fragmentation of the allocator.
 pub fn limit(bytes: u64) {
     ALL.most.store(bytes - bytes / 8, Relaxed);
 }
 
-/// All requests together would exceed the [limit].
+/// The memory [limit] of all requests would be exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// Bytes that one request keeps. They are given back when the reservation is dropped.
+/// Memory reserved for one request, in bytes. Released when the reservation is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     bytes: u64,
@@ -61,21 +61,21 @@ impl Default for Reservation {
 }
 
 impl Reservation {
-    /// Counts further rows, and copies them into memory of their own: a batch of which few rows are left would be kept
-    /// as a whole otherwise.
+    /// Reserves memory for rows, and copies them into allocations of their own: otherwise a few remaining rows would
+    /// keep their whole batch in memory.
     ///
     /// # Errors
-    /// When there is no room for them. They do not count then.
+    /// If the limit would be exceeded. The rows are not counted then.
     pub(crate) fn rows(&mut self, rows: &[Row]) -> Result<Batch, Full> {
         let lines: usize = rows.iter().map(Row::size).sum();
         self.bytes(lines + rows.len() * ROW + PIECE)?;
         Ok(Row::detached(rows))
     }
 
-    /// Counts further bytes.
+    /// Reserves further bytes.
     ///
     /// # Errors
-    /// When there is no room for them. They do not count then.
+    /// If the limit would be exceeded. The bytes are not counted then.
     pub(crate) fn bytes(&mut self, more: usize) -> Result<(), Full> {
         let more = more as u64;
         let kept = self.memory.kept.fetch_add(more, Relaxed) + more;

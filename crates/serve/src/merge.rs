@@ -1,4 +1,4 @@
-//! Ordered rows of many sources as one.
+//! Merges ordered rows of many sources.
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 
@@ -7,15 +7,16 @@ use crawlspace_index::row::Row;
 use crawlspace_index::sorted::Order;
 use crawlspace_index::source::Batch;
 
-/// Number of rows that ends a batch; a batch ends earlier when the next row has to be waited for.
+/// Maximum number of rows in a batch; a batch ends earlier if the next row is not available yet.
 const BATCH: usize = 512;
 
-/// Rows of one source, in order. The stream cannot fail: its maker has handled errors.
+/// Ordered rows of one source. The stream cannot fail: errors were handled by its creator.
 pub(crate) type Ordered = BoxStream<'static, Batch>;
 
-/// Merges streams that are in that order. Of rows that are equal in it, those of an earlier stream come first.
+/// Merges streams sorted in `order`. Rows that compare as equal keep the order of their streams.
 ///
-/// No row leaves before every stream has given a batch or has ended; of each stream one batch is kept.
+/// No row is returned before every stream has returned a batch or ended; one batch of each stream is
+/// buffered.
 pub fn merge(streams: Vec<Ordered>, order: Order) -> Ordered {
     let mut streams = streams;
     if streams.len() <= 1 {
@@ -30,15 +31,15 @@ pub fn merge(streams: Vec<Ordered>, order: Order) -> Ordered {
 }
 
 struct Merge {
-    /// Streams, in their order.
+    /// Streams, in the order given.
     heads: Vec<Head>,
     order: Order,
 }
 
 struct Head {
-    /// What is left of a batch.
+    /// Rest of the current batch.
     rows: std::vec::IntoIter<Row>,
-    /// `None` when it has ended.
+    /// `None` once the stream has ended.
     stream: Option<Ordered>,
 }
 
@@ -58,7 +59,7 @@ impl Head {
         self.first().is_none() && self.stream.is_some()
     }
 
-    /// Waits until there is a row, or the stream has ended.
+    /// Waits until a row is available or the stream has ended.
     async fn fill(&mut self) {
         while self.first().is_none()
             && let Some(stream) = &mut self.stream
@@ -72,7 +73,7 @@ impl Head {
 }
 
 impl Merge {
-    /// Empty at the end.
+    /// Returns the next batch, which is empty at the end.
     async fn next(&mut self) -> Batch {
         let order = self.order;
         let before = |heads: &[Head], a: usize, b: usize| match (heads[a].first(), heads[b].first())
@@ -86,7 +87,7 @@ impl Merge {
         let mut out = Batch::new();
         while let Some(row) = heads[tree.winner()].rows.next() {
             out.push(row);
-            // What is ready is not held back for a source that has to be waited for.
+            // Available rows are not held back for a source that is not ready.
             if out.len() >= BATCH || heads[tree.winner()].has_to_wait() {
                 break;
             }

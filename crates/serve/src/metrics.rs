@@ -1,11 +1,11 @@
-//! Figures in the text format of Prometheus, version 0.0.4.
+//! Metrics in the text format of Prometheus, version 0.0.4.
 
 use std::fmt::Write as _;
 
 /// The media type of the text.
 pub const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a metrics endpoint says.
+/// Text of a metrics endpoint.
 #[derive(Debug, Default)]
 pub struct Metrics {
     text: String,
@@ -13,13 +13,13 @@ pub struct Metrics {
 
 // Writing to a string cannot fail.
 impl Metrics {
-    /// Begins a metric, under its name without `crawlspace_`.
+    /// Starts a metric family; the name is given without `crawlspace_`.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.text, "# HELP crawlspace_{name} {help}");
         let _ = writeln!(self.text, "# TYPE crawlspace_{name} {kind}");
     }
 
-    /// A value of it.
+    /// Adds a sample.
     pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         let _ = write!(self.text, "crawlspace_{name}{{");
         for (index, (label, of)) in labels.iter().enumerate() {
@@ -37,7 +37,7 @@ impl Metrics {
         let _ = writeln!(self.text, "}} {value}");
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn into_text(self) -> String {
         self.text
     }

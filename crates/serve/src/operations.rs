@@ -1,7 +1,7 @@
-//! What is done to rows between the sources and the answer.
+//! Operations on rows between the sources and the answer.
 //!
-//! The order is pywb's: revisits find their originals, filters, the span of time, collapsing. Whatever needs to see
-//! captures in the order of time gets them so; another order and the limit come after that.
+//! The order is pywb's: resolve revisits, filter, restrict the time range, collapse. Operations that depend on
+//! neighbouring captures see rows in ascending order of time; sorting and the limit follow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use crawlspace_index::sorted::Order;
 use crawlspace_index::source::Batch;
 use crawlspace_index::timestamp::{self, Timestamp};
 
-/// Maximum number of payloads cached for later revisits; revisits of further payloads stay unresolved.
+/// Maximum number of originals cached for later revisits; revisits of further payloads stay unresolved.
 const MAX_ORIGINALS: usize = 100_000;
-/// More rows than this are not put into another order.
+/// Maximum number of rows that are sorted.
 pub(crate) const SORTED: usize = 250_000;
 
-/// What a query does to each row, in the order of time.
+/// Operations of a query, applied to each row in ascending order of time.
 pub(crate) struct Operations {
     query: Arc<Query>,
     originals: Option<OriginalsByDigest>,
     clamp: Option<(String, String)>,
     collapse_time: Option<CollapseTime>,
     collapse: Vec<Collapse>,
-    /// The last row so far of those with the same value, when that is the one that stays.
+    /// The last row so far of those with the same value, when `collapseToLast` keeps the last one.
     held: Option<Row>,
 }
 
 impl Operations {
-    /// The operations of the query. `None` when there are none.
+    /// Returns the operations of a query, or `None` if there are none.
     pub(crate) fn of(query: &Arc<Query>) -> Option<Operations> {
         let clamped = query.resolve_revisits && (query.from.is_some() || query.to.is_some());
         let passes_all = query.filters.is_empty()
@@ -61,12 +61,12 @@ impl Operations {
         })
     }
 
-    /// The rows that are left of these. Rows with invalid JSON are left out.
+    /// Returns the rows that pass. Rows with invalid JSON are dropped.
     pub(crate) fn apply(&mut self, batch: Batch) -> Batch {
         batch.into_iter().filter_map(|row| self.row(row)).collect()
     }
 
-    /// The row that was held until the next one would come; none comes any more.
+    /// Returns the row that was held back until the next one.
     pub(crate) fn finish(&mut self) -> Batch {
         self.held.take().into_iter().collect()
     }
@@ -88,7 +88,7 @@ impl Operations {
             Some(resolved) => resolved.capture()?,
             None => line,
         };
-        // Tags were asked for elsewhere.
+        // Tag filters were applied by the gate.
         let passes = |one: &RowFilter| one.filter.passes(&line, &mut |_| false).unwrap_or(false);
         if !self.query.filters.iter().all(passes) {
             return None;
@@ -133,13 +133,13 @@ impl Operations {
     }
 }
 
-/// Whether a row says that its capture redirects to its own URL.
+/// Returns whether the row's capture redirects to its own URL.
 pub(crate) fn is_self_redirect(row: &Row) -> bool {
     memchr::memmem::find(row.json(), b"\"redirect").is_some()
         && row.capture().is_some_and(|line| leads_to_itself(&line))
 }
 
-/// Whether a capture redirects to its own URL, as far as urlkeys tell URLs apart and the row says where to.
+/// Returns whether a capture redirects to its own URL, judged by urlkeys and the redirect field of the row.
 fn leads_to_itself(line: &Line<'_>) -> bool {
     let value = |field: Field| line.field(&field).unwrap_or_default();
     let (url, to) = (value(Field::Url), value(Field::Redirect));
@@ -152,11 +152,11 @@ fn leads_to_itself(line: &Line<'_>) -> bool {
     key.is_some_and(|key| key.as_bytes() == &value(Field::Urlkey)[..])
 }
 
-/// Keeps the first of successive captures of one span of time and one status.
+/// Keeps the first of successive captures with the same time span and status.
 struct CollapseTime {
-    /// Number of leading digits of the timestamp that make up a span.
+    /// Number of leading timestamp digits that identify a time span.
     digits: usize,
-    /// The span and the status of the capture before.
+    /// Time span and status of the previous capture.
     last: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -172,14 +172,14 @@ impl CollapseTime {
     }
 }
 
-/// Where the payloads of captures are, by their digests.
+/// Locations of payloads by digest.
 #[derive(Default)]
 struct OriginalsByDigest {
     known: HashMap<Box<[u8]>, Original>,
     kept: Reservation,
 }
 
-/// The fields of an original that its revisits take over.
+/// Fields that revisits take over from their original.
 const TAKEN_OVER: [Field; 5] = [
     Field::Length,
     Field::Offset,
@@ -188,14 +188,14 @@ const TAKEN_OVER: [Field; 5] = [
     Field::Status,
 ];
 
-/// The values of [`TAKEN_OVER`], in one piece of memory.
+/// Values of [`TAKEN_OVER`], in a single allocation.
 struct Original {
     values: Box<str>,
     ends: [u32; TAKEN_OVER.len()],
 }
 
 impl Original {
-    /// What it takes beside its values and its digest, in bytes, in a table that is doubled when it is full.
+    /// Overhead besides values and digest, in bytes, in a hash table that doubles when it is full.
     const SIZE: usize = 3 * size_of::<(Box<[u8]>, Original)>() + 2 * PIECE;
 
     fn of(line: &Line<'_>) -> Original {
@@ -223,8 +223,8 @@ impl Original {
 }
 
 impl OriginalsByDigest {
-    /// Gives a revisit whose original came before it the `orig.length`, `orig.offset` and `orig.filename` of that, its
-    /// media type and its status. `None` for any other row. `line` is what `row` says, with [`NO_ORIGINAL`] at its end.
+    /// Adds `orig.length`, `orig.offset`, `orig.filename`, media type and status to a revisit whose original came
+    /// before it. Returns `None` for any other row. `line` is `row` with [`NO_ORIGINAL`] at its end.
     fn resolve(&mut self, row: &Row, line: &Line<'_>) -> Option<Row> {
         let value = |field: Field| line.field(&field).unwrap_or_default();
         let digest = value(Field::Digest);
@@ -265,17 +265,17 @@ impl OriginalsByDigest {
     }
 }
 
-/// What a row without an original says of it: `ADDED` members.
+/// Fields of a row without an original: `ADDED` members.
 const NO_ORIGINAL: &str = r#""orig.length": "-", "orig.offset": "-", "orig.filename": "-""#;
 const ADDED: usize = 3;
 
-/// Whether a capture stands for another one that has its payload.
+/// Returns whether a capture is a revisit, whose payload is in another capture.
 pub(crate) fn is_revisit(line: &Line<'_>) -> bool {
     let value = |field: Field| line.field(&field).unwrap_or_default();
     &value(Field::Mime)[..] == b"warc/revisit" || &value(Field::Filename)[..] == b"-"
 }
 
-/// Rows in the order of time, to be put into another one.
+/// Collects rows in ascending order and sorts them into another one.
 pub(crate) struct Reorder {
     order: Order,
     /// Maximum number of rows in the answer.
@@ -284,12 +284,12 @@ pub(crate) struct Reorder {
     kept: Reservation,
 }
 
-/// Why rows are not put into another order.
+/// The reason why rows cannot be sorted.
 #[derive(Debug)]
 pub(crate) enum Unsorted {
-    /// There are more than are.
+    /// More rows than are sorted.
     TooMany,
-    /// There is no memory for them.
+    /// The memory limit is exceeded.
     Full,
 }
 
@@ -300,7 +300,7 @@ impl From<Full> for Unsorted {
 }
 
 impl Reorder {
-    /// For a query whose rows came in the order of time though another one was asked for.
+    /// Creates a sorter for a query whose rows arrive in ascending order but are wanted in another one.
     pub(crate) fn new(order: Order, limit: Option<u64>) -> Reorder {
         let most = limit.and_then(|limit| usize::try_from(limit).ok());
         Reorder {
@@ -311,13 +311,13 @@ impl Reorder {
         }
     }
 
-    /// Takes more rows.
+    /// Adds rows.
     ///
     /// # Errors
-    /// When there are too many, or there is no memory for them.
+    /// If there are too many rows, or the memory limit is exceeded.
     pub(crate) fn take(&mut self, batch: Batch) -> Result<(), Unsorted> {
         self.rows.extend(self.kept.rows(&batch)?);
-        // Sorted now and then, what will not be used need not be kept.
+        // Sorting from time to time allows dropping the rows beyond the limit.
         if self.rows.len() / 2 > self.most.max(1024) {
             self.settle();
             let mut kept = Reservation::default();
@@ -337,7 +337,7 @@ impl Reorder {
         self.rows.truncate(self.most);
     }
 
-    /// The rows in the order that was asked for, and what they take.
+    /// Returns the sorted rows, and their memory reservation.
     pub(crate) fn finish(mut self) -> (Batch, Reservation) {
         self.settle();
         (self.rows, self.kept)

@@ -1,4 +1,4 @@
-//! WACZ files, which are opened once for the sources and loaders that read them.
+//! WACZ files, opened once for all sources and loaders that read them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,14 +9,14 @@ use crawlspace_wacz::Location;
 
 use super::config::{Config, Loader, SourceKind};
 
-/// The packages at each place that something is configured for.
+/// Packages of all configured locations.
 pub struct Packages {
     net: Arc<Net>,
     places: Mutex<HashMap<Location, Arc<Listings>>>,
 }
 
 impl Packages {
-    /// With nothing open yet.
+    /// Creates an empty set of packages.
     pub fn new(net: &Arc<Net>) -> Arc<Packages> {
         Arc::new(Packages {
             net: Arc::clone(net),
@@ -24,7 +24,7 @@ impl Packages {
         })
     }
 
-    /// What stays of it under another configuration: the places that this one names as well.
+    /// Returns the packages that another configuration uses, too, and drops the others.
     pub(crate) fn only(&self, config: &Config) -> Arc<Packages> {
         let mut kept = HashMap::new();
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +49,7 @@ impl Packages {
         })
     }
 
-    /// The packages at a place.
+    /// Returns the packages at a location.
     pub(crate) fn at(&self, location: &Location) -> Arc<Listings> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Listings::new(location.clone(), Choice::Packages).over(&self.net);

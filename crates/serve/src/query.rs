@@ -1,4 +1,4 @@
-//! What a request to the index asks for.
+//! Queries to the index: parsed and validated request parameters.
 
 pub(crate) mod given;
 
@@ -15,82 +15,82 @@ use crawlspace_index::Aliases;
 use crawlspace_index::sorted::Order;
 use crawlspace_index::timestamp::Timestamp;
 
-/// The parameters of a query, read and checked once.
+/// A parsed and validated query.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// The URL without the `*` of a wildcard, with a scheme.
+    /// URL with a scheme, without the `*` of a wildcard.
     pub url: String,
-    /// Which URLs match.
+    /// Scope of the match.
     pub match_type: MatchType,
-    /// Their urlkeys.
+    /// Range of urlkeys that match.
     pub keys: KeyRange,
-    /// Keys of other spellings under which their captures may lie.
+    /// Keys of alternative spellings under which captures may be indexed.
     pub(crate) aliases: Arc<Aliases>,
-    /// The first second that counts.
+    /// Start of the time range, inclusive.
     pub from: Option<Timestamp>,
-    /// The last second that counts.
+    /// End of the time range, inclusive.
     pub to: Option<Timestamp>,
-    /// The order of the answer; for [`Order::Closest`], the moment.
+    /// Order of the answer, with the timestamp of [`Order::Closest`].
     pub order: Order,
-    /// The moment of `closest`: of fewer than 14 digits, the last second that is meant.
+    /// Timestamp of `closest`; a shortened timestamp stands for its last second.
     pub closest: Option<Timestamp>,
     /// Maximum number of rows in the answer.
     pub limit: Option<u64>,
-    /// Filters that rows are read for.
+    /// Filters on fields of rows.
     pub filters: Vec<RowFilter>,
-    /// Filters that a row is read for as the Internet Archive's dialect shows it.
+    /// Filters on values as the Internet Archive's dialect shows them.
     pub(crate) shown_filters: Vec<ShownFilter>,
-    /// Filters by tags, which a tag space answers.
+    /// Filters by tags, evaluated by the tag space.
     pub tag_filters: Vec<String>,
-    /// Only these fields, in that order; a field may be there more than once.
+    /// Fields of the answer, in order; a field may be repeated. `None` for all fields.
     pub fields: Option<Vec<String>>,
-    /// How rows are written.
+    /// Format of rows.
     pub output: Output,
-    /// `collapse`, in the order of the request, or `collapseToLast`. A row that one of them drops is dropped.
+    /// `collapse`, in the order of the request, or `collapseToLast`. A row dropped by any of them is dropped.
     pub collapse: Vec<Collapse>,
-    /// Compares values for `collapse` as the Internet Archive's dialect shows them.
+    /// Makes `collapse` compare values as the Internet Archive's dialect shows them.
     pub(crate) collapse_as_shown: bool,
-    /// Whether of rows with the same value the last one stays, not the first.
+    /// Keeps the last of the rows with the same value instead of the first.
     pub collapse_to_last: bool,
-    /// `collapseTime`: the number of digits of the timestamp that are compared, with the status, as pywb does it.
+    /// `collapseTime`: number of timestamp digits to compare, together with the status, as in pywb.
     pub collapse_time: Option<usize>,
-    /// Whether revisits get `orig.length`, `orig.offset` and `orig.filename`.
+    /// Adds `orig.length`, `orig.offset` and `orig.filename` to revisits.
     pub resolve_revisits: bool,
-    /// Whether captures that only lead to their own URL are left out.
+    /// Drops captures that redirect to their own URL.
     pub omit_self_redirects: bool,
-    /// How many rows are left out at the beginning.
+    /// Number of rows to skip at the beginning.
     pub offset: u64,
-    /// Which page, from 0.
+    /// Page number, from 0.
     pub page: Option<u64>,
-    /// How large a page is.
+    /// Page size, in rows or blocks.
     pub page_size: Option<u64>,
-    /// How many rows a page has where nothing is said and pages are of rows.
+    /// Default page size, in rows.
     pub(crate) default_page: u64,
-    /// Only the number of pages is wanted.
+    /// Returns only the number of pages.
     pub show_num_pages: bool,
-    /// Gives blocks with rows in place of rows; for sources that have blocks.
+    /// Returns blocks instead of rows; only for sources with blocks.
     pub show_paged_index: bool,
-    /// Which sources are asked.
+    /// Selected sources.
     pub sources: Selection,
-    /// The access point.
+    /// Access point of the reader.
     pub point: Option<String>,
-    /// Whether rows do not say where they come from.
+    /// Omits the source fields from rows.
     pub no_source: bool,
-    /// Whether a record is compressed on its way.
+    /// Compresses records in transfer.
     pub compress: bool,
-    /// Whether similar URLs are looked for when there is no row; `None` when that is not said.
+    /// Looks for similar URLs if there are no rows; `None` if the request does not say.
     pub fuzzy: Option<bool>,
-    /// Only rows whose urlkey is this one when what differs between similar URLs is left out of it.
+    /// Keeps only rows whose urlkey equals this one after the removal of volatile parts.
     pub similar_to: Option<Arc<str>>,
-    /// Parameters without an effect, by their names.
+    /// Names of parameters without an effect.
     pub ignored: Vec<String>,
 }
 
-/// How many rows a page has, unless it is said.
+/// Default page size, in rows.
 pub(crate) const PAGE: u64 = 1000;
-/// How many blocks it has, of a source that is made of blocks.
+/// Default page size of sources with blocks, in blocks.
 pub(crate) const PAGE_OF_BLOCKS: u64 = 10;
-/// The URL with `http://` before it, when it has no scheme: `example.com`, `localhost:8080/a`.
+/// Prepends `http://` to a URL without a scheme: `example.com`, `localhost:8080/a`.
 pub(crate) fn absolute(url: &str) -> Cow<'_, str> {
     let begin = url.split(['/', '?', '#']).next().unwrap_or_default();
     match begin.split_once(':') {
@@ -101,7 +101,7 @@ pub(crate) fn absolute(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// Writes a regular expression, in Java's syntax, that matches exactly this text.
+/// Returns a regular expression in Java's syntax that matches exactly this text.
 pub(crate) fn literally(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len() + 4);
     for c in text.chars() {
@@ -114,11 +114,12 @@ pub(crate) fn literally(text: &str) -> String {
 }
 
 impl Query {
-    /// Reads parameters, in the order of the request. Of a parameter that is there more than once the last one counts;
-    /// `filter` and `collapse` all count. Unknown ones are named in [`ignored`](Query::ignored), since other servers of this kind have more.
+    /// Parses parameters, in the order of the request. Of a repeated parameter the last one counts, except for `filter`
+    /// and `collapse`, which accumulate. Unknown parameters, which other CDX servers may know, are listed in
+    /// [`ignored`](Query::ignored).
     ///
     /// # Errors
-    /// When `url` is missing, a parameter is wrong, or one is there that asks for other rows than it would get.
+    /// If `url` is missing, a parameter is invalid, or an unsupported parameter would change the rows.
     pub fn parse<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
         point: Option<&str>,
@@ -130,10 +131,10 @@ impl Query {
         given.read(point)
     }
 
-    /// Makes the query one about other URLs.
+    /// Changes the URL of the query.
     ///
     /// # Errors
-    /// When it is no URL.
+    /// If the URL is invalid.
     pub(crate) fn aim(&mut self, url: String, match_type: MatchType) -> Result<(), BadUrl> {
         self.keys = surt::range(&url, match_type)?;
         self.aliases = Arc::new(Aliases::of(&url, match_type));
@@ -142,39 +143,39 @@ impl Query {
         Ok(())
     }
 
-    /// The query for this URL, with nothing else said.
+    /// Creates a query for this URL with default parameters.
     ///
     /// # Errors
-    /// When it is no URL.
+    /// If the URL is invalid.
     pub fn of_url(url: &str) -> Result<Query, BadQuery> {
         Query::parse([("url", url)], None)
     }
 
-    /// Whether what sources give is put into another order, or needs all of it to be seen from the first capture on:
-    /// then sources are asked for rows in ascending order.
+    /// Returns whether operations of the query need rows in ascending order from the first capture on, so that sources
+    /// are queried in that order.
     pub(crate) fn needs_ascending(&self) -> bool {
         !self.collapse.is_empty() || self.collapse_time.is_some() || self.resolve_revisits
     }
 
-    /// How many rows a page has, where pages are of rows.
+    /// Returns the page size in rows.
     pub(crate) fn rows_of_page(&self) -> u64 {
         self.page_size.unwrap_or(self.default_page)
     }
 
-    /// How many rows are left out before the first one.
+    /// Returns the number of rows to skip.
     pub(crate) fn skipped(&self) -> u64 {
         let size = self.rows_of_page();
         let before = self.page.unwrap_or(0).saturating_mul(size);
         before.saturating_add(self.offset)
     }
 
-    /// How many rows there are at most.
+    /// Returns the maximum number of rows, if there is one.
     pub(crate) fn wanted(&self) -> Option<u64> {
         let page = self.page.map(|_| self.rows_of_page());
         [page, self.limit].into_iter().flatten().min()
     }
 
-    /// Whether every row that a source gives is a row of the answer, until there are enough.
+    /// Returns whether the answer keeps all rows of the sources, up to the limit.
     pub(crate) fn keeps_all(&self) -> bool {
         self.filters.is_empty()
             && self.shown_filters.is_empty()
@@ -186,43 +187,43 @@ impl Query {
     }
 }
 
-/// A filter and how it was written, for servers that understand it.
+/// A filter with its original text, for servers that support the same syntax.
 #[derive(Clone, Debug)]
 pub struct RowFilter {
-    /// A filter of the request, in pywb's dialect.
+    /// Text of the filter in the request, in pywb's dialect.
     pub text: String,
     /// The parsed filter.
     pub filter: Arc<Filter>,
 }
 
-/// How rows are written.
+/// Format of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Output {
     /// `urlkey timestamp {json}`.
     #[default]
     Cdxj,
-    /// A JSON object a line.
+    /// JSON objects, one per line.
     Json,
-    /// Values, with spaces between them.
+    /// Values separated by spaces.
     Text,
     /// A TimeMap (RFC 7089, section 5).
     Link,
 }
 
-/// Which sources of a group are asked.
+/// Selection of the sources of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
-    /// All sources.
+    /// Every source.
     #[default]
     All,
-    /// The sources of these names.
+    /// Selects only the sources with these names.
     Only(Vec<String>),
-    /// All but these.
+    /// Selects every source except these.
     Except(Vec<String>),
 }
 
 impl Selection {
-    /// Reads `sources=`: `a,b` are these, `!a,b` all but these, `*` and nothing are all.
+    /// Parses `sources=`: `a,b` selects these, `!a,b` all except these; `*` and an empty text select all.
     pub(crate) fn parse(names: &str) -> Selection {
         let list = |names: &str| {
             let names = names.split(',').map(str::trim);
@@ -236,7 +237,7 @@ impl Selection {
         }
     }
 
-    /// Whether a source of that name is asked.
+    /// Returns whether the selection includes a source.
     pub(crate) fn includes(&self, name: &str) -> bool {
         match self {
             Selection::All => true,
@@ -246,7 +247,7 @@ impl Selection {
     }
 }
 
-/// A parameter is missing or wrong. The text names it and says what to do.
+/// A missing or invalid parameter. The message names it and says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadQuery(pub String);

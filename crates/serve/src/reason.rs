@@ -1,46 +1,46 @@
-//! What clients are told of a failure. The whole reason, with paths and addresses, is for the operator: in the log,
-//! and at `/_status`.
+//! Reasons of failures for clients. The detailed errors, with paths and addresses, are for the operator: in the log and
+//! at `/_status`.
 
 use std::fmt;
 
 use super::resource::record::LoadError;
 use crawlspace_index::source::SourceError;
 
-/// The kind of a failure, in fixed words: no path, no address, no text of another server.
+/// Kind of a failure, in fixed words: without paths, addresses or texts of other servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub(crate) enum Reason {
-    /// The timeout ran out.
+    /// Timeout.
     Timeout,
-    /// The source failed too often of late, and is not asked for a while.
+    /// The source failed too often recently and is paused.
     Skipped,
-    /// The address is one that must not be connected to.
+    /// Connections to the address are forbidden.
     Refused,
-    /// No connection came about, or it broke.
+    /// The connection failed or broke.
     Unreachable,
-    /// Another server answered with this HTTP status.
+    /// Another server answered with an error status.
     Status(u16),
-    /// Another server answered with what cannot be used.
+    /// Another server sent an unusable response.
     BadAnswer,
-    /// There are more rows or bytes than may be.
+    /// The limit of rows or bytes is exceeded.
     Limit,
-    /// This server has no memory left for it at the moment.
+    /// The memory limit of this server is exhausted at the moment.
     Busy,
-    /// A file or database here cannot be read.
+    /// A local file or database cannot be read.
     Unreadable,
-    /// Parts of the source are missing from the answer.
+    /// The answer lacks parts of the source.
     Incomplete,
-    /// The source cannot be asked a question of this kind.
+    /// The source does not support this kind of query.
     Unsupported,
-    /// The record is not where it should be.
+    /// The record is not at its location.
     NotFound,
-    /// The record is invalid, or belongs to another capture.
+    /// The record is invalid or belongs to another capture.
     BadRecord,
     /// The capture redirects to its own URL.
     SelfRedirect,
-    /// The row says nothing that the loader works with.
+    /// The row lacks the fields that the loader needs.
     Unfit,
-    /// The request cannot be sent on.
+    /// The request cannot be forwarded.
     BadRequest,
 }
 

@@ -1,4 +1,4 @@
-//! Which path is answered by which API.
+//! Routes paths to APIs.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) async fn answer(
     let found = found.or_else(|| cdx::at_root(&federation, &path));
     let found = found.or_else(|| records::at_root(&federation, &path));
     let Some((collection, rest)) = found else {
-        // Boxed to keep the type of every answer small.
+        // Boxed to keep the response type small.
         let found = common_crawl::answer(&federation, &request, &name, rest).boxed();
         if let Some(answer) = found.await {
             return answer;
@@ -55,11 +55,11 @@ pub(crate) async fn answer(
         collection,
         point,
     };
-    // Below a TimeGate lies what others look for at the place of an archive that they know by its TimeGate.
+    // Some clients append replay and TimeMap paths to the URL of a TimeGate.
     let below = rest.strip_prefix("timegate/").unwrap_or(rest);
     let (api, response) = match (split(rest), replay::parts(below), timemap::parts(below)) {
         (("api", path), ..) if records::is_path(path) => {
-            // Boxed, as the type of the whole answer is deep enough without it.
+            // Boxed to keep the response type small.
             let answer = records::answer(&asked, request, path).boxed();
             (Api::Other, answer.await)
         }
@@ -87,7 +87,7 @@ pub(crate) async fn answer(
             let answer = timegate::answer(&asked, &request, url);
             (Api::TimeGate, answer.await)
         }
-        // In other archives a URL alone is its TimeGate.
+        // Other archives use a bare URL as its TimeGate.
         (("http:" | "https:", _), ..) => {
             let answer = timegate::answer(&asked, &request, rest);
             (Api::TimeGate, answer.await)
@@ -105,10 +105,10 @@ pub(crate) async fn answer(
 const PATHS: &str = "a collection has index, cdx, resource, resource-post, list_sources, <timestamp>id_/<url>, timegate/<url>, \
     and timemap/link/<url>, timemap/json/<url>, timemap/cdxj/<url>";
 
-/// Message to clients that ask for the status at the public address.
+/// Message to clients that request the status at the public address.
 const ELSEWHERE: &str = "the status is for the operator of this server: at the address of --status, which the log names at the start";
 
-/// What is not about one collection.
+/// Answers paths outside of collections.
 async fn own(
     federation: &Arc<Federation>,
     request: &Request<Incoming>,
@@ -134,7 +134,7 @@ async fn own(
     }
 }
 
-/// What there is not: a page for browsers, JSON for others.
+/// Answers unknown paths: with a page for browsers, and JSON for other clients.
 fn nothing(headers: &HeaderMap, path: &str, text: &str) -> Response<Body> {
     let mut accepted = headers.get_all(ACCEPT).iter();
     let takes_pages = accepted.any(|value| {
@@ -148,7 +148,7 @@ fn nothing(headers: &HeaderMap, path: &str, text: &str) -> Response<Body> {
     })
 }
 
-/// The first part of a path, and what comes after the slash behind it.
+/// Splits a path into its first segment and the rest.
 fn split(path: &str) -> (&str, &str) {
     path.split_once('/').unwrap_or((path, ""))
 }

@@ -1,7 +1,7 @@
-//! Access rules by URL: which captures of a collection readers get, as pywb's `.aclj` files, `default_access` and
-//! `embargo`, and policies and rules of OutbackCDX say.
+//! Access rules by URL: pywb's `.aclj` files, `default_access` and `embargo`, and policies and rules of OutbackCDX
+//! decide which captures of a collection readers get.
 //!
-//! The rule with the longest prefix of a capture's urlkey decides, then the embargo. A capture that cannot be judged
+//! The rule with the longest prefix of a capture's urlkey decides, then the embargo. A capture that cannot be evaluated
 //! is excluded.
 
 mod aclj;
@@ -17,23 +17,23 @@ use serde::Deserialize;
 use crawlspace_index::row::Row;
 use crawlspace_index::timestamp::Timestamp;
 
-/// Ending of the files with rules.
+/// Extension of files with pywb rules.
 const EXTENSION: &str = "aclj";
-/// Ending of the files with policies and rules of OutbackCDX.
+/// Extension of files with policies and rules of OutbackCDX.
 const POLICIES: &str = "json";
-/// The parent, or the condition, of a rule that has none.
+/// Marks a rule without parent or without condition.
 const NONE: u32 = u32::MAX;
 
-/// What readers get of a capture, from the least to the most restrictive.
+/// Access to a capture, ordered from the least to the most restrictive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// All of it, even under an embargo.
+    /// Grants full access, even during an embargo.
     AllowIgnoreEmbargo,
-    /// All of it.
+    /// Grants full access.
     Allow,
-    /// Its row in the index; the record is refused with status 451 (RFC 7725).
+    /// Shows only the row in the index; the record is refused with status 451 (RFC 7725).
     Block,
-    /// Nothing, as if it did not exist.
+    /// Hides the capture completely.
     Exclude,
 }
 
@@ -45,7 +45,7 @@ impl Access {
         Access::AllowIgnoreEmbargo,
     ];
 
-    /// Its name in files of rules and in configurations.
+    /// Returns the name in rule files and configurations.
     pub fn name(self) -> &'static str {
         match self {
             Access::AllowIgnoreEmbargo => "allow_ignore_embargo",
@@ -55,10 +55,10 @@ impl Access {
         }
     }
 
-    /// The access of this name.
+    /// Parses a name.
     ///
     /// # Errors
-    /// Names the invalid one, and those that are allowed.
+    /// If the name is invalid; the message lists the valid names.
     pub fn parse(name: &str) -> Result<Access, String> {
         let found = Access::ALL.into_iter().find(|one| one.name() == name);
         found.ok_or_else(|| {
@@ -68,7 +68,7 @@ impl Access {
     }
 }
 
-/// A length of time in parts of a calendar.
+/// A calendar period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Period {
@@ -83,10 +83,10 @@ pub struct Period {
 }
 
 impl Period {
-    /// Checks that it is one at all: `{}` is one that somebody has not finished writing, and hides nothing or all.
+    /// Checks that the period is not empty: `{}` is probably incomplete, and would hide nothing or everything.
     ///
     /// # Errors
-    /// When it has no part above 0.
+    /// If all parts are 0.
     pub fn some(self) -> Result<Period, String> {
         if self == Period::default() {
             return Err(
@@ -96,8 +96,8 @@ impl Period {
         Ok(self)
     }
 
-    /// The moment that lies this long after another one, or before it, if `times` is -1; a day that its month does not
-    /// have is the last one of it. `None` outside of the years 0 to 9999.
+    /// Adds the period to a timestamp, or subtracts it if `times` is -1. A day that the month does not have becomes the
+    /// month's last day. Returns `None` outside of the years 0 to 9999.
     fn from(self, moment: Timestamp, times: i64) -> Option<Timestamp> {
         let digits = moment.to_string();
         let (year, rest) = digits.split_at_checked(4)?;
@@ -113,26 +113,27 @@ impl Period {
     }
 }
 
-/// The captures that an embargo or a rule is about, by their dates.
+/// A condition on dates, for an embargo or a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dates {
-    /// Before a moment.
+    /// Before a timestamp.
     Before(Timestamp),
-    /// After a moment.
+    /// After a timestamp.
     After(Timestamp),
-    /// More than a period ago.
+    /// Older than a period.
     Older(Period),
-    /// Less than a period ago.
+    /// Newer than a period.
     Newer(Period),
-    /// A period after them is not over yet. It differs from [`Dates::Newer`] where months have unlike lengths.
+    /// Newer than a period, counted from the capture. Differs from [`Dates::Newer`] because months have different
+    /// lengths.
     Within(Period),
 }
 
 impl Dates {
-    /// The moment of 4 to 14 digits: the last second that they can mean, as in pywb.
+    /// Parses a timestamp of 4 to 14 digits. As in pywb, a shortened one stands for its last second.
     ///
     /// # Errors
-    /// When they mean none.
+    /// If the digits are not a valid date.
     pub fn moment(digits: &str) -> Result<Timestamp, String> {
         let moment = Timestamp::latest(digits.as_bytes());
         moment.ok_or_else(|| {
@@ -140,7 +141,8 @@ impl Dates {
         })
     }
 
-    /// Whether a capture is among them; also where the bound is beyond the calendar and this hides more.
+    /// Returns whether a capture matches. If the bound is outside of the calendar, the result is the one that hides
+    /// more.
     fn hold(self, capture: Timestamp, now: Timestamp) -> bool {
         match self {
             Dates::Before(bound) => capture < bound,
@@ -152,53 +154,53 @@ impl Dates {
     }
 }
 
-/// Captures of some dates, and what readers get of them.
+/// An embargo: access to captures of certain dates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Embargo {
-    /// Of which dates they are.
+    /// Condition on the dates of the captures.
     pub dates: Dates,
-    /// What readers get of them.
+    /// Access to these captures.
     pub access: Access,
 }
 
-/// The rules of a collection.
+/// Access rules of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Files and folders that they were read from.
+    /// Files and folders of the rules.
     pub paths: Vec<PathBuf>,
-    /// The files in these folders.
+    /// Files in these folders.
     pub files: Vec<PathBuf>,
-    /// What readers get of captures without a rule.
+    /// Access to captures without a rule.
     pub default: Access,
-    /// What captures of some dates are under, if anything.
+    /// Embargo, if there is one.
     pub embargo: Option<Embargo>,
-    /// The keys of all rules, one after the other.
+    /// Concatenated keys of all rules.
     keys: Vec<u8>,
-    /// In the order of their keys, of equal ones the prefix first, and then in the order of what decides last.
+    /// Rules, sorted by key; among equal keys, prefix rules come before exact ones, and the deciding rule comes last.
     rules: Vec<Rule>,
-    /// What some of them ask for besides a urlkey.
+    /// Additional conditions of rules.
     conditions: Vec<Condition>,
 }
 
-/// A rule about the urlkeys that begin with its key, or about that urlkey alone.
+/// A rule for all urlkeys that start with its key, or for that urlkey only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
-    /// Where its key begins in `keys`.
+    /// Start of the key in `keys`.
     begin: u32,
     end: u32,
-    /// The rule before it with the same key, or with the longest shorter prefix of it.
+    /// Index of the previous rule with the same key, or of the rule with the longest shorter prefix.
     parent: u32,
     condition: u32,
     is_exact: bool,
     access: Access,
 }
 
-/// What rules say before embargoes do.
+/// Decision of the rules before the embargo.
 struct Decision<'a> {
     access: Access,
-    /// What readers are told.
+    /// Public message for readers.
     message: Option<&'a str>,
-    /// No rule says it.
+    /// Set if no rule matches.
     is_default: bool,
 }
 
@@ -212,21 +214,21 @@ impl<'a> Decision<'a> {
     }
 }
 
-/// What a rule asks for besides a urlkey.
+/// Condition of a rule in addition to its key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Condition {
-    /// What the date of the capture is among.
+    /// Conditions on the date of the capture.
     captured: Vec<Dates>,
-    /// What the moment of the request is among.
+    /// Conditions on the time of the request.
     accessed: Vec<Dates>,
-    /// Whether the default holds where the rule does not, and no rule with a shorter key does.
+    /// Falls back to the default if the rule does not apply, instead of a rule with a shorter key.
     is_last: bool,
-    /// What readers are told of it.
+    /// Public message for readers.
     message: Option<Box<str>>,
 }
 
 impl Condition {
-    /// Whether the rule holds for a capture at 14 digits; `None` if they are none.
+    /// Returns whether the rule applies to a capture with a 14-digit timestamp; `None` if the timestamp is invalid.
     fn holds(&self, timestamp: &[u8], now: Timestamp) -> Option<bool> {
         let capture = Timestamp::earliest(timestamp)?;
         let is_captured = self.captured.iter().all(|dates| dates.hold(capture, now));
@@ -234,23 +236,24 @@ impl Condition {
     }
 }
 
-/// A rule as it is read.
+/// A parsed rule.
 struct Read {
     key: Vec<u8>,
     is_exact: bool,
-    /// Of rules with one key that of the highest number decides; of those with one number the most restrictive.
+    /// Precedence among rules with the same key: the highest number decides; among equal numbers, the most restrictive
+    /// rule.
     order: u32,
     access: Access,
-    /// Which of the conditions it has, or [`NONE`].
+    /// Index of the rule's condition, or [`NONE`].
     condition: u32,
 }
 
 impl Rules {
-    /// Reads the rules of files, and of the `.aclj` files of folders. Files that end in `.json` are policies and rules of
-    /// OutbackCDX, as its access point of the name `point` has them.
+    /// Reads rules from files and from the `.aclj` files of folders. Files that end in `.json` contain policies and
+    /// rules of OutbackCDX, and are applied for the access point `point`.
     ///
     /// # Errors
-    /// Names the file, and the line or rule, that cannot be read or is invalid.
+    /// If a file or rule cannot be read or is invalid; the message names the file, and the line or rule.
     pub fn read(
         paths: Vec<PathBuf>,
         default: Access,
@@ -287,9 +290,9 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Returns the files and folders that rules are read from: those paths, and the files in folders.
+    /// Returns the files and folders that rules are read from: the given paths, and the rule files in folders.
     pub(crate) fn files_of(paths: &[PathBuf]) -> Vec<PathBuf> {
-        // Reading tells why a folder cannot be listed.
+        // An unlistable folder is reported when the rules are read.
         let inside = paths
             .iter()
             .flat_map(|path| files(path).unwrap_or_default());
@@ -298,22 +301,22 @@ impl Rules {
         all
     }
 
-    /// Whether some are of OutbackCDX, and so for an access point.
+    /// Returns whether some files are from OutbackCDX, and so depend on the access point.
     pub fn have_policies(&self) -> bool {
         self.paths.iter().any(|path| is_policies(path))
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// Whether there is no rule.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Puts rules in order. Of two with one key and nothing else to tell them apart, the more restrictive one is kept.
+    /// Sorts rules. Of two rules that differ only in their access, the more restrictive one is kept.
     fn take(&mut self, mut read: Vec<Read>) -> Result<(), String> {
         let rank = |one: &Read| (one.is_exact, one.order, Reverse(one.access));
         read.sort_unstable_by(|a, b| a.key.cmp(&b.key).then_with(|| rank(a).cmp(&rank(b))));
@@ -336,7 +339,7 @@ impl Rules {
         }
         read.dedup_by(|a, b| is_same(a, b) && a.condition == NONE && b.condition == NONE);
         self.rules.reserve_exact(read.len());
-        // The prefixes of the key before, each a prefix of the next.
+        // Chain of prefixes of the previous key, each a prefix of the next.
         let mut prefixes: Vec<u32> = Vec::new();
         for one in read {
             while let Some(&last) = prefixes.last()
@@ -382,8 +385,8 @@ impl Rules {
         &self.keys[rule.begin as usize..rule.end as usize]
     }
 
-    /// How many rules have a key that is not greater than a urlkey. `near` is that number for another urlkey: from the
-    /// number for one that sorts shortly before, few keys are compared. `None` compares keys of all rules.
+    /// Returns the number of rules whose key is not greater than a urlkey. `near` is this number for a urlkey that
+    /// sorts shortly before, from which the search gallops forward; with `None` it searches all rules.
     fn not_after(&self, urlkey: &[u8], near: Option<usize>) -> usize {
         let is_counted = |rule: &Rule| self.key(rule) <= urlkey;
         let (mut begin, mut end) = (0, self.rules.len());
@@ -404,11 +407,11 @@ impl Rules {
         begin + self.rules[begin..end].partition_point(is_counted)
     }
 
-    /// What the rule with the longest key gives that matches and whose condition holds, and its public message; or the
-    /// default. A capture whose date is needed and unreadable is excluded. `after` is how many rules have a key that is
-    /// not greater than the urlkey.
+    /// Returns the access and public message of the rule with the longest matching key whose condition holds, or the
+    /// default. A capture with an invalid timestamp is excluded if a condition needs its date. `after` is the number of
+    /// rules whose key is not greater than the urlkey.
     fn of(&self, urlkey: &[u8], timestamp: &[u8], now: Timestamp, after: usize) -> Decision<'_> {
-        // Every prefix of the urlkey is a prefix of the last key that is not greater.
+        // Every prefix of the urlkey is also a prefix of the last key that is not greater.
         let mut next = after.checked_sub(1);
         while let Some(rule) = next.and_then(|index| self.rules.get(index)) {
             next = Some(rule.parent as usize);
@@ -435,22 +438,24 @@ impl Rules {
         }
     }
 
-    /// What a rule says of the capture of a urlkey at 14 digits; `None` where only the default holds.
+    /// Returns the access that a rule grants to a capture of a urlkey with a 14-digit timestamp; `None` if no rule
+    /// matches.
     pub fn rule_for(&self, urlkey: &[u8], timestamp: &[u8], now: Timestamp) -> Option<Access> {
         let found = self.of(urlkey, timestamp, now, self.not_after(urlkey, None));
         (!found.is_default).then_some(found.access)
     }
 
-    /// What readers get now of a capture: [`Access::Allow`], [`Access::Block`] or [`Access::Exclude`]. `near` is kept from
-    /// one row of an answer to the next, and is `None` for the first: rows in the order of their urlkeys take less time.
+    /// Returns the current access to a capture: [`Access::Allow`], [`Access::Block`] or [`Access::Exclude`]. `near`
+    /// speeds up successive rows that are sorted by urlkey: pass `None` for the first row, and keep the value for the
+    /// next one.
     pub fn access(&self, row: &Row, now: Timestamp, near: &mut Option<usize>) -> Access {
         let after = self.not_after(row.urlkey(), *near);
         *near = Some(after);
         self.verdict_at(row.urlkey(), row.timestamp(), now, after).0
     }
 
-    /// What readers get of the capture of a urlkey at 14 digits, as [`access`](Rules::access) has it, and the public
-    /// message of the rule that says so.
+    /// Returns the access to a capture of a urlkey with a 14-digit timestamp, like [`access`](Rules::access), and the
+    /// public message of the deciding rule.
     pub fn verdict(
         &self,
         urlkey: &[u8],
@@ -490,7 +495,7 @@ fn is_policies(file: &Path) -> bool {
     file.extension().is_some_and(|end| end == POLICIES)
 }
 
-/// The files with rules at a path, in the order of their names.
+/// Returns the rule files at a path, sorted by name.
 fn files(path: &Path) -> Result<Vec<PathBuf>, String> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -507,7 +512,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// The number of the last condition.
+/// Returns the index of the last condition.
 fn number(conditions: &[Condition]) -> Result<u32, String> {
     let number = u32::try_from(conditions.len().saturating_sub(1));
     number.map_err(|_| "there are too many access rules with dates".to_owned())

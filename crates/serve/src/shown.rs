@@ -1,4 +1,4 @@
-//! Captures as the Internet Archive's CDX server shows them: in seven columns, without spaces in them.
+//! Captures as the Internet Archive's CDX server shows them: seven columns without spaces in their values.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use data_encoding::BASE32;
 
 use crate::words::words;
 
-/// The columns of an answer that names none, by the names that they have there.
+/// Default columns of an answer, with their names there.
 pub(crate) const COLUMNS: [&str; 7] =
     words("urlkey timestamp original mimetype statuscode digest length");
 
-/// The fields of these columns.
+/// Fields of these columns.
 pub(crate) const FIELDS: [Field; 7] = [
     Field::Urlkey,
     Field::Timestamp,
@@ -28,8 +28,9 @@ pub(crate) const FIELDS: [Field; 7] = [
 /// Media type of a revisit in an index.
 const REVISIT: &[u8] = b"warc/revisit";
 
-/// Returns the value of a field: SHA-1 digests in base 32, others as they are, both without the algorithm; timestamps in
-/// 14 digits; `-` for the status of a revisit and for missing values. It has no spaces and is not empty.
+/// Returns the value of a field: SHA-1 digests in base 32, other digests unchanged, both without the algorithm;
+/// timestamps with 14 digits; `-` for the status of a revisit and for missing values. The value has no spaces and is
+/// not empty.
 pub(crate) fn value<'a>(line: &Line<'a>, field: &Field) -> Cow<'a, [u8]> {
     let own = |field: &Field| line.field(field).unwrap_or_default();
     let value = match field {
@@ -47,7 +48,7 @@ pub(crate) fn value<'a>(line: &Line<'a>, field: &Field) -> Cow<'a, [u8]> {
     value
 }
 
-/// Writes SHA-1 digests in base 32, and leaves the algorithm of all digests out.
+/// Formats SHA-1 digests in base 32, and removes the algorithm of all digests.
 fn bare(digest: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     match Digest::parse(&digest) {
         Some(Digest {
@@ -58,7 +59,7 @@ fn bare(digest: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     }
 }
 
-/// `ABC` of `md5:ABC`.
+/// Returns `ABC` for `md5:ABC`.
 fn without_algorithm(digest: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     let Some(colon) = memchr::memchr(b':', &digest) else {
         return digest;
@@ -72,7 +73,7 @@ fn without_algorithm(digest: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     }
 }
 
-/// Writes a timestamp in 14 digits, which is what programs expect: without parts of a second, and of a shorter one the
+/// Formats a timestamp with 14 digits, as clients expect: without fractions of a second, and a shortened one as its
 /// first second.
 fn in_seconds(digits: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     if digits.len() < 14 {
@@ -104,27 +105,27 @@ fn escaped(value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A filter that a capture is read for as it is shown.
+/// A filter on the values of a capture as they are shown.
 #[derive(Clone, Debug)]
 pub(crate) struct ShownFilter {
     /// The parsed filter.
     pub filter: Arc<Filter>,
-    /// What it reads.
+    /// Part of the capture to which the filter applies.
     pub reads: FilterSubject,
 }
 
-/// What such a filter reads of a capture.
+/// Part of a capture to which a filter applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FilterSubject {
-    /// One of the seven columns, by its number.
+    /// A single column of the seven, by its index.
     Column(usize),
-    /// All columns.
+    /// The line of all seven columns.
     Shown,
-    /// A further field of the row.
+    /// Another field of the row.
     Row,
 }
 
-/// Whether a capture passes all of these filters.
+/// Returns whether a capture passes all of these filters.
 pub(crate) fn passes(line: &Line<'_>, filters: &[ShownFilter]) -> bool {
     let passes = |one: &ShownFilter, line: &Line<'_>| {
         let passes = one.filter.passes(line, &mut |_| false);
@@ -132,7 +133,7 @@ pub(crate) fn passes(line: &Line<'_>, filters: &[ShownFilter]) -> bool {
     };
     filters.iter().all(|one| match one.reads {
         FilterSubject::Row => passes(one, line),
-        // Most filters read one column, and the others need not be made for them.
+        // Most filters need a single column, so the others are not computed.
         FilterSubject::Column(number) => {
             let column = FIELDS.get(number).map(|field| value(line, field));
             let accepted = column.and_then(|column| one.filter.accepts(&column));

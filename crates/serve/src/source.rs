@@ -1,4 +1,4 @@
-//! What every source of rows is asked, and how it answers.
+//! The interface of all sources of rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,61 +10,61 @@ use crate::query::Query;
 use crawlspace_index::sorted::Order;
 use crawlspace_index::source::{Batches, Gaps, SourceError};
 
-/// Where rows come from: a file, a server, …
+/// A source of rows: a file, a server, …
 ///
-/// A source gives only rows that match the URL of the query and lie within its `from` and `to`, and every row says
-/// `source` and `source_type`. Filters, collapsing and limits are applied to what it gives. It is asked from many
-/// tasks at once, must not block the thread it is asked on, and bounds what it keeps in memory.
+/// A source returns only rows that match the URL of the query and are within its `from` and `to`, and every row has
+/// `source` and `source_type`. Filters, collapsing and limits are applied to its rows afterwards. A source is used by
+/// many tasks concurrently, must not block their threads, and must bound its memory.
 pub trait Source: Send + Sync {
-    /// Asks for rows. The future may be dropped at any time.
+    /// Requests rows. The future may be dropped at any time.
     fn rows(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<Rows, SourceError>>;
 
-    /// Whether what it reads is there, for the status page.
+    /// Checks whether the data of the source is accessible, for the status page.
     ///
     /// # Errors
-    /// What is missing.
+    /// If something is missing; the message says what.
     fn health(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Number of invalid lines that were skipped since it was opened.
+    /// Returns the number of invalid lines skipped since the source was opened.
     fn broken(&self) -> u64 {
         0
     }
 
-    /// Its blocks, if it is made of some: then pages of answers are counted in blocks, and no rows have
-    /// to be counted.
+    /// Returns the block interface, if the source consists of blocks: then pages are counted in blocks, and no rows
+    /// need to be counted.
     fn blocks(&self) -> Option<&dyn Blocks> {
         None
     }
 }
 
-/// A source that has its rows in blocks of some thousand.
+/// A source with blocks of some thousand rows.
 ///
-/// Blocks are numbered from 0 among those that rows of the look-up can be in. Rows of all blocks, one after the other,
-/// are the rows in ascending order; whatever order the look-up says is not looked at.
+/// Blocks are numbered from 0, counting only those that may have rows of the lookup. The rows of all blocks in sequence
+/// are the rows in ascending order; the lookup's order is ignored.
 pub trait Blocks: Send + Sync {
-    /// How many blocks there are; 0 when there are no rows at all.
+    /// Returns the number of blocks, which is 0 if there are no rows.
     ///
     /// # Errors
-    /// [`SourceError::Unsupported`] when it turns out to be more than one set of blocks.
+    /// [`SourceError::Unsupported`] if the source consists of more than one set of blocks.
     fn count(&self, lookup: Arc<Lookup>) -> BoxFuture<'_, Result<u64, SourceError>>;
 
-    /// The rows in some of the blocks.
+    /// Returns the rows in some of the blocks.
     ///
     /// # Errors
-    /// [`SourceError::Unsupported`] when it turns out to be more than one set of blocks.
+    /// [`SourceError::Unsupported`] if the source consists of more than one set of blocks.
     fn rows_of(
         &self,
         lookup: Arc<Lookup>,
         blocks: Range<u64>,
     ) -> BoxFuture<'_, Result<Rows, SourceError>>;
 
-    /// A row for each of some blocks: urlkey and timestamp of its first row, and as JSON `part`, `offset`, `length`
-    /// and, if it is known, `lineno`. It is what `showPagedIndex` asks for.
+    /// Returns a row for each of some blocks: urlkey and timestamp of its first row, and JSON with `part`, `offset`,
+    /// `length` and, if known, `lineno`. Used for `showPagedIndex`.
     ///
     /// # Errors
-    /// [`SourceError::Unsupported`] when it turns out to be more than one set of blocks.
+    /// [`SourceError::Unsupported`] if the source consists of more than one set of blocks.
     fn index_of(
         &self,
         lookup: Arc<Lookup>,
@@ -72,32 +72,32 @@ pub trait Blocks: Send + Sync {
     ) -> BoxFuture<'_, Result<Rows, SourceError>>;
 }
 
-/// What a source is asked.
+/// A query to a source.
 #[derive(Clone, Debug)]
 pub struct Lookup {
-    /// The whole query; a source uses what it understands of it.
+    /// The whole query; a source uses the parts that it supports.
     pub query: Arc<Query>,
-    /// The order in which rows are wanted. A source that has them in another one says so.
+    /// Requested order of rows. A source may return another order, and says so.
     pub order: Order,
-    /// No more rows than this are going to be used, because nothing filters or collapses what comes. A hint.
+    /// Hint: no more than this number of rows will be used, because nothing filters or collapses them.
     pub at_most: Option<u64>,
-    /// The name of the collection, for `{coll}` in templates.
+    /// Name of the collection, for `{coll}` in templates.
     pub collection: Arc<str>,
 }
 
-/// What a source answers.
+/// Answer of a source.
 pub struct Rows {
-    /// Whether the rows come in the order that was asked for. Rows that do not are sorted by the caller, as far
-    /// as they fit into its limits.
+    /// Set if the rows are in the requested order. Otherwise the caller sorts them, as far as they are within its
+    /// limits.
     pub ordered: bool,
-    /// The rows.
+    /// Stream of rows.
     pub batches: Batches,
-    /// Collects parts of the source that fail while the rows come.
+    /// Collects parts of the source that fail while rows are streamed.
     pub gaps: Option<Arc<Gaps>>,
 }
 
 impl Rows {
-    /// Rows of a source that answers as a whole, or fails.
+    /// Creates an answer of a source that either answers completely or fails.
     pub fn whole(ordered: bool, batches: Batches) -> Rows {
         Rows {
             ordered,

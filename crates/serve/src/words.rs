@@ -1,6 +1,6 @@
-//! Lists of words that are written as one text.
+//! Lists of words, written as a single text.
 
-/// The words of a text with one space between them. How many there are is checked at compile time.
+/// Splits a text at single spaces. The number of words is checked at compile time.
 pub(crate) const fn words<const N: usize>(text: &'static str) -> [&'static str; N] {
     let mut words = [""; N];
     let (mut rest, mut n) = (text, 0);

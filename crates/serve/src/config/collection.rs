@@ -1,4 +1,4 @@
-//! Collections: their sources, in groups and sequences, and that loaders fit them.
+//! Parses collections: sources in groups and sequences, and the loaders that fit them.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use super::yaml::{Node, Pair, Value};
 use super::{Collection, Loader, Reader, Source, SourceKind, Step};
 use crate::words::words;
 
-/// How long the first row of a source may take, unless something else is said.
+/// Default timeout of the first row of a source.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
-/// Paths of the server's own, which no collection can have.
+/// Path segments reserved by the server, which are invalid as names of collections.
 const RESERVED: [&str; 4] = ["_status", "_metrics", "_indexes", "static"];
-/// The collection that pywb has at `/`.
+/// The collection that pywb serves at `/`.
 const ROOT: &str = "$root";
 /// Maximum length of the name of a collection or a source, in bytes.
 const MAX_NAME: usize = 200;
 
-/// What is said of a dedupe index behind access points.
+/// Error message for a dedupe index in a collection with access control.
 const DEDUPE: &str = "an index of type dedupe is in no collection with tags or access rules: crawlers ask it by digest, and nothing \
     is hidden from them";
 
-/// What a collection, or a step of a sequence, can say.
+/// Fields of a collection or of a step of a sequence.
 const STEP: [&str; 8] =
     words("index index_paths index_group sequence resource archive_paths index_timeout timeout");
 impl Reader<'_> {
-    /// A collection, of its name and what stands behind it.
+    /// Parses a collection: its name and its value.
     pub(super) fn collection(&mut self, entry: &Pair) -> Option<Collection> {
         let name = &*entry.key;
         let named = self.found.take(entry.position, collection_name(name));
@@ -46,7 +46,7 @@ impl Reader<'_> {
         named.and(collection)
     }
 
-    /// `live: $live`.
+    /// Parses a collection that is a single word, such as `live: $live`.
     fn step_in_a_word(&mut self, name: &str, node: &Node) -> Option<Step> {
         let found = self.source(node, false)?;
         let sources = vec![self.finish(found, name, TIMEOUT)];
@@ -113,7 +113,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Whether captures that may not be seen lend their payload to revisits.
+    /// Parses `hidden_originals`: returns whether hidden captures may lend their payload to revisits.
     fn lends_hidden(&mut self, fields: &Fields<'_>) -> bool {
         let Some(node) = fields.get("hidden_originals") else {
             return false;
@@ -183,7 +183,7 @@ impl Reader<'_> {
         self.step_of(name, &fields, timeout)
     }
 
-    /// What of a collection or a step of a sequence is the same: its index or group, and its loaders.
+    /// Parses the fields that collections and steps of a sequence share: index or group, and loaders.
     fn step_of(&mut self, name: &str, fields: &Fields<'_>, timeout: Duration) -> Option<Step> {
         let timeout = self.timeout(fields).unwrap_or(timeout);
         let loaders = self.loaders_of(fields);
@@ -244,14 +244,14 @@ impl Reader<'_> {
         (source, found.position)
     }
 
-    /// Sources and loaders that fit each other.
+    /// Combines sources with loaders, and checks that they fit each other.
     fn step(
         &mut self,
         sources: Vec<(Source, Position)>,
         is_group: bool,
         mut resource: Vec<Loader>,
     ) -> Option<Step> {
-        // Packages have the records as well.
+        // Packages contain the records as well.
         for (source, _) in &sources {
             if let SourceKind::Wacz { path } = &source.kind {
                 let own = Loader::Packages(path.clone());
@@ -294,7 +294,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The one field that says what is looked into.
+    /// Returns the single field that names the index, group or sequence.
     fn one_index<'n>(&mut self, fields: &Fields<'n>, sequence: bool) -> Option<&'n Pair> {
         let known: &[&str] = if sequence {
             &["index", "index_paths", "index_group", "sequence"]
@@ -318,7 +318,7 @@ impl Reader<'_> {
         first
     }
 
-    /// Complains of fields that a collection or step cannot have.
+    /// Reports unknown fields of a collection or step.
     fn known(&mut self, fields: &Fields<'_>, more: &[&str], of: &str) {
         let others: Vec<Pair> = fields
             .entries
@@ -334,7 +334,7 @@ impl Reader<'_> {
         self.only(&others, &known, of);
     }
 
-    /// The name of a source, where it is the value of a field.
+    /// Parses the name of a source in the value of a field.
     pub(super) fn source_name(&mut self, node: &Node) -> Option<String> {
         let name = self.text(node, "name")?;
         self.found.take(node.position, source_name(&name))?;
@@ -359,7 +359,8 @@ pub(super) fn collection_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Names of sources are told apart by commas in `sources=a,b`, where `!` in front means all others.
+/// Checks the name of a source. Requests list sources separated by commas (`sources=a,b`), and a leading `!`
+/// excludes them.
 fn source_name(name: &str) -> Result<(), String> {
     let fits = |c: char| !c.is_control() && !c.is_whitespace() && c != ',';
     if name.is_empty()

@@ -1,45 +1,45 @@
-//! What is wrong with a configuration, and where.
+//! Errors and warnings about a configuration, with positions.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Maximum number of errors listed, and of warnings. Further errors are only counted, further warnings dropped.
+/// Maximum number of errors and of warnings listed. Further errors are only counted, further warnings dropped.
 const MAX_LISTED: usize = 100;
 
 /// A position in the file: line and column, both counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// The line.
+    /// Line number.
     pub line: usize,
-    /// The character of it.
+    /// Column, in characters.
     pub column: usize,
 }
 
-/// Something in the file, and what about it.
+/// An error or warning about the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Remark {
-    /// Where it is. None when it is about the file as a whole.
+    /// Position in the file, or `None` if the remark is about the file as a whole.
     pub position: Option<Position>,
-    /// The reason, and what to do.
+    /// Description of the problem, and how to fix it.
     pub what: String,
 }
 
-/// All that is wrong with a configuration. Its text has a line for each: `config.yaml:3:12: …`.
+/// Errors of a configuration. Displayed with one line per error: `config.yaml:3:12: …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
-    /// The file, as it was named.
+    /// Path of the file as the user gave it.
     pub file: String,
-    /// The errors, in the order of the file.
+    /// Errors, in the order of the file.
     pub errors: Vec<Remark>,
-    /// How many there are besides.
+    /// Number of further errors that are not listed.
     pub more: usize,
-    /// Files and folders that the configuration names and that are read with it, as far as it could be read: to correct one
-    /// of them may be enough.
+    /// Files and folders that the configuration names and that are read with it, as far as the configuration could be
+    /// parsed. Correcting one of them may fix the errors.
     pub files: Vec<PathBuf>,
 }
 
 impl ConfigErrors {
-    /// One that is about the whole file.
+    /// Creates an error about the whole file.
     pub(super) fn of_file(file: &str, what: String) -> ConfigErrors {
         ConfigErrors {
             file: file.to_owned(),
@@ -54,7 +54,7 @@ impl ConfigErrors {
 }
 
 impl Remark {
-    /// With the file it is about.
+    /// Displays the remark with the name of its file.
     pub fn of<'a>(&'a self, file: &'a str) -> impl fmt::Display + 'a {
         Located { file, remark: self }
     }
@@ -90,7 +90,7 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// Errors and warnings as they are found.
+/// Collects errors and warnings while the configuration is parsed.
 #[derive(Default)]
 pub(super) struct Findings {
     errors: Vec<Remark>,
@@ -120,17 +120,17 @@ impl Findings {
         }
     }
 
-    /// Notes files and folders that the configuration names, before they are read.
+    /// Records files and folders that the configuration names, before they are read.
     pub(crate) fn names(&mut self, files: Vec<PathBuf>) {
         self.files.extend(files);
     }
 
-    /// The value, or where it is wrong, an error in its place.
+    /// Returns the value of a result, or records its error and returns `None`.
     pub(crate) fn take<T>(&mut self, position: Position, outcome: Result<T, String>) -> Option<T> {
         outcome.map_err(|what| self.error(position, what)).ok()
     }
 
-    /// What was made of it, with the warnings, unless something was wrong.
+    /// Returns the parsed value with the warnings, or all errors if there are any.
     pub(crate) fn end<T>(
         mut self,
         file: &str,

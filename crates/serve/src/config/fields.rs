@@ -1,4 +1,4 @@
-//! The fields of a mapping: which there are, which there can be, and what their values are.
+//! Fields of a mapping: lookup, unknown names, and typed values.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use super::errors::Position;
 use super::location::one_of;
 use super::yaml::{Node, Pair, Value};
 
-/// Maximum timeout, in seconds: a day.
+/// Maximum timeout, in seconds (one day).
 const MAX_SECONDS: f64 = 86_400.0;
 
-/// A mapping whose fields have names that are known.
+/// A mapping with known field names.
 pub(super) struct Fields<'n> {
     pub entries: &'n [Pair],
     pub position: Position,
 }
 
 impl<'n> Fields<'n> {
-    /// The value of a field. Also one with nothing in it.
+    /// Returns the value of a field, which may be empty.
     pub(crate) fn get(&self, name: &str) -> Option<&'n Node> {
         self.entry(name).map(|entry| &entry.value)
     }
@@ -26,14 +26,14 @@ impl<'n> Fields<'n> {
         self.entries.iter().find(|entry| &*entry.key == name)
     }
 
-    /// The field under the first of these names that it has.
+    /// Returns the first of these fields that the mapping has.
     pub(crate) fn first(&self, names: &[&str]) -> Option<&'n Pair> {
         names.iter().find_map(|name| self.entry(name))
     }
 }
 
 impl Reader<'_> {
-    /// The fields of a mapping; any other node is an error.
+    /// Returns the fields of a mapping; any other node is an error.
     pub(super) fn fields<'n>(&mut self, node: &'n Node, what: &str) -> Option<Fields<'n>> {
         match &node.value {
             Value::Map(entries) => Some(Fields {
@@ -48,7 +48,7 @@ impl Reader<'_> {
         }
     }
 
-    /// It is an error when there are fields by other names.
+    /// Reports fields with unknown names as errors.
     pub(super) fn only(&mut self, fields: &Fields<'_>, known: &[&str], of: &str) {
         for entry in fields.entries {
             if !known.contains(&&*entry.key) {
@@ -62,7 +62,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A text, with what `${NAME}` stands for. Plain numbers are as good as texts.
+    /// Parses a text and expands `${NAME}`. Plain numbers are accepted as texts.
     pub(super) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
         let mut text = match &node.value {
             Value::Text { text, plain } if !node.is_nothing() => {
@@ -83,13 +83,12 @@ impl Reader<'_> {
             self.found.error(node.position, format!("{what} is empty"));
             return None;
         }
-        // What stands below `>` or `|` ends with its line.
+        // Block texts (`>` or `|`) end with a line break.
         text.truncate(text.trim_end_matches('\n').len());
         Some(text)
     }
 
-    /// The text with the variables of the environment that it names, as pywb has it for plain texts that begin with
-    /// one.
+    /// Expands environment variables in a text. As in pywb, only plain texts that begin with a variable are expanded.
     fn expanded(&self, text: &str) -> Result<String, String> {
         let mut whole = String::new();
         let mut rest = text;
@@ -110,7 +109,7 @@ impl Reader<'_> {
         Ok(whole)
     }
 
-    /// A field that has to be there, as this reads it.
+    /// Parses a required field with `read`.
     pub(super) fn needed<T>(
         &mut self,
         fields: &Fields<'_>,
@@ -127,7 +126,7 @@ impl Reader<'_> {
         self.found.take(node.position, value)
     }
 
-    /// `index_timeout`, or `timeout`, in seconds.
+    /// Parses `index_timeout` (or `timeout`), in seconds.
     pub(super) fn timeout(&mut self, fields: &Fields<'_>) -> Option<Duration> {
         let entry = fields.first(&["index_timeout", "timeout"])?;
         if let (Some(_), Some(other)) = (fields.entry("index_timeout"), fields.entry("timeout")) {
@@ -149,7 +148,7 @@ impl Reader<'_> {
         self.found.take(entry.value.position, outcome)
     }
 
-    /// A field that is true or false; false without it.
+    /// Parses a boolean field; a missing field is false.
     pub(super) fn flag(&mut self, fields: &Fields<'_>, name: &str) -> bool {
         let Some(node) = fields.get(name) else {
             return false;
@@ -163,7 +162,7 @@ impl Reader<'_> {
         self.found.take(node.position, outcome).unwrap_or(false)
     }
 
-    /// A field with a whole number from 1.
+    /// Parses a field with a positive integer.
     pub(super) fn number(&mut self, fields: &Fields<'_>, name: &str) -> Option<u64> {
         let node = fields.get(name)?;
         let text = self.text(node, name)?;
@@ -174,9 +173,10 @@ impl Reader<'_> {
     }
 }
 
-/// What may have been meant, to be put behind a complaint. Nothing when nothing is near.
+/// Returns a suggestion (`; did you mean …?`) to append to an error message, or an empty text if no known word is
+/// close.
 pub(super) fn meant(word: &str, known: &[&str]) -> String {
-    // A word without an end would take its time.
+    // Comparing a very long word would be slow.
     let word: String = word.chars().take(40).collect();
     let near = known
         .iter()

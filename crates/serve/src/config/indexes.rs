@@ -1,4 +1,4 @@
-//! `indexes`: the cache of per-job indexes that a server gives at `/_indexes`.
+//! `indexes`: configuration of the cache of job indexes, which the server offers at `/_indexes`.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ const KEYS: [&str; 6] = [
     "limits",
 ];
 const LIMITS: [&str; 4] = ["max_size", "min_free", "max_age", "grace"];
-/// Maximum span of time, in seconds: a hundred years.
+/// Maximum duration, in seconds (a hundred years).
 const MAX_SECONDS: f64 = 100.0 * 366.0 * 86_400.0;
 
 impl Reader<'_> {
-    /// What stands behind `indexes`.
+    /// Parses the value of `indexes`.
     pub(super) fn indexes(&mut self, node: &Node) -> Option<Indexes> {
         let fields = self.fields(node, "indexes")?;
         self.only(&fields, &KEYS, "indexes");
@@ -51,7 +51,7 @@ impl Reader<'_> {
         Some(indexes)
     }
 
-    /// Folders, list files and URLs.
+    /// Parses `metadata`: a list of folders, list files and URLs.
     fn metadata(&mut self, fields: &Fields<'_>) -> Option<Vec<String>> {
         let Some(node) = fields.get("metadata") else {
             let what = "its metadata is missing: folders, list files and URLs where the metadata files of jobs are";
@@ -86,7 +86,7 @@ impl Reader<'_> {
         Ok(path.to_string_lossy().into_owned())
     }
 
-    /// A field with a span of time: `90d`, or a number of seconds.
+    /// Parses a field with a duration: `90d`, or a number of seconds.
     fn span(&mut self, fields: &Fields<'_>, name: &str) -> Option<Duration> {
         let node = fields.get(name)?;
         let text = self.text(node, name)?;
@@ -99,11 +99,12 @@ impl Reader<'_> {
         self.found.take(node.position, outcome)
     }
 
-    /// A field with a size: `100GB`, or a number of bytes.
+    /// Parses a field with a size: `100GB`, or a number of bytes.
     fn size(&mut self, fields: &Fields<'_>, name: &str) -> Option<u64> {
         let node = fields.get(name)?;
         let text = self.text(node, name)?;
-        // Numbers without a unit are read whole, so that none loses its last digits.
+        // Numbers without a unit are parsed as integers, since a float would lose the last digits
+        // of large ones.
         let plain = text.parse().ok();
         let with_unit = || {
             number_with(&text, &SIZES)
@@ -142,7 +143,7 @@ const SIZES: [(&str, f64); 9] = [
     ("tib", 1_099_511_627_776.0),
 ];
 
-/// `1.5h` as what it is of the unit that all others are told in.
+/// Parses a number with a unit (`1.5h`), and converts it to the base unit of the table.
 fn number_with(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

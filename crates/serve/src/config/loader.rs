@@ -1,4 +1,4 @@
-//! Loaders of records, with a prefix that says their kind or without one.
+//! Parses loaders of records, with or without a prefix that names their kind.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use super::yaml::each;
 use super::{Loader, Reader};
 use crate::words::words;
 
-/// What may stand before a URL or path.
+/// Prefixes allowed before a URL or path.
 const PREFIXES: [&str; 8] =
     words("wacz+ warc-prefix+ warc-index+ http:// https:// s3:// redis:// file://");
-/// A file with such an ending is a list of paths, as far as nothing else says what it is.
+/// File extensions of lists of paths, unless a prefix says otherwise.
 const LISTS: [&str; 4] = ["txt", "tsv", "idx", "paths"];
 
 impl Reader<'_> {
-    /// `resource`, or `archive_paths`, which goes together with the live web.
+    /// Parses `resource`, or `archive_paths`, which always adds the live web.
     pub(super) fn loaders_of(&mut self, fields: &Fields<'_>) -> Option<Vec<Loader>> {
         let Some(entry) = fields.first(&["resource", "archive_paths"]) else {
             return Some(self.loaders.clone());
@@ -53,7 +53,7 @@ impl Reader<'_> {
         whole.then_some(loaders)
     }
 
-    /// Says what in a loader has no meaning.
+    /// Warns about placeholders that have no effect in a loader.
     pub(super) fn of_loader(&mut self, loader: &Loader, position: Position) {
         match loader {
             Loader::Folder(path) => self.as_it_stands(position, &path.to_string_lossy(), true),
@@ -64,8 +64,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Says what in a path or key is taken as it stands though pywb fills something in: `*`, and names in braces but
-    /// `{coll}`, where that one is known.
+    /// Warns about parts of a path or key that pywb would expand and this server takes literally: `*`, and names in
+    /// braces except `{coll}` where it is supported.
     pub(super) fn as_it_stands(&mut self, position: Position, text: &str, knows_coll: bool) {
         let names = text.split('{').skip(1);
         let names = names.filter_map(|rest| Some(rest.split_once('}')?.0));
@@ -150,7 +150,7 @@ fn of_a_file(text: &str) -> Result<&str, String> {
     }
 }
 
-/// What stands before the names of files: a folder, unless it ends in a query.
+/// Parses a URL prefix of file names; a missing slash is added, unless the URL ends in a query.
 fn web(text: &str) -> Result<Loader, String> {
     let mut url = if text.starts_with("s3://") {
         object(text, &["coll"])?

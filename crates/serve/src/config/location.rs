@@ -1,4 +1,4 @@
-//! Paths, URLs and keys of a configuration, in one way each to write them.
+//! Normalizes the paths, URLs and keys of a configuration, so that each has one spelling.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -7,8 +7,7 @@ use url::Url;
 use crawlspace_fetch::Network;
 use crawlspace_wacz::Location;
 
-/// The path that a text means in a file of this folder: absolute, or relative to it, or a `file:` URL. What is at
-/// its end does not matter, nor do steps of `.`.
+/// Parses a path: absolute, relative to `folder`, or a `file:` URL. Trailing slashes and `.` components do not matter.
 pub(crate) fn path(text: &str, folder: &Path) -> Result<PathBuf, String> {
     let path = match text.strip_prefix("file:") {
         Some(rest) => of_file_url(rest)?,
@@ -31,14 +30,14 @@ pub(crate) fn path(text: &str, folder: &Path) -> Result<PathBuf, String> {
     Ok(steps.collect())
 }
 
-/// Whether a text is the URL of something on a server or in a store.
+/// Returns whether a text is the URL of something on a server or in an object store.
 pub(crate) fn is_remote(text: &str) -> bool {
     ["http://", "https://", "s3://"]
         .iter()
         .any(|scheme| text.starts_with(scheme))
 }
 
-/// A path, as [`path`] reads it, or the URL of a file.
+/// Parses a path, as [`path`] does, or the URL of a file.
 pub(crate) fn place(text: &str, folder: &Path) -> Result<Location, String> {
     if !is_remote(text) {
         return path(text, folder).map(Location::File);
@@ -58,9 +57,9 @@ pub(crate) fn place(text: &str, folder: &Path) -> Result<Location, String> {
     Ok(Location::Url(url))
 }
 
-/// `s3://bucket/key`, or what keys begin with, with nothing in braces but these names.
+/// Parses `s3://bucket/key` or a key prefix; only these names are allowed in braces.
 pub(crate) fn object(text: &str, names: &[&str]) -> Result<String, String> {
-    // Whatever is not the name of a bucket would be a host.
+    // The bucket is validated as if it were a host name.
     let stand_in = text.replacen("s3://", "https://", 1);
     let whole = template(&stand_in, names)?;
     let url = Url::parse(&stand_in).map_err(|error| format!("invalid URL: {error}"))?;
@@ -74,7 +73,7 @@ pub(crate) fn object(text: &str, names: &[&str]) -> Result<String, String> {
     Ok(whole.replacen("https://", "s3://", 1))
 }
 
-/// What stands behind `file:`. Where it is no absolute path it is relative, as pywb has it.
+/// Decodes the part of a URL after `file:`. As in pywb, a path that is not absolute is relative.
 fn of_file_url(rest: &str) -> Result<String, String> {
     let path = match rest.strip_prefix("//") {
         Some(rest) => rest
@@ -95,13 +94,13 @@ fn of_file_url(rest: &str) -> Result<String, String> {
         .map_err(|_| "its % are not those of UTF-8 text: write the path without file://".to_owned())
 }
 
-/// The URL of an absolute path, which means the same path again.
+/// Returns the `file:` URL of an absolute path, which parses as the same path again.
 pub(crate) fn file_url(path: &Path) -> String {
     format!("file://{}", path.to_string_lossy().replace('%', "%25"))
 }
 
-/// An `http` or `https` URL with nothing in braces but these names, and none before the path. `{closest}` becomes
-/// `{timestamp}`, which is the same.
+/// Parses a template of an `http` or `https` URL: only these names are allowed in braces, and none before the path. The
+/// alias `{closest}` is replaced by `{timestamp}`.
 pub(crate) fn template(text: &str, names: &[&str]) -> Result<String, String> {
     printable(text)?;
     for (c, instead) in [
@@ -127,7 +126,7 @@ pub(crate) fn template(text: &str, names: &[&str]) -> Result<String, String> {
             ));
         };
         if !names.contains(&name) {
-            // It may be a part of a password.
+            // The name may be part of a password.
             let name = if text.contains('@') { "…" } else { name };
             let known: Vec<String> = names.iter().map(|name| format!("{{{name}}}")).collect();
             return Err(format!(
@@ -149,7 +148,7 @@ pub(crate) fn template(text: &str, names: &[&str]) -> Result<String, String> {
     let url =
         Url::parse(&plain).map_err(|error| format!("invalid URL {:?}: {error}", masked(&text)))?;
     if !url.username().is_empty() || url.password().is_some() {
-        // It would be a part of `live_url`, which everybody sees.
+        // The credentials would be part of `live_url`, which all readers see.
         return Err("a user name or password in the URL, which readers would see: log-ins to other servers are not supported".to_owned());
     }
     match url.scheme() {
@@ -160,7 +159,7 @@ pub(crate) fn template(text: &str, names: &[&str]) -> Result<String, String> {
     }
 }
 
-/// The URL with a slash where its path is empty.
+/// Adds a slash to a URL with an empty path.
 fn with_path(text: String) -> Result<String, String> {
     let (scheme, rest) = text
         .split_once("://")
@@ -173,7 +172,7 @@ fn with_path(text: String) -> Result<String, String> {
     })
 }
 
-/// `redis://host:port/db/key`, of a URL that may lack the port and the number of the database.
+/// Returns `redis://host:port/db/key` from a URL that may lack the port and the database number.
 pub(crate) fn redis(text: &str) -> Result<String, String> {
     printable(text)?;
     escaped_login(text)?;
@@ -183,7 +182,7 @@ pub(crate) fn redis(text: &str) -> Result<String, String> {
     }
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let url = Url::parse(&format!("{scheme}://{authority}/")).map_err(|error| {
-        // Without a host behind it, a login is no host either.
+        // If the host is empty, the error must not quote the login.
         match authority.rsplit_once('@') {
             Some((_, host)) => format!("invalid host and port {host:?}: {error}"),
             None => format!("invalid host or port in redis://host:port/db/key: {error}"),
@@ -211,17 +210,17 @@ pub(crate) fn redis(text: &str) -> Result<String, String> {
     Ok(format!("{scheme}://{login}{host}:{port}/{db}/{key}"))
 }
 
-/// Refuses a login with characters that end the host of a URL. Otherwise, the end of the password would be taken for a key,
-/// which is no secret.
+/// Refuses a login with unescaped characters that end the host of a URL. Otherwise the rest of the password would be
+/// taken for a key, which is not kept secret.
 fn escaped_login(text: &str) -> Result<(), String> {
     let (_, rest) = text.split_once("://").unwrap_or_default();
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let after = rest.get(end..).unwrap_or_default();
-    // What stands in front of the last @, and what behind it.
+    // Splits at the last `@` into login and server.
     let Some((before, place)) = after.rsplit_once('@') else {
         return Ok(());
     };
-    // A key with an @, behind the number of its database. A host is in front of a port or another key.
+    // An `@` after the number of the database belongs to the key. A host is followed by a port or a path.
     let is_host = |place: &str| match place.find(['/', ':']) {
         Some(at) if place.get(at..).is_some_and(|rest| rest.starts_with(':')) => {
             let port = place.get(at + 1..).unwrap_or_default();
@@ -247,7 +246,7 @@ fn escaped_login(text: &str) -> Result<(), String> {
     )
 }
 
-/// `redis://host:port/db`, of a URL that may lack the port and the number of the database.
+/// Returns `redis://host:port/db` from a URL that may lack the port and the database number.
 pub(crate) fn database(text: &str) -> Result<String, String> {
     escaped_login(text)?;
     let (_, rest) = text.split_once("://").unwrap_or_default();
@@ -272,7 +271,7 @@ pub(crate) fn database(text: &str) -> Result<String, String> {
     Ok(whole.trim_end_matches("/_").to_owned())
 }
 
-/// `redis://host:port/db/prefix`, of a URL that may lack the port, and whose prefix may be empty.
+/// Returns `redis://host:port/db/prefix` from a URL that may lack the port; the prefix may be empty.
 pub(crate) fn prefixed(text: &str) -> Result<String, String> {
     escaped_login(text)?;
     let path = text.splitn(4, '/').nth(3).unwrap_or_default();
@@ -286,9 +285,9 @@ pub(crate) fn prefixed(text: &str) -> Result<String, String> {
     Ok(whole.strip_suffix('_').unwrap_or(&whole).to_owned())
 }
 
-/// The URL with its password masked, or the whole login where it is unclear what the password is.
+/// Masks the password in a URL, or the whole login if its password cannot be told apart.
 ///
-/// A login ends at the last `@`, also where an unescaped `/`, `?` or `#` in its password makes a shorter one of it.
+/// The login ends at the last `@`, even if an unescaped `/`, `?` or `#` in its password would end it earlier.
 pub(crate) fn masked(url: &str) -> String {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) if !scheme.contains([':', '@', '/']) => (Some(scheme), rest),
@@ -307,7 +306,7 @@ pub(crate) fn masked(url: &str) -> String {
     format!("{}{user}***@{after}", scheme.unwrap_or_default())
 }
 
-/// An address or a network.
+/// Parses an address or a network.
 pub(crate) fn network(text: &str) -> Result<Network, String> {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),
@@ -333,7 +332,7 @@ pub(crate) fn network(text: &str) -> Result<Network, String> {
     Ok(Network { address, bits })
 }
 
-/// Nothing that is invisible.
+/// Refuses control characters.
 fn printable(text: &str) -> Result<(), String> {
     match text.chars().find(|c| c.is_control()) {
         Some(c) => Err(format!("a character that cannot be part of it, {c:?}")),
@@ -341,7 +340,7 @@ fn printable(text: &str) -> Result<(), String> {
     }
 }
 
-/// `a, b or c`.
+/// Joins words as `a, b or c`.
 pub(crate) fn one_of<T: AsRef<str>>(words: &[T]) -> String {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match words.split_last() {

@@ -1,4 +1,4 @@
-//! The configuration file, and the normal form that every way to write it comes down to.
+//! The configuration file, and the normal form to which all its spellings are converted.
 
 mod collection;
 mod errors;
@@ -28,71 +28,71 @@ pub use errors::{ConfigErrors, Position, Remark};
 use read::Reader;
 pub use show::Secrets;
 
-/// Everything that a server of this kind has to know.
+/// The complete configuration of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The collections, in the order of the file.
+    /// Collections, in the order of the file.
     pub collections: Vec<Collection>,
-    /// Addresses that may be fetched from though they are private, loopback or link-local.
+    /// Private, loopback and link-local addresses that the server may fetch from nevertheless.
     pub allow_private: Vec<Network>,
-    /// Hosts that requests may name. Empty when the file does not say it.
+    /// Host names that requests may use. Empty if the file has none.
     pub hosts: Vec<Host>,
-    /// The indexes of jobs, if it has any.
+    /// Configuration of job indexes, if the server offers them.
     pub indexes: Option<Indexes>,
-    /// The folder of the file, an absolute path. Relative paths in hashes of Redis begin there as well.
+    /// Absolute path of the file's folder. Relative paths in Redis hashes are relative to this folder as well.
     pub folder: PathBuf,
 }
 
-/// Indexes of jobs, which are built when they are asked for. Of what is `None`, the
-/// [cache](crawlspace_jobs) knows how it is.
+/// Configuration of job indexes, which are built on request. Values that are `None` use the default of the
+/// [cache](crawlspace_jobs).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Indexes {
-    /// Where they are kept. Absolute.
+    /// Absolute path of the cache folder.
     pub cache_dir: PathBuf,
-    /// Where the metadata files of jobs are: absolute paths of folders and list files, and URLs.
+    /// Locations of the metadata files of jobs: absolute paths of folders and list files, and URLs.
     pub metadata: Vec<String>,
     /// Timeout of the wait for another process that builds the same index.
     pub wait: Option<Duration>,
-    /// After how long a job that was missing is looked for again.
+    /// Time after which a missing job is looked up again.
     pub retry_missing: Option<Duration>,
-    /// What sorting may take of memory, in bytes.
+    /// Memory limit of sorting, in bytes.
     pub memory: Option<u64>,
-    /// How large all of them together may be, in bytes.
+    /// Maximum total size of all indexes, in bytes.
     pub max_size: Option<u64>,
-    /// How much has to stay free where they are, in bytes.
+    /// Minimum free space to keep on the cache's file system, in bytes.
     pub min_free: Option<u64>,
-    /// How long an unused index is kept.
+    /// Time after which an unused index is evicted.
     pub max_age: Option<Duration>,
-    /// How long one is kept in any case after it was used.
+    /// Minimum time for which an index is kept after its last use.
     pub grace: Option<Duration>,
 }
 
 /// A collection: one step, or a sequence of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Collection {
-    /// The first part of its URLs.
+    /// First path segment of the collection's URLs.
     pub name: String,
-    /// Tried one after the other, until one has something. One, unless it is a sequence.
+    /// Steps, tried in order until one has rows. Exactly one unless the collection is a sequence.
     pub steps: Vec<Step>,
-    /// Whether the file says `sequence`, which one with a single step may.
+    /// Set if the file says `sequence`, even with a single step.
     pub is_sequence: bool,
     /// `tags: redis://host:port/db/key`: the tag space of its access points.
     pub tags: Option<String>,
-    /// `dedupe: redis://host:port/db/prefix`: the dedupe index that knows where originals of its revisits are. What
-    /// stands before the names of its keys may be empty.
+    /// `dedupe: redis://host:port/db/prefix`: the dedupe index that knows the originals of its revisits. The key prefix
+    /// may be empty.
     pub dedupe: Option<String>,
-    /// The access point of requests that name none.
+    /// Access point of requests that name none.
     pub access_point: Option<String>,
-    /// `acl_paths`, `default_access` and `embargo`: which captures readers get. `None` when they get all.
+    /// `acl_paths`, `default_access` and `embargo`: the captures that readers get. `None` if readers get all captures.
     pub rules: Option<Arc<Rules>>,
-    /// `hidden_originals: lend`: captures that readers may not see lend their payload to revisits that they may see.
+    /// `hidden_originals: lend`: hidden captures lend their payload to revisits that readers may see.
     pub lends_hidden: bool,
-    /// Whether captures of similar URLs stand for a URL that has none.
+    /// Returns captures of similar URLs for a URL that has none.
     pub fuzzy: bool,
 }
 
 impl Collection {
-    /// A collection of one step, and nothing else.
+    /// Creates a collection of one step with all other settings at their defaults.
     fn of(name: &str, step: Step) -> Collection {
         Collection {
             name: name.to_owned(),
@@ -108,92 +108,92 @@ impl Collection {
     }
 }
 
-/// Sources that are asked at once, and what loads the records that their rows are about.
+/// Sources that are queried in parallel, and the loaders of their records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// One, or those of an `index_group`.
+    /// A single source, or the members of an `index_group`.
     pub sources: Vec<Source>,
-    /// Whether the file says `index_group`, which one with a single source may.
+    /// Set if the file says `index_group`, even with a single source.
     pub is_group: bool,
-    /// Tried in this order.
+    /// Loaders, in the order in which they are tried.
     pub resource: Vec<Loader>,
 }
 
 /// A source with its name and limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
-    /// What rows say in `source`.
+    /// Name of the source in the `source` field of rows.
     pub name: String,
-    /// What it is.
+    /// Kind and location of the source.
     pub kind: SourceKind,
-    /// `index_timeout`: how long its first row may take.
+    /// `index_timeout`: timeout of the source's first row.
     pub timeout: Duration,
-    /// Limits that are given for it alone: bytes of an answer.
+    /// Maximum size of an answer of this source, in bytes.
     pub max_bytes: Option<u64>,
-    /// Rows of an answer.
+    /// Maximum number of rows of an answer of this source.
     pub max_rows: Option<u64>,
 }
 
-/// What a source is.
+/// Kind and location of a source.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceKind {
     /// A CDX or CDXJ file, or a folder of them.
     File {
-        /// An absolute path, which may hold `{coll}`, or the URL of a file.
+        /// Absolute path, which may contain `{coll}`, or the URL of a file.
         path: Location,
     },
     /// A sorted set of CDXJ lines.
     Redis {
-        /// `redis://host:port/db/key`; the key may hold `{coll}`.
+        /// `redis://host:port/db/key`; the key may contain `{coll}`.
         url: String,
     },
     /// A dedupe index.
     Dedupe {
         /// `redis://host:port/db`.
         url: String,
-        /// What stands before the names of its keys.
+        /// Prefix of the index's key names.
         prefix: String,
-        /// The crawl that records are added for where a request names none.
+        /// Default crawl of added records, for requests that name none.
         crawl: Option<String>,
     },
-    /// TimeGate and TimeMap of a Memento archive. The URLs hold `{url}`, and the last one `{timestamp}`.
+    /// A Memento archive with a TimeGate and a TimeMap. The URLs contain `{url}`, and `replay_url` also `{timestamp}`.
     Memento {
-        /// Asked for the memento closest to a moment.
+        /// URL of the memento closest to a point in time.
         timegate_url: String,
-        /// Asked for all mementos.
+        /// URL of the list of all mementos.
         timemap_url: String,
-        /// Where a memento is, unaltered.
+        /// URL of an unaltered memento.
         replay_url: String,
     },
     /// A CDX server.
     Cdx {
-        /// May hold `{url}` and `{timestamp}`.
+        /// URL of the index query; may contain `{url}` and `{timestamp}`.
         api_url: String,
-        /// Where a capture is, unaltered. None when nothing says so.
+        /// URL of an unaltered capture, or `None` if unknown.
         replay_url: Option<String>,
-        /// How filters are written there; none are sent when it is not known.
+        /// Filter syntax of the server; without it, no filters are sent.
         dialect: Option<Dialect>,
     },
     /// The live web.
     Live,
     /// A ZipNum cluster.
     ZipNum {
-        /// An absolute path, of the cluster's folder or its secondary index (`*.idx`), or the URL of the latter.
+        /// Absolute path of the cluster's folder or secondary index (`*.idx`), or the URL of the index.
         path: Location,
     },
     /// A WACZ file, a folder of them, or a list of them.
     Wacz {
-        /// An absolute path, which may hold `{coll}`, or the URL of a file or a list.
+        /// Absolute path, which may contain `{coll}`, or the URL of a file or list.
         path: Location,
     },
-    /// A collection of another server of this kind.
+    /// A collection of an upstream server: another Crawlspace server, or pywb's warcserver.
     Upstream {
         /// `http://host/coll`.
         url: String,
     },
 }
 
-/// The dialects of filters that CDX servers have.
+/// Filter dialects of CDX servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// pywb.
@@ -204,27 +204,27 @@ pub enum Dialect {
     Ia,
 }
 
-/// What turns a row into a record.
+/// A loader of the record that belongs to a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loader {
     /// `$live`: fetches `live_url`.
     Live,
-    /// `warc-prefix+file://…`: a folder with WARC files. Absolute; may hold `{coll}`.
+    /// `warc-prefix+file://…`: absolute path of a folder of WARC files; may contain `{coll}`.
     Folder(PathBuf),
-    /// `wacz+file://…`: a WACZ file, a folder of them, or a list of them, with WARC files. An absolute path, which may
-    /// hold `{coll}`, or a URL.
+    /// `wacz+file://…`: a WACZ file, a folder of them, or a list of them. An absolute path, which may contain `{coll}`,
+    /// or a URL.
     Packages(Location),
-    /// `warc-prefix+http://…`: what stands before the names of WARC files, also in a store (`s3://bucket/`).
+    /// `warc-prefix+http://…`: URL prefix of WARC file names, also of an object store (`s3://bucket/`).
     Web(String),
-    /// `warc-index+file://…`: a file of `name<TAB>path[<TAB>path …]`. Absolute.
+    /// `warc-index+file://…`: absolute path of a file with lines `name<TAB>path[<TAB>path …]`.
     PathIndex(PathBuf),
-    /// `warc-index+redis://…`: a hash from names to paths.
+    /// `warc-index+redis://…`: a Redis hash from names to paths.
     RedisIndex(String),
 }
 
 impl Config {
-    /// Files and folders that it names and that are read with it: those of access rules. Those of sources and loaders
-    /// are not among them: they are read when they are asked, and looked at for changes then.
+    /// Returns the files and folders that are read together with the configuration: those of access rules. Files of
+    /// sources and loaders are not included: they are opened by queries, which check them for changes.
     pub fn files(&self) -> Vec<&Path> {
         let rules = self.collections.iter().flat_map(|one| &one.rules);
         let files = rules.flat_map(|rules| rules.paths.iter().chain(&rules.files));
@@ -233,7 +233,7 @@ impl Config {
 }
 
 impl SourceKind {
-    /// The word for it, which rows say in `source_type`.
+    /// Returns the name of the kind, as in the `source_type` field of rows.
     pub fn word(&self) -> &'static str {
         match self {
             SourceKind::File { .. } => "file",

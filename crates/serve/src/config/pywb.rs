@@ -1,7 +1,7 @@
-//! What configurations of pywb have besides: keys about its own pages, and collections that are folders.
+//! Support for pywb configurations: keys about pywb's own pages, and folders as collections.
 //!
-//! A folder in `collections_root` with a folder `indexes` in it is a collection there, and `$all` are all of them. So
-//! it is here, once the configuration says `collections_root`, `enable_auto_colls: true` or `$all`.
+//! In pywb, a folder in `collections_root` that contains a folder `indexes` is a collection, and `$all` combines them
+//! all. The same applies here if the configuration says `collections_root`, `enable_auto_colls: true` or `$all`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::words::words;
 
 /// Maximum number of folders of a root that become collections.
 const MAX_FOLDERS: usize = 10_000;
-/// What pywb has at the top, about replay, recording and its own pages.
+/// pywb's top-level keys about replay, recording and its own pages.
 const PYWB_TOP: [&str; 48] = words(
     "acl_paths archive_paths autoindex cdx_api_endpoint certificates client_side_replay collections_root \
      csp-header debug csp_header dedup_index_url default_access default_locale domain_specific_rules \
@@ -29,35 +29,35 @@ const PYWB_TOP: [&str; 48] = words(
      rules_config rules_file static_dir static_path static_prefix static_url_path surt_ordered templates_dir \
      transclusions_version url_prefix ui use_js_obj_proxy",
 );
-/// What a collection has there about pywb's own pages.
+/// pywb's keys of a collection about its own pages.
 const PYWB_COLLECTION: [&str; 7] = words("cache inject_scripts metadata query_limit title type ui");
 
-/// What a ZipNum cluster has there about how it is read.
+/// pywb's keys of a ZipNum cluster about how to read it.
 const PYWB_ZIPNUM: [&str; 4] = words("cookie_maker max_blocks reload_interval shard_index_loc");
 
-/// Whether pywb has such a key at the top.
+/// Returns whether pywb has this top-level key.
 pub(super) fn knows(key: &str) -> bool {
     PYWB_TOP.contains(&key) || is_template(key)
 }
 
-/// Whether it names a template of a page.
+/// Returns whether the key names a page template.
 fn is_template(key: &str) -> bool {
     key.ends_with("_html")
 }
 
-/// Whether it is a yes of YAML.
+/// Returns whether the node is true in YAML.
 fn yes(node: &Node) -> bool {
     matches!(&node.value, Value::Text { text, .. } if matches!(&*text.to_ascii_lowercase(), "true" | "yes" | "on"))
 }
 
-/// Whether it is `$all`.
+/// Returns whether the node is `$all`.
 pub(super) fn is_all(node: &Node) -> bool {
     matches!(&node.value, Value::Text { text, .. } if &**text == "$all")
 }
 
-/// A folder that is a collection.
+/// A folder that is served as a collection.
 pub(super) struct Folder {
-    /// The name of both.
+    /// Name of the folder and of the collection.
     pub name: String,
     index: PathBuf,
     archives: Vec<Loader>,
@@ -65,7 +65,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// The collection.
+    /// Converts the folder into a collection.
     pub(crate) fn collection(self) -> Collection {
         let step = Step {
             sources: vec![self.source()],
@@ -91,27 +91,27 @@ impl Folder {
     }
 }
 
-/// The folders that are collections.
+/// Folders that are served as collections.
 #[derive(Default)]
 pub(super) struct Folders {
-    /// By their names.
+    /// Folders, sorted by name.
     pub all: Vec<Folder>,
-    /// Where they are; `None` when folders are no collections.
+    /// Root of the folders; `None` if folders are not served as collections.
     root: Option<PathBuf>,
 }
 
-/// The settings at the top that say where folders are.
+/// Top-level settings with the locations of folders.
 struct Settings {
     root: PathBuf,
     indexes: String,
     archives: Vec<String>,
     acl: String,
-    /// Where they are said.
+    /// Position of the settings in the file.
     position: Position,
 }
 
 impl Reader<'_> {
-    /// Whether that field of a collection is one of pywb's own, about which everything is said then.
+    /// Returns whether the field of a collection is specific to pywb, and adds the warning or error about it.
     pub(super) fn is_of_pywb(&mut self, entry: &Pair) -> bool {
         let key = &*entry.key;
         if self.is_surt_ordered(entry) {
@@ -122,7 +122,7 @@ impl Reader<'_> {
             self.found.warning(entry.position, what);
             return true;
         }
-        // To ignore these would be to show what is meant to be hidden.
+        // Ignoring these fields would expose captures that are meant to be hidden.
         let hides = ACCESS.contains(&key);
         if hides && !allows(key, &entry.value) {
             self.found.error(entry.position, hidden(key));
@@ -130,7 +130,7 @@ impl Reader<'_> {
         hides
     }
 
-    /// Whether that field is `surt_ordered`, about which everything is said then.
+    /// Returns whether the field is `surt_ordered`, and adds a warning if it has no effect.
     fn is_surt_ordered(&mut self, entry: &Pair) -> bool {
         let is_one = &*entry.key == "surt_ordered";
         if is_one && !yes(&entry.value) {
@@ -141,7 +141,7 @@ impl Reader<'_> {
         is_one
     }
 
-    /// Whether that field of a ZipNum cluster is one of pywb's own, about which everything is said then.
+    /// Returns whether the field of a ZipNum cluster is specific to pywb, and adds a warning that it has no effect.
     pub(super) fn is_of_pywb_cluster(&mut self, entry: &Pair) -> bool {
         let key = &*entry.key;
         let is_one = PYWB_ZIPNUM.contains(&key);
@@ -155,8 +155,7 @@ impl Reader<'_> {
         is_one
     }
 
-    /// The collections that are folders, if they are wanted; and about the other keys of pywb that they have no
-    /// effect.
+    /// Returns the collections that are folders, if enabled, and warns about other pywb keys that have no effect.
     pub(super) fn folders_of_pywb(&mut self, fields: &Fields<'_>) -> Folders {
         let entries = match fields.get("collections").map(|node| &node.value) {
             Some(Value::Map(entries)) => entries.as_slice(),
@@ -242,8 +241,9 @@ impl Reader<'_> {
         Some(Settings { root, ..settings })
     }
 
-    /// `archive_paths` at the top: where the records of all collections are that do not say it themselves. Relative
-    /// ones are relative to the file, as in a collection; in a folder that is a collection, to that folder.
+    /// Parses the top-level `archive_paths`: the default record locations of all collections. Relative paths are
+    /// relative to the configuration file, except in a collection that is a folder, where they are relative to that
+    /// folder.
     fn archives(&mut self, fields: &Fields<'_>, settings: &Settings) {
         let Some(node) = fields.get("archive_paths") else {
             return;
@@ -258,7 +258,7 @@ impl Reader<'_> {
         self.loaders = loaders;
     }
 
-    /// The collections in the folder, each searched for settings that must not be skipped.
+    /// Lists the collection folders, and checks each for settings that must not be ignored.
     fn listed(&mut self, fields: &Fields<'_>, settings: &Settings) -> Vec<Folder> {
         for key in ["collections_root", "index_paths", "acl_paths"] {
             if let Some(node) = fields
@@ -302,7 +302,7 @@ impl Reader<'_> {
         folders
     }
 
-    /// `$all`: all folders at once.
+    /// Creates the collection `$all` of all folders.
     pub(super) fn all_of_pywb(&mut self, entry: &Pair, folders: &Folders) -> Option<Collection> {
         self.found
             .take(entry.position, collection_name(&entry.key))?;
@@ -347,7 +347,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether the value of a key that hides captures hides none.
+/// Returns whether the value of an access field hides nothing.
 fn allows(key: &str, value: &Node) -> bool {
     key == "default_access"
         && matches!(&value.value, Value::Text { text, .. } if &**text == "allow")
@@ -360,7 +360,7 @@ fn hidden(what: &str) -> String {
     )
 }
 
-/// The folders with an index in them, by their names. What cannot be read is as good as not there.
+/// Returns the folders that contain an index, sorted by name. Unreadable folders are skipped.
 fn folders(settings: &Settings) -> Vec<Folder> {
     let Ok(entries) = fs::read_dir(&settings.root) else {
         return Vec::new();

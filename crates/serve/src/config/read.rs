@@ -1,4 +1,4 @@
-//! Reading a configuration: from YAML to the normal form.
+//! Parses a configuration from YAML into the normal form.
 
 use std::env;
 use std::fs::File;
@@ -15,33 +15,33 @@ use crate::host::Host;
 use crate::rules::Access;
 use crawlspace_fetch::Network;
 
-/// What a configuration has at its top.
+/// Top-level keys of a configuration.
 const TOP: [&str; 4] = ["collections", "allow_private", "hosts", "indexes"];
-/// What reads: where relative paths begin, variables of the environment, and what was found to be wrong.
+/// State of the parser: the folder of relative paths, environment variables, and the errors found so far.
 pub(super) struct Reader<'a> {
     pub folder: &'a Path,
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     pub found: Findings,
-    /// What loads records where nothing is said about it.
+    /// Default loaders of collections that name none.
     pub loaders: Vec<Loader>,
-    /// What readers get of captures without a rule, where a collection does not say it.
+    /// Default access of captures without a rule, unless the collection overrides it.
     pub default_access: Access,
 }
 
 impl Config {
-    /// Reads a file. Relative paths in it are relative to its folder.
+    /// Loads a configuration file. Relative paths in the file are relative to its folder.
     ///
     /// # Errors
-    /// Everything that is wrong with it, each with its position. What is only strange is skipped: see
-    /// [`Config::read`].
+    /// All errors of the file, each with its position. Warnings are dropped: see [`Config::read`].
     pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigErrors> {
         Ok(Config::read(path)?.0)
     }
 
-    /// Reads a file, and says also what in it has no effect, or is likely not what was meant.
+    /// Loads a configuration file and returns it with warnings about settings that have no effect or look
+    /// wrong.
     ///
     /// # Errors
-    /// As [`Config::load`].
+    /// The same errors as [`Config::load`].
     pub fn read(path: impl AsRef<Path>) -> Result<(Config, Vec<Remark>), ConfigErrors> {
         let path = path.as_ref();
         let file = path.display().to_string();
@@ -72,7 +72,7 @@ impl Config {
         Config::parse(text, &file, folder)
     }
 
-    /// Reads a text as if it stood in that file of that folder, an absolute one.
+    /// Parses a text as if it were the content of `file` in `folder`, which must be absolute.
     ///
     /// ```
     /// use std::path::Path;
@@ -86,7 +86,7 @@ impl Config {
     /// ```
     ///
     /// # Errors
-    /// As [`Config::load`].
+    /// The same errors as [`Config::load`].
     pub fn parse(
         text: &str,
         file: &str,
@@ -95,7 +95,7 @@ impl Config {
         Config::parse_with(text, file, folder, &|name| env::var(name).ok())
     }
 
-    /// Parses as [`Config::parse`] does, with `variable` in place of the environment's variables.
+    /// Parses a text like [`Config::parse`], with `variable` instead of the environment's variables.
     pub(super) fn parse_with(
         text: &str,
         file: &str,
@@ -151,7 +151,7 @@ impl Reader<'_> {
             None => Vec::new(),
         };
         if fields.get("default_access").is_some() {
-            // To go on as if nothing were hidden would show what is.
+            // Stops at an invalid value: continuing with the default would expose hidden captures.
             self.default_access = self.needed(&fields, "default_access", Access::parse)?;
         }
         let folders = self.folders_of_pywb(&fields);
@@ -180,7 +180,7 @@ impl Reader<'_> {
             });
         }
         for folder in folders.all {
-            // Those that are written down come first.
+            // Explicit collections take precedence over folders of the same name.
             if !entries.iter().any(|entry| *entry.key == *folder.name) {
                 collections.push(folder.collection());
             }
@@ -202,7 +202,7 @@ impl Reader<'_> {
             }
         }
         if each(node).is_empty() {
-            // Without hosts, any host may be one that is accepted.
+            // An empty list would accept every host.
             let what = "hosts is empty: it is a list of the hosts that requests may name";
             self.found.error(node.position, what);
         }

@@ -1,4 +1,4 @@
-//! Access rules of a collection: `acl_paths`, `default_access` and `embargo`, as pywb has them.
+//! Parses the access rules of a collection: `acl_paths`, `default_access` and `embargo`, as in pywb.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use super::location::path;
 use super::yaml::{Node, each};
 use crate::rules::{Access, Dates, Embargo, Period, Rules};
 
-/// The fields of a collection that hide captures.
+/// Fields of a collection that hide captures.
 pub(super) const ACCESS: [&str; 3] = ["acl_paths", "default_access", "embargo"];
 
-/// The access point of policies where a collection names none.
+/// Default access point of policies.
 const PUBLIC: &str = "public";
-/// Which captures an embargo can be about.
+/// Date conditions of an embargo.
 const DATES: [&str; 4] = ["before", "after", "older", "newer"];
-/// The parts of a period.
+/// Units of a period.
 const PARTS: [&str; 4] = ["years", "months", "weeks", "days"];
 
 impl Reader<'_> {
-    /// The rules of a collection with that access point, if it hides anything. What is wrong with them is noted.
+    /// Parses the rules of a collection with that access point; `None` if nothing is hidden. Errors are recorded.
     pub(super) fn rules(&mut self, fields: &Fields<'_>, point: Option<&str>) -> Option<Arc<Rules>> {
         let mut paths = Vec::new();
         for node in fields.get("acl_paths").map_or(&[][..], each) {
@@ -45,8 +45,8 @@ impl Reader<'_> {
         self.read_rules(position, paths, default, embargo, point)
     }
 
-    /// The rules of a collection that says nothing about them: `default_access` of the top of the file, and those in a
-    /// folder, if there is one. What is wrong with them is noted.
+    /// Returns the rules of a collection that has none of its own: the top-level `default_access`, and the rules in
+    /// `folder`, if given. Errors are recorded.
     pub(super) fn default_rules(
         &mut self,
         position: Position,

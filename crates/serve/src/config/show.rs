@@ -1,4 +1,4 @@
-//! Writing a configuration in its normal form, which reads as the same again.
+//! Writes a configuration in its normal form, which parses as the same configuration.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use crate::rules::{Access, Dates, Embargo, Period, Rules};
 use crawlspace_index::timestamp::Timestamp;
 use crawlspace_wacz::Location;
 
-/// Whether passwords in URLs are shown.
+/// Output mode of passwords in URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Secrets {
-    /// Secrets are replaced by `***`.
+    /// Passwords are replaced by `***`.
     Masked,
-    /// Secrets are shown.
+    /// Passwords are written in full.
     Shown,
 }
 
-/// What YAML and JSON have in common.
+/// A tree of values that can be written as YAML or JSON.
 enum Tree {
     Text(String),
     Number(String),
@@ -27,14 +27,14 @@ enum Tree {
 }
 
 impl Config {
-    /// The normal form as YAML.
+    /// Returns the normal form as YAML.
     pub fn to_yaml(&self, secrets: Secrets) -> String {
         let mut yaml = String::new();
         self.tree(secrets).yaml(0, &mut yaml);
         yaml
     }
 
-    /// The normal form as JSON, which is valid YAML too, with a line end.
+    /// Returns the normal form as JSON (which is valid YAML, too), followed by a line break.
     pub fn to_json(&self, secrets: Secrets) -> String {
         let mut json = String::new();
         self.tree(secrets).json(&mut json);
@@ -141,7 +141,7 @@ fn rules_fields(rules: &Rules) -> Vec<(String, Tree)> {
             Dates::Before(bound) => field("before", moment(bound)),
             Dates::After(bound) => field("after", moment(bound)),
             Dates::Older(period) => field("older", period_tree(period)),
-            // No configuration says the latter.
+            // `Within` never comes from a configuration.
             Dates::Newer(period) | Dates::Within(period) => field("newer", period_tree(period)),
         };
         let access = field("access", text(access.name()));
@@ -254,7 +254,7 @@ fn source_fields(source: &Source, secrets: Secrets) -> Vec<(String, Tree)> {
 }
 
 impl Dialect {
-    /// The source's name in a configuration.
+    /// Returns the dialect's name in a configuration.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Dialect::Pywb => "pywb",
@@ -348,14 +348,14 @@ impl Tree {
     }
 }
 
-/// The margin of a line; the first field of an item of a list goes on behind the `- `.
+/// Writes the indentation of a line; the first field of a list item stays on the line of its `- `.
 fn margin(indent: usize, out: &mut String) {
     if out.is_empty() || out.ends_with('\n') {
         out.extend(std::iter::repeat_n(' ', indent));
     }
 }
 
-/// A text without quotes, where every reader of YAML takes it for that text.
+/// Writes a text, unquoted if every YAML parser reads it as the same text.
 fn scalar(text: &str, out: &mut String) {
     let first = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '$' | '_'));
     let fits = |c: char| c.is_ascii_alphanumeric() || "/$_.:+@=?&{}~%,;-".contains(c);
@@ -372,7 +372,7 @@ fn scalar(text: &str, out: &mut String) {
     }
 }
 
-/// A text in double quotes as JSON and YAML have it; no character is left that either does not allow.
+/// Writes a text in double quotes, valid in both JSON and YAML; characters that either forbids are escaped.
 fn quoted(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {

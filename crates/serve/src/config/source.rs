@@ -1,4 +1,4 @@
-//! Sources, in a word or as a mapping.
+//! Parses sources, in the short form (one word) or the long form (a mapping).
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::{Dialect, Reader, SourceKind};
 use crate::words::words;
 use crawlspace_wacz::Location;
 
-/// What a source says of itself.
+/// Settings of a source before defaults are applied.
 pub(super) struct ParsedSource {
     pub name: Option<String>,
     pub kind: SourceKind,
@@ -20,14 +20,14 @@ pub(super) struct ParsedSource {
     pub position: Position,
 }
 
-/// What may stand before `://` or a path, and the long form's `type`.
+/// Prefixes of the short form, and values of `type` in the long form.
 const PREFIXES: [&str; 9] =
     words("memento+ wb-memento+ cdx+ zipnum+ wacz+ upstream+ redis:// s3:// file://");
 const TYPES: [&str; 9] = [
     "file", "redis", "dedupe", "memento", "cdx", "live", "zipnum", "wacz", "upstream",
 ];
 
-/// What is said of OpenWayback's query API.
+/// Error message for OpenWayback's XML query API.
 const XML: &str =
     "an XML query API of OpenWayback cannot be asked: name its CDX server (cdx+http://…)";
 
@@ -35,7 +35,7 @@ const XML: &str =
 const COMMON: [&str; 5] = ["type", "index_timeout", "timeout", "max_bytes", "max_rows"];
 
 impl Reader<'_> {
-    /// A source; one of a group has its name already.
+    /// Parses a source; the name of a group member comes from the group.
     pub(super) fn source(&mut self, node: &Node, in_group: bool) -> Option<ParsedSource> {
         let found = |kind| ParsedSource {
             name: None,
@@ -91,7 +91,7 @@ impl Reader<'_> {
             "file" | "zipnum" | "wacz" => &["path"],
             "redis" => &["redis_url"],
             "dedupe" => &["redis_url", "prefix", "crawl"],
-            // How pywb asks it differs, and what it is does not.
+            // The types differ only in how pywb queries the archive.
             "memento" | "wb-memento" => &["timegate_url", "timemap_url", "replay_url"],
             "cdx" => &["api_url", "replay_url", "dialect"],
             "live" => &[],
@@ -172,7 +172,7 @@ impl Reader<'_> {
                 })
             }
             "memento" | "wb-memento" => {
-                // All three are looked at, so that all errors are reported.
+                // All three fields are parsed first, so that all errors are reported.
                 let timegate =
                     self.needed(fields, "timegate_url", |text| asked(text, &["url", "coll"]));
                 let timemap =
@@ -208,7 +208,7 @@ impl Reader<'_> {
     }
 }
 
-/// A WACZ file, a folder of them, or a list of them.
+/// Parses the location of a WACZ file, a folder of them, or a list of them.
 pub(super) fn packages(text: &str, folder: &Path) -> Result<Location, String> {
     let is_other = |prefix: &&str| !prefix.starts_with("file:") && !is_remote(text);
     match prefix(text).filter(is_other) {
@@ -219,7 +219,7 @@ pub(super) fn packages(text: &str, folder: &Path) -> Result<Location, String> {
     }
 }
 
-/// What a file is, by its ending, where that says it.
+/// Returns the kind of a file by its extension, or the path if the extension is unknown.
 fn by_ending(path: Location) -> Result<SourceKind, Location> {
     let name = path.name().to_ascii_lowercase();
     match name.rsplit_once('.').map_or("", |(_, ending)| ending) {
@@ -230,7 +230,7 @@ fn by_ending(path: Location) -> Result<SourceKind, Location> {
     }
 }
 
-/// What a source in one word is.
+/// Parses the short form of a source.
 fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
     if matches!(text, "$live" | "live") {
         return Ok(SourceKind::Live);
@@ -301,7 +301,7 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
     })
 }
 
-/// `word+` before a URL or an absolute path, or `word:` with slashes behind it.
+/// Returns the prefix of a text: `word+` before a URL or an absolute path, or `word:` with its slashes.
 pub(super) fn prefix(text: &str) -> Option<&str> {
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let end = text.find(|c| !word(c)).filter(|end| *end > 0)?;
@@ -320,14 +320,14 @@ pub(super) fn prefix(text: &str) -> Option<&str> {
     if is_scheme || is_prefix {
         text.get(..=end)
     } else {
-        // A scheme that no path begins with (redis+tls://).
+        // Schemes that cannot start a path, such as `redis+tls://`.
         let (scheme, _) = text.split_once("://")?;
         let is_scheme = scheme.chars().all(|c| word(c) || c == '+');
         text.get(..scheme.len() + 3).filter(|_| is_scheme)
     }
 }
 
-/// The archive's URL, up to where the others begin.
+/// Parses the base URL of a Memento archive, from which its other URLs are derived.
 fn memento(url: &str) -> Result<SourceKind, String> {
     let mut base = bare(url)?;
     if !base.ends_with('/') {
@@ -340,9 +340,10 @@ fn memento(url: &str) -> Result<SourceKind, String> {
     })
 }
 
-/// `http://host/all-cdx`, whose replay is at `http://host/all/`, or `http://host/cdx /web/`, where it is said.
+/// Parses `http://host/all-cdx`, whose replay is at `http://host/all/`, or `http://host/cdx /web/` with an
+/// explicit replay prefix.
 fn cdx(text: &str) -> Result<SourceKind, String> {
-    // Older configurations of pywb have a semicolon there.
+    // Older configurations of pywb use a semicolon as separator.
     let semicolon = || {
         text.split_once(";/")
             .map(|(url, _)| text.split_at(url.len()))
@@ -365,7 +366,7 @@ fn cdx(text: &str) -> Result<SourceKind, String> {
     })
 }
 
-/// Where the prefix leads that is given after a space: `/web` on the same server, or a URL.
+/// Resolves the replay prefix after a space: `/web` on the same server, or a URL.
 fn replay_prefix(url: &str, prefix: &str) -> Result<String, String> {
     let marked = prefix.replace("{coll}", "coll-stands-here");
     let base = url.replace("{coll}", "coll-stands-here");
@@ -384,7 +385,7 @@ fn replay_prefix(url: &str, prefix: &str) -> Result<String, String> {
     template(&joined, &["coll"])
 }
 
-/// The URL of a server or a place on it: nothing is put in but the collection.
+/// Parses a URL of a server without placeholders except `{coll}`.
 fn bare(url: &str) -> Result<String, String> {
     template(url, &["coll"]).map_err(|error| {
         if url.contains("{url}") {
@@ -395,7 +396,7 @@ fn bare(url: &str) -> Result<String, String> {
     })
 }
 
-/// The URL of a CDX server, with what makes it a template.
+/// Parses the URL of a CDX server, and adds the query parameters that make it a template.
 fn api(text: &str) -> Result<String, String> {
     let url = template(text, &["url", "timestamp", "coll"])?;
     if url.contains("{url}") {
@@ -415,7 +416,7 @@ fn api(text: &str) -> Result<String, String> {
 }
 
 fn asked(text: &str, names: &[&str]) -> Result<String, String> {
-    // `{timestamp}` would be empty most of the time.
+    // `{timestamp}` is not allowed, since it would be empty for most queries.
     let url = template(text, names)?;
     if url.contains("{url}") {
         Ok(url)

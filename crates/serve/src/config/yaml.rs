@@ -1,4 +1,4 @@
-//! YAML as a tree that knows where everything stands, of bounded size and depth.
+//! Parses YAML into a tree with positions, of bounded size and depth.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -9,12 +9,12 @@ use super::errors::Position;
 
 /// Maximum size of a configuration, in bytes.
 pub(crate) const MAX_TEXT: usize = 4 << 20;
-/// Maximum number of values in it; those that `*` repeats count each time.
+/// Maximum number of values in a configuration; values repeated by `*` count each time.
 const MAX_NODES: usize = 200_000;
-/// Maximum depth of nested values; a valid configuration has 7 levels at most.
+/// Maximum nesting depth; a valid configuration has at most 7 levels.
 const MAX_DEPTH: usize = 32;
 
-/// A value and where it begins.
+/// A value and the position of its start.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub position: Position,
@@ -23,7 +23,7 @@ pub(crate) struct Node {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
-    /// A plain or quoted text. What it means is for the reader to say.
+    /// A plain or quoted text, not yet interpreted.
     Text {
         text: Rc<str>,
         plain: bool,
@@ -39,14 +39,14 @@ pub(super) struct Pair {
     pub value: Node,
 }
 
-/// Why there is no tree.
+/// An error of the parser.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub position: Position,
     pub what: String,
 }
 
-/// The nodes of a list, or the one that stands for a list.
+/// Returns the nodes of a list, or the node itself as a list of one.
 pub(super) fn each(node: &Node) -> &[Node] {
     match &node.value {
         Value::List(nodes) => nodes,
@@ -55,7 +55,7 @@ pub(super) fn each(node: &Node) -> &[Node] {
 }
 
 impl Node {
-    /// Whether nothing stands there: `key:`, `~`, `null`.
+    /// Returns whether the value is empty: `key:`, `~`, `null`.
     pub(crate) fn is_nothing(&self) -> bool {
         match &self.value {
             Value::Text { text, plain: true } => {
@@ -65,7 +65,7 @@ impl Node {
         }
     }
 
-    /// What it is, for errors.
+    /// Returns the kind of the node, for error messages.
     pub(crate) fn kind(&self) -> &'static str {
         match &self.value {
             _ if self.is_nothing() => "nothing",
@@ -76,11 +76,11 @@ impl Node {
     }
 }
 
-/// What is open while events come: its anchor, and what it has so far.
+/// A list or mapping whose end was not read yet: its anchor, and its content so far.
 struct Open {
     position: Position,
     anchor: usize,
-    /// How many nodes had been made when it began.
+    /// Number of nodes created before this one.
     begin: usize,
     what: Filling,
 }
@@ -89,7 +89,7 @@ enum Filling {
     List(Vec<Node>),
     Map {
         entries: Vec<Pair>,
-        /// `<<`, which other entries go before.
+        /// Values of `<<`; explicit entries take precedence over theirs.
         merged: Vec<Node>,
         keys: HashSet<Rc<str>>,
         key: Option<Key>,
@@ -99,16 +99,16 @@ enum Filling {
 struct Key {
     text: Rc<str>,
     position: Position,
-    /// The key was there before.
+    /// Set if the mapping already has this key.
     again: bool,
-    /// The key is `<<` without quotes.
+    /// Set if the key is `<<` without quotes.
     merge: bool,
 }
 
-/// Makes a tree of a text with one document, and says which keys are in it twice; the first one of them counts.
+/// Parses a text with one document, and returns warnings about duplicate keys, of which the first one counts.
 ///
 /// # Errors
-/// The first thing that is wrong: the syntax, or that it is too large, too deep, or needs types of others.
+/// The first error: invalid syntax, a document that is too large or too deep, or an unsupported type.
 pub(crate) fn read(text: &str) -> Result<(Node, Vec<Wrong>), Wrong> {
     let mut tree = Tree::default();
     let mut end = Position { line: 1, column: 1 };
@@ -191,7 +191,7 @@ impl Tree {
                 self.begin(position, anchor, what)?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.end()?,
-            // Ends of documents, and what has no meaning.
+            // Ends of documents, and events without meaning.
             _ => {}
         }
         Ok(())
@@ -249,7 +249,7 @@ impl Tree {
     }
 
     fn keep(&mut self, anchor: usize, node: &Node, size: usize) {
-        // 0 stands for no anchor.
+        // 0 means no anchor.
         if anchor != 0 {
             self.anchors.insert(anchor, (node.clone(), size));
         }
@@ -267,7 +267,7 @@ impl Tree {
         }
     }
 
-    /// A value that is complete goes to where it belongs; `is_text` is false for a repeated one.
+    /// Adds a complete value to its parent; `is_text` is false for a repeated value.
     fn put(&mut self, node: Node, is_text: bool) -> Result<(), Wrong> {
         let Some(open) = self.open.last_mut() else {
             self.root = Some(node);
@@ -323,7 +323,7 @@ impl Tree {
     }
 }
 
-/// Takes over the entries of `<<: *other` or `<<: [*one, *two]` whose keys are not there yet.
+/// Adds the entries of `<<: *other` or `<<: [*one, *two]` whose keys are missing.
 fn merge(node: &Node, entries: &mut Vec<Pair>, keys: &mut HashSet<Rc<str>>) -> Result<(), Wrong> {
     let maps = match &node.value {
         Value::Map(_) => std::slice::from_ref(node),
@@ -347,7 +347,7 @@ fn merge(node: &Node, entries: &mut Vec<Pair>, keys: &mut HashSet<Rc<str>>) -> R
     Ok(())
 }
 
-/// Types of YAML's own are as good as none, and nothing else is meant by any other.
+/// Accepts the tags of YAML's core schema, which have no effect, and refuses all others.
 fn understand(tag: Option<&Tag>, position: Position) -> Result<(), Wrong> {
     match tag {
         None => Ok(()),

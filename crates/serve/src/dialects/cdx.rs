@@ -1,4 +1,4 @@
-//! `/<coll>/cdx` and other paths of CDX servers, in the dialect of the Internet Archive.
+//! CDX server API in the dialect of the Internet Archive: `/<coll>/cdx` and its aliases.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ use crawlspace_index::row::{Row, quote};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Whether a path below a collection is that of a CDX server: as the Internet Archive has it, with the address of the
-/// collection before it, and shorter.
+/// Returns whether a path below a collection belongs to the CDX server API: the Internet Archive's paths, and shorter
+/// aliases.
 pub(crate) fn is_path(path: &str) -> bool {
     matches!(
         path,
@@ -34,7 +34,7 @@ pub(crate) fn is_path(path: &str) -> bool {
     )
 }
 
-/// The only collection of a server, which need not be named then, and what is asked of it.
+/// Returns the collection and path of a CDX request without a collection name, on a server with a single collection.
 pub(crate) fn at_root<'a>(
     federation: &'a Federation,
     path: &'a str,
@@ -53,7 +53,7 @@ pub(crate) async fn answer(
     answer_in(asked, request, &shown::COLUMNS, true).await
 }
 
-/// Answers with these columns, unless the request names others; JSON begins with their names if it `is_named`.
+/// Answers with these columns unless the request names others. If `is_named`, JSON begins with the column names.
 pub(crate) async fn answer_in(
     asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
@@ -107,7 +107,8 @@ async fn answer_with(
     if layout.is_reversed {
         rows = reversed(rows).await?;
     }
-    // An empty body is how clients know the page after the last one. One of blocks that no row was wanted of is none.
+    // Clients recognize the page after the last one by its empty body. A page of blocks without matching rows is not
+    // the last one, so its body must not be empty.
     if layout.json && query.page.is_some() {
         rows = match some(rows).await? {
             Some(rows) => rows,
@@ -118,7 +119,7 @@ async fn answer_with(
     Ok(respond(text(rows, Writer::new(layout)), media, report))
 }
 
-/// The rows, the last one first.
+/// Returns the rows in reverse order.
 async fn reversed(mut rows: Rows) -> Result<Rows, Failure> {
     let (mut all, mut kept) = (Vec::new(), Reservation::default());
     while let Some(batch) = next(&mut rows).await? {
@@ -126,14 +127,14 @@ async fn reversed(mut rows: Rows) -> Result<Rows, Failure> {
     }
     all.reverse();
     let rows = stream::once(async move {
-        // Given back when the rows are written.
+        // Holds the memory reservation until the rows are written.
         let _kept = kept;
         Ok(Seen::again(all))
     });
     Ok(rows.boxed())
 }
 
-/// Rows as text.
+/// Formats rows as text.
 fn text(rows: Rows, writer: Writer) -> BoxStream<'static, Result<Bytes, Failure>> {
     let parts = stream::unfold(Some((rows, writer)), |state| async move {
         let (mut rows, mut writer) = state?;
@@ -158,19 +159,19 @@ fn text(rows: Rows, writer: Writer) -> BoxStream<'static, Result<Bytes, Failure>
     parts.boxed()
 }
 
-/// Writes the rows of an answer one after the other.
+/// Writes the rows of an answer.
 struct Writer {
     columns: Vec<(String, Field)>,
     json: bool,
-    /// Whether JSON begins with the names of the columns.
+    /// Begins JSON with the column names.
     is_named: bool,
-    /// How many rows may still be written.
+    /// Number of rows that may still be written.
     left: u64,
-    /// Whether there are further rows than those.
+    /// Set if there are more rows than the limit.
     is_cut: bool,
     show_resume_key: bool,
     progress: Progress,
-    /// Whether anything was written.
+    /// Set once something was written.
     begun: bool,
 }
 
@@ -188,7 +189,7 @@ impl Writer {
         }
     }
 
-    /// Appends rows. `false` when no further ones are wanted.
+    /// Appends rows. Returns `false` once the limit is reached.
     fn rows(&mut self, batch: &[Row], into: &mut Vec<u8>) -> bool {
         for row in batch {
             if !self.progress.admits(row) {
@@ -208,7 +209,7 @@ impl Writer {
         true
     }
 
-    /// Appends a row, if its JSON is valid.
+    /// Appends a row if its JSON is valid.
     fn row(&mut self, row: &Row, into: &mut Vec<u8>) -> bool {
         let Some(line) = row.capture() else {
             return false;
@@ -231,7 +232,7 @@ impl Writer {
         true
     }
 
-    /// Appends what comes before an array, which may be the names before the first one.
+    /// Appends the separator before an array; before the first one, the start of JSON and, if wanted, the column names.
     fn separate(&mut self, into: &mut Vec<u8>) {
         let is_first = !std::mem::replace(&mut self.begun, true);
         if is_first {
@@ -252,7 +253,7 @@ impl Writer {
         });
     }
 
-    /// Appends what comes after the rows: the key of the next answer, if there is one and it is wanted.
+    /// Appends the end of the answer, with a resume key if there are more rows and the client asked for one.
     fn finish(&mut self, into: &mut Vec<u8>) {
         let key = self
             .progress

@@ -1,4 +1,4 @@
-//! The addresses of Common Crawl's index server: `/<coll>-index?url=…` and `/collinfo.json`.
+//! Paths of Common Crawl's index server: `/<coll>-index?url=…` and `/collinfo.json`.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use crate::server::links::BaseUrl;
 use crate::server::reply::json as reply_json;
 use crate::server::target::{RequestTarget, only_read};
 
-/// The end of an address, after the name of a collection.
+/// Path suffix after the name of a collection.
 const SUFFIX: &str = "-index";
 
-/// Answers at these addresses, unless a collection has that name. `None` at any other address.
+/// Answers requests to these paths, unless a collection has that name. Returns `None` for other
+/// paths.
 pub(crate) async fn answer(
     federation: &Arc<Federation>,
     request: &Request<Incoming>,
@@ -50,7 +51,7 @@ fn collections(federation: &Federation, request: &Request<Incoming>) -> Response
     let public = federation.public_url.as_deref();
     let collections = federation.collections.iter().map(|one| {
         let base = BaseUrl::seen(public, request.headers(), &one.name, None);
-        // The address of a collection of that name comes first.
+        // A collection whose name ends in the suffix takes precedence.
         let is_taken = federation
             .collection(&format!("{}{SUFFIX}", one.name))
             .is_some();

@@ -1,4 +1,4 @@
-//! `/<coll>/index`.
+//! Index API: `/<coll>/index`.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::server::output::{Writer, refusal, respond, rows_as_text, with_errors,
 use crate::server::reply::{JSON, message, page};
 use crate::server::target::{RequestTarget, only_read};
 
-/// The answer to a query without rows.
+/// Response to a query without rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NoRows {
     /// 200 and an empty body, as pywb's warcserver does.
@@ -74,7 +74,7 @@ async fn answer_to(
     Ok(rows_as_text(rows, writer, report))
 }
 
-/// The query that a query string asks.
+/// Parses a query string into a query.
 pub(crate) fn parameters(text: &str, asked: &RequestTarget<'_>) -> Result<Arc<Query>, Failure> {
     let pairs: Vec<_> = url::form_urlencoded::parse(text.as_bytes()).collect();
     let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));
@@ -82,8 +82,8 @@ pub(crate) fn parameters(text: &str, asked: &RequestTarget<'_>) -> Result<Arc<Qu
     asked.collection.prepare(query)
 }
 
-/// Answers a query without rows with 404. Clients that ask for one page after the other end at a 400; a page of blocks
-/// without rows is not the end.
+/// Answers a query without rows with 404. A page after the last one is answered with 400, at which clients that fetch
+/// page after page stop; a page of blocks without matching rows is not the last one, and gets 404.
 async fn not_found(asked: &RequestTarget<'_>, query: &Arc<Query>) -> Response<Body> {
     match query.page {
         Some(number @ 1..) if !asked.collection.has_blocks(query).await => {
@@ -97,8 +97,8 @@ async fn not_found(asked: &RequestTarget<'_>, query: &Arc<Query>) -> Response<Bo
     }
 }
 
-/// How many pages there are. `blocks` is what pages are counted in, as in pywb; where that is rows, `rows` says it too.
-/// With `output=json` the media type is that of rows, which clients of pywb and Common Crawl expect.
+/// Returns the number of pages. As in pywb, `blocks` is the total count in the unit of pages; if that unit is rows,
+/// `rows` repeats it. With `output=json` the media type is that of rows, which clients of pywb and Common Crawl expect.
 fn number_of(pages: Pages, output: Output) -> Response<Body> {
     let number = pages.count.div_ceil(pages.size);
     let mut value =

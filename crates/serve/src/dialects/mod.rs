@@ -1,7 +1,7 @@
-//! The ways in which clients ask: each file turns the requests of one API into a [`Query`](crate::query::Query), and rows
-//! or a record into its answer.
+//! API dialects. Each file parses the requests of one API into a [`Query`](crate::query::Query), and formats rows or a
+//! record as its response.
 //!
-//! Only [`routes`](crate::routes) knows which dialects there are: nothing else depends on one.
+//! Only [`routes`](crate::routes) knows the dialects; no other module depends on one.
 
 pub(crate) mod cdx;
 pub(crate) mod common_crawl;

@@ -1,5 +1,4 @@
-//! `/<coll>?url=…` and `/<coll>?q=type:urlquery …`: the reading side of OutbackCDX, for pywb and OpenWayback that are
-//! configured for one.
+//! The read API of OutbackCDX, for pywb and OpenWayback: `/<coll>?url=…` and `/<coll>?q=type:urlquery …`.
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -23,18 +22,18 @@ use crawlspace_cdx::surt::MatchType;
 use crawlspace_index::row::Row;
 use crawlspace_index::timestamp::Timestamp;
 
-/// The columns of a line: those of a CDX file with eleven.
+/// Columns of a line: those of an 11-column CDX file.
 const COLUMNS: [&str; 11] = words(
     "urlkey timestamp original mimetype statuscode digest redirect robotflags length offset filename",
 );
 const XML: &str = "application/xml; charset=utf-8";
-/// How many captures OpenWayback gets where it names no number.
+/// Default number of captures of an OpenWayback query.
 const RESULTS: &str = "10000";
 
-/// Elements of a capture, and the fields that they have.
+/// XML elements of a capture, and the fields that they contain.
 const ELEMENTS: [(&str, Field); 11] = [
     ("compressedoffset", Field::Offset),
-    // By its name it is an end, and all who read it take it for the length.
+    // Despite its name, clients read it as the length.
     ("compressedendoffset", Field::Length),
     ("mimetype", Field::Mime),
     ("file", Field::Filename),
@@ -47,7 +46,7 @@ const ELEMENTS: [(&str, Field); 11] = [
     ("capturedate", Field::Timestamp),
 ];
 
-/// Whether a collection is asked at its own address.
+/// Returns whether the request to a collection's own path is a query.
 pub(crate) fn is_asked(request: &Request<Incoming>) -> bool {
     let query = request.uri().query().unwrap_or("").as_bytes();
     url::form_urlencoded::parse(query).any(|(name, _)| name == "url" || name == "q")
@@ -68,7 +67,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// Answers a query of OpenWayback.
+/// Answers an OpenWayback query.
 async fn captures(asked: &RequestTarget<'_>, words: &str) -> Response<Body> {
     let report = Report::default();
     let found = async {
@@ -119,7 +118,7 @@ async fn captures(asked: &RequestTarget<'_>, words: &str) -> Response<Body> {
     }
 }
 
-/// Reads `type:urlquery url:http%3A%2F%2Fexample.com%2F limit:10`.
+/// Parses `type:urlquery url:http%3A%2F%2Fexample.com%2F limit:10`.
 fn parsed(words: &str, point: Option<&str>) -> Result<WaybackQuery, BadQuery> {
     let mut pairs = vec![
         ("limit", RESULTS.to_owned()),
@@ -159,7 +158,7 @@ fn parsed(words: &str, point: Option<&str>) -> Result<WaybackQuery, BadQuery> {
     Ok(read)
 }
 
-/// Rows as XML, between the head and the end.
+/// Formats rows as XML between `head` and the closing elements.
 fn xml(head: String, rows: Rows, by_url: bool) -> BoxStream<'static, Result<Bytes, Failure>> {
     let mut url = None;
     let ended = rows.map(Some).chain(stream::once(async { None }));
@@ -181,7 +180,7 @@ fn xml(head: String, rows: Rows, by_url: bool) -> BoxStream<'static, Result<Byte
     });
     let first = stream::once(async { Ok(head.into()) });
     let last = stream::once(async { Ok("</results>\n</wayback>\n".into()) });
-    // After an error nothing that looks like an end.
+    // After an error, the closing elements are omitted, so that the document is visibly incomplete.
     let all =
         first
             .chain(results)
@@ -203,7 +202,7 @@ fn result(row: &Row, out: &mut String) {
     out.push_str("</result>\n");
 }
 
-/// Captures of a URL that come one after the other.
+/// Aggregates consecutive captures of one URL.
 struct UrlResult {
     urlkey: Vec<u8>,
     url: Vec<u8>,
@@ -213,7 +212,7 @@ struct UrlResult {
 }
 
 impl UrlResult {
-    /// Counts a capture; of the first one of another URL, the URL before is written.
+    /// Counts a capture. The first capture of the next URL writes the previous URL.
     fn take(current: &mut Option<UrlResult>, row: &Row, out: &mut String) {
         let Some(line) = row.capture() else { return };
         let moment = shown::value(&line, &Field::Timestamp).into_owned();
@@ -262,7 +261,7 @@ fn element(name: &str, text: &[u8], out: &mut String) {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
-            // What XML cannot have.
+            // XML forbids these characters.
             '\0'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             c => out.push(c),
         }

@@ -1,4 +1,4 @@
-//! The record that a search found, or what was tried, as an answer.
+//! Responses with the record that a search found, or with the attempts if it found none.
 
 use futures_util::stream::{self, StreamExt};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue, IF_RANGE, RANGE};
@@ -20,20 +20,20 @@ use crate::server::target::RequestTarget;
 use crate::server::{gzip, reply};
 use crawlspace_index::row::Row;
 
-/// Maximum size of a row in a header, in bytes. A longer one is left out.
+/// Maximum size of a row in a header, in bytes. The JSON of a longer row is reduced to a few fields.
 const MAX_ROW: usize = 6 * 1024;
 
-/// The form in which a capture is wanted.
+/// Form of the response with a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A WARC record.
     Record,
-    /// The HTTP response that was captured.
+    /// The captured HTTP response.
     Replay,
 }
 
-/// Answers with the record of the first row that has one; else with 404, and what was tried. `text` is the query
-/// string, `request` what is sent on to the server of the resource.
+/// Answers with the record of the first row that has one, otherwise with 404 and a list of attempts. `text` is the
+/// query string; `request` is forwarded to the server of the resource.
 pub(crate) async fn answer(
     asked: &RequestTarget<'_>,
     headers: &HeaderMap,
@@ -48,7 +48,7 @@ pub(crate) async fn answer(
         Err(failure) => return refusal(&failure),
     };
     let range = headers.get(RANGE).filter(|_| form == Form::Replay);
-    // A capture has no validator of its own, so that none that a client has can be the right one.
+    // Captures have no validators, so `If-Range` never matches and the range is ignored.
     let range = range.filter(|_| !headers.contains_key(IF_RANGE));
     let range = range.and_then(|range| ByteRange::parse(range.as_bytes()));
     let search = resource::search(federation, collection, &query, &request, range).await;
@@ -83,7 +83,7 @@ pub(crate) async fn answer(
     with_ignored(with_errors(response, &report), &query)
 }
 
-/// The answer with a record.
+/// Returns the response with a record.
 fn present(found: Found, base_url: &BaseUrl) -> Response<Body> {
     let Found {
         row,
@@ -125,7 +125,7 @@ fn present(found: Found, base_url: &BaseUrl) -> Response<Body> {
     response
 }
 
-/// Compresses the body of an answer with gzip while it is sent.
+/// Compresses the body of a response with gzip while it is sent.
 fn compressed(response: Response<Body>) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
     parts.headers.remove(CONTENT_LENGTH);
@@ -134,10 +134,10 @@ fn compressed(response: Response<Body>) -> Response<Body> {
     Response::from_parts(parts, gzip::body(body))
 }
 
-/// The row, for those who want to know what the record is of.
+/// Formats the row for a response header, so that clients know the capture of the record.
 fn shown(row: &Row, record: &Record) -> Vec<u8> {
     let date = record.date.to_string();
-    // An archive may have had another moment than its index said.
+    // The archive may have returned a capture of another time than its index listed.
     let timestamp = if row.timestamp().starts_with(date.as_bytes()) {
         row.timestamp()
     } else {
@@ -154,7 +154,8 @@ fn shown(row: &Row, record: &Record) -> Vec<u8> {
     [row.urlkey(), b" ", timestamp, b" ", ascii(&json).as_bytes()].concat()
 }
 
-/// The answer without a record: 404, or 504 after a timeout and 503 after the limit of a search. Caches must not keep it if there are rows.
+/// Returns the response without a record: 404, or 504 after a timeout and 503 if the search hit its limit. Caches must
+/// not store it if there are rows.
 fn not_found(tried: &Attempts, url: &str, report: &Report) -> Response<Body> {
     let errors = report.reasons().into_iter();
     let errors = errors.map(|(name, reason)| (name.to_string(), Value::from(reason.to_string())));

@@ -1,8 +1,8 @@
-//! `/<coll>/<timestamp>id_/<url>`: a capture as it came, where replay systems and Memento clients look for it.
+//! Raw replay: `/<coll>/<timestamp>id_/<url>`, the unaltered capture for replay systems and Memento clients.
 //!
-//! Its author is a stranger to this server. The body goes on as it is; of the header, fields that a browser needs to
-//! show the body keep their names, and all others become `X-Archive-Orig-…`, so that none of them acts for this server's
-//! origin. The answer is sandboxed: to a browser, the page has an origin of its own, and no scripts.
+//! Captured content is not trusted. The body is sent unchanged; header fields that a browser needs to display the body
+//! keep their names, and all others are renamed to `X-Archive-Orig-…`, so that none of them takes effect for this
+//! server's origin. The response is sandboxed: the browser gives the page an origin of its own and runs no scripts.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -28,9 +28,9 @@ use crate::server::links::{BaseUrl, in_header, link, memento_link, quoted, timem
 use crate::server::reply::{empty, message};
 use crawlspace_warc::http::{Head, MAX_HEAD};
 
-/// What is put before the name of a field that must not act here.
+/// Prefix of header fields that must not take effect.
 const ORIGINAL: &str = "x-archive-orig-";
-/// Fields that keep their names: they say how the body is to be read, and nothing about the server it is from.
+/// Fields that keep their names: they describe how to read the body, and nothing about the original server.
 const KEPT: [&str; 5] = [
     "content-type",
     "content-language",
@@ -38,25 +38,25 @@ const KEPT: [&str; 5] = [
     "content-range",
     "x-content-type-options",
 ];
-/// Fields that recorders keep for themselves among those of a response, and fields of requests, which say who recorded it.
-/// ArchiveWeb.page keeps the cookies of its user as `x-wabac-preset-cookie`.
+/// Fields that recorders add to responses for their own use, and fields of requests, which identify the recording user.
+/// ArchiveWeb.page stores the cookies of its user as `x-wabac-preset-cookie`.
 const PRIVATE: [&str; 4] = ["cookie", "cookie2", "authorization", "proxy-authorization"];
-/// What the names of further private fields begin with.
+/// Prefix of further private fields.
 const PRIVATE_PREFIX: &str = "x-wabac-";
-/// No scripts, no forms, no plugins, and an origin that no other page has.
+/// Sandbox without exceptions: no scripts, no forms, no plugins, and a unique origin.
 const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
 const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime");
-/// Whose capture it is. Archives that have this field give the prefix to all that was captured.
+/// Source of the capture. Archives that send this field prefix all captured fields.
 const SOURCE: HeaderName = HeaderName::from_static("x-archive-src");
 
-/// Limit of names and values of a captured header that go on. A header of `http` has room for some 24 000 names.
+/// Maximum number of captured header names and values that are sent. A header map of `http` holds about 24 000 names.
 const MAX_FIELDS: usize = 1000;
-/// Digits of a moment down to the millisecond. Queries take it down to the second.
+/// Maximum number of digits of a timestamp (milliseconds). Queries use the digits down to the second.
 const MAX_DIGITS: usize = 17;
 const DIGITS: usize = 14;
 
-/// The digits of the moment, which may be none, and the URL, as far as it is in the path. `None` when the path is
-/// not that of a replay.
+/// Splits a replay path into the digits of the timestamp, which may be empty, and the part of the URL that is in the
+/// path. Returns `None` if the path is not that of a replay.
 pub(crate) fn parts(path: &str) -> Option<(&str, &str)> {
     let (moment, url) = path.split_once("id_/")?;
     let is_moment = moment.len() <= MAX_DIGITS && moment.bytes().all(|byte| byte.is_ascii_digit());
@@ -64,10 +64,10 @@ pub(crate) fn parts(path: &str) -> Option<(&str, &str)> {
     is_moment.then_some((digits, url))
 }
 
-/// The captured response, or the part of it that is wanted. `source` is the source that the record came from.
+/// Returns the captured response, or the requested range of it. `source` is the name of the record's source.
 ///
 /// # Errors
-/// When the record is not valid as far as it has to be read for that.
+/// If the record is invalid in a part that has to be read.
 pub(crate) async fn response(
     record: Released<Record>,
     source: &str,
@@ -129,13 +129,13 @@ pub(crate) async fn response(
     Ok(response)
 }
 
-/// What of a payload is sent.
+/// The part of a payload that is sent.
 struct Part {
     status: StatusCode,
-    /// Its bytes in the payload; `None` for all.
+    /// Byte range within the payload, or `None` for all of it.
     bytes: Option<Range<u64>>,
     length: u64,
-    /// The first and the last byte of the resource that it has, if it is not all, and the size of the resource.
+    /// `Content-Range`: first and last byte within the resource and its size, if the part is not the whole resource.
     content_range: Option<String>,
     has_ranges: bool,
 }
@@ -144,7 +144,7 @@ impl Part {
     fn of(captured: &Captured, status: StatusCode, range: Option<ByteRange>) -> Part {
         let head = captured.head.as_deref().unwrap_or_default();
         let piece = piece_of(&Head::of(head));
-        // That of a capture that was cut off is shorter than it says.
+        // The payload of a truncated capture is shorter than its `Content-Range` says.
         let piece = piece.and_then(|piece| piece.cut(captured.length));
         let piece = piece.filter(|piece| captured.length == piece.last - piece.from + 1);
         let mut part = Part {
@@ -187,7 +187,7 @@ impl Part {
             }
             Some(None) => {
                 part.status = StatusCode::RANGE_NOT_SATISFIABLE;
-                // Without a size there is nothing to say (RFC 9110, section 14.4).
+                // Without a total size there is no `Content-Range` to send (RFC 9110, section 14.4).
                 part.content_range = piece.total.map(|total| format!("bytes */{total}"));
                 part.bytes = Some(0..0);
                 part.length = 0;
@@ -210,7 +210,7 @@ impl Part {
     }
 }
 
-/// Some of the bytes of a payload.
+/// Returns a byte range of a payload.
 fn between(payload: Pieces, bytes: Range<u64>) -> Pieces {
     let some = stream::unfold((payload, bytes), |(mut payload, mut bytes)| async move {
         while !bytes.is_empty() {
@@ -233,7 +233,7 @@ fn between(payload: Pieces, bytes: Range<u64>) -> Pieces {
     some.boxed()
 }
 
-/// The status, if it is one that a request can be answered with.
+/// Returns the captured status, if it is valid for a response.
 fn status(captured: &Captured) -> Option<StatusCode> {
     let Some(head) = &captured.head else {
         return Some(StatusCode::OK);
@@ -249,7 +249,7 @@ fn reason(captured: &Captured) -> Option<ReasonPhrase> {
     ReasonPhrase::try_from(reason).ok()
 }
 
-/// The fields as they go on. `memento` says where a URL is replayed.
+/// Returns the header fields to send. `memento` maps a URL to its replay URL.
 fn fields(captured: &Captured, target: &str, memento: impl Fn(&str) -> String) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let Some(head) = &captured.head else {
@@ -278,7 +278,7 @@ fn fields(captured: &Captured, target: &str, memento: impl Fn(&str) -> String) -
             headers.append(own, value.clone());
         }
         let original = HeaderName::from_bytes(format!("{ORIGINAL}{lower}").as_bytes());
-        // Of what stays true nothing more has to be said.
+        // Fields that describe the unchanged body need no copy of the original.
         if let (Ok(original), false) = (original, keeps && lower.starts_with("content-")) {
             headers.append(original, value);
         }
@@ -297,7 +297,7 @@ fn fields(captured: &Captured, target: &str, memento: impl Fn(&str) -> String) -
     headers
 }
 
-/// The text of a reference. Browsers send bytes that are not UTF-8 as they are, percent-encoded.
+/// Returns a reference as text. Bytes that are not UTF-8 are percent-encoded, as browsers do.
 fn as_url(reference: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(reference) {
         Ok(text) => Cow::Borrowed(text),
@@ -305,7 +305,7 @@ fn as_url(reference: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The body of these pieces. A small one says how long it is.
+/// Returns a body of these pieces. A small body is buffered to send its length.
 async fn plain(mut bytes: Pieces) -> Body {
     let mut begin = BytesMut::new();
     while begin.len() <= MAX_HEAD {

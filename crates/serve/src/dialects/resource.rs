@@ -1,4 +1,4 @@
-//! `/<coll>/resource`, `/<coll>/resource-post`, and `/<coll>/<timestamp>id_/<url>`.
+//! Resource API: `/<coll>/resource`, `/<coll>/resource-post`, and `/<coll>/<timestamp>id_/<url>`.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ use crate::server::reply::message;
 use crate::server::target::RequestTarget;
 use crawlspace_index::source::SourceError;
 
-/// What a browser says when it fetches the script of a service worker.
+/// Header that browsers send when they fetch the script of a service worker.
 const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
-/// Maximum size of the body of a request, in bytes.
+/// Maximum size of a request body, in bytes.
 const MAX_BODY: u64 = 64 << 20;
-/// Timeout of the body of a request, until all of it has arrived.
+/// Timeout of a request body, until all of it has arrived.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Loads what a request of the same method would get, of the captures that the query string asks for.
+/// Answers with a capture that the query string selects, for a request with the same method and body.
 pub(crate) async fn answer(
     asked: &RequestTarget<'_>,
     request: Request<Incoming>,
@@ -47,7 +47,7 @@ pub(crate) async fn answer(
             Err(refused) => return refused,
         }
     };
-    // A record is asked for even if only its length is wanted.
+    // HEAD loads the record, too, since its length must be known.
     let method = if parts.method == Method::HEAD {
         Method::GET
     } else {
@@ -57,7 +57,7 @@ pub(crate) async fn answer(
     record::answer(asked, &parts.headers, form, query, message).await
 }
 
-/// The capture that is closest to a moment, or to now.
+/// Answers with the capture closest to a timestamp, or to now.
 pub(crate) async fn replay(
     asked: &RequestTarget<'_>,
     request: Request<Incoming>,
@@ -75,7 +75,7 @@ pub(crate) async fn replay(
     answer(asked, request, Form::Replay, &query).await
 }
 
-/// Loads what the request gets that is in the body.
+/// Answers with a capture for the HTTP request that is posted in the body.
 pub(crate) async fn answer_message(
     asked: &RequestTarget<'_>,
     request: Request<Incoming>,
@@ -104,7 +104,7 @@ pub(crate) async fn answer_message(
     }
 }
 
-/// The body of a request as it comes.
+/// Returns the body of a request as a stream of pieces.
 fn pieces(body: Incoming) -> BoxStream<'static, Result<Bytes, LoadError>> {
     let frames = BodyStream::new(
         body.map_err(|error| LoadError::Request(format!("the body breaks off: {error}"))),
@@ -114,7 +114,7 @@ fn pieces(body: Incoming) -> BoxStream<'static, Result<Bytes, LoadError>> {
     data.boxed()
 }
 
-/// Waits for the body of a request.
+/// Waits for the body of a request until the timeout.
 async fn arrive<T>(
     body: impl std::future::Future<Output = Result<T, LoadError>>,
 ) -> Result<T, Response<Body>> {
@@ -142,7 +142,7 @@ async fn arrive<T>(
     })
 }
 
-/// Refuses a body that announces too much before any of it comes.
+/// Refuses a body whose announced size is too large before reading any of it.
 fn too_large(request: &Request<Incoming>) -> Option<Response<Body>> {
     let is_large = request.body().size_hint().lower() > MAX_BODY;
     is_large.then(|| closing(StatusCode::PAYLOAD_TOO_LARGE, &larger()))

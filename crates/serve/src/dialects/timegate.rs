@@ -1,4 +1,4 @@
-//! TimeGates (RFC 7089, section 4): the memento of a URL that is closest to a moment.
+//! TimeGates (RFC 7089, section 4): redirects to the memento of a URL that is closest to a datetime.
 
 use http::header::{HeaderName, HeaderValue, LINK, LOCATION, VARY};
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -18,7 +18,7 @@ use crawlspace_index::timestamp::Timestamp;
 
 const ACCEPT_DATETIME: HeaderName = HeaderName::from_static("accept-datetime");
 
-/// `/<coll>/timegate/<url>`: a redirect to the memento that is closest to `Accept-Datetime`, or to the last one.
+/// Answers `/<coll>/timegate/<url>` with a redirect to the memento closest to `Accept-Datetime`, or to the last one.
 pub(crate) async fn answer(
     asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
@@ -43,7 +43,7 @@ pub(crate) async fn answer(
         Ok(None) => none(&url),
         Err(failure) => refusal(&failure),
     };
-    // Also of what is not found (section 4.5.6).
+    // Required for 404 responses, too (section 4.5.6).
     response
         .headers_mut()
         .insert(VARY, HeaderValue::from_static("accept-datetime"));
@@ -57,7 +57,7 @@ fn none(url: &str) -> Response<Body> {
     )
 }
 
-/// The row of the memento.
+/// Returns the row of the closest memento, with the query.
 async fn choose(
     asked: &RequestTarget<'_>,
     headers: &HeaderMap,
@@ -83,7 +83,7 @@ async fn choose(
     Ok(first.map(|row| ((*query).clone(), row)))
 }
 
-/// The moment that the client wants.
+/// Parses `Accept-Datetime`.
 fn moment(headers: &HeaderMap) -> Result<Option<Timestamp>, BadQuery> {
     let Some(value) = headers.get(ACCEPT_DATETIME) else {
         return Ok(None);
@@ -97,7 +97,7 @@ fn moment(headers: &HeaderMap) -> Result<Option<Timestamp>, BadQuery> {
     }
 }
 
-/// `302 Found`, with the links of section 4.1.1. `None` when the row has no moment.
+/// Returns `302 Found` with the links of section 4.1.1, or `None` if the row has no valid timestamp.
 fn redirect(url: &str, row: &Row, base_url: &BaseUrl) -> Option<Response<Body>> {
     let time = Timestamp::earliest(row.timestamp())?;
     let mut captured = row.field("url");

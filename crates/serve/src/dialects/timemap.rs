@@ -27,7 +27,7 @@ use crawlspace_index::timestamp::Timestamp;
 /// The media type of TimeMaps (RFC 6690).
 pub(crate) const MEDIA: &str = "application/link-format";
 
-/// The format, and the URL as far as it is in the path. `None` when the path is not that of a TimeMap.
+/// Splits a TimeMap path into the format and the part of the URL in the path. Returns `None` for other paths.
 pub(crate) fn parts(path: &str) -> Option<(Output, &str)> {
     let (format, url) = path.strip_prefix("timemap/")?.split_once('/')?;
     let output = match format {
@@ -39,7 +39,7 @@ pub(crate) fn parts(path: &str) -> Option<(Output, &str)> {
     Some((output, url))
 }
 
-/// `/<coll>/timemap/link/<url>`, and the same captures as rows: `/<coll>/timemap/json/<url>`, `…/cdxj/<url>`.
+/// Answers `/<coll>/timemap/link/<url>`, and the same captures as rows: `/<coll>/timemap/json/<url>`, `…/cdxj/<url>`.
 pub(crate) async fn answer(
     asked: &RequestTarget<'_>,
     request: &Request<Incoming>,
@@ -103,19 +103,19 @@ pub(crate) async fn answer(
     )
 }
 
-/// Rows whose timestamps are moments.
+/// Removes rows without a valid timestamp.
 fn dated(mut batch: Batch) -> Batch {
     batch.retain(|row| Timestamp::earliest(row.timestamp()).is_some());
     batch
 }
 
-/// Rows that are mementos: of a moment, and with a replay that is no redirect to itself as far as they say.
+/// Returns the rows that are mementos: with a valid timestamp, and not known to be a redirect to itself.
 fn mementos(mut batch: Batch) -> Batch {
     batch.retain(|row| !is_self_redirect(row));
     dated(batch)
 }
 
-/// Rows as a TimeMap. Of no rows it is empty.
+/// Formats rows as a TimeMap, which is empty if there are no rows.
 pub(crate) fn text(rows: Rows, timemap: TimeMap) -> BoxStream<'static, Result<Bytes, Failure>> {
     let parts = stream::unfold(Some((rows, timemap)), |state| async move {
         let (mut rows, mut timemap) = state?;
@@ -135,18 +135,18 @@ pub(crate) fn text(rows: Rows, timemap: TimeMap) -> BoxStream<'static, Result<By
     parts.boxed()
 }
 
-/// Writes a TimeMap as its rows come. Only the last memento has to wait for what comes after it; the link of the
-/// TimeMap to itself, which says from when until when it is, comes last.
+/// Writes a TimeMap while its rows arrive. Only the last memento is held back until the next row or the end is known;
+/// the TimeMap's link to itself, with its `from` and `until`, comes last.
 pub(crate) struct TimeMap {
     base_url: BaseUrl,
     own: String,
-    /// Where a memento is, when that is elsewhere: `https://h/{timestamp}/{url}`.
+    /// URL template of mementos on another server: `https://h/{timestamp}/{url}`.
     format: Option<String>,
     query: Arc<Query>,
-    /// The original.
+    /// URL of the original resource.
     url: String,
     held: Option<Memento>,
-    /// The first and the last moment so far.
+    /// First and last datetime so far.
     span: Option<(Timestamp, Timestamp)>,
 }
 
@@ -158,7 +158,7 @@ struct Memento {
 }
 
 impl TimeMap {
-    /// One of the answer to this query; `own` is its own URL.
+    /// Creates the TimeMap of a query's answer; `own` is its own URL.
     pub(crate) fn new(query: &Arc<Query>, base_url: BaseUrl, own: String) -> TimeMap {
         TimeMap {
             base_url,
@@ -171,8 +171,8 @@ impl TimeMap {
         }
     }
 
-    /// One of the index API. `memento_format=https://h/{timestamp}/{url}` is for those who replay what is here, as pywb
-    /// does: they add the links that a TimeMap begins with themselves.
+    /// Creates a TimeMap for the index API. `memento_format=https://h/{timestamp}/{url}` is for replay servers such as
+    /// pywb, which add the leading links of the TimeMap themselves.
     pub(crate) fn of_index(
         asked: &RequestTarget<'_>,
         request: &Request<Incoming>,
@@ -213,7 +213,7 @@ impl TimeMap {
         }
     }
 
-    /// Appends what has to come last.
+    /// Appends the last memento and the TimeMap's link to itself.
     pub(crate) fn finish(&mut self, out: &mut String) {
         let (Some(last), Some((from, until))) = (self.held.take(), self.span) else {
             return;
@@ -228,7 +228,7 @@ impl TimeMap {
     }
 
     fn begin(&self, out: &mut String) {
-        // Those of a whole host have no one original.
+        // Mementos of a whole host have no common original.
         if self.query.match_type != MatchType::Exact || self.format.is_some() {
             return;
         }
@@ -289,7 +289,7 @@ impl TimeMap {
         }
     }
 
-    /// Whether nothing is left out, so that it is known which memento is the first of all.
+    /// Returns whether the query omits no mementos, so that the first one of the answer is the first of all.
     fn is_whole(&self) -> bool {
         let query = &self.query;
         query.match_type == MatchType::Exact

@@ -1,4 +1,4 @@
-//! Queries in the words of the Internet Archive's CDX server.
+//! Parses queries in the dialect of the Internet Archive's CDX server.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -17,44 +17,44 @@ use crate::query::given::{Given, LIMITS, MAX_FILTERS, bad, number, switch};
 use crate::query::{BadQuery, Query, literally};
 use crate::shown::{FIELDS, FilterSubject, ShownFilter};
 
-/// How many rows a page has, unless it is said. All that come before a page are read, so there should be few pages.
+/// Default number of rows of a page. All rows before a page are read, so pages should be few and large.
 const PAGE: u64 = 50_000;
 
-/// A query of that dialect: what is asked, and how rows are written.
+/// A parsed query: the rows wanted from the collection, and their layout.
 #[derive(Clone, Debug)]
 pub(crate) struct WaybackQuery {
-    /// What is asked of the collection.
+    /// Query to the collection.
     pub query: Query,
-    /// How rows are written.
+    /// Layout of the rows.
     pub layout: Layout,
 }
 
-/// How rows of an answer are written in that dialect.
+/// Layout of the rows of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    /// Whether rows come the last one first, and are written the other way round.
+    /// Set if rows are read in descending order and written in ascending order.
     pub is_reversed: bool,
-    /// How many rows are written, if there is a limit.
+    /// Maximum number of rows written, if limited.
     pub limit: Option<u64>,
-    /// The columns of a row, by the names that the answer has for them.
+    /// Columns of a row, with their names in the answer.
     pub columns: Vec<(String, Field)>,
-    /// Whether the answer is a JSON array of arrays.
+    /// Writes a JSON array of arrays.
     pub json: bool,
-    /// Whether the first of these has the names of the columns.
+    /// Writes the column names as the first array.
     pub is_named: bool,
-    /// Whether the answer says where the next one goes on.
+    /// Ends the answer with a resume key if there are more rows.
     pub show_resume_key: bool,
-    /// Rows up to this one are left out.
+    /// Rows up to this one are skipped.
     pub after: Option<ResumeKey>,
 }
 
 impl WaybackQuery {
-    /// Reads parameters, in the order of the request; `columns` are those of a row where the request names none. Of a
-    /// parameter that is there more than once the last one counts; `filter` and `collapse` all count. Parameters without
-    /// an effect are named in the query's `ignored`.
+    /// Parses parameters, in the order of the request; `columns` are the default columns of a row. Of a repeated
+    /// parameter the last one counts, except for `filter` and `collapse`, which accumulate. Parameters without an
+    /// effect are listed in the query's `ignored`.
     ///
     /// # Errors
-    /// When `url` is missing, or a parameter is wrong or excludes another one.
+    /// If `url` is missing, or a parameter is invalid or excludes another one.
     pub(crate) fn parse<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
         point: Option<&str>,
@@ -72,7 +72,7 @@ impl WaybackQuery {
                 "filter" => filters.push(value),
                 "showResumeKey" => show = value,
                 "resumeKey" => after = value,
-                // Answers are never compressed, and the last rows are always found quickly.
+                // Responses are never compressed, and the last rows are always found quickly.
                 "gzip" | "fastLatest" => {}
                 "resolveRevisits" if switch(name, value) == Ok(false) => {}
                 "resolveRevisits" | "nosource" | "showPagedIndex" => given.ignore(name),
@@ -110,7 +110,7 @@ impl WaybackQuery {
         Ok(read)
     }
 
-    /// The first rows, or those after a key.
+    /// Limits the answer to the first rows, or those after a resume key.
     fn take_first(&mut self, limit: Option<u64>, after: &str) -> Result<(), BadQuery> {
         self.layout.limit = limit;
         self.query.limit = limit;
@@ -124,13 +124,13 @@ impl WaybackQuery {
         if !self.layout.show_resume_key && after.is_empty() {
             return Ok(());
         }
-        // One more shows whether there is more.
+        // One row beyond the limit shows whether there are more.
         self.query.limit = limit.map(|limit| limit.saturating_add(1));
         if !after.is_empty() {
             let key = ResumeKey::parse(after)
                 .ok_or_else(|| BadQuery(format!("resumeKey={after}: no answer ends with it")))?;
             self.query.limit = None;
-            // They were left out before.
+            // The offset was already applied before the resume key was issued.
             self.query.offset = 0;
             key.narrow(&mut self.query);
             self.layout.after = Some(key);
@@ -138,7 +138,7 @@ impl WaybackQuery {
         Ok(())
     }
 
-    /// The last rows.
+    /// Limits the answer to the last rows.
     fn take_last(&mut self, limit: Option<u64>) -> Result<(), BadQuery> {
         let query = &mut self.query;
         if query.order != Order::Ascending || query.page.is_some() || query.offset > 0 {
@@ -178,8 +178,8 @@ fn named(fields: &str, columns: &[&str]) -> Result<Vec<(String, Field)>, BadQuer
     names.map(column).collect()
 }
 
-/// Writes a filter with a prefix of pywb's in the Internet Archive's words: `=field:text` and `!=field:text` as regular
-/// expressions, `!~` as `~!`.
+/// Converts a filter with a prefix of pywb's to the Internet Archive's syntax: `=field:text` and `!=field:text` to
+/// regular expressions, `!~` to `~!`.
 fn as_ia(filter: &str) -> Cow<'_, str> {
     if let Some(rest) = filter.strip_prefix("!~") {
         return Cow::Owned(format!("~!{rest}"));
@@ -220,18 +220,18 @@ fn shown(filters: &[&str]) -> Result<Vec<ShownFilter>, BadQuery> {
     read.collect()
 }
 
-/// The row after which an answer goes on. It is found again though rows before it come and go.
+/// The row after which an answer resumes. It is still found if rows before it were added or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResumeKey {
     urlkey: Vec<u8>,
     timestamp: Vec<u8>,
-    /// Which of the rows of that urlkey and moment.
+    /// Identifies the row among those with the same urlkey and timestamp.
     mark: Mark,
-    /// How many rows of the moment are like it, up to it; at least 1.
+    /// Number of rows of that timestamp with this mark, up to and including the row; at least 1.
     count: u32,
 }
 
-/// What tells rows of one urlkey and moment apart: the length of a line, and its checksum.
+/// Identifies rows with the same urlkey and timestamp: length and checksum of the line.
 type Mark = (u32, u32);
 
 fn mark(row: &Row) -> Mark {
@@ -241,11 +241,11 @@ fn mark(row: &Row) -> Mark {
     (length, checksum.sum())
 }
 
-/// Bytes of a key before its urlkey.
+/// Number of bytes of a key before its urlkey.
 const NUMBERS: usize = 12;
 
 impl ResumeKey {
-    /// The key that [`text`](ResumeKey::text) wrote.
+    /// Parses a key that [`text`](ResumeKey::text) wrote.
     fn parse(text: &str) -> Option<ResumeKey> {
         let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok()?;
         let (numbers, place) = bytes.split_at_checked(NUMBERS)?;
@@ -264,7 +264,7 @@ impl ResumeKey {
         })
     }
 
-    /// The key as clients get it, without a character that a URL would escape.
+    /// Returns the key for clients, in characters that URLs need not escape.
     pub(crate) fn text(&self) -> String {
         let (length, checksum) = self.mark;
         let mut bytes = Vec::with_capacity(NUMBERS + self.urlkey.len() + 21);
@@ -277,7 +277,7 @@ impl ResumeKey {
         BASE64URL_NOPAD.encode(&bytes)
     }
 
-    /// Lets the query begin at the row's moment, so that sources need not read what was there before.
+    /// Restricts the query to the row's timestamp and later, so that sources need not read earlier rows.
     fn narrow(&self, query: &mut Query) {
         if query.match_type == MatchType::Exact {
             let digits = self.timestamp.get(..14).unwrap_or(&self.timestamp);
@@ -295,18 +295,18 @@ impl ResumeKey {
     }
 }
 
-/// Follows the rows of an answer, so as to say where the next one goes on, and leaves out what came before.
+/// Tracks the rows of an answer to create its resume key, and skips rows up to the previous key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
-    /// Rows up to this one are left out; none once it has come by.
+    /// Rows up to this one are skipped; `None` once it has been passed.
     after: Option<ResumeKey>,
-    /// The urlkey and the moment of the last row, and its line among all of these.
+    /// The last row, and the marks of all rows so far with its urlkey and timestamp.
     last: Option<Row>,
     marks: Vec<Mark>,
 }
 
 impl Progress {
-    /// Begins after that row.
+    /// Creates a tracker that skips rows up to the key.
     pub(crate) fn after(after: Option<ResumeKey>) -> Progress {
         Progress {
             after,
@@ -314,7 +314,7 @@ impl Progress {
         }
     }
 
-    /// Whether the next row is one of the answer.
+    /// Returns whether the next row belongs to the answer.
     pub(crate) fn admits(&mut self, row: &Row) -> bool {
         let Some(after) = &self.after else {
             return true;
@@ -338,7 +338,7 @@ impl Progress {
         }
     }
 
-    /// Notes a row of the answer.
+    /// Records a row of the answer.
     pub(crate) fn note(&mut self, row: &Row) {
         let same = self.last.as_ref().is_some_and(|last| {
             last.urlkey() == row.urlkey() && compare(last.timestamp(), row.timestamp()).is_eq()
@@ -350,7 +350,7 @@ impl Progress {
         self.last = Some(row.clone());
     }
 
-    /// The key of the last row that was noted.
+    /// Returns the key of the last recorded row.
     pub(crate) fn key(&self) -> Option<ResumeKey> {
         let (row, mark) = (self.last.as_ref()?, *self.marks.last()?);
         let count = self.marks.iter().filter(|other| **other == mark).count();
@@ -524,7 +524,7 @@ mod tests {
             ("~original:a.b", "~original:a.b"),
             ("!original:a.b", "!original:a.b"),
             ("=2024", "=2024"),
-            // Refused.
+            // Unsupported filters.
             ("!=tag.coll:7", "!=tag.coll:7"),
         ] {
             assert_eq!(as_ia(filter), ia, "{filter}");

@@ -1,4 +1,4 @@
-//! Time stands still in these tests but for pauses, which take none.
+//! Tests of groups. Time is paused, so that pauses take no real time.
 
 use super::*;
 use crate::source::Rows;
@@ -11,14 +11,14 @@ use redis_tests::rows;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::sleep;
 
-/// What a source of these tests does, step by step.
+/// A step of a scripted source.
 #[derive(Clone)]
 enum Does {
     Row(&'static str),
     Pause(u64),
     Fail,
     Err(SourceError),
-    /// A batch without rows.
+    /// An empty batch.
     Work,
     Hang,
 }
@@ -28,7 +28,7 @@ struct Scripted {
     steps: Vec<Does>,
     ordered: bool,
     asked: AtomicUsize,
-    /// Streams that are neither at their end nor dropped.
+    /// Number of streams that have neither ended nor been dropped.
     running: Arc<AtomicUsize>,
 }
 
@@ -203,7 +203,7 @@ async fn a_source_that_keeps_failing_is_skipped_for_a_while() {
     }
 }
 
-/// Asks that many questions, one after the other, each of which fails: whether one was not asked any more.
+/// Runs `questions` different failing queries in turn, and returns whether the source was skipped.
 async fn turned_off(steps: &[Does], ordered: bool, questions: usize) -> bool {
     let (group, _) = group(&[("bad", ordered, steps)]);
     let mut skipped = false;
@@ -239,15 +239,15 @@ async fn what_a_question_brings_about_turns_no_source_off() {
             "{error}"
         );
     }
-    // One question alone is no proof of anything.
+    // Failures of too few different questions prove nothing.
     assert!(!turned_off(&[Hang], true, 1).await);
     assert!(!turned_off(&[Fail], true, 4).await);
-    // At work all the time without a row, or with more rows than can be sorted in time.
+    // Sources that keep working without a row, or with more rows than can be sorted in time.
     let busy: Vec<Does> = (0..60).flat_map(|_| [Pause(1), Work]).collect();
     assert!(!turned_off(&busy, true, 20).await);
     let long: Vec<Does> = (0..60).flat_map(|_| [Pause(1), Row("2001")]).collect();
     assert!(!turned_off(&long, false, 20).await);
-    // What breaks off after rows.
+    // A source that breaks off after rows.
     assert!(!turned_off(&[Row("2001"), Fail], true, 20).await);
 }
 

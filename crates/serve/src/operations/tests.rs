@@ -12,7 +12,7 @@ fn query(text: &str) -> Arc<Query> {
     Arc::new(Query::parse(pairs, None).unwrap())
 }
 
-/// The rows that are left, all in one batch and each in one of its own.
+/// Returns the remaining rows, and asserts that batch sizes make no difference.
 fn left(text: &str, rows: &[Row]) -> Vec<Row> {
     let query = query(text);
     let mut operations = Operations::of(&query).unwrap();
@@ -28,7 +28,7 @@ fn left(text: &str, rows: &[Row]) -> Vec<Row> {
     singly
 }
 
-/// Their years.
+/// Returns the years of rows.
 fn times(rows: &[Row]) -> Vec<String> {
     let year = |row: &Row| String::from_utf8_lossy(&row.timestamp()[..4]).into_owned();
     rows.iter().map(year).collect()

@@ -1,4 +1,4 @@
-//! Parameters of a request as they are written, and what they mean.
+//! Parses the raw parameters of a request.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,27 +17,27 @@ use crawlspace_index::timestamp::Timestamp;
 pub(crate) const MAX_FILTERS: usize = 32;
 /// Maximum number of `collapse` of a query.
 const MAX_COLLAPSES: usize = 8;
-/// Maximum number of parameters without an effect that are named, and maximum length of such a name, in characters.
+/// Maximum number of listed parameters without an effect, and maximum length of their names, in characters.
 pub(crate) const MAX_IGNORED: usize = 20;
 pub(crate) const MAX_IGNORED_NAME: usize = 60;
-/// Maximum length of a URL that is looked up, in bytes.
+/// Maximum length of a URL, in bytes.
 const MAX_URL: usize = 64 * 1024;
 
-/// Everybody may send a regular expression, so they are kept smaller than those of the operator.
+/// Limits of regular expressions in requests. Anyone can send them, so the limits are lower than for the operator's.
 pub(crate) const LIMITS: Limits = Limits {
     pattern_bytes: 4 * 1024,
     compiled_bytes: 1024 * 1024,
 };
 
-/// Parameters that have a value; others are `filter` and `collapse`, of which there may be several, and other names of
-/// these.
+/// Parameters with a single value. `filter` and `collapse`, which may be repeated, and aliases of these names are
+/// handled separately.
 const NAMES: [&str; 26] = words(
     "url matchType from to closest sort reverse limit fields fl output collapseToLast collapseTime \
      omitSelfRedirects offset content_type nosource compress allowFuzzy resumeKey resolveRevisits page pageSize \
      showNumPages showPagedIndex sources",
 );
 
-/// The parameters as they are written.
+/// Raw parameters of a request.
 #[derive(Default)]
 pub(crate) struct Given<'a> {
     values: HashMap<&'static str, &'a str>,
@@ -51,7 +51,7 @@ impl<'a> Given<'a> {
         let known = match name {
             "filter" => return self.filters.push(value),
             "collapse" | "collapseToFirst" => return self.collapses.push(value),
-            // What a TimeMap is written with.
+            // Only affects how a TimeMap is written.
             "memento_format" => return,
             "showResumeKey" if switch(name, value) == Ok(false) => return,
             "from_ts" => "from",
@@ -65,7 +65,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The value of a parameter: empty where it is not given.
+    /// Returns the value of a parameter, which is empty if it is missing.
     fn get(&self, name: &'static str) -> &'a str {
         debug_assert!(NAMES.contains(&name), "{name} is a parameter");
         self.values.get(name).copied().unwrap_or_default()
@@ -95,7 +95,7 @@ impl<'a> Given<'a> {
             );
         }
         let keys = surt::range(&url, match_type).map_err(|why| BadQuery(format!("url: {why}")))?;
-        // What is left out is the last that can be meant, as pywb has it.
+        // As in pywb, a shortened timestamp stands for its last second.
         let closest = match self.get("closest") {
             "now" => Some(Timestamp::now()),
             digits => moment("closest", digits, Timestamp::latest)?,
@@ -111,7 +111,7 @@ impl<'a> Given<'a> {
             to: self.to()?,
             order,
             closest,
-            // pywb takes 0 for no limit, but not where it sorts rows.
+            // In pywb, 0 means no limit, except when it sorts rows.
             limit: self
                 .number("limit")?
                 .filter(|&limit| limit > 0 || order != Order::Ascending),
@@ -173,7 +173,7 @@ impl<'a> Given<'a> {
                     "sort={sort}: known are default, reverse and closest"
                 ));
             }
-            // A moment counts before everything else, as it does there.
+            // As in pywb, `closest` takes precedence over all other orders.
             (Some(closest), _) => Order::Closest(closest),
             (None, "reverse") => Order::Descending,
             (None, _) if reverse => Order::Descending,
@@ -181,7 +181,7 @@ impl<'a> Given<'a> {
         })
     }
 
-    /// Filters by tags, and all others.
+    /// Splits filters into those by tags and all others.
     fn filters(&self) -> Result<(Vec<String>, Vec<RowFilter>), BadQuery> {
         if self.filters.len() > MAX_FILTERS {
             return bad(format!("filter: more than {MAX_FILTERS} of them"));
@@ -229,25 +229,25 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Reads `from`. pywb compares timestamps as text, so that a month or day of `00` lies before the first one.
+    /// Parses `from`. pywb compares timestamps as text, so a month or day of `00` is before the first one.
     fn from(&self) -> Result<Option<Timestamp>, BadQuery> {
         let digits = self.get("from");
         let digits = before_zero(digits).unwrap_or(digits);
         moment("from", digits, Timestamp::earliest)
     }
 
-    /// Reads `to`; a month or day of `00` as [`from`](Given::from) does.
+    /// Parses `to`. A month or day of `00` is treated as in [`from`](Given::from).
     fn to(&self) -> Result<Option<Timestamp>, BadQuery> {
         let digits = self.get("to");
         let Some(begin) = before_zero(digits) else {
             return moment("to", digits, Timestamp::latest);
         };
         let begin = moment("to", begin, Timestamp::earliest)?;
-        // There is nothing before the year 0.
+        // The year 0 has no predecessor.
         Ok(begin.map(|begin| Timestamp::from_seconds(begin.seconds() - 1).unwrap_or(begin)))
     }
 
-    /// The URL and what matches it, which a `*` at one of its ends can say.
+    /// Parses the URL and its scope, which a leading or trailing `*` can set.
     fn url(&self) -> Result<(String, MatchType), BadQuery> {
         let url = self.get("url");
         if url.is_empty() {
@@ -281,7 +281,7 @@ pub(crate) fn bad<T>(why: impl Into<String>) -> Result<T, BadQuery> {
     Err(BadQuery(why.into()))
 }
 
-/// A filter with the name of its field in place of the letter that pywb takes for it.
+/// Replaces pywb's one-letter name of a field by the field's full name.
 fn long_name(filter: &str) -> Cow<'_, str> {
     let name = filter.trim_start_matches(['!', '=', '~']);
     let signs = &filter[..filter.len() - name.len()];
@@ -311,7 +311,7 @@ fn before_zero(digits: &str) -> Option<&str> {
     digits.get(..at).filter(|_| is_whole)
 }
 
-/// A moment of fewer digits than a year has is padded as one of fewer digits than a date has.
+/// Parses a timestamp. A year with fewer than 4 digits is padded like a shortened date.
 fn moment(
     name: &str,
     digits: &str,

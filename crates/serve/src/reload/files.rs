@@ -1,4 +1,4 @@
-//! The files that a configuration is read from, and whether they change.
+//! The files of a configuration, watched for changes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,23 +9,23 @@ use tokio::task::spawn_blocking;
 
 use crate::config::{Config, ConfigErrors};
 
-/// Time between two looks at the files.
+/// Polling interval.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Device, inode and size, and in seconds and nanoseconds when the content was written, and when anything else about
-/// the file was changed; `None` when there is no such file.
+/// Version of a file: device, inode, size, mtime and ctime (in seconds and nanoseconds); `None` if the file does not
+/// exist.
 type Version = Option<(u64, u64, u64, (i64, i64), (i64, i64))>;
 
-/// The files that a configuration is read from, as they were just before they were read.
+/// The files of a configuration, with their versions just before they were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFiles {
     config: (PathBuf, Version),
-    /// Those that the configuration names.
+    /// Files named by the configuration.
     named: Vec<(PathBuf, Version)>,
 }
 
 impl ConfigFiles {
-    /// Looks at the file of a configuration, which is to be read after that.
+    /// Records the version of a configuration file, which must be read afterwards.
     pub fn of(config: PathBuf) -> ConfigFiles {
         ConfigFiles {
             config: looked_at(config),
@@ -33,8 +33,8 @@ impl ConfigFiles {
         }
     }
 
-    /// Looks at the files that the configuration names and that were read with it. Those that it named before stay as
-    /// they were before they were read again.
+    /// Records the versions of the files that the configuration names. Files that were named before keep their versions
+    /// from before they were read.
     pub fn look(&mut self, config: &Config) {
         let before = std::mem::take(&mut self.named);
         let named = config.files().into_iter().map(|path| {
@@ -44,8 +44,8 @@ impl ConfigFiles {
         self.named = named.collect();
     }
 
-    /// Looks at the files that a configuration names which cannot be used, too: it may be one of them that is corrected.
-    /// Those that were named before stay, since errors hide further names.
+    /// Records the files named by an invalid configuration as well, since correcting one of them may fix it. Files
+    /// named before are kept, because errors hide further names.
     pub(super) fn look_also(&mut self, errors: &ConfigErrors) {
         for path in &errors.files {
             if !self.named.iter().any(|(known, _)| known == path) {
@@ -54,12 +54,12 @@ impl ConfigFiles {
         }
     }
 
-    /// The file of the configuration itself.
+    /// Returns the path of the configuration file.
     pub fn config(&self) -> &Path {
         &self.config.0
     }
 
-    /// Looks at all of them again.
+    /// Returns the current versions of all files.
     pub(super) async fn again(&self) -> ConfigFiles {
         let files = self.clone();
         let again = spawn_blocking(move || ConfigFiles {
@@ -70,12 +70,12 @@ impl ConfigFiles {
                 .map(|(path, _)| looked_at(path))
                 .collect(),
         });
-        // It fails when the server ends.
+        // Fails if the runtime is shutting down.
         again.await.unwrap_or_else(|_| self.clone())
     }
 
-    /// Waits until any of them is another than it was, and all of them were the same at two looks in a row: what is
-    /// still being written is not read.
+    /// Waits until any file has changed and all files have the same version in two successive polls, so that
+    /// half-written files are not read.
     pub async fn changed(&self) {
         let mut last = self.clone();
         loop {
@@ -109,7 +109,7 @@ mod tests {
         fs::write(&path, "a").unwrap();
         let files = ConfigFiles::of(path.clone());
         let mut changed = Box::pin(files.changed());
-        // It is written in the middle between two looks, each time.
+        // The file is written in the middle of each polling interval.
         let mut wait = INTERVAL / 2;
         for size in 2..12 {
             fs::write(&path, "a".repeat(size)).unwrap();
@@ -132,7 +132,7 @@ mod tests {
             let changed = tokio::time::timeout(60 * INTERVAL, files.changed()).await;
             assert_eq!(changed.is_ok(), changes);
         }
-        // Another file of the same size takes its place.
+        // Replaces the file by another one of the same size.
         let there = ConfigFiles::of(path.clone());
         fs::write(dir.path().join("new"), "b").unwrap();
         fs::rename(dir.path().join("new"), &path).unwrap();

@@ -1,7 +1,7 @@
-//! Another configuration in place of the one that is served, without an end of the server.
+//! Replaces the configuration while the server runs.
 //!
-//! A request takes the [`Federation`] that is current when it begins, and keeps it to its end: of a federation that was
-//! replaced, nothing is left once its last request has ended. A configuration that cannot be used changes nothing.
+//! A request uses the [`Federation`] that is current at its start until its end; a replaced federation is dropped with
+//! its last request. An invalid configuration changes nothing.
 
 mod files;
 
@@ -14,27 +14,27 @@ pub use self::files::ConfigFiles;
 use super::Federation;
 use super::config::Config;
 
-/// The federation that requests are answered from, which can be replaced while they are.
+/// The current federation, which can be replaced while requests are served.
 pub struct Current {
     federation: RwLock<Arc<Federation>>,
     reloads: Mutex<Reloads>,
 }
 
-/// How often the configuration was read again, and what came of it.
+/// Number and outcomes of reloads.
 #[derive(Clone)]
 pub(crate) struct Reloads {
-    /// How often another federation took the place of the one before.
+    /// Number of successful reloads.
     pub succeeded: u64,
-    /// How often nothing was changed, because the configuration could not be used.
+    /// Number of failed reloads, which changed nothing.
     pub failed: u64,
-    /// When the configuration that is served was read.
+    /// Time at which the current configuration was loaded.
     pub loaded: Timestamp,
-    /// When the last reload failed, and why; none if it succeeded.
+    /// Time and reason of the last failure; `None` after a success.
     pub failure: Option<(Timestamp, String)>,
 }
 
 impl Current {
-    /// Requests are answered from this federation, until there is another one.
+    /// Creates the holder of the first federation.
     pub fn new(federation: Arc<Federation>) -> Arc<Current> {
         Arc::new(Current {
             federation: RwLock::new(federation),
@@ -47,14 +47,14 @@ impl Current {
         })
     }
 
-    /// What a request that begins now is answered from.
+    /// Returns the current federation, for a new request.
     pub fn federation(&self) -> Arc<Federation> {
         let current = self.federation.read();
         Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads a configuration again, and serves it from then on. If it cannot be used, everything stays as it is. Either
-    /// way the log and the operator's figures say what came of it. Gives the files as they were read.
+    /// Reloads the configuration and replaces the federation. An invalid configuration changes nothing. The outcome is
+    /// logged and shown in the metrics. Returns the files with the versions that were read.
     pub async fn reload(&self, files: ConfigFiles) -> ConfigFiles {
         let (before, mut files) = (self.federation(), files.again().await);
         let mut read = files.clone();
@@ -94,7 +94,7 @@ impl Current {
         files
     }
 
-    /// How often the configuration was read again, and what came of it.
+    /// Returns the number and outcomes of reloads.
     pub(crate) fn reloads(&self) -> Reloads {
         self.lock().clone()
     }
@@ -104,10 +104,10 @@ impl Current {
     }
 }
 
-/// What the files say now, beside the federation that they said before.
+/// Reads the files, and opens the new federation next to the old one.
 ///
 /// # Errors
-/// Everything that is wrong with them, a line each.
+/// All errors of the configuration, one per line.
 fn reopened(before: &Federation, files: &mut ConfigFiles) -> Result<Arc<Federation>, String> {
     let (config, warnings) = match Config::read(files.config()) {
         Ok(read) => read,
@@ -129,7 +129,7 @@ fn reopened(before: &Federation, files: &mut ConfigFiles) -> Result<Arc<Federati
 mod tests {
     use super::*;
 
-    /// A configuration in a folder, and what is served of it.
+    /// Writes a configuration to a folder, and opens it.
     async fn start(text: &str) -> (tempfile::TempDir, ConfigFiles, Arc<Current>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.yaml");
@@ -181,7 +181,7 @@ mod tests {
     const GOOD: &str = "com,example)/ - {\"access\": \"exclude\"}\n";
     const BAD: &str = "com,example)/ - {\"access\": \"hide\"}\n";
 
-    /// Waits until a file has changed, for as long as that can take, and reads all of them again.
+    /// Waits until a file has changed, with a generous timeout, and reloads.
     async fn reloaded(current: &Current, files: ConfigFiles, what: &str) -> ConfigFiles {
         let changed = tokio::time::timeout(std::time::Duration::from_secs(60), files.changed());
         assert!(changed.await.is_ok(), "no change was seen: {what}");
@@ -203,7 +203,7 @@ mod tests {
         let (dir, files, current) = start("collections: {a: $live}").await;
         let rules_file = dir.path().join("rules.aclj");
         for wrong in [Some(BAD), None] {
-            // The configuration names it while it is invalid, or not there.
+            // The configuration names the rules file while the file is invalid or missing.
             std::fs::write(files.config(), "collections: {a: $live}").unwrap();
             let mut files = current.reload(files.clone()).await;
             assert_eq!(rules(&current), 0);
@@ -237,7 +237,7 @@ mod tests {
         files = reloaded(&current, files, "the new file").await;
         assert!(current.reloads().failure.is_some());
         assert_eq!(rules(&current), 1);
-        // Wrong in another way: still watched.
+        // A file that changes from one invalid content to another is still watched.
         std::fs::write(folder.join("b.aclj"), "wrong\n").unwrap();
         files = reloaded(&current, files, "the file that is still wrong").await;
         assert!(current.reloads().failure.is_some());

@@ -15,7 +15,7 @@ const MAX_LISTED: usize = 30;
 /// Maximum length of a text in the list, in characters.
 const MAX_TEXT: usize = 500;
 
-/// Rows that were tried, each with each loader.
+/// Attempts to load rows with each loader.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     listed: Vec<Attempt>,
@@ -26,7 +26,7 @@ pub(crate) struct Attempts {
     is_limited: bool,
 }
 
-/// A row that was tried with a loader, as clients are shown it.
+/// An attempt to load a row with a loader, as shown to clients.
 #[derive(Debug, Serialize)]
 pub(crate) struct Attempt {
     url: String,
@@ -37,12 +37,12 @@ pub(crate) struct Attempt {
 }
 
 impl Attempts {
-    /// How many rows.
+    /// Returns the number of rows tried.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Adds what came of a row and a loader.
+    /// Adds the failure of a row and a loader.
     pub(super) fn add(
         &mut self,
         capture: Option<&Capture>,
@@ -73,37 +73,37 @@ impl Attempts {
         });
     }
 
-    /// Whether there was no row to try, in the time that there was.
+    /// Returns whether there was no row to try within the timeout.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0 && self.late.is_none()
     }
 
-    /// Records that `timeout` ran out before all was tried.
+    /// Records that `timeout` expired before everything was tried.
     pub(super) fn timed_out(&mut self, timeout: Duration) {
         self.late = Some(timeout);
     }
 
-    /// Whether the time was over before all was tried.
+    /// Returns whether the timeout expired before everything was tried.
     pub(crate) fn is_late(&self) -> bool {
         self.late.is_some()
     }
 
-    /// Returns whether more would have been searched if a request might cost more.
+    /// Returns whether the search stopped at a limit of its cost.
     pub(crate) fn is_limited(&self) -> bool {
         self.is_limited
     }
 
-    /// The first attempts.
+    /// Returns the first attempts.
     pub(crate) fn listed(&self) -> &[Attempt] {
         &self.listed
     }
 
-    /// How many more there were.
+    /// Returns the number of attempts beyond the listed ones.
     pub(crate) fn unlisted(&self) -> u64 {
         self.count.saturating_sub(MAX_LISTED as u64)
     }
 
-    /// Why there is no record of that URL, for people.
+    /// Returns a human-readable reason why there is no record of that URL.
     pub(crate) fn summary(&self, url: &str) -> String {
         let url = short(url);
         match (self.late, self.count) {
@@ -134,7 +134,7 @@ fn word(loader: &Loader) -> &'static str {
     }
 }
 
-/// The loader as the operator knows it.
+/// Returns the loader's location for the operator.
 fn place(loader: &Loader) -> String {
     match loader {
         Loader::Live => word(loader).to_owned(),

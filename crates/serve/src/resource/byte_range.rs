@@ -1,23 +1,23 @@
-//! Parts of a resource: what a client asks for, and what a capture has (RFC 9110, section 14).
+//! Byte ranges requested by clients, and partial content of captures (RFC 9110, section 14).
 
 use super::record::Record;
-/// The part of a resource that is in a capture.
+/// The part of a resource contained in a capture.
 pub(crate) use crawlspace_fetch::range::Part as Piece;
 use crawlspace_warc::http::{Head, end_of_head, interim_heads};
 use crawlspace_warc::{END, decimal, end_of_header};
 
-/// The part of a resource that a client asks for.
+/// A byte range requested by a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ByteRange {
-    /// From one byte on, to another one, which is a part of it, or to the end.
+    /// From a first byte to a last byte (inclusive), or to the end.
     From(u64, Option<u64>),
-    /// The last bytes.
+    /// The last bytes of the resource.
     Last(u64),
 }
 
 impl ByteRange {
-    /// Parses the field `Range`. `None` when it asks for several parts, or in another unit, or is invalid: then a server
-    /// answers with everything.
+    /// Parses the header `Range`. Returns `None` if it requests several ranges or another unit, or is invalid: servers
+    /// then send the whole resource.
     pub(crate) fn parse(text: &[u8]) -> Option<ByteRange> {
         let (unit, range) = text.split_at_checked(b"bytes=".len())?;
         if !unit.eq_ignore_ascii_case(b"bytes=") {
@@ -35,7 +35,7 @@ impl ByteRange {
         }
     }
 
-    /// Returns the first and the last byte of it in a resource of that size. `None` when it has none of these bytes.
+    /// Returns the first and last byte of the range in a resource of that size, or `None` if they do not overlap.
     pub(crate) fn within(self, total: u64) -> Option<(u64, u64)> {
         let end = total.checked_sub(1)?;
         match self {
@@ -47,7 +47,7 @@ impl ByteRange {
         }
     }
 
-    /// Returns the first and the last byte of it that a piece has, if it begins there.
+    /// Returns the first and last byte of the range within a piece, if the range starts in it.
     pub(crate) fn of_piece(self, piece: Piece) -> Option<(u64, u64)> {
         let (first, last) = match (self, piece.total) {
             (_, Some(total)) => self.within(total)?,
@@ -59,8 +59,8 @@ impl ByteRange {
             .then(|| (first, last.min(piece.last)))
     }
 
-    /// Returns whether a record has the first byte of it. Of a body in chunks, whose size is not known before it is read,
-    /// the header is believed.
+    /// Returns whether a record contains the first byte of the range. A chunked body has an unknown size until it is
+    /// read, so its header is trusted.
     pub(super) fn is_begun_by(self, record: &Record) -> bool {
         let block = end_of_header(&record.head).and_then(|end| record.head.get(end..));
         let block = block.unwrap_or_default();
@@ -80,7 +80,7 @@ impl ByteRange {
     }
 }
 
-/// Returns the piece that an HTTP response has; `None` when it is no part.
+/// Returns the piece contained in a partial HTTP response; `None` if the response is complete.
 pub(crate) fn piece_of(head: &Head<(), &[u8]>) -> Option<Piece> {
     if head.status() != Some(206) {
         return None;

@@ -1,4 +1,4 @@
-//! What a row says about the record of its capture.
+//! The fields of a row that describe its capture and locate its record.
 
 use std::borrow::Cow;
 
@@ -15,55 +15,56 @@ use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::http::Head;
 use crawlspace_warc::{Header, decimal, end_of_header};
 
-/// Where a record is, as rows say it: a file by its name, and a part of it.
+/// Location of a record: file name, offset and length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The name of the file, as yet unchecked.
+    /// Name of the file, not validated.
     pub filename: String,
-    /// Where the record begins, in bytes.
+    /// Offset of the record in the file, in bytes.
     pub offset: u64,
-    /// The record's size in the file in bytes, when that is known.
+    /// Size of the record in the file, in bytes, if known.
     pub length: Option<u64>,
-    /// The number of the package that the row was read from, or 0: of files with the same name, that of the package.
+    /// Number of the package that the row was read from, or 0. Of several files with the same name, that package's is
+    /// used.
     pub package: u64,
 }
 
-/// A row, taken apart.
+/// A parsed row.
 #[derive(Clone, Debug)]
 pub struct Capture {
     /// The urlkey.
     pub urlkey: String,
-    /// The digits of the timestamp.
+    /// Digits of the timestamp.
     pub timestamp: String,
-    /// The URL; empty when the row has none.
+    /// URL; empty if the row has none.
     pub url: String,
-    /// The capture's media type, `warc/revisit` of a revisit.
+    /// Media type of the capture; `warc/revisit` for a revisit.
     pub mime: String,
-    /// The capture's HTTP status; empty when the row has none.
+    /// HTTP status of the capture; empty if the row has none.
     pub status: String,
-    /// The digest of its payload; empty when the row has none.
+    /// Digest of the payload; empty if the row has none.
     pub digest: String,
-    /// The capture's source.
+    /// Name of the source.
     pub source: String,
     /// `file`, `cdx`, …
     pub source_type: String,
-    /// The collection of another server of this kind that has the record.
+    /// URL of the collection of an upstream server that has the record.
     pub upstream: Option<Url>,
-    /// Where the resource itself is; empty when the row does not say.
+    /// URL of the resource itself; empty if the row has none.
     pub load_url: String,
-    /// The method and the body of the request, where they are a part of the key; empty otherwise.
+    /// Method and body of the request if they are part of the key; otherwise empty.
     pub request: (String, String),
-    /// Where its record is.
+    /// Location of the record.
     pub extent: Option<Extent>,
-    /// Where the record is that it refers to, when the row says so.
+    /// Location of the original of a revisit, if the row has it.
     pub original: Option<Extent>,
 }
 
 impl Capture {
-    /// Takes a row apart.
+    /// Parses a row.
     ///
     /// # Errors
-    /// When its JSON is invalid.
+    /// If its JSON is invalid.
     pub fn of(row: &Row) -> Result<Capture, LoadError> {
         let line = row
             .capture()
@@ -99,15 +100,15 @@ impl Capture {
 }
 
 impl Capture {
-    /// Whether it says where the resource itself is.
+    /// Returns whether the row has a URL of the resource itself.
     pub(super) fn is_live(&self) -> bool {
         !self.load_url.is_empty()
     }
 
-    /// Whether a record is the one that the row is about.
+    /// Checks that a record is the one of this row.
     ///
     /// # Errors
-    /// When it is not, with what differs.
+    /// If the record differs; the error says in what.
     pub(super) fn agrees_with(&self, header: &Header) -> Result<(), LoadError> {
         let differs = |what: String| {
             Err(LoadError::Record(format!(
@@ -122,14 +123,14 @@ impl Capture {
             ));
         }
         if header.get("WARC-Segment-Number").is_some() {
-            // Its block would pass for all of the capture.
+            // A single segment must not be mistaken for the whole capture.
             let what = "it is one segment of a record, and segments are not put together";
             return Err(LoadError::Record(what.to_owned()));
         }
         let uri = header.uri().unwrap_or_default();
         let same = uri == self.url
             || match surt::urlkey(&uri) {
-                // A recorder may store the look-up URL of a request with a body.
+                // Recorders may store the lookup URL of a request with a body.
                 Ok(key) if self.url.is_empty() || key == self.urlkey => key == self.urlkey,
                 Ok(key) => {
                     surt::urlkey(&self.url).is_ok_and(|own| own == key) || self.is_request(&uri)
@@ -151,15 +152,15 @@ impl Capture {
         Ok(())
     }
 
-    /// Returns whether a URL has the request of the row in it, as ArchiveWeb.page stores it.
+    /// Returns whether a URL encodes the row's request, as ArchiveWeb.page stores it.
     fn is_request(&self, uri: &str) -> bool {
         let (method, body) = &self.request;
         let aliases = Aliases::of_row(&self.url, &self.urlkey, method, body);
         matches!(aliases, Aliases::One { keys, .. } if !method.is_empty() && keys.contains(&warcio_js(uri)))
     }
 
-    /// Whether a record sends on to the URL that it is the record of, as far as urlkeys tell URLs apart. Whoever
-    /// follows it is sent there again and again.
+    /// Returns whether a record redirects to its own URL, judged by urlkeys. Clients would follow such a redirect in a
+    /// loop.
     pub(super) fn sends_on_to_itself(&self, record: &Record) -> bool {
         if self.source_type == "live" || self.status.starts_with(['2', '4', '5']) {
             return false;
@@ -179,14 +180,14 @@ impl Capture {
         })
     }
 
-    /// Whether it is a capture with that digest, as far as the row says.
+    /// Returns whether the capture may have that digest, according to the row.
     pub(super) fn may_have(&self, digest: &Digest) -> bool {
         let own = Digest::parse(self.digest.as_bytes());
         own.is_none_or(|own| own.algorithm != digest.algorithm || own == *digest)
     }
 }
 
-/// Types of records that rows are about.
+/// Record types that rows can refer to.
 const KINDS: [&[u8]; 5] = [
     b"response",
     b"revisit",
@@ -200,7 +201,7 @@ fn value<'a>(line: &Line<'a>, field: &Field) -> Option<Cow<'a, [u8]>> {
         .filter(|value| !value.is_empty() && **value != *b"-")
 }
 
-/// What a source of that kind says; others do not know.
+/// Returns the URL of the upstream collection, which only rows of that kind of source have.
 fn upstream(line: &Line<'_>) -> Option<Url> {
     let url = Some(named(line, "upstream_url"))
         .filter(|url| !url.is_empty() && named(line, "source_type") == "upstream")?;
@@ -234,8 +235,8 @@ fn extent(
     })
 }
 
-/// Whether a name from a row can be one of a file below a folder: relative, without steps up, and nothing in it that
-/// means something else to the file system or in a URL.
+/// Returns whether a file name from a row is safe below a folder: relative, without parent steps, and without anything
+/// that has a special meaning for the file system or in a URL.
 pub(super) fn is_name(name: &str) -> bool {
     let part = |part: &str| !part.is_empty() && part != "." && part != "..";
     name.len() <= 4096

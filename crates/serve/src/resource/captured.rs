@@ -1,4 +1,4 @@
-//! What was captured: the HTTP response that is in a record.
+//! The HTTP response captured in a record.
 
 use std::io::{self, Read};
 
@@ -14,11 +14,11 @@ use crawlspace_warc::http::{
 };
 use crawlspace_warc::{END, end_of_header};
 
-/// Number of bytes of a payload that are read first: enough to recognize its coding.
+/// Minimum number of payload bytes to read first, enough to recognize the content coding.
 const LOOK: usize = 1024;
-/// Content codings that a payload shows.
+/// Content codings that can be recognized in a payload.
 const KNOWN_CODINGS: [&[u8]; 5] = [b"gzip", b"x-gzip", b"zstd", b"deflate", b"br"];
-/// Further content codings that are registered. What else servers send (`none`, `UTF-8`) is no coding.
+/// Further registered content codings. Other values that servers send (`none`, `UTF-8`) are not codings.
 const OTHER_CODINGS: [&[u8]; 7] = [
     b"compress",
     b"x-compress",
@@ -28,31 +28,31 @@ const OTHER_CODINGS: [&[u8]; 7] = [
     b"aes128gcm",
     b"pack200-gzip",
 ];
-/// Number of unpacked bytes that show that a payload is packed.
+/// Number of decoded bytes that prove that a payload is encoded.
 const MAX_UNPACKED: usize = 64 * 1024;
 
-/// Bytes as they come.
+/// A stream of bytes.
 pub(crate) type Pieces = BoxStream<'static, Result<Bytes, LoadError>>;
 
-/// The block of a record, taken apart.
+/// The parsed block of a record.
 pub(crate) struct Captured {
-    /// Status line and fields; none of a record that has no HTTP response.
+    /// Status line and header fields; `None` if the record has no HTTP response.
     pub head: Option<Bytes>,
-    /// The media type that the record says its block has.
+    /// Media type of the block, from the record's header.
     pub media: Vec<u8>,
-    /// The size of the payload in bytes.
+    /// Size of the payload, in bytes.
     pub length: u64,
-    /// The first bytes of the payload.
+    /// First bytes of the payload.
     pub begin: Bytes,
     /// The whole payload.
     pub payload: Pieces,
 }
 
 impl Captured {
-    /// Takes a record apart.
+    /// Parses a record.
     ///
     /// # Errors
-    /// When it is not valid as far as it has to be read for that.
+    /// If the record is invalid in a part that has to be read.
     pub(crate) async fn of(record: Record) -> Result<Captured, LoadError> {
         let wrong = |what: &str| LoadError::Record(what.to_owned());
         let end = end_of_header(&record.head).unwrap_or_default();
@@ -64,7 +64,7 @@ impl Captured {
         let mut block = first(record.head.slice(end..), record.body, left);
         let is_http = matches!(header.kind(), b"response" | b"revisit");
         let mut at = None;
-        // As much after the header as shows how the payload is coded, and whether another header follows.
+        // Reads enough after the header to recognize the coding of the payload, and whether another header follows.
         while begin.len() <= MAX_HEAD && at.is_none_or(|at| begin.len() < at + LOOK) {
             let Some(piece) = block.next().await.transpose()? else {
                 break;
@@ -86,7 +86,7 @@ impl Captured {
         let head = match (is_http, at) {
             (false, _) => None,
             (true, Some(at)) => Some(begin.slice(..at)),
-            // Without a blank line all of it is header.
+            // Without a blank line, the whole block is the header.
             (true, None) if begin.len() as u64 == left => Some(begin.clone()),
             (true, None) => return Err(wrong("its HTTP header is incomplete")),
         };
@@ -102,8 +102,8 @@ impl Captured {
         })
     }
 
-    /// Returns what undoes the chunks that the payload is in, if it is. Many programs that write records undo them, and
-    /// leave the header.
+    /// Returns a decoder of the payload's chunked coding, if the payload is chunked. Many programs remove the chunks
+    /// when they write records, but keep the header field.
     pub(crate) fn chunks(&self) -> Option<Chunked> {
         let head = self.head.as_ref();
         head.filter(|head| Head::of(head).is_chunked())?;
@@ -114,7 +114,7 @@ impl Captured {
         begins_with_lenient_chunks(&self.begin, is_whole).then(Chunked::lenient)
     }
 
-    /// Returns whether the payload is in that content coding, or in the last one of a list, as far as its first bytes say so.
+    /// Returns whether the payload has that content coding (or the last one of a list), judged by its first bytes.
     pub(crate) fn is_packed(&self, coding: &[u8]) -> bool {
         let last = coding.rsplit(|byte| *byte == b',').next();
         let coding = last.unwrap_or_default().trim_ascii().to_ascii_lowercase();
@@ -130,7 +130,7 @@ impl Captured {
             || match &coding[..] {
                 b"gzip" | b"x-gzip" => bytes.starts_with(b"\x1f\x8b"),
                 b"zstd" => bytes.starts_with(b"\x28\xb5\x2f\xfd"),
-                // It is zlib (RFC 9110, section 8.4.1.2), and some servers send it bare.
+                // The standard requires zlib (RFC 9110, section 8.4.1.2), but some servers send raw deflate.
                 b"deflate" => {
                     unpacks(ZlibDecoder::new(bytes), is_whole)
                         || unpacks(DeflateDecoder::new(bytes), is_whole)
@@ -144,13 +144,13 @@ impl Captured {
     }
 }
 
-/// Returns whether bytes can be unpacked. If they are not all, they may break off.
+/// Returns whether bytes can be decoded. Unless they are complete, the input may end early.
 fn unpacks(mut decoder: impl Read, is_whole: bool) -> bool {
     let (mut buffer, mut unpacked) = ([0; 1024], 0);
     loop {
         match decoder.read(&mut buffer) {
             Ok(0) => return true,
-            // More than enough to tell.
+            // This much output proves that the payload is encoded.
             Ok(_) if unpacked > MAX_UNPACKED => return true,
             Ok(count) => unpacked += count,
             Err(error) => return error.kind() == io::ErrorKind::UnexpectedEof && !is_whole,
@@ -158,7 +158,7 @@ fn unpacks(mut decoder: impl Read, is_whole: bool) -> bool {
     }
 }
 
-/// The first `length` bytes of `head` and `rest`.
+/// Returns the first `length` bytes of `head` and `rest`.
 fn first(head: Bytes, rest: Pieces, length: u64) -> Pieces {
     let head = stream::iter((!head.is_empty()).then_some(Ok(head)));
     let pieces = stream::unfold((head.chain(rest), length), |(mut rest, left)| async move {
@@ -177,20 +177,20 @@ fn first(head: Bytes, rest: Pieces, length: u64) -> Pieces {
     pieces.fuse().boxed()
 }
 
-/// Returns whether bytes begin with chunks, and nothing in them contradicts that.
+/// Returns whether bytes begin with valid chunks.
 fn begins_with_chunks(bytes: &[u8]) -> bool {
     read_chunks(Chunked::default(), bytes).is_some() && memchr::memchr(b'\n', bytes).is_some()
 }
 
-/// Returns the same of chunks whose lines may end with a bare LF. Text may begin with a line that is a number, so the last
-/// chunk must be there if `is_whole`, and more than one otherwise.
+/// Returns whether bytes begin with chunks whose lines may end with a bare LF. Text may also begin with a line that is
+/// a number, so the last chunk must be present if `is_whole`, and otherwise more than one chunk.
 fn begins_with_lenient_chunks(bytes: &[u8], is_whole: bool) -> bool {
     let read = read_chunks(Chunked::lenient(), bytes);
     read.is_some_and(|(pieces, is_end)| is_end || !is_whole && pieces > 1)
 }
 
-/// The number of chunks that bytes are, the last of which may break off, and whether all are there. `None` when they are
-/// none.
+/// Returns the number of chunks, the last of which may be truncated, and whether the last chunk is present. Returns
+/// `None` if the bytes are not chunks.
 fn read_chunks(mut chunks: Chunked, bytes: &[u8]) -> Option<(usize, bool)> {
     let (mut input, mut pieces) = (BytesMut::from(bytes), 0);
     loop {
@@ -202,7 +202,7 @@ fn read_chunks(mut chunks: Chunked, bytes: &[u8]) -> Option<(usize, bool)> {
     }
 }
 
-/// A payload without its chunks. What is wrong in them ends it.
+/// Decodes the chunks of a payload. Invalid chunks end the stream with an error.
 pub(crate) fn unchunked(payload: Pieces, chunks: Chunked) -> Pieces {
     let state = (payload, chunks, BytesMut::new());
     let plain = stream::unfold(Some(state), |state| async {
@@ -215,7 +215,7 @@ pub(crate) fn unchunked(payload: Pieces, chunks: Chunked) -> Pieces {
                     let what = format!("its chunks are not valid: {what}");
                     return Some((Err(LoadError::Record(what)), None));
                 }
-                // A capture that was cut off is what there is of it.
+                // The payload of a truncated capture ends early.
                 Ok(Piece::More) => match payload.next().await? {
                     Ok(piece) => input.extend_from_slice(&piece),
                     Err(error) => return Some((Err(error), None)),

@@ -1,4 +1,4 @@
-//! The part of a client's request that is sent on to the server of a resource.
+//! The part of a client's request that is forwarded to the server of a resource.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
@@ -7,26 +7,26 @@ use super::spool::Spooled;
 use crawlspace_fetch::exchange::{Body, Outgoing, Version};
 use url::Url;
 
-/// Fields that are sent on from a plain request. All others are about the client and this server.
+/// Header fields that are forwarded from a plain request. All others concern only the client and this server.
 const SENT_ON: [&str; 3] = ["Range", "User-Agent", "Content-Type"];
-/// Fields that an archive gets, if the client has them. It is another party than the client has in mind.
+/// Header fields that are forwarded to archives, which are a third party to the client.
 const FOR_ARCHIVES: [&str; 2] = ["User-Agent", "Content-Type"];
-/// Who asks, where the client does not say.
+/// Default `User-Agent`.
 const AGENT: &str = concat!("crawlspace/", env!("CARGO_PKG_VERSION"));
 
-/// A request that a client wants to be made: method, header and body. The URL is that of the row.
+/// A request to forward: method, header and body. The URL comes from the row.
 #[derive(Clone, Debug)]
 pub struct ClientRequest {
-    /// The method.
+    /// Method.
     pub method: Method,
-    /// The version.
+    /// HTTP version.
     pub version: Version,
-    /// The header, in its order.
+    /// Header fields, in order.
     pub fields: Vec<(Bytes, Bytes)>,
-    /// The body, if there is one.
+    /// Body, if there is one.
     pub body: Option<Spooled>,
-    /// Whether it is sent as it is, since it came as a message of its own, or only with what a plain request to this
-    /// server hands on.
+    /// Forwards the header unchanged, since the request was posted as a message. Otherwise only the fields that a plain
+    /// request passes on are forwarded.
     pub as_given: bool,
 }
 
@@ -43,8 +43,8 @@ impl Default for ClientRequest {
 }
 
 impl ClientRequest {
-    /// What a plain request to the resource API wants: its method, its body, and of its header `Accept*`, `Range`,
-    /// `User-Agent` and `Content-Type`.
+    /// Creates the request to forward from a plain request to the resource API: its method, its body, and the fields
+    /// `Accept*`, `Range`, `User-Agent` and `Content-Type`.
     pub fn plain(method: Method, headers: &HeaderMap, body: Option<Spooled>) -> ClientRequest {
         let fields = headers
             .iter()
@@ -64,17 +64,17 @@ impl ClientRequest {
         }
     }
 
-    /// The request as it goes to the live web.
+    /// Returns the request for the live web.
     pub(super) fn live(&self, url: Url) -> Outgoing {
         let mut fields = self.fields.clone();
         self.complete(&mut fields, "identity");
         self.outgoing(url, fields)
     }
 
-    /// The request as it goes to an archive, which gets nothing that is between the client and the resource.
+    /// Returns the request for an archive, without anything that concerns only the client and the resource.
     ///
-    /// Some archives unpack a capture for those who do not take gzip. With `takes_gzip` they need not, and what they
-    /// pack themselves has to be told from it.
+    /// Some archives decode a capture for clients that do not accept gzip. `takes_gzip` avoids this, but then the
+    /// archive's own compression has to be told apart from the capture's.
     pub(super) fn replay(&self, url: Url, takes_gzip: bool) -> Outgoing {
         let kept = |name: &[u8]| {
             (is_accept(name) && !name.eq_ignore_ascii_case(b"Accept-Datetime"))
@@ -87,7 +87,7 @@ impl ClientRequest {
         self.outgoing(url, fields)
     }
 
-    /// Adds what every request has.
+    /// Adds the fields that every request needs.
     fn complete(&self, fields: &mut Vec<(Bytes, Bytes)>, encoding: &'static str) {
         let mut add = |name: &'static str, value: &'static str| {
             let is_there = fields
@@ -117,7 +117,7 @@ impl ClientRequest {
         }
     }
 
-    /// The request as a message: header with the URL's path, and body.
+    /// Returns the head of the request as a message, with the path of the URL as its target.
     pub(super) fn message_head(&self, url: &Url) -> Vec<u8> {
         let target = &url[url::Position::BeforePath..url::Position::AfterQuery];
         let version = match self.version {
@@ -144,7 +144,7 @@ impl ClientRequest {
     }
 }
 
-/// Bytes that were kept, as the body of a request.
+/// Returns spooled bytes as a request body.
 pub(super) fn body(spooled: Option<&Spooled>) -> Body {
     use futures_util::StreamExt;
     match spooled {

@@ -1,4 +1,4 @@
-//! Searches for originals that were in vain.
+//! Cache of failed searches for originals.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 
 use super::record::LoadError;
 
-/// How long a search in vain is remembered.
+/// Time for which a failed search is cached.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// Maximum number of searches that are remembered.
+/// Maximum number of cached searches.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// Searches that were in vain a moment ago.
+/// Recent searches that failed.
 #[derive(Default)]
 pub(super) struct InVain(Mutex<HashMap<String, (Instant, LoadError)>>);
 
 impl InVain {
-    /// Returns what a search came to that is remembered.
+    /// Returns the cached error of a search.
     pub(super) fn get(&self, search: &str) -> Option<LoadError> {
         let searches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (at, error) = searches.get(search)?;
         (at.elapsed() < REMEMBERED).then(|| error.clone())
     }
 
-    /// Remembers a search.
+    /// Caches the error of a search.
     pub(super) fn add(&self, search: String, error: LoadError) {
         let mut searches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if searches.len() >= MAX_REMEMBERED {

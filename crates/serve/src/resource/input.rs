@@ -1,4 +1,4 @@
-//! Bytes of a file from somewhere on, wherever the file is.
+//! Reads bytes from an offset of a local file, a server or another record.
 
 use std::sync::Arc;
 
@@ -15,34 +15,34 @@ use crawlspace_warc::Source;
 const FIRST_READ: u64 = 16 * 1024;
 const MAX_READ: u64 = 256 * 1024;
 
-/// Bytes that come one after the other.
+/// A sequential source of bytes.
 pub(super) enum Input {
-    /// From a file.
+    /// A local file.
     File {
         /// The file.
         file: Arc<OpenFile>,
-        /// Where the next bytes are.
+        /// Offset of the next read.
         at: u64,
-        /// Where the last ones end, when that is known.
+        /// End of the range, if known.
         end: Option<u64>,
-        /// How much is read next.
+        /// Size of the next read, in bytes.
         step: u64,
     },
     /// A record from a source other than a file.
     Record(BoxStream<'static, Result<Bytes, LoadError>>),
-    /// From a server.
+    /// A response of a server.
     Net {
-        /// What it sends.
+        /// Body of the response.
         body: BodyStream,
-        /// How much of it is left out at the beginning.
+        /// Number of bytes to skip at the beginning.
         skip: u64,
-        /// How much of it counts, when that is known.
+        /// Number of remaining bytes, if known.
         left: Option<u64>,
     },
 }
 
 impl Input {
-    /// From a file.
+    /// Creates an input for a range of a file.
     pub(super) fn file(file: Arc<OpenFile>, at: u64, length: Option<u64>) -> Input {
         Input::File {
             file,

@@ -1,4 +1,4 @@
-//! What a request other than `GET` is looked up by.
+//! Lookup of requests with methods other than `GET`.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::failure::Failure;
 use crate::memory::Reservation;
 use crate::query::{BadQuery, Query};
 
-/// Maximum size of a body that is looked up by, in bytes. A longer one is ignored.
+/// Maximum size of a body that becomes part of the lookup, in bytes. Longer bodies are ignored.
 const MAX_BODY: u64 = 4 << 20;
-/// A body, the URL that is made of it, its parts and the urlkey are in memory at a time.
+/// Number of copies of a body in memory during a lookup: the body, the URL made from it, its parts and the urlkey.
 const COPIES: usize = 4;
 
 impl ClientRequest {
-    /// Makes a query look for what answered requests like this one: their method and body are part of the urlkey.
+    /// Makes a query search for responses to requests like this one, whose method and body are part of the urlkey.
     ///
     /// # Errors
-    /// When the URL cannot be looked up so, or there is no memory for the body.
+    /// If the URL cannot be combined with the body, or the memory limit is exceeded.
     pub(super) async fn look_up(&self, query: &mut Query) -> Result<(), Failure> {
         if matches!(self.method, Method::GET | Method::HEAD) {
             return Ok(());
@@ -53,7 +53,7 @@ impl ClientRequest {
     }
 }
 
-/// A body that cannot be read any more counts as none.
+/// Reads a whole body. A read error ends the body early.
 async fn all(spooled: &Spooled) -> Vec<u8> {
     let mut body = Vec::new();
     let mut pieces = spooled.stream(0);

@@ -1,8 +1,8 @@
-//! Rows to WARC records.
+//! Loads the WARC records of rows.
 //!
-//! A request is looked up as the index API does it, and its rows are tried one after the other, each with the loaders
-//! of its step in the order of the configuration, until one has a [record](record::Record). What is found becomes an
-//! answer in [`server`](crate::server).
+//! A request is looked up as by the index API. Its rows are tried in order, each with the loaders of its step in the
+//! order of the configuration, until one returns a [record](record::Record). The [`server`](crate::server) turns the
+//! result into a response.
 
 mod attempts;
 pub(crate) mod byte_range;
@@ -45,15 +45,15 @@ fn note(collection: &Collection, extent: &Extent, deviations: Deviations) {
     }
 }
 
-/// What loaders of all collections have in common.
+/// State shared by the loaders of all collections.
 pub struct Resources {
     archives: Archives,
-    /// How much an answer of another server may cost.
+    /// Limits of responses from other servers.
     limits: Limits,
 }
 
 impl Resources {
-    /// With nothing open yet. Relative paths in hashes of Redis begin in `folder`.
+    /// Creates empty state. Relative paths in Redis hashes are relative to `folder`.
     pub(crate) fn new(net: &Arc<Net>, packages: Arc<Packages>, folder: &Path) -> Resources {
         Resources {
             archives: Archives::new(net, packages, folder),

@@ -1,4 +1,4 @@
-//! Files that stay open between requests, as few as it takes.
+//! Cache of open files, with a bounded number of idle file descriptors.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ use super::record::LoadError;
 /// Maximum number of files kept open while they are not read.
 pub(crate) const MAX_IDLE: usize = 256;
 
-/// Open files by their path. A path that leads to another file than it did is opened again.
+/// Open files by path. A path that leads to a different file than before is opened again.
 #[derive(Default)]
 pub(super) struct OpenFiles {
     files: Mutex<HashMap<PathBuf, Arc<OpenFile>>>,
@@ -29,15 +29,16 @@ pub(super) struct OpenFile {
     file: File,
     identity: (u64, u64, u64),
     used: AtomicU64,
-    /// Whether its file system can say that a read would have to wait for the disk.
+    /// The file system supports reads that fail instead of waiting for the disk (`RWF_NOWAIT`).
     says_when_it_waits: AtomicBool,
 }
 
 impl OpenFiles {
-    /// The regular file at that path, which must lie in the folder, wherever symbolic links lead, if one is given.
+    /// Opens the regular file at that path. If `root` is given, the file must be in that folder after resolving
+    /// symbolic links.
     ///
     /// # Errors
-    /// When it is not there, lies elsewhere, is no file, or cannot be read.
+    /// If the file does not exist, is outside the folder, is not a regular file, or cannot be read.
     pub(super) async fn open(
         &self,
         path: &Path,
@@ -64,7 +65,7 @@ impl OpenFiles {
         let mut files = self.lock();
         files.insert(path.to_owned(), Arc::clone(&file));
         if files.len() > MAX_IDLE {
-            // A quarter goes at once, so that this is rare.
+            // Evicts a quarter of the files at once, so that evictions are rare.
             let mut uses: Vec<u64> = files
                 .values()
                 .map(|file| file.used.load(Ordering::Relaxed))
@@ -81,9 +82,9 @@ impl OpenFiles {
     }
 }
 
-/// The identity of a file at a path: device and inode.
+/// Returns the identity of the file at a path: device and inode.
 fn identity(path: &Path) -> io::Result<(u64, u64, u64)> {
-    // What is known of it will do: a server of files need not be asked each time.
+    // Cached attributes suffice: a network file system need not ask its server each time.
     let statx = rustix::fs::statx(
         rustix::fs::CWD,
         path,
@@ -98,7 +99,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64, u64)> {
 }
 
 fn open(path: &Path, root: Option<&Path>) -> Result<OpenFile, LoadError> {
-    // Whoever asked for a record learns nothing of where files are here.
+    // Errors must not reveal local paths to clients.
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             LoadError::Missing("the file does not exist".to_owned())
@@ -112,7 +113,7 @@ fn open(path: &Path, root: Option<&Path>) -> Result<OpenFile, LoadError> {
             return Err(LoadError::Missing("it leads out of its folder".to_owned()));
         }
     }
-    // A pipe would be waited for without the second flag.
+    // `NONBLOCK` avoids waiting when the path is a pipe.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let opened = rustix::fs::open(&real, flags, Mode::empty());
     let file = File::from(opened.map_err(|error| failed(error.into()))?);
@@ -129,13 +130,13 @@ fn open(path: &Path, root: Option<&Path>) -> Result<OpenFile, LoadError> {
 }
 
 impl OpenFile {
-    /// Reads up to `size` bytes from offset `at`; none at the end of the file.
+    /// Reads up to `size` bytes at offset `at`; returns no bytes at the end of the file.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub(super) async fn read(self: &Arc<Self>, at: u64, size: usize) -> Result<Bytes, LoadError> {
         if i64::try_from(at.saturating_add(size as u64)).is_err() {
-            // No file goes on that far, and the system would take the question for a mistake.
+            // No file is that large, and the system would return an error for such an offset.
             return Ok(Bytes::new());
         }
         if self.says_when_it_waits.load(Ordering::Relaxed) {

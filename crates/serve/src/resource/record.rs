@@ -1,4 +1,4 @@
-//! A WARC record on its way to the client.
+//! WARC records, as streams to the client.
 
 use std::ops::Range;
 
@@ -11,27 +11,27 @@ use crawlspace_index::source::SourceError;
 use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::Problem;
 
-/// A valid WARC record: what loaders make of rows.
+/// A valid WARC record, created by a loader from a row.
 ///
-/// Its beginning is there, and with it everything that a header has to say before the body: lengths, digests. The
-/// rest comes as it is read. Dropping it ends the work for it.
+/// Its beginning is in memory, with all that a header has to state before the body: lengths and digests. The body is
+/// streamed. Dropping the record cancels all work for it.
 pub struct Record {
-    /// The WARC header and the empty line after it; of a `response`, the HTTP header as well.
+    /// WARC header with the empty line after it; for a `response` also the HTTP header.
     pub head: Bytes,
-    /// The size of the whole record in bytes, from `WARC/` to the two line ends that close it.
+    /// Size of the whole record in bytes, from `WARC/` to the two line breaks that end it.
     pub length: u64,
-    /// What comes after `head`, to the two line ends that close the record. It ends with an error when the rest
-    /// cannot be had, and never goes on beyond `length`.
+    /// The bytes after `head`, including the two line breaks that end the record. The stream ends with an error if the
+    /// rest is unavailable, and never exceeds `length`.
     pub body: BoxStream<'static, Result<Bytes, LoadError>>,
     /// `WARC-Target-URI`, without angle brackets.
     pub target_uri: String,
-    /// `WARC-Date`, to the second.
+    /// `WARC-Date`, with a resolution of one second.
     pub date: Timestamp,
-    /// Of a record that another server of this kind has: the source that it names.
+    /// Name of the source in a record from an upstream server.
     pub source: Option<String>,
 }
 
-/// The name of a record: a UUID of these bits, but for those that say its version and variant (RFC 9562).
+/// Returns a record id: a UUID of these bits, except for its version and variant bits (RFC 9562).
 pub(super) fn urn(bits: u128, version: u128) -> String {
     let bits = bits & !(0xf << 76 | 0x3 << 62) | version << 76 | 0x2 << 62;
     let digits = format!("{bits:032x}");
@@ -46,29 +46,29 @@ pub(super) fn urn(bits: u128, version: u128) -> String {
     format!("<urn:uuid:{}>", parts.join("-"))
 }
 
-/// Why there is no record.
+/// The reason why a record cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The row has nothing that this loader works with.
+    /// The row lacks the fields that this loader needs.
     #[error("{0}")]
     Unfit(String),
-    /// The request must not or cannot be sent on: its method, its URL, its header.
+    /// The request must not or cannot be forwarded because of its method, URL or header.
     #[error("{0}")]
     Request(String),
-    /// The record is not where it should be.
+    /// The record is not at its location.
     #[error("{0}")]
     Missing(String),
-    /// Another server did not answer as it should, or must not be asked.
+    /// Another server failed to respond properly, or requests to it are forbidden.
     #[error("{0}")]
     Net(#[from] SourceError),
     /// The record is invalid, or is not the one of the row.
     #[error("{0}")]
     Record(String),
-    /// The capture redirects to its own URL, which makes a cycle for clients.
+    /// The capture redirects to its own URL, which would make clients loop.
     #[error("it redirects to its own URL")]
     SelfRedirect,
-    /// The search for it would cost more than a request may.
+    /// The search for the record hit a limit of its cost.
     #[error("{0}")]
     Limit(String),
     /// A file cannot be read or written.
@@ -77,7 +77,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// One word for figures.
+    /// Returns the name of the error in metrics.
     pub fn word(&self) -> &'static str {
         match self {
             LoadError::Unfit(_) => "unfit",
@@ -95,7 +95,7 @@ impl LoadError {
 impl From<fetch::Error> for LoadError {
     fn from(error: fetch::Error) -> LoadError {
         match error {
-            // What cannot be sent is the client's business.
+            // An invalid request is the client's fault.
             fetch::Error::Request(what) => LoadError::Request(what),
             error => LoadError::Net(error.into()),
         }

@@ -1,7 +1,8 @@
-//! A request that comes as a message in the body of another one.
+//! Parses a request that is posted as a message in the body of another request.
 //!
-//! People write them by hand: the version may lack, which means 1.1, lines may end with a bare LF, and a value may go
-//! on in the next line (RFC 9112, section 5.2). The body is as long as `Content-Length` says, or what is left.
+//! Such messages are written by hand, so the parser is lenient: a missing version means 1.1, lines may end with a bare
+//! LF, and a value may continue on the next line (RFC 9112, section 5.2). Without `Content-Length` the body is the
+//! rest.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{BoxStream, StreamExt};
@@ -24,7 +25,7 @@ struct RequestLine {
     version: Version,
 }
 
-/// How the body of a message is sent.
+/// Framing of the body of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Framing {
     Length(u64),
@@ -32,17 +33,17 @@ enum Framing {
     Rest,
 }
 
-/// The header of a message, and how its body is sent.
+/// Header of a message, and framing of its body.
 #[derive(Clone, Debug)]
 struct Message {
     request: ClientRequest,
     framing: Framing,
 }
 
-/// Reads a message whose body has up to `most` bytes. Bytes that follow it are ignored.
+/// Reads a message whose body has up to `most` bytes. Bytes after the message are ignored.
 ///
 /// # Errors
-/// [`LoadError::Request`] when it is invalid, or breaks off; else when it cannot be had or kept.
+/// [`LoadError::Request`] if the message is invalid or incomplete; other errors if it cannot be received or stored.
 pub async fn read(
     mut stream: BoxStream<'_, Result<Bytes, LoadError>>,
     most: u64,
@@ -90,7 +91,7 @@ pub async fn read(
         }
     }
     let body = spool.finish().await?;
-    // A message that ends after its header has no body, rather than an empty one; and a line end too many is ignored.
+    // A message that ends after its header has no body instead of an empty one, and an extra line break is ignored.
     let is_blank = matches!(request.method, Method::GET | Method::HEAD)
         && body
             .bytes()
@@ -101,8 +102,8 @@ pub async fn read(
     Ok(request)
 }
 
-/// The header that the bytes begin with, and its length, once it is there. One that ends without an empty line ends
-/// where everything does.
+/// Parses the header at the start of the bytes, once it is complete, and returns it with its length. At the end of the
+/// input, a header without an empty line is complete as well.
 fn head(bytes: &[u8], is_end: bool) -> Result<Option<(Message, usize)>, LoadError> {
     let blank = bytes
         .iter()
@@ -124,7 +125,7 @@ fn head(bytes: &[u8], is_end: bool) -> Result<Option<(Message, usize)>, LoadErro
 }
 
 fn request_line(line: &[u8]) -> Result<RequestLine, LoadError> {
-    // Programs that know where the request goes put its path there without escapes, with spaces in it.
+    // Some programs do not escape spaces in the path.
     let words: Vec<&[u8]> = line
         .split(|byte| matches!(byte, b' ' | b'\t'))
         .filter(|word| !word.is_empty())
@@ -223,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads a message that comes in pieces of so many bytes.
+    /// Reads a message that arrives in pieces of this size.
     fn read_in(message: &[u8], piece: usize) -> Result<ClientRequest, LoadError> {
         let pieces: Vec<_> = message
             .chunks(piece.max(1))
@@ -235,7 +236,7 @@ mod tests {
         runtime.block_on(read(stream::iter(pieces).boxed(), 1 << 20))
     }
 
-    /// Method, version, fields and body.
+    /// Method, version, fields and body of a request.
     type Parts = (String, Version, Vec<(String, String)>, Option<Vec<u8>>);
 
     fn parts(request: &ClientRequest) -> Parts {

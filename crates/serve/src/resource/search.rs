@@ -1,4 +1,4 @@
-//! The search for a record: of a URL, of the first row for which there is one.
+//! Searches for the record of a URL: the first row that can be loaded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,37 +30,37 @@ use crawlspace_index::timestamp::Timestamp;
 const MAX_TRIES: u64 = 100;
 /// Timeout until a record is found.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// What comes of a search.
+/// Result of a search.
 pub(crate) struct Search {
-    /// The sources that did not answer.
+    /// Sources that did not answer.
     pub report: Report,
-    /// What was found.
+    /// Outcome of the search.
     pub outcome: Outcome,
 }
 
-/// What is found.
+/// Outcome of a search.
 pub(crate) enum Outcome {
     /// The first row that has a record.
     Found(Box<Found>),
-    /// An access rule blocks the record of the first row, or has a public message where there is none.
+    /// An access rule blocks the record of the first row, or excludes all captures with a public message.
     Blocked(Option<String>),
-    /// No row has one; what was tried.
+    /// The search found no record; lists the attempts.
     Nothing(Attempts),
-    /// The index cannot be asked.
+    /// The index query failed.
     Failed(Failure),
 }
 
-/// A record, and the row that it is of.
+/// A record with its row.
 pub(crate) struct Found {
-    /// The row.
+    /// Row of the capture.
     pub row: Row,
-    /// Its record.
+    /// Record of the capture.
     pub record: Released<Record>,
-    /// The source that the record came from.
+    /// Name of the source that the record came from.
     pub source: String,
 }
 
-/// Loads a record.
+/// State of a search.
 struct RecordSearch<'a> {
     federation: &'a Federation,
     collection: &'a Arc<Collection>,
@@ -69,16 +69,16 @@ struct RecordSearch<'a> {
     report: Report,
     tried: Attempts,
     budget: Budget,
-    /// The part of the resource that is wanted.
+    /// Byte range that the client requested.
     range: Option<ByteRange>,
-    /// The first record that has another part.
+    /// The first record with another part of the resource, as a fallback.
     piece: Option<Outcome>,
 }
 
-/// What is asked of the index by a query string, for a request that is to be sent on.
+/// Parses a query string for a request that may be forwarded.
 ///
 /// # Errors
-/// When a parameter is invalid, or the body of the request cannot be read.
+/// If a parameter is invalid, or the body of the request cannot be read.
 pub(crate) async fn query(
     text: &str,
     point: Option<&str>,
@@ -94,13 +94,13 @@ pub(crate) async fn query(
     query.show_num_pages = false;
     message.look_up(&mut query).await?;
     let mut query = collection.prepare(query)?;
-    // Programs that replay ask this alone.
+    // Replay systems query only this API, so it matches similar URLs by default.
     Arc::make_mut(&mut query).fuzzy.get_or_insert(true);
     Ok(query)
 }
 
-/// Searches for the record of the first row that has one. Of captures that are parts of a resource, the one is searched
-/// in which `range` begins.
+/// Searches for the record of the first row that has one. Among captures of parts of a resource, the part is wanted in
+/// which `range` starts.
 pub(crate) async fn search(
     federation: &Federation,
     collection: &Arc<Collection>,
@@ -119,7 +119,7 @@ pub(crate) async fn search(
         range,
         piece: None,
     };
-    // What it may have to do is too much for the future of a connection to hold all of it.
+    // Boxed, because the future is too large to be part of each connection's future.
     let run: BoxFuture<'_, _> = Box::pin(search.run());
     let found = tokio::time::timeout(TIMEOUT, run).await;
     let RecordSearch {
@@ -142,7 +142,7 @@ pub(crate) async fn search(
     Search { report, outcome }
 }
 
-/// What access rules say of captures of the URL that is looked for.
+/// Returns the public message of access rules about captures of the URL.
 fn public_message(collection: &Collection, query: &Query) -> Option<String> {
     let moment = match query.order {
         Order::Closest(moment) => moment,
@@ -153,7 +153,7 @@ fn public_message(collection: &Collection, query: &Query) -> Option<String> {
     Some(message.to_owned())
 }
 
-/// Whether two rows are captures of one URL at one moment.
+/// Returns whether two rows are captures of one URL at the same time.
 fn is_tied(a: &Row, b: &Row) -> bool {
     a.urlkey() == b.urlkey() && a.timestamp() == b.timestamp()
 }
@@ -162,7 +162,7 @@ fn without_scheme(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, rest)| rest)
 }
 
-/// Returns how badly a row fits, among those of one moment: captures of the very URL come first, then whole ones.
+/// Returns a sort key for rows with the same timestamp: captures of the exact URL first, then complete ones.
 fn misfit(row: &Row, url: &str) -> (u8, u8) {
     let own = row.field("url");
     let (own_rest, rest) = (without_scheme(&own), without_scheme(url));
@@ -223,7 +223,7 @@ impl RecordSearch<'_> {
         Ok(self.piece.take())
     }
 
-    /// The first of some rows of one moment that has a record, which are taken in the order of how well they fit.
+    /// Returns the outcome of the first row with a record, from rows of the same time, best match first.
     async fn first_of(
         &mut self,
         step: &Step,
@@ -244,7 +244,7 @@ impl RecordSearch<'_> {
     }
 
     async fn of_row(&mut self, step: &Step, row: Row) -> Result<Option<Outcome>, Failure> {
-        // A query for one second names one record: a redirect among the rows is that record, and is not skipped.
+        // A query for a single second asks for that very record, even if it is a redirect to itself.
         let names_one_moment = self.query.from.is_some() && self.query.from == self.query.to;
         if self.collection.gate.blocks_record(&row) {
             return Ok(Some(Outcome::Blocked(None)));
@@ -291,7 +291,7 @@ impl RecordSearch<'_> {
         Ok(None)
     }
 
-    /// The record of a row, by the first loader that has it.
+    /// Returns the record of a row from the first loader that has it.
     async fn load(&mut self, step: &Step, capture: &Capture) -> Option<Record> {
         let (net, limits) = (&self.federation.net, &self.federation.resources.limits);
         let mut is_fit = false;

@@ -1,4 +1,4 @@
-//! Bodies whose length and digest have to be known before they are sent on.
+//! Buffers for bodies whose length and digest must be known before they are sent.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -13,12 +13,12 @@ use tokio::task::spawn_blocking;
 use super::record::LoadError;
 use crawlspace_index::source::SourceError;
 
-/// Limit of bytes kept in memory before a file is used; also the size of a write to that file, and of a read from it.
+/// Maximum number of bytes in memory before a file is used; also the size of reads and writes of that file.
 const MEMORY: usize = 256 * 1024;
-/// Bytes in spool files of all requests of this process, with a limit, so that clients cannot fill the disk.
+/// Bytes in spool files of all requests of this process, limited so that clients cannot fill the disk.
 static DISK: Disk = Disk::new(8 << 30);
 
-/// How many bytes are in files, and how many may be.
+/// Number of bytes in spool files, and its limit.
 #[derive(Debug)]
 struct Disk {
     written: AtomicU64,
@@ -34,11 +34,11 @@ impl Disk {
     }
 }
 
-/// Takes bytes as they come, and keeps them: a few in memory, more in a file without a name.
+/// Buffers bytes: a small number in memory, more in an unnamed temporary file.
 pub(crate) struct Spool {
-    /// What is not in the file.
+    /// Bytes that are not in the file.
     memory: BytesMut,
-    /// The file. `None` as long as all of it is in memory, and while it is written to.
+    /// The file; `None` while everything is in memory, and during a write.
     file: Option<Written>,
     spilled: bool,
     length: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Spool {
     disk: &'static Disk,
 }
 
-/// Bytes that were kept. Those who have a copy share them; they are gone with the last one.
+/// Buffered bytes. Clones share them; they are freed with the last clone.
 #[derive(Clone, Debug)]
 pub struct Spooled {
     length: u64,
@@ -59,7 +59,7 @@ enum Content {
     File(Arc<Written>),
 }
 
-/// A file without a name, and how many bytes are in it, which are counted as long as it is there.
+/// A temporary file with its size, which counts against the limit while the file exists.
 #[derive(Debug)]
 struct Written {
     file: File,
@@ -94,7 +94,7 @@ impl Drop for Written {
 }
 
 impl Spool {
-    /// A spool that takes at most `most` bytes.
+    /// Creates a spool for at most `most` bytes.
     pub(crate) fn new(most: u64) -> Spool {
         Spool {
             memory: BytesMut::new(),
@@ -106,15 +106,15 @@ impl Spool {
         }
     }
 
-    /// How many bytes it has, so far.
+    /// Returns the number of bytes so far.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }
 
-    /// Takes more.
+    /// Appends bytes.
     ///
     /// # Errors
-    /// When there are too many of them, or a file cannot be written.
+    /// If the limit is exceeded, or the file cannot be written.
     pub(crate) async fn push(&mut self, mut bytes: &[u8]) -> Result<(), LoadError> {
         self.length = self.length.saturating_add(bytes.len() as u64);
         if self.length > self.most {
@@ -133,7 +133,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Moves what is in memory to the file.
+    /// Moves the bytes from memory to the file.
     async fn write(&mut self) -> Result<(), LoadError> {
         let file = self.file.take();
         if file.is_none() && self.spilled {
@@ -159,10 +159,10 @@ impl Spool {
         Ok(())
     }
 
-    /// Ends it.
+    /// Completes the spool.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// If the file cannot be written.
     pub(crate) async fn finish(mut self) -> Result<Spooled, LoadError> {
         if self.spilled && !self.memory.is_empty() {
             self.write().await?;
@@ -178,7 +178,7 @@ impl Spool {
 }
 
 impl Default for Spooled {
-    /// No bytes at all.
+    /// Returns an empty spool.
     fn default() -> Spooled {
         Spooled::from(Bytes::new())
     }
@@ -194,10 +194,10 @@ impl From<Bytes> for Spooled {
 }
 
 impl Spooled {
-    /// Keeps all of a stream of up to `most` bytes.
+    /// Buffers a whole stream of up to `most` bytes.
     ///
     /// # Errors
-    /// That of the stream; when it is too long, or a file cannot be written.
+    /// If the stream fails or is too long, or a file cannot be written.
     pub(crate) async fn of(
         mut stream: BoxStream<'_, Result<Bytes, LoadError>>,
         most: u64,
@@ -209,17 +209,17 @@ impl Spooled {
         spool.finish().await
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Whether it is empty.
+    /// Returns whether there are no bytes.
     pub(crate) fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// All bytes, if they are few enough to be kept in memory.
+    /// Returns all bytes if they are in memory, and `None` if they are in a file.
     pub fn bytes(&self) -> Option<&Bytes> {
         match &self.content {
             Content::Memory(bytes) => Some(bytes),
@@ -227,7 +227,7 @@ impl Spooled {
         }
     }
 
-    /// The bytes from there on.
+    /// Returns the bytes from an offset to the end.
     pub(crate) fn stream(&self, from: u64) -> BoxStream<'static, Result<Bytes, LoadError>> {
         match &self.content {
             Content::Memory(bytes) => {
@@ -256,7 +256,7 @@ impl Spooled {
         }
     }
 
-    /// A reader of them, for a thread that may block.
+    /// Returns a blocking reader of all bytes.
     pub(crate) fn reader(&self) -> impl BufRead + Send + 'static + use<> {
         BufReader::with_capacity(
             MEMORY,
@@ -268,7 +268,7 @@ impl Spooled {
     }
 }
 
-/// Reads what was kept. Many may read at once, since the file's own position is not used.
+/// Reads buffered bytes. Readers are independent, since they do not use the file's own position.
 struct SpooledReader {
     spooled: Spooled,
     at: u64,
@@ -289,7 +289,7 @@ impl Read for SpooledReader {
     }
 }
 
-/// Reads or writes a file on a thread that may block.
+/// Reads or writes a file on a blocking thread.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, LoadError> {

@@ -1,25 +1,25 @@
-//! Rules of pywb: lines of a key, `-` and JSON.
+//! pywb's access rules: lines of a key, `-`, and JSON.
 
 use serde::Deserialize;
 
 use super::normal::normal_key;
 use super::{Access, Condition, Dates, NONE, Period, Read, number};
 
-/// Ending of a key that is a whole urlkey, and no prefix of others.
+/// Suffix of a key that matches a whole urlkey only.
 const EXACT: &[u8] = b"###";
-/// The key that is a prefix of all urlkeys.
+/// Key that matches all urlkeys.
 const ALL: &[u8] = b"*,";
-/// The mark that some editors put before a text in UTF-8.
+/// Byte order mark that some editors write at the start of UTF-8 files.
 const BOM: &[u8] = b"\xef\xbb\xbf";
-/// How keys are written.
+/// Hint for error messages: how to write keys.
 const KEYS: &str = "write com,example)/path for http://example.com/path, com,example, for a domain with all of its hosts, and *, for everything";
 
-/// What a rule says in its file.
+/// JSON of a rule.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fields {
     access: String,
-    /// The user that the rule is for.
+    /// User to whom the rule applies.
     user: Option<String>,
     #[serde(rename = "url")]
     _url: Option<String>,
@@ -30,7 +30,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// The captures that the rule is about, if not about all.
+    /// Returns the date condition of the rule, if it has one.
     fn dates(&self) -> Result<Option<Dates>, String> {
         let moment = |digits: &Option<String>| digits.as_deref().map(Dates::moment).transpose();
         let dates = [
@@ -47,10 +47,10 @@ impl Fields {
     }
 }
 
-/// Reads the lines of a file. Conditions of its rules go to `conditions`.
+/// Parses the lines of a file. Conditions of its rules are appended to `conditions`.
 ///
 /// # Errors
-/// Names the line that is invalid, after a colon.
+/// If a line is invalid; the message begins with its number after a colon.
 pub(super) fn read(
     text: &[u8],
     rules: &mut Vec<Read>,
@@ -64,7 +64,8 @@ pub(super) fn read(
     Ok(())
 }
 
-/// The rule of a line; `None` for an empty one, and for a rule that is for one user, whom nobody is here.
+/// Parses a line. Returns `None` for an empty line, and for a rule of a specific user, since users are not
+/// supported.
 fn parse(line: &[u8], conditions: &mut Vec<Condition>) -> Result<Option<Read>, String> {
     if line.is_empty() {
         return Ok(None);
@@ -92,7 +93,7 @@ fn parse(line: &[u8], conditions: &mut Vec<Condition>) -> Result<Option<Read>, S
             "the key {key:?} matches no capture, since urlkeys are in another form: write {normal:?}"
         ));
     }
-    // Without a name it is for all, as in pywb.
+    // As in pywb, an empty user name means all users.
     if fields.user.as_ref().is_some_and(|user| !user.is_empty()) {
         return Ok(None);
     }
@@ -117,7 +118,7 @@ fn parse(line: &[u8], conditions: &mut Vec<Condition>) -> Result<Option<Read>, S
     }))
 }
 
-/// Why a key matches no urlkey, or none of those that it is meant for.
+/// Returns the reason why a key can match no urlkey, or not the intended ones.
 fn unmatched(key: &[u8], is_exact: bool) -> Option<&'static str> {
     let is_url = |scheme: &str| {
         let begin = key.get(..scheme.len());
@@ -131,7 +132,7 @@ fn unmatched(key: &[u8], is_exact: bool) -> Option<&'static str> {
     if host.contains(&b'*') || key.ends_with(b"*") {
         return Some("has a *, and keys are beginnings of urlkeys as they are");
     }
-    // Urlkeys without a host (dns:example.com, urn:x:y) are as they are.
+    // Urlkeys without a host (dns:example.com, urn:x:y) have no special form.
     let first = host.split(|&byte| byte == b',').next().unwrap_or_default();
     if first.contains(&b':') {
         return None;

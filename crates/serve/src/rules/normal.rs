@@ -1,16 +1,16 @@
-//! Keys of rules that match no urlkey, because urlkeys are in one normal form: without `www.`, capitals,
-//! fragments, needless escapes and a slash at the end.
+//! Finds keys of rules that match no urlkey because they are not normalized: urlkeys have no `www.`, capital letters,
+//! fragments, needless escapes or trailing slash.
 
 use crawlspace_cdx::surt::urlkey;
 
-/// What may follow a prefix. A prefix of a query needs a parameter that sorts behind those before it.
+/// Possible continuations of a prefix. A prefix of a query needs a parameter that sorts after those in the prefix.
 const CONTINUATIONS: [&str; 6] = ["", "x", "0", "~~~", "/x", "=x"];
 
-/// Returns the key that was probably meant by a key that matches no urlkey. `None` for a key that matches some, and
-/// where it is not certain.
+/// Returns the key that was probably meant by a key that matches no urlkey. Returns `None` if the key does match some,
+/// or in case of doubt.
 pub(super) fn normal_key(key: &[u8], is_exact: bool) -> Option<String> {
     let key = std::str::from_utf8(key).ok()?;
-    // The form of SURT that Heritrix writes.
+    // SURTs in the form that Heritrix writes.
     if let Some(bare) = key.strip_prefix('(') {
         let normal = normal_key(bare.as_bytes(), is_exact);
         return Some(normal.unwrap_or_else(|| bare.to_owned()));
@@ -39,12 +39,12 @@ pub(super) fn normal_key(key: &[u8], is_exact: bool) -> Option<String> {
         found.any(|found| found.starts_with(&wanted))
     };
     let key_of = |end: &str| key_in("http", end);
-    // The default port of one scheme is a part of the key in the other.
+    // The default port of one scheme is part of the key in the other.
     if is_matched("http") || is_matched("https") {
         return None;
     }
     let bare = key_of("")?;
-    // With what follows it, a prefix keeps the slash at its end.
+    // A prefix keeps its trailing slash if something follows it.
     let longer = key_of("x").filter(|longer| !is_exact && *longer != bare);
     let normal = longer.and_then(|longer| longer.strip_suffix('x').map(str::to_owned));
     let normal = normal.unwrap_or(bare);
@@ -144,7 +144,7 @@ mod tests {
             query in "(\\?([a-cA-C0-9%=&/?~]|%[0-9a-f]{2}){0,8})?",
         ) {
             let url = format!("http://{host}{path}{query}");
-            // An escaped delimiter is a delimiter in the urlkey.
+            // An escaped delimiter becomes a delimiter in the urlkey.
             let is_plain = !["%3f", "%3F", "%23", "%25"].iter().any(|escape| path.contains(escape));
             if let Ok(key) = urlkey(&url) && is_plain {
                 prop_assert_eq!(normal_key(key.as_bytes(), true), None, "{}: {}", url, key);

@@ -1,8 +1,8 @@
-//! Policies and rules of OutbackCDX: `{"policies": […], "rules": […]}`, the answers of its
-//! `/<collection>/access/policies` and `/<collection>/access/rules`.
+//! Access control of OutbackCDX: `{"policies": […], "rules": […]}`, the responses of `/<collection>/access/policies`
+//! and `/<collection>/access/rules`.
 //!
-//! A rule hides captures from an access point that its policy does not name. Of the rules that match, the one with the
-//! longest pattern decides, of equal ones that with the highest id.
+//! A rule hides captures from access points that its policy does not list. The matching rule with the longest pattern
+//! decides; among equal patterns, the one with the highest id.
 
 use std::collections::{HashMap, HashSet};
 
@@ -31,7 +31,7 @@ struct Policy {
     access_points: HashSet<String>,
 }
 
-/// A rule. What begins with `_` has no effect there either: a rule that is not `enabled` holds.
+/// A rule. Fields whose name begins with `_` are ignored, as in OutbackCDX: even a rule that is not `enabled` applies.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Fields {
@@ -62,13 +62,13 @@ struct Fields {
     _modifier: Option<IgnoredAny>,
 }
 
-/// What a rule is known by in errors.
+/// The id of a rule, for error messages.
 #[derive(Deserialize)]
 struct Id {
     id: u64,
 }
 
-/// Moments after `start` and before `end`.
+/// A range of time after `start` and before `end`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Range {
@@ -76,7 +76,7 @@ struct Range {
     end: Option<Moment>,
 }
 
-/// A moment as one version or the other writes it: in ISO 8601, or in milliseconds since 1970.
+/// A timestamp in the format of either version: ISO 8601, or milliseconds since 1970.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Moment {
@@ -84,10 +84,10 @@ enum Moment {
     Millis(i64),
 }
 
-/// Reads a file for an access point. Conditions of its rules go to `conditions`.
+/// Parses a file for an access point. Conditions of its rules are appended to `conditions`.
 ///
 /// # Errors
-/// Names the policy or rule that is invalid.
+/// If a policy or rule is invalid; the message names it.
 pub(super) fn read(
     text: &[u8],
     point: &str,
@@ -177,7 +177,7 @@ fn take(
     Ok(())
 }
 
-/// The keys of a pattern, and whether each is one whole urlkey.
+/// Returns the keys of a pattern, each with whether it matches a whole urlkey only.
 fn keys(pattern: &str) -> Result<Vec<(String, bool)>, String> {
     let invalid = || {
         format!(
@@ -194,7 +194,7 @@ fn keys(pattern: &str) -> Result<Vec<(String, bool)>, String> {
         if domain.is_empty() || domain.contains(['/', '*', ':', '?', '#', '@', ' ']) {
             return Err(invalid());
         }
-        // Of a host below it, whose name stands last.
+        // Derives the domain's key from a host below it, whose label comes last.
         let below = urlkey(&format!("http://x.{domain}/")).map_err(|_| invalid())?;
         let domain = below.strip_suffix(",x)/").ok_or_else(invalid)?;
         let keys = [",", ")", ":"].map(|end| (format!("{domain}{end}"), false));
@@ -230,7 +230,7 @@ impl Moment {
     }
 }
 
-/// Parses a date that says in which zone it is.
+/// Parses a date with a time zone.
 fn zoned(text: &str) -> Option<Timestamp> {
     Date::parse(text.as_bytes())?.zone?;
     Timestamp::from_iso(text.as_bytes())

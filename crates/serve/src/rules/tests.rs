@@ -8,7 +8,7 @@ fn now() -> Timestamp {
     Timestamp::earliest(NOW).unwrap()
 }
 
-/// Rules from the lines of a file.
+/// Parses rules from the lines of a file.
 fn rules(lines: &str) -> Result<Rules, String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rules.aclj");
@@ -239,7 +239,7 @@ fn an_embargo_stands_above_rules_that_do_not_ignore_it() {
         assert_eq!(verdict("com,law)/", inside), Access::Exclude, "{dates:?}");
         assert_eq!(verdict("com,free)/", inside), Access::Allow, "{dates:?}");
         assert_eq!(verdict("com,no)/", inside), Access::Exclude, "{dates:?}");
-        // What has no date cannot be judged.
+        // A capture without a valid date cannot be evaluated.
         assert_eq!(verdict("com,a)/", "x"), Access::Exclude, "{dates:?}");
         if !outside.is_empty() {
             assert_eq!(verdict("com,a)/", outside), Access::Allow, "{dates:?}");
@@ -309,7 +309,7 @@ com, - {"access": "exclude"}
 const POLICIES: &str = r#"[{"id": 0, "name": "Public", "accessPoints": ["public", "staff"]},
     {"id": 1, "name": "Staff Only", "accessPoints": ["staff"]}, {"id": 2, "accessPoints": []}]"#;
 
-/// Rules of OutbackCDX at an access point.
+/// Parses rules of OutbackCDX for an access point.
 fn policies(rules: &str, point: &str) -> Result<Rules, String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("access.json");
@@ -343,7 +343,7 @@ fn policies_hide_captures_from_access_points() {
         ("com,example)/a/exact", [exclude; 3]),
         ("com,example)/a/exact/not", [exclude, allow, exclude]),
         ("com,example)/", [allow; 3]),
-        // Of two with one pattern, that of the highest id.
+        // Of two rules with the same pattern, the one with the highest id decides.
         ("org,example)/", [exclude; 3]),
     ] {
         let found = [&public, &staff, &nobody].map(|one| verdict(one, urlkey.as_bytes(), NOW));
@@ -370,7 +370,7 @@ fn policies_hold_for_some_dates_only() {
         (b"com,a)/", b"20160101000001", exclude),
         (b"com,a)/", b"20161231235959", exclude),
         (b"com,a)/", b"20170101000000", allow),
-        // Where a rule does not hold, that with the next shorter pattern does.
+        // If a rule does not apply, the rule with the next shorter pattern decides.
         (b"com,a)/", b"20260131120000", allow),
         (b"com,a)/", b"20260201000000", exclude),
         (b"net,a)/", b"20160101000000", allow),
@@ -447,7 +447,7 @@ fn policies_and_rules_that_are_not_understood_are_refused() {
     }
 }
 
-/// A key, or a urlkey, of few letters, so that many are prefixes of others.
+/// Generates keys and urlkeys from a few letters, so that many are prefixes of others.
 fn key() -> impl Strategy<Value = String> {
     "[ab,)/]{1,6}"
 }

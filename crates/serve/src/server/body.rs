@@ -1,4 +1,4 @@
-//! Bodies of answers.
+//! Response bodies.
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -9,29 +9,29 @@ use hyper::body::Frame;
 
 use crate::resource::record::LoadError;
 
-/// The body of an answer. Dropping it cancels what is under way for it.
+/// A response body. Dropping it cancels all work for it.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Broken>;
 
-/// Error of an answer that cannot go on. Its connection is cut, so that the client sees that it is incomplete.
+/// Error of a response that cannot be completed. Its connection is cut, so that the client notices.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Broken(pub String);
 
-/// A body that is there.
+/// Creates a body of known content.
 pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into())
         .map_err(|never| match never {})
         .boxed_unsync()
 }
 
-/// A body whose parts come as they come.
+/// Creates a body from a stream of frames.
 pub(crate) fn frames(
     frames: impl Stream<Item = Result<Frame<Bytes>, Broken>> + Send + 'static,
 ) -> Body {
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// Pieces as they come. A failure cuts the connection, so that the client sees that the answer is incomplete.
+/// Creates a body from a stream of bytes. An error cuts the connection, so that the client notices the incomplete body.
 pub(crate) fn pieces(pieces: BoxStream<'static, Result<Bytes, LoadError>>) -> Body {
     let span = tracing::Span::current();
     frames(pieces.map(move |piece| match piece {
@@ -43,18 +43,19 @@ pub(crate) fn pieces(pieces: BoxStream<'static, Result<Bytes, LoadError>>) -> Bo
     }))
 }
 
-/// What a stream has ready.
+/// The available part of a stream.
 pub(crate) enum Ready<S> {
-    /// The whole answer.
+    /// The whole response.
     All(Vec<u8>),
-    /// More than that is wanted at once, or has to be waited for: this, and then the rest.
+    /// The available part, and the rest of the stream, which is too large or not available yet.
     More(Vec<u8>, S),
 }
 
-/// Takes what is ready of a stream, until there is more than `most`, so that a small answer can say how long it is.
+/// Reads what a stream has available, up to a little over `most` bytes, so that a small response can have a
+/// `Content-Length`.
 ///
 /// # Errors
-/// What the stream says.
+/// If the stream fails.
 pub(crate) fn ready<E, S>(mut stream: S, most: usize) -> Result<Ready<S>, E>
 where
     S: Stream<Item = Result<Bytes, E>> + Unpin,
@@ -63,7 +64,7 @@ where
     while out.len() <= most {
         match stream.next().now_or_never() {
             Some(Some(part)) => match part {
-                // What is there is sent, and the error again when its turn comes, by the stream's own state.
+                // A first part larger than `most` is returned without copying it.
                 Ok(part) if out.is_empty() && part.len() > most => {
                     return Ok(Ready::More(part.into(), stream));
                 }

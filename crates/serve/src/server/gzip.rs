@@ -1,4 +1,4 @@
-//! A body as one gzip member, compressed as it comes.
+//! Compresses a body as a single gzip member while it is sent.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use hyper::body::Frame;
 
 use super::body::{Body, Broken, frames};
 
-/// The body, compressed. It breaks off where the other one does.
+/// Returns the compressed body. An error of the original body breaks it off.
 pub(crate) fn body(plain: Body) -> Body {
     let data = BodyStream::new(plain);
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());

@@ -1,4 +1,4 @@
-//! Requests that name another host than this server.
+//! Refuses requests to host names other than this server's.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
@@ -9,11 +9,11 @@ use super::body::Body;
 use super::reply::closing;
 use crate::host::Host;
 
-/// Returns the host that a request was sent to: that of its target, or else of its field `Host` (RFC 9112, section
-/// 3.2.2). `None` if there is neither.
+/// Returns the host of a request: from its target, or else from its `Host` field (RFC 9112, section 3.2.2). Returns
+/// `None` if it has neither.
 ///
 /// # Errors
-/// When it is not a host with an optional port.
+/// If it is not a host with an optional port.
 pub(super) fn asked<B>(request: &Request<B>) -> Result<Option<Host>, String> {
     match (request.uri().authority(), request.headers().get(HOST)) {
         (Some(authority), _) => authority.as_str().parse().map(Some),
@@ -25,7 +25,7 @@ pub(super) fn asked<B>(request: &Request<B>) -> Result<Option<Host>, String> {
     }
 }
 
-/// Returns whether a request names an address of IPv4, with or without a port.
+/// Returns whether the `Host` of a request is an IPv4 address, with or without a port.
 fn names_address<B>(request: &Request<B>) -> bool {
     let host = request
         .headers()
@@ -37,22 +37,22 @@ fn names_address<B>(request: &Request<B>) -> bool {
     })
 }
 
-/// The hosts that requests to an address may name.
+/// Hosts accepted in requests to one address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accepted<'a> {
-    /// Those of the configuration.
+    /// Configured hosts.
     pub hosts: &'a [Host],
-    /// The URL of the server, whose host is always accepted.
+    /// Public URL of the server, whose host is always accepted.
     pub public_url: Option<&'a str>,
     /// Accepts every host if none is configured.
     pub any: bool,
-    /// Accepts addresses and `localhost` beside the configured hosts.
+    /// Accepts addresses and `localhost` in addition to the configured hosts.
     pub local: bool,
 }
 
 impl<'a> Accepted<'a> {
-    /// Returns what a listener at that address accepts: without configured hosts, only local names at a loopback address
-    /// and all hosts elsewhere.
+    /// Returns the accepted hosts of a listener. Without configured hosts, a loopback address accepts only local names,
+    /// and other addresses accept all hosts.
     pub(super) fn at(address: IpAddr, hosts: &'a [Host], public_url: Option<&'a str>) -> Self {
         let is_open = hosts.is_empty();
         Accepted {
@@ -63,9 +63,9 @@ impl<'a> Accepted<'a> {
         }
     }
 
-    /// Refuses a request to any other host (RFC 9110, section 15.5.20). A request of HTTP/1.0 that names none is accepted.
+    /// Refuses a request to any other host (RFC 9110, section 15.5.20). HTTP/1.0 requests without a host are accepted.
     pub(super) fn misdirected<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
-        // An address is known without the parser of hosts, which takes longer than many an answer.
+        // Fast path: parsing the host takes longer than many responses.
         if self.any || self.local && names_address(request) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Where things of a collection are on this server, and links to them (RFC 8288).
+//! URLs of a collection on this server, and links to them (RFC 8288).
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode
 use crate::query::absolute;
 use crawlspace_index::timestamp::Timestamp;
 
-/// What cannot stand between `<` and `>` of a link, or in quotes. Escapes that are there stay.
+/// Characters that must be escaped in the target or the quoted parameters of a link. Existing escapes are kept.
 const IN_LINK: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -27,15 +27,16 @@ const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// A collection as others see it, perhaps through one of its access points.
+/// Public base URL of a collection, or of one of its access points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BaseUrl {
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     base: String,
 }
 
 impl BaseUrl {
-    /// The base of a server that is at `public`, where that is known, or else [as a request names it](BaseUrl::of).
+    /// Returns the base URL on a server with the given public URL, if known, or else [as the request names
+    /// it](BaseUrl::of).
     pub(crate) fn seen(
         public: Option<&str>,
         headers: &HeaderMap,
@@ -48,8 +49,8 @@ impl BaseUrl {
         }
     }
 
-    /// As a request names this server. Whoever asks may name it as they like, and gets that back; a name that is
-    /// none makes URLs without one. What a proxy says of itself does not count, since anybody could say it.
+    /// Returns the base URL with the request's `Host`. Clients can put anything into it, but get only their own input
+    /// back; with an invalid host the URL is relative. Headers of proxies are ignored, since anyone could send them.
     pub(crate) fn of(headers: &HeaderMap, collection: &str, point: Option<&str>) -> BaseUrl {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let is_name = |host: &&str| {
@@ -60,7 +61,7 @@ impl BaseUrl {
         BaseUrl::at(&origin.unwrap_or_default(), collection, point)
     }
 
-    /// The base at this origin, which has no slash at its end: `https://archive.example`.
+    /// Returns the base URL at this origin, which has no trailing slash: `https://archive.example`.
     pub(crate) fn at(origin: &str, collection: &str, point: Option<&str>) -> BaseUrl {
         let mut base = format!("{origin}/{}", utf8_percent_encode(collection, IN_PATH));
         if let Some(point) = point {
@@ -70,12 +71,12 @@ impl BaseUrl {
         BaseUrl { base }
     }
 
-    /// The base with this text at its end.
+    /// Appends a text to the base URL.
     pub(crate) fn with(&self, end: &str) -> String {
         format!("{}{end}", self.base)
     }
 
-    /// The index API with that query string.
+    /// Returns the URL of an index query.
     pub(crate) fn index(&self, query: &str) -> String {
         format!(
             "{}/index?{}",
@@ -84,36 +85,36 @@ impl BaseUrl {
         )
     }
 
-    /// The resource API with that query string.
+    /// Returns the URL of a resource query.
     pub(crate) fn resource(&self, query: &str) -> String {
         format!("{}/resource?{query}", self.base)
     }
 
-    /// The TimeGate of a URL.
+    /// Returns the TimeGate of a URL.
     pub(crate) fn timegate(&self, url: &str) -> String {
         format!("{}/timegate/{}", self.base, in_path(url))
     }
 
-    /// The TimeMap of a URL.
+    /// Returns the TimeMap of a URL.
     pub(crate) fn timemap(&self, url: &str) -> String {
         format!("{}/timemap/link/{}", self.base, in_path(url))
     }
 
-    /// The memento of a URL at that moment: its replay.
+    /// Returns the memento of a URL at that time, which is its replay URL.
     pub(crate) fn memento(&self, url: &str, time: Timestamp) -> String {
         format!("{}/{time}id_/{}", self.base, in_path(url))
     }
 }
 
-/// A URL at the end of a path. A fragment would not be sent along.
+/// Escapes a URL for the end of a path. Its fragment is removed, since clients do not send it.
 fn in_path(url: &str) -> String {
     let url = url.split_once('#').map_or(url, |(url, _)| url);
     utf8_percent_encode(url, IN_LINK).to_string()
 }
 
-/// The URL that comes after `timegate/` or `timemap/link/` in a path, with the query string that belongs to it.
+/// Returns the URL after `timegate/` or `timemap/link/` in a path, with the query string that belongs to it.
 ///
-/// It may be escaped as a whole or lack its scheme, as some clients do it, and proxies may have made one slash of two.
+/// Some clients escape the whole URL or omit its scheme, and proxies may collapse its double slash.
 pub(crate) fn target(path: &str, query: Option<&str>) -> String {
     let escaped = path.get(..8).is_some_and(|start| {
         let start = start.to_ascii_lowercase();
@@ -143,7 +144,7 @@ pub(crate) fn target(path: &str, query: Option<&str>) -> String {
     }
 }
 
-/// `<url>; rel="…"`.
+/// Formats a link: `<url>; rel="…"`.
 pub(crate) fn link(url: &str, relation: &str) -> String {
     format!(
         "<{}>; rel=\"{relation}\"",
@@ -151,22 +152,22 @@ pub(crate) fn link(url: &str, relation: &str) -> String {
     )
 }
 
-/// `<url>; rel="…"; type="…"`: a link to a TimeMap, with its media type.
+/// Formats a link to a TimeMap with its media type: `<url>; rel="…"; type="…"`.
 pub(crate) fn timemap_link(url: &str, relation: &str) -> String {
     format!("{}; type=\"application/link-format\"", link(url, relation))
 }
 
-/// `<url>; rel="…"; datetime="…"`: a link to a memento, with its moment.
+/// Formats a link to a memento with its datetime: `<url>; rel="…"; datetime="…"`.
 pub(crate) fn memento_link(url: &str, relation: &str, time: Timestamp) -> String {
     format!("{}; datetime=\"{}\"", link(url, relation), time.http_date())
 }
 
-/// A text between the quotes of a parameter (RFC 9110, section 5.6.4), of ASCII only.
+/// Escapes a text for a quoted parameter (RFC 9110, section 5.6.4), in ASCII.
 pub(crate) fn quoted(text: &str) -> String {
     utf8_percent_encode(text, IN_LINK).to_string()
 }
 
-/// A text in ASCII without what means something in headers; URLs stay what they are.
+/// Escapes a text for a header, in ASCII without special characters; URLs stay unchanged.
 pub(crate) fn in_header(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! Collections and their sources for programs, as pywb lists them.
+//! Lists collections and their sources as JSON, in pywb's format.
 
 use http::header::{ACCEPT, VARY};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
@@ -12,7 +12,7 @@ use super::target::{RequestTarget, only_read};
 use crate::Federation;
 use crate::query::Selection;
 
-/// Whether a client wants JSON and not the page: what it names first of the two.
+/// Returns whether a client prefers JSON to the page: it lists JSON first in `Accept`.
 pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter();
     let accepted = accepted.filter_map(|value| value.to_str().ok());
@@ -23,7 +23,7 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     first.is_some_and(|media| media == "application/json")
 }
 
-/// The collections, and what may be asked of each.
+/// Answers with all collections and their APIs.
 pub(crate) fn collections(federation: &Federation) -> Response<Body> {
     let collections = federation.collections.iter();
     let modes = json!({ "modes": ["list_sources", "index", "resource"] });
@@ -34,14 +34,14 @@ pub(crate) fn collections(federation: &Federation) -> Response<Body> {
     ))
 }
 
-/// What is at `/` depends on what is accepted.
+/// Adds `Vary: accept`, since the response at `/` depends on it.
 pub(crate) fn varies(mut response: Response<Body>) -> Response<Body> {
     let accept = HeaderValue::from_static("accept");
     response.headers_mut().insert(VARY, accept);
     response
 }
 
-/// `/<coll>/list_sources`: the sources that `sources=` selects, and what they are.
+/// Answers `/<coll>/list_sources`: name and kind of the sources that `sources=` selects.
 pub(crate) fn answer(asked: &RequestTarget<'_>, request: &Request<Incoming>) -> Response<Body> {
     if let Some(refused) = only_read(request.method()) {
         return refused;

@@ -1,4 +1,4 @@
-//! The HTTP server: connections, what every request must have, and the operator's address.
+//! The HTTP server: connections, checks and headers common to all requests, and the operator's address.
 
 pub(crate) mod body;
 pub(crate) mod gzip;
@@ -57,34 +57,34 @@ use crate::routes;
 
 /// Maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 128 * 1024;
-/// The number of a request, which the log has as well.
+/// Id of a request, which the log contains, too.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Timeout of requests that are under way when the server is to end.
+/// Grace period of running requests when the server stops.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Default maximum number of connections.
 pub const CONNECTIONS: usize = 1024;
 
-/// How requests are taken.
+/// Options of a listener.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long the head of a request may take, and a connection be idle.
+    /// Timeout of the head of a request, and of an idle connection.
     pub head: Duration,
-    /// How long a client may take to accept the next bytes of an answer.
+    /// Timeout of a client that does not read the next bytes of a response.
     pub stall: Duration,
-    /// How many connections there are at most; more wait.
+    /// Maximum number of connections; further ones wait.
     pub connections: usize,
-    /// Whether each request is logged.
+    /// Logs each request.
     pub access_log: bool,
-    /// Pages of which origin may read answers in a browser: `*`, or one such as `https://replay.example`.
+    /// Origin of pages that may read responses in a browser: `*`, or one such as `https://replay.example`.
     pub allow_origin: Option<HeaderValue>,
-    /// Whether the address is the operator's, which serves `/_status` and `/_metrics` and nothing else.
+    /// Serves only `/_status` and `/_metrics`, for the operator.
     pub operator: bool,
 }
 
 impl Options {
-    /// Returns how many descriptors the process may need: a connection each, open index and WARC files, and some for other
-    /// servers and the process itself.
+    /// Returns the number of file descriptors that the process may need: one per connection, open index and WARC files,
+    /// and some for other servers and the process itself.
     pub fn descriptors(&self) -> u64 {
         let files = crawlspace_index::sorted::MAX_OPEN + crate::resource::MAX_OPEN_RECORDS;
         (self.connections + files + 128) as u64
@@ -104,8 +104,8 @@ impl Default for Options {
     }
 }
 
-/// Returns the connection that was accepted. `None`, after a moment, when there is none: the process is out of descriptors,
-/// or the client went away meanwhile. Neither ends a server.
+/// Returns the accepted connection. On an error, returns `None` after a short pause: the process is out of descriptors,
+/// or the client has disconnected. Neither stops the server.
 async fn stream_of(accepted: io::Result<(TcpStream, SocketAddr)>) -> Option<TcpStream> {
     match accepted {
         Ok((stream, _)) => Some(stream),
@@ -117,11 +117,11 @@ async fn stream_of(accepted: io::Result<(TcpStream, SocketAddr)>) -> Option<TcpS
     }
 }
 
-/// Answers requests until `stop` is ready, and then those that are under way, for some seconds. A request is answered
-/// from the federation that is current when its head has come.
+/// Serves requests until `stop` completes, and then lets running requests finish within a grace period. A request uses
+/// the federation that is current when its head has arrived.
 ///
 /// # Errors
-/// When nothing more can be accepted.
+/// If no more connections can be accepted.
 pub async fn serve(
     current: Arc<Current>,
     listener: TcpListener,
@@ -192,7 +192,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// The answer with a number by which the operator finds in the log what was behind it.
+/// Adds an id to the response, with which the operator finds the request in the log.
 async fn numbered(answer: impl Future<Output = Response<Body>>) -> Response<Body> {
     static KEY: OnceLock<RandomState> = OnceLock::new();
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -207,7 +207,7 @@ async fn numbered(answer: impl Future<Output = Response<Body>>) -> Response<Body
     response
 }
 
-/// The answer, with what every answer has. `address` is that of the listener.
+/// Answers a request, with all common headers. `address` is that of the listener.
 async fn logged(
     current: &Current,
     request: Request<Incoming>,
@@ -250,7 +250,7 @@ async fn logged(
         refused
     } else {
         match Via::of(request.headers()) {
-            // Boxed, since a connection copies the future of its answer.
+            // Boxed, since a connection copies the future of its response.
             Ok(way) => {
                 way.answer(routes::answer(federation, request).boxed())
                     .await
@@ -269,8 +269,8 @@ async fn logged(
     response
 }
 
-/// Refuses a request to another host. The operator's address is always known by its address, too, so that programs which
-/// watch the server need no name of it.
+/// Refuses a request to another host. The operator's listener also accepts its own address, so that monitoring needs no
+/// host name.
 fn misdirected(
     request: &Request<Incoming>,
     federation: &Federation,
@@ -283,8 +283,8 @@ fn misdirected(
     accepted.misdirected(request)
 }
 
-/// Refuses a request of a page of another origin that changes something, here or at the server that it is sent on to.
-/// Reading changes nothing, except for an index of jobs, which may have to be built.
+/// Refuses a request from a page of another origin that changes state, here or at the server to which it is forwarded.
+/// Reading changes nothing, except that job indexes may have to be built.
 fn from_elsewhere(
     request: &Request<Incoming>,
     federation: &Federation,
@@ -299,14 +299,14 @@ fn from_elsewhere(
     }
 }
 
-/// How many bytes the head of a request takes, as far as they say something.
+/// Returns the size of a request's head in bytes, without insignificant parts.
 fn head_size(request: &Request<Incoming>) -> usize {
     let uri = request.uri();
     let target = uri
         .path_and_query()
         .map_or(0, |target| target.as_str().len());
     let fields = request.headers().iter();
-    // `: ` and the end of a line.
+    // Size of `: ` and the line break.
     let sizes = fields.map(|(name, value)| name.as_str().len() + value.len() + 4);
     target + sizes.sum::<usize>()
 }
@@ -314,14 +314,14 @@ fn head_size(request: &Request<Incoming>) -> usize {
 const CYCLE: &str =
     "the request forms a cycle: a source of a collection leads back to that collection";
 
-/// Lets pages of an origin read an answer (Fetch standard, CORS). For pages of one named origin this holds also where
-/// the browser sends credentials along, as it does for what a service worker fetches when a page is gone to.
+/// Allows pages of an origin to read a response (Fetch standard, CORS). A single named origin may also send
+/// credentials, as browsers do when a service worker fetches a page for navigation.
 fn share(headers: &mut HeaderMap, origin: &HeaderValue) {
     let any = HeaderValue::from_static("*");
     let exposed = if *origin == any {
         any
     } else {
-        // With credentials, a star is a name like any other.
+        // With credentials, `*` is an ordinary name.
         let names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
         HeaderValue::try_from(names.join(", ")).unwrap_or(any)
     };
@@ -333,7 +333,7 @@ fn share(headers: &mut HeaderMap, origin: &HeaderValue) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
 }
 
-/// What a browser wants to know before it sends a request of another origin (Fetch standard, CORS preflight).
+/// Answers a CORS preflight request of a browser (Fetch standard).
 fn preflight_answer(asked: &HeaderMap) -> Response<Body> {
     let mut response = empty(StatusCode::NO_CONTENT);
     let headers = response.headers_mut();

@@ -1,7 +1,7 @@
-//! Requests that a page of another origin makes a browser send.
+//! Refuses cross-origin requests that pages make browsers send.
 //!
-//! A browser sends such a request without asking this server first (Fetch standard, simple requests), so hiding the
-//! answer from the page does not help where the request itself changes something.
+//! Browsers send simple requests (Fetch standard) without a preflight. Hiding the response from the page does not help
+//! if the request itself changes something.
 
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, ORIGIN};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -11,11 +11,11 @@ use super::body::Body;
 use super::host;
 use super::reply::closing;
 
-/// Names the relation between a page and the server that the page sends a request to (Fetch Metadata).
+/// Relation between a page and the server that it sends a request to (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Refuses a request with any method but `GET`, `HEAD` and `OPTIONS` that comes from a page of another origin, unless
-/// pages of its origin are `allowed`.
+/// Refuses a request with a method other than `GET`, `HEAD` and `OPTIONS` from a page of another origin, unless that
+/// origin is `allowed`.
 pub(super) fn changing<B>(
     request: &Request<B>,
     public_url: Option<&str>,
@@ -27,7 +27,7 @@ pub(super) fn changing<B>(
     }
 }
 
-/// Refuses a request that comes from a page of another origin, unless pages of its origin are `allowed`.
+/// Refuses a request from a page of another origin, unless that origin is `allowed`.
 pub(super) fn foreign<B>(
     request: &Request<B>,
     public_url: Option<&str>,
@@ -55,7 +55,7 @@ pub(super) fn foreign<B>(
     Some(closing(StatusCode::FORBIDDEN, what))
 }
 
-/// Refuses a body that is not declared to be JSON. Pages of other origins cannot declare it without a preflight.
+/// Refuses a body that is not declared as JSON, which pages of other origins cannot do without a preflight.
 pub(super) fn not_json(headers: &HeaderMap) -> Option<Response<Body>> {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let is_json = |value: &HeaderValue| {
@@ -71,7 +71,7 @@ pub(super) fn not_json(headers: &HeaderMap) -> Option<Response<Body>> {
     }
 }
 
-/// Returns the origins of this server: the one that the request was sent to, and that of its public URL.
+/// Returns the origins of this server: from the request's host, and from the public URL.
 fn own_origins<B>(request: &Request<B>, public_url: Option<&str>) -> Vec<Origin> {
     let asked = host::asked(request).ok().flatten();
     let asked = asked.and_then(|host| Url::parse(&format!("http://{host}/")).ok());
@@ -80,7 +80,7 @@ fn own_origins<B>(request: &Request<B>, public_url: Option<&str>) -> Vec<Origin>
     urls.map(|url| url.origin()).collect()
 }
 
-/// Parses a value of the field `Origin`. `None` for `null` and everything else that is not one origin.
+/// Parses an `Origin` header. Returns `None` for `null` and anything that is not a single origin.
 fn parse(value: &HeaderValue) -> Option<Origin> {
     let url = Url::parse(value.to_str().ok()?).ok()?;
     let is_bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
@@ -175,7 +175,7 @@ mod tests {
         assert!(!is_refused(&fields, None, Some("https://replay.example")));
         assert!(!is_refused(&fields, None, Some("*")));
         assert!(is_refused(&fields, None, Some("https://other.example")));
-        // The page is unknown.
+        // The origin of the page is unknown.
         let fields = [("Sec-Fetch-Site", "cross-site")];
         assert!(is_refused(&fields, None, Some("https://replay.example")));
     }

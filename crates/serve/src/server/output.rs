@@ -1,4 +1,4 @@
-//! Rows as text, and answers with them or with why there are none.
+//! Formats rows as text, and creates responses with rows or errors.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -24,33 +24,34 @@ use crate::reason::Reason;
 use crawlspace_cdx::Field;
 use crawlspace_index::row::{self, Row, quote};
 
-/// Which sources are missing from an answer. The second name is that of pywb.
+/// Sources missing from an answer. The second name is pywb's.
 const MISSING: [HeaderName; 2] = [
     HeaderName::from_static("source-errors"),
     HeaderName::from_static("reserrors"),
 ];
-/// Parameters of the request that have no effect.
+/// Request parameters without an effect.
 const IGNORED: HeaderName = HeaderName::from_static("ignored-parameters");
 const IN_NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
-/// Size up to which an answer that is ready at once says how long it is, in bytes.
+/// Maximum size of a response that is buffered to send its `Content-Length`, in bytes.
 const MAX_BUFFERED: usize = 64 * 1024;
-/// `Retry-After`, in seconds, of a request that was refused for want of a resource of this server.
+/// `Retry-After` of a request that was refused because a resource of this server is exhausted, in seconds.
 const RETRY_SECONDS: u64 = 10;
 
-/// Writes rows in one of the formats that are a line a row.
+/// Writes rows in one of the formats with a line per row.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
     output: Output,
     fields: Option<Vec<String>>,
-    /// Whether rows do not say where they come from.
+    /// Omits the source fields from rows.
     no_source: bool,
 }
 
-/// What says where a row comes from.
+/// Fields that describe the source of a row.
 const SOURCE: [&str; 3] = ["source", "source-coll", "source_type"];
 
 impl Writer {
-    /// A writer of that format; with `fields` only these, in that order. JSON has each of them once.
+    /// Creates a writer of that format. With `fields`, only these are written, in that order; JSON has each
+    /// of them once.
     pub(crate) fn new(output: Output, mut fields: Option<Vec<String>>) -> Writer {
         if let (Some(fields), true) = (&mut fields, output != Output::Text) {
             let mut seen = HashSet::new();
@@ -63,12 +64,12 @@ impl Writer {
         }
     }
 
-    /// A writer of rows that do not say where they come from.
+    /// Sets whether the source fields are omitted.
     pub(crate) fn without_source(self, no_source: bool) -> Writer {
         Writer { no_source, ..self }
     }
 
-    /// The media type of what it writes.
+    /// Returns the media type of the output.
     pub(crate) fn media(&self) -> &'static str {
         match self.output {
             Output::Cdxj => "text/x-cdxj",
@@ -78,7 +79,7 @@ impl Writer {
         }
     }
 
-    /// Appends a row and the end of its line. A row with invalid JSON is left out where its JSON matters.
+    /// Appends a row and a line break. A row with invalid JSON is omitted if its JSON has to be parsed.
     pub(crate) fn write(&self, row: &Row, into: &mut Vec<u8>) {
         let is_as_stored =
             self.fields.is_none() && !self.no_source && !has_numeric_status(row.json());
@@ -140,7 +141,7 @@ impl Writer {
         let chosen = self.fields.as_ref().map(|fields| {
             let chosen = fields.iter().map(|name| {
                 let field = Field::named(name.as_bytes());
-                // Of two members of one name, the last counts.
+                // Of repeated members the last one counts.
                 let found = all
                     .iter()
                     .rev()
@@ -170,7 +171,7 @@ impl Writer {
         match chosen {
             Some(chosen) => {
                 for (name, value) in chosen {
-                    // In CDXJ these stand before the JSON.
+                    // In CDXJ these columns come before the JSON.
                     let leads = self.output == Output::Cdxj && own(name);
                     if let (Some(value), false) = (value, leads) {
                         row::written(name, value, &mut members);
@@ -191,7 +192,7 @@ impl Writer {
     }
 }
 
-/// Returns true if the JSON may have a status that is a number. The writer makes it a string, as pywb does.
+/// Returns whether the JSON may have a numeric status, which the writer converts to a string, as pywb does.
 fn has_numeric_status(json: &[u8]) -> bool {
     static NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"status\""));
     NAME.find_iter(json).any(|at| {
@@ -206,20 +207,20 @@ fn is_integer(json: &str) -> bool {
     digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether the JSON has members of the names that the columns before it have.
+/// Returns whether the JSON repeats the columns before it.
 fn names_itself(json: &[u8]) -> bool {
     static NAMES: LazyLock<[Finder<'static>; 2]> =
         LazyLock::new(|| [b"\"urlkey\"" as &[u8], b"\"timestamp\""].map(Finder::new));
     NAMES.iter().any(|name| name.find(json).is_some())
 }
 
-/// The answer with rows, a line each.
+/// Returns a response with one row per line.
 pub(crate) fn rows_as_text(rows: Rows, writer: Writer, report: &Report) -> Response<Body> {
     let media = writer.media();
     respond(text(rows, writer), media, report)
 }
 
-/// Rows as text.
+/// Formats rows as text.
 fn text(rows: Rows, writer: Writer) -> BoxStream<'static, Result<Bytes, Failure>> {
     let lines = rows.map(move |batch| {
         let batch = batch?;
@@ -230,7 +231,7 @@ fn text(rows: Rows, writer: Writer) -> BoxStream<'static, Result<Bytes, Failure>
     lines.boxed()
 }
 
-/// An answer that streams text. Sources that fail after its head are named in its trailer.
+/// Returns a response that streams text. Sources that fail after the head was sent are listed in its trailer.
 pub(crate) fn respond(
     text: BoxStream<'static, Result<Bytes, Failure>>,
     media: &'static str,
@@ -275,7 +276,7 @@ fn streamed(
     frames(stream::iter(first).chain(rest).chain(last))
 }
 
-/// Names the sources that are missing from an answer, which caches must not keep then.
+/// Adds the missing sources to a response, which caches must not store then.
 pub(crate) fn with_errors(response: Response<Body>, report: &Report) -> Response<Body> {
     let value = report.header(0);
     let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) else {
@@ -287,7 +288,7 @@ pub(crate) fn with_errors(response: Response<Body>, report: &Report) -> Response
     response
 }
 
-/// Names the parameters of the request that have no effect, in `Ignored-Parameters`.
+/// Adds the parameters without an effect, in `Ignored-Parameters`.
 pub(crate) fn with_ignored(mut response: Response<Body>, query: &Query) -> Response<Body> {
     if !query.ignored.is_empty() {
         let names = query
@@ -302,7 +303,7 @@ pub(crate) fn with_ignored(mut response: Response<Body>, query: &Query) -> Respo
     response
 }
 
-/// Why there is no answer.
+/// Returns the response for a failure.
 pub(crate) fn refusal(failure: &Failure) -> Response<Body> {
     let mut response = message(status_of(failure), &failure.to_string());
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
@@ -316,7 +317,7 @@ pub(crate) fn refusal(failure: &Failure) -> Response<Body> {
     }
 }
 
-/// The HTTP status of a failure.
+/// Returns the HTTP status for a failure.
 pub(crate) fn status_of(failure: &Failure) -> StatusCode {
     match failure {
         Failure::Query(BadQuery(_)) | Failure::TooMany | Failure::TooMuch => {

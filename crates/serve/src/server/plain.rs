@@ -1,4 +1,4 @@
-//! A server of one page, for programs that have figures and nothing else to show.
+//! A minimal server with a single page, for programs that only expose metrics.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -25,14 +25,14 @@ use super::stall::StallTimeout;
 use super::stream_of;
 use crate::host::Host;
 
-/// What connections may take.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Maximum number of connections. One more ends the oldest of those that wait for their client.
+    /// Maximum number of connections. A further one closes the oldest that is waiting for its client.
     connections: usize,
     /// Timeout of the head of a request.
     head: Duration,
-    /// Timeout of a client that accepts nothing of its answer.
+    /// Timeout of a client that does not read its response.
     answer: Duration,
 }
 
@@ -42,26 +42,26 @@ const LIMITS: Limits = Limits {
     answer: Duration::from_secs(10),
 };
 
-/// A connection that is open.
+/// An open connection.
 struct Connection {
     task: AbortHandle,
-    /// Set while the figures for its request are read.
+    /// Set while the metrics for its request are collected.
     is_working: Arc<AtomicBool>,
 }
 
-/// What every request is answered with.
+/// Context of every response.
 struct Figures<M> {
     metrics: M,
     address: IpAddr,
     hosts: Vec<Host>,
 }
 
-/// Answers requests for `/metrics` with what `metrics` comes to, one per connection, until `stop` is ready. Without
-/// `hosts`, a listener at a loopback address accepts only addresses and `localhost` as the host of a request, and any
-/// other listener all hosts.
+/// Answers requests for `/metrics` with the result of `metrics`, one per connection, until `stop` completes. Without
+/// `hosts`, a listener at a loopback address accepts only requests to addresses and `localhost`, and any other listener
+/// accepts requests to all hosts.
 ///
 /// # Errors
-/// When the listener has no address.
+/// If the listener has no address.
 pub async fn serve_metrics<F>(
     listener: TcpListener,
     hosts: Vec<Host>,
@@ -93,7 +93,7 @@ async fn serve<M, F>(
     let figures = Arc::new(figures);
     let mut stop = pin!(stop);
     let mut tasks = JoinSet::new();
-    // The oldest one first.
+    // Oldest first.
     let mut open: VecDeque<Connection> = VecDeque::new();
     loop {
         let accepted = tokio::select! {
@@ -202,7 +202,7 @@ mod tests {
     };
     const GET: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-    /// Runs a server whose figures come when that is notified, and hands its address to `act`.
+    /// Runs a server that returns its metrics once it is notified, and passes its address to `act`.
     fn with_server(limits: Limits, act: impl FnOnce(SocketAddr, &Notify)) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -237,7 +237,7 @@ mod tests {
         stream
     }
 
-    /// Waits until the server has closed a connection, and returns what came before that.
+    /// Waits until the server closes a connection, and returns everything received before.
     fn rest(mut stream: TcpStream) -> String {
         let mut text = Vec::new();
         match stream.read_to_end(&mut text) {
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn half_open_connections_make_room_for_a_new_one() {
-        // None of them ends by itself.
+        // None of the connections times out.
         let patient = Limits {
             head: Duration::from_secs(600),
             ..FEW
@@ -261,7 +261,7 @@ mod tests {
             ready.notify_one();
             let answer = rest(opened(address, GET));
             assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("figures"));
-            // The oldest ones had to go.
+            // The oldest ones were closed.
             let first = idle.into_iter().next().unwrap();
             assert_eq!(rest(first), "");
         });
@@ -281,7 +281,7 @@ mod tests {
     fn requests_that_are_being_answered_keep_their_connections() {
         with_server(FEW, |address, ready| {
             let mut asked = Vec::new();
-            // One more is closed at once, as soon as all of them are being answered.
+            // Further connections are closed as soon as all others are being answered.
             while asked.len() < 100 {
                 let mut stream = opened(address, GET);
                 let short = Duration::from_millis(100);

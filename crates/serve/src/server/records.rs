@@ -1,4 +1,4 @@
-//! `/<coll>/api/records`: a dedupe index, in the words of Doppelgänger.
+//! Dedupe API of Doppelgänger: `/<coll>/api/records`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,21 +22,21 @@ use crate::sources::dedupe::DedupeError;
 use crawlspace_client::dedupe::Added;
 use crawlspace_compact::limits::dedupe::URL_BYTES;
 
-/// Maximum size of the body of a request, in bytes.
+/// Maximum size of a request body, in bytes.
 const MAX_BODY: usize = 16 << 20;
 /// Maximum number of records in a request.
 const MAX_RECORDS: usize = 10_000;
-/// Timeout of the body of a request, until all of it has arrived.
+/// Timeout of a request body, until all of it has arrived.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// The crawl that is meant, in place of that of the configuration.
+/// Header with the crawl of the request, which overrides the configured one.
 const CRAWL: HeaderName = HeaderName::from_static("crawlspace-crawl");
 
-/// Whether a path below `api/` is one of this API.
+/// Returns whether a path below `api/` belongs to this API.
 pub(crate) fn is_path(path: &str) -> bool {
     path == "records" || path.starts_with("records/")
 }
 
-/// The only collection of a server that has a dedupe index, which need not be named then, and what is asked of it.
+/// Returns the collection and path of a request without a collection name, if only one collection has a dedupe index.
 pub(crate) fn at_root<'a>(
     federation: &'a Federation,
     path: &'a str,
@@ -88,7 +88,7 @@ pub(crate) async fn answer(
             return refused;
         }
     };
-    // What is unknown now may be known in a moment.
+    // An unknown digest may become known at any time.
     fresh(outcome.unwrap_or_else(|refused| refused))
 }
 
@@ -109,7 +109,7 @@ async fn look_up(index: &DedupeSource, crawl: Option<Vec<u8>>, digest: &str) -> 
     Ok(json_of(StatusCode::OK, &record))
 }
 
-/// The digits of a date down to the second, as a number.
+/// Returns the digits of a date, down to the second, as a number.
 fn date(date: &[u8]) -> u64 {
     let digits = date.iter().filter(|byte| byte.is_ascii_digit()).take(14);
     digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
@@ -144,7 +144,7 @@ async fn add(index: &DedupeSource, crawl: Option<Vec<u8>>, request: Request<Inco
     }
 }
 
-/// A record of a request.
+/// A record in a request.
 struct Record<'a> {
     digest: &'a str,
     url: &'a str,

@@ -1,26 +1,26 @@
-//! Small answers.
+//! Short responses.
 
 use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
 
 use super::body::{Body, whole};
 
-/// The media type of JSON.
+/// Media type of JSON.
 pub(crate) const JSON: &str = "application/json";
 
-/// A JSON object with a `message` for people.
+/// Returns a JSON object with a human-readable `message`.
 pub(crate) fn message(status: StatusCode, text: &str) -> Response<Body> {
     json(status, &serde_json::json!({ "message": text }))
 }
 
-/// A JSON value.
+/// Returns a JSON value as a response.
 pub(crate) fn json(status: StatusCode, value: &serde_json::Value) -> Response<Body> {
     let mut text = value.to_string();
     text.push('\n');
     page(status, JSON, text)
 }
 
-/// A text of that media type.
+/// Returns a text with that media type.
 pub(crate) fn page(
     status: StatusCode,
     media: &'static str,
@@ -37,14 +37,14 @@ pub(crate) fn page(
     response
 }
 
-/// Marks an answer that is true only now as one that caches must not store.
+/// Marks a response as not cacheable, since it is true only now.
 pub(crate) fn fresh(mut response: Response<Body>) -> Response<Body> {
     let value = HeaderValue::from_static("no-store");
     response.headers_mut().insert(header::CACHE_CONTROL, value);
     response
 }
 
-/// A message that ends its connection, because the rest of the request is not read.
+/// Returns a message and closes the connection, since the rest of the request is not read.
 pub(crate) fn closing(status: StatusCode, text: &str) -> Response<Body> {
     let mut response = message(status, text);
     let close = HeaderValue::from_static("close");
@@ -52,7 +52,7 @@ pub(crate) fn closing(status: StatusCode, text: &str) -> Response<Body> {
     response
 }
 
-/// An answer without a body.
+/// Returns a response without a body.
 pub(crate) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(whole(Vec::new()));
     *response.status_mut() = status;

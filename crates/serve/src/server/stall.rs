@@ -1,4 +1,4 @@
-//! A connection whose other end must accept what is sent to it.
+//! Timeout of connections whose peer stops reading.
 
 use std::future::Future;
 use std::io;
@@ -9,16 +9,16 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream whose writes fail with `TimedOut` when the other end accepts nothing for `stall`.
+/// A stream whose writes fail with `TimedOut` if the peer accepts nothing for `stall`.
 pub(crate) struct StallTimeout<S> {
     stream: S,
     stall: Duration,
-    /// Runs while the other end accepts nothing.
+    /// Runs while the peer accepts nothing.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> StallTimeout<S> {
-    /// Wraps a connection whose writes may stall for `stall`.
+    /// Wraps a connection whose writes may stall for up to `stall`.
     pub(crate) fn new(stream: S, stall: Duration) -> StallTimeout<S> {
         StallTimeout {
             stream,

@@ -1,4 +1,4 @@
-//! How collections and their sources are, for programs: `/_status` and `/_metrics`.
+//! Status and metrics of collections and their sources: `/_status` and `/_metrics`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,26 +20,26 @@ use crate::group::Member;
 use crate::metrics::{MEDIA, Metrics};
 use crate::reload::Reloads;
 
-/// Limit of looks at all sources under way at once, since paths are looked at, and a file system can hang.
+/// Limits concurrent checks of all sources, since they access the file system, which can hang.
 static LOOKING: Semaphore = Semaphore::const_new(4);
-/// Timeout of a look at all sources, the wait for its turn included.
+/// Timeout of a check of all sources, including the wait for its turn.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A source of a collection, as it was found.
+/// State of a source of a collection.
 pub(crate) struct Seen {
-    /// The collection of the source.
+    /// Collection of the source.
     pub collection: Arc<Collection>,
-    /// The step of the source, from 1.
+    /// Step of the source, from 1.
     pub step: usize,
-    /// The source and its figures.
+    /// Source with its metrics.
     pub member: Arc<Member>,
-    /// What is not there of what it reads.
+    /// Result of the health check: the message says what is missing.
     pub health: Result<(), String>,
-    /// Whether it is asked.
+    /// State of the circuit breaker.
     pub breaker: BreakerState,
 }
 
-/// Looks at all sources. `None` when that takes too long.
+/// Checks all sources. Returns `None` after the timeout.
 pub(crate) async fn look(federation: &Arc<Federation>) -> Option<Vec<Seen>> {
     let federation = Arc::clone(federation);
     let look = async {
@@ -72,7 +72,7 @@ fn sources(federation: &Federation) -> Vec<Seen> {
     seen
 }
 
-/// `/_status`.
+/// Answers `/_status`.
 pub(crate) async fn status(federation: &Arc<Federation>, reloads: &Reloads) -> Response<Body> {
     let Some(seen) = look(federation).await else {
         return late();
@@ -156,7 +156,7 @@ fn source(seen: &Seen) -> Value {
     })
 }
 
-/// `/_metrics`, in the text format of Prometheus, version 0.0.4.
+/// Answers `/_metrics`, in the text format of Prometheus, version 0.0.4.
 pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> Response<Body> {
     let Some(seen) = look(federation).await else {
         return late();
@@ -189,7 +189,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
             out.sample("record_deviations_total", &labels, count as f64);
         }
     }
-    // Sources that nobody has asked yet have no series but these two, which alerts need.
+    // Sources without requests only have these two series, which alerts need.
     let always = ["source_healthy", "source_skipped"];
     for (name, kind, help, figure) in SOURCE_FIGURES {
         out.family(name, kind, help);
@@ -239,7 +239,7 @@ fn was_asked(seen: &Seen) -> bool {
 
 type Figure = fn(&Seen) -> f64;
 
-/// Name, kind and meaning of what there is a figure of for each source.
+/// Metrics of each source: name, type, help text and value.
 const SOURCE_FIGURES: [(&str, &str, &str, Figure); 5] = [
     (
         "source_rows_total",
@@ -281,7 +281,7 @@ fn durations(seen: &[Seen], out: &mut Metrics) {
         let step = seen.step.to_string();
         let [a, b, c, d] = labels(seen, &step);
         let durations = seen.member.figures.durations();
-        // Read once, so that no class has more than all of them together.
+        // Read once, so that no bucket exceeds the total.
         let count = durations.count();
         for (end, sum) in durations.up_to() {
             let end = end.as_secs_f64().to_string();

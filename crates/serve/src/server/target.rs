@@ -1,4 +1,4 @@
-//! What a request asks for, as every API reads it.
+//! The target of a request, common to all APIs.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use super::reply::message;
 use crate::Federation;
 use crate::collection::Collection;
 
-/// What a path asks of a collection.
+/// The collection and access point in a request's path.
 pub(crate) struct RequestTarget<'a> {
     pub federation: &'a Arc<Federation>,
     pub collection: &'a Arc<Collection>,
     pub point: Option<String>,
 }
 
-/// Refuses what is neither `GET` nor `HEAD`.
+/// Refuses methods other than `GET` and `HEAD`.
 pub(crate) fn only_read(method: &Method) -> Option<Response<Body>> {
     if matches!(*method, Method::GET | Method::HEAD) {
         return None;

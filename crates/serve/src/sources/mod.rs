@@ -1,4 +1,4 @@
-//! The kinds of sources.
+//! Kinds of sources.
 
 pub(crate) mod dedupe;
 pub(crate) mod file;
@@ -19,27 +19,27 @@ use crawlspace_index::{Choice, Listings};
 use crawlspace_wacz::Location;
 pub use file::FileSource;
 
-/// What a source needs to know of itself.
+/// Identity and settings of a source.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// What its rows say in `source`.
+    /// Name of the source in the `source` field of rows.
     pub name: Arc<str>,
-    /// What they say in `source_type`.
+    /// Kind of the source in the `source_type` field of rows.
     pub kind: &'static str,
-    /// `name` and `kind` as members of JSON: `"source": "ia", "source_type": "cdx"`.
+    /// `name` and `kind` as JSON members: `"source": "ia", "source_type": "cdx"`.
     pub members: Arc<str>,
-    /// How much it may cost.
+    /// Limits of its answers.
     pub limits: Limits,
-    /// Whether the loaders of its step include `$live`, so that rows of a `cdx` source carry `live_url` and lose
-    /// `filename`, `offset` and `length`; without it they keep these.
+    /// The loaders of the source's step include `$live`: rows of a `cdx` source then get `live_url` instead of
+    /// `filename`, `offset` and `length`.
     pub live: bool,
 }
 
-/// A source, and the dedupe index that it is, if it is one: that is asked by digest as well.
+/// An opened source. A dedupe index can also be queried by digest.
 pub struct Opened {
-    /// What is asked for rows.
+    /// Source of rows.
     pub source: Arc<dyn Source>,
-    /// What is asked by digest.
+    /// The dedupe index, if the source is one.
     pub dedupe: Option<DedupeSource>,
 }
 
@@ -52,7 +52,7 @@ impl<S: Source + 'static> From<S> for Opened {
     }
 }
 
-/// Makes a source of what the configuration says. Nothing is asked or opened yet.
+/// Creates a source from its configuration. Nothing is requested or opened yet.
 pub fn open(
     source: &config::Source,
     identity: Identity,

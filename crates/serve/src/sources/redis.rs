@@ -19,15 +19,15 @@ use crawlspace_index::sorted::line::{Shape, Writer, is_no_capture, trimmed};
 use crawlspace_index::source::{Batch, SourceError};
 use crawlspace_index::{Position, Span, distance};
 
-/// Number of members asked for in the first page.
+/// Number of members in the first page.
 const FIRST_PAGE: usize = 100;
 /// Maximum number of members in a page, and of rows in a batch.
 const PAGE: usize = 1000;
-/// Size of a page to aim at where members are large, in bytes.
+/// Target size of a page with large members, in bytes.
 const PAGE_BYTES: usize = 1 << 20;
-/// Captures that are as far from the moment that is asked for are put into order as far as there are no more of them.
+/// Maximum number of captures with the same distance from the requested timestamp that are put in order.
 const RUN: usize = 20_000;
-/// Retries after a connection broke.
+/// Number of retries after a broken connection.
 const RETRIES: u32 = 1;
 
 const MANY: &str = "a key with * means many sorted sets, which are not read as one: list each of them as a source of a group";
@@ -38,19 +38,19 @@ pub struct RedisSource(Arc<Inner>);
 
 struct Inner {
     identity: Identity,
-    /// Where the server is, and which database of it is meant.
+    /// URL of the server, with the number of the database.
     url: String,
-    /// May hold `{coll}`.
+    /// Key, which may contain `{coll}`.
     key: String,
-    /// The connection; made at the first request.
+    /// Connection, opened on first use.
     server: tokio::sync::Mutex<Option<AsyncServer>>,
     problem: Mutex<Option<String>>,
     broken: AtomicU64,
 }
 
 impl RedisSource {
-    /// The sorted set at `redis://host:port/db/key` or `rediss://…`. `{coll}` in the key stands for the name of the
-    /// collection. Nothing is connected to yet.
+    /// Creates a source of the sorted set at `redis://host:port/db/key` or `rediss://…`, which connects on first use.
+    /// `{coll}` in the key stands for the name of the collection.
     pub(crate) fn new(url: &str, identity: Identity) -> RedisSource {
         let (url, key) = parts(url);
         RedisSource(Arc::new(Inner {
@@ -70,7 +70,7 @@ impl fmt::Debug for RedisSource {
     }
 }
 
-/// The URL of a database, and the key.
+/// Splits a URL into that of the database and the key.
 fn parts(url: &str) -> (String, String) {
     let Some((scheme, rest)) = url.split_once("://") else {
         return (url.to_owned(), String::new());
@@ -80,7 +80,7 @@ fn parts(url: &str) -> (String, String) {
     let (database, key) = match path.split_once('/') {
         Some((database, key)) if is_number(database) || database.is_empty() => (database, key),
         None if is_number(path) => (path, ""),
-        // The database was left out.
+        // The database number is missing.
         _ => ("", path),
     };
     let database = if database.is_empty() { "0" } else { database };
@@ -148,7 +148,7 @@ impl Inner {
         Ok(opened)
     }
 
-    /// Members from one bound on, in one direction or the other.
+    /// Returns members from a bound on, in either direction.
     async fn members(
         &self,
         command: &str,
@@ -174,14 +174,14 @@ impl Inner {
     fn failed(&self, error: &crawlspace_client::Error) -> SourceError {
         let text = format!("{}: {error}", self.shown());
         match error.word() {
-            // The server itself has refused.
+            // Refused by the server itself.
             Some(_) => SourceError::Answer(text),
             None => SourceError::Connection(text),
         }
     }
 }
 
-/// Rows as they are asked for.
+/// State of a lookup.
 struct Asking {
     inner: Arc<Inner>,
     key: String,
@@ -189,19 +189,19 @@ struct Asking {
     order: Order,
     writer: Writer,
     left: u64,
-    /// What comes before the split, the last one first; what comes after it, or everything.
+    /// Lines before the split in descending order, and lines after the split, or all lines.
     earlier: Option<Side>,
     later: Option<Side>,
-    /// Lines of the former that are as far away, the last one first.
+    /// Lines of `earlier` with the same distance, in descending order.
     run: Vec<IndexLine>,
-    /// Whether these are all.
+    /// Set if the run is complete.
     whole: bool,
 }
 
 /// Members in one direction.
 struct Side {
     command: &'static str,
-    /// The bounds as Redis writes them: `[text`, `(text`, `-`, `+`.
+    /// Bounds in Redis syntax: `[text`, `(text`, `-`, `+`.
     from: Vec<u8>,
     to: Vec<u8>,
     page: usize,
@@ -282,13 +282,13 @@ impl Asking {
         }
     }
 
-    /// Rows up to where the next page is needed. Empty at the end.
+    /// Returns rows until the next page is needed. Empty at the end.
     async fn next(&mut self) -> Result<Batch, SourceError> {
         while self.left > 0 && self.writer.size().0 < PAGE {
             let gathers = self.gather();
             let later = self.later.as_ref();
             if gathers || later.is_some_and(|side| side.lines.is_empty() && !side.end) {
-                // What is there goes out before more of it is asked for.
+                // Returns available rows before requesting more.
                 if self.writer.size().0 > 0 {
                     break;
                 }
@@ -305,7 +305,7 @@ impl Asking {
         Ok(self.writer.take())
     }
 
-    /// Puts lines that are as far away into the run. Whether it takes another page to know all of them.
+    /// Moves lines with the same distance into the run. Returns whether another page is needed to complete it.
     fn gather(&mut self) -> bool {
         let Some(earlier) = self.earlier.as_mut().filter(|_| !self.whole) else {
             return false;
@@ -324,7 +324,7 @@ impl Asking {
         !self.whole
     }
 
-    /// The next line of what is there.
+    /// Returns the next available line.
     fn pop(&mut self) -> Option<IndexLine> {
         let later = self.later.as_mut()?;
         let run = self.run.first().map(|first| first.distance);
@@ -357,7 +357,7 @@ impl Asking {
             for member in members {
                 let line = trimmed(&member);
                 let shape = Shape::of(line).filter(|_| {
-                    // One line is one capture.
+                    // A line must be a single capture.
                     line.len() <= MAX_LINE && memchr::memchr2(b'\n', b'\r', line).is_none()
                 });
                 let Some(shape) = shape else {

@@ -1,4 +1,4 @@
-//! Who may see which captures, as a tag space says.
+//! Tests of access control by a tag space.
 
 use std::net::TcpListener;
 
@@ -23,7 +23,7 @@ fn row(line: &str) -> Row {
     Row::new(bytes::Bytes::copy_from_slice(line.as_bytes())).unwrap()
 }
 
-/// Collections 1 and 2, of which the second is private.
+/// Creates the collections 1 and 2, of which the second is private.
 fn space(server: &Server) -> TagSpace {
     let mut space = TagSpace::of(server);
     space.ok("RULESET coll filename '(?:^|/)ARCHIVEIT-(\\d+)-' coll:$1");
@@ -37,7 +37,7 @@ fn tags_of(server: &Server) -> String {
     format!("redis://127.0.0.1:{}/0/tags", server.port())
 }
 
-/// Captures of collections 1, 2 and 1, and one that no rule knows.
+/// Creates captures of collections 1, 2 and 1, and one that no rule covers.
 fn archive(tags: &str) -> (TempDir, Stage) {
     let dir = tempfile::tempdir().unwrap();
     let lines = [
@@ -56,7 +56,7 @@ fn archive(tags: &str) -> (TempDir, Stage) {
     (dir, stage)
 }
 
-/// The years of the rows.
+/// Returns the years of the rows.
 fn years(answer: &Answer) -> Vec<String> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let text = answer.text();
@@ -101,7 +101,7 @@ fn a_point_shows_what_it_lets_through() {
         assert_eq!(found, expected, "{place}{more}");
     }
 
-    // What is changed there holds here at once.
+    // Changes in the tag space take effect at once.
     space.ok("REM TAG coll:2 private");
     let expected = ["2014", "2015", "2016"];
     assert_eq!(years(&index(&stage, "public", "")), expected);
@@ -171,7 +171,7 @@ fn without_an_answer_nothing_is_shown() {
         message(&stage.get(path), 503);
     }
     message(&index(&stage, "tagged", "&filter=!tag.coll:2"), 503);
-    // Whether there is something to hide must not show.
+    // The response must not reveal whether there is something to hide.
     let nothing = "/public/index?url=http://nothing.example/";
     message(&stage.get(nothing), 503);
     assert_eq!(years(&index(&stage, "tagged", "")).len(), 4);
@@ -306,7 +306,7 @@ async fn a_tag_space_has_a_server_a_database_and_a_key() {
     assert!(matches!(refused, Err(AccessError::Unavailable(_))));
 }
 
-/// A revisit that everybody may see, whose original is in a private collection.
+/// Tests a public revisit whose original is in a private collection.
 #[test]
 fn tags_hide_the_originals_of_revisits() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! What programs that know pywb ask, and rely on.
+//! Tests of requests by programs that know pywb, and of the responses that they rely on.
 
 use std::path::{Path, PathBuf};
 
@@ -70,7 +70,8 @@ fn missing_sources_are_named_in_both_headers() {
     }
 }
 
-/// A folder with nothing in it but the index of a cluster of five blocks, each with a line.
+/// Creates a folder with the index of a cluster of five blocks with one line each, and nothing
+/// else.
 pub fn cluster(folder: &Path) -> PathBuf {
     let folder = folder.join("cluster");
     std::fs::create_dir(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! Headless Chromium, and pages that say what they see in it.
+//! Runs headless Chromium, and reports what pages see in it.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use redis_tests::packages::left_out;
 use redis_tests::{Asked, Program, ScriptedHost, until_some};
 use serde_json::Value;
 
-/// Lists the arguments of every browser in these tests.
+/// Arguments of every browser in these tests.
 const ARGUMENTS: [&str; 6] = [
     "--headless",
     "--no-sandbox",
@@ -16,11 +16,11 @@ const ARGUMENTS: [&str; 6] = [
     "--disable-dev-shm-usage",
 ];
 
-/// Returns what the browser printed, on both outputs. `None` when there is none.
+/// Returns the browser's output (stdout and stderr), or `None` if there is no browser.
 pub fn chromium(arguments: &[&str], url: &str) -> Option<(String, String)> {
     let home = tempfile::tempdir().unwrap();
     let profile = format!("--user-data-dir={}", home.path().display());
-    // A browser that hangs is ended, so that the test does.
+    // `timeout` ends a browser that hangs, so that the test ends as well.
     let output = Command::new("timeout")
         .args(["120", "chromium"])
         .args(ARGUMENTS)
@@ -39,7 +39,8 @@ pub fn chromium(arguments: &[&str], url: &str) -> Option<(String, String)> {
     Some((String::from_utf8_lossy(&output.stdout).into_owned(), said))
 }
 
-/// Opens a page of the host, and returns what it sends to `/say` there. `None` when there is no browser.
+/// Opens a page of the host, and returns what the page posts to `/say`. Returns `None` if there is no
+/// browser.
 pub fn said(host: &ScriptedHost, url: &str) -> Option<Value> {
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new("sh");

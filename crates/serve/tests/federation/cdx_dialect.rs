@@ -1,4 +1,4 @@
-//! What `/<coll>/cdx` answers, in the dialect of the Internet Archive.
+//! Tests of `/<coll>/cdx`, in the dialect of the Internet Archive.
 
 use redis_tests::http::Answer;
 use redis_tests::{assert_contains, rows};
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::as_pywb::cluster;
 use crate::serving::Stage;
 
-/// A page that changed once in five captures, and one below it.
+/// Five captures of a page that changed once, and one capture of a page below it.
 const LINES: &str = "\
 com,example)/ 20140101000000 {\"url\": \"http://example.com/\", \"mime\": \"text/html\", \"status\": \"200\", \"digest\": \"sha1:AAA\", \"length\": \"10\", \"offset\": \"1\", \"filename\": \"a.warc.gz\"}
 com,example)/ 20150101000000 {\"url\": \"http://example.com/\", \"mime\": \"warc/revisit\", \"status\": \"200\", \"digest\": \"sha1:AAA\", \"length\": \"5\", \"offset\": \"2\", \"filename\": \"a.warc.gz\"}
@@ -40,7 +40,7 @@ fn rows_are_seven_columns() {
 com,example)/ 20140101000000 http://example.com/ text/html 200 AAA 10
 com,example)/ 20150101000000 http://example.com/ warc/revisit - AAA 5
 ";
-    // As an archive that is asked at its root, and as a collection.
+    // The paths of an archive that is queried at its root, and of a collection.
     for path in [
         "/web/cdx",
         "/web/cdx/search/cdx",
@@ -121,7 +121,7 @@ fn queries_mean_what_they_mean_there() {
 fn resume_keys_are_left_out_where_there_are_none() {
     let (_dir, stage) = archive();
     for (more, expected) in rows![
-        // As waybackpy looks for the nearest capture.
+        // waybackpy's query for the nearest capture.
         "sort=closest&closest=20160101&limit=1", "2016";
         "sort=reverse&limit=1", "2018";
         "page=0&pageSize=2", "2014 2015";
@@ -281,7 +281,7 @@ fn pages_are_numbered_and_end() {
         )
     };
     assert_eq!([0, 2, 3].map(|n| page(n).lines().count()), [3, 2, 0]);
-    // Blocks of which no row is wanted are not the end.
+    // A page of blocks without matching rows is not the end.
     let folder = cluster(dir.path());
     let blocks = Stage::start(&format!("collections: {{web: {}}}\n", folder.display()));
     let page = |n: u32| {

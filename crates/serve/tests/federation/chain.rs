@@ -1,4 +1,4 @@
-//! Servers of this kind, one behind the other, and a web server at the end.
+//! Tests of a chain of Crawlspace servers with a web server at its end.
 
 use redis_tests::http::{Answer, Connection};
 use redis_tests::{FileHost, Manners, with};
@@ -6,7 +6,8 @@ use redis_tests::{FileHost, Manners, with};
 use crate::resource::{check, field, record, target};
 use crate::serving::Stage;
 
-/// A server that fetches from the live web; one that asks it; and one that asks that.
+/// Starts a server that fetches from the live web, a second one that queries the first, and a third
+/// that queries the second.
 fn chain() -> [Stage; 3] {
     let first = Stage::start("collections:\n  live: $live\n");
     let second = Stage::start_apart(&format!(
@@ -20,7 +21,7 @@ fn chain() -> [Stage; 3] {
     [first, second, third]
 }
 
-/// The answer to a request that is sent as a message.
+/// Returns the response to a request that is posted as a message.
 fn posted(stage: &Stage, collection: &str, url: &str, message: &str) -> Answer {
     let url: String = url::form_urlencoded::byte_serialize(url.as_bytes()).collect();
     let target = format!("/{collection}/resource-post?url={url}");
@@ -74,7 +75,7 @@ fn a_record_comes_through_all_of_them() {
         }
     }
     check(&records, folder.path());
-    // The web server was asked for each of them, as the last client wanted it.
+    // The web server received each request with the method of the last client.
     let methods: Vec<String> = web
         .requests()
         .into_iter()
@@ -87,7 +88,7 @@ fn a_record_comes_through_all_of_them() {
 #[test]
 fn what_is_nowhere_is_told_by_each_of_them() {
     let stages = chain();
-    // A port that nobody listens at.
+    // A port without a listener.
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

@@ -1,4 +1,4 @@
-//! `/<coll>-index` and `/collinfo.json`, the addresses of Common Crawl's index server.
+//! Tests of `/<coll>-index` and `/collinfo.json`, the paths of Common Crawl's index server.
 
 use redis_tests::http::ask;
 use redis_tests::{assert_contains, assert_starts};
@@ -108,7 +108,7 @@ fn queries_without_rows_are_404_and_pages_after_the_last_400() {
         let answer: Value = serde_json::from_slice(&answer.body).unwrap();
         assert_starts(answer["message"].as_str().unwrap(), message);
     }
-    // At the other address nothing is 200 and empty, as in pywb.
+    // The standard path returns 200 and an empty body, as pywb does.
     let answer = stage.get("/CC-MAIN-2024-10/index?url=example.org");
     assert_eq!((answer.status, answer.text()), (200, String::new()));
 }
@@ -134,14 +134,14 @@ fn crawls_are_listed_with_their_addresses() {
     let expected = json!([
         crawl("CC-MAIN-2024-10", "CC-MAIN-2024-10-index"),
         crawl("CC-MAIN-2024-18", "CC-MAIN-2024-18-index"),
-        // The other address is that of a collection.
+        // The usual path belongs to another collection.
         crawl("web", "web/index"),
         crawl("web-index", "web-index-index"),
     ]);
     assert_eq!(listed, expected);
     let posted = ask(stage.address(), "POST", "/collinfo.json", &[], b"").unwrap();
     assert_eq!(posted.status, 405);
-    // As an OutbackCDX answers.
+    // This is the response format of OutbackCDX.
     let columns = stage.get("/web-index?url=example.com&limit=1").text();
     assert_contains(
         columns,

@@ -1,4 +1,4 @@
-//! Sources of which a part cannot be read.
+//! Tests of sources with unreadable parts.
 
 use std::fmt::Write as _;
 use std::fs::Permissions;
@@ -15,12 +15,12 @@ use crate::serving::Stage;
 
 const INCOMPLETE: &str = "incomplete, parts cannot be read";
 
-/// The release of Browsertrix Crawler, of wacz, and of js-wacz, in [`MAKERS`].
+/// Releases of Browsertrix Crawler, wacz and js-wacz in [`MAKERS`].
 const BROWSERTRIX: &Maker = &MAKERS[5];
 const WACZ: &Maker = &MAKERS[0];
 const JS_WACZ: &Maker = &MAKERS[2];
 
-/// Asserts that the rows came, and that the answer names the source as incomplete and is not cached.
+/// Asserts the rows, and that the response names the source as incomplete and is not cacheable.
 #[track_caller]
 fn assert_incomplete(answer: &Answer, source: &str, expected: &[Found]) {
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -69,7 +69,7 @@ fn packages_that_cannot_be_read_leave_out_no_row_of_others() {
     for (name, bytes) in bad {
         write(name, bytes);
     }
-    // Each of them alone, too.
+    // Each of them is also a collection of its own.
     let mut config = format!("collections:\n  all: wacz+{}\n", folder.display());
     for (name, _) in bad {
         let stem = name.trim_end_matches(".wacz");
@@ -101,7 +101,7 @@ fn packages_that_cannot_be_read_leave_out_no_row_of_others() {
         assert_contains(&status, folder.join(name).display().to_string());
     }
     assert_contains(&status, "and 4 more parts cannot be read");
-    // What is repaired is there again.
+    // Repaired packages are available again.
     for (name, _) in bad {
         std::fs::remove_file(folder.join(name)).unwrap();
     }
@@ -112,7 +112,7 @@ fn packages_that_cannot_be_read_leave_out_no_row_of_others() {
     });
 }
 
-/// Changes a block of an index by a maker. Returns the lines of the other blocks.
+/// Damages a block of a maker's index, and returns the lines of the other blocks.
 fn with_damaged_block(maker: &Maker, rows: &[Row], number: usize, to: &mut [u8]) -> Vec<Row> {
     let files = maker.index(&maker.lines(rows), "index");
     let idx = String::from_utf8(files[1].1.clone()).unwrap();
@@ -171,7 +171,8 @@ fn a_damaged_block_leaves_out_no_line_of_other_blocks() {
     }
 }
 
-/// A server with a folder of packages and a folder of CDX files, each alone and in front of another source.
+/// Starts a server with a folder of packages and a folder of CDX files, each alone and followed by another
+/// source.
 fn before_another(folder: &Path, dir: &Path) -> Stage {
     let other = dir.join("other.cdxj");
     std::fs::write(
@@ -225,7 +226,7 @@ fn a_folder_that_is_gone_or_closed_has_failed_and_the_next_step_answers() {
         let lines = BROWSERTRIX.lines(&corpus.rows).join("\n") + "\n";
         std::fs::write(folder.join("a.cdxj"), lines).unwrap();
     };
-    // It is not there when the server starts, it comes, and it is gone again.
+    // The folder is missing when the server starts, then appears, and disappears again.
     let stage = before_another(&folder, dir.path());
     assert!(is_failed(&stage));
     fill();

@@ -1,4 +1,4 @@
-//! What a dedupe index knows of a URL, in the words of CDX servers.
+//! Tests of CDX queries for the captures of a URL in a dedupe index.
 
 use redis_tests::{DedupeIndex, assert_contains, rows};
 
@@ -7,7 +7,8 @@ use crate::serving::Stage;
 const URL: &str = "http://example.com/a?b=c";
 const CDX: &str = "com,example)/a?b=c";
 
-/// An index with three captures of a URL, the last one by a crawl that still runs, and a server that has it three times.
+/// Starts an index with three captures of a URL, the last one from a running crawl, and a server with it in three
+/// collections.
 fn start() -> (redis_tests::Server, DedupeIndex, Stage, tempfile::TempDir) {
     let (server, mut index) = DedupeIndex::start("x:");
     index.ok("URLS ON");
@@ -61,7 +62,7 @@ fn captures_of_a_url_are_rows() {
     let url = "http://example.com/a%3Fb%3Dc";
     let [a, b, c, d] = [1, 2, 3, 4].map(|n| digest(n)[5..].to_owned());
     for (target, expected) in rows![
-        // As warcprox asks, and gowarc.
+        // Queries of warcprox and gowarc.
         format!("/seen/cdx?url={url}&fl=timestamp%2Cdigest&filter=%21mimetype%3Awarc%2Frevisit&limit=-1"),
             format!("20250131235959 {b}\n");
         format!("/seen/web/timemap/cdx?url={url}&limit=-1"), format!("{CDX} 20250131235959 {URL} - - {b} 800\n");
@@ -76,7 +77,7 @@ fn captures_of_a_url_are_rows() {
         format!("/both/cdx?url={url}&fl=digest,source"), format!("{a} seen\n{d} files\n{b} seen\n");
         format!("/both/cdx?url={url}&fl=digest&limit=-2"), format!("{d}\n{b}\n");
         "/seen/cdx?url=http://example.com/b".to_owned(), String::new();
-        // The form in which it was added is the normal one.
+        // The URL was added in its normal form.
         "/seen/cdx?url=example.com&fl=length".to_owned(), "100\n".to_owned();
         "/seen/cdx?url=HTTP://Example.com:80&fl=length".to_owned(), "100\n".to_owned();
         format!("/seen/index?url={url}&limit=1&sort=reverse"),
@@ -95,7 +96,7 @@ fn all_captures_come_whatever_their_number() {
     let (server, mut index) = DedupeIndex::start("x:");
     index.ok("URLS ON");
     let mut wire = server.wire();
-    // Many of one moment.
+    // Many captures have the same timestamp.
     let number = 25_000_u64;
     let adds = (0..number).map(|n| {
         let (hash, date) = (
@@ -155,7 +156,7 @@ fn all_captures_come_whatever_their_number() {
 #[test]
 fn what_an_index_cannot_say_is_no_empty_answer() {
     let (mut server, mut index, stage, _dir) = start();
-    // Others answer in its place, and it is named.
+    // Other sources answer, and the failed one is reported.
     let answer = stage.get("/both/cdx?url=http://example.com/*&fl=source");
     assert_eq!((answer.status, answer.text()), (200, "files\n".to_owned()));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What strangers are told of failures, and what the operator is.
+//! Tests of the information about failures that clients get, compared with the operator.
 
 use redis_tests::http::{Answer, Connection, get};
 use redis_tests::{ScriptedHost, assert_contains, assert_lacks, until};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::serving::Stage;
 
-/// Events of the log with this message that are about the request which got the answer; there must be so many.
+/// Waits for `count` log events with this message about the request of an answer, and returns them.
 pub fn logged(stage: &Stage, answer: &Answer, message: &str, count: usize) -> Vec<Value> {
     let id = answer.field("x-request-id").unwrap();
     let events = || -> Vec<Value> {
@@ -31,12 +31,12 @@ fn the_status_is_for_the_operator() {
         assert_eq!(answer.status, 404, "{}", answer.text());
         assert_lacks(answer.text(), "127.0.0.1");
         assert_eq!(get(stage.operator(), target).status, 200);
-        // Not through the live web either, whatever private addresses may be asked.
+        // The live web does not lead there either, even if private addresses are allowed.
         let operator = stage.operator();
         let through = stage.get(format!("/live/id_/http://{operator}{target}"));
         assert_eq!(through.status, 404, "{}", through.text());
     }
-    // Where the operator looks, there is nothing else.
+    // The operator's address serves nothing else.
     for target in ["/", "/c/index?url=a.com", "/_indexes/full?jobs=1"] {
         assert_eq!(get(stage.operator(), target).status, 404, "{target}");
     }

@@ -1,4 +1,4 @@
-//! What `/<coll>/api/records` answers to crawlers that know Doppelgänger, from a dedupe index.
+//! Tests of `/<coll>/api/records` for crawlers that use Doppelgänger's API.
 
 use redis_tests::http::{Answer, ask};
 use redis_tests::{DedupeIndex, Server, assert_contains, with};
@@ -39,7 +39,7 @@ fn what_a_crawl_wrote_is_known_to_it_and_to_others_when_it_is_committed() {
     let server = Server::start();
     let mut index = DedupeIndex::of(&server, "x:");
     let stage = start(&server, ", crawl: c1");
-    // The URL is sent as it is.
+    // The URL is not escaped.
     let target = format!("/seen/api/records/{DIGEST}?uri=http://example.com/?a=b&c=d");
     let unknown = stage.get(&target);
     assert_eq!(unknown.status, 404);
@@ -48,7 +48,7 @@ fn what_a_crawl_wrote_is_known_to_it_and_to_others_when_it_is_committed() {
         json!({"id": DIGEST, "uri": "http://example.com/", "date": 20_240_131_235_959_u64});
     let added = post(&stage, &[], &json!([record]));
     assert_eq!(added.status, 201, "{}", added.text());
-    // Again it changes nothing, and one of an earlier moment comes first.
+    // Adding a record again changes nothing, and one with an earlier date replaces it.
     assert_eq!(post(&stage, &[], &json!([record])).status, 201);
     for path in [
         target.as_str(),
@@ -179,7 +179,7 @@ fn what_cannot_be_is_refused() {
         ("/seen/api/records/x", 400, "x"),
         ("/seen/api/records", 405, "POST"),
         ("/live/api/records/x", 404, "no dedupe index"),
-        // Without an index by URL.
+        // The index has no index by URL.
         ("/seen/index?url=example.com", 502, "bad answer"),
         ("/seen/cdx?url=example.com", 502, "bad answer"),
         ("/seen/resource?url=example.com", 502, "bad answer"),

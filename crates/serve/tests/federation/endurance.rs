@@ -1,4 +1,4 @@
-//! Ten thousand queries of groups of which one source never answers.
+//! Test of ten thousand queries to groups with a source that never answers.
 
 use std::fmt::Write as _;
 use std::net::TcpListener;
@@ -9,8 +9,8 @@ use redis_tests::{memory_of, open_files_of, until, with};
 
 use crate::serving::{Setup, Stage};
 
-/// Four queries for each group: fewer than the failures that open its circuit breaker (`FAILURES` of
-/// `crates/serve/src/breaker.rs`), which would spare queries the waiting.
+/// Four queries per group: fewer than the failures that open the circuit breaker (`FAILURES` in
+/// `crates/serve/src/breaker.rs`), after which queries would no longer wait.
 const GROUPS: usize = 2_500;
 const QUERIES: usize = 4 * GROUPS;
 const CLIENTS: usize = 32;
@@ -24,7 +24,7 @@ fn ten_thousand_queries_with_a_source_that_hangs_leave_memory_and_files_as_they_
         for stream in silent.incoming().flatten() {
             kept.push(stream);
             if kept.len() > 8 * CLIENTS {
-                kept.drain(..CLIENTS); // the other side has long since closed these
+                kept.drain(..CLIENTS); // the peer has closed these already
             }
         }
     });
@@ -35,7 +35,7 @@ fn ten_thousand_queries_with_a_source_that_hangs_leave_memory_and_files_as_they_
     std::fs::write(dir.path().join("index.cdxj"), &rows).unwrap();
     let mut config = String::from("collections:\n");
     for group in 0..GROUPS {
-        // Only one of the two is ever late, whatever else the machine has to do.
+        // Only the silent source ever times out, regardless of the machine's load.
         let _ = writeln!(
             config,
             "  g{group}:\n    index_timeout: 60\n    resource: ./\n    index_group:\n      here: index.cdxj\n      silent: {{type: cdx, \
@@ -71,12 +71,13 @@ fn ten_thousand_queries_with_a_source_that_hangs_leave_memory_and_files_as_they_
         });
     };
     let (files, memory) = (|| open_files_of(pid), || memory_of(pid) >> 10);
-    // Every group has been asked once, and whatever is made once is there: each keeps its own file open.
+    // Every group has been queried once, so that one-time allocations are done: each group keeps its own file
+    // open.
     ask(0, GROUPS);
     let (open, before) = (files(), memory());
     ask(GROUPS, QUERIES);
     let after = memory();
-    // Nothing is left to be closed but what is closed at this moment.
+    // Only connections that are being closed at this moment may be left.
     until("all connections are closed", || files() <= open + 2);
     assert!(
         after < before + 8 * 1024,

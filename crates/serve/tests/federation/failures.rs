@@ -1,4 +1,4 @@
-//! Failures of sources, and of questions.
+//! Tests of failures caused by sources, and of failures caused by queries.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -7,8 +7,7 @@ use redis_tests::{Asked, Part, ScriptedHost, answer, peak_memory_of, with};
 
 use crate::serving::{Setup, Stage};
 
-/// What a CDX server of these tests says, by the last part of the URL that it is asked for: a status, or something
-/// else that is wrong with it.
+/// Response of the scripted CDX server, selected by the last part of the requested URL: a status, or another fault.
 fn say(asked: &Asked) -> Vec<Part> {
     let target = percent_encoding::percent_decode_str(&asked.target).decode_utf8_lossy();
     let word = target.split("a.com/").nth(1).unwrap_or_default();
@@ -103,7 +102,7 @@ fn what_all_requests_keep_has_a_limit() {
     let config = format!("collections:\n  c: {}\n", dir.path().display());
     let stage = Stage::start_with(&config, with!(Setup, is_apart: true, memory: Some(1)));
     let ask = |query: &str| stage.get(format!("/c/index?url=a.com/{query}"));
-    // To be sorted by the source, to be sorted after that, and not at all.
+    // Queries that the source has to sort, that have to be sorted afterwards, and none.
     for query in ["*&closest=2017", "*&sort=reverse&resolveRevisits=true"] {
         for _ in 0..3 {
             let answer = ask(query);
@@ -116,7 +115,7 @@ fn what_all_requests_keep_has_a_limit() {
         assert_eq!(answer.text().lines().count(), 10, "{few}");
     }
     assert_eq!(ask("*").text().lines().count(), 20_000);
-    // Bodies that take part in the look-up.
+    // Bodies that are part of the lookup.
     for (size, status) in [(1000, 404), (1 << 20, 503), (1000, 404)] {
         let body = vec![b'x'; size];
         let target = "/c/resource?url=http://a.com/form";
@@ -182,7 +181,7 @@ fn where_every_source_failed_nobody_is_told_that_there_is_nothing() {
             let target = format!("/{collection}/{api}http://a.com/{page}");
             let answer = stage.get(&target);
             let expected = match (status, api.starts_with("index")) {
-                // What is not there is 404 where one thing is asked for.
+                // Requests for a single missing resource are answered with 404.
                 (200, false) => 404,
                 (status, _) => status,
             };
@@ -191,7 +190,7 @@ fn where_every_source_failed_nobody_is_told_that_there_is_nothing() {
             assert!(answer.field("source-errors").is_some(), "{target}");
         }
     };
-    // Most of it is waiting, each collection for itself.
+    // Most of the time is spent waiting, so each collection gets its own thread.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             ask("one", "hangs", 504);
@@ -202,13 +201,13 @@ fn where_every_source_failed_nobody_is_told_that_there_is_nothing() {
         scope.spawn(|| ask("seq", "hangs", 502));
         scope.spawn(|| ask("some", "none", 200));
     });
-    // What a source cannot be asked is no failure, and what is not there may be kept.
+    // An unsupported query is no failure, and a missing resource may be cached.
     let answer = stage.get("/memento/index?url=a.com/*");
     assert_eq!((answer.status, answer.text()), (200, String::new()));
     assert!(answer.field("source-errors").is_some());
     let answer = stage.get("/one/resource?url=http://a.com/none");
     assert_eq!((answer.status, answer.field("cache-control")), (404, None));
-    // Rows that nobody loads are another matter.
+    // Rows that no loader can load are different.
     let answer = stage.get("/some/resource?url=http://a.com/there");
     assert_eq!(answer.status, 404, "{}", answer.text());
     assert_eq!(answer.field("cache-control"), Some("no-store"));

@@ -1,4 +1,4 @@
-//! The examples of docs/guide/federation.md and docs/guide/pywb.md.
+//! Tests of the examples in docs/guide/federation.md and docs/guide/pywb.md.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(guide.join(name)).unwrap()
 }
 
-/// The fenced blocks of a language, without what they are indented by.
+/// Returns the fenced code blocks of a language, without their indentation.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}");
     let mut blocks = Vec::new();
@@ -44,7 +44,7 @@ fn every_configuration_of_the_guide_is_one() {
     blocks.extend(more);
     assert!(blocks.len() > 15);
     let folder = tempfile::tempdir().unwrap();
-    // Files of access rules are read when the configuration is opened.
+    // Files of access rules must exist when the configuration is opened.
     let rules = "org,example)/private - {\"access\": \"exclude\"}\n";
     std::fs::write(folder.path().join("access.aclj"), rules).unwrap();
     let policies = r#"{"policies": [], "rules": []}"#;
@@ -60,7 +60,7 @@ fn every_configuration_of_the_guide_is_one() {
     }
 }
 
-/// An archive of one page, captured twice, as the guide has it.
+/// Creates the guide's example archive: one page, captured twice.
 fn archive(folder: &Path) {
     std::fs::create_dir_all(folder.join("local/index")).unwrap();
     std::fs::create_dir_all(folder.join("local/warcs")).unwrap();

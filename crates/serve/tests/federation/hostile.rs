@@ -1,4 +1,4 @@
-//! Sources on other servers that hang, drip, lie, answer with pages, or never end.
+//! Tests of remote sources that hang, send slowly, lie, answer with HTML pages, or never end.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -10,12 +10,12 @@ use tempfile::TempDir;
 
 use crate::serving::Stage;
 
-/// The kinds of sources: name, what a configuration says of them, and how a query for them ends.
+/// Kinds of sources.
 const KINDS: [&str; 4] = ["cdx", "timemap", "timegate", "upstream"];
-/// Bytes that a source may answer with.
+/// Maximum number of bytes of a source's answer.
 const BYTES: usize = 200_000;
 
-/// A server with a group: a file, and a source of that kind at a URL.
+/// A server with a group of two sources: a file, and a source of that kind at a URL.
 struct Scene {
     stage: Stage,
     _dir: TempDir,
@@ -71,7 +71,7 @@ fn target(kind: &str) -> String {
     format!("/{kind}/index?url=http://a.com/{closest}")
 }
 
-/// Sources of the rows of an answer, with their years.
+/// Returns source and year of each row of an answer.
 fn rows(answer: &Answer) -> Vec<String> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let row = |line: &str| {
@@ -83,13 +83,13 @@ fn rows(answer: &Answer) -> Vec<String> {
     answer.text().lines().map(row).collect()
 }
 
-/// What the answer says of the source, before its rows or after them.
+/// Returns what the answer reports about the source, in its header or trailer.
 fn errors(answer: &Answer) -> String {
     let field = answer.field("source-errors").into_iter();
     field.chain(answer.trailer("source-errors")).collect()
 }
 
-/// An answer as a source of the kind that was asked should give it.
+/// Returns a correct answer for the kind of source that was requested.
 fn good(asked: &Asked) -> Vec<Part> {
     let link = |year| {
         format!("<http://h/{year}>; rel=\"memento\"; datetime=\"Fri, 01 Jan {year} 00:00:00 GMT\"")
@@ -103,7 +103,7 @@ fn good(asked: &Asked) -> Vec<Part> {
     }
 }
 
-/// Asks each kind, and all at once: most of it is waiting.
+/// Calls `ask` for all kinds concurrently, since most of the time is spent waiting.
 fn at_once(ask: impl Fn(&str) + Sync) {
     std::thread::scope(|scope| {
         for kind in KINDS {
@@ -113,8 +113,8 @@ fn at_once(ask: impl Fn(&str) + Sync) {
     });
 }
 
-/// Asks a group of each kind with a source that answers so. The file's row is always there, within a time that is no
-/// more than a few of its timeouts. What the answer says of the source is for the caller to look at.
+/// Queries a group of each kind whose source answers by `script`. The row of the file must always arrive within a few
+/// timeouts; `check` checks the report about the source.
 fn each(
     timeout: f64,
     script: impl Fn(&Asked) -> Vec<Part> + Send + Sync + 'static,
@@ -130,12 +130,12 @@ fn each(
         assert!(rows.contains(&"good 2015".to_owned()), "{kind}: {rows:?}");
         check(kind, &answer);
     });
-    // Nothing goes on that nobody waits for.
+    // Nothing is kept running without a client.
     let kept = || host.accepted() - host.gone();
     until("connections are closed but for good ones", || kept() <= 4);
 }
 
-/// That nothing came of it but an error with this word.
+/// Returns a check that the source has no rows, and an error with this word.
 fn says(word: &'static str) -> impl Fn(&str, &Answer) + Sync {
     move |kind, answer| {
         assert_eq!(rows(answer), ["good 2015"], "{kind}");
@@ -163,7 +163,7 @@ fn a_hanging_source_is_left_out() {
     each(0.3, |_| vec![Part::Silence], says("timeout"));
     let half = |_: &Asked| then("HTTP/1.1 200 X\r\nContent-Le", Part::Silence);
     each(0.3, half, says("timeout"));
-    // In the middle of a row, or of a header.
+    // Stops in the middle of a row or of a header.
     let half = |asked: &Asked| {
         let mut parts = good(asked);
         if let Some(Part::Bytes(bytes)) = parts.first_mut() {
@@ -215,7 +215,7 @@ fn a_source_that_gives_what_was_not_asked_for_gives_nothing() {
                     vec![Part::Bytes(text.into_bytes())]
                 }
                 Some("map") => answer(200, &[], format!("{original}{body}")),
-                // Keys that were asked for, URLs that were not.
+                // The keys match the query, but the URLs do not.
                 _ => {
                     assert!(head.contains("200"));
                     answer(200, &[], body.replace("http://a.com/", "http://b.com/"))
@@ -276,7 +276,7 @@ fn a_source_without_end_is_cut_off() {
     let endless = |bytes: &'static [u8]| {
         move |asked: &Asked| {
             if asked.target.starts_with("/gate") {
-                // Its body is of no interest: it is the header that has no end.
+                // The body does not matter here: the header never ends.
                 return then("HTTP/1.1 302 X\r\n", Part::Endless("Link: <a>\r\n".into()));
             }
             then("HTTP/1.1 200 X\r\n\r\n", Part::Endless(bytes.into()))
@@ -287,7 +287,7 @@ fn a_source_without_end_is_cut_off() {
         assert!(errors.contains("bad"), "{kind}: {errors:?}");
         assert!(answer.body.len() < 10 * BYTES, "{kind}");
     };
-    // Without a line, without a row, without anything new.
+    // Answers without a line, without a row, and without anything new.
     for bytes in [
         &b"aaaaaaaaaaaaaaaa"[..],
         b"<a>; rel=\"b\",\n",

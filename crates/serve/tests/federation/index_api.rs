@@ -1,4 +1,4 @@
-//! What `/<coll>/index` answers from files.
+//! Tests of `/<coll>/index` with local files.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::serving::Stage;
 
-/// Captures of one page in two archives, and of a page below it.
+/// Creates captures of one page in two archives, and of a page below it.
 pub fn archive() -> (TempDir, Stage) {
     let dir = tempfile::tempdir().unwrap();
     let line = |key: &str, time: &str, status: &str, file: &str| {
@@ -46,7 +46,7 @@ fn ask(stage: &Stage, target: &str) -> Answer {
     stage.get(target)
 }
 
-/// Timestamp and source of each row.
+/// Returns year and source of each row.
 fn rows(answer: &Answer) -> Vec<String> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let text = answer.text();
@@ -157,7 +157,7 @@ fn bytes_that_are_not_utf_8_are_replaced_in_every_output() {
     let mut lines =
         b"com,example)/ 2014 {\"url\": \"http://example.com/\xe9\", \"status\": \"200\"}\n"
             .to_vec();
-    // With a member that the source sets itself.
+    // The row has a field that the source sets itself.
     lines.extend(b"com,example)/ 2015 {\"url\": \"http://example.com/\xe9\", \"source\": \"x\"}\n");
     lines.extend(b"com,example)/ 20160101000000 http://example.com/\xe9 text/html 200 ABC - - 7 8 a.warc.gz\n");
     lines.extend(b"com,example)/\xe9 2017 {\"url\": \"http://example.com/\xe9\"}\n");
@@ -188,7 +188,7 @@ fn bytes_that_are_not_utf_8_are_replaced_in_every_output() {
     let table = stage.get(format!("/web/cdx?{query}&output=json"));
     let table: Vec<Vec<String>> = serde_json::from_slice(&table.body).unwrap();
     assert_eq!(table.len(), 6);
-    // Keys of urlkeys that are not UTF-8 lead to the next row.
+    // Resume keys work for urlkeys that are not UTF-8.
     let mut found = String::new();
     let mut key = String::new();
     loop {

@@ -1,4 +1,4 @@
-//! Where records are found, and where they are not looked for.
+//! Tests of the locations where records are found, and where they are not looked for.
 
 use redis_tests::http::Answer;
 use redis_tests::{FileHost, Manners, Options, Server, but, ok, rows, with};
@@ -11,7 +11,7 @@ use crate::shelf::{HTTP, Shelf};
 const URL: &str = "http://example.com/";
 const TIME: &str = "20160102030405";
 
-/// Ways to say, or not to say, how long a record is in its file.
+/// Values of `length` in a row, and ways to omit it.
 const LENGTHS: [&str; 6] = [
     "\"length\": \"KNOWN\", ",
     "\"length\": KNOWN, ",
@@ -21,7 +21,7 @@ const LENGTHS: [&str; 6] = [
     "\"length\": null, ",
 ];
 
-/// The payload of a record, which begins with [`HTTP`].
+/// Returns the payload of a record, whose block must start with [`HTTP`].
 fn payload(answer: &Answer) -> String {
     let (_, block) = record(answer);
     let block = String::from_utf8(block).unwrap();
@@ -29,7 +29,7 @@ fn payload(answer: &Answer) -> String {
     payload.to_owned()
 }
 
-/// Of an answer that is none: the reasons.
+/// Returns the reasons in a response without a record.
 fn reasons(answer: &Answer) -> Vec<String> {
     assert_eq!(answer.status, 404, "{}", answer.text());
     assert_eq!(answer.media_type(), "application/json");
@@ -47,7 +47,7 @@ fn every_loader_finds_the_same_record() {
         shelf.capture(file, "http://before.example/", TIME, b"before");
         let url = format!("{URL}{file}");
         let slot = shelf.response(file, &url, TIME, b"hello");
-        // How long it is need not be known.
+        // The length of a record need not be known.
         for (at, length) in LENGTHS.iter().enumerate() {
             let key = crawlspace_cdx::surt::urlkey(&url).unwrap();
             let offset = slot.offset;
@@ -99,7 +99,7 @@ fn every_loader_finds_the_same_record() {
         }
     }
     check(&records, shelf.path());
-    // A file that moves is found where it is then.
+    // A file that has moved is found at its new location.
     let [from, to] = ["warcs/a.warc.gz", "moved.gz"].map(|name| shelf.path().join(name));
     std::fs::rename(from, to).unwrap();
     let asked = target("list", &format!("{URL}a.warc.gz"), TIME);
@@ -144,7 +144,7 @@ fn no_name_leads_out_of_the_folder() {
         let answer = stage.get(target("c", &format!("{URL}{at}"), TIME));
         let reasons = reasons(&answer);
         assert_eq!(reasons.len(), 1, "{name:?}: {reasons:?}");
-        // Whoever asks learns nothing of what is there.
+        // The response must not reveal anything about local files.
         let folder = shelf.path().display().to_string();
         let text = answer.text();
         assert!(name.contains(&folder) || !text.contains(&folder), "{text}");
@@ -156,7 +156,7 @@ fn what_is_not_right_is_passed_over() {
     let mut shelf = Shelf::new();
     let good = shelf.capture("good.warc.gz", URL, "20160101000000", b"good");
     let later = |second: u32| format!("2016010100000{second}");
-    // Rows that are closer to the moment that is asked for, one after the other.
+    // Rows in order of their distance from the requested timestamp.
     let other_url = shelf.response("a.warc.gz", "http://example.com/other", &later(1), b"bad");
     let other_date = shelf.response("a.warc.gz", URL, "20150101000000", b"bad");
     let request = [
@@ -205,7 +205,7 @@ fn what_is_not_right_is_passed_over() {
     let no_loader = "no loader for this row";
     let kinds = [no_loader, bad, bad, bad, "not found", bad, bad, bad, bad];
     assert_eq!(reasons, kinds);
-    // What exactly is for the operator, with the file.
+    // The operator gets the detailed reason, with the file.
     let logged = logged(&stage, &answer, "a record cannot be loaded", kinds.len());
     let expected = rows![
         "", "neither live_url nor filename";
@@ -224,7 +224,7 @@ fn what_is_not_right_is_passed_over() {
         assert!(is_said, "{error:?} should say {part:?}");
         assert_eq!(event["file"].as_str().unwrap_or_default(), file, "{event}");
     }
-    // The first row alone.
+    // Only the first row is tried.
     let limited = target("c", URL, &later(9)) + "&limit=1";
     assert_eq!(stage.get(&limited).status, 404);
 }

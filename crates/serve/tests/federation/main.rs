@@ -1,4 +1,4 @@
-//! A server with collections of every kind, asked over HTTP.
+//! Tests of a server with collections of every kind, over HTTP.
 
 mod access;
 mod as_pywb;

@@ -1,4 +1,4 @@
-//! Sound in a browser: it begins to play and goes on from another moment by asking for parts of its capture.
+//! Test of sound in a browser: playback starts, and seeks by requesting ranges of its capture.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,10 +13,10 @@ use crate::serving::Stage;
 
 const TIME: &str = "20160102030405";
 const SECONDS: u32 = 60;
-/// Samples a second, each of four bytes.
+/// Samples per second, of four bytes each.
 const RATE: u32 = 48_000;
 
-/// A page that plays the sound of its query from the 50th second on, and says how that went.
+/// Page that plays the sound of its query from the 50th second on, and reports the result.
 const PAGE: &str = r#"<!doctype html><audio crossorigin preload=metadata muted></audio><script>
 const sound = document.querySelector("audio");
 const say = (what) => fetch("/say", {method: "POST", body: JSON.stringify(what)});
@@ -41,14 +41,14 @@ const until = (name) => new Promise((done, failed) => {
 })().catch((error) => say({failed: String(error)}));
 </script>"#;
 
-/// Makes a WAV file.
+/// Creates a WAV file.
 fn wav() -> Vec<u8> {
     let (width, size) = (4, SECONDS * RATE * 4);
     let numbers = |numbers: &[u32]| -> Vec<u8> {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
         bytes.collect()
     };
-    // Samples as they are, of two channels, and 16 bits of each.
+    // PCM samples, two channels, 16 bits per channel.
     let format = numbers(&[16, 1 | 2 << 16, RATE, RATE * width, width | 16 << 16]);
     let mut file = [b"RIFF", &numbers(&[size + 36])[..], b"WAVEfmt ", &format].concat();
     file.extend_from_slice(&[b"data", &numbers(&[size])[..]].concat());
@@ -56,7 +56,7 @@ fn wav() -> Vec<u8> {
     file
 }
 
-/// A request for a part of the sound, and its answer.
+/// A request for a range of the sound, and its response.
 #[derive(Clone, Debug)]
 struct Passed {
     range: String,
@@ -66,7 +66,7 @@ struct Passed {
 }
 
 impl Passed {
-    /// Returns where the part begins, if that is where it was asked for, and it is as long as it says.
+    /// Returns the start of the range, if the response matches the request and its own length.
     fn first(&self, size: usize) -> Option<usize> {
         let first = self.range.strip_prefix("bytes=")?.strip_suffix('-')?;
         let first: usize = first.parse().ok()?;
@@ -76,7 +76,7 @@ impl Passed {
     }
 }
 
-/// Passes requests on to a server, and takes them down with their answers.
+/// Forwards requests to a server, and records them with their responses.
 fn passage(stage: &Stage) -> (ScriptedHost, Arc<Mutex<Vec<Passed>>>) {
     let (address, log) = (stage.address(), Arc::<Mutex<Vec<Passed>>>::default());
     let passed = Arc::clone(&log);
@@ -117,7 +117,7 @@ fn a_browser_goes_to_other_moments_of_a_sound() {
     let head = |status| format!("HTTP/1.1 {status}\r\nContent-Type: audio/wav\r\n");
     let http = head("200 OK") + "\r\n";
     capture(&mut shelf, &url("whole"), TIME, &http, &sound, "200");
-    // The first byte, where a recorder stopped, and where the part was to end. The closest one comes last.
+    // First byte, end of the recording, and requested end of each part. The closest capture comes last.
     let parts = [
         (
             "pieces",
@@ -162,7 +162,7 @@ fn a_browser_goes_to_other_moments_of_a_sound() {
         assert_eq!(heard, expected, "{name}: {log:#?}");
         let firsts: Vec<_> = log.iter().map(|one| one.first(size)).collect();
         assert!(firsts.iter().all(Option::is_some), "{name}: {log:#?}");
-        // It has not come there by reading all that is before.
+        // The browser did not read everything before that position.
         let moment = |seconds: u32| Some((seconds * RATE * 4) as usize);
         let is_at = |first: &Option<usize>| (moment(48)..=moment(50)).contains(first);
         assert!(firsts.iter().any(is_at), "{name}: {log:#?}");

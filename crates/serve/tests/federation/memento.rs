@@ -1,4 +1,4 @@
-//! Every collection is a Memento endpoint (RFC 7089).
+//! Tests of every collection as a Memento endpoint (RFC 7089).
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::serving::Stage;
 const TIMEMAP: &str = "/both/timemap/link/http://example.com/";
 const TIMEGATE: &str = "/both/timegate/http://example.com/";
 
-/// The links of a text: their URLs, relations and all parameters.
+/// Parses the links of a text: URL, relation and all parameters.
 fn links(text: &str) -> Vec<(String, String, String)> {
     let links = text.split(",\n").flat_map(|links| links.split(", <"));
     let link = |link: &str| {
@@ -115,7 +115,7 @@ fn a_redirect_to_itself_is_no_memento() {
     assert_eq!(rows, lines_with_source(&lines.concat()));
 }
 
-/// Rows as they are in the answers of the collection `all`.
+/// Returns rows as the collection `all` returns them.
 fn lines_with_source(lines: &str) -> String {
     let more = ", \"source\": \"all\", \"source-coll\": \"all\", \"source_type\": \"file\"}";
     lines.replace('}', more)

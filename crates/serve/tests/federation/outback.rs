@@ -1,11 +1,12 @@
-//! `/<coll>?url=…` and `?q=type:urlquery`, for programs that are configured for an OutbackCDX.
+//! Tests of `/<coll>?url=…` and `?q=type:urlquery`, for programs that are configured for
+//! OutbackCDX.
 
 use redis_tests::{assert_contains, assert_lacks, assert_starts};
 
 use crate::serving::Stage;
 use crate::shelf::Shelf;
 
-/// Two captures of one page, and one of another one.
+/// Creates two captures of one page, and one of another page.
 pub fn shelf() -> Shelf {
     let mut shelf = Shelf::new();
     for (url, time) in [
@@ -58,7 +59,7 @@ fn rows_are_eleven_columns() {
         years.text(),
         "[[\"20140101000000\"],\n[\"20160101000000\"]]\n"
     );
-    // All from a URL on, of whatever host.
+    // All rows from a URL on, on any host.
     for (from, limit, expected) in [
         ("http://example.com/a?b=1%26c=2", 9, "2014 2016 2018"),
         ("http://example.com/a?b=1%26c=3", 9, "2018"),

@@ -1,4 +1,4 @@
-//! WACZ files as they lie: indexes and records out of them.
+//! Tests of WACZ files: indexes and records are read from packages.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -17,7 +17,8 @@ use crate::shelf::{Shelf, iso};
 
 pub(super) const TIMES: [&str; 3] = ["20140101000000", "20160101000000", "20180101000000"];
 
-/// Captures in two WARC files, and a revisit in the second one of what is in the first.
+/// Creates captures in two WARC files, and a revisit in the second one whose original is in the
+/// first.
 pub(super) fn shelf() -> Shelf {
     let mut shelf = Shelf::new();
     for (n, time) in TIMES.iter().enumerate() {
@@ -57,12 +58,12 @@ pub(super) fn shelf() -> Shelf {
     shelf
 }
 
-/// Makes a package of a WARC file and its lines of the index.
+/// Creates a package of a WARC file and its index lines.
 pub(super) fn pack(shelf: &Shelf, index: &str, file: &str, how: Index, to: &Path) {
     pack_with(shelf, index, file, how, to, &[]);
 }
 
-/// Makes a package of a WARC file and its lines of the index, which says that it needs others.
+/// Creates a package of a WARC file and its index lines that requires other packages.
 pub(super) fn pack_with(
     shelf: &Shelf,
     index: &str,
@@ -81,18 +82,18 @@ pub(super) fn pack_with(
     wacz.finish().unwrap();
 }
 
-/// A configuration with the WARC files as `c`, and packages somewhere as `w`.
+/// Returns a configuration with the WARC files as `c`, and the packages as `w`.
 pub(super) fn config(index: &str, shelf: &Shelf, packages: &str) -> String {
     let warcs = shelf.warcs();
     format!("collections:\n  c: {{index: {index}, resource: {warcs}}}\n  w: wacz+{packages}\n")
 }
 
-/// A server with the WARC files as `c`, and the folder of packages as `w`.
+/// Starts a server with the WARC files as `c`, and the folder of packages as `w`.
 fn serve(index: &str, shelf: &Shelf, packages: &Path) -> Stage {
     Stage::start(&config(index, shelf, &packages.display().to_string()))
 }
 
-/// What both collections answer, which is to be the same.
+/// Asserts that both collections give the same answers.
 pub(super) fn same(stage: &Stage, fields: &str) {
     for query in [
         "url=http://example.com/*",
@@ -153,14 +154,15 @@ fn packages_answer_as_what_is_in_them() {
         .get("/w/index?url=http://example.com/0&limit=1")
         .text();
     assert_contains(row, "\"source_type\": \"wacz\"");
-    // Pages are of rows: blocks of packages need not be in the order of urlkeys.
+    // Pages consist of rows, since blocks of packages need not be in the order of urlkeys.
     let north = folder.join("north.wacz");
     let stage = Stage::start(&format!("collections: {{w: {}}}\n", north.display()));
     let pages = stage.get("/w/cdx?url=http://example.com/*&showNumPages=true&pageSize=1");
     assert_eq!(pages.text(), "4\n");
 }
 
-/// Waits until the collection has so many captures of the page, or says what is wrong.
+/// Waits until the collection has this number of captures of the page, and fails with `program`
+/// otherwise.
 pub(super) fn until_captures(stage: &Stage, program: &str, count: usize) {
     redis_tests::until(program, || {
         let rows = stage.get("/w/index?url=http://example.com/1").text();
@@ -182,7 +184,7 @@ fn packages_come_and_go_and_damaged_ones_are_missed() {
     until_captures(&stage, "the second one is found", 3);
     std::fs::remove_file(&north).unwrap();
     until_captures(&stage, "one that is gone is not read", 2);
-    // Another one takes its place.
+    // Replaces the package by another one.
     pack(&shelf, &index, "north.warc.gz", Index::Plain, &south);
     until_captures(&stage, "one that was replaced is read anew", 1);
     for damaged in ["PK no zip", ""] {
@@ -254,7 +256,7 @@ fn whole_packages_answer_while_others_come_grow_break_and_vanish() {
     let stage = serve(&index, &shelf, &folder);
     until_captures(&stage, "the packages are there", TIMES.len());
     let ended = AtomicBool::new(false);
-    // Ends the other thread also where an assertion fails.
+    // Ends the other thread even if an assertion fails.
     struct End<'a>(&'a AtomicBool);
     impl Drop for End<'_> {
         fn drop(&mut self) {
@@ -266,16 +268,16 @@ fn whole_packages_answer_while_others_come_grow_break_and_vanish() {
             let mut rounds = 0;
             while !ended.load(Ordering::Relaxed) {
                 let path = |n: usize| folder.join(format!("other-{n}.wacz"));
-                // A slow copy, to its end.
+                // A slow copy, up to its end.
                 for quarter in 1..=4 {
                     std::fs::write(path(0), &whole[..whole.len() * quarter / 4]).unwrap();
                     std::thread::yield_now();
                 }
-                // Damage, and a whole one in its place at once.
+                // A damaged package that is replaced at once.
                 std::fs::write(path(1), &whole[..whole.len() / 2]).unwrap();
                 std::fs::copy(&stable[1], path(2)).unwrap();
                 std::fs::rename(path(2), path(1)).unwrap();
-                // A stable one is replaced by the same, now and then.
+                // Replaces a stable package by an equal one from time to time.
                 if rounds % 32 == 0 {
                     std::fs::write(folder.join("new"), &whole).unwrap();
                     std::fs::rename(folder.join("new"), &stable[0]).unwrap();

@@ -1,4 +1,4 @@
-//! The page at `/`, `/_status` and `/_metrics`.
+//! Tests of the page at `/`, `/_status` and `/_metrics`.
 
 mod browser;
 mod captures;
@@ -13,11 +13,11 @@ use tempfile::TempDir;
 use crate::index_api::archive;
 use crate::serving::Stage;
 
-/// What may harm a page that is not careful.
+/// Text that harms a page without proper escaping.
 const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>&amp;";
 
-/// An archive whose captures say what strangers made up, beside a source that is not there and one that nobody
-/// answers for.
+/// Creates an archive with hostile values in its captures, next to a missing file and a source that does not
+/// answer.
 fn hostile_archive() -> (TempDir, Stage) {
     let dir = tempfile::tempdir().unwrap();
     let capture = |time: &str, url: &str, mime: &str| {
@@ -37,7 +37,7 @@ fn hostile_archive() -> (TempDir, Stage) {
         capture("20160229000000", "javascript:alert(4)", "text/html"),
     ];
     std::fs::write(dir.path().join("a.cdxj"), lines.concat()).unwrap();
-    // Nobody but the system can listen there, and nobody does.
+    // No process can listen on this port but the system, and none does.
     let stage = Stage::start(&config(dir.path(), "redis://127.0.0.1:1/0/key"));
     (dir, stage)
 }
@@ -51,7 +51,7 @@ fn config(folder: &Path, dead: &str) -> String {
     )
 }
 
-/// The query of a search.
+/// Returns the target of a search.
 fn search(collection: &str, url: &str, when: &str) -> String {
     let mut query = url::form_urlencoded::Serializer::for_suffix("/?".to_owned(), 2);
     for (name, value) in [("coll", collection), ("url", url), ("when", when)] {
@@ -60,7 +60,7 @@ fn search(collection: &str, url: &str, when: &str) -> String {
     query.finish()
 }
 
-/// A page that has the status, and nothing in it that does something.
+/// Requests a page, and asserts its status and that it contains nothing active.
 #[track_caller]
 fn page(stage: &Stage, target: &str, status: u16) -> String {
     let answer = stage.get(target);
@@ -83,7 +83,7 @@ fn harmless(html: &str) {
     assert!(html.ends_with("</html>"), "{html}");
 }
 
-/// The targets of all links, as a browser understands them on the page.
+/// Returns the targets of all links, resolved as a browser does.
 fn links(html: &str) -> Vec<String> {
     let page = url::Url::parse("http://page.example/").unwrap();
     let links = html.split("<a href=\"").skip(1);
@@ -120,7 +120,7 @@ fn it_lists_collections_and_how_their_sources_are() {
     ] {
         assert!(html.contains(&expected), "{expected} in {html}");
     }
-    // Where its files would be is no business of everybody.
+    // The location of files is not public.
     assert_lacks(&html, "none.cdxj");
     assert!(
         !html.contains("id=\"found\""),
@@ -132,7 +132,7 @@ fn it_lists_collections_and_how_their_sources_are() {
 fn a_source_is_ok_when_its_last_answer_was() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.cdxj"), "").unwrap();
-    // Nobody but the system can listen there, and nobody does.
+    // No process can listen on this port but the system, and none does.
     let stage = Stage::start(&format!(
         "collections:\n  c:\n    index_group:\n      near: {}/a.cdxj\n      far: cdx+http://127.0.0.1:1/all-cdx\n",
         dir.path().display()
@@ -183,7 +183,7 @@ fn a_browser_gets_a_page_where_there_is_nothing() {
         assert!(html.field("content-security-policy").is_some());
         harmless(&html.text());
         assert_contains(html.text(), "<h2>Not found</h2>");
-        // Its style and its links are where they are.
+        // Its style sheet and links are resolved correctly.
         let here = url::Url::parse("http://page.example/")
             .unwrap()
             .join(target);
@@ -227,7 +227,7 @@ fn a_search_is_narrowed_down_from_years_to_days() {
         3,
         "{day}"
     );
-    // And back.
+    // And back to the month.
     let again = page(&stage, &link_with(&day, "when=201501"), 200);
     let found = |html: &str| {
         html.split("<h2 id=\"collections\">")
@@ -258,7 +258,7 @@ fn an_empty_answer_links_to_wider_searches() {
             page(&stage, &link, 200);
         }
     }
-    // Nothing wider is offered beside captures, nor where there is one collection.
+    // Wider searches are not offered next to captures, nor in a server with a single collection.
     let some = page(&stage, &search("both", "example.com", ""), 200);
     assert_lacks(&some, "coll=north");
     let dir = tempfile::tempdir().unwrap();
@@ -289,7 +289,7 @@ fn what_strangers_wrote_does_nothing() {
     let html = page(&stage, &search("both", "example.com", ""), 200);
     assert_contains(&html, "3 captures");
     assert_contains(&html, "&lt;script&gt;alert(1)&lt;/script&gt;");
-    // A source that is missing is named, whatever its name.
+    // The name of a missing source is escaped as well.
     assert_contains(&html, "<li><b>&lt;i&gt;&amp;&quot;</b>: ");
     for link in links(&html) {
         assert!(link.starts_with('/'), "{link}");
@@ -331,7 +331,7 @@ fn what_is_wrong_with_a_search_is_said_on_the_page() {
             "the rest is there: {html}"
         );
     }
-    // An empty form is no search.
+    // An empty form is not a search.
     page(&stage, &search("good", "  ", ""), 200);
 }
 

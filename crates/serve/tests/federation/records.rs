@@ -1,4 +1,4 @@
-//! Records that are large, or do not stay what they were.
+//! Tests of records that are large, or change while they are served.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use crate::shelf::{HTTP, Shelf, Slot, iso};
 const URL: &str = "http://example.com/";
 const TIME: &str = "20160102030405";
 
-/// A record with so many bytes of payload, of which each is the same.
+/// Writes a record with `size` bytes of payload, all equal.
 fn write_large(out: &mut impl Write, size: u64) {
     let length = HTTP.len() as u64 + size;
     let head = format!(
@@ -33,7 +33,7 @@ fn write_large(out: &mut impl Write, size: u64) {
     out.write_all(b"\r\n\r\n").unwrap();
 }
 
-/// Reads an answer to its end, and gives the length that it says, and how much came after its head.
+/// Reads a response to its end. Returns its stated length, and the number of bytes after its head.
 fn drain(stage: &Stage, target: &str) -> (u64, u64) {
     let mut stream = TcpStream::connect(stage.address()).unwrap();
     write!(
@@ -129,7 +129,7 @@ fn a_large_record_that_is_not_right_never_comes_as_a_whole() {
     let mut member = GzEncoder::new(Vec::new(), flate2::Compression::fast());
     write_large(&mut member, LARGE);
     let mut bytes = member.finish().unwrap();
-    // The checksum at the end of the member.
+    // Damages the checksum at the end of the member.
     let at = bytes.len() - 8;
     bytes[at] ^= 1;
     std::fs::write(path, &bytes).unwrap();
@@ -163,7 +163,7 @@ fn of_records_that_can_be_read_twice_the_damaged_ones_are_passed_over() {
     let stage = shelf.serve();
     let answer = stage.get(target("c", URL, TIME));
     assert!(answer.body.ends_with(b"good\r\n\r\n"), "{}", answer.text());
-    // What is damaged later is not served, though the file is open.
+    // A record damaged later is not served, although its file is still open.
     let path = shelf.path().join("warcs/good.warc.gz");
     let mut bytes = std::fs::read(&path).unwrap();
     let at = good.offset as usize + good.length as usize - 6;

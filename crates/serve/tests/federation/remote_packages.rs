@@ -1,4 +1,4 @@
-//! WACZ files on web servers: their indexes and records by parts, lists of them, and packages of packages.
+//! Tests of WACZ files on web servers: indexes and records read by ranges, lists of packages, and nested packages.
 
 use std::fs::{File, read};
 use std::io::{Seek, SeekFrom, Write};
@@ -13,7 +13,7 @@ use crate::packages::{FIELDS, TIMES, config, pack, same, shelf, until_captures};
 use crate::serving::Stage;
 use crate::shelf::Shelf;
 
-/// Two packages of what is on a shelf, in its folder, and the path of its index.
+/// Creates two packages of a shelf's files in its folder. Returns the path of its index, and the packages.
 fn packed(shelf: &mut Shelf) -> (String, Vec<u8>, Vec<u8>) {
     let index = shelf.write_index("index.cdxj");
     let make = |file: &str, how: Index| {
@@ -48,7 +48,7 @@ fn packages_on_servers_answer_as_what_is_in_them() {
     let elsewhere = host.url("/south.wacz?signed=1");
     let packages = list(&[("a/north.wacz", "sha256:1"), (&elsewhere, "sha256:2")]);
     host.put("/collection.json", &packages, tagged("l"));
-    // A list here names packages there, and a list there those beside it.
+    // A local list names packages on the server, and a list on the server names those next to it.
     let here = shelf.path().join("here.json");
     let north_there = host.url("/a/north.wacz");
     std::fs::write(&here, list(&[(&north_there, ""), (&elsewhere, "")])).unwrap();
@@ -60,7 +60,7 @@ fn packages_on_servers_answer_as_what_is_in_them() {
             .text();
         assert_contains(row, "\"source_type\": \"wacz\"");
     }
-    // A URL that ends in .wacz needs no more than that.
+    // A URL that ends in .wacz needs no further configuration.
     let stage = Stage::start(&format!("collections: {{w: {north_there}}}\n"));
     until_captures(&stage, "the package is read", 1);
     let asked = host.requests();
@@ -103,7 +103,7 @@ fn an_entry_of_a_list_that_fails_or_hangs_is_missing_and_the_others_answer() {
         assert_contains(&status, wrong);
         assert_contains(&status, why);
     }
-    // One that hangs once it is open delays the others by a part of the timeout.
+    // A package that hangs after it was opened delays the others by part of the timeout only.
     let list = list(&[("south.wacz", ""), ("north.wacz", "")]);
     host.put("/list.json", &list, tagged("l"));
     let stage = Stage::start(&config(&index, &shelf, &host.url("/list.json")));
@@ -159,8 +159,8 @@ fn packages_of_packages_are_read_where_they_lie() {
     }
 }
 
-/// A package of ten gigabytes, nearly all of which is a hole: of a WARC file that has nothing in it, between one that has
-/// something and the indexes.
+/// Writes a sparse package of ten gigabytes: the hole is an empty WARC file between a WARC file with records and the
+/// indexes.
 fn sparse(path: &Path, members: &[(&str, &[u8])]) {
     const HOLE: u64 = 10 << 30;
     let mut file = File::create(path).unwrap();
@@ -169,7 +169,7 @@ fn sparse(path: &Path, members: &[(&str, &[u8])]) {
         let header = file.stream_position().unwrap();
         let mut crc = flate2::Crc::new();
         crc.update(bytes);
-        // Names are UTF-8, stored, without a time; sizes are in the field of zip64.
+        // Names are UTF-8, members are stored without time, and sizes are in the zip64 field.
         let mut head = Vec::from(*b"\x2d\0\0\x08\0\0\0\0\x21\0");
         head.extend(crc.sum().to_le_bytes());
         head.extend([0xff; 8]);
@@ -267,11 +267,11 @@ fn the_first_capture_of_a_package_of_ten_gigabytes_takes_few_requests_and_few_by
         requests.len() <= 10 && bytes <= 3 << 20,
         "{bytes} {sent}: {shown:?}"
     );
-    // The next one is asked for alone.
+    // The next record takes a single request.
     let answer = stage.get("/w/resource?url=http://example.com/1&closest=20160101000000");
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(host.take_requests().len(), 1);
-    // An index query needs nothing more.
+    // An index query takes no further request.
     let rows = stage.get("/w/index?url=http://example.com/3");
     assert_eq!(rows.text().lines().count(), 2);
     assert_eq!(host.requests().len(), 0);
@@ -287,7 +287,7 @@ fn a_package_on_a_server_that_changes_or_vanishes_is_noticed() {
     let stage = Stage::start(&config(&index, &shelf, &host.url("/a.wacz")));
     until_captures(&stage, "the package is read", 2);
     put(&north, "2");
-    // Reading a record shows it, and what was cached of the other one is given no more.
+    // Reading a record reveals the change, after which cached data of the old package is discarded.
     until("the new one is read", || {
         stage.get("/w/resource?url=http://example.com/1&closest=2018");
         let rows = stage.get("/w/index?url=http://example.com/1").text();
@@ -318,7 +318,7 @@ fn the_same_package_at_another_url_is_not_read_again() {
     host.put("/collection.json", &entries(1), tagged("1"));
     let stage = Stage::start(&config(&index, &shelf, &host.url("/collection.json")));
     until_captures(&stage, "the package is read", 2);
-    // The first URL has expired, and the list says another one.
+    // The first URL has expired, and the list has a new one.
     host.remove(&at(1));
     host.put(&at(2), &south, tagged("s"));
     host.put("/collection.json", &entries(2), tagged("2"));
@@ -365,7 +365,7 @@ fn what_servers_get_wrong_is_said_and_nothing_is_fetched_that_must_not_be() {
     let stage = Stage::start(&config(&index, &shelf, &host.url("/silent.wacz")));
     let answer = stage.get("/w/index?url=http://example.com/1");
     assert_eq!(answer.status, 504, "{}", answer.text());
-    // Addresses are guarded, those that a list names as well.
+    // Addresses are guarded, including those in lists.
     let listed = shelf.path().join("listed.json");
     std::fs::write(&listed, list(&[(&host.url("/a.wacz"), "")])).unwrap();
     host.take_requests();

@@ -1,4 +1,4 @@
-//! Captures as they came: `/<coll>/<timestamp>id_/<url>`.
+//! Tests of raw replay: `/<coll>/<timestamp>id_/<url>`.
 
 use redis_tests::http::{Answer, ask, get};
 
@@ -9,7 +9,7 @@ use redis_tests::{ScriptedHost, rows};
 
 const TIME: &str = "20160102030405";
 
-/// Without the chunked transfer coding, which is known to be right.
+/// Decodes the chunked transfer coding, which must be valid.
 fn unchunked(mut rest: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     loop {
@@ -24,7 +24,7 @@ fn unchunked(mut rest: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A response with this block, and its line.
+/// Adds a response with this block, and its index line.
 fn store(shelf: &mut Shelf, url: &str, time: &str, block: &[u8]) {
     let fields = [
         ("WARC-Type", "response"),
@@ -110,7 +110,7 @@ fn what_was_posted_takes_part_in_a_replay() {
     }
 }
 
-/// The live web as it answers now, as far as it may act here.
+/// Tests a response of the live web, whose header fields must not take effect here.
 #[test]
 fn what_the_live_web_answers_is_replayed_likewise() {
     let web = ScriptedHost::answering(
@@ -158,7 +158,7 @@ fn a_url_is_taken_as_it_stands() {
         let alone = stage.get(format!("/c/{url}"));
         assert_eq!(alone.field("location"), gate.field("location"), "{url}");
     }
-    // Proxies may have made one slash of two; some clients escape all of it.
+    // Proxies may collapse the double slash; some clients escape the whole URL.
     for path in [
         "http:/example.com/a?b=c&d=e+f",
         "http%3A%2F%2Fexample.com%2Fa?b=c&d=e+f",
@@ -283,7 +283,7 @@ fn a_body_is_coded_as_its_header_says() {
     };
     let in_chunks: String = large.as_bytes().chunks(60_000).map(chunk).collect();
     let cases = rows![
-        // name, codings, body as it is stored, body as it is replayed, coding that is said
+        // name, codings, stored body, replayed body, coding in the response
         "chunked", "Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n".to_owned(),
             "hello".to_owned();
         "undone", "Transfer-Encoding: chunked", "hello".to_owned(), "hello".to_owned();
@@ -383,7 +383,7 @@ fn timemaps_are_rows_as_well() {
     let map = stage.get(format!("/c/timemap/link/{url}"));
     let below = stage.get(format!("/c/timegate/timemap/link/{url}"));
     assert_eq!((map.status, map.text()), (200, below.text()));
-    // Short ones say how long they are.
+    // Short responses have a `Content-Length`.
     let length = Some(map.body.len().to_string());
     assert_eq!(map.field("content-length").map(str::to_owned), length);
     let other = stage.get(format!("/c/timemap/html/{url}"));

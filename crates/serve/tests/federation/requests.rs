@@ -1,4 +1,4 @@
-//! Requests that are not as they should be.
+//! Tests of malformed and hostile requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,10 +9,10 @@ use redis_tests::{assert_contains, rows, with};
 use crate::index_api::archive;
 use crate::serving::{Setup, Stage};
 
-/// What comes for these bytes, until the server ends the connection.
+/// Sends these bytes, and returns everything received until the server closes the connection.
 fn answer_to(stage: &Stage, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(stage.address()).unwrap();
-    // The server may have had enough before all of it is sent.
+    // The server may refuse the request before all of it is sent.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -140,7 +140,7 @@ fn a_request_to_another_host_is_misdirected() {
             }
         }
     }
-    // The operator's address is a loopback address. Programs that watch the server name it by that.
+    // The operator's address is a loopback address, which monitoring programs use as host.
     for stage in [&stages[0], &stages[2], &stages[3]] {
         for target in ["/_status", "/_metrics"] {
             let operator = stage.operator();
@@ -200,7 +200,7 @@ fn a_head_and_a_body_that_are_too_large_are_refused_at_once() {
     let stage = Stage::start("collections:\n  live: $live\n");
     let status = |request: &str| {
         let mut stream = TcpStream::connect(stage.address()).unwrap();
-        // What is refused may be before all of it is sent.
+        // The request may be refused before all of it is sent.
         _ = stream.write_all(request.as_bytes());
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).unwrap();
@@ -232,7 +232,8 @@ fn a_head_and_a_body_that_are_too_large_are_refused_at_once() {
 
 #[test]
 fn servers_that_ask_each_other_in_a_circle_notice() {
-    // Each is a source of itself, which is the smallest cycle; the address is known when it runs.
+    // Each collection is its own source, the smallest possible cycle, so the address must be known
+    // in advance.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = port.local_addr().unwrap();
     drop(port);

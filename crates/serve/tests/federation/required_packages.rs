@@ -1,4 +1,4 @@
-//! Revisits whose originals are in packages that their own one needs.
+//! Tests of revisits whose originals are in packages that the revisit's package requires.
 
 use crawlspace_client::dedupe::{Added, Adding};
 use crawlspace_wacz::package::Required;
@@ -11,10 +11,10 @@ use crate::resource::record;
 use crate::serving::Stage;
 use crate::shelf::Shelf;
 
-/// Where the revisit is, and which payload it stands for.
+/// Request for the revisit.
 const REVISIT: &str = "/w/resource?url=http://example.com/0&closest=20190101000000";
 
-/// The package with the originals, and the one with the revisit, which says that it needs one of that size.
+/// Creates a package with originals, and one with the revisit, which requires the first one with this size.
 fn packages(shelf: &mut Shelf, more: Option<u64>) {
     let index = shelf.write_index("index.cdxj");
     let first = shelf.path().join("first.wacz");
@@ -45,7 +45,7 @@ fn packages(shelf: &mut Shelf, more: Option<u64>) {
     );
 }
 
-/// The payload of the original comes with what the revisit says.
+/// Asserts that the response has the payload of the original and the metadata of the revisit.
 #[track_caller]
 fn is_resolved(stage: &Stage) {
     let (head, block) = record(&stage.get(REVISIT));
@@ -60,7 +60,7 @@ fn is_resolved(stage: &Stage) {
 
 #[track_caller]
 fn is_missing(stage: &Stage) {
-    // The captures before it are of other payloads.
+    // The earlier captures have other payloads.
     let answer = stage.get(format!("{REVISIT}&from=2019"));
     assert_eq!(answer.status, 404, "{}", answer.text());
 }
@@ -72,7 +72,7 @@ fn an_original_is_found_in_a_package_that_is_needed() {
     let second = shelf.path().join("second.wacz");
     let stage = Stage::start(&format!("collections: {{w: {}}}\n", second.display()));
     is_resolved(&stage);
-    // On a server as well.
+    // The same with packages on a server.
     let host = FileHost::start();
     for name in ["first.wacz", "second.wacz"] {
         let bytes = std::fs::read(shelf.path().join(name)).unwrap();
@@ -151,7 +151,7 @@ fn an_original_is_found_where_the_dedupe_index_says_that_it_is() {
     index.commit(b"crawl-1").unwrap();
     let stage = Stage::start(&config(", dedupe: 'URL/0/{x}:'"));
     is_resolved(&stage);
-    // One that cannot be asked is said in the log, and there is no record.
+    // An unavailable index is logged, and no record is returned.
     let stage = Stage::start(&config(", dedupe: 'redis://127.0.0.1:1/0/'"));
     is_missing(&stage);
     let log = stage.log();

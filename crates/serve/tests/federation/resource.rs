@@ -1,4 +1,4 @@
-//! What `/<coll>/resource` answers from files.
+//! Tests of `/<coll>/resource` with local files.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::serving::Stage;
 
-/// An archive in a folder, and a server that knows it.
+/// An archive in a folder, and a server for it.
 pub struct Archive {
     dir: TempDir,
     made: Collection,
@@ -33,7 +33,7 @@ impl Archive {
         Archive { dir, made, stage }
     }
 
-    /// Captures that a request without a body is answered by, each the only one of its URL and time.
+    /// Returns captures of requests without a body that are unique by URL and time.
     pub fn captures(&self) -> impl Iterator<Item = &Capture> {
         let captures = &self.made.captures;
         captures.iter().enumerate().filter_map(|(at, capture)| {
@@ -47,7 +47,7 @@ impl Archive {
 }
 
 impl Archive {
-    /// Captures that answered a request with a body.
+    /// Returns captures of requests with a body.
     pub fn posted(&self) -> Vec<&Capture> {
         let captures = self.made.captures.iter();
         captures
@@ -61,7 +61,7 @@ pub fn target(collection: &str, url: &str, timestamp: &str) -> String {
     format!("/{collection}/resource?url={url}&closest={timestamp}")
 }
 
-/// Header fields and block of a record, which is all that there is.
+/// Splits a response with a single record into the record's header and block.
 pub fn record(answer: &Answer) -> (String, Vec<u8>) {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let body = &answer.body;
@@ -81,14 +81,14 @@ pub fn record(answer: &Answer) -> (String, Vec<u8>) {
     (head, body[end..end + length].to_vec())
 }
 
-/// The value of a field in the text of a header.
+/// Returns the value of a field in a header.
 pub fn field<'a>(head: &'a str, name: &str) -> &'a str {
     head.lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
         .unwrap_or_else(|| panic!("no {name} in {head}"))
 }
 
-/// What the checker of another project says about records in a file, one after the other.
+/// Validates records in a file with warcio, a third-party checker.
 pub fn check(records: &[u8], folder: &Path) {
     let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join("warcio");
     std::fs::create_dir_all(&venv).unwrap();
@@ -177,7 +177,7 @@ fn requests_with_a_body_get_what_answered_them() {
         assert!(record(&plain).1.ends_with(&capture.payload), "{capture:?}");
         let row = plain.field("warcserver-cdx").unwrap();
         assert_starts(row, format!("{} {} ", capture.key, capture.timestamp));
-        // The same as a message in the body of another request.
+        // The same request as a posted message.
         for version in [" HTTP/1.1", " HTTP/1.0", ""] {
             let message = format!(
                 "POST /nowhere{version}\r\nHost: nowhere.example\r\nContent-Type: application/x-www-form-urlencoded\r\n\

@@ -1,4 +1,4 @@
-//! Revisits, whose payload is in another record.
+//! Tests of revisits, whose payload is in another record.
 
 use redis_tests::archive::collection::sha1_base32;
 use redis_tests::http::Answer;
@@ -14,7 +14,7 @@ const FIRST: &str = "20150101000000";
 const LATER: &str = "20160101000000";
 const TEXT: &[u8] = b"what was there both times";
 
-/// A revisit in `revisits.warc.gz`, with its line.
+/// Adds a revisit to `revisits.warc.gz`, with its index line.
 fn revisit(shelf: &mut Shelf, url: &str, fields: &[(&str, &str)], http: &str, more: &str) -> Slot {
     let date = iso(LATER);
     let id = format!("<urn:uuid:revisit-{}>", sha1_base32(url.as_bytes()));
@@ -36,7 +36,7 @@ fn digest() -> String {
     format!("sha1:{}", sha1_base32(TEXT))
 }
 
-/// HTTP header and payload of a record of this time.
+/// Returns HTTP header and payload of a record of this time.
 fn parts(answer: &Answer) -> (String, Vec<u8>) {
     let (head, block) = record(answer);
     assert_eq!(field(&head, "WARC-Type"), "response");
@@ -52,7 +52,7 @@ fn a_revisit_is_answered_with_the_payload_of_its_original() {
     let mut shelf = Shelf::new();
     let digest = digest();
     let own = "HTTP/1.1 200 OK\r\nX-Own: yes\r\n\r\n";
-    // Each in a collection of its own: the original, the revisit, and what is asked for.
+    // Each case has its own collection with the original and the revisit.
     let mut config = String::from("collections:\n");
     let mut asked: Vec<(&str, bool)> = Vec::new();
     let mut add = |shelf: &mut Shelf, name: &'static str, has_own: bool| {
@@ -78,7 +78,7 @@ fn a_revisit_is_answered_with_the_payload_of_its_original() {
     revisit(&mut shelf, URL, &fields, own, "");
     add(&mut shelf, "other_url", true);
 
-    // Neither digest nor anything else but where and when.
+    // The revisit has no digest, only URL and date of its original.
     let slot = shelf.response("c.warc.gz", "http://other.example/y", FIRST, TEXT);
     shelf.line("http://other.example/y", FIRST, &slot, "");
     let fields = [
@@ -97,7 +97,7 @@ fn a_revisit_is_answered_with_the_payload_of_its_original() {
     revisit(&mut shelf, URL, &with_digest, not_modified, "");
     add(&mut shelf, "not_modified", false);
 
-    // The row alone knows where it is.
+    // Only the row locates the original.
     let slot = shelf.response("f.warc.gz", "http://hidden.example/", FIRST, TEXT);
     let more = format!(
         ", \"orig.filename\": \"{}\", \"orig.offset\": \"{}\", \"orig.length\": \"{}\"",
@@ -184,7 +184,7 @@ fn an_original_that_is_nowhere_is_no_endless_search() {
     let mut shelf = Shelf::new();
     let digest = digest();
     let other = "http://example.com/other";
-    // Each other's original, and its own.
+    // Revisits that refer to each other, and one that refers to itself.
     let fields = |url| {
         [
             ("WARC-Payload-Digest", &*digest),
@@ -196,12 +196,12 @@ fn an_original_that_is_nowhere_is_no_endless_search() {
     revisit(&mut shelf, other, &fields(URL), HTTP, "");
     let itself = "http://example.com/itself";
     let slot = revisit(&mut shelf, itself, &fields(itself), HTTP, "");
-    // An index that does not say that they are revisits.
+    // An index that does not mark them as revisits.
     let first = shelf.index.lines().next().unwrap();
     let first = first.replace("warc/revisit", "text/plain");
     shelf.index += &format!("{first}\n");
     shelf.line(itself, FIRST, &slot, ", \"mime\": \"text/plain\"");
-    // Another payload under the same digest.
+    // Another payload with the same digest in its row.
     let lie = "http://example.com/lie";
     let wrong = shelf.response("a.warc.gz", lie, FIRST, b"a lie");
     let more = format!(", \"digest\": \"{digest}\"");

@@ -1,4 +1,4 @@
-//! Access rules by URL, asked over HTTP.
+//! Tests of access rules by URL, over HTTP.
 
 use redis_tests::archive::collection::sha1_base32;
 use redis_tests::http::Answer;
@@ -14,7 +14,7 @@ const SECRET: &str = "http://example.com/secret";
 const RULES: &str = "com,example)/secret - {\"access\": \"exclude\"}\n\
                      com,example)/law - {\"access\": \"block\"}\n";
 
-/// Three pages with two captures each.
+/// Creates three pages with two captures each.
 fn served() -> (Shelf, Stage) {
     let mut shelf = Shelf::new();
     for url in [OPEN, LAW, SECRET] {
@@ -54,7 +54,7 @@ fn what_is_excluded_does_not_exist() {
     let rows = index(&stage, "c", "");
     assert_eq!(rows.lines().count(), 4, "{rows}");
     assert_lacks(&rows, "secret");
-    // A limit counts the rows that are shown, not those that are hidden.
+    // A limit counts visible rows only.
     let last = index(&stage, "c", "&limit=4&sort=reverse");
     assert_eq!(last.lines().count(), 4, "{last}");
     for target in [
@@ -109,7 +109,7 @@ fn changed_rules_hold_without_a_restart() {
         record(&stage, "c", LAW).status == 200
     });
     assert_eq!(record(&stage, "c", SECRET).status, 404);
-    // Rules that nobody can understand change nothing.
+    // Invalid rules change nothing.
     std::fs::write(shelf.path().join("rules.aclj"), "com,example) - {}\n").unwrap();
     until("the failure to be counted", || {
         let figures = redis_tests::http::get(stage.operator(), "/_metrics").text();
@@ -153,7 +153,7 @@ fn a_revisit_does_not_show_an_original_that_is_hidden() {
             "Content-Type", "application/http; msgtype=response";
         ];
         let slot = shelf.record("a.warc", &fields, HTTP.as_bytes());
-        // The index says where the original is, so that no look-up asks for it.
+        // The row locates the original, so that no lookup is needed.
         let more = format!(
             ", \"digest\": \"{digest}\", \"mime\": \"warc/revisit\", \"orig.filename\": \"a.warc\", \
              \"orig.offset\": \"{}\", \"orig.length\": \"{}\"",
@@ -171,7 +171,7 @@ fn a_revisit_does_not_show_an_original_that_is_hidden() {
          lending: {{index: {index}, resource: {warcs}, acl_paths: {rules}, hidden_originals: lend}}\n  \
          free: {{index: {index}, resource: {warcs}}}\n"
     ));
-    // Nor do rows name its file, and no filter finds that out.
+    // Rows do not reveal the original's file, and filters do not match it.
     for (filter, count) in [("", 4), ("&filter=orig.filename:a.warc", 2)] {
         assert_eq!(self::index(&stage, "free", filter).lines().count(), count);
     }
@@ -187,10 +187,10 @@ fn a_revisit_does_not_show_an_original_that_is_hidden() {
         let free = record(&stage, "free", &url);
         assert_eq!(free.status, 200, "{}", free.text());
         assert_contains(free.text(), format!("http://example.com/{name}"));
-        // The other collection may show it: what is hidden stays so here.
+        // The other collection may show the original, but it stays hidden here.
         let answer = record(&stage, "c", &url);
         assert_eq!(answer.status, 404, "{}", answer.text());
-        // What is lent comes without a trace of where it is from.
+        // A lent payload carries no trace of its origin.
         let lent = record(&stage, "lending", &url);
         assert_eq!(lent.status, 200, "{}", lent.text());
         assert!(
@@ -207,7 +207,7 @@ fn a_revisit_does_not_show_an_original_that_is_hidden() {
         assert_lacks(&head, iso("20160102030405"));
         assert_lacks(&head, format!("example.com/{name}\r"));
     }
-    // The same of a server of this kind that resolves its revisits.
+    // The same with an upstream server that resolves its own revisits.
     let free = format!("upstream+{}/free", stage.url());
     let above = Stage::start_apart(&format!(
         "collections:\n  \
@@ -312,7 +312,7 @@ fn policies_of_outbackcdx_hide_captures_and_say_why() {
     assert_eq!(record(&stage, "c", OPEN).status, 200);
     assert_eq!(record(&stage, "staff", SECRET).status, 200);
     assert_eq!(record(&stage, "c", SECRET).status, 404);
-    // Another capture stands for one that is hidden.
+    // Another capture is returned instead of the hidden one.
     let answer = record(&stage, "c", LAW);
     assert_eq!(answer.status, 200);
     assert_contains(answer.text(), iso("20200102030405"));
@@ -321,7 +321,7 @@ fn policies_of_outbackcdx_hide_captures_and_say_why() {
     ));
     assert_eq!(answer.status, 451);
     assert_contains(answer.text(), r#"blocks this capture: a \"court\" <order>"#);
-    // Rules that nobody can understand change nothing, and the door stays closed.
+    // Invalid rules change nothing, and hidden captures stay hidden.
     std::fs::write(shelf.path().join("access.json"), "{}").unwrap();
     until("the failure to be counted", || {
         let figures = redis_tests::http::get(stage.operator(), "/_metrics").text();
@@ -339,7 +339,7 @@ fn policies_of_outbackcdx_hide_captures_and_say_why() {
     assert_eq!(record(&stage, "c", OPEN).status, 404);
 }
 
-/// Spellings that parsers of URLs read in different ways.
+/// Tests spellings that URL parsers interpret differently.
 #[test]
 fn rules_hold_for_the_url_that_is_fetched() {
     let web = ScriptedHost::start(|_| answer(200, &[], "the page"));
@@ -428,7 +428,7 @@ fn a_short_timestamp_may_mean_a_hidden_moment() {
     }
 }
 
-/// Lines whose URL is not sure: those who judge the row and those who read it could take different ones.
+/// Tests rows with ambiguous URLs: the access decision and the client could use different ones.
 #[test]
 fn a_row_of_no_sure_url_is_not_shown_where_rules_apply() {
     let mut shelf = Shelf::new();
@@ -453,7 +453,7 @@ fn a_row_of_no_sure_url_is_not_shown_where_rules_apply() {
     let rows = self::index(&stage, "c", "");
     assert_eq!(rows.lines().count(), 1, "{rows}");
     assert_lacks(rows, "secret");
-    // A row with two URLs is shown nowhere.
+    // A row with two URLs is never shown.
     let rows = self::index(&stage, "free", "");
     assert_eq!(rows.lines().count(), 2, "{rows}");
     let metrics = redis_tests::http::get(stage.operator(), "/_metrics").text();
@@ -462,7 +462,7 @@ fn a_row_of_no_sure_url_is_not_shown_where_rules_apply() {
     assert!(metrics.lines().any(is_counted), "{metrics}");
 }
 
-/// Captures whose makers spelled their keys with a slash at the end, and a request with a body.
+/// Tests captures whose indexers kept the trailing slash in the key, and a request with a body.
 #[test]
 fn rules_for_a_urlkey_reach_captures_under_other_keys() {
     let shelf = Shelf::new();

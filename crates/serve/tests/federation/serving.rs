@@ -1,4 +1,4 @@
-//! The server under test: within this process, or in one of its own.
+//! The server under test, in this process or in its own.
 
 use std::fs::File;
 use std::future::Future;
@@ -25,35 +25,35 @@ use tracing::{Dispatch, Level};
 use tracing_subscriber::fmt::{MakeWriter, fmt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// A process with this in its environment is there for a server with the configuration in that file.
+/// Environment variable with the configuration file, for a process that runs a server.
 const CONFIG: &str = "CRAWLSPACE_TESTS_CONFIG";
-/// What that server may keep in memory, in MiB.
+/// Environment variable with the memory limit of that server, in MiB.
 const MEMORY: &str = "CRAWLSPACE_TESTS_MEMORY";
 
-/// How a server is started.
+/// Options of a server.
 #[derive(Default)]
 pub struct Setup {
-    /// Where its configuration is put, in place of a folder that nobody knows.
+    /// Folder of the configuration; by default a temporary one.
     pub folder: Option<PathBuf>,
-    /// Where it listens, in place of a free port of 127.0.0.1.
+    /// Address of the listener; by default a free port of 127.0.0.1.
     pub bind: Option<SocketAddr>,
     pub public_url: Option<String>,
     pub allow_origin: Option<HeaderValue>,
-    /// Whether it may not ask this machine, unless the configuration says so.
+    /// Forbids requests to this machine, unless the configuration allows them.
     pub is_guarded: bool,
-    /// Whether errors alone are logged.
+    /// Logs errors only.
     pub is_quiet: bool,
-    /// Whether it has a process of its own: because a test looks at that, or because servers of one process that ask
-    /// each other take themselves for one. What follows has an effect there alone.
+    /// Runs the server in its own process, which tests of the process need, and servers that query each other, since
+    /// within one process they would report a cycle. The following options require it.
     pub is_apart: bool,
-    /// What it may keep in memory, in MiB.
+    /// Memory limit, in MiB.
     pub memory: Option<u64>,
-    /// What a shell runs before it, to set limits.
+    /// Shell commands to run first, to set limits.
     pub limits: &'static str,
     pub variables: Vec<(&'static str, String)>,
 }
 
-/// The server under test. Dropping it ends it.
+/// The server under test. Dropping it stops it.
 pub struct Stage {
     address: SocketAddr,
     operator: SocketAddr,
@@ -62,44 +62,44 @@ pub struct Stage {
 }
 
 enum Runs {
-    /// With the runtime that is its own, until it ends.
+    /// Runs in this process, with its own runtime until it is stopped.
     Here(Option<Runtime>),
     Apart(Program),
 }
 
 impl Stage {
-    /// Starts it with the text of a configuration, to which loopback addresses are added as allowed.
+    /// Starts a server with this configuration, to which loopback addresses are added as allowed.
     pub fn start(config: &str) -> Stage {
         Stage::start_with(config, Setup::default())
     }
 
-    /// Starts it at an address.
+    /// Starts a server at an address.
     pub fn start_at(config: &str, bind: SocketAddr) -> Stage {
         Stage::start_with(config, with!(Setup, bind: Some(bind)))
     }
 
-    /// Starts it with the configuration in a folder of the test's own.
+    /// Starts a server with the configuration in the given folder.
     pub fn start_in(folder: &Path, config: &str) -> Stage {
         Stage::start_with(config, with!(Setup, folder: Some(folder.to_owned())))
     }
 
-    /// Starts it so that pages of that origin may ask it.
+    /// Starts a server that pages of that origin may query.
     pub fn start_for(origin: &str, config: &str) -> Stage {
         let origin = origin.parse().unwrap();
         Stage::start_with(config, with!(Setup, allow_origin: Some(origin)))
     }
 
-    /// Starts it with a configuration to which no addresses are added.
+    /// Starts a server with a configuration to which no addresses are added.
     pub fn start_guarded(config: &str) -> Stage {
         Stage::start_with(config, with!(Setup, is_guarded: true))
     }
 
-    /// Starts it in a process of its own.
+    /// Starts a server in its own process.
     pub fn start_apart(config: &str) -> Stage {
         Stage::start_with(config, with!(Setup, is_apart: true))
     }
 
-    /// Starts it with all that may be said.
+    /// Starts a server with all options.
     pub fn start_with(config: &str, setup: Setup) -> Stage {
         let dir = tempfile::tempdir().unwrap();
         let folder = setup.folder.as_deref().unwrap_or(dir.path());
@@ -130,7 +130,7 @@ impl Stage {
         let of_thread = log.clone();
         let runtime = Builder::new_multi_thread()
             .enable_all()
-            // For as long as there is the thread.
+            // Lasts as long as the thread.
             .on_thread_start(move || std::mem::forget(of_thread.clone().set_default()))
             .build()
             .unwrap();
@@ -178,27 +178,27 @@ impl Stage {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it answers when it is asked for this with GET.
+    /// Returns the response to a GET request.
     pub fn get(&self, target: impl AsRef<str>) -> Answer {
         get(self.address, target.as_ref())
     }
 
-    /// Where the operator finds the status.
+    /// Returns the operator's address.
     pub fn operator(&self) -> SocketAddr {
         self.operator
     }
 
-    /// `http://127.0.0.1:1234`, without a slash at the end.
+    /// Returns `http://127.0.0.1:1234`, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What it has logged so far.
+    /// Returns the log so far.
     pub fn log(&self) -> String {
         match &self.runs {
             Runs::Here(..) => std::fs::read_to_string(self.dir.path().join("log")).unwrap(),
@@ -206,7 +206,7 @@ impl Stage {
         }
     }
 
-    /// The process of a server that has one of its own.
+    /// Returns the process of a server that has its own.
     pub fn program(&mut self) -> &mut Program {
         match &mut self.runs {
             Runs::Here(..) => panic!("it is within this process"),
@@ -214,7 +214,7 @@ impl Stage {
         }
     }
 
-    /// The number of that process.
+    /// Returns the id of that process.
     pub fn pid(&self) -> u32 {
         match &self.runs {
             Runs::Here(..) => panic!("it is within this process"),
@@ -234,14 +234,14 @@ impl Drop for Stage {
     }
 }
 
-/// What is logged, as `crawlspace serve` does.
+/// Creates a logger like that of `crawlspace serve`.
 fn log(to: impl for<'a> MakeWriter<'a> + Send + Sync + 'static, level: Level) -> Dispatch {
     let log = fmt().json().flatten_event(true);
     log.with_max_level(level).with_writer(to).finish().into()
 }
 
-/// Does what `crawlspace serve` does with the configuration in a file. Gives the address, that of the operator, and
-/// the end of it.
+/// Runs a server as `crawlspace serve` does with a configuration file. Returns its address, the operator's address, and
+/// the server's task.
 fn open(
     runtime: &Runtime,
     file: &Path,
@@ -279,7 +279,7 @@ fn open(
     (addresses, served)
 }
 
-/// Is that process, where the environment says so.
+/// Runs the server of that process, if the environment variable is set.
 #[test]
 fn a_server_in_a_process_of_its_own_ends_when_it_is_told_to() {
     let Some(file) = std::env::var_os(CONFIG) else {
@@ -301,11 +301,11 @@ fn a_server_in_a_process_of_its_own_ends_when_it_is_told_to() {
     let (addresses, served) = open(&runtime, Path::new(&file), Setup::default(), stop.shared());
     println!("{}", addresses.map(|at| format!("http://{at}/")).join(" "));
     runtime.block_on(served).unwrap().unwrap();
-    // What is being built need not be finished.
+    // Running builds need not be finished.
     runtime.shutdown_background();
 }
 
-/// The server within this process, with short timeouts.
+/// A server in this process, with short timeouts.
 pub struct Impatient {
     current: Arc<Current>,
     pub address: SocketAddr,
@@ -313,7 +313,7 @@ pub struct Impatient {
 }
 
 impl Impatient {
-    /// Starts it with the text of a configuration in a folder.
+    /// Starts a server with a configuration in a folder.
     pub fn start(config: &str, folder: &Path) -> Impatient {
         let (config, _) = Config::parse(config, "config.yaml", folder).unwrap();
         let current = Current::new(Federation::open(&config).unwrap());
@@ -331,7 +331,7 @@ impl Impatient {
         }
     }
 
-    /// Who uses it now: the server itself and each connection.
+    /// Returns the number of users: the server itself and each connection.
     pub fn users(&self) -> usize {
         Arc::strong_count(&self.current)
     }

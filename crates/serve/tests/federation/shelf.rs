@@ -1,4 +1,4 @@
-//! WARC files and an index of them, made record by record.
+//! WARC files with an index, created record by record.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,13 +10,13 @@ use tempfile::TempDir;
 
 use crate::serving::Stage;
 
-/// A folder with `warcs/` and the lines of an index.
+/// A folder with `warcs/`, and the lines of an index.
 pub struct Shelf {
     pub dir: TempDir,
     pub index: String,
 }
 
-/// Where a record lies.
+/// Location of a record.
 #[derive(Clone, Debug)]
 pub struct Slot {
     pub file: String,
@@ -64,7 +64,7 @@ impl Shelf {
         }
     }
 
-    /// A response with this payload.
+    /// Appends a response with this payload.
     pub fn response(&self, file: &str, url: &str, timestamp: &str, payload: &[u8]) -> Slot {
         let block = [HTTP.as_bytes(), payload].concat();
         let digest = format!("sha1:{}", sha1_base32(payload));
@@ -79,7 +79,7 @@ impl Shelf {
         self.record(file, &fields, &block)
     }
 
-    /// A line of the index, with more members of its JSON.
+    /// Adds a line to the index, with further JSON members.
     pub fn line(&mut self, url: &str, timestamp: &str, slot: &Slot, more: &str) {
         let key = crawlspace_cdx::surt::urlkey(url).unwrap();
         let Slot {
@@ -96,7 +96,7 @@ impl Shelf {
         .unwrap();
     }
 
-    /// A response and its line.
+    /// Appends a response and its index line.
     pub fn capture(&mut self, file: &str, url: &str, timestamp: &str, payload: &[u8]) -> Slot {
         let slot = self.response(file, url, timestamp, payload);
         let digest = sha1_base32(payload);
@@ -105,7 +105,7 @@ impl Shelf {
         slot
     }
 
-    /// Writes the index, sorted, and forgets its lines. Gives its path.
+    /// Writes the sorted index and clears its lines. Returns its path.
     pub fn write_index(&mut self, name: &str) -> String {
         let mut lines: Vec<&str> = self.index.lines().collect();
         lines.sort_unstable();
@@ -115,7 +115,7 @@ impl Shelf {
         path.display().to_string()
     }
 
-    /// A server with what is on the shelf, in the collection `c`.
+    /// Starts a server with the contents as the collection `c`.
     pub fn serve(&mut self) -> Stage {
         let (index, warcs) = (self.write_index("index.cdxj"), self.warcs());
         Stage::start(&format!(
@@ -123,7 +123,7 @@ impl Shelf {
         ))
     }
 
-    /// The path of the folder of files.
+    /// Returns the path of the folder of WARC files.
     pub fn warcs(&self) -> String {
         self.path().join("warcs").display().to_string()
     }

@@ -1,4 +1,4 @@
-//! Clients that take their time.
+//! Tests of slow clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::serving::Impatient;
 
-/// A server with an index of many captures.
+/// Starts a server with an index of many captures.
 fn start() -> (TempDir, Impatient) {
     let dir = tempfile::tempdir().unwrap();
     let line = |n: u32| {
@@ -46,7 +46,7 @@ fn who_never_finishes_a_request_is_cut_off() {
     let mut client = TcpStream::connect(server.address).unwrap();
     client.write_all(b"GET /big/index?url=exam").unwrap();
     let mut answer = Vec::new();
-    // It ends, with or without a word.
+    // The connection ends, with or without a response.
     let _ = client.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP/1.1 200"));
     until("the connection is given up", || server.users() == 2);

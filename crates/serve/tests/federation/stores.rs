@@ -1,4 +1,4 @@
-//! Indexes and WARC files on web servers, and in stores that check who asks.
+//! Tests of indexes and WARC files on web servers, and in object stores that check signatures.
 
 use std::fs::read;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::packages::{FIELDS, TIMES, config, pack, same, shelf};
 use crate::pywb::both_ways::encoded;
 use crate::serving::{Setup, Stage};
 
-/// A made-up archive in files: WARC files, an index, and the same as a cluster.
+/// A generated archive in files: WARC files, an index, and the index as a cluster.
 struct Archive {
     dir: TempDir,
     collection: Collection,
@@ -33,7 +33,7 @@ impl Archive {
         self.dir.path()
     }
 
-    /// Puts every file somewhere: `put` is given its path below the archive and what is in it.
+    /// Copies all files with `put`, which gets the relative path and the content of each.
     fn copy(&self, mut put: impl FnMut(&str, &[u8])) {
         for folder in ["warcs", "cluster"] {
             for entry in std::fs::read_dir(self.path().join(folder)).unwrap() {
@@ -47,13 +47,13 @@ impl Archive {
         put("index.cdxj", &read(self.path().join("index.cdxj")).unwrap());
     }
 
-    /// A `.loc` file that says where the parts of the cluster are.
+    /// Returns a `.loc` file with the locations of the cluster's parts.
     fn loc(&self, base: &str) -> String {
         let line = |part: usize| format!("cdx-{part:05}.gz\t{base}/cluster/cdx-{part:05}.gz\n");
         [0, 1].map(line).concat()
     }
 
-    /// Both collections answer the same, index and records.
+    /// Asserts that both collections give the same answers, for index and records.
     #[track_caller]
     fn is_same(&self, stage: &Stage, collection: &str) {
         let captures = &self.collection.captures;
@@ -79,14 +79,14 @@ impl Archive {
         }
     }
 
-    /// A collection with the archive in files.
+    /// Returns a collection with the archive's local files.
     fn here(&self) -> String {
         let at = self.path().display();
         format!("\x20 here: {{index: {at}/index.cdxj, resource: {at}/warcs}}\n")
     }
 }
 
-/// A server whose environment has these variables.
+/// Starts a server with these environment variables.
 fn where_set(config: &str, variables: Vec<(&'static str, String)>) -> Stage {
     Stage::start_with(config, with!(Setup, is_apart: true, variables))
 }
@@ -109,7 +109,7 @@ fn indexes_and_records_on_web_servers_answer_as_those_here() {
     for collection in ["beside", "parts", "plain"] {
         archive.is_same(&stage, collection);
     }
-    // A list of parts on the server says where they are as well.
+    // A `.loc` file on the server gives the locations of parts as well.
     host.put(
         "/moved/cluster.idx",
         &read(archive.path().join("cluster/cluster.idx")).unwrap(),
@@ -124,7 +124,7 @@ fn indexes_and_records_on_web_servers_answer_as_those_here() {
         "collections:\n{here}\x20 moved: {{index: {base}/moved/cluster.idx, resource: {base}/warcs/}}\n"
     ));
     archive.is_same(&stage, "moved");
-    // Pages are of blocks.
+    // Pages consist of blocks.
     let pages = stage
         .get("/moved/cdx?url=*.example.com&showNumPages=true&pageSize=1")
         .text();
@@ -226,7 +226,7 @@ fn those_who_sign_wrongly_get_nothing_and_learn_why() {
         let stage = where_set(config, variables);
         let answer = stage.get("/a/index?url=http://example.com/");
         assert_eq!(answer.status, 502, "{}", answer.text());
-        // Clients learn nothing of where the index is, and nobody learns a secret.
+        // Clients must not learn where the index is, and secrets must not appear anywhere.
         assert!(!answer.text().contains("bucket"), "{}", answer.text());
         let status = redis_tests::http::get(stage.operator(), "/_status").text();
         let log = stage.log();
@@ -293,7 +293,8 @@ fn packages_in_stores_answer_as_what_is_in_them() {
     assert_eq!(answer.text().lines().count(), TIMES.len());
     let said = answer.field("source-errors");
     assert_eq!(said, Some(r#"{"w":"incomplete, parts cannot be read"}"#));
-    // What a list names in another bucket is not asked for, though the key would open it.
+    // A package that a list names in another bucket is not requested, although the key would allow
+    // it.
     let asked = store.host().requests();
     assert!(asked.iter().all(|one| !one.path.contains("secrets")));
     let status = redis_tests::http::get(stage.operator(), "/_status").text();

@@ -1,4 +1,4 @@
-//! Replay in a browser: by wabac.js (npm), whose archive is a collection of ours, and without anything in between.
+//! Tests of replay in a browser: by wabac.js (npm) with a collection of ours as its archive, and directly.
 
 mod packages;
 
@@ -12,13 +12,13 @@ use crate::browser::{chromium, said};
 use crate::serving::Stage;
 use crate::shelf::{Shelf, iso};
 
-/// The release that is replayed with.
+/// The tested release.
 const WABAC: &str = "@webrecorder/wabac@2.25.5";
 const TIME: &str = "20160102030405";
 const PAGE: &str = "http://example.com/page?a=b+c&d=%26e";
 const SVG: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"7\" height=\"5\"/>";
 
-/// A page with a style, a picture and a script, and a redirect to it.
+/// Creates a page with a style sheet, a picture and a script, and a redirect to it.
 fn archive() -> (Shelf, String) {
     let mut shelf = Shelf::new();
     let html = "<!doctype html><title>captured</title><link rel=stylesheet href=/style.css>\
@@ -58,8 +58,8 @@ fn store(shelf: &mut Shelf, url: &str, http: &str) {
     shelf.line(url, TIME, &slot, "");
 }
 
-/// A page that makes the collection one of wabac.js, replays a URL in a frame, and says what is to be seen there.
-/// What it is to replay stands in its own query.
+/// Page that adds the collection to wabac.js, replays a URL in a frame, and reports what the frame shows. The URL to
+/// replay is in the page's query.
 const HOST: &str = r#"<!doctype html><script>
 const say = (what) => fetch("/say", {method: "POST", body: JSON.stringify(what)});
 const asked = new URLSearchParams(location.search);
@@ -92,7 +92,7 @@ const asked = new URLSearchParams(location.search);
 })().catch((error) => say({failed: String(error)}));
 </script><body>"#;
 
-/// wabac.js for a browser, or `None` where it cannot be fetched.
+/// Returns wabac.js for a browser, or `None` if it cannot be fetched.
 fn worker() -> Option<Vec<u8>> {
     let folder: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wabac");
     match node(&folder, &[WABAC]) {
@@ -107,7 +107,7 @@ fn worker() -> Option<Vec<u8>> {
     }
 }
 
-/// A web server with that worker and the page that uses it.
+/// Starts a web server with that worker and the page that uses it.
 fn host(worker: Vec<u8>) -> ScriptedHost {
     ScriptedHost::start(move |asked| {
         let path = asked.target.split('?').next().unwrap_or_default();
@@ -120,7 +120,7 @@ fn host(worker: Vec<u8>) -> ScriptedHost {
     })
 }
 
-/// What the page of the host says of a replay. `None` where there is no browser.
+/// Returns what the page reports about a replay, or `None` if there is no browser.
 fn seen(host: &ScriptedHost, prefix: &str, what: &str) -> Option<serde_json::Value> {
     let url = url::form_urlencoded::Serializer::new(host.url("/?"))
         .append_pair("prefix", prefix)
@@ -139,7 +139,7 @@ fn wabac_js_replays_captures_in_a_browser() {
     for what in [
         format!("{TIME}mp_/{PAGE}"),
         format!("{TIME}mp_/http://example.com/moved"),
-        // Without a moment it asks for the URL alone.
+        // Without a timestamp, wabac.js queries the URL alone.
         format!("mp_/{PAGE}"),
     ] {
         let Some(seen) = seen(&host, &prefix, &what) else {

@@ -1,4 +1,4 @@
-//! What wget crawled.
+//! Test of crawls by wget.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -13,7 +13,7 @@ use crate::resource::{check, field, record, target};
 use crate::serving::Stage;
 use crate::shelf::{Shelf, Slot};
 
-/// Adds the lines of all captures in a file, and gives the number of those that are revisits.
+/// Adds the index lines of all captures in a file, and returns the number of revisits.
 fn index(shelf: &mut Shelf, path: &Path) -> usize {
     let name = path.file_name().unwrap().to_str().unwrap().to_owned();
     let mut reader = Reader::new(&*name, BufReader::new(File::open(path).unwrap()));
@@ -59,7 +59,7 @@ fn all_that_wget_fetched_is_there() {
         host.put(path, text.as_bytes(), manners);
     }
     let mut found = 0;
-    // Everything again in the second crawl, which knows the first one.
+    // The second crawl repeats everything, and knows the first one.
     for options in [
         &["--warc-file=first", "--warc-cdx"][..],
         &["--warc-file=second", "--warc-dedup=first.cdx"],
@@ -104,7 +104,7 @@ fn all_that_wget_fetched_is_there() {
                 .map(|(http, payload)| (http.to_ascii_lowercase(), payload.to_owned()))
                 .unwrap();
             if http.contains("transfer-encoding: chunked") {
-                // Every other line is the size of the next one.
+                // Every other line is the size of the next chunk.
                 payload = payload.split("\r\n").skip(1).step_by(2).collect();
             }
             assert_eq!(payload, *text, "{collection}{path}: {head}{http}");

@@ -1,4 +1,4 @@
-//! Answers over HTTP: what is asked of other servers, beside pywb, and with input that does harm.
+//! Tests of requests to other servers, comparisons with pywb, and fuzz tests.
 
 mod fuzz;
 mod live;

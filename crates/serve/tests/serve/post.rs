@@ -1,4 +1,4 @@
-//! Requests with a body are looked up under the URL that pywb looks them up under.
+//! Tests that requests with a body are looked up under the same URL as in pywb.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,10 +11,10 @@ use redis_tests::pywb::Pywb;
 
 use crate::words::word;
 
-/// Whether a request is one of those.
+/// Returns whether a request is a known exception.
 type IsOne = fn(&Asked) -> bool;
 
-/// What is accepted to be different.
+/// Accepted differences.
 const ACCEPTED: [(&str, IsOne); 4] = [
     (
         "AMF, a binary format of Flash, is taken apart there; here it is base64 like anything else",
@@ -38,7 +38,7 @@ const ACCEPTED: [(&str, IsOne); 4] = [
     ),
 ];
 
-/// Base64 of a body and its type a line, as JSON, to the look-up URL.
+/// Maps lines of JSON, each with a base64 body and its type, to lookup URLs.
 const PROGRAM: &str = r#"
 import base64, io, json, sys, warnings
 warnings.simplefilter("ignore")

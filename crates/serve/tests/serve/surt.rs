@@ -1,6 +1,6 @@
-//! Urlkeys are those of the program that most indexes were written with: the package `surt`, asked as pywb asks it.
+//! Tests that urlkeys equal those of the Python package `surt`, with which most indexes were written, as pywb uses it.
 //!
-//! `URLS=1000000` for more of them, `SEED=` for the same ones again.
+//! `URLS=1000000` tests more URLs, `SEED=` repeats the same ones.
 
 mod urls;
 
@@ -14,13 +14,12 @@ use redis_tests::packages::{self, left_out, run};
 
 const PACKAGE: &str = "surt==0.3.1";
 
-/// What is accepted to be different: host names with a character that came into Unicode after the version that the
-/// Python goes by. Whether it is a letter with a lower case, or a mark with a place among others, is known here and
-/// not there.
+/// Accepted difference: host names with a character that is newer than the Unicode version of that Python. Whether it
+/// is a letter with a lower case, or a combining mark, is known here and not there.
 const ACCEPTED: &str = "in the host is a character that is newer than that Python";
 
-/// A URL a line, as JSON, to its key, or null where there is none, and whether it has such a character. Numbers that are no address must not be looked up
-/// as names by whoever happens to resolve names for this machine: they are told from addresses as the C library does.
+/// Maps lines of JSON, each with a URL, to its key (null for invalid URLs) and to whether it has such a character. The
+/// system must not resolve invalid numeric hosts as names, so addresses are recognized as in the C library.
 const PROGRAM: &str = r#"
 import json, re, socket, sys, unicodedata
 from urllib.parse import unquote

@@ -1,4 +1,4 @@
-//! What random input is made of: the lists of `words.json`. A word that stands there twice is drawn twice as often.
+//! Building blocks of random input: the lists of `words.json`. A word that occurs twice is drawn twice as often.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -8,12 +8,12 @@ use redis_tests::Rng;
 static LISTS: LazyLock<HashMap<String, Vec<String>>> =
     LazyLock::new(|| serde_json::from_str(include_str!("words.json")).expect("lists of texts"));
 
-/// All of a list.
+/// Returns a whole list.
 pub fn list(name: &str) -> Vec<&'static str> {
     LISTS[name].iter().map(String::as_str).collect()
 }
 
-/// All of a list, as input.
+/// Returns a whole list as bytes.
 pub fn inputs(name: &str) -> Vec<Vec<u8>> {
     LISTS[name]
         .iter()
@@ -21,7 +21,7 @@ pub fn inputs(name: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// One of a list.
+/// Returns a random word of a list.
 pub fn word(rng: &mut Rng, name: &str) -> &'static str {
     rng.pick::<String>(&LISTS[name])
 }

@@ -1,4 +1,4 @@
-//! Archives of every kind in short and long forms, which mean the same.
+//! Tests that the short and long forms of every kind of archive are equivalent.
 
 use redis_tests::but;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ pub(crate) fn folder(path: &str) -> Loader {
     Loader::Folder(PathBuf::from(path))
 }
 
-/// The one step of the one collection.
+/// Returns the only step of the only collection.
 pub(crate) fn step(text: &str) -> Step {
     let config = good(text);
     let [collection] = &*config.collections else {
@@ -60,7 +60,7 @@ pub(crate) fn step(text: &str) -> Step {
     step.clone()
 }
 
-/// Both texts are one collection with one source of this kind, and these loaders.
+/// Asserts that both texts define one collection with one source of this kind and these loaders.
 fn same(long: &str, short: &str, kind: &SourceKind, resource: &[Loader]) {
     for text in [long, short] {
         let config = good(text);
@@ -167,7 +167,7 @@ collections:
         );
         same(long, &short, &kind, &[Loader::Live]);
     }
-    // The names of the place in time that pywb and the others have mean the same.
+    // `{closest}` is an alias of `{timestamp}`.
     same(
         &long.replace("closest={timestamp}", "closest={closest}"),
         &long.replace("?url={url}&closest={timestamp}", ""),

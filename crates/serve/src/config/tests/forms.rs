@@ -1,4 +1,4 @@
-//! Every kind of source and loader, in short and in full, and what else can be said of them.
+//! Tests of every kind of source and loader, in short and long form, and of their options.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Files that are not what anybody would write: nothing panics, nothing grows, nothing takes its time.
+//! Tests of hostile files: no panics, bounded memory, bounded time.
 
 use proptest::prelude::*;
 use redis_tests::{assert_contains, assert_starts, rows};
@@ -52,7 +52,7 @@ fn a_file_that_cannot_be_read_is_named() {
     assert_eq!(path, &folder.path().join("x.cdxj").into());
 }
 
-/// What mutations begin with: a bit of everything.
+/// Starting point of mutations, with a bit of every feature.
 const EVERYTHING: &str = "
 allow_private: [127.0.0.1, '::1/64']
 indexes: {cache_dir: ./cache, metadata: [/m, 'http://h/m/'], wait: 10m, limits: {max_size: 100GB, max_age: 90d}}
@@ -122,7 +122,7 @@ proptest! {
         }
         let text: String = text.into_iter().collect();
         match parse(&text) {
-            // Whatever is taken is taken in its normal form, too.
+            // The normal form of every accepted configuration is accepted, too.
             Ok((config, _)) => match parse(&config.to_yaml(Secrets::Shown)) {
                 Ok((again, _)) => prop_assert_eq!(again, config),
                 Err(errors) => prop_assert!(false, "{}\n{}", errors, config.to_yaml(Secrets::Shown)),

@@ -1,4 +1,4 @@
-//! `indexes`.
+//! Tests of `indexes`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a configuration means, in every way to write it.
+//! Tests of the configuration parser, in all spellings.
 
 mod examples;
 mod forms;
@@ -12,13 +12,13 @@ use std::path::Path;
 
 use super::{Config, ConfigErrors, Remark};
 
-/// Reads a text that lies in `/etc/archive`, with one variable of the environment.
+/// Parses a text as a file in `/etc/archive`, with one environment variable.
 fn parse(text: &str) -> Result<(Config, Vec<Remark>), ConfigErrors> {
     let variable = |name: &str| (name == "PLACE").then(|| "/srv/index".to_owned());
     Config::parse_with(text, "config.yaml", Path::new("/etc/archive"), &variable)
 }
 
-/// A text with nothing wrong, and nothing strange.
+/// Parses a text, and asserts that it has no errors and no warnings.
 fn good(text: &str) -> Config {
     match parse(text) {
         Ok((config, warnings)) => {
@@ -29,7 +29,7 @@ fn good(text: &str) -> Config {
     }
 }
 
-/// What a text is refused for.
+/// Returns the error message of an invalid text.
 fn refusal(text: &str) -> String {
     match parse(text) {
         Ok((config, _)) => panic!("{text}\nis taken for {config:#?}"),

@@ -1,4 +1,4 @@
-//! Configurations of pywb.
+//! Tests of pywb configurations.
 
 use std::path::Path;
 use std::time::Duration;
@@ -50,7 +50,7 @@ collections:
     let [ours, many] = [ours, many].map(|collection| &collection.steps[0]);
     let expected = [source("ours", file("/etc/archive/index"))];
     assert_eq!(ours.sources, expected);
-    // In pywb the live web is there for every row that says where on it.
+    // In pywb, the live web serves every row that has a live URL.
     let expected = [folder("/etc/archive/warcs"), Loader::Live];
     assert_eq!(ours.resource, expected);
     let arquivo = memento("http://arquivo.pt/wayback/");
@@ -59,7 +59,7 @@ collections:
     assert_eq!(seq.steps[0].sources, [source("one", file("/srv/index"))]);
 }
 
-/// A folder as pywb keeps it: collections `a` and `b`, and something that is none.
+/// Creates a folder as pywb keeps it: collections `a` and `b`, and a folder without an index.
 fn kept() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for path in "a/indexes a/archive b/indexes b/acl none/archive".split(' ') {
@@ -104,11 +104,11 @@ fn folders_are_collections_when_the_configuration_says_so() {
             "{what}"
         );
     }
-    // One that is written down goes before a folder of that name.
+    // An explicit collection takes precedence over a folder of the same name.
     let text = "collections_root: collections\ncollections: {b: $live, z: $live}";
     let (config, _) = read(dir.path(), text).unwrap();
     assert_eq!(names(&config), ["b", "z", "a"]);
-    // Where nothing asks for them they are spoken of.
+    // If nothing enables the folders, a warning mentions them.
     let (config, remarks) = read(dir.path(), "collections: {z: $live}").unwrap();
     assert_eq!(names(&config), ["z"]);
     assert_starts(&remarks[0].what, "pywb would serve the collections in ");
@@ -131,7 +131,7 @@ fn all_folders_can_be_one_collection() {
     let text = "enable_auto_colls: false\ncollections: {all: $all}";
     let refused = read(dir.path(), text).unwrap_err();
     assert_contains(&refused, "2:20: $all are ");
-    // There may be none yet.
+    // `$all` is valid without any folder.
     let (config, remarks) = parse("collections: {all: $all}").unwrap();
     assert_eq!(names(&config), ["all"]);
     let says = |what| remarks.iter().any(|one| one.what.contains(what));
@@ -139,7 +139,7 @@ fn all_folders_can_be_one_collection() {
     assert_eq!(parse(&config.to_yaml(Secrets::Shown)).unwrap().0, config);
 }
 
-/// What is said of each line of a configuration that is taken.
+/// Warnings about each line of an accepted configuration.
 #[test]
 fn what_pywb_gives_a_meaning_and_this_does_not_is_named() {
     for (top, collection, what) in rows![
@@ -217,7 +217,7 @@ fn rules_of_folders_and_of_the_top_hold_for_their_collections() {
         };
         assert_eq!(default, expected, "{}", collection.name);
     }
-    // A reload looks at them.
+    // A reload watches the rules of folders.
     assert!(config.files().contains(&&*acl));
     assert!(config.files().contains(&&*acl.join("rules.aclj")));
     assert_eq!(
@@ -260,7 +260,8 @@ fn rules_about_folders_are_not_passed_over() {
     assert_contains(&told, "2:14: index_paths is one folder here");
 }
 
-/// A relative one is meant from the file in a collection, and from its folder in one that is a folder.
+/// Relative paths are relative to the file in a collection, and to the folder in a collection that is a
+/// folder.
 #[test]
 fn archives_at_the_top_are_also_those_of_folders() {
     let dir = kept();

@@ -1,4 +1,4 @@
-//! The normal form as text.
+//! Tests of the normal form as text.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ fn name() -> impl Strategy<Value = String> {
     })
 }
 
-/// Also words that mean something else without quotes.
+/// Generates names of sources, including words that mean something else without quotes.
 fn source_name() -> impl Strategy<Value = String> {
     let words = [
         "null", "<<", "~", "true", "1.5", "${PLACE}", "-", "#", "&a", "name:",
@@ -120,7 +120,7 @@ fn redis() -> impl Strategy<Value = String> {
     "rediss?://(([a-z]{0,3}:)?[A-Za-z0-9]{1,5}@)?[a-z]{1,5}:[1-9][0-9]{0,3}/(0|[1-9][0-9]?)/[^/\\pC][^\\pC]{0,10}"
         .prop_filter("blank", |url| !url.ends_with(char::is_whitespace))
         .prop_filter("ambiguous", |url| {
-            // A key with an @ in front of what may be a host.
+            // Keys in which a host seems to follow an `@` are refused.
             let key = url.splitn(5, '/').nth(4).unwrap_or_default();
             let place = key.rsplit_once('@').map_or("", |(_, place)| place);
             !place.contains(['/', ':'])
@@ -236,7 +236,7 @@ fn indexes() -> impl Strategy<Value = Indexes> {
     )
 }
 
-/// Access rules without files, if they hide anything.
+/// Generates access rules without files, or `None` if they hide nothing.
 fn rules() -> impl Strategy<Value = Option<Arc<Rules>>> {
     let access = || {
         prop::sample::select(vec![
@@ -312,7 +312,7 @@ fn config() -> impl Strategy<Value = Config> {
     })
 }
 
-/// URLs of Redis in a configuration.
+/// Returns all Redis URLs of a configuration.
 fn redis_urls(config: &Config) -> Vec<&str> {
     let mut urls = Vec::new();
     for collection in &config.collections {

@@ -1,11 +1,11 @@
-//! What is refused: where, and why.
+//! Tests of invalid configurations: position and text of each error.
 
 use redis_tests::rows;
 
 use super::super::Position;
 use super::{good, parse, refusal};
 
-/// One error: its line, its column, and what its text says.
+/// An expected error: line, column, and a part of its text.
 pub(super) type Expected<'a> = (usize, usize, &'a str);
 
 #[track_caller]
@@ -29,7 +29,7 @@ pub(super) fn refused(text: &str, expected: &[Expected]) {
     }
 }
 
-/// The cases of `wrong.txt`: lines of a configuration, then a line `=> line:column what it says` for each error.
+/// Runs the cases of `wrong.txt`: lines of a configuration, then a line `=> line:column text` for each error.
 #[test]
 fn what_is_wrong_is_told_with_its_position() {
     let mut count = 0;

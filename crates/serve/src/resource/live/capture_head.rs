@@ -1,4 +1,4 @@
-//! What of an archive's answer is the header that was captured, and what is the archive's own.
+//! Separates the captured header in an archive's response from the archive's own header.
 
 use url::Url;
 
@@ -6,25 +6,25 @@ use super::header::{ORIGINAL, ended, without_blank_lines};
 use crate::words::words;
 use crawlspace_warc::http::{Field, Head, Status};
 
-/// Fields that pywb hands on under their own names only when they are its own: of a capture they get the prefix.
+/// Fields that pywb sends unprefixed only if they are its own: those of a capture get the prefix.
 const PREFIXED_BY_PYWB: [&str; 27] = words(
     "age alt-svc cache-control connection content-md5 content-security-policy content-security-policy-report-only \
      date etag expires last-modified p3p pragma public-key-pins retry-after server status \
      strict-transport-security tk trailer upgrade upgrade-insecure-requests vary via warning x-frame-options \
      x-xss-protection",
 );
-/// Fields that describe a body, and not who sends it. Archives that give the prefix to all that they have hand these
-/// on under their own names, since clients need them.
+/// Fields that describe the content rather than the sender. Archives that prefix all captured fields send these
+/// unprefixed, too, since clients need them.
 const OF_CONTENT: [&str; 5] =
     words("content-type content-language content-disposition content-encoding content-range");
-/// Fields that tell how a body is sent. They are true of one connection, or of one form of the body.
+/// Fields about the transfer of a body. They apply to one connection, or to one encoding of the body.
 const OF_FRAMING: [&str; 3] = ["content-encoding", "content-length", "transfer-encoding"];
-/// Fields of the connection to the archive.
+/// Fields about the connection to the archive.
 const OF_CONNECTION: [&str; 9] = words(
     "connection keep-alive proxy-authenticate proxy-connection te trailer transfer-encoding upgrade alt-svc",
 );
 
-/// The URL that a replay URL is about: what stands after `/20160101000000id_/`.
+/// Returns the original URL in a replay URL: the part after `/20160101000000id_/`.
 pub(super) fn original(replay: &str) -> Option<String> {
     let mut rest = replay;
     while let Some((_, after)) = rest.split_once('/') {
@@ -48,7 +48,7 @@ pub(super) fn original(replay: &str) -> Option<String> {
             else {
                 continue;
             };
-            // One of the slashes gets lost on the way through some servers.
+            // Some servers collapse the double slash.
             return Some(format!("{scheme}://{}", after.trim_start_matches('/')));
         }
         if url.split('/').next().is_some_and(|host| host.contains('.')) {
@@ -58,11 +58,12 @@ pub(super) fn original(replay: &str) -> Option<String> {
     None
 }
 
-/// The header that was captured, as far as the archive's answer tells it. `length` is that of the body, if the answer
-/// has one; `is_unpacked` when the content coding that it came in was undone.
+/// Reconstructs the captured header from an archive's response. `length` is the body's length, if the response has a
+/// body; `is_unpacked` is set if its content coding was decoded.
 ///
-/// Fields with the prefix get their own names back. Then those without it are the archive's, but for those that it
-/// hands on. What is true of the body as it came stays as it came; that it was otherwise once keeps its prefix.
+/// Prefixed fields get their original names back. In responses with prefixed fields, unprefixed ones are the archive's
+/// own, except for those that it forwards. Fields that describe the body as received stay unchanged; captured fields
+/// that contradict them keep their prefix.
 pub(super) fn capture_head(
     head: &Head<Status>,
     from: &Url,
@@ -74,7 +75,8 @@ pub(super) fn capture_head(
         .filter_map(|field| Some(lower(own_name(field.name)?)))
         .collect();
     let is_framing = |name: &String| OF_FRAMING.contains(&name.as_str());
-    // pywb gives the prefix to some fields; other archives to all, though a capture may have none that gets it.
+    // pywb prefixes some fields. Other archives prefix all fields, although a capture may have none that would be
+    // prefixed.
     let is_all = head.values("X-Archive-Src").next().is_some()
         || !original_names
             .iter()
@@ -135,7 +137,7 @@ pub(super) fn capture_head(
     ended(without_blank_lines(&into))
 }
 
-/// What is left of a name without the prefix, when it has it and something after it.
+/// Returns a name without the prefix, if it has the prefix and is not empty without it.
 fn own_name(name: &[u8]) -> Option<&[u8]> {
     let (prefix, own) = name.split_at_checked(ORIGINAL.len())?;
     (prefix.eq_ignore_ascii_case(ORIGINAL.as_bytes()) && !own.is_empty()).then_some(own)
@@ -145,14 +147,14 @@ fn lower(name: &[u8]) -> String {
     String::from_utf8_lossy(name).to_ascii_lowercase()
 }
 
-/// Whether a `Link` has relations that a memento has (RFC 7089, section 2.2.1).
+/// Returns whether a `Link` has relation types of a memento (RFC 7089, section 2.2.1).
 fn is_of_memento(field: &Field<'_>) -> bool {
     let value = lower(field.value);
     value.split(';').any(|parameter| {
         let Some(relations) = parameter.trim_ascii().strip_prefix("rel=") else {
             return false;
         };
-        // A comma begins the next link.
+        // A comma starts the next link.
         let relations = relations.strip_prefix('"').unwrap_or(relations);
         let end = relations.find(['"', ',']).unwrap_or(relations.len());
         relations
@@ -163,7 +165,7 @@ fn is_of_memento(field: &Field<'_>) -> bool {
     })
 }
 
-/// Whether a URL is one of a memento, and not one that was captured.
+/// Returns whether a URL is a replay URL of the archive instead of a captured one.
 fn points_into(field: &Field<'_>, from: &Url) -> bool {
     let value = String::from_utf8_lossy(field.value);
     match from.join(value.trim_ascii()) {
@@ -176,14 +178,14 @@ fn points_into(field: &Field<'_>, from: &Url) -> bool {
     }
 }
 
-/// The target of a captured redirect, when the archive has rewritten it to a memento of that URL.
+/// Returns the original target of a captured redirect, if the archive has rewritten it to a replay URL.
 fn captured_location(name: &str, field: &Field<'_>, from: &Url) -> Option<String> {
     if name != "location" {
         return None;
     }
     let value = String::from_utf8_lossy(field.value);
     let value = value.trim_ascii();
-    // Relative to a page, it leads to where it did: it was not changed.
+    // A relative target still leads to the right page: it was not rewritten.
     if !(value.starts_with('/') || value.contains("://")) {
         return None;
     }

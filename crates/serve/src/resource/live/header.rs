@@ -1,17 +1,18 @@
-//! HTTP headers of records: what servers sent, and no more of it changed than has to be.
+//! HTTP headers of live records, as close as possible to what servers sent.
 
 use crawlspace_warc::http::{Head, Status};
 
-/// What archives, pywb among them, put before the names of fields that are not true any more, or not theirs.
+/// Prefix that archives, including pywb, add to the names of captured fields that no longer apply or must not take
+/// effect.
 pub(super) const ORIGINAL: &str = "X-Archive-Orig-";
-/// What is put before the names of fields that came after the body.
+/// Prefix of the names of trailer fields.
 const TRAILER: &str = "X-Archive-Trailer-";
 
-/// The header of an answer from the live web, as it was received.
+/// Returns the header of a response from the live web, as it was received.
 ///
-/// Only where chunks were undone it is another one: it has the `length` of the body, and says the transfer coding
-/// under the name that archives give to what was the case originally. Fields of the trailer section have names of
-/// their own, since they are no part of the header (RFC 9110, section 6.5.1).
+/// It differs only if the chunked coding was decoded: then it gets the `length` of the body, and the transfer coding is
+/// kept under the prefix that archives use. Trailer fields get a prefix of their own, since they are not part of the
+/// header (RFC 9110, section 6.5.1).
 pub(super) fn live(head: &Head<Status>, length: Option<u64>, trailer: &[u8]) -> Vec<u8> {
     let Some(length) = length else {
         return if lines(head.raw()).rev().skip(1).any(is_blank) {
@@ -29,7 +30,7 @@ pub(super) fn live(head: &Head<Status>, length: Option<u64>, trailer: &[u8]) -> 
     }
     into.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
     for line in lines(trailer) {
-        // A line that goes on with the one before has to stay with it.
+        // A continuation line belongs to the line before.
         if !matches!(line.first(), Some(b' ' | b'\t')) {
             into.extend_from_slice(TRAILER.as_bytes());
         }
@@ -38,13 +39,13 @@ pub(super) fn live(head: &Head<Status>, length: Option<u64>, trailer: &[u8]) -> 
     ended(without_blank_lines(&into))
 }
 
-/// Lines with the empty line that ends a header.
+/// Appends the empty line that ends a header.
 pub(super) fn ended(mut lines: Vec<u8>) -> Vec<u8> {
     lines.extend_from_slice(b"\r\n");
     lines
 }
 
-/// Drops lines that have nothing to be seen in them: to programs that read WARC files, the header ends with one.
+/// Removes blank lines, at which programs that read WARC files would end the header.
 pub(super) fn without_blank_lines(text: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(text.len() + 2);
     for line in lines(text).filter(|line| !is_blank(line)) {
@@ -53,13 +54,13 @@ pub(super) fn without_blank_lines(text: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// Lines with their ends.
+/// Splits a text into lines, including their line breaks.
 fn lines(text: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     text.split_inclusive(|&byte| byte == b'\n')
 }
 
-/// Whether a line is one of white space alone to a program that knows all white space there is, in UTF-8 or else
-/// in ISO-8859-1.
+/// Returns whether a line consists of white space, for programs that know all Unicode white space, in UTF-8 or
+/// otherwise in ISO-8859-1.
 fn is_blank(line: &[u8]) -> bool {
     let is_white = |char: char| char.is_whitespace() || matches!(char, '\u{1c}'..='\u{1f}');
     match std::str::from_utf8(line) {

@@ -1,4 +1,4 @@
-//! `$live`: records of what other servers answer: the live web, archives, and servers of this kind.
+//! `$live`: creates records from responses of other servers: the live web, archives, and upstream servers.
 
 mod capture_head;
 mod header;
@@ -20,15 +20,15 @@ use crawlspace_index::timestamp::Timestamp;
 
 use self::response::Origin;
 
-/// What a row says about where its resource is.
+/// Location of a resource, from its row.
 struct Whereabouts {
     /// The URL of the resource.
     url: String,
-    /// Where to get it from: the same on the live web, or its replay in an archive.
+    /// URL to fetch: the same URL on the live web, or its replay URL in an archive.
     load_url: Url,
     date: Timestamp,
     status: String,
-    /// The digest of the payload, if the row has it.
+    /// Digest of the payload, if the row has it.
     digest: Option<Digest>,
     source_type: String,
 }
@@ -41,7 +41,7 @@ impl Whereabouts {
             text.map(str::to_owned).ok_or_else(|| unfit(otherwise))
         };
         let load_url = given(&capture.load_url, "the row has no live_url")?;
-        // Credentials are neither sent nor shown to those who read the record.
+        // Credentials in the URL are neither sent nor shown in the record.
         let load_url = as_requested(&load_url)
             .ok_or_else(|| unfit("invalid live_url: an http or https URL is expected"))?;
         Ok(Whereabouts {
@@ -56,15 +56,15 @@ impl Whereabouts {
     }
 }
 
-/// Fetches what a row with `live_url` is about, and makes a record of it. For a row of another server of this kind, that
-/// server is asked for its record.
+/// Fetches the resource of a row with `live_url`, and creates a record of it. If the row comes from an upstream
+/// server, requests the record from that server.
 ///
-/// On the live web the answer is the record, whatever its status; a redirect is one as well. An archive may send on to
-/// another moment of the same resource.
+/// On the live web any response becomes the record, including errors and redirects. Redirects of an archive to another
+/// timestamp of the same resource are followed.
 ///
 /// # Errors
-/// [`LoadError::Unfit`] when the row has no `live_url`; [`LoadError::Request`] when the request must not be sent
-/// on; else when there is no whole answer within the limits, or an archive answers with something that is no capture.
+/// [`LoadError::Unfit`] if the row has no `live_url`; [`LoadError::Request`] if the request must not be forwarded;
+/// other errors if there is no complete response within the limits, or an archive's response is not a capture.
 pub async fn load(
     net: &Net,
     limits: &Limits,

@@ -1,4 +1,4 @@
-//! Captures that an archive replays, unaltered.
+//! Loads unaltered captures from the replay of an archive.
 
 use std::io::Read;
 
@@ -19,14 +19,14 @@ use crawlspace_index::source::{Limits, SourceError};
 use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::http::{Head, Status};
 
-/// Limit of bytes unpacked to compare a body with the digest of its index; a larger one stays as it came.
+/// Maximum number of bytes decoded to compare a body with the digest of its index; larger bodies stay as received.
 const MAX_UNPACKED: u64 = 256 << 20;
-/// Number of bytes unpacked in one step.
+/// Number of bytes decoded per step.
 const STEP: usize = 256 * 1024;
-/// Maximum number of redirects of an archive to another moment of the same resource.
+/// Maximum number of followed redirects to another timestamp of the same resource.
 const MAX_HOPS: usize = 5;
 
-/// Fetches the replay of a capture.
+/// Fetches a capture from an archive's replay URL.
 pub(super) async fn load(
     net: &Net,
     limits: &Limits,
@@ -66,7 +66,7 @@ pub(super) async fn load(
     let origin = Origin {
         target_uri: row.url,
         date: memento.unwrap_or(row.date),
-        // That of the server which was recorded is not known.
+        // The address of the recorded server is unknown.
         address: None,
         source_uri: Some(url.to_string()),
     };
@@ -83,10 +83,10 @@ pub(super) async fn load(
     response::record_of(&arrived, &head, origin).await
 }
 
-/// An answer that does not say that it is a memento may be a page about what the archive does not have.
+/// Checks that a response without a memento header is a capture, and not an error page of the archive.
 fn must_be_capture(code: u16, row: &Whereabouts) -> Result<(), LoadError> {
     let indexed: Option<u16> = row.status.parse().ok();
-    // The digest and length of a 206 and a 200 are for others to compare.
+    // Status 206 and 200 count as equal here: digest and length are compared elsewhere.
     let is_indexed = match indexed {
         Some(indexed) => indexed == code || (indexed / 100, code / 100) == (2, 2),
         None => code < 400,
@@ -106,7 +106,8 @@ fn must_be_capture(code: u16, row: &Whereabouts) -> Result<(), LoadError> {
     })
 }
 
-/// The body without gzip, if the archive packed it for the way: its index has the digest of what is in it.
+/// Returns the body with gzip decoded, if the archive compressed it for transfer: then the digest of its index matches
+/// the decoded body.
 async fn unpacked(head: &Head<Status>, arrived: &Arrived, digest: &Digest) -> Option<Arrived> {
     let mut codings = head.list("Content-Encoding");
     let is_gzip = codings.next()?.eq_ignore_ascii_case(b"gzip") && codings.next().is_none();
@@ -122,7 +123,7 @@ async fn unpacked(head: &Head<Status>, arrived: &Arrived, digest: &Digest) -> Op
             decoder.by_ref().take(STEP as u64).read_to_end(&mut bytes)?;
             Ok((decoder, bytes))
         };
-        // What is no gzip, or too much, stays as it came.
+        // A body that is not gzip, or too large, stays as received.
         let (rest, bytes) = blocking(step).await.ok()?;
         if bytes.is_empty() {
             break;
@@ -144,8 +145,8 @@ fn memento_datetime(head: &Head<Status>) -> Option<Timestamp> {
     Timestamp::from_http_date(&head.text("Memento-Datetime")?)
 }
 
-/// Where an archive sends on to, when that is another memento of the same resource in the same archive. A redirect
-/// that was captured says of when it is, or leads to another resource.
+/// Returns the target of an archive's redirect, if it is another memento of the same resource in the same archive. A
+/// captured redirect has a memento datetime, or leads to another resource.
 fn next_hop(head: &Head<Status>, memento: Option<Timestamp>, from: &Url, url: &str) -> Option<Url> {
     if memento.is_some() || !matches!(head.first.code, 301 | 302 | 303 | 307 | 308) {
         return None;

@@ -1,4 +1,4 @@
-//! The body of an answer, and what is known of it, as a WARC record.
+//! Creates a WARC record from the body of a response and its metadata.
 
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
@@ -14,7 +14,7 @@ use crawlspace_fetch::exchange::Incoming;
 use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::{END, Header};
 
-/// What a record says about where it is from.
+/// Origin of a record.
 pub(super) struct Origin {
     /// `WARC-Target-URI`.
     pub target_uri: String,
@@ -22,22 +22,22 @@ pub(super) struct Origin {
     pub date: Timestamp,
     /// `WARC-IP-Address`.
     pub address: Option<IpAddr>,
-    /// Where an archive has it: `WARC-Source-URI`, as pywb writes it. Then `WARC-Creation-Date` says when the record
-    /// was made.
+    /// `WARC-Source-URI`: URL of the capture in an archive, as pywb writes it. If set, `WARC-Creation-Date` has the
+    /// time at which the record was created.
     pub source_uri: Option<String>,
 }
 
-/// A body that was read to its end.
+/// A complete body.
 pub(super) struct Arrived {
     /// The body.
     pub spooled: Spooled,
-    /// The digest of the body.
+    /// Digest of the body.
     pub payload: Digest,
-    /// What came after it in its trailer section.
+    /// Trailer section after the body.
     pub trailer: Bytes,
 }
 
-/// Reads a body of up to `most` bytes to its end. `block` is a digest that the body belongs to as well.
+/// Reads a body of up to `most` bytes to its end. `block` is a digester that is fed with the body as well.
 pub(super) async fn arrive(
     mut body: Incoming,
     most: u64,
@@ -59,17 +59,17 @@ pub(super) async fn arrive(
     })
 }
 
-/// Reads a body of up to `most` bytes to its end, and makes a record of it.
+/// Reads a body of up to `most` bytes to its end, and creates a record of it.
 ///
-/// `head` makes the HTTP header, which may say how long the body is in bytes, and what came after it in its trailer
-/// section; it is the same for the same body.
+/// `head` creates the HTTP header from the length of the body, in bytes, and its trailer section; it must be
+/// deterministic.
 pub(super) async fn record(
     body: Incoming,
     most: u64,
     origin: Origin,
     head: impl Fn(u64, &[u8]) -> Vec<u8> + Send + Sync,
 ) -> Result<Record, LoadError> {
-    // The digest of the block begins with the header. Where that is not known yet, the body is read twice.
+    // The digest of the block starts with the header. If the length is unknown at first, the body is read twice.
     let mut known = body.length().map(|length| {
         let head = head(length, b"");
         let mut block = Digester::new(Algorithm::Sha1);
@@ -87,7 +87,7 @@ pub(super) async fn record(
     }
 }
 
-/// Makes a record of a header and a body.
+/// Creates a record from a header and a body.
 pub(super) async fn record_of(
     arrived: &Arrived,
     head: &[u8],
@@ -119,7 +119,7 @@ fn finished(arrived: &Arrived, head: &[u8], block: &Digest, origin: Origin) -> R
 }
 
 impl Origin {
-    /// The header of the record.
+    /// Returns the header of the record.
     fn header(&self, length: u64, block: &str, payload: &str) -> Header {
         let mut header = Header::new("WARC/1.1");
         let mut set = |name, value: &str| header.set(name, value.as_bytes());
@@ -142,7 +142,7 @@ impl Origin {
     }
 }
 
-/// A URL without white space and line ends, which would end it.
+/// Percent-encodes white space and control characters, which would end the URL or its line.
 pub(super) fn in_one_word(url: &str) -> String {
     let mut word = String::with_capacity(url.len());
     for char in url.chars() {
@@ -158,12 +158,13 @@ pub(super) fn in_one_word(url: &str) -> String {
     word
 }
 
-/// A name that no other record has: a UUID of random bits (RFC 9562, section 5.4).
+/// Returns a unique record id: a UUID of random bits (RFC 9562, section 5.4).
 fn record_id() -> String {
     static CRYPTO: LazyLock<Arc<CryptoProvider>> =
         LazyLock::new(|| Arc::new(ring::default_provider()));
     let mut bits = [0; 16];
-    // It fails where the system has no source of random numbers, and no TLS works either. A record is still valid.
+    // Fails only if the system has no source of random numbers, in which case TLS fails, too. The record is valid
+    // anyway.
     let _ = CRYPTO.secure_random.fill(&mut bits);
     urn(u128::from_be_bytes(bits), 4)
 }

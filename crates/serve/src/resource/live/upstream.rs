@@ -1,4 +1,4 @@
-//! Records of another server of this kind, checked and passed on.
+//! Records of upstream servers (Crawlspace or pywb's warcserver), validated and passed on.
 
 use bytes::Bytes;
 use crawlspace_cdx::surt::urlkey;
@@ -19,12 +19,12 @@ use crawlspace_index::source::{Limits, SourceError};
 use crawlspace_warc::http::{Head, Status};
 use crawlspace_warc::{END, Header, MAX_HEADER, end_of_header};
 
-/// Asks a collection of another server of this kind for the record that a row is about. `collection` is its URL,
-/// without `/resource`.
+/// Requests the record of a row from a collection of an upstream server. `collection` is its URL, without
+/// `/resource`.
 ///
 /// # Errors
-/// [`LoadError::Missing`] when it has none; [`LoadError::Record`] when its answer is not one whole valid record, or
-/// one of another URL; else when there is no answer within the limits.
+/// [`LoadError::Missing`] if the server has no record; [`LoadError::Record`] if its response is not a single complete
+/// valid record, or a record of another URL; other errors if there is no response within the limits.
 pub(super) async fn load(
     net: &Net,
     limits: &Limits,
@@ -54,17 +54,17 @@ pub(super) async fn load(
     received(&head, body, limits, url).await
 }
 
-/// Whether an answer is a record, and not what was recorded.
+/// Returns whether a response is a WARC record rather than the recorded content.
 pub(super) fn is_record(head: &Head<Status>) -> bool {
     let media = head.text("Content-Type").unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim_ascii();
     let is_ours = head.text("Warcserver-Type").as_deref() == Some("warc");
-    // A captured record comes with the headers that it was captured with.
+    // A captured response comes with its captured headers, which may look like ours.
     let is_capture = head.values("X-Archive-Src").next().is_some();
     (is_ours || media.eq_ignore_ascii_case("application/warc-record")) && !is_capture
 }
 
-/// The record that another server answers with, which must be one of that URL.
+/// Reads the record in a response, which must be a record of that URL.
 pub(super) async fn received(
     head: &Head<Status>,
     mut body: Incoming,
@@ -88,7 +88,7 @@ pub(super) async fn received(
     })
 }
 
-/// What a request for a record looks like: plain where nothing of it would get lost that way.
+/// Returns the request for a record: a plain GET, unless that would lose parts of the client's request.
 fn outgoing(
     collection: &Url,
     url: &str,
@@ -97,7 +97,7 @@ fn outgoing(
 ) -> Result<Outgoing, LoadError> {
     let is_plain = request.method == Method::GET && request.body.is_none() && !request.as_given;
     let mut api = collection.clone();
-    // pywb knows no other path for messages.
+    // pywb has no other path for messages.
     let resource: &[&str] = if is_plain {
         &["resource"]
     } else {
@@ -145,7 +145,7 @@ fn outgoing(
     })
 }
 
-/// The source that it names.
+/// Returns the name of the source in a response.
 fn source(head: &Head<Status>) -> Option<String> {
     ["Archive-Source-Coll", "Warcserver-Source-Coll"]
         .into_iter()
@@ -157,7 +157,7 @@ fn source(head: &Head<Status>) -> Option<String> {
         })
 }
 
-/// `WARC-Target-URI`, which must be another spelling of that URL at most.
+/// Returns `WARC-Target-URI`, which must be that URL or another spelling of it.
 fn must_be_of(header: &Header, url: &str) -> Result<String, LoadError> {
     let wrong = |what: String| LoadError::Record(what);
     let target = header
@@ -177,7 +177,7 @@ fn must_be_of(header: &Header, url: &str) -> Result<String, LoadError> {
     }
 }
 
-/// The header of what must be one whole record, without compression; and its size as it is written.
+/// Parses the header of a single complete uncompressed record. Returns it with its size as received, in bytes.
 async fn header(spooled: &Spooled) -> Result<(Header, u64), LoadError> {
     let wrong = |what: &str| LoadError::Record(what.to_owned());
     let mut begin = Vec::new();
@@ -194,7 +194,7 @@ async fn header(spooled: &Spooled) -> Result<(Header, u64), LoadError> {
     let header = header::parse(&begin[..end])?;
     let at = end as u64;
     let whole = at.saturating_add(header.content_length());
-    // pywb leaves out the line ends that close a record.
+    // pywb omits the line breaks that end a record.
     let left = spooled.length().checked_sub(whole);
     if !matches!(left, Some(0 | CLOSING)) {
         return Err(wrong("the answer is not one whole record"));
@@ -202,10 +202,11 @@ async fn header(spooled: &Spooled) -> Result<(Header, u64), LoadError> {
     Ok((header, at))
 }
 
-/// What closes a record, in bytes.
+/// Size of the line breaks that end a record, in bytes.
 const CLOSING: u64 = END.len() as u64;
 
-/// The record with that header in place of its own, which ends there, and with the line ends that close it.
+/// Returns the record with `header` instead of its own, which is `at` bytes long, and adds missing line breaks at its
+/// end.
 async fn stored(spooled: &Spooled, header: &Header, at: u64) -> Result<Stored, LoadError> {
     let head = Bytes::copy_from_slice(header.raw());
     let is_closed = spooled.length() > at + header.content_length();

@@ -1,4 +1,4 @@
-//! Where records are: names of files to locations, and bytes from there.
+//! Locates WARC files by name, and reads records from them.
 
 mod path_index;
 mod redis_index;
@@ -28,43 +28,43 @@ use crawlspace_index::source::{Limits, SourceError};
 use crawlspace_index::{ArchivePart, Listing, Listings, Package};
 use crawlspace_wacz::Location;
 
-/// Size up to which a record in a local file is read twice, in bytes: once to check it, and once to send it.
+/// Maximum size of a local record that is read twice, in bytes: once to verify it, and once to send it.
 const MAX_CHECKED_FIRST: u64 = 64 << 20;
 /// Maximum number of locations tried for a file.
 const MAX_LOCATIONS: usize = 16;
-/// Maximum number of packages looked into because others need them, for one revisit.
+/// Maximum number of required packages outside the collection that are searched for one revisit.
 const MAX_BESIDE: usize = 16;
 
-/// Everything that loaders keep between requests.
+/// State that loaders keep between requests.
 pub(super) struct Archives {
     net: Arc<Net>,
-    /// Where relative paths in hashes of Redis begin.
+    /// Base folder of relative paths in Redis hashes.
     folder: PathBuf,
     files: OpenFiles,
     path_indexes: Pool<PathBuf, PathIndex>,
     redis_indexes: Pool<String, RedisIndex>,
     packages: Arc<Packages>,
     limits: Limits,
-    /// Searches for originals of revisits that were in vain.
+    /// Cache of failed searches for originals.
     pub(super) in_vain: InVain,
 }
 
-/// Where a file is.
+/// Location of a WARC file.
 #[derive(Clone, Debug)]
 enum FileLocation {
-    /// A file, in a folder that it must not leave, if one is given.
+    /// A local file, which must be below `root`, if one is given.
     File {
         path: PathBuf,
         root: Option<PathBuf>,
     },
-    /// A part of a file.
+    /// A byte range of a local file.
     Part { path: PathBuf, part: Range<u64> },
-    /// A part of a file on a server, as it was when it was found there.
+    /// A byte range of a remote file, in the version in which it was found.
     RemotePart {
         version: Arc<RemoteVersion>,
         part: Range<u64>,
     },
-    /// Something on a web server or in a store.
+    /// A URL on a web server or in an object store.
     Web(Url),
 }
 
@@ -79,7 +79,7 @@ fn pooled<K: Hash + Eq + Clone, V>(all: &Pool<K, V>, key: &K, make: impl FnOnce(
 }
 
 impl Archives {
-    /// With nothing open yet. Relative paths in hashes of Redis begin in `folder`.
+    /// Creates empty state. Relative paths in Redis hashes are relative to `folder`.
     pub(super) fn new(net: &Arc<Net>, packages: Arc<Packages>, folder: &Path) -> Archives {
         Archives {
             net: Arc::clone(net),
@@ -90,7 +90,7 @@ impl Archives {
             packages,
             in_vain: InVain::default(),
             limits: Limits {
-                // A record may be of any size, and its client as slow as it is allowed to be.
+                // Records may be of any size, and clients as slow as the server permits.
                 bytes: u64::MAX,
                 total: std::time::Duration::from_secs(24 * 60 * 60),
                 ..Limits::default()
@@ -98,11 +98,11 @@ impl Archives {
         }
     }
 
-    /// Reads the record there, by this loader, which is not that of the live web. `accept` says why it is not the
-    /// right one.
+    /// Reads the record of an extent with a loader other than the live web. `accept` returns an error for a wrong
+    /// record.
     ///
     /// # Errors
-    /// When it is nowhere, or not valid, or not the right one; of more than one place, what was wrong at the last.
+    /// If the record is not found, invalid, or refused by `accept`; of several locations, the error of the last one.
     pub(super) async fn load(
         &self,
         loader: &Loader,
@@ -126,8 +126,8 @@ impl Archives {
         Err(failed)
     }
 
-    /// Lists packages that those which have a file say that they need, and packages of other names beside them, as far as
-    /// they are not among those that the loaders have; each with the size that it should have.
+    /// Lists packages outside the loaders in which an original may be: packages required by those that contain the
+    /// file, and packages with these other names next to them. Each comes with its expected size, if known.
     pub(super) async fn beside(
         &self,
         loaders: &[Loader],
@@ -170,7 +170,7 @@ impl Archives {
         self.packages.at(location).listing(&Arc::from(of)).await
     }
 
-    /// The packages at a place, which are opened when somebody asks.
+    /// Returns the packages at a location, which are opened on first use.
     pub(super) fn packages(&self, location: &Location) -> Arc<Listings> {
         self.packages.at(location)
     }
@@ -281,7 +281,7 @@ impl Archives {
         }
     }
 
-    /// Reads a record of a local file: a small one is checked before.
+    /// Reads a record of a local file. Small records are verified before they are sent.
     async fn read_file(
         &self,
         input: impl Fn() -> Input,
@@ -298,7 +298,7 @@ impl Archives {
     }
 }
 
-/// Where a record is in the file that has its WARC file as a part, and how long it can be.
+/// Returns the offset of a record in the file that contains its WARC file as a part, and its maximum length.
 fn within(part: &Range<u64>, extent: &Extent) -> Result<(u64, u64), LoadError> {
     let at = part.start.saturating_add(extent.offset);
     let left = part.end.saturating_sub(at);
@@ -310,7 +310,7 @@ fn within(part: &Range<u64>, extent: &Extent) -> Result<(u64, u64), LoadError> {
 }
 
 impl FileLocation {
-    /// What the operator wrote: a URL, or a path, which is relative to a folder if it is not absolute.
+    /// Parses a location from a path index: a URL, or a path, which may be relative to `folder`.
     fn of(text: &str, folder: &Path) -> Result<FileLocation, LoadError> {
         if ["http://", "https://", "s3://"]
             .iter()

@@ -1,4 +1,4 @@
-//! A file of `name<TAB>path[<TAB>path …]`.
+//! Path indexes: files with lines `name<TAB>path[<TAB>path …]`.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,37 +8,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::resource::record::LoadError;
 
-/// Size up to which a file is kept in memory, in bytes.
+/// Maximum size of a file that is kept in memory, in bytes.
 const MAX_CACHED: u64 = 64 << 20;
 /// Maximum length of a line, in bytes.
 const MAX_LINE: u64 = 64 * 1024;
 
-/// A list of files, which may change at any time.
+/// A path index, which may change at any time.
 pub(super) struct PathIndex {
     path: PathBuf,
     state: Mutex<Option<Arc<Snapshot>>>,
 }
 
-/// The file as it was when it was looked at.
+/// State of the file when it was last opened.
 struct Snapshot {
     version: Version,
     kind: Kind,
 }
 
-/// Device, inode, size, and when it was written.
+/// Version of the file: device, inode, size, and mtime.
 type Version = (u64, u64, u64, i64, i64);
 
 enum Kind {
-    /// The text of the file, and where its lines begin, in the order of their names.
+    /// Text of the file, and offsets of its lines, sorted by name.
     Memory { text: Vec<u8>, lines: Vec<u32> },
-    /// A file whose lines are in the order of their names.
+    /// A file whose lines are sorted by name.
     Sorted { file: File, size: u64 },
-    /// A file whose lines are not in order, all of which are read each time.
+    /// A file with unsorted lines, which is scanned for each lookup.
     Unsorted,
 }
 
 impl PathIndex {
-    /// The list in that file. It is not opened yet.
+    /// Creates a path index, without opening the file.
     pub(super) fn new(path: PathBuf) -> PathIndex {
         PathIndex {
             path,
@@ -46,10 +46,10 @@ impl PathIndex {
         }
     }
 
-    /// Where the file of that name may be.
+    /// Returns the paths of the file with that name.
     ///
     /// # Errors
-    /// When the list cannot be read.
+    /// If the index cannot be read.
     pub(super) async fn paths(self: &Arc<Self>, name: &str) -> Result<Vec<String>, LoadError> {
         let (index, name) = (Arc::clone(self), name.to_owned());
         let found = tokio::task::spawn_blocking(move || index.paths_now(name.as_bytes())).await;
@@ -63,7 +63,7 @@ impl PathIndex {
         }
     }
 
-    /// The lines of that name, with what is between them.
+    /// Returns the lines with that name.
     fn paths_now(&self, name: &[u8]) -> io::Result<Vec<u8>> {
         let metadata = std::fs::metadata(&self.path)?;
         let version = version(&metadata);
@@ -167,13 +167,13 @@ fn version(metadata: &std::fs::Metadata) -> Version {
     )
 }
 
-/// What a line begins with; it may be followed by others.
+/// Returns the name at the start of a line; further lines may follow.
 fn name_of(line: &[u8]) -> &[u8] {
     let end = memchr::memchr2(b'\t', b'\n', line).unwrap_or(line.len());
     line.get(..end).unwrap_or_default().trim_ascii_end()
 }
 
-/// The paths in lines of one name.
+/// Returns the paths in lines of one name.
 fn paths(lines: &[u8]) -> Vec<String> {
     let columns =
         crawlspace_cdx::lines(lines).flat_map(|line| line.split(|&byte| byte == b'\t').skip(1));
@@ -185,7 +185,7 @@ fn paths(lines: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Calls `f` with the lines of a file, until it says that this is enough.
+/// Calls `f` with each line of a file, until `f` returns false.
 fn each_line(path: &Path, mut f: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
     let mut file = BufReader::with_capacity(256 * 1024, File::open(path)?);
     let mut line = Vec::new();
@@ -198,9 +198,9 @@ fn each_line(path: &Path, mut f: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
     }
 }
 
-/// The lines of that name in a sorted file.
+/// Returns the lines with that name in a sorted file, by binary search.
 fn search(file: &File, size: u64, name: &[u8]) -> io::Result<Vec<u8>> {
-    // The first line that begins at `low` or after it, and is not before the name, is the one.
+    // Searches for the first line at or after `low` whose name is not less than `name`.
     let (mut low, mut high) = (0, size);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -220,12 +220,13 @@ fn search(file: &File, size: u64, name: &[u8]) -> io::Result<Vec<u8>> {
         }
         found.extend_from_slice(&line);
         found.push(b'\n');
-        // From within the line on, the next one is the first that begins.
+        // Any offset within the line leads to the next line.
         at = begin + 1;
     }
 }
 
-/// The first line that begins there or after it, and where it does; at the end of the file an empty one.
+/// Returns the first line that starts at or after an offset, with its start. At the end of the file the line
+/// is empty.
 fn line_after(file: &File, size: u64, at: u64) -> io::Result<(u64, Vec<u8>)> {
     let begin = match at.checked_sub(1) {
         None => 0,
@@ -242,7 +243,7 @@ fn line_after(file: &File, size: u64, at: u64) -> io::Result<(u64, Vec<u8>)> {
     Ok((begin, line))
 }
 
-/// Where the first line feed from there on is.
+/// Returns the offset of the first line feed at or after an offset.
 fn find(file: &File, size: u64, mut at: u64) -> io::Result<Option<u64>> {
     let mut buffer = [0; 512];
     while at < size {

@@ -1,4 +1,4 @@
-//! A hash in Redis, from names of files to where they are.
+//! Path indexes in Redis: a hash from file names to locations.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tokio::time::timeout;
 use crate::resource::record::LoadError;
 use crawlspace_client::server::{Ask, AsyncServer, Call};
 
-/// Timeout of a look-up.
+/// Timeout of a lookup.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A hash, whose fields are names, and whose values paths or URLs.
+/// A hash with file names as fields, and paths or URLs as values.
 pub(super) struct RedisIndex {
     /// `redis://host:port/db`.
     server: String,
@@ -20,9 +20,9 @@ pub(super) struct RedisIndex {
 }
 
 impl RedisIndex {
-    /// The hash at `redis://host:port/db/key`. Nothing is asked yet.
+    /// Creates a client of the hash at `redis://host:port/db/key`, which connects on first use.
     pub(super) fn new(url: &str) -> RedisIndex {
-        // The configuration has the number of a database in each.
+        // The normal form of the URL always has a database number.
         let slash = url
             .match_indices('/')
             .nth(3)
@@ -35,10 +35,10 @@ impl RedisIndex {
         }
     }
 
-    /// Where the file of that name is, if it is known.
+    /// Returns the location of the file with that name, if the hash has one.
     ///
     /// # Errors
-    /// When the server cannot be reached, or does not answer in time.
+    /// If the server is unreachable, or does not answer in time.
     pub(super) async fn path(&self, name: &str) -> Result<Option<String>, LoadError> {
         let mut command = redis::cmd("HGET");
         command.arg(&self.key).arg(name);

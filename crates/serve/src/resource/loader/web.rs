@@ -11,13 +11,13 @@ use crate::resource::record::LoadError;
 use crawlspace_fetch::{Net, Request};
 use crawlspace_index::source::{Limits, SourceError};
 
-/// Limit of bytes before the record, from a server that sends all of a file where a part was asked for.
+/// Maximum number of bytes to skip before the record if a server ignores the range of a request.
 const MAX_SKIPPED: u64 = 64 << 20;
 
-/// The URL of a file below another one. Whatever its name has in it is part of a path.
+/// Appends a file name to a URL prefix. Special characters in the name are escaped.
 ///
 /// # Errors
-/// When there is no such URL.
+/// If the result is not a valid URL.
 pub(super) fn below(prefix: &str, name: &str) -> Result<Url, LoadError> {
     let mut text = prefix.to_owned();
     let is_path = !prefix.contains('?');
@@ -50,10 +50,10 @@ pub(super) fn below(prefix: &str, name: &str) -> Result<Url, LoadError> {
         .map_err(|error| LoadError::Missing(format!("invalid URL of the file: {error}")))
 }
 
-/// The part of a file that a record lies in.
+/// Requests the part of a file that contains a record.
 ///
 /// # Errors
-/// When the server does not send it.
+/// If the server does not send it.
 pub(super) async fn part(
     net: &Arc<Net>,
     url: &Url,
@@ -82,7 +82,7 @@ pub(super) async fn part(
             let from: Option<u64> = range.and_then(first);
             match from {
                 Some(from) if from == offset => 0,
-                // A part that begins earlier has it as well.
+                // A range that starts earlier contains the record, too.
                 Some(from) if from < offset => offset - from,
                 _ => {
                     let what = format!("asked for bytes from {offset} on, it sends {range:?}");
@@ -108,7 +108,7 @@ pub(super) async fn part(
     })
 }
 
-/// Where the part begins that `Content-Range` announces.
+/// Returns the first byte position of a `Content-Range`.
 fn first(range: &str) -> Option<u64> {
     let (first, _) = range.trim().strip_prefix("bytes ")?.split_once('-')?;
     first.trim().parse().ok()

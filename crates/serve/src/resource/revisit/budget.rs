@@ -1,21 +1,21 @@
-//! What the search for originals may cost.
+//! Cost limits of searches for originals.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::resource::record::LoadError;
 
-/// Maximum number of rows that are read for the originals of revisits, by all revisits that one request tries.
+/// Maximum number of rows read for originals, over all revisits of one request.
 const MAX_ROWS: usize = 30_000;
-/// Maximum number of records that are tried as originals, by all revisits that one request tries.
+/// Maximum number of records tried as originals, over all revisits of one request.
 const MAX_TRIES: usize = 40;
-/// What is left for the searches of one request.
+/// Remaining budget of one request.
 pub(in crate::resource) struct Budget {
     rows: AtomicUsize,
     tries: AtomicUsize,
 }
 
 impl Budget {
-    /// All that a request may cost.
+    /// Creates a full budget.
     pub(in crate::resource) fn new() -> Budget {
         Budget {
             rows: AtomicUsize::new(MAX_ROWS),
@@ -23,17 +23,17 @@ impl Budget {
         }
     }
 
-    /// Takes a row; false when none is left.
+    /// Takes a row from the budget; returns false if none is left.
     pub(super) fn take_row(&self) -> bool {
         take(&self.rows)
     }
 
-    /// Takes a try; false when none is left.
+    /// Takes a record from the budget; returns false if none is left.
     pub(super) fn take_try(&self) -> bool {
         take(&self.tries)
     }
 
-    /// Returns the limit that was reached, if one was.
+    /// Returns the error of the exhausted limit, if one is exhausted.
     pub(super) fn limit(&self) -> Option<LoadError> {
         let is_used_up = |left: &AtomicUsize| left.load(Ordering::Relaxed) == 0;
         let what = if is_used_up(&self.rows) {

@@ -1,4 +1,4 @@
-//! Revisits: captures whose payload is in another record.
+//! Revisits: captures whose payload is in another record, their original.
 
 mod budget;
 pub(crate) mod referred;
@@ -44,65 +44,64 @@ use crawlspace_warc::http::Head;
 
 /// Timeout of the search for the original of a revisit.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Part of the name of the profile of a revisit whose server said that nothing has changed (ISO 28500, section 6.7.3).
+/// Part of the revisit profile for a server that answered "not modified" (ISO 28500, section 6.7.3).
 const UNMODIFIED: &[u8] = b"server-not-modified";
 
-/// Where originals are looked for.
+/// Context of a search for originals.
 pub(super) struct Originals<'a> {
-    /// Where files are.
+    /// Loaders of WARC files.
     pub archives: &'a Archives,
-    /// The way to other archives, and how much they may cost.
+    /// Client for other archives, and the limits of their responses.
     pub net: (&'a Net, &'a Limits),
-    /// The collection that the revisit was found in, and then the others.
+    /// The collection of the revisit, followed by the others.
     pub collections: Vec<&'a Arc<Collection>>,
-    /// The loaders that found the revisit.
+    /// Loaders of the revisit's step.
     pub loaders: &'a [Loader],
-    /// Who asks.
+    /// The reader of the request.
     pub reader: Reader<'a>,
-    /// How much the request may cost yet.
+    /// Remaining budget of the request.
     pub budget: &'a Budget,
 }
 
-/// What is known of a revisit.
+/// Known facts about a revisit.
 struct Revisit<'a> {
     capture: &'a Capture,
     header: &'a Header,
     digest: Option<Digest>,
-    /// The server has said that what it sent before is still valid: its original is of the same URL, and need not have
-    /// the same digest.
+    /// The server answered "not modified", so the original has the same URL, but not necessarily the same digest.
     is_unmodified: bool,
 }
 
-/// The record that has the payload.
+/// The record that has the payload of a revisit.
 pub(super) struct Original {
     stored: Stored,
     /// The reader may learn its URL and date.
     may_be_named: bool,
 }
 
-/// What is looked for as an original: captures of a URL, from the one closest to a moment on.
+/// A search for an original: captures of a URL, in order of their distance from a timestamp.
 struct Wanted {
     uri: String,
     closest: Option<Timestamp>,
-    /// When it was captured, where the revisit or the dedupe index says that.
+    /// Date of the original, if the revisit or the dedupe index states it.
     exact: Option<Timestamp>,
-    /// Marks an answer to a request with a body, which is a part of its key.
+    /// Set if the original is the response to a request with a body, which is part of its key.
     sent: bool,
-    /// Whatever was captured last counts, since nothing had changed.
+    /// Accepts the closest earlier capture, since nothing had changed.
     is_unmodified: bool,
 }
 
 impl Originals<'_> {
-    /// A `response` record with what the revisit says, and the payload of its original.
+    /// Returns a `response` record with the metadata of the revisit and the payload of its original.
     ///
     /// # Errors
-    /// When the original is nowhere.
+    /// If the original cannot be found.
     pub(super) async fn resolve(
         &self,
         capture: &Capture,
         revisit: Stored,
     ) -> Result<Record, LoadError> {
-        // A record on its way cannot be shared between threads, its header can.
+        // The record is not `Sync`, but its header is.
         let header = revisit.header().clone();
         let stated = revisit.stated_digest().cloned();
         let status = Head::of(revisit.http_head()).status();
@@ -114,7 +113,7 @@ impl Originals<'_> {
         let known = Revisit {
             capture,
             header: &header,
-            // That of an answer without a payload says nothing about the page.
+            // The digest of an empty "not modified" response does not describe the page.
             digest: digest.filter(|_| !(is_unmodified && is_of_nothing)),
             is_unmodified,
         };
@@ -122,7 +121,7 @@ impl Originals<'_> {
             let may_name = self.may_name(&header).await;
             return of_nothing(&revisit, may_name);
         }
-        // Nobody reads the payload of a redirect, so that it is not looked for everywhere.
+        // Clients do not use the payload of a redirect, so only the revisit's own collection is searched for it.
         let is_redirect = matches!(status, Some(300..=303 | 305..=399));
         let most = if is_redirect { 1 } else { usize::MAX };
         match timeout(TIMEOUT, self.original(&known, most)).await {
@@ -141,7 +140,7 @@ impl Originals<'_> {
         }
     }
 
-    /// Searches the original, unless that was in vain a moment ago.
+    /// Searches for the original, unless the same search failed recently.
     async fn original(&self, revisit: &Revisit<'_>, most: usize) -> Result<Original, LoadError> {
         let extent = revisit.capture.extent.as_ref();
         let collection = self.collections.first();
@@ -190,11 +189,11 @@ impl Originals<'_> {
         if let Some(uri) = refers_to.clone() {
             lookups.push(Wanted::of(uri, date.or(own_date), date));
         }
-        // Without a digest there is no telling which of the captures of the same URL it is.
+        // Without a digest, captures of the same URL cannot be told apart.
         if revisit.digest.is_some() && lookups.first().is_none_or(|first| first.uri != own) {
             lookups.push(Wanted::of(own.clone(), own_date, None));
         }
-        // A payload that answered a request with a body comes again in answers to others.
+        // The same payload may occur in responses to several requests with bodies.
         if let (Some(first), Some(_), Some(_)) = (lookups.first(), date, &revisit.digest) {
             lookups.push(Wanted {
                 sent: true,
@@ -232,8 +231,8 @@ impl Originals<'_> {
         })
     }
 
-    /// Where the dedupe index of a collection says that the original is, and in packages that the one of the revisit says
-    /// that it needs.
+    /// Searches for the original where the dedupe index of the collection locates it, and in packages that are required
+    /// by the package of the revisit.
     async fn elsewhere(
         &self,
         collection: &Arc<Collection>,
@@ -289,7 +288,7 @@ impl Originals<'_> {
         failed.map_or(Ok(None), Err)
     }
 
-    /// Captures of a URL in a package that is not part of the collection.
+    /// Searches for captures of a URL in a package outside the collection.
     async fn look_into(
         &self,
         location: &Location,
@@ -330,7 +329,7 @@ impl Originals<'_> {
             .await
     }
 
-    /// Captures of a URL in a collection.
+    /// Searches for captures of a URL in a collection.
     async fn look_up(
         &self,
         collection: &Collection,
@@ -344,7 +343,7 @@ impl Originals<'_> {
         let mut query = wanted.query(revisit)?;
         query.point = self.reader.point.filter(|_| is_own).map(str::to_owned);
         if !is_own {
-            // What one collection is asked for is no business of the archives of others.
+            // The archives behind other collections must not learn of this request, so only local sources are searched.
             let here =
                 |member: &&Arc<Member>| matches!(member.kind, "file" | "redis" | "wacz" | "zipnum");
             let names: Vec<_> = collection
@@ -379,7 +378,7 @@ impl Originals<'_> {
         failed.map_or(Ok(None), Err)
     }
 
-    /// The first of some rows that has the payload, up to one that cannot be had.
+    /// Returns the first row that has the payload, until the budget is exhausted.
     async fn first_of(
         &self,
         rows: &mut BoxStream<'_, Option<Batch>>,
@@ -389,18 +388,18 @@ impl Originals<'_> {
         revisit: &Revisit<'_>,
     ) -> Result<Option<Original>, LoadError> {
         let mut failed = None;
-        // The last one before, if the one that is named by its identifier is not found.
+        // Fallback in case the record named by `WARC-Refers-To` is not found: the first accepted one.
         let mut last = None;
         let id = revisit.header.get("WARC-Refers-To");
         let named = id.filter(|id| wanted.is_unmodified && !id.is_empty());
         'rows: while let Some(Some(batch)) = rows.next().await {
-            // Rows of local files come without a wait, and others may want to go on, too.
+            // Rows of local files arrive without waiting, so other tasks need a chance to run.
             tokio::task::yield_now().await;
             for row in &batch {
                 if !self.budget.take_row() {
                     break 'rows;
                 }
-                // Most captures of a page that never changes: as good as never there is anything to parse.
+                // Cheap pre-check without parsing: most captures of an unchanging page are revisits.
                 if memchr::memmem::find(row.json(), b"\"warc/revisit\"").is_some() {
                     continue;
                 }
@@ -450,8 +449,8 @@ impl Originals<'_> {
         }
     }
 
-    /// Whether the collection of the revisit lends the payload of a capture, wherever that is found, and lets it be named.
-    /// `None` when it does not lend it.
+    /// Returns whether the original may be named, or `None` if the revisit's collection does not even lend its payload.
+    /// The decision is the same wherever the original was found.
     async fn may_lend(&self, original: &Row) -> Option<bool> {
         let Some(own) = self.collections.first() else {
             return Some(true);
@@ -460,7 +459,7 @@ impl Originals<'_> {
         (is_seen || own.gate.lends_hidden()).then_some(is_seen)
     }
 
-    /// Whether the collection lets the original be named that a revisit refers to.
+    /// Returns whether the collection allows naming the original that a revisit refers to.
     async fn may_name(&self, header: &Header) -> bool {
         match referred(header) {
             Some((uri, original)) if !uri.is_empty() => match original {
@@ -471,7 +470,7 @@ impl Originals<'_> {
         }
     }
 
-    /// The original that a row names itself, by the place of its record.
+    /// Loads the original that the row itself locates.
     async fn named(
         &self,
         extent: &Extent,
@@ -520,7 +519,7 @@ impl Originals<'_> {
         Err(failed)
     }
 
-    /// A record that another archive has.
+    /// Fetches a record from another archive.
     async fn fetch(
         &self,
         candidate: &Capture,
@@ -535,7 +534,7 @@ impl Originals<'_> {
         let head = stream::iter([Ok(record.head)]);
         let input = Input::Record(head.chain(record.body).boxed());
         let stored = Stored::read(input, b"").await?;
-        // Another archive may have answered with another moment, or another URL.
+        // The archive may have answered with a capture of another time or URL.
         candidate.agrees_with(stored.header())?;
         revisit.accepts(&stored, false)?;
         Ok(stored)
@@ -564,7 +563,7 @@ impl Wanted {
             return Ok(query);
         }
         if revisit.header.uri().as_deref() == Some(&*self.uri) {
-            // It may say more than the URL: what was posted.
+            // The key may include the body of the request in addition to the URL.
             let (key, (method, body)) = (&revisit.capture.urlkey, &revisit.capture.request);
             query.keys = KeyRange {
                 from: format!("{key} ").into(),
@@ -580,7 +579,7 @@ impl Wanted {
     }
 }
 
-/// The moment that a record of a dedupe index has: in digits, or as ISO 8601 writes it.
+/// Parses the date of a dedupe index entry: digits, or ISO 8601.
 fn date_of(date: &[u8]) -> Option<Timestamp> {
     let digits = date.get(..14).unwrap_or(date);
     if digits.iter().all(u8::is_ascii_digit) {
@@ -595,22 +594,22 @@ fn no_loader() -> LoadError {
 }
 
 impl Revisit<'_> {
-    /// The package that has the original, by its name, where the revisit says that.
+    /// Returns the name of the package with the original, if the revisit states it.
     fn container(&self) -> Option<String> {
         let container = self.header.text("WARC-Refers-To-Container")?;
         let name = container.trim_matches(['<', '>']).rsplit('/').next()?;
         Some(name.to_owned()).filter(|name| !name.is_empty())
     }
 
-    /// Whether a capture may be the original.
+    /// Returns whether a capture may be the original.
     fn may_be_of(&self, candidate: &Capture, wanted: &Wanted) -> bool {
-        // The live web has no originals, but what is there now.
+        // Rows of the live web are not captures.
         let is_stored = candidate.extent.is_some()
             || candidate.upstream.is_some()
             || candidate.is_live() && candidate.source_type != "live";
         let is_itself = candidate.extent.is_some() && self.capture.extent == candidate.extent;
         if wanted.is_unmodified {
-            // Only what was sent with a payload can go on being valid.
+            // Only a response with a payload can still be valid.
             let was_sent = candidate.status.is_empty() || candidate.status.starts_with('2');
             return is_stored && was_sent && !is_itself;
         }
@@ -618,7 +617,7 @@ impl Revisit<'_> {
             .digest
             .as_ref()
             .is_none_or(|digest| candidate.may_have(digest));
-        // Without digests, only what the revisit names is its original.
+        // Without digests, only the capture that the revisit names can be its original.
         let is_sure = self.digest.is_some() && !candidate.digest.is_empty()
             || wanted.exact.is_some_and(|exact| {
                 Timestamp::earliest(candidate.timestamp.as_bytes()) == Some(exact)
@@ -627,7 +626,7 @@ impl Revisit<'_> {
         is_stored && same_digest && is_sure && !is_itself && !is_revisit
     }
 
-    /// Whether a record has the payload. `is_unmodified` tells that it is the one for its moment alone.
+    /// Checks that a record has the payload. With `is_unmodified` the digest need not match.
     fn accepts(&self, stored: &Stored, is_unmodified: bool) -> Result<(), LoadError> {
         let kind = stored.header().kind();
         if kind != b"response" && kind != b"resource" {
@@ -643,7 +642,7 @@ impl Revisit<'_> {
         let same = stored.stated_digest() == Some(digest)
             || match stored.payload_digest(digest.algorithm) {
                 Some(real) => real == *digest,
-                // The header states it in another way, and the payload is too large to see.
+                // The header has a digest of another algorithm, and the payload is too large to compute it here.
                 None => stored
                     .stated_digest()
                     .is_none_or(|stated| stated.algorithm != digest.algorithm),

@@ -8,8 +8,8 @@ use crawlspace_index::row::{self, Row};
 use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::{Header, end_of_header};
 
-/// Returns the URL that a revisit says its original has, without angle brackets, and the row of that original if it can be
-/// judged. `None` if it says nothing.
+/// Returns the URL of the original that a revisit refers to, without angle brackets, and a row for the access decision
+/// about it, if there is enough information. Returns `None` if the revisit refers to no URL.
 pub(super) fn referred(header: &Header) -> Option<(String, Option<Row>)> {
     let uri = header.text("WARC-Refers-To-Target-URI")?;
     let uri = uri.trim_matches(['<', '>']).to_owned();
@@ -20,13 +20,13 @@ pub(super) fn referred(header: &Header) -> Option<(String, Option<Row>)> {
     Some((uri, row))
 }
 
-/// Returns the original that a record of another server names, as [`referred`] does it of a header.
+/// Returns the original that a record of another server refers to, like [`referred`] for a header.
 pub(crate) fn referred_by(record: &Record) -> Option<(String, Option<Row>)> {
     let end = end_of_header(&record.head)?;
     referred(&header::parse(record.head.get(..end)?).ok()?)
 }
 
-/// The row of a capture that was found without one. `None` if it cannot be judged.
+/// Creates the row of a capture that was found without a row. Returns `None` if it lacks a valid URL or date.
 pub(super) fn row_of(uri: &str, date: Option<Timestamp>, extent: Option<&Extent>) -> Option<Row> {
     let mut members = String::new();
     row::member("url", uri, &mut members);

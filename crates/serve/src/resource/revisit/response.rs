@@ -1,4 +1,4 @@
-//! The answer for a revisit: a record that has its original's payload.
+//! Responses for revisits: records that have the original's payload.
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
@@ -13,17 +13,17 @@ use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::http::Head;
 use crawlspace_warc::{END, Header, end_of_header};
 
-/// What says how a payload is written, and comes with it.
+/// Header fields that describe the encoding of a payload, and must match it.
 const FRAMING: [&str; 3] = ["Content-Length", "Transfer-Encoding", "Content-Encoding"];
 
-/// Names the fields of a record that lead to its original.
+/// Record header fields that identify the original.
 const REFERENCES: [&str; 3] = [
     "WARC-Refers-To",
     "WARC-Refers-To-Target-URI",
     "WARC-Refers-To-Date",
 ];
-/// Names the fields of an answer that show its payload, and tell neither its URL nor its date. Servers have names of their
-/// own for fields that do, so that no list of those would be complete.
+/// HTTP header fields that are needed to show a payload and reveal neither its URL nor its date. An allowlist, since
+/// servers have many custom fields that do.
 const PLAIN: [&str; 7] = [
     "Content-Type",
     "Content-Language",
@@ -33,7 +33,7 @@ const PLAIN: [&str; 7] = [
     "Content-Encoding",
     "X-Content-Type-Options",
 ];
-/// Names the fields of a record that are about itself and its payload alone.
+/// Record header fields that are about the record and its payload only.
 const OWN: [&str; 8] = [
     "WARC-Type",
     "WARC-Record-ID",
@@ -45,11 +45,11 @@ const OWN: [&str; 8] = [
     "Content-Type",
 ];
 
-/// Removes from a record of another server, which has the payload of an original, all that may lead to that. The HTTP
-/// header may be that of the original, too; only that of a redirect is surely its own.
+/// Removes from a record of another server everything that may identify the original of its payload. The HTTP header
+/// may be the original's as well; only the header of a redirect certainly is the revisit's own.
 ///
 /// # Errors
-/// When it is not a valid record as far as it has to be read for that.
+/// If the record is invalid in a part that has to be read.
 pub(crate) async fn unnamed(record: Record) -> Result<Record, LoadError> {
     let end = end_of_header(&record.head).unwrap_or_default();
     let theirs = header::parse(record.head.get(..end).unwrap_or_default())?;
@@ -86,13 +86,13 @@ pub(crate) async fn unnamed(record: Record) -> Result<Record, LoadError> {
     })
 }
 
-/// Copies an HTTP header with nothing but what shows the payload.
+/// Copies an HTTP header with only the fields that are needed to show the payload.
 fn plain(head: &Head<(), &[u8]>) -> Vec<u8> {
     let first = [head.first_line(), b"\r\n"].concat();
     Head::of(&first).with_fields_of(head, &PLAIN)
 }
 
-/// Returns the version that a record made of another one has.
+/// Returns the WARC version for a record derived from another one.
 fn version(header: &Header) -> &'static str {
     match header.version() {
         b"WARC/1.1" => "WARC/1.1",
@@ -100,7 +100,7 @@ fn version(header: &Header) -> &'static str {
     }
 }
 
-/// The answer without a payload. The original is named if it may be.
+/// Returns the response without a payload, and with a reference to the original if `may_name` is set.
 pub(super) fn of_nothing(revisit: &Stored, may_name: bool) -> Result<Record, LoadError> {
     let head = Head::of(revisit.http_head());
     if head.status().is_none() {
@@ -127,7 +127,7 @@ pub(super) fn of_nothing(revisit: &Stored, may_name: bool) -> Result<Record, Loa
     finish(&mut header, revisit, &http_head, payload, &None)
 }
 
-/// The answer with the payload of the original.
+/// Returns the response with the payload of the original.
 pub(super) fn with_payload(
     revisit: &Stored,
     original: Original,
@@ -158,7 +158,7 @@ pub(super) fn with_payload(
         );
         let is_same = FRAMING.iter().all(|name| own.get(name) == other.get(name));
         match own.status() {
-            // That nothing has changed is not what the payload came with.
+            // A 304 header does not belong to the payload.
             None | Some(304) if may_be_named => original.http_head().to_vec(),
             None | Some(304) if original.http_head().is_empty() => Vec::new(),
             None | Some(304) => plain(&other),
@@ -182,7 +182,7 @@ pub(super) fn with_payload(
     let known = if original.is_checked() {
         None
     } else {
-        // Its digest is checked while it is sent.
+        // The digest is verified while the payload is sent.
         theirs.get("WARC-Payload-Digest").and_then(Digest::parse)
     };
     let algorithm = digest
@@ -193,7 +193,7 @@ pub(super) fn with_payload(
     finish(&mut header, revisit, &http_head, payload, &known)
 }
 
-/// The header of the answer, as far as the revisit says what is in it.
+/// Creates the record header of the response from the revisit's metadata.
 fn response(revisit: &Stored) -> Result<Header, LoadError> {
     let theirs = revisit.header();
     let missing = |what: &str| LoadError::Record(format!("the revisit has no valid {what}"));
@@ -202,7 +202,7 @@ fn response(revisit: &Stored) -> Result<Header, LoadError> {
     let version = version(theirs);
     let mut header = Header::new(version);
     header.set("WARC-Type", b"response");
-    // It is neither of the two records that it is made of.
+    // The new record is neither the revisit nor the original, so it gets its own id.
     let id = theirs.get("WARC-Record-ID").unwrap_or_default();
     header.set("WARC-Record-ID", made_id(&[b"resolved", id]).as_bytes());
     header.set("WARC-Target-URI", uri.as_bytes());

@@ -1,4 +1,4 @@
-//! The block of a record that is too large for memory.
+//! Streams the block of a record that is too large for memory.
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
@@ -10,33 +10,33 @@ use crate::resource::input::Input;
 use crate::resource::record::LoadError;
 use crawlspace_warc::{AsyncReader, END, SLACK};
 
-/// Number of bytes at the end of a block that are kept until it is known where it ends.
+/// Number of bytes held back at the end of a block until its real length is known.
 const KEPT: usize = SLACK + END.len();
 
-/// What follows the HTTP header, piece by piece.
+/// A stream of the block after its HTTP header.
 pub(in crate::resource) struct Block {
     rest: AsyncReader<Input>,
-    /// What was read already.
+    /// Bytes that were already read.
     here: Bytes,
-    /// How much of it is still to come.
+    /// Number of bytes still to come.
     left: u64,
     stated: Stated,
     tally: Tally,
     http_head: HttpHead,
-    /// The block may have another length than its record says, since nobody was told.
+    /// The block's length may be corrected at its end, since no length was announced to the client.
     is_open: bool,
     settled: Option<Settled>,
     is_done: bool,
 }
 
-/// Digests of a block as it goes by.
+/// Digests of a block, updated while it is streamed.
 #[derive(Default)]
 struct Tally {
-    /// Of all bytes but the last ones.
+    /// Digests of all bytes except the last ones.
     digesters: Vec<(Algorithm, Part, Digester)>,
-    /// Number of bytes that these have seen.
+    /// Number of bytes included in the digests.
     length: u64,
-    /// The last bytes of the block, and in the end what follows it.
+    /// The last bytes of the block, and finally the bytes after it.
     last: Vec<u8>,
 }
 
@@ -96,7 +96,8 @@ impl Digests for Tally {
 }
 
 impl Block {
-    /// The block of which `head` is the beginning, and `here` and `rest` are what follows: `length` bytes.
+    /// Creates a stream of a block of `length` bytes that starts with `head` and continues with `here` and
+    /// `rest`.
     pub(super) fn new(
         rest: AsyncReader<Input>,
         head: &[u8],
@@ -118,20 +119,21 @@ impl Block {
         }
     }
 
-    /// Lets the block have another length than its record says.
+    /// Allows correcting the block's length.
     pub(super) fn settle_length(&mut self) {
         self.is_open = true;
     }
 
-    /// What was found at the end.
+    /// Returns what was found out at the end of the block.
     pub(super) fn settled(&self) -> Option<Settled> {
         self.settled
     }
 
-    /// The next piece; none at the end. The last one comes when everything is known to be right.
+    /// Returns the next piece, or `None` at the end. The last piece is only returned if everything was
+    /// verified.
     ///
     /// # Errors
-    /// When it cannot be read, or is not right.
+    /// If the block cannot be read, or is damaged.
     pub(in crate::resource) async fn next(&mut self) -> Result<Option<Bytes>, LoadError> {
         if self.is_done {
             return Ok(None);
@@ -139,7 +141,7 @@ impl Block {
         let mut piece = std::mem::take(&mut self.here);
         if piece.is_empty() {
             piece = self.more().await?;
-            // Files that are in memory are read without a pause, in which others could go on.
+            // Cached files are read without waiting, so other tasks need a chance to run.
             tokio::task::yield_now().await;
         }
         if piece.is_empty() && self.left > 0 {
@@ -197,7 +199,7 @@ impl Block {
         Ok(())
     }
 
-    /// All pieces.
+    /// Returns all pieces as a stream.
     pub(super) fn pieces(self) -> impl Stream<Item = Result<Bytes, LoadError>> + Send {
         stream::unfold(Some(self), |block| async {
             let mut block = block?;

@@ -1,4 +1,4 @@
-//! Records that are put together of parts.
+//! Composes records from parts.
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
@@ -8,7 +8,7 @@ use crate::resource::record::{LoadError, Record};
 use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::{END, Header};
 
-/// Puts a record together. Its header gets the `Content-Length` that it has to have.
+/// Composes a record, and sets the `Content-Length` of its header.
 pub(in crate::resource) fn compose(
     header: &mut Header,
     http_head: &[u8],
@@ -35,7 +35,7 @@ pub(in crate::resource) fn compose(
             let first = payload.first;
             let first = stream::iter((!first.is_empty()).then_some(Ok(first)));
             let end = stream::iter([Ok(Bytes::from_static(END))]);
-            // The stream ends after an error, so that its end does not look like that of the record.
+            // Stops after an error, so that a failed stream does not end like a complete record.
             first
                 .chain(block.pieces())
                 .chain(end)

@@ -1,10 +1,10 @@
-//! What of a record's header is text or a moment here.
+//! Typed access to the fields of a record's header.
 
 use crate::resource::record::LoadError;
 use crawlspace_index::timestamp::Timestamp;
 use crawlspace_warc::{Header, decimal};
 
-/// The types of records that are told apart here.
+/// Known record types.
 const KINDS: [&[u8]; 8] = [
     b"warcinfo",
     b"response",
@@ -19,14 +19,14 @@ const KINDS: [&[u8]; 8] = [
 /// Parses the header of one record.
 ///
 /// # Errors
-/// When it breaks the rules of ISO 28500, chapter 4, in a way that leaves doubts about what is meant.
+/// If it violates ISO 28500, chapter 4, in a way that makes its meaning ambiguous.
 pub(in crate::resource) fn parse(raw: &[u8]) -> Result<Header, LoadError> {
     let header = Header::parse(raw)?;
     check_length(&header)?;
     Ok(header)
 }
 
-/// Sees to it that there are no two lengths that differ.
+/// Checks that repeated `Content-Length` fields do not contradict each other.
 pub(super) fn check_length(header: &Header) -> Result<(), LoadError> {
     let is_length = |name: &[u8]| name.eq_ignore_ascii_case(b"Content-Length");
     let mut lengths = header.fields().filter(|(name, _)| is_length(name));
@@ -39,15 +39,15 @@ pub(super) fn check_length(header: &Header) -> Result<(), LoadError> {
     })
 }
 
-/// Fields of a header as they are needed here.
+/// Typed access to fields of a header.
 pub(in crate::resource) trait Fields {
-    /// The value of a field as text, with bytes that are not valid UTF-8 replaced.
+    /// Returns the value of a field as text, with invalid UTF-8 replaced.
     fn text(&self, name: &str) -> Option<String>;
-    /// `WARC-Type`, a known one in small letters; empty when there is none.
+    /// Returns `WARC-Type`, in lower case if it is a known type; empty if it is missing.
     fn kind(&self) -> &[u8];
-    /// `WARC-Target-URI` as text, without angle brackets.
+    /// Returns `WARC-Target-URI` as text, without angle brackets.
     fn uri(&self) -> Option<String>;
-    /// `WARC-Date`, to the second.
+    /// Returns `WARC-Date`, with a resolution of one second.
     fn moment(&self) -> Option<Timestamp>;
 }
 
@@ -59,7 +59,7 @@ impl Fields for Header {
     fn kind(&self) -> &[u8] {
         let kind = self.get("WARC-Type").unwrap_or_default();
         let mut known = KINDS.iter();
-        // Words of the grammar are the same in either case (RFC 2616, section 2.1).
+        // Keywords of the grammar are case-insensitive (RFC 2616, section 2.1).
         known
             .find(|known| known.eq_ignore_ascii_case(kind))
             .map_or(kind, |known| known)

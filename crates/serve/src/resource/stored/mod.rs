@@ -1,8 +1,8 @@
-//! A record as it is stored, read and checked.
+//! Reads and verifies stored records.
 //!
-//! One that fits into memory is checked as a whole before anybody sees a byte of it. A larger one is checked while it
-//! goes by: its last bytes are held back until everything is known to be right, so that what is not right never
-//! arrives as a whole.
+//! A record that fits into memory is verified as a whole before any byte is sent. A larger one is verified while it is
+//! streamed: its last bytes are held back until everything is known to be correct, so that a damaged record never
+//! arrives completely.
 
 mod block;
 mod compose;
@@ -25,51 +25,51 @@ use crawlspace_warc::chunked::unchunked;
 use crawlspace_warc::http::{self, Head};
 use crawlspace_warc::{AsyncReader, Deviation, Deviations, END, Header, LOOK, SLACK};
 
-/// Maximum size of a block that is checked as a whole in memory, in bytes.
+/// Maximum size of a block that is verified in memory, in bytes.
 const MAX_IN_MEMORY: u64 = 1 << 20;
 /// Maximum declared size of a block, in bytes; a larger one is an error.
 const MAX_BLOCK: u64 = 1 << 50;
-/// Number of bytes read at once.
+/// Size of a read, in bytes.
 const STEP: usize = 64 * 1024;
 
-/// A record whose header is read.
+/// A record whose header has been read.
 pub(super) struct Stored {
     header: Header,
-    /// From the beginning of the record on, unpacked.
+    /// Decompressed bytes from the start of the record.
     bytes: Vec<u8>,
-    /// Where in them the block begins.
+    /// Offset of the block in `bytes`.
     block: usize,
     content_length: u64,
-    /// How much of the block is the HTTP header.
+    /// Size of the HTTP header at the start of the block, in bytes.
     http_head: usize,
-    /// Where the rest comes from. None when all of it is here and right.
+    /// Source of the remaining bytes; `None` if the whole record is in memory and verified.
     rest: Option<AsyncReader<Input>>,
     is_arc: bool,
-    /// Digests that are still to be checked.
+    /// Digests that still have to be verified.
     checks: Stated,
-    /// The digest that its header states of the payload, whether that can be checked or not.
+    /// Payload digest that the record's header states, even if it cannot be verified.
     stated: Option<Digest>,
     deviations: Deviations,
-    /// All of it was read before, and this was found.
+    /// Result of an earlier check of the same record.
     settled: Option<Settled>,
 }
 
-/// What follows the HTTP header.
+/// The block of a record after its HTTP header.
 pub(super) struct Payload {
-    /// The record's size in bytes.
+    /// Size of the payload, in bytes.
     pub length: u64,
-    /// What of it was read already.
+    /// Payload bytes that were already read.
     pub first: Bytes,
-    /// The rest; none when that is all.
+    /// The rest; `None` if `first` is the whole payload.
     pub rest: Option<Block>,
 }
 
 impl Stored {
-    /// Reads the header of the record that the input begins with, and checks all of it if it is small. `id` is what
-    /// an identifier is made of when it has none.
+    /// Reads the header of the record at the start of the input, and verifies the whole record if it is small. A
+    /// missing record id is derived from `id`.
     ///
     /// # Errors
-    /// When it is no valid record as far as it was read.
+    /// If the part that was read is not a valid record.
     pub(super) async fn read(input: Input, id: &[u8]) -> Result<Stored, LoadError> {
         let mut reader = AsyncReader::new(input);
         let mut bytes = Vec::with_capacity(STEP / 4);
@@ -108,38 +108,38 @@ impl Stored {
         Ok(stored)
     }
 
-    /// The record's header.
+    /// Returns the record's header.
     pub(super) fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The HTTP header that its block begins with; empty when there is none.
+    /// Returns the HTTP header at the start of the block, which may be empty.
     pub(super) fn http_head(&self) -> &[u8] {
         let end = self.block + self.http_head;
         &self.bytes[self.block..end]
     }
 
-    /// Whether all of it is known to be right.
+    /// Returns whether the whole record has been verified.
     pub(super) fn is_checked(&self) -> bool {
         self.rest.is_none()
     }
 
-    /// The size of its block in bytes.
+    /// Returns the size of the block, in bytes.
     pub(super) fn content_length(&self) -> u64 {
         self.content_length
     }
 
-    /// Returns how it deviates from the standard, as far as it was read.
+    /// Returns the deviations from the standard found so far.
     pub(super) fn deviations(&self) -> Deviations {
         self.deviations
     }
 
-    /// Whether the block of a record like that begins with an HTTP header.
+    /// Returns whether the block should start with an HTTP header, according to the record's type and URL.
     fn is_http(&self) -> bool {
         is_web(&self.header) && matches!(self.header.kind(), b"response" | b"revisit" | b"request")
     }
 
-    /// Returns whether a block that begins like that may have a header of HTTP. A response of HTTP/0.9 has none.
+    /// Returns whether a block that starts with these bytes may have an HTTP header. HTTP/0.9 responses have none.
     fn may_have_head(&self, block: &[u8]) -> bool {
         self.header.kind() == b"request" || http::may_be_response(block)
     }
@@ -150,7 +150,7 @@ impl Stored {
         };
         let is_whole = self.content_length <= MAX_IN_MEMORY;
         let is_http = self.is_http();
-        // What is read beyond the block shows that it ends there.
+        // Bytes after the block show whether it ends there.
         let wanted = match is_whole {
             true => self.content_length as usize + LOOK,
             false if is_http => http::MAX_HEAD,
@@ -174,7 +174,7 @@ impl Stored {
                 break;
             }
             if self.bytes.len() > STEP {
-                // Others may want to go on, too.
+                // Gives other tasks a chance to run.
                 tokio::task::yield_now().await;
             }
             if rest.read(&mut self.bytes, missing.min(STEP)).await? == 0 {
@@ -183,8 +183,8 @@ impl Stored {
         }
         let block = self.bytes.get(self.block..).unwrap_or_default();
         if is_whole && is_http && self.http_head == 0 && self.may_have_head(block) {
-            // Without a blank line all of it is header, for programs that check WARC files as well.
-            // That holds of the length which it turns out to have, too.
+            // Without a blank line, the whole block is the header, as for other programs that check WARC files. That
+            // also applies to a corrected length.
             self.http_head = block.len().min(self.content_length as usize + SLACK);
         }
         if self.is_arc {
@@ -229,13 +229,13 @@ impl Stored {
         Ok(())
     }
 
-    /// Checks a block that is here.
+    /// Verifies a block in memory.
     fn settle_whole(
         &self,
         lengths: Lengths,
         rest: &AsyncReader<Input>,
     ) -> Result<Settled, LoadError> {
-        // A revisit states the digest of what it refers to.
+        // The digests of a revisit are those of its original.
         let none = Stated::default();
         let is_revisit = self.header.kind() == b"revisit";
         let stated = if is_revisit { &none } else { &self.checks };
@@ -249,7 +249,7 @@ impl Stored {
         settled.map_err(|refused| refused_by(refused, rest))
     }
 
-    /// Writes into the header what was found of the block.
+    /// Corrects the header according to the result of a check.
     fn apply(&mut self, settled: Settled) {
         if settled.length != self.content_length {
             self.deviations.add(Deviation::Length);
@@ -262,14 +262,14 @@ impl Stored {
         }
     }
 
-    /// Says in the header what the block of an ARC record turned out to be.
+    /// Describes in the header what the block of an ARC record contains.
     fn settle_arc(&mut self) {
         let (line, block) = self.bytes.split_at_checked(self.block).unwrap_or_default();
         if self.header.moment().is_none()
             && let Ok(line) = Line::parse(line)
             && let Some(date) = Timestamp::earliest(line.date)
         {
-            // Half a number in it is a date all the same.
+            // A line with an incomplete number still has a valid date.
             self.header.set("WARC-Date", date.iso().as_bytes());
         }
         if http::is_response(block) {
@@ -278,16 +278,16 @@ impl Stored {
         }
         self.http_head = 0;
         if is_web(&self.header) {
-            // What came without the header of HTTP is a file (ISO 28500, chapter 6.4).
+            // A block without an HTTP header is a resource (ISO 28500, chapter 6.4).
             self.header.set("WARC-Type", b"resource");
         }
     }
 
-    /// The digests that the header states. Those that cannot be checked are removed from it.
+    /// Returns the digests that the header states. Digests that cannot be verified are removed from the header.
     fn stated(&mut self) -> Stated {
         let mut checks = Stated::default();
         let is_segment = self.header.get("WARC-Segment-Number").is_some();
-        // Of a large chunked payload it is unknown beforehand which of the two ways to take its digest was meant.
+        // For a large chunked payload it is unknown in advance whether its digest includes the chunk framing.
         let is_unsure = self.content_length > MAX_IN_MEMORY
             && (Head::of(self.http_head()).is_chunked() || self.is_http() && self.http_head == 0);
         for (name, is_payload) in [("WARC-Block-Digest", false), ("WARC-Payload-Digest", true)] {
@@ -312,7 +312,7 @@ impl Stored {
         checks
     }
 
-    /// Adds what ARC records do not have.
+    /// Adds the digests that ARC records lack.
     fn add_digests(&mut self) {
         let block = &self.bytes[self.block..];
         let sha1 = |bytes: &[u8]| digest::of(digest::Algorithm::Sha1, bytes).text();
@@ -322,21 +322,21 @@ impl Stored {
             .set("WARC-Payload-Digest", of_payload.as_bytes());
     }
 
-    /// The digest that its header states of the payload.
+    /// Returns the payload digest that the header states.
     pub(super) fn stated_digest(&self) -> Option<&Digest> {
         self.stated.as_ref()
     }
 
-    /// The digest of its payload as it is stored, if that is here.
+    /// Returns the digest of the payload as stored, if the payload is in memory.
     pub(super) fn payload_digest(&self, algorithm: digest::Algorithm) -> Option<Digest> {
         let payload = self.bytes.get(self.block + self.http_head..)?;
         self.is_checked().then(|| digest::of(algorithm, payload))
     }
 
-    /// Reads the rest, and tells what was found.
+    /// Reads and verifies the rest, and returns the result.
     ///
     /// # Errors
-    /// When something in it is wrong.
+    /// If the record is damaged.
     pub(super) async fn check(self) -> Result<Option<Settled>, LoadError> {
         let mut rest = self.into_parts().1;
         let Some(block) = &mut rest.rest else {
@@ -347,7 +347,7 @@ impl Stored {
         Ok(block.settled())
     }
 
-    /// Uses what a check of the same record has found.
+    /// Applies the result of an earlier check of the same record.
     pub(super) fn checked(mut self, settled: Option<Settled>) -> Stored {
         if let Some(settled) = settled {
             self.apply(settled);
@@ -356,7 +356,7 @@ impl Stored {
         self
     }
 
-    /// Taken apart: the header, and what follows the HTTP header, of which there may be none.
+    /// Splits the record into its header and its payload, which may be empty.
     pub(super) fn into_parts(self) -> (Header, Payload) {
         let (header, _, payload) = self.split();
         (header, payload)
@@ -385,10 +385,10 @@ impl Stored {
         (self.header, http_head, payload)
     }
 
-    /// The record as it is stored.
+    /// Returns the record as stored.
     ///
     /// # Errors
-    /// When it lacks what every record has.
+    /// If the header lacks a mandatory field.
     pub(super) fn into_record(mut self) -> Result<Record, LoadError> {
         let missing = |what: &str| LoadError::Record(format!("the record has no valid {what}"));
         if self.header.kind().is_empty() {
@@ -400,7 +400,7 @@ impl Stored {
             .ok_or_else(|| missing("WARC-Target-URI"))?;
         let date = self.header.moment().ok_or_else(|| missing("WARC-Date"))?;
         if self.is_checked() && !self.header.is_changed() {
-            // All of it lies side by side already.
+            // The whole record is in one buffer already.
             self.bytes.extend_from_slice(END);
             let head = Bytes::from(self.bytes);
             return Ok(Record {
@@ -417,7 +417,7 @@ impl Stored {
     }
 }
 
-/// A block, and what follows it.
+/// A block in memory, and the bytes after it.
 struct InMemory<'a> {
     block: &'a [u8],
     http_head: usize,
@@ -454,16 +454,16 @@ fn refused_by(refused: Refused<'_>, rest: &AsyncReader<Input>) -> LoadError {
     }
 }
 
-/// Whether a record is about something on a web server.
+/// Returns whether a record's URL has the scheme `http` or `https`.
 fn is_web(header: &Header) -> bool {
     let uri = header.target_uri().unwrap_or_default();
     let scheme = memchr::memchr(b':', uri).and_then(|colon| uri.get(..colon));
     let scheme = scheme.unwrap_or_default();
-    // The letters of a scheme may be of either case (RFC 3986, section 3.1).
+    // Schemes are case-insensitive (RFC 3986, section 3.1).
     scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https")
 }
 
-/// An identifier that is the same whenever it is made of the same.
+/// Returns a record id that is derived from these parts, so that equal parts give equal ids.
 pub(super) fn made_id(parts: &[&[u8]]) -> String {
     let joined = parts.join(&b"\n"[..]);
     let digest = digest::of(digest::Algorithm::Sha1, &joined).value;

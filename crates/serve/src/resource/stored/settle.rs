@@ -1,83 +1,83 @@
-//! Where a block ends, and which of the digests are right that its record states.
+//! Determines where a block ends, and which digests of its record are correct.
 //!
-//! Real files have lengths that are off by a few bytes, digests that stand in each other's place, and digests of what a
-//! tool rewrote later. What one right digest proves is served; what contradicts all of them is not.
+//! Real files have lengths that are off by a few bytes, swapped digests, and digests of content that a tool rewrote
+//! later. A record is served if one correct digest proves it, and refused if it contradicts all of them.
 
 use crate::resource::digest::Digest;
 use crawlspace_warc::http::Head;
 use crawlspace_warc::{Deviation, Deviations, END, Ending, decimal};
 
-/// The digests that a record states, as far as they can be checked.
+/// Digests that a record states and that can be verified.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stated {
-    /// The digest of the whole block.
+    /// Digest of the whole block.
     pub block: Option<Digest>,
-    /// The digest of what follows the HTTP header.
+    /// Digest of the block after the HTTP header.
     pub payload: Option<Digest>,
 }
 
-/// The lengths that a block may have.
+/// Possible lengths of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lengths {
-    /// The likeliest one.
+    /// The most likely length.
     pub first: u64,
-    /// Another one.
+    /// An alternative length.
     pub other: Option<u64>,
-    /// Only a digest tells that nothing is missing.
+    /// Requires a correct digest as proof that nothing is missing.
     pub needs_proof: bool,
 }
 
-/// What is known of the HTTP header that a block begins with.
+/// Facts about the HTTP header of a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HttpHead {
-    /// Its size in bytes; 0 when there is none.
+    /// Size of the header, in bytes; 0 if the block has no header.
     pub size: u64,
-    /// The length that it says the body has.
+    /// `Content-Length` of the header.
     body: Option<u64>,
-    /// The body says where it ends.
+    /// Set if the body is chunked, and so marks its own end.
     is_chunked: bool,
 }
 
-/// What is known of a block whose record is read.
+/// Result of the check of a block.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::resource) struct Settled {
-    /// Its size in bytes.
+    /// Size of the block, in bytes.
     pub length: u64,
-    /// How it deviates from what its record states.
+    /// Deviations of the block from its record's header.
     pub deviations: Deviations,
-    /// Fields that are not right, and are left out.
+    /// Incorrect header fields, which are removed.
     pub wrong: [Option<&'static str>; 2],
 }
 
-/// What of a block a digest is of.
+/// The part of a block that a digest covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// All of it.
+    /// The whole block.
     Block,
-    /// What follows the HTTP header.
+    /// The block after the HTTP header.
     Payload,
-    /// The payload as others have it: without its chunks, which ISO 28500 counts as no part of it, or what follows the last of
-    /// several HTTP headers.
+    /// The payload as some tools define it: with the chunked coding removed, which ISO 28500 does not count as part of
+    /// the payload, or after the last of several HTTP headers.
     OtherPayload,
 }
 
 /// Digests of the first `length` bytes of a block.
 pub(super) trait Digests {
-    /// Returns whether a part has this digest.
+    /// Returns whether a part of the block has this digest.
     fn has(&self, length: u64, digest: &Digest, part: Part) -> bool;
 }
 
-/// Why a record is not served.
+/// The reason why a record is refused.
 #[derive(Debug)]
 pub(super) enum Refused<'s> {
-    /// It may be cut off.
+    /// The record may be truncated.
     CutOff,
-    /// This field contradicts what is stored, and no other one agrees with it.
+    /// This digest does not match, and no other digest does.
     Wrong(&'static str, &'s Digest),
 }
 
 impl HttpHead {
-    /// Reads what it says of the body.
+    /// Parses an HTTP header.
     pub(super) fn of(bytes: &[u8]) -> HttpHead {
         let head = Head::of(bytes);
         HttpHead {
@@ -87,7 +87,7 @@ impl HttpHead {
         }
     }
 
-    /// Returns two lengths, of which the first one is likelier unless it says that the block has the second one.
+    /// Orders two lengths by likelihood: the first one, unless only the second one agrees with `Content-Length`.
     fn likelier(self, first: u64, second: u64) -> (u64, u64) {
         let says = |length| self.body.is_some() && self.says_that_it_is(length);
         if says(second) && !says(first) {
@@ -97,14 +97,14 @@ impl HttpHead {
         }
     }
 
-    /// Returns whether a block of that length is what it says.
+    /// Returns whether a block of that length agrees with the HTTP header.
     fn says_that_it_is(self, length: u64) -> bool {
         self.is_chunked || self.body.is_some_and(|body| self.size + body == length)
     }
 }
 
 impl Lengths {
-    /// A block that ends where its record says.
+    /// Returns the length of a block that ends where its record says.
     pub(super) fn stated(length: u64) -> Lengths {
         Lengths {
             first: length,
@@ -113,8 +113,8 @@ impl Lengths {
         }
     }
 
-    /// A block that is some bytes shorter than its record says, of which `end` is the end. `closing` is what closes a
-    /// record of its kind; `is_whole` tells that nothing of the record is missing.
+    /// Returns the possible lengths of a block that is shorter than its record says, and ends with `end`. `closing` are
+    /// the bytes that end a record of its kind; `is_whole` means that the record is known to be complete.
     pub(super) fn of_missing(
         stated: u64,
         end: &[u8],
@@ -138,8 +138,8 @@ impl Lengths {
         }
     }
 
-    /// A block that is there, at least its end. `ending` is what follows it. The HTTP header is asked for where that leaves
-    /// a doubt.
+    /// Returns the possible lengths of a complete block that ends with `end`. `ending` describes the bytes after it.
+    /// The HTTP header is only parsed in case of doubt.
     pub(super) fn of(
         stated: u64,
         end: &[u8],
@@ -147,7 +147,7 @@ impl Lengths {
         http_head: impl FnOnce() -> HttpHead,
     ) -> Lengths {
         if ending == Ending::default() && end.ends_with(b"\n") {
-            // Some makers of ARC files count the line end that closes a record to its block.
+            // Some programs count the line break that ends an ARC record as part of its block.
             let (first, other) = http_head().likelier(stated, stated.saturating_sub(1));
             return Lengths {
                 other: Some(other),
@@ -180,7 +180,7 @@ impl Lengths {
             .get(..ending.within)
             .is_some_and(|line_ends| end.ends_with(line_ends));
         if shorter < http_head.size || !is_within {
-            // One line end may close it and be counted to the block, which only a digest shows.
+            // A final line break may belong to the block or end the record, which only a digest can tell.
             let line_end = if end.ends_with(b"\r\n") {
                 2
             } else {
@@ -194,7 +194,7 @@ impl Lengths {
                 ..Lengths::stated(stated)
             };
         }
-        // The record ends with the line ends that it must have, but a part of them is counted to the block.
+        // The record ends with the mandatory line breaks, but the block's length includes some of them.
         let (first, other) = if http_head.says_that_it_is(stated) {
             (stated, shorter)
         } else {
@@ -208,10 +208,10 @@ impl Lengths {
 }
 
 impl Stated {
-    /// Finds the length by which a stated digest is right.
+    /// Finds the length for which a stated digest is correct.
     ///
     /// # Errors
-    /// When digests are stated and none is right, or none is stated where only a digest shows that nothing is missing.
+    /// If digests are stated and none is correct, or if proof is needed and no digest is stated.
     pub(super) fn settle(
         &self,
         lengths: Lengths,
@@ -243,7 +243,7 @@ impl Stated {
                 }
                 *wrong = Some(name);
                 if own == Part::Payload && is_of(Part::OtherPayload) {
-                    // Most tools take it so.
+                    // Most tools use this definition.
                     is_proven = true;
                     continue;
                 }
@@ -252,7 +252,7 @@ impl Stated {
                     .into_iter()
                     .any(is_of);
                 is_proven |= is_of_another;
-                // Tools that have no payload to take a digest of state that of nothing.
+                // Tools without a payload state the digest of an empty one.
                 if !is_of_another && !stated.is_of_nothing() {
                     contradiction = contradiction.or(Some((name, stated)));
                 }

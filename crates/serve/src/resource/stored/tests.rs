@@ -11,7 +11,7 @@ use crawlspace_warc::end_of_header;
 
 const HTTP: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n";
 
-/// A record with these fields besides those that every one has here.
+/// Returns a record with these fields in addition to the common ones.
 fn warc(fields: &str, block: &[u8]) -> Vec<u8> {
     let head = format!(
         "WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:uuid:a>\r\nWARC-Date: 2016-01-02T03:04:05Z\r\n\
@@ -42,7 +42,7 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     member.finish().unwrap()
 }
 
-/// Bytes that come in pieces of this size.
+/// Returns an input that arrives in pieces of this size.
 fn input(bytes: &[u8], piece: usize) -> Input {
     let pieces = bytes
         .chunks(piece)
@@ -66,7 +66,7 @@ async fn all(record: Record) -> Result<Vec<u8>, LoadError> {
     Ok(bytes)
 }
 
-/// One record and nothing else, with the digests that it states.
+/// Asserts that the bytes are exactly one record that matches its digests.
 fn assert_valid(bytes: &[u8]) {
     let shown = || String::from_utf8_lossy(&bytes[..bytes.len().min(1000)]).into_owned();
     let mut reader = crawlspace_warc::Reader::new("record", bytes);
@@ -89,10 +89,10 @@ fn assert_valid(bytes: &[u8]) {
         _ => block,
     };
     if header.get("WARC-Type") == Some(b"revisit") {
-        // It is never served, but what it stands for.
+        // Revisits are never served themselves.
         return;
     }
-    // The digest is that of all segments.
+    // The payload digest covers all segments.
     let is_segment = header.get("WARC-Segment-Number").is_some();
     let (mut wrong, mut proofs) = (Vec::new(), 0);
     for (name, bytes) in [
@@ -112,7 +112,7 @@ fn assert_valid(bytes: &[u8]) {
             }
         }
     }
-    // The header of a large record is out before the other digest proves that this one is wrong.
+    // The header of a large record is sent before the other digest proves this one to be wrong.
     let is_large = block.len() as u64 > MAX_IN_MEMORY;
     let is_right = wrong.is_empty() || is_large && proofs > 0;
     assert!(is_right, "{wrong:?}: {}", shown());
@@ -144,7 +144,7 @@ async fn a_record_ends_where_its_file_does() {
     for bytes in [next.clone(), packed(&next), members] {
         assert_eq!(read(&bytes, 100).await.unwrap(), record);
     }
-    // Indexes may leave the line ends out.
+    // The length in an index may exclude the final line breaks.
     for left_out in 1..=4 {
         let found = read(&record[..record.len() - left_out], 100).await;
         assert_eq!(found.unwrap(), record);
@@ -201,7 +201,7 @@ async fn digests_are_put_so_that_everybody_understands_them() {
         let header = header::parse(&out[..header_end(&out)]).unwrap();
         assert_eq!(header.text("WARC-Payload-Digest"), put, "{stated}");
     }
-    // Of what is not in the chunks, and a few bytes of something else.
+    // The digest of the decoded chunks is removed; the digest of unrelated bytes is an error.
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
     let stated = |digest: &Digest| format!("WARC-Payload-Digest: {}\r\n", digest.text());
     let record = warc(&stated(&right), chunked);
@@ -348,7 +348,7 @@ async fn an_arc_record_of_a_wrong_length_is_whole_or_refused() {
                 let record = read(&member, piece).await;
                 assert_eq!(record.is_ok(), (0..=17).contains(&off), "{off} {http}");
                 if let Ok(record) = record {
-                    // Without the length that HTTP says, the line end may be a part of the block.
+                    // Without a `Content-Length`, the line break may be part of the block.
                     let ends = |text: &str| record.ends_with(format!("{text}\r\n\r\n").as_bytes());
                     let is_open = off == 1 && !http.contains("Length");
                     let right = http.to_owned() + body + if is_open { "\n" } else { "" };

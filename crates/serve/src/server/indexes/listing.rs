@@ -1,4 +1,4 @@
-//! Which indexes there are, and what happened with them.
+//! Lists job indexes, and their metrics.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -17,12 +17,12 @@ use crawlspace_index::timestamp::Timestamp;
 use crawlspace_jobs::operations::{Listed, list};
 use crawlspace_jobs::{Counts, Error, IndexKind};
 
-/// Limit of look-ups in the folder of indexes under way at once.
+/// Limits concurrent scans of the cache folder.
 static LOOKING: Semaphore = Semaphore::const_new(2);
-/// Timeout of a look-up in the folder of indexes, the wait for its turn included.
+/// Timeout of a scan of the cache folder, including the wait for its turn.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The indexes that there are, and those that are being built, as JSON.
+/// Answers with all indexes and running builds, as JSON.
 pub(super) async fn answer(indexes: &Arc<Indexes>) -> Response<Body> {
     let entries = match look(indexes).await {
         Some(Ok(entries)) => entries,
@@ -76,13 +76,13 @@ fn entry(listed: &Listed) -> Value {
     })
 }
 
-/// Those of the server: a client may have its copies in the same folder.
+/// Returns the server's own indexes: a client may keep copies in the same folder.
 fn of_kind(entries: &[Listed], kind: IndexKind) -> impl Iterator<Item = &Listed> {
     let is_own = move |one: &&Listed| one.layer.folder == kind.folder();
     entries.iter().filter(is_own)
 }
 
-/// Looks at all of them. None when that takes too long.
+/// Scans the cache folder. Returns `None` after the timeout.
 async fn look(indexes: &Arc<Indexes>) -> Option<Result<Vec<Listed>, Error>> {
     let indexes = Arc::clone(indexes);
     let look = async {
@@ -130,7 +130,7 @@ const FIGURES: [Figure; 7] = [
     ),
 ];
 
-/// The figures for `/_status`.
+/// Returns the metrics for `/_status`.
 pub(in super::super) async fn status(indexes: &Arc<Indexes>) -> Value {
     let counts = indexes.caches().figures();
     let mut status = serde_json::Map::new();
@@ -158,7 +158,7 @@ pub(in super::super) async fn status(indexes: &Arc<Indexes>) -> Value {
     Value::Object(status)
 }
 
-/// The figures for `/_metrics`.
+/// Adds the metrics for `/_metrics`.
 pub(in super::super) async fn metrics(indexes: &Arc<Indexes>, out: &mut Metrics) {
     let counts = indexes.caches().figures();
     for (name, help, figure) in FIGURES {
@@ -195,7 +195,7 @@ pub(in super::super) async fn metrics(indexes: &Arc<Indexes>, out: &mut Metrics)
     }
 }
 
-/// How many there are of a kind, and how much they take.
+/// Returns number and total size of the indexes of a kind.
 fn held(entries: &[Listed], kind: IndexKind) -> (usize, u64) {
     let of_kind = of_kind(entries, kind);
     of_kind.fold((0, 0), |(number, bytes), one| {

@@ -1,4 +1,4 @@
-//! `/_indexes`: indexes of jobs, each as the tar of its entry.
+//! `/_indexes`: job indexes, each sent as a tar of its cache entry.
 
 pub(crate) mod listing;
 
@@ -24,27 +24,27 @@ use crate::Federation;
 use crate::indexes::{BuildStatus, Outcome, Refused};
 use crawlspace_jobs::{Error, Id, Index, IndexKind, JobSet, Missing, MissingJob, Parcel, reasons};
 
-/// The jobs that are in an index.
+/// Jobs contained in an index.
 const FOUND: HeaderName = HeaderName::from_static("jobs-found");
-/// The jobs that were asked for and are not in an index.
+/// Requested jobs that are not contained in an index.
 const MISSING: HeaderName = HeaderName::from_static("jobs-missing");
-/// The reasons why jobs are missing in an index.
+/// Reasons why jobs are missing.
 const REASONS: HeaderName = HeaderName::from_static("jobs-missing-reasons");
-/// Limit of a list of jobs in a header, in bytes. A longer list is left out, since proxies refuse such headers; the
-/// manifest has it.
+/// Maximum size of a list of jobs in a header, in bytes. Longer lists are omitted, since proxies refuse such headers;
+/// the manifest contains them.
 const MAX_LIST: usize = 16 * 1024;
-/// Limit of the reasons in a header, in bytes. Further ones are left out.
+/// Maximum size of the reasons in a header, in bytes. Further reasons are omitted.
 const MAX_REASONS: usize = 8 * 1024;
 /// Maximum number of jobs in one request.
 const MAX_JOBS: usize = 100_000;
-/// How long an answer waits for an index that is being built, unless the request says something else, and at most.
+/// Default and maximum wait for an index that is being built, in seconds.
 const WAIT: (u64, u64) = (20, 300);
-/// `Retry-After` for an index that is being built here, in seconds.
+/// `Retry-After` while this server builds the index, in seconds.
 const RETRY_BUILDING: u64 = 1;
-/// `Retry-After` in seconds where another process builds the index, or there is no room to build it now.
+/// `Retry-After` while another process builds the index, or while there is no room for it, in seconds.
 const RETRY_ELSEWHERE: u64 = 30;
 
-/// `rest` is what comes after `_indexes/`.
+/// Answers a request; `rest` is the path after `_indexes/`.
 pub(crate) async fn answer(
     federation: &Arc<Federation>,
     request: &Request<Incoming>,
@@ -91,7 +91,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// `jobs=1,2,5-8`, and `wait` in seconds.
+/// Parses `jobs=1,2,5-8` and `wait` (in seconds).
 fn parameters(query: &str) -> Result<(JobSet, Duration), String> {
     let mut jobs = None;
     let mut wait = WAIT.0;
@@ -117,12 +117,12 @@ fn parameters(query: &str) -> Result<(JobSet, Duration), String> {
             _ => {}
         }
     }
-    // No jobs are jobs as well: the index of none of them is empty.
+    // An empty list is valid: the index of no jobs is empty.
     let jobs = jobs.ok_or("jobs is missing: jobs=1,2,5-8")?;
     Ok((jobs, Duration::from_secs(wait)))
 }
 
-/// An index that is there, or why it is not.
+/// Answers with a finished index, or with the reason of the failure.
 async fn finished(outcome: Outcome, request: &Request<Incoming>) -> Response<Body> {
     let index = match &*outcome {
         Ok(index) => index,
@@ -165,7 +165,7 @@ async fn finished(outcome: Outcome, request: &Request<Incoming>) -> Response<Bod
     response
 }
 
-/// Whose index it is, and which version of it.
+/// Adds header fields with the jobs of an index and its version.
 fn describe(headers: &mut HeaderMap, index: &Index, tag: &str) {
     let missing: JobSet = index.missing.iter().map(|one| one.job).collect();
     let mut say = |name: HeaderName, text: &str| {
@@ -187,7 +187,7 @@ fn describe(headers: &mut HeaderMap, index: &Index, tag: &str) {
     }
 }
 
-/// Missing jobs without what a failure to read says of files and servers here, which the log has.
+/// Removes from the reasons the details of read failures, which may reveal local files and servers; the log has them.
 fn for_clients(missing: &[MissingJob]) -> Vec<MissingJob> {
     let mut missing = missing.to_vec();
     for MissingJob { job, why } in &mut missing {
@@ -199,7 +199,7 @@ fn for_clients(missing: &[MissingJob]) -> Vec<MissingJob> {
     missing
 }
 
-/// Whether the client has it already (RFC 9110, section 13.1.2).
+/// Returns whether the client has this version already (RFC 9110, section 13.1.2).
 fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let values = headers.get_all(IF_NONE_MATCH).iter();
     let mut tags = values
@@ -208,7 +208,7 @@ fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     tags.any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag)
 }
 
-/// The bytes of a tar as they are wanted. The index is in use until the last one.
+/// Streams the tar. The index stays in use until the last byte.
 fn streamed(parcel: Parcel, outcome: Outcome) -> Body {
     let parts = stream::unfold(Some((parcel, outcome)), |state| async move {
         let (mut parcel, outcome) = state?;
@@ -275,7 +275,7 @@ fn failure(error: &Error) -> Response<Body> {
     }
 }
 
-/// An answer that is another one later.
+/// Marks a response as temporary, with a `Retry-After`.
 fn again(response: Response<Body>, seconds: u64) -> Response<Body> {
     let mut response = fresh(response);
     let seconds = HeaderValue::from(seconds);

@@ -1,4 +1,4 @@
-//! When captures are: years, the months of one, the days of one.
+//! Calendar of captures: years, the months of a year, the days of a month.
 
 use std::collections::BTreeMap;
 
@@ -23,22 +23,22 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const SECONDS_A_DAY: i64 = 86_400;
 
-/// A span of time: everything, a year, a month or a day, by its digits.
+/// A span of time, identified by its digits: everything, a year, a month or a day.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span(String);
 
 impl Span {
-    /// 0, 4, 6 or 8 digits, of a month and a day that there are.
+    /// Parses 0, 4, 6 or 8 digits of an existing month or day.
     pub(crate) fn parse(digits: &str) -> Option<Span> {
         let shaped = matches!(digits.len(), 0 | 4 | 6 | 8)
             && digits.bytes().all(|byte| byte.is_ascii_digit());
-        // A day that there is not may be taken for the last one of its month.
+        // `earliest` may replace an invalid day by the last one of its month.
         let first = Timestamp::earliest(digits.as_bytes()).map(|first| first.to_string());
         let there = digits.is_empty() || first.is_some_and(|first| first.starts_with(digits));
         (shaped && there).then(|| Span(digits.to_owned()))
     }
 
-    /// The span that counts a capture of this time, next below this one.
+    /// Returns the next smaller span that contains a capture of this time.
     pub(crate) fn part(&self, timestamp: &[u8]) -> Option<Span> {
         let digits = match self.0.len() {
             0 => 4,
@@ -48,17 +48,17 @@ impl Span {
         Span::parse(std::str::from_utf8(digits).ok()?)
     }
 
-    /// The digits of the timestamp.
+    /// Returns the digits of the span.
     pub(crate) fn digits(&self) -> &str {
         &self.0
     }
 
-    /// Whether nothing is left to narrow down to.
+    /// Returns whether the span is a day, which cannot be narrowed down.
     pub(crate) fn is_day(&self) -> bool {
         self.0.len() == 8
     }
 
-    /// The spans around it, from everything to itself.
+    /// Returns the enclosing spans, from everything to the span itself.
     fn path(&self) -> impl Iterator<Item = Span> + '_ {
         [0, 4, 6, 8]
             .into_iter()
@@ -70,7 +70,7 @@ impl Span {
         self.0.get(from..to)?.parse().ok()
     }
 
-    /// `All years`, `2014`, `March`, `5`.
+    /// Returns a short name: `All years`, `2014`, `March`, `5`.
     pub(crate) fn short(&self) -> String {
         match (self.number(6, 8), self.number(4, 6)) {
             (Some(day), _) => day.to_string(),
@@ -83,7 +83,7 @@ impl Span {
         }
     }
 
-    /// `2014`, `March 2014`, `5 March 2014`.
+    /// Returns the full name: `2014`, `March 2014`, `5 March 2014`.
     pub(crate) fn long(&self) -> String {
         let mut words: Vec<String> = self.path().skip(1).map(|span| span.short()).collect();
         words.reverse();
@@ -95,10 +95,10 @@ impl Span {
     }
 }
 
-/// How many captures there are in each part of a span.
+/// Number of captures in each part of a span.
 pub(super) type Counts = BTreeMap<Span, u64>;
 
-/// Where in time a span is, with ways back. `link` is the page of a span.
+/// Renders the enclosing spans as a breadcrumb. `link` returns the URL of a span.
 pub(crate) fn path(shown: &Span, link: impl Fn(&Span) -> String) -> Markup {
     let last = shown.digits().len();
     html! {
@@ -118,7 +118,7 @@ pub(crate) fn path(shown: &Span, link: impl Fn(&Span) -> String) -> Markup {
     }
 }
 
-/// The parts of a span with captures, as links that narrow down to them.
+/// Renders the parts of a span that have captures, as links to them.
 pub(crate) fn calendar(shown: &Span, counts: &Counts, link: impl Fn(&Span) -> String) -> Markup {
     match shown.digits().len() {
         6 => month(shown, counts, link),
@@ -130,7 +130,8 @@ pub(crate) fn calendar(shown: &Span, counts: &Counts, link: impl Fn(&Span) -> St
                     @for (span, count) in counts {
                         li {
                             a href=(link(span)) { (span.short()) }
-                            // The number says the same.
+                            // Hidden from screen readers, since the number has the same
+                            // information.
                             meter min="0" max=(most) value=(count) aria-hidden="true" {}
                             span class="count" { (super::counted(*count, "capture")) }
                         }
@@ -141,7 +142,7 @@ pub(crate) fn calendar(shown: &Span, counts: &Counts, link: impl Fn(&Span) -> St
     }
 }
 
-/// A month with its weeks.
+/// Renders a month with its weeks.
 fn month(shown: &Span, counts: &Counts, link: impl Fn(&Span) -> String) -> Markup {
     let Some((before, days)) = shape(shown) else {
         return html! {};
@@ -179,7 +180,8 @@ fn month(shown: &Span, counts: &Counts, link: impl Fn(&Span) -> String) -> Marku
     }
 }
 
-/// How many days are before the first one of a month in its week, and how many it has.
+/// Returns the number of days between the start of the week and the first day of a month, and the
+/// length of the month.
 fn shape(month: &Span) -> Option<(i64, i64)> {
     let first = Timestamp::earliest(month.digits().as_bytes())?.seconds();
     let last = Timestamp::latest(month.digits().as_bytes())?.seconds();

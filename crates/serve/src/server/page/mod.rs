@@ -1,6 +1,7 @@
-//! The page at `/`: collections, how their sources are, and a search for captures.
+//! The web page at `/`: collections, the state of their sources, and a search for captures.
 //!
-//! It works without scripts, and its policy allows none. All links are relative, so that a proxy may have it at any path.
+//! It works without scripts, and its content policy forbids them. All links are relative, so that a proxy can mount the
+//! page at any path.
 
 mod calendar;
 mod search;
@@ -21,12 +22,12 @@ use crate::Federation;
 use crate::breaker::BreakerState;
 use crate::figures::Durations;
 
-/// Content policy of the pages: styles and images of this server alone, no scripts, no frames.
+/// Content security policy: styles and images of this server only, no scripts, no frames.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 /// Maximum number of sources listed.
 const LISTED: usize = 500;
 
-/// The page, with what was searched for.
+/// Answers with the page and the results of a search.
 pub(crate) async fn answer(federation: &Arc<Federation>, query: &str) -> Response<Body> {
     let pairs = url::form_urlencoded::parse(query.as_bytes());
     let (mut coll, mut url, mut when) = (Cow::default(), Cow::default(), Cow::default());
@@ -46,7 +47,7 @@ pub(crate) async fn answer(federation: &Arc<Federation>, query: &str) -> Respons
         collection: &coll,
         url,
         span: span.clone().unwrap_or_default(),
-        // What is no number skips nothing.
+        // Invalid numbers skip nothing.
         skip: skip.parse().unwrap_or(0),
     };
     let (status, result) = match (url.is_empty(), span) {
@@ -69,9 +70,9 @@ pub(crate) async fn answer(federation: &Arc<Federation>, query: &str) -> Respons
     shown(status, &whole(&body, "./"))
 }
 
-/// What there is not, as a page for people.
+/// Returns a "not found" page.
 pub(crate) fn not_found(path: &str, text: &str) -> Response<Body> {
-    // The path may go deeper than the page does.
+    // The path may be deeper than the page's.
     let depth = path.bytes().skip(1).filter(|byte| *byte == b'/').count();
     let root = match depth {
         0 => "./".to_owned(),
@@ -92,7 +93,7 @@ fn shown(status: StatusCode, whole: &Markup) -> Response<Body> {
     response
 }
 
-/// `/static/…`.
+/// Answers `/static/…`.
 pub(crate) fn file(name: &str) -> Response<Body> {
     let (media, text) = match name {
         "page.css" => ("text/css; charset=utf-8", include_str!("page.css")),
@@ -117,7 +118,7 @@ fn guard(response: &mut Response<Body>) {
     headers.insert(header::REFERRER_POLICY, none);
 }
 
-/// A page with that body, whose links begin with `root`.
+/// Returns a page with that body, whose links start with `root`.
 fn whole(body: &Markup, root: &str) -> Markup {
     html! {
         (DOCTYPE)
@@ -199,7 +200,7 @@ fn collections(sources: Option<&[Seen]>) -> Markup {
 
 fn source(seen: &Seen, first: bool) -> Markup {
     let figures = &seen.member.figures;
-    // Who is not asked makes no error.
+    // Skipped requests do not count as errors.
     let asked = figures.errors().filter(|(word, _)| *word != "skipped");
     let errors: u64 = asked.map(|(_, count)| count).sum();
     let (class, state) = match (seen.breaker, &seen.health) {
@@ -210,7 +211,7 @@ fn source(seen: &Seen, first: bool) -> Markup {
                 left.as_secs().saturating_add(1)
             ),
         ),
-        // What exactly, with paths and hosts, is for those who may see the status.
+        // Details, with paths and hosts, are only shown in the status.
         (_, Err(_)) => ("bad", "out of order".to_owned()),
         (BreakerState::Trying, Ok(())) => ("", "failed too often; tried again".to_owned()),
         (BreakerState::Closed, Ok(())) if figures.is_failing() => {
@@ -234,7 +235,7 @@ fn source(seen: &Seen, first: bool) -> Markup {
     }
 }
 
-/// How long half of the requests took at most, as far as it is known.
+/// Formats the upper bound of the median duration, as far as it is known.
 fn median(durations: &Durations) -> String {
     match durations.quantile(0.5) {
         Some(half) => format!("≤ {} ms", half.as_secs_f64() * 1000.0),
@@ -243,7 +244,7 @@ fn median(durations: &Durations) -> String {
     }
 }
 
-/// `1 capture`, `2 captures`.
+/// Formats a count: `1 capture`, `2 captures`.
 fn counted(count: u64, what: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} {what}{s}")

@@ -1,4 +1,4 @@
-//! A search for captures: what is asked, what is found, and how it is shown.
+//! Search for captures on the page: the form, the query, and the results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,61 +20,61 @@ use crate::server::output::status_of;
 use crawlspace_index::row::Row;
 use crawlspace_index::timestamp::Timestamp;
 
-/// How many captures are listed at a time.
+/// Number of captures listed per page.
 const PAGE_SIZE: u64 = 100;
-/// Number of captures after which counting stops.
+/// Number of captures at which counting stops.
 const MAX_COUNTED: u64 = 250_000;
 /// Timeout of counting.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the form asks.
+/// Parameters of the search form.
 #[derive(Debug)]
 pub(crate) struct Search<'a> {
     pub collection: &'a str,
     pub url: &'a str,
     pub span: Span,
-    /// How many captures come before those that are listed.
+    /// Number of captures to skip in the list.
     pub skip: u64,
 }
 
-/// What was found of it.
+/// Result of a search.
 pub(crate) struct SearchResult {
     /// Number of captures in each part of the span.
     counts: Counts,
-    /// The captures that are listed.
+    /// Listed captures.
     rows: Vec<Row>,
     total: u64,
-    /// Why only a part of the captures was counted.
+    /// Reason why only some of the captures were counted.
     cut: Option<&'static str>,
-    /// Sources that are missing, and why.
+    /// Missing sources, with reasons.
     missing: Vec<(Arc<str>, Reason)>,
 }
 
-/// Why nothing was searched.
+/// The reason why a search was refused.
 pub(crate) struct SearchError {
     pub status: StatusCode,
     pub why: String,
 }
 
 impl Search<'_> {
-    /// This page, with another span.
+    /// Returns the URL of this search with another span.
     pub(crate) fn link(&self, span: &Span) -> String {
         self.link_beyond(span, 0)
     }
 
-    /// This page, with the captures of a span that come after the first ones.
+    /// Returns the URL of this search with another span, after the first `skip` captures.
     fn link_beyond(&self, span: &Span, skip: u64) -> String {
         link(self.collection, self.url, span, skip)
     }
 
-    /// Returns the prefix of the URLs below this one, unless the URL has a wildcard.
+    /// Returns a wildcard for all URLs below this one, unless the URL has a wildcard already.
     fn prefix(&self) -> Option<String> {
         let below = self.url.split(['?', '#']).next()?.trim_end_matches('/');
         let has_wildcard = self.url.starts_with("*.") || self.url.ends_with('*');
         (!has_wildcard).then(|| format!("{below}/*"))
     }
 
-    /// Links to this search with another URL, and in the other collections.
+    /// Renders links to a search below this URL, and to the same search in other collections.
     fn wider(&self, federation: &Federation) -> Markup {
         let link = |collection: &str, url: &str| link(collection, url, &self.span, 0);
         let names = federation.collections.iter().map(|other| &*other.name);
@@ -90,7 +90,7 @@ impl Search<'_> {
         }
     }
 
-    /// The query of the index API for the captures of this search.
+    /// Returns the URL of the index API for this search.
     fn rows(&self) -> String {
         let path = format!("./{}/index?", self.collection);
         let mut query = form_urlencoded::Serializer::for_suffix(path.clone(), path.len());
@@ -108,10 +108,10 @@ impl Search<'_> {
         parameters
     }
 
-    /// Asks the index.
+    /// Runs the search.
     ///
     /// # Errors
-    /// When there is no such collection, or the query is wrong.
+    /// If the collection does not exist, or the query is invalid.
     pub(crate) async fn ask(&self, federation: &Federation) -> Result<SearchResult, SearchError> {
         let Some(collection) = federation.collection(self.collection) else {
             return Err(SearchError {
@@ -177,7 +177,7 @@ impl Search<'_> {
     }
 }
 
-/// A link to a search.
+/// Returns the URL of a search.
 fn link(collection: &str, url: &str, span: &Span, skip: u64) -> String {
     let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), "?".len());
     query.append_pair("coll", collection);
@@ -203,7 +203,7 @@ impl SearchResult {
         }
     }
 
-    /// The captures, and when they are.
+    /// Renders the captures and their calendar.
     pub(crate) fn show(&self, search: &Search<'_>, federation: &Federation) -> Markup {
         html! {
             section aria-labelledby="found" {
@@ -235,7 +235,7 @@ impl SearchResult {
         }
     }
 
-    /// Which captures are listed.
+    /// Returns the caption of the list.
     fn listed(&self, search: &Search<'_>) -> String {
         let count = self.rows.len() as u64;
         match (count == self.total, count) {
@@ -251,7 +251,7 @@ impl SearchResult {
         }
     }
 
-    /// Ways to those before and those that come next.
+    /// Renders links to the previous and next captures.
     fn more(&self, search: &Search<'_>) -> Markup {
         let next = search.skip + self.rows.len() as u64;
         let has_next = next < self.total && !self.rows.is_empty();
@@ -305,7 +305,7 @@ fn capture(row: &Row, collection: &str) -> Markup {
                     " "
                 }
                 a href=(base_url.resource(&record(row, &url, &digits))) rel="nofollow" aria-label={ "WARC record of " (time) } { "WARC" }
-                // Other servers name these: nothing but the web may be linked to.
+                // These URLs come from other servers, so only web links are allowed.
                 @if live.starts_with("http://") || live.starts_with("https://") {
                     " " a href=(live) rel="noreferrer nofollow" aria-label={ "Replay of " (time) } { "replay" }
                 }
@@ -318,9 +318,9 @@ fn capture(row: &Row, collection: &str) -> Markup {
     }
 }
 
-/// What the resource API is asked for this capture and no other one, also if it redirects to its own URL.
+/// Returns the query of the resource API for exactly this capture, even if it redirects to its own URL.
 fn record(row: &Row, url: &str, digits: &str) -> String {
-    // To the second, as queries take it.
+    // Queries have a resolution of one second.
     let digits = digits.get(..14).unwrap_or(digits);
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.append_pair("url", url);
@@ -334,7 +334,7 @@ fn record(row: &Row, url: &str, digits: &str) -> String {
     query.finish()
 }
 
-/// `2014-03-05 12:00:00` of 14 digits; others stay as they are.
+/// Formats 14 digits as `2014-03-05 12:00:00`; others stay unchanged.
 fn readable(digits: &str) -> String {
     let part = |from: usize, to: usize| digits.get(from..to);
     let parts = (

@@ -1,4 +1,4 @@
-//! The captures of a URL that a dedupe index has, as rows.
+//! Captures of a URL in a dedupe index, as rows.
 
 use std::sync::Arc;
 
@@ -18,34 +18,34 @@ use crawlspace_index::source::{Batch, SourceError};
 use crawlspace_index::timestamp::{Timestamp, compare};
 use crawlspace_warc::Date;
 
-/// How many captures are asked for first where the newest are wanted, of which the first may do. The second shows that no
-/// other one is of its moment.
+/// Page size of the first request if the newest captures are wanted, of which the first may suffice. The second one
+/// proves that no other capture has the same timestamp.
 const FIRST_PAGE: u64 = 2;
-/// Maximum number of captures in an answer of the server.
+/// Maximum number of captures in a response of the server.
 const PAGE: u64 = 10_000;
 
 const EXACT: &str = "a dedupe index is asked for one URL, and not for all that begin with it";
 
-/// A URL whose captures are asked for, the newest first.
+/// A lookup of a URL's captures, newest first.
 pub(super) struct Asking {
     inner: Arc<Inner>,
     urlkey: Vec<u8>,
-    /// The URL as it was asked for, and in its normal form where that is another one.
+    /// URL as requested and, if different, in its normal form. The last one is being looked up.
     urls: Vec<String>,
-    /// What is asked first, and next, of the last of these.
+    /// First page of each URL, and the next page of the current one.
     first: Page,
     page: Page,
-    /// Whether no more captures of a URL are wanted than the first page has.
+    /// Stops after the first page of each URL.
     is_enough: bool,
-    /// The digits of the first moment that counts.
+    /// Digits of the start of the time range.
     from: Option<String>,
 }
 
 impl Asking {
-    /// Prepares what a look-up asks for.
+    /// Prepares a lookup.
     ///
     /// # Errors
-    /// When it asks for more than one URL.
+    /// If the lookup is for more than one URL.
     pub(super) fn new(inner: Arc<Inner>, lookup: &Lookup) -> Result<Asking, SourceError> {
         let query = &lookup.query;
         if query.match_type != MatchType::Exact {
@@ -73,7 +73,7 @@ impl Asking {
         })
     }
 
-    /// The rows, as they are asked for.
+    /// Returns the rows, which are requested page by page.
     pub(super) fn rows(self, order: Order) -> Rows {
         let ordered = order == Order::Descending && self.urls.len() == 1;
         let batches = stream::unfold(Some(self), |asking| async move {
@@ -87,7 +87,7 @@ impl Asking {
         Rows::whole(ordered, batches.boxed())
     }
 
-    /// The next rows; `None` at the end. A batch may be empty.
+    /// Returns the next rows, or `None` at the end. A batch may be empty.
     async fn next(&mut self) -> Result<Option<Batch>, SourceError> {
         let Some(url) = self.urls.last().cloned() else {
             return Ok(None);
@@ -119,7 +119,7 @@ impl Asking {
         Ok(Some(batch))
     }
 
-    /// Turns to the next page: before the last moment of this one, which may have further captures.
+    /// Proceeds to the next page: before the last timestamp of this one, which may have further captures.
     fn turn(&mut self, captures: &mut Vec<Capture>) -> Result<(), SourceError> {
         let moments: Vec<_> = captures.iter().map(|one| digits(&one.date)).collect();
         let last = moments.last().cloned().flatten();
@@ -170,14 +170,14 @@ impl Asking {
         let text = format!("{}: {error}", self.inner.shown());
         self.inner.note(Some(text.clone()));
         match error.word() {
-            // The server itself has refused.
+            // Refused by the server itself.
             Some(_) => SourceError::Answer(text),
             None => SourceError::Connection(text),
         }
     }
 }
 
-/// The forms of a URL under which a crawler may have added it. An index has URLs as they were given.
+/// Returns the spellings of a URL under which a crawler may have added it, since an index keeps URLs as given.
 fn forms(query: &Query) -> Vec<String> {
     let mut forms = vec![query.url.clone()];
     if let Ok(normal) = url::Url::parse(&query.url)
@@ -188,7 +188,7 @@ fn forms(query: &Query) -> Vec<String> {
     forms
 }
 
-/// A date of a record as up to 17 digits, in UTC; `None` when it is none of the forms that a crawler may give.
+/// Returns up to 17 digits of a record's date, in UTC; `None` if the format is unknown.
 fn digits(date: &[u8]) -> Option<Vec<u8>> {
     if date.iter().all(u8::is_ascii_digit) {
         return Timestamp::earliest(date.get(..14)?).map(|_| date[..date.len().min(17)].to_vec());

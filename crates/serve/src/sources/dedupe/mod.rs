@@ -1,4 +1,4 @@
-//! A dedupe index in Redis, for crawlers that ask over HTTP: by digest, and by URL where it keeps an index by URL.
+//! A dedupe index in Redis, queried by crawlers over HTTP: by digest, and by URL if it has an index by URL.
 
 mod captures;
 mod questions;
@@ -19,19 +19,19 @@ use crawlspace_client::server::without_password;
 use crawlspace_client::{AsyncServer, Code, Error};
 use crawlspace_index::source::SourceError;
 
-/// Retries after a connection broke.
+/// Number of retries after a broken connection.
 const RETRIES: u32 = 1;
 
-/// A dedupe index, whose connections are made when they are needed.
+/// A dedupe index, which connects on first use.
 #[derive(Clone)]
 pub struct DedupeSource(Arc<Inner>);
 
 struct Inner {
-    /// Where the server is, and which database of it is meant.
+    /// URL of the server, with the number of the database.
     url: String,
     prefix: Vec<u8>,
     crawl: Option<String>,
-    /// `"source": …, "source_type": …` of its rows.
+    /// JSON members of its rows: `"source": …, "source_type": …`.
     members: Arc<str>,
     timeout: Duration,
     index: OnceCell<Index<AsyncServer>>,
@@ -39,22 +39,22 @@ struct Inner {
     problem: Mutex<Option<String>>,
 }
 
-/// Why an index did not do what it was asked for.
+/// The reason why a request to the index failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DedupeError {
-    /// What was sent is invalid.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The crawl takes no records any more, or not now.
+    /// The crawl accepts no records any more, or not now.
     #[error("{0}")]
     Closed(String),
-    /// The index cannot be asked at the moment. The text is for the operator.
+    /// The index is unavailable. The text is for the operator.
     #[error("{0}")]
     Unavailable(String),
 }
 
 impl DedupeSource {
-    /// The index of that prefix at `redis://host:port/db`. Nothing is connected to yet.
+    /// Creates a client of the index with that prefix at `redis://host:port/db`, which connects on first use.
     pub(crate) fn new(
         url: &str,
         prefix: &str,
@@ -74,15 +74,15 @@ impl DedupeSource {
         }))
     }
 
-    /// For which crawl records are added where a request names none.
+    /// Returns the default crawl of added records.
     pub(crate) fn crawl(&self) -> Option<&str> {
         self.0.crawl.as_deref()
     }
 
-    /// The original of a payload, of committed crawls and of one that is still running.
+    /// Returns the original of a payload, from committed crawls and optionally a running one.
     ///
     /// # Errors
-    /// When the digest or the crawl is invalid, or the index cannot be asked.
+    /// If the digest or the crawl is invalid, or the index is unavailable.
     pub(crate) async fn look_up(
         &self,
         crawl: Option<&[u8]>,
@@ -93,10 +93,10 @@ impl DedupeSource {
         Ok(found.pop().flatten())
     }
 
-    /// The original of a payload, of committed crawls, and the WACZ file that has it.
+    /// Returns the original of a payload from committed crawls, with the name of its WACZ file.
     ///
     /// # Errors
-    /// When the digest is invalid, or the index cannot be asked.
+    /// If the digest is invalid, or the index is unavailable.
     pub(crate) async fn locate(&self, digest: &[u8]) -> Result<Option<Located>, DedupeError> {
         let asking = async {
             self.0
@@ -109,11 +109,11 @@ impl DedupeSource {
         Ok(found.pop().flatten())
     }
 
-    /// Adds records of a crawl; of those of one payload the earliest stays. Sent twice they count once.
+    /// Adds records to a crawl; of several records of one payload the earliest is kept. Adding is idempotent.
     ///
     /// # Errors
-    /// When one is invalid, of which the text names the reason, or the index cannot be asked. Nothing is added then,
-    /// as far as is known.
+    /// If a record is invalid, with the reason, or if the index is unavailable. Nothing is added then, as far as is
+    /// known.
     pub(crate) async fn add(&self, crawl: &[u8], added: &[Added<'_>]) -> Result<(), DedupeError> {
         let adding = Adding {
             earliest: true,
@@ -123,7 +123,7 @@ impl DedupeSource {
         self.answered(asking).await.map(drop)
     }
 
-    /// Waits for the answer of the server, and notes whether there was one.
+    /// Waits for the server's answer, and records whether there was one.
     async fn answered<T>(
         &self,
         asking: impl Future<Output = Result<T, Error>>,
@@ -171,7 +171,7 @@ impl Inner {
         self.index.get_or_try_init(connect).await
     }
 
-    /// Notes why the index could not be asked the last time, for the status page.
+    /// Records the last problem of the index, for the status page.
     fn note(&self, problem: Option<String>) {
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }

@@ -1,7 +1,7 @@
-//! Look-ups by URL of many requests, which share calls to the server.
+//! Batches lookups by URL of many requests into shared calls to the server.
 //!
-//! While a call is under way, the look-ups that come meanwhile wait, and go out together in the next one. A request
-//! that is dropped drops its look-up alone.
+//! Lookups that arrive while calls are in flight are sent together in the next call. Dropping a request drops only its
+//! own lookup.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,21 +11,21 @@ use super::Inner;
 use crawlspace_client::Error;
 use crawlspace_client::dedupe::{Capture, Captures};
 
-/// Maximum number of calls under way at a time.
+/// Maximum number of calls in flight.
 const FLIGHTS: usize = 2;
-/// Maximum number of look-ups in a call.
+/// Maximum number of lookups in a call.
 const URLS: usize = 128;
 
-/// Which captures of a URL are asked for.
+/// Page of a URL's captures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Page {
-    /// At most this many.
+    /// Maximum number of captures.
     pub limit: u64,
-    /// Only those older than this date.
+    /// Exclusive upper bound of the date.
     pub before: Option<Vec<u8>>,
 }
 
-/// Look-ups that wait to be sent.
+/// Lookups waiting to be sent.
 #[derive(Default)]
 pub(super) struct Questions(Mutex<Waiting>);
 
@@ -46,7 +46,7 @@ impl Questions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a look-up. Whether a call has to be begun for it.
+    /// Adds a lookup. Returns whether the caller must start a call.
     fn add(&self, question: Question) -> bool {
         let mut waiting = self.lock();
         waiting.questions.push(question);
@@ -55,7 +55,7 @@ impl Questions {
         takes_off
     }
 
-    /// The look-ups of the next call, which all ask for the same captures; `None` ends the flight.
+    /// Returns the lookups of the next call, which share the same page; `None` ends the sequence of calls.
     fn next(&self) -> Option<(Page, Vec<Question>)> {
         let mut waiting = self.lock();
         waiting.questions.retain(|one| !one.answer.is_closed());
@@ -76,10 +76,10 @@ impl Questions {
 }
 
 impl Inner {
-    /// Captures of a URL, newest first.
+    /// Returns captures of a URL, newest first.
     ///
     /// # Errors
-    /// When the server refuses, or cannot be reached. `None` when the runtime ends.
+    /// If the server refuses the call or is unreachable. `None` if the runtime is shutting down.
     pub(super) async fn captures(
         self: &Arc<Self>,
         url: &[u8],
@@ -108,14 +108,14 @@ impl Inner {
     }
 }
 
-/// Makes one call after the other, for as long as look-ups wait.
+/// Sends calls while lookups are waiting.
 async fn fly(inner: Arc<Inner>) {
     while let Some((page, questions)) = inner.questions.next() {
         let answers = inner.ask(&page, &questions).await;
         match answers {
             Ok(answers) => {
                 for (question, captures) in questions.into_iter().zip(answers) {
-                    // Whoever asked may be gone.
+                    // The request may have been dropped.
                     let _ = question.answer.send(Ok(captures));
                 }
             }

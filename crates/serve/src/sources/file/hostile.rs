@@ -1,4 +1,4 @@
-//! Files that come and go, and paths that are not files.
+//! Tests of files that appear, disappear and change, and of paths that are not files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,7 +18,7 @@ use crawlspace_index::sorted::Order;
 use crawlspace_index::source::SourceError;
 use crawlspace_index::timestamp::Timestamp;
 
-/// One that looks for files whenever it is asked.
+/// Creates a source that checks its files on every query.
 fn watching(path: &Path) -> FileSource {
     let listings = Listings::new(path.to_owned(), Choice::All);
     let listings = listings.with_age(std::time::Duration::ZERO);
@@ -35,7 +35,7 @@ fn orders() -> [Order; 3] {
     [Order::Ascending, Order::Descending, Order::Closest(moment)]
 }
 
-/// Returns whether a source has failed because of the files that it reads.
+/// Returns whether a source fails because of its files.
 fn is_missing(source: &FileSource) -> bool {
     let all = lookup(query("http://a.com/", MatchType::Exact), Order::Ascending);
     matches!(failure(source, &all), Some(SourceError::Io(_)))
@@ -60,7 +60,7 @@ fn files_that_come_and_go_are_noticed() {
     assert_eq!(count(&source), 3);
     fs::remove_file(place.join("deep/er/a.cdxj")).unwrap();
     assert_eq!(count(&source), 2);
-    // The old file is still there, by another name.
+    // The old file still exists, under another name.
     fs::rename(place.join("b.cdx"), place.join("b.old")).unwrap();
     fs::write(place.join("b.cdx"), "com,a)/ 2019 {}\n").unwrap();
     assert_eq!(count(&source), 1);
@@ -177,7 +177,7 @@ fn a_file_that_samples_take_for_sorted_is_noted_when_it_is_read() {
     let line = |n: usize| format!("com,a)/{n:06} 2016 {{\"n\": \"{}\"}}\n", "x".repeat(50));
     let mut lines: Vec<String> = (0..30_000).map(line).collect();
     let sorted = lines.concat();
-    // Half way from one sample to the next.
+    // The error is between two samples.
     lines.swap(30_000 / 16, 30_000 / 16 + 1);
     fs::write(&path, lines.concat()).unwrap();
     let source = FileSource::new(path.clone(), identity());
@@ -186,7 +186,7 @@ fn a_file_that_samples_take_for_sorted_is_noted_when_it_is_read() {
     assert_eq!((rows.len(), ordered), (30_000, true));
     let problem = source.health().unwrap_err();
     assert!(problem.contains("a.cdxj: it is not sorted"), "{problem}");
-    // From now on, whoever asks puts them in order.
+    // From now on, the caller has to sort the rows.
     for order in orders() {
         let (rows, ordered) = ask(&source, &all(order));
         assert_eq!((rows.len(), ordered), (30_000, false), "{order:?}");
@@ -223,7 +223,8 @@ fn only_so_many_files_stay_open() {
         open.count()
     };
     assert!(open() <= 512);
-    // A query that has rows of all files does not keep all of them open, and reads them to the end.
+    // A query with rows of all files does not keep all of them open, and reads all of them to the
+    // end.
     for number in 0..700 {
         let place = folder.path().join(format!("{number:03}.cdxj"));
         let line = |n: u32| format!("com,a)/{n:04} 2016{:010} {{}}\n", 101_000_000 + number);
@@ -309,7 +310,7 @@ fn an_answer_is_of_the_old_file_or_the_new_one() {
     for thread in asking {
         thread.join().unwrap();
     }
-    // One that is written over while it is read may give anything that was in it, and nothing else.
+    // A file that is overwritten during a read may yield any of its contents, but nothing else.
     let asking = std::thread::spawn({
         let source = Arc::clone(&source);
         move || {

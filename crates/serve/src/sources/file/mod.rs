@@ -1,10 +1,10 @@
-//! CDX and CDXJ files, sorted as `LC_ALL=C sort` does it, folders of them, ZipNum clusters, and WACZ files, on this
-//! machine and on servers.
+//! Local and remote files: CDX and CDXJ files sorted like `LC_ALL=C sort`, folders of them, ZipNum clusters, and WACZ
+//! files.
 //!
-//! A search in a file reads a few kilobytes where nothing is known yet, and caches what it has seen; after a while
-//! a look-up reads once. What is in the page cache is read at once, everything else, and everything large, in small
-//! steps on a thread that may wait. Files that come, go, grow or are replaced are noticed: each open one is asked
-//! whether it has changed whenever it is read, and names are looked up again once a second at most.
+//! A search reads a few kilobytes of an unknown file and caches the keys it has seen; after a while a lookup takes a
+//! single read. Data in the page cache is read directly; everything else, and everything large, is read in small steps
+//! on a blocking thread. Files that appear, disappear, grow or are replaced are noticed: open files are checked for
+//! changes at each read, and folders are listed again at most once a second.
 
 #[cfg(test)]
 mod hostile;
@@ -28,14 +28,14 @@ use crawlspace_index::sorted::line::Writer;
 use crawlspace_index::source::{Batch, Batches, Gaps, SourceError};
 use crawlspace_index::{Choice, Files, Listing, Listings, Sought};
 
-/// Maximum number of times that files are listed again for one query because they have changed.
+/// Maximum number of new listings for one query because files have changed.
 const LISTED_AGAIN: u32 = 4;
 
-/// A CDX or CDXJ file, a folder of them, a ZipNum cluster, or WACZ files.
+/// A source of CDX or CDXJ files, ZipNum clusters, or WACZ files.
 #[derive(Clone, Debug)]
 pub struct FileSource(Arc<Parts>);
 
-/// The parts of a source. Queries share them by one counter, since processors hand that to each other.
+/// Shared parts of a source. A single reference count, since counters move between processor caches.
 #[derive(Debug)]
 struct Parts {
     identity: Identity,
@@ -45,13 +45,13 @@ struct Parts {
 }
 
 impl FileSource {
-    /// A file or folder of this machine, which need not be there. `{coll}` in its path stands for the name of the
-    /// collection.
+    /// Creates a source of a local file or folder, which may appear later. `{coll}` in its path stands for the name of
+    /// the collection.
     pub fn new(path: std::path::PathBuf, identity: Identity) -> FileSource {
         FileSource::of(Arc::new(Listings::new(path, Choice::All)), identity)
     }
 
-    /// Files, wherever they are.
+    /// Creates a source of local or remote files.
     pub(crate) fn of(listings: Arc<Listings>, identity: Identity) -> FileSource {
         FileSource(Arc::new(Parts {
             identity,
@@ -61,7 +61,7 @@ impl FileSource {
         }))
     }
 
-    /// Asks all files; when one of them turns out to have changed since it was listed, those of a new listing.
+    /// Scans all files; if a file has changed since it was listed, lists and scans them again.
     async fn ask(&self, lookup: &Arc<Lookup>) -> Result<Rows, SourceError> {
         let listing = self.listing(lookup).await?;
         let gaps = Arc::new(Gaps::default());
@@ -82,7 +82,7 @@ impl FileSource {
                             Ok(scanned) => scanned,
                             Err(error) => return Some((Err(error), (batches, None))),
                         };
-                        // The order of the rows was promised.
+                        // The order of the rows was already promised.
                         if same != ordered {
                             let what = "its files changed while they were read".to_owned();
                             return Some((Err(SourceError::Io(what)), (new, None)));
@@ -102,7 +102,7 @@ impl FileSource {
         })
     }
 
-    /// Scans all files of a listing: whether the rows come in the order of the look-up, and the rows.
+    /// Scans all files of a listing. Returns whether rows are in the order of the lookup, and the rows.
     fn scan_all(
         &self,
         listing: &Listing,
@@ -120,7 +120,7 @@ impl FileSource {
         for failure in listing.failures.iter().chain(&disorder) {
             gaps.add(SourceError::Io(failure.clone()));
         }
-        // Rows of a file that is not sorted are put in order like those of a server.
+        // Rows of an unsorted file are sorted by the caller, like those of a server.
         let is_sorted = listing.is_sorted() && disorder.is_none();
         let ordered = order == lookup.order && is_sorted;
         let at_most = lookup.at_most.filter(|_| ordered);
@@ -145,7 +145,7 @@ impl FileSource {
     }
 }
 
-/// Scans the files of a new listing, where the last one turned out to be out of date.
+/// Scans the files again with a new listing, after the last one turned out to be stale.
 struct Again {
     source: FileSource,
     lookup: Arc<Lookup>,

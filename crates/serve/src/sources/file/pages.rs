@@ -1,4 +1,4 @@
-//! The blocks of a cluster, as pages are counted in them.
+//! Blocks of a cluster, for paging.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl source::Blocks for FileSource {
             if count != 1 {
                 return Ok(count);
             }
-            // It may be that the block begins before what is asked for, and ends before it.
+            // The only block may start before the requested range, and end before it as well.
             let mut rows = self.rows_of(lookup, all).await?;
             while let Some(batch) = rows.batches.next().await.transpose()? {
                 if !batch.is_empty() {

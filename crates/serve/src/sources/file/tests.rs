@@ -1,4 +1,4 @@
-//! Against a naive reader that knows nothing of order.
+//! Tests against a naive reader that ignores order.
 
 use std::fs;
 use std::io::Write as _;
@@ -47,13 +47,13 @@ pub(crate) fn lookup(query: Query, order: Order) -> Arc<Lookup> {
     })
 }
 
-/// One for all tests, since connections live as long as theirs.
+/// Returns the runtime shared by all tests, since connections live as long as their runtime.
 pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| Runtime::new().unwrap())
 }
 
-/// All rows, and whether they should be in order.
+/// Returns all rows, and whether they are said to be in order.
 pub(crate) fn ask(source: &dyn Source, lookup: &Arc<Lookup>) -> (Vec<Row>, bool) {
     runtime().block_on(async {
         let rows = source.rows(Arc::clone(lookup)).await.unwrap();
@@ -63,7 +63,7 @@ pub(crate) fn ask(source: &dyn Source, lookup: &Arc<Lookup>) -> (Vec<Row>, bool)
     })
 }
 
-/// Why a look-up fails as a whole.
+/// Returns the error of a failing lookup.
 pub(crate) fn failure(source: &dyn Source, lookup: &Arc<Lookup>) -> Option<SourceError> {
     runtime().block_on(async {
         let mut rows = match source.rows(Arc::clone(lookup)).await {
@@ -79,7 +79,7 @@ pub(crate) fn failure(source: &dyn Source, lookup: &Arc<Lookup>) -> Option<Sourc
     })
 }
 
-/// What a look-up should find in these texts.
+/// Returns the rows that a lookup should find in these texts.
 pub(crate) fn naive(texts: &[Vec<u8>], lookup: &Lookup) -> Vec<Row> {
     let mut rows = Vec::new();
     let query = &lookup.query;
@@ -126,11 +126,11 @@ pub(crate) fn naive(texts: &[Vec<u8>], lookup: &Lookup) -> Vec<Row> {
 }
 
 fn moment(rng: &mut Rng) -> Timestamp {
-    // Few of them, so that some are the same.
+    // A small number of values, so that some are equal.
     Timestamp::from_seconds(1_400_000_000 + rng.below(40) as i64 * 40_000_000 / 7).unwrap()
 }
 
-/// Lines in order, with all that there may be between them.
+/// Returns sorted lines, with everything that may occur between them.
 pub(crate) fn text(rng: &mut Rng) -> Vec<u8> {
     let hosts = ["com,a", "com,a,www", "com,ab", "com,b", "org,example"];
     let count = *rng.pick(&[0, 1, 3, 30, 300, 300, 2000]);
@@ -229,14 +229,14 @@ pub(crate) fn random_lookup(rng: &mut Rng) -> Arc<Lookup> {
 }
 
 fn write(path: &Path, text: &[u8]) {
-    // As a tool does that replaces an index while it is read.
+    // Replaces the file atomically, as tools do with an index in use.
     let other = path.with_extension("new");
     fs::write(&other, text).unwrap();
     fs::rename(other, path).unwrap();
 }
 
-/// Asserts that a source gives the rows of a naive look-up in the same order; those of ranges, when asked by closeness
-/// to a moment, may come in ascending order.
+/// Asserts that a source returns the rows of a naive lookup in the same order; rows of a URL range in order of distance
+/// from a timestamp may be in ascending order.
 pub(crate) fn assert_same(source: &dyn Source, texts: &[Vec<u8>], lookup: &Arc<Lookup>) {
     let (rows, ordered) = ask(source, lookup);
     let exact = lookup.query.match_type == MatchType::Exact;

@@ -1,4 +1,4 @@
-//! Clusters as a naive reader would see what is packed in them, and invalid clusters.
+//! Tests of clusters against a naive reader of their uncompressed lines, and of invalid clusters.
 
 use std::fs;
 use std::io::Write as _;
@@ -27,7 +27,8 @@ fn packed(text: &[u8]) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
-/// A cluster of these lines in a folder, in parts of a few blocks. Gives its secondary index.
+/// Creates a cluster of these lines in a folder, in parts of a few blocks. Returns the path of its
+/// secondary index.
 fn cluster(folder: &Path, lines: &[&[u8]], rng: &mut Rng) -> PathBuf {
     fs::create_dir_all(folder.join("parts")).unwrap();
     let (of, told, numbered) = (*rng.pick(&[1, 7, 100]), rng.chance(50), rng.chance(50));
@@ -71,7 +72,7 @@ fn write_part(folder: &Path, name: &str, told: bool, part: &[u8]) -> String {
     format!("{name}\thttp://example.org/{name}\tnone/{name}\tparts/{name}\n")
 }
 
-/// A cluster: its secondary index, or a folder of those.
+/// Creates a source of a secondary index, or of a folder of clusters.
 fn clusters(path: PathBuf, identity: Identity) -> FileSource {
     FileSource::of(Arc::new(Listings::new(path, Choice::Clusters)), identity)
 }
@@ -103,7 +104,7 @@ fn clusters_say_what_a_naive_reader_finds() {
     }
 }
 
-/// All pages, one after the other, are the whole answer.
+/// Asserts that all pages in sequence are the whole answer.
 fn assert_paged(source: &FileSource, blocks: &dyn Blocks, lookup: &Arc<Lookup>, size: u64) {
     let lookup = Arc::new(but!((**lookup).clone(), order: Order::Ascending));
     let expected = ask(source, &lookup).0;
@@ -139,7 +140,7 @@ fn assert_paged(source: &FileSource, blocks: &dyn Blocks, lookup: &Arc<Lookup>, 
     });
 }
 
-/// What goes wrong with a cluster that has this secondary index and this part.
+/// Returns the error of a cluster with this secondary index and this part.
 fn problem(index: &[u8], part: &[u8]) -> SourceError {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.idx"), index).unwrap();
@@ -162,7 +163,7 @@ fn problem_of(source: &FileSource) -> SourceError {
     })
 }
 
-/// A folder with a cluster of one block for each of these lines, whose `.loc` file has these places.
+/// Creates a cluster with one block per line, whose `.loc` file lists these locations.
 fn placed(lines: &[&str], places: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let (mut index, mut at) = (String::new(), 0);
@@ -199,7 +200,7 @@ fn as_many_places_of_a_part_are_tried_as_are_of_use() {
 
 #[test]
 fn a_place_that_failed_is_left_until_the_others_fail() {
-    // Each block is packed to as many bytes as its twin.
+    // Each block has the same compressed size as its counterpart.
     let lines = [
         "com,a)/ 2016 {\"n\": \"1\"}\n",
         "com,b)/ 2016 {\"n\": \"1\"}\n",
@@ -219,7 +220,7 @@ fn a_place_that_failed_is_left_until_the_others_fail() {
         rows[0].field("n")
     };
     assert_eq!(row("http://a.com/"), "2");
-    // It is there now, and not looked for.
+    // The file exists now, but its location is not tried.
     put("first", &part("1"));
     assert_eq!(row("http://b.com/"), "2");
     fs::remove_file(folder.path().join("second")).unwrap();

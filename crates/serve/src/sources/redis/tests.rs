@@ -1,4 +1,4 @@
-//! Against a real server.
+//! Tests against a real server.
 
 use std::collections::BTreeSet;
 
@@ -127,7 +127,7 @@ fn a_server_that_comes_up_later_is_found() {
         })
     };
     assert!(asked().is_err());
-    // A server that knows as much of Redis as it needs.
+    // A minimal imitation of a Redis server.
     let server = std::net::TcpListener::bind(address).unwrap();
     let serving = std::thread::spawn(move || {
         let (stream, _) = server.accept().unwrap();

@@ -1,4 +1,4 @@
-//! CDX servers.
+//! Sources that are CDX servers.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use crawlspace_fetch::Net;
 use crawlspace_index::sorted::Order;
 use crawlspace_index::source::SourceError;
 
-/// A CDX server: pywb's, OutbackCDX, the wayback-cdx-server of the Internet Archive, or one that is like them.
+/// A CDX server: pywb's, OutbackCDX, the Internet Archive's wayback-cdx-server, or a compatible one.
 ///
-/// All are asked with `url`, `matchType`, `from`, `to` and `closest`. A server that refuses that with 400 is asked
-/// once more without the times, since not every one has them for more than a single URL. Nothing is said of the form
-/// of the answer: what they give by default can be read.
+/// All are queried with `url`, `matchType`, `from`, `to` and `closest`. If a server answers 400, the query is repeated
+/// once without the times, since some servers support them only for a single URL. No output format is requested: the
+/// default formats of all these servers are supported.
 pub struct CdxSource {
     net: Arc<Net>,
     identity: Identity,
@@ -32,8 +32,7 @@ pub struct CdxSource {
 }
 
 impl CdxSource {
-    /// A server with its API at a URL, replay at another one, if there is one, and filters in a dialect, if that is
-    /// known.
+    /// Creates a source with the URL of its API, and optionally a replay URL and a filter dialect.
     pub fn new(
         net: Arc<Net>,
         identity: Identity,
@@ -59,7 +58,7 @@ impl CdxSource {
         };
         let plain = self.filled("", lookup);
         let mut full = self.filled(&closest, lookup);
-        // OutbackCDX has times for a single URL only, and so it is with orders.
+        // OutbackCDX supports times and orders for a single URL only.
         let has_times = is_exact || self.dialect != Some(Dialect::Outback);
         if has_times {
             for (name, moment) in [("from", query.from), ("to", query.to)] {
@@ -82,7 +81,7 @@ impl CdxSource {
         if let Some(most) = lookup.at_most.filter(|_| is_ordered && is_clamped) {
             full.add_new("limit", &most.to_string());
         }
-        // A limit that is ours, or one that the configuration asks for, is no reason to go on.
+        // An answer that reaches a limit of ours or of the configuration is complete and is not continued.
         let next = match (lookup.order, full.has("limit")) {
             (Order::Ascending, false) if is_exact => Next::KeyOrTime,
             (Order::Ascending, false) => Next::Key,
@@ -99,7 +98,7 @@ impl CdxSource {
         }
     }
 
-    /// The URL of the interface; `None` where that of the query cannot stand in its path.
+    /// Returns the API URL; `None` if the query's URL cannot be part of its path.
     fn url(&self, closest: &str, lookup: &Lookup) -> Option<String> {
         self.api.fill(Values {
             url: &lookup.query.url,
@@ -108,7 +107,7 @@ impl CdxSource {
         })
     }
 
-    /// What every server understands.
+    /// Returns the parameters that every server understands.
     fn filled(&self, closest: &str, lookup: &Lookup) -> Parameters {
         let query = &*lookup.query;
         let url = self.url(closest, lookup).unwrap_or_default();
@@ -120,7 +119,7 @@ impl CdxSource {
         parameters
     }
 
-    /// Asks for the order of the rows, and says whether they come in it.
+    /// Requests an order of rows, and returns whether they will be in that order.
     fn sort(&self, lookup: &Lookup, parameters: &mut Parameters) -> bool {
         let is_known = match self.dialect {
             None => false,
@@ -171,7 +170,7 @@ impl Source for CdxSource {
     }
 }
 
-/// The value of `matchType`.
+/// Returns the value of `matchType`.
 pub(super) fn word(match_type: MatchType) -> &'static str {
     match match_type {
         MatchType::Exact => "exact",

@@ -1,4 +1,4 @@
-//! What another server says of a capture, in any of the ways in which index servers write that.
+//! Parses captures in all formats of index servers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 
 use crate::words::words;
 
-/// Values as they were given; those that were not are empty. Nothing of it is to be believed.
+/// Unverified values of a capture; missing ones are empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claim<'a> {
     pub urlkey: Cow<'a, str>,
@@ -27,12 +27,12 @@ pub(super) struct Claim<'a> {
     pub orig_filename: Cow<'a, str>,
     pub source: Cow<'a, str>,
     pub live_url: Cow<'a, str>,
-    /// The message of an object that is not a capture.
+    /// Error message of an object that is not a capture.
     pub message: Cow<'a, str>,
 }
 
 impl<'a> Claim<'a> {
-    /// Reads a line: CDXJ, CDX of 7 to 14 columns, or a JSON object. `None` when it is none of these.
+    /// Parses a line: CDXJ, CDX with 7 to 14 columns, or a JSON object. Returns `None` for other formats.
     pub(crate) fn of_line(line: &'a [u8]) -> Option<Claim<'a>> {
         let line = line.trim_ascii_end();
         if let [b'{', ..] = line {
@@ -61,7 +61,7 @@ impl<'a> Claim<'a> {
         Some(claim)
     }
 
-    /// Reads a JSON object, or an array of values in the order of columns with these names.
+    /// Parses a JSON object, or an array of values in the order of these columns.
     pub(crate) fn of_element(element: &'a [u8], columns: &[String]) -> Option<Claim<'a>> {
         if let [b'{', ..] = element {
             return Claim::of_object(element);
@@ -85,7 +85,7 @@ impl<'a> Claim<'a> {
         serde_json::from_slice(json).ok()
     }
 
-    /// The last of several members of one name counts, as JSON parsers have it.
+    /// Sets a value. Of repeated members the last one counts, as in JSON parsers.
     fn set(&mut self, name: &str, value: Cow<'a, str>) {
         let place = match name {
             "urlkey" => &mut self.urlkey,
@@ -134,7 +134,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// The names of columns, if the element is the array of names that some answers begin with.
+/// Returns the column names, if the element is the array of names with which some answers begin.
 pub(super) fn header(element: &[u8]) -> Option<Vec<String>> {
     let names = values(element)?;
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
@@ -142,13 +142,13 @@ pub(super) fn header(element: &[u8]) -> Option<Vec<String>> {
     is_header.then(|| names.into_iter().map(Cow::into_owned).collect())
 }
 
-/// The values of an array.
+/// Returns the values of an array.
 pub(super) fn values(element: &[u8]) -> Option<Vec<Cow<'_, str>>> {
     let values: Vec<Plain<'_>> = serde_json::from_slice(element).ok()?;
     Some(values.into_iter().map(|Plain(value)| value).collect())
 }
 
-/// Which columns an array has that comes without their names.
+/// Returns the default columns of an array without column names.
 fn usual_columns(count: usize) -> Option<&'static [&'static str]> {
     static FOURTEEN: [&str; 14] = words(
         "urlkey timestamp url mime status digest redirect robotflags length offset filename orig.length \
@@ -191,7 +191,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Claim<'a> {
     }
 }
 
-/// A value as text. What is neither text nor a whole number is empty.
+/// A value as text. Values other than texts and integers become empty.
 struct Plain<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Plain<'a> {

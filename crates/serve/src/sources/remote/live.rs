@@ -1,4 +1,4 @@
-//! The live web, of which nothing is known until it is fetched.
+//! The live web as a source.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crawlspace_index::source::SourceError;
 use crawlspace_index::spelling::as_requested;
 use crawlspace_index::timestamp::Timestamp;
 
-/// The live web: every URL has one capture, of now. More than a single URL cannot be asked for, and matches nothing.
+/// The live web: every URL has one capture, dated now. Queries for more than a single URL match nothing.
 pub struct LiveSource {
     identity: Identity,
 }
 
 impl LiveSource {
-    /// The live web.
+    /// Creates the source.
     pub(crate) fn new(identity: Identity) -> LiveSource {
         LiveSource { identity }
     }
@@ -34,7 +34,7 @@ impl LiveSource {
         if !is_asked || !query.url.contains("://") {
             return None;
         }
-        // Rules see the key of the URL that is fetched.
+        // Access rules are checked for the key of the URL that is fetched.
         let url = String::from(as_requested(&query.url)?);
         let mut members = String::new();
         member("url", &url, &mut members);
@@ -66,7 +66,7 @@ mod tests {
     use crate::sources::file::tests::identity;
     use crawlspace_index::sorted::Order;
 
-    /// Parts of URLs that parsers take for different things.
+    /// Parts of URLs that parsers interpret differently.
     const PARTS: [&str; 44] = [
         "http://",
         "https://",
@@ -142,7 +142,7 @@ mod tests {
             assert_eq!(fetched.as_str(), row.field("url"), "{url:?}");
             let key = urlkey(fetched.as_str()).unwrap();
             assert_eq!(row.urlkey(), key.as_bytes(), "{url:?}");
-            // Nothing is left in the path that another parser takes for something else.
+            // The path must not contain anything that another parser interprets differently.
             let path = fetched.as_str().split('?').next().unwrap();
             assert!(
                 !path.contains(['\\', '\t', '\n', ' ']),

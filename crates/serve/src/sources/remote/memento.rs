@@ -1,4 +1,4 @@
-//! Archives that speak Memento (RFC 7089).
+//! Sources that are Memento archives (RFC 7089).
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -26,19 +26,19 @@ use crawlspace_index::timestamp::Timestamp;
 
 const ACCEPT_DATETIME: HeaderName = HeaderName::from_static("accept-datetime");
 const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime");
-/// Maximum number of redirects of a TimeGate before it answers.
+/// Maximum number of redirects of a TimeGate.
 const MAX_REDIRECTS: usize = 10;
-/// Limit of TimeMaps read for one answer.
+/// Maximum number of TimeMaps read for one answer.
 const MAX_TIMEMAPS: usize = 1000;
-/// Maximum depth of TimeMaps that lead to one another.
+/// Maximum nesting depth of TimeMaps.
 const MAX_DEPTH: usize = 4;
-/// Number of rows in a batch; there are fewer in one when more would have to be waited for.
+/// Maximum number of rows in a batch; a batch ends earlier if the next row is not available yet.
 const BATCH: usize = 512;
 
-/// An archive with TimeGates and TimeMaps.
+/// A Memento archive with TimeGates and TimeMaps.
 ///
-/// When captures are wanted by their distance from a moment, the TimeGate names the closest one, and a few others;
-/// otherwise the TimeMap names all. Only single URLs can be asked for.
+/// For captures in order of their distance from a timestamp, the TimeGate returns the closest one and a few others;
+/// otherwise the TimeMap lists all. Only queries for a single URL are supported.
 pub struct MementoSource {
     net: Arc<Net>,
     identity: Identity,
@@ -48,7 +48,7 @@ pub struct MementoSource {
 }
 
 impl MementoSource {
-    /// An archive with these three URLs.
+    /// Creates a source with these three URLs.
     pub(crate) fn new(
         net: Arc<Net>,
         identity: Identity,
@@ -117,7 +117,7 @@ impl MementoSource {
         }
     }
 
-    /// The captures that a TimeGate names.
+    /// Returns the captures in the response of a TimeGate.
     async fn timegate(
         &self,
         url: Url,
@@ -155,13 +155,13 @@ impl MementoSource {
             let mut batch = reading.made.take();
             if !batch.is_empty() {
                 batch.sort_by(|a, b| lookup.order.compare(a, b));
-                // The same memento is the closest one, and the first, and what not.
+                // The closest memento may also be the first one, the last one, and so on.
                 batch.dedup();
                 let batches = stream::iter([Ok(batch)]).boxed();
                 return Ok(Rows::whole(true, batches));
             }
             if reading.found() || answer.status == 404 {
-                // There are some, outside of what was asked for.
+                // The archive has captures, but outside of the requested range.
                 return Ok(none());
             }
             match (answer.status, target(&answer)) {
@@ -188,7 +188,7 @@ fn none() -> Rows {
     Rows::whole(true, stream::empty().boxed())
 }
 
-/// The links of a header.
+/// Returns the links of a header.
 fn links(headers: &HeaderMap) -> Vec<Link> {
     let fields = headers.get_all(LINK).into_iter();
     fields
@@ -196,7 +196,7 @@ fn links(headers: &HeaderMap) -> Vec<Link> {
         .collect()
 }
 
-/// Where an answer sends on to.
+/// Returns the target of a redirect.
 fn target(answer: &Response) -> Option<Url> {
     let location = answer.headers.get(LOCATION)?;
     answer
@@ -205,25 +205,25 @@ fn target(answer: &Response) -> Option<Url> {
         .ok()
 }
 
-/// Rows made of links.
+/// Converts links into rows.
 struct TimeMapReader {
     whitelist: Whitelist,
     made: Made,
-    /// The URL that the archive has captures of, as it says.
+    /// Original URL as stated by the archive.
     original: String,
-    /// The time of the last capture.
+    /// Timestamp of the last capture.
     last: String,
 }
 
 impl TimeMapReader {
-    /// Takes the word of an archive for which spelling of the URL it has, as far as that is one of the same URL.
+    /// Takes the archive's spelling of the original URL; the whitelist checks that it is the same URL.
     fn note_original(&mut self, links: &[Link]) {
         if let Some(link) = links.iter().find(|link| link.is("original")) {
             self.original.clone_from(&link.target);
         }
     }
 
-    /// A link, if it is one to a memento.
+    /// Adds a link if it is one to a memento.
     fn memento(&mut self, link: &Link) {
         if let Some(date) = link.attribute("datetime").filter(|_| link.is("memento")) {
             self.capture(date);
@@ -235,7 +235,7 @@ impl TimeMapReader {
             return;
         };
         let timestamp = moment.to_string();
-        // What was said already need not be said again.
+        // Skips repetitions of the last capture.
         if timestamp != self.last {
             let claim = Claim {
                 timestamp: timestamp.as_str().into(),
@@ -247,19 +247,19 @@ impl TimeMapReader {
         }
     }
 
-    /// Whether there was any capture.
+    /// Returns whether there was any capture.
     fn found(&self) -> bool {
         !self.last.is_empty()
     }
 }
 
-/// A TimeMap, and those that it leads to.
+/// A TimeMap and the further TimeMaps that it links to.
 struct TimeMaps {
     net: Arc<Net>,
     limits: Limits,
     from: Option<Timestamp>,
     to: Option<Timestamp>,
-    /// TimeMaps that are still to be read, and how deep they lie.
+    /// TimeMaps that are still to be read, with their nesting depth.
     ahead: VecDeque<(Url, usize)>,
     known: HashSet<Url>,
     current: Option<Current>,
@@ -322,7 +322,7 @@ impl TimeMaps {
     }
 
     async fn open(&mut self, url: Url, depth: usize) -> Result<(), SourceError> {
-        // One that leads back to itself is read once.
+        // Prevents cycles.
         if !self.known.insert(url.clone()) {
             return Ok(());
         }
@@ -341,7 +341,7 @@ impl TimeMaps {
                 });
                 Ok(())
             }
-            // It has no mementos of it.
+            // The archive has no mementos of the URL.
             204 | 404 => Ok(()),
             status => Err(self.end(SourceError::Status(status))),
         }
@@ -361,7 +361,7 @@ impl TimeMaps {
         {
             return;
         }
-        // Other forms of the same TimeMap have a type of their own.
+        // Links to other formats of the same TimeMap have another type.
         let is_links = link
             .attribute("type")
             .is_none_or(|kind| kind.starts_with("application/link-format"));
@@ -389,7 +389,7 @@ impl TimeMaps {
         Ok(batch)
     }
 
-    /// Ends the stream: no further request is made.
+    /// Ends the stream: no further requests are sent.
     fn end(&mut self, error: SourceError) -> SourceError {
         self.current = None;
         self.ahead.clear();

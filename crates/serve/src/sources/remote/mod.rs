@@ -1,13 +1,13 @@
-//! Sources on other servers: CDX servers, Memento archives, servers of our own kind, and the live web.
+//! Sources on other servers: CDX servers, Memento archives, upstream servers, and the live web.
 //!
-//! | file | what |
+//! | module | content |
 //! |---|---|
-//! | [`cdx`] [`memento`] [`upstream`] [`live`] | the sources, and what each asks |
-//! | [`pages`] [`rows`] | an answer of many parts, as rows, and their order |
-//! | [`translation`] | filters in the words of other servers |
-//! | [`pieces`] [`claim`] | the forms in which rows are written |
-//! | [`whitelist`] | what is believed of them |
-//! | [`template`] | URLs with places for values |
+//! | [`cdx`] [`memento`] [`upstream`] [`live`] | sources, with the queries that they send |
+//! | [`pages`] [`rows`] | answers in several parts, and the order of their rows |
+//! | [`translation`] | filters in the dialects of other servers |
+//! | [`pieces`] [`claim`] | formats of rows |
+//! | [`whitelist`] | validation of rows |
+//! | [`template`] | URL templates |
 
 mod cdx;
 mod claim;

@@ -1,4 +1,4 @@
-//! The rows of an index server, which may give its answer in parts.
+//! Rows of an index server, whose answer may come in several parts.
 
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
@@ -22,80 +22,83 @@ use crawlspace_fetch::{BodyStream, Net, Request, Response, via};
 use crawlspace_index::row::Row;
 use crawlspace_index::source::{Batch, Limits, SourceError};
 
-/// Number of rows that ends a batch; a batch ends earlier when more rows would have to be waited for.
+/// Maximum number of rows in a batch; a batch ends earlier if the next row is not available yet.
 const BATCH: usize = 512;
-/// Number of bytes of rows that ends a batch.
+/// Maximum size of the rows in a batch, in bytes.
 const BATCH_BYTES: usize = 256 << 10;
-/// Maximum number of parts that a server is asked for to complete one answer.
+/// Maximum number of parts requested to complete one answer.
 const MAX_PAGES: u32 = 10_000;
-/// A number of captures that can be divided by this looks like a limit of the server.
+/// A number of captures that is a multiple of this looks like a limit of the server.
 const ROUND: u64 = 1000;
-/// Limit of captures of one moment: with as many, an answer cannot be continued from that moment on.
+/// Maximum number of captures with the same timestamp; beyond it, an answer cannot be continued from that
+/// timestamp.
 const MAX_OF_ONE_MOMENT: usize = 100_000;
-/// Number of bytes read of an error answer.
+/// Maximum number of bytes read of an error response.
 const MAX_ERROR: usize = 8 << 10;
-/// Limit of a resumption key, in bytes. A longer one is ignored.
+/// Maximum size of a resume key, in bytes. Longer ones are ignored.
 const MAX_KEY: usize = 64 << 10;
 
-/// How an answer that was cut is gone on with.
+/// Method of continuing a truncated answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// The answer is not continued.
     Nothing,
-    /// The answer is continued by the key at the end of a part, if there is one.
+    /// Continues with the resume key at the end of a part, if there is one.
     Key,
-    /// By that key, or from the time of the last capture on, when the part looks cut. For a single URL.
+    /// Continues with the resume key or, if the part looks truncated, from the timestamp of the last capture.
+    /// Only for a single URL.
     KeyOrTime,
 }
 
-/// What is asked.
+/// The query to a server.
 pub(super) struct Question {
-    /// Everything that is wanted.
+    /// Query with all parameters.
     pub full: Parameters,
-    /// What every server understands, for one that refuses the former.
+    /// Query with basic parameters only, for servers that refuse the full one.
     pub plain: Option<Parameters>,
-    /// How it goes on.
+    /// Method of continuing the answer.
     pub next: Next,
 }
 
-/// An answer, read as rows.
+/// An answer as a stream of rows.
 pub(super) struct Pages {
     net: Arc<Net>,
     limits: Limits,
     question: Question,
-    /// What is to be asked next.
+    /// URL of the next request.
     ask: Option<String>,
     body: Option<BodyStream>,
     pieces: Pieces,
     reading: PageReader,
-    /// Where the question came by, which is known while the first part is asked for.
+    /// `Via` header with the servers that the query has passed, available during the first request.
     via: Option<HeaderValue>,
-    /// How many parts were asked for.
+    /// Number of parts requested.
     asked: u32,
-    /// The last key that was gone on with.
+    /// The last key or timestamp used to continue.
     key: String,
     rows: u64,
 }
 
-/// What is known of a part while it is read.
+/// Parser of a part.
 struct PageReader {
     whitelist: Whitelist,
     made: Made,
     columns: Vec<String>,
-    /// Captures in this part, matching or not.
+    /// Number of captures in this part, matching or not.
     captures: u64,
-    /// Captures in the parts before.
+    /// Number of captures in earlier parts.
     before: u64,
-    /// The first bytes of an invalid line that came last.
+    /// Excerpt of an invalid line, if it was the last one.
     wrong: Option<String>,
-    /// After the empty line, or the empty array, that stands before a key.
+    /// Set after the empty line or array that precedes a resume key.
     at_key: bool,
     next_key: Option<String>,
-    /// When an answer is gone on with from a time on: the rows of that time, which come again, as their hashes.
+    /// Hashes of the rows with the last timestamp, which are repeated if an answer is continued from that
+    /// timestamp.
     edge: HashSet<u64>,
     keys: RandomState,
     last_time: String,
-    /// Whether times are looked at, and whether they were gone on from.
+    /// `by_time` tracks timestamps; `again` is set once an answer was continued from one.
     by_time: bool,
     again: bool,
 }
@@ -180,7 +183,7 @@ impl Pages {
         }
     }
 
-    /// The rows so far.
+    /// Returns the rows so far.
     fn batch(&mut self) -> Result<Batch, SourceError> {
         let mut batch = self.reading.made.take();
         self.reading.without_those_before(&mut batch);
@@ -192,7 +195,7 @@ impl Pages {
         Ok(batch)
     }
 
-    /// Ends the stream: no further request is made.
+    /// Ends the stream: no further requests are sent.
     fn end(&mut self, error: SourceError) -> SourceError {
         self.body = None;
         self.ask = None;
@@ -200,11 +203,11 @@ impl Pages {
         error
     }
 
-    /// Asks for a part. No body when there is nothing.
+    /// Requests a part. Returns `None` if the server has nothing.
     async fn open(&mut self, url: String) -> Result<Option<BodyStream>, SourceError> {
         let mut limits = self.limits;
         if self.asked > 0 {
-            // What comes after the first rows may take as long as they may pause.
+            // Parts after the first rows may take as long as a pause within a part.
             limits.first = limits.first.max(limits.silence);
         }
         self.asked += 1;
@@ -235,7 +238,7 @@ impl Pages {
         }
     }
 
-    /// After the end of a part.
+    /// Handles the end of a part.
     fn finish(&mut self) -> Result<(), SourceError> {
         match self.pieces.rest() {
             Ok(Some(piece)) => self.reading.take(piece)?,
@@ -262,7 +265,7 @@ impl Pages {
                     let what = "it repeats the same resumption key";
                     return Err(self.end(SourceError::Answer(what.to_owned())));
                 }
-                // It is written as it is to be sent.
+                // The key is already escaped.
                 self.question.full.set_written("resumeKey", &key);
                 self.ask = Some(self.question.full.url());
                 self.key = key;
@@ -275,7 +278,7 @@ impl Pages {
                     );
                     return Err(self.end(SourceError::TooLarge(what)));
                 }
-                // A part that brings nothing new is the last one: it would be the same for ever.
+                // A part without anything new is the last one, since further ones would be the same.
                 if !from.is_empty() && from != self.key {
                     self.question.full.set_written("from", &from);
                     self.ask = Some(self.question.full.url());
@@ -350,11 +353,11 @@ impl PageReader {
         };
         if verdict == Verdict::Invalid {
             let excerpt = match &claim {
-                // An object may say itself what is the matter.
+                // An object may contain an error message.
                 Some(Claim { message, .. }) if !message.is_empty() => excerpt(message.as_bytes()),
                 _ => excerpt(written),
             };
-            // Of things that nothing is known of, the first is the one to tell.
+            // Reports the first invalid line if there are no captures, and otherwise the last one.
             if self.wrong.is_none() || self.captures > 0 {
                 self.wrong = Some(excerpt);
             }
@@ -367,7 +370,7 @@ impl PageReader {
 
     fn is_key(&mut self, text: &[u8]) -> bool {
         let key = std::str::from_utf8(text).ok();
-        // It goes into a URL as it is.
+        // The key becomes part of a URL without escaping.
         let key = key
             .filter(|key| key.len() <= MAX_KEY && key.bytes().all(|byte| byte.is_ascii_graphic()));
         let key = key.filter(|key| !key.contains(['&', '#', '<', '{', '"']));
@@ -375,7 +378,7 @@ impl PageReader {
         self.next_key.is_some()
     }
 
-    /// Takes out the rows that came with the part before, and notes those that may come again.
+    /// Removes rows that were in the previous part, and remembers those that may be repeated in the next one.
     fn without_those_before(&mut self, batch: &mut Batch) {
         if !self.by_time {
             return;
@@ -397,7 +400,7 @@ impl PageReader {
     }
 }
 
-/// Whether a server says with this status that it has no capture.
+/// Returns whether an error response says that there are no captures.
 async fn says_nothing_there(answer: Response) -> bool {
     let mut body = answer.body;
     let mut text = Vec::new();
@@ -417,7 +420,7 @@ async fn says_nothing_there(answer: Response) -> bool {
     !text.trim_start().starts_with('<') && says.iter().any(|words| text.contains(words))
 }
 
-/// The beginning of a text, so that it can be printed.
+/// Returns a printable excerpt of a text.
 fn excerpt(text: &[u8]) -> String {
     let beginning = text.get(..100).unwrap_or(text);
     format!("{:?}", String::from_utf8_lossy(beginning))

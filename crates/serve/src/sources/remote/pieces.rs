@@ -1,28 +1,28 @@
-//! An answer of an index server in pieces: lines, or the elements of one JSON array, as they come.
+//! Splits an answer of an index server into pieces while it arrives: lines, or the elements of a JSON array.
 
 /// Maximum length of a piece, in bytes. Longer ones are skipped.
 const MAX_LINE: usize = 1 << 20;
 
-/// A piece.
+/// A piece of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
-    /// A line without its end.
+    /// A line without its line break.
     Line(&'a [u8]),
-    /// An element of an array: an array or an object, or anything else, which is invalid in an index.
+    /// An element of an array: an array or object, or another value, which is invalid in an index.
     Element(&'a [u8]),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PieceForm {
-    /// White space only.
+    /// Undecided: only white space so far.
     Unknown,
     Lines,
     Array(Scan),
-    /// Behind the end of an array.
+    /// After the end of an array.
     Over,
 }
 
-/// Where in an array everything up to `Pieces::seen` ends.
+/// State of the JSON scanner at `Pieces::seen`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Scan {
     depth: usize,
@@ -30,14 +30,14 @@ struct Scan {
     escaped: bool,
 }
 
-/// Takes an answer apart.
+/// Splits an answer into pieces.
 pub(super) struct Pieces {
     kept: Vec<u8>,
-    /// Where the current piece begins in it, and how far it was looked at.
+    /// Start of the current piece, and end of its scanned part.
     begin: usize,
     seen: usize,
     form: PieceForm,
-    /// The current piece is too long, and what there was of it is gone.
+    /// Set while a piece that is too long is skipped.
     skips: bool,
 }
 
@@ -52,7 +52,7 @@ impl Pieces {
         }
     }
 
-    /// Adds what came. The pieces there are should be taken before.
+    /// Adds input. Complete pieces should be taken first.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.kept.drain(..self.begin);
         self.seen = self.seen.saturating_sub(self.begin);
@@ -65,13 +65,13 @@ impl Pieces {
         self.kept.extend_from_slice(bytes);
     }
 
-    /// The next piece that is whole.
+    /// Returns the next complete piece.
     pub(crate) fn next(&mut self) -> Option<Piece<'_>> {
         loop {
             match self.form {
                 PieceForm::Unknown => {
                     let rest = &self.kept[self.begin..];
-                    // Some servers begin with a mark of the byte order.
+                    // Some servers send a byte order mark first.
                     let rest = match rest.strip_prefix(b"\xef\xbb\xbf") {
                         Some(rest) if self.begin == 0 => rest,
                         _ => rest,
@@ -79,7 +79,8 @@ impl Pieces {
                     let text = rest.trim_ascii_start();
                     self.form = match text.first() {
                         None => return None,
-                        // The header of a CDX file begins with a space.
+                        // Leading spaces are kept for lines, since the header of a CDX file begins with a
+                        // space.
                         Some(b'[') => PieceForm::Array(Scan::default()),
                         Some(_) => PieceForm::Lines,
                     };
@@ -119,7 +120,7 @@ impl Pieces {
         }
     }
 
-    /// From where to where the next element of an array goes.
+    /// Returns start and end of the next element of an array.
     fn element(&mut self, mut scan: Scan) -> Option<(usize, usize)> {
         while let Some(byte) = self.kept.get(self.seen) {
             let at = self.seen;
@@ -158,7 +159,7 @@ impl Pieces {
         None
     }
 
-    /// What is left when nothing more comes: a last line without its end. The error says that it breaks off.
+    /// Returns the last line if it has no line break. Returns an error if the answer is incomplete.
     pub(crate) fn rest(&mut self) -> Result<Option<Piece<'_>>, &'static str> {
         match self.form {
             PieceForm::Lines if !self.skips => {
@@ -229,7 +230,7 @@ mod tests {
             ("[[\"a\"], [\"b\"", vec![element("[\"a\"]")], false),
             ("[[\"a\"]}", vec![element("[\"a\"]")], true),
         ] {
-            // Three bytes at least, so that a mark of the byte order is whole.
+            // At least three bytes, so that a byte order mark arrives as a whole.
             for step in [3, 4, 7, 1000] {
                 assert_eq!(
                     pieces(text.as_bytes(), step),

@@ -1,4 +1,4 @@
-//! Rows of servers whose order is not known until it was seen.
+//! Rows of servers whose order is unknown in advance.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,19 +12,21 @@ use crawlspace_index::row::Row;
 use crawlspace_index::sorted::Order;
 use crawlspace_index::source::{Batch, Limits, SourceError};
 
-/// An answer of no more rows than this is put in order here.
+/// Maximum number of rows of an answer that is sorted here.
 const SORTED: usize = 2000;
 
-/// Batches, one after the other.
+/// A sequence of batches.
 pub(super) trait Batched: Send + 'static {
-    /// The next rows; none at the end. A batch is empty when nothing came until that moment.
+    /// Returns the next rows, or `None` at the end. The batch is empty if nothing arrived by
+    /// `until`.
     fn next(&mut self, until: Option<Instant>)
     -> BoxFuture<'_, Result<Option<Batch>, SourceError>>;
 }
 
-/// What a source answers whose rows are in order, or few, or else have to be sorted.
+/// Returns the answer of a source: in order if its rows are in order or few, otherwise to be sorted
+/// by the caller.
 ///
-/// Few rows are waited for, though not longer than half of the time that the first may take.
+/// Waits for the end of a small answer, but not longer than half of the timeout for the first row.
 pub(super) async fn rows(
     mut batches: impl Batched,
     lookup: &Arc<Lookup>,
@@ -35,7 +37,7 @@ pub(super) async fn rows(
     let mut first: Batch = Vec::new();
     let mut is_whole = false;
     while first.len() < SORTED {
-        // Until there is one, the caller sets the timeout.
+        // Before the first row, the caller's timeout applies.
         let patience = (!first.is_empty()).then_some(until);
         match batches.next(patience).await {
             Ok(Some(batch)) => first.extend(batch),
@@ -44,7 +46,7 @@ pub(super) async fn rows(
                 break;
             }
             Err(error) if first.is_empty() => return Err(error),
-            // What came is of use all the same.
+            // Returns the rows that arrived before the error.
             Err(error) => {
                 sort(&mut first, order);
                 let batches = stream::iter([Ok(first), Err(error)]).boxed();
@@ -88,7 +90,7 @@ fn sort(rows: &mut Batch, order: Order) {
     rows.sort_by(|a, b| order.compare(a, b));
 }
 
-/// Whether the rows go on where the last one was.
+/// Checks that the rows continue in order.
 fn check(batch: &Batch, last: &mut Option<Row>, order: Order) -> Result<(), SourceError> {
     for row in batch {
         if last

@@ -1,17 +1,17 @@
-//! URLs with `{url}`, `{timestamp}` and `{coll}` in them.
+//! URL templates with `{url}`, `{timestamp}` and `{coll}`.
 
 use std::borrow::Cow;
 
 use crawlspace_index::spelling::as_requested;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What a value in a query must not have as it is.
+/// Characters escaped in a query value.
 const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
-/// A URL in a path is left as it is, as replay servers expect it, but for what would end the path.
+/// Characters escaped in a path: only those that would end the path, since replay servers expect the URL unescaped.
 const IN_PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'#')
@@ -20,25 +20,25 @@ const IN_PATH: &AsciiSet = &CONTROLS
     .add(b'>')
     .add(b'\\');
 
-/// Why a URL cannot be asked for.
+/// Error message for a URL that cannot be requested.
 pub(super) const NO_STEPS: &str =
     "the URL has . or .. in its path, which would lead elsewhere in the path of the archive";
 
-/// What is put in.
+/// Values of placeholders.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Values<'a> {
     /// `{url}`.
     pub url: &'a str,
-    /// `{timestamp}`; empty when there is none.
+    /// `{timestamp}`; may be empty.
     pub timestamp: &'a str,
     /// `{coll}`.
     pub collection: &'a str,
 }
 
-/// A URL that values are put into.
+/// A parsed URL template.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
-    /// What stands before each `{…}`, and its name.
+    /// The text before each placeholder, its name, and whether it is in the query.
     parts: Vec<(String, Name, bool)>,
     end: String,
 }
@@ -51,7 +51,7 @@ enum Name {
 }
 
 impl Template {
-    /// Reads a template. Braces around an unknown name stay as they are.
+    /// Parses a template. Unknown names in braces are kept.
     pub(crate) fn new(text: &str) -> Template {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -84,12 +84,12 @@ impl Template {
         Template { parts, end: before }
     }
 
-    /// Whether a URL is put in.
+    /// Returns whether the template contains `{url}`.
     pub(crate) fn has_url(&self) -> bool {
         self.parts.iter().any(|(_, name, _)| *name == Name::Url)
     }
 
-    /// The URL with these values. `None` where a URL in the path has `.` or `..` that would lead out of the place.
+    /// Fills in values. Returns `None` if a URL in the path has `.` or `..` components that cannot be resolved.
     pub(crate) fn fill(&self, values: Values<'_>) -> Option<String> {
         let mut filled = String::new();
         for (before, name, in_query) in &self.parts {
@@ -108,8 +108,8 @@ impl Template {
     }
 }
 
-/// The URL as it may stand in a path. Whoever parses the whole resolves dots in it, and takes backslashes for slashes: these
-/// are resolved before. `None` where that cannot be done.
+/// Prepares a URL for a path. URL parsers resolve dots in the combined URL and treat backslashes as slashes, so these
+/// are resolved first. Returns `None` if that is impossible.
 fn in_path(url: &str) -> Option<Cow<'_, str>> {
     if !has_steps(url) {
         return Some(url.into());
@@ -118,8 +118,8 @@ fn in_path(url: &str) -> Option<Cow<'_, str>> {
     (!has_steps(&resolved)).then(|| resolved.into())
 }
 
-/// Whether a part of a path stands for a folder or the one above it, or backslashes may hide such a part. A fragment is a
-/// part of the path that the URL is put into, where its sign is escaped.
+/// Returns whether a path has `.` or `..` components, or characters that may hide them. The fragment counts as part of
+/// the path, since its `#` is escaped when the URL becomes part of a path.
 fn has_steps(url: &str) -> bool {
     let path = url.split('?').next().unwrap_or_default();
     let is_ignored = |c: char| matches!(c, '\t' | '\n' | '\r');
@@ -131,16 +131,16 @@ fn has_steps(url: &str) -> bool {
         })
 }
 
-/// The parameters of a query, of which some may be there already.
+/// Parameters of a query, including those of a template.
 pub(super) struct Parameters {
-    /// The URL before the query.
+    /// URL before the query.
     place: String,
-    /// Names and values as they are written.
+    /// Names and escaped values.
     pairs: Vec<(String, String)>,
 }
 
 impl Parameters {
-    /// Those of a URL. Of `closest=` without a moment, which not every server knows what to do with, nothing is left.
+    /// Parses the parameters of a URL. An empty `closest=` is removed, since not every server accepts it.
     pub(crate) fn of(url: &str) -> Parameters {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let query = query.split('#').next().unwrap_or_default();
@@ -165,31 +165,31 @@ impl Parameters {
         parameters
     }
 
-    /// Whether there is one of that name.
+    /// Returns whether a parameter exists.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.pairs.iter().any(|(other, _)| other == name)
     }
 
-    /// Adds one, beside any others of that name.
+    /// Adds a parameter, even if it exists.
     pub(crate) fn add(&mut self, name: &str, value: &str) {
         let value = utf8_percent_encode(value, IN_QUERY).to_string();
         self.pairs.push((name.to_owned(), value));
     }
 
-    /// Adds one, unless there is one of that name.
+    /// Adds a parameter unless it exists.
     pub(crate) fn add_new(&mut self, name: &str, value: &str) {
         if !self.has(name) {
             self.add(name, value);
         }
     }
 
-    /// Puts one, written as it is, in place of all others of that name.
+    /// Replaces a parameter by an already escaped value.
     pub(crate) fn set_written(&mut self, name: &str, value: &str) {
         self.pairs.retain(|(other, _)| other != name);
         self.pairs.push((name.to_owned(), value.to_owned()));
     }
 
-    /// The URL.
+    /// Returns the URL.
     pub(crate) fn url(&self) -> String {
         let mut url = self.place.clone();
         for (i, (name, value)) in self.pairs.iter().enumerate() {

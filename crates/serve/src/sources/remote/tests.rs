@@ -1,4 +1,4 @@
-//! What the sources ask, and what they make of answers.
+//! Tests of the queries that sources send, and of their handling of responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn identity(kind: &'static str, live: bool) -> Identity {
         kind,
         members: members.into(),
         limits: Limits {
-            // Two thirds of it are waited for before rows are taken for many.
+            // Half of it is the time to wait before an answer counts as large.
             first: Duration::from_secs(10),
             silence: Duration::from_secs(10),
             ..Limits::default()
@@ -53,7 +53,7 @@ fn lookup(parameters: &[(&str, &str)]) -> Arc<Lookup> {
     })
 }
 
-/// The rows, and whether they were said to be in order.
+/// Returns the rows, and whether they are said to be in order.
 async fn ask(source: &dyn Source, lookup: &Arc<Lookup>) -> Result<(Vec<Row>, bool), SourceError> {
     let rows = source.rows(lookup.clone()).await?;
     let batches: Vec<_> = rows.batches.try_collect().await?;
@@ -76,7 +76,7 @@ fn cdx(api_url: &str, dialect: Option<Dialect>) -> CdxSource {
     CdxSource::new(net(), identity("cdx", false), api_url, None, dialect)
 }
 
-/// What comes of asking the CDX server at a path for this.
+/// Queries the CDX server at a path.
 fn ask_cdx(
     host: &ScriptedHost,
     path: &str,
@@ -89,7 +89,7 @@ fn line(time: u64) -> String {
     format!("com,a)/ {time} {{\"url\": \"http://a.com/\", \"status\": \"200\"}}\n")
 }
 
-/// The parameters of a request but for `url`.
+/// Returns the parameters of a request except `url`.
 fn parameters(asked: &Asked) -> String {
     let query = asked.target.split_once('?').map_or("", |(_, query)| query);
     let others = query.split('&').filter(|pair| !pair.starts_with("url="));
@@ -124,7 +124,7 @@ fn a_cdx_server_gets_what_it_understands() {
         Some(Outback), &[("matchType", "host"), from], "matchType=host".into();
         Some(Ia), &[("matchType", "prefix"), from],
             "matchType=prefix&from=20160101000000&showResumeKey=true".into();
-        // A limit only when it is theirs as well, and their order is the one that is wanted.
+        // The limit is only sent if the server applies the same filters and order.
         None, &[limit], format!("{exact}&limit=5");
         Some(Pywb), &[limit, reverse], format!("{exact}&sort=reverse&limit=5");
         None, &[limit, reverse], exact.into();
@@ -185,7 +185,7 @@ fn many_rows_stream_and_must_be_in_order() {
     let asked = |path: &str| ask_cdx(&host, path, &[("url", "a.com")]);
     let (rows, ordered) = asked("/good").unwrap();
     assert!(ordered && rows.len() == 5001);
-    // Whoever asked sorts them.
+    // The caller has to sort them.
     let (rows, ordered) = asked("/soon").unwrap();
     assert!(!ordered && rows.len() == 5002);
     let error = asked("/late").unwrap_err();
@@ -195,7 +195,7 @@ fn many_rows_stream_and_must_be_in_order() {
 
 #[test]
 fn an_answer_that_was_cut_is_gone_on_with() {
-    // By a key, in text and in JSON.
+    // Continued with a key, in text and in JSON.
     for json in [false, true] {
         let host = ScriptedHost::start(move |asked| {
             let row = |time: u64, last: bool| {
@@ -246,7 +246,7 @@ fn an_answer_that_was_cut_is_gone_on_with() {
 
 #[test]
 fn an_answer_of_a_round_number_of_rows_is_asked_on_by_time() {
-    // Three captures a second, and never more than a thousand rows.
+    // Three captures per second, and at most a thousand rows per response.
     let all = (0..2600).map(|i| 20160101000000 + i / 3 / 60 * 100 + i / 3 % 60);
     let all: Vec<u64> = all.collect();
     let served = all.clone();
@@ -296,7 +296,7 @@ fn a_server_that_refuses_is_asked_for_less() {
     });
     let given = [("url", "a.com/*"), ("from", "2016")];
     let (rows, _) = ask_cdx(&host, "/cdx", &given).unwrap();
-    // What was not said to it still counts.
+    // Conditions that were not sent are still applied.
     assert_eq!(times(&rows), ["20160101000000"]);
     assert_eq!(parameters(&host.asked()[1]), "matchType=prefix");
     let host = ScriptedHost::start(|_| answer(400, &[], "no"));
@@ -354,7 +354,7 @@ fn an_answer_without_rows_is_empty_or_an_error() {
     }
 }
 
-/// A row that leads to replay, from a source of the type TYPE.
+/// JSON of a row with a replay URL, from a source of type TYPE.
 const REPLAYED: &str = r#"{"url": "http://a.com/", "live_url": "http://h/20160101000000id_/http://a.com/", "load_url": "http://h/20160101000000id_/http://a.com/", "source": "far", "source_type": "TYPE"}"#;
 
 #[test]
@@ -401,7 +401,7 @@ fn memento(host: &ScriptedHost, gate: &str) -> MementoSource {
     MementoSource::new(net(), identity("memento", true), &gate, &map, replay)
 }
 
-/// What comes of asking a Memento archive with the timegate `/gate/` for this.
+/// Queries a Memento archive with the TimeGate `/gate/`.
 fn ask_memento(
     host: &ScriptedHost,
     given: &[(&str, &str)],
@@ -459,7 +459,7 @@ fn timemaps_of_timemaps_are_read_once_each() {
             .concat(),
             "/map/1" => mementos(&[2015]) + &map("/map/http://a.com/", "") + &map("/map/2", ""),
             "/map/2" => mementos(&[2016]) + &map("/map/1", "") + &map("/map/2", ""),
-            // It leads ever deeper.
+            // An endless chain of TimeMaps.
             other => mementos(&[2017]) + &map(&format!("{other}x"), ""),
         };
         answer(200, &[], text)
@@ -509,7 +509,7 @@ fn a_timegate_names_the_closest() {
         let url = format!("http://{name}/");
         ask_memento(&host, &[("url", &url), ("closest", "20160301000000")])
     };
-    // All of those links are about another URL, which was not asked for.
+    // All of these links are for another URL.
     assert_eq!(asked("302.com"), Ok((Vec::new(), true)));
     assert_eq!(times(&asked("bare.com").unwrap().0), ["20140101000000"]);
     assert_eq!(asked("none.com"), Ok((Vec::new(), true)));
@@ -557,7 +557,7 @@ fn the_live_web_has_one_capture_of_every_url() {
     let rows = asked(&[("url", "http://A.com/b")]);
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].urlkey(), b"com,a)/b");
-    // As it is requested.
+    // Normalized like the requested URL.
     assert_eq!(rows[0].field("live_url"), "http://a.com/b");
     assert_eq!(rows[0].field("load_url"), "http://a.com/b");
     assert_eq!(rows[0].field("source_type"), "live");

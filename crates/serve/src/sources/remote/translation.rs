@@ -1,13 +1,14 @@
-//! Filters in the words of other servers.
+//! Translates filters into the dialects of other servers.
 //!
-//! A filter goes to a server only when it keeps at least the rows there that it keeps here, where it is asked again.
+//! A filter is sent to a server only if the server keeps at least the rows that it keeps here, where it is applied
+//! again.
 
 use crawlspace_cdx::{Field, Format, Line, Read};
 
 use crate::config::Dialect;
 use crate::query::{RowFilter, literally};
 
-/// The names that fields have with pywb, and with the two others.
+/// Names of fields: here, in pywb, and in the two other dialects.
 const NAMES: [(&[u8], &str, &str); 5] = [
     (b"url", "url", "original"),
     (b"mime", "mime", "mimetype"),
@@ -15,10 +16,10 @@ const NAMES: [(&[u8], &str, &str); 5] = [
     (b"digest", "digest", "digest"),
     (b"timestamp", "timestamp", "timestamp"),
 ];
-/// What servers have for a field without a value, which is empty here.
+/// Values that servers use for a missing value, which is empty here.
 const NOTHING: [&str; 2] = ["-", "0"];
 
-/// The filter as that server reads it. `None` when it may read it otherwise.
+/// Translates a filter. Returns `None` if the server may interpret it differently.
 pub(super) fn translated(filter: &RowFilter, dialect: Dialect) -> Option<String> {
     let field = filter.filter.field()?;
     let (_, of_pywb, of_others) = NAMES.iter().find(|(name, ..)| *name == field.name())?;
@@ -34,7 +35,7 @@ pub(super) fn translated(filter: &RowFilter, dialect: Dialect) -> Option<String>
         _ => ("", rest),
     };
     let (_, value) = rest.split_once(':')?;
-    // Java and Python count in characters, and what is a digit or a letter beyond ASCII is a matter of taste.
+    // Java and Python count in characters, and differ in which non-ASCII characters are digits or letters.
     if !value.is_ascii() || value.bytes().any(|byte| byte.is_ascii_control()) {
         return None;
     }
@@ -49,7 +50,7 @@ pub(super) fn translated(filter: &RowFilter, dialect: Dialect) -> Option<String>
     }
 }
 
-/// Whether the filter keeps what has no value there, if it keeps what has none here.
+/// Returns whether the filter keeps the servers' missing values, if it keeps missing values here.
 fn keeps_nothing(filter: &RowFilter, field: &Field) -> bool {
     let keeps = |value: &str| {
         let name = String::from_utf8_lossy(field.name());
@@ -59,11 +60,11 @@ fn keeps_nothing(filter: &RowFilter, field: &Field) -> bool {
             _ => false,
         }
     };
-    // A timestamp is always there.
+    // A timestamp is never missing.
     *field == Field::Timestamp || !keeps("") || NOTHING.iter().all(|value| keeps(value))
 }
 
-/// Whether a regular expression means the same to everybody: characters, dots, choices, and repeated characters.
+/// Returns whether all regex engines agree on a pattern: characters, dots, alternatives, and repeated characters.
 fn is_simple(pattern: &str) -> bool {
     let mut can_repeat = false;
     for byte in pattern.bytes() {
@@ -109,7 +110,7 @@ mod tests {
             ("!~status:[45]..", None, None),
             ("~status:4++", None, None),
             ("~status:*", None, None),
-            // Of what has no status here, another server may think that it is "-".
+            // A missing status may be "-" on another server.
             ("!status:-", None, None),
             ("!~status:.", None, None),
             ("=status:", None, None),
@@ -125,7 +126,7 @@ mod tests {
             ("html", None, None),
             ("url:é", None, None),
         ] {
-            // Some of these are refused before.
+            // Some of these are invalid.
             let is_query = Query::parse([("url", "http://a.com/"), ("filter", text)], None).is_ok();
             if is_query {
                 assert_eq!(of(text, Pywb).as_deref(), pywb, "{text}");

@@ -1,4 +1,4 @@
-//! Collections of other servers of this kind.
+//! Sources that are collections of upstream servers.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crawlspace_index::row::member;
 use crawlspace_index::sorted::Order;
 use crawlspace_index::source::SourceError;
 
-/// A collection of another server of this kind, or of pywb's warcserver.
+/// A collection of another Crawlspace server, or of pywb's warcserver.
 ///
-/// It understands all that is asked here. Its rows say in `source` which of its sources they come from, after our name
-/// of it, and in `upstream_url` where to ask for their records.
+/// It supports all query parameters. The `source` of its rows is our name of the upstream followed by the upstream's
+/// own source, and `upstream_url` is the URL for their records.
 pub struct UpstreamSource {
     net: Arc<Net>,
     identity: Identity,
@@ -30,7 +30,7 @@ pub struct UpstreamSource {
 }
 
 impl UpstreamSource {
-    /// The collection at a URL, without `/index`.
+    /// Creates a source from the URL of a collection, without `/index`.
     pub(crate) fn new(net: Arc<Net>, identity: Identity, url: &str) -> UpstreamSource {
         UpstreamSource {
             net,
@@ -39,7 +39,7 @@ impl UpstreamSource {
         }
     }
 
-    /// The URL of the collection.
+    /// Returns the URL of the collection.
     fn url(&self, lookup: &Lookup) -> String {
         let values = Values {
             collection: &lookup.collection,

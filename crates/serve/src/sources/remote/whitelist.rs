@@ -1,7 +1,7 @@
-//! Rows made of what other servers say, of which nothing is believed that was not looked at.
+//! Creates rows from the unverified answers of other servers.
 //!
-//! A row is built from checked fields. Its urlkey is that of its URL; each other field is left out when it is invalid;
-//! what has no name here is left out too. Names of files are relative and lead nowhere but down.
+//! A row is built from validated fields only. Its urlkey is computed from its URL; invalid and unknown fields are
+//! dropped. File names must be relative, without parent steps.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,43 +18,43 @@ use crawlspace_index::timestamp::Timestamp;
 
 /// Maximum length of a URL, in bytes.
 const MAX_URL: usize = 64 << 10;
-/// Maximum length of the name of a file, in bytes.
+/// Maximum length of a file name, in bytes.
 const MAX_FILENAME: usize = 4 << 10;
 /// Maximum length of any other value, in bytes.
 const MAX_VALUE: usize = 512;
-/// What stands in the urlkey of a request with a body, besides its URL.
+/// Marks the urlkey of a request with a body.
 const METHOD: &str = "__wb_method=";
 
-/// What became of a claim.
+/// Result of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The row is made.
+    /// A row was created.
     Row,
-    /// The line is a capture, but not one that was asked for.
+    /// A valid capture that the query does not match.
     Other,
-    /// The line is invalid.
+    /// An invalid line.
     Invalid,
 }
 
-/// What rows are made for a query.
+/// Validation rules for the rows of a query.
 pub(super) struct Whitelist {
-    /// Members that every row has.
+    /// JSON members of every row.
     members: Arc<str>,
     keys: KeyRange,
-    /// 14 digits, the first and the last that count.
+    /// Time range, as 14 digits, inclusive.
     from: Option<String>,
     to: Option<String>,
     location: RecordLocation,
     collection: Arc<str>,
 }
 
-/// Where the record of a row is.
+/// Location of a row's record.
 pub(super) enum RecordLocation {
-    /// The record is at a URL made of its own.
+    /// The record is at a URL created from this template.
     Replay(Template),
-    /// The record is in the file that the row names.
+    /// The record is in the file named by the row.
     File,
-    /// Wherever the row says: at a URL or in a file.
+    /// The record is at the URL or in the file named by the row.
     Given,
 }
 
@@ -75,7 +75,7 @@ impl Whitelist {
         }
     }
 
-    /// Makes a row of a claim, if it is one that was asked for.
+    /// Creates a row from a claim, if the query matches it.
     pub(crate) fn push(&self, claim: &Claim<'_>, into: &mut Made) -> Verdict {
         let Some(timestamp) = timestamp(&claim.timestamp) else {
             return Verdict::Invalid;
@@ -94,7 +94,7 @@ impl Whitelist {
             into.text.push_str(part);
         }
         let line = &into.text.as_bytes()[begin..];
-        // Ranges of keys are about whole lines, of which the space belongs to the key.
+        // Key ranges apply to whole lines, including the space after the key.
         let matches =
             line >= &*self.keys.from && (self.keys.to.is_empty() || line < &*self.keys.to);
         if !matches || early || late {
@@ -158,13 +158,13 @@ impl Whitelist {
             );
         }
         if let Some(url) = replayed {
-            // Both names, for those who know either.
+            // Sets both names, for clients that know only one of them.
             member("live_url", &url, text);
             member("load_url", &url, text);
         }
         text.push_str(", ");
         match &self.location {
-            // `theirs` of `ours` is `ours:theirs`.
+            // Source `theirs` of `ours` becomes `ours:theirs`.
             RecordLocation::Given
                 if !claim.source.is_empty() && is_plain(&claim.source, MAX_VALUE) =>
             {
@@ -176,7 +176,7 @@ impl Whitelist {
     }
 }
 
-/// `"source": "ours", …` with `:theirs` behind the name. `theirs` is a string of JSON.
+/// Appends `:theirs` to the name in `"source": "ours", …`. `theirs` is a JSON string.
 fn nested(members: &str, theirs: Cow<'_, str>) -> String {
     let theirs = theirs.get(1..).unwrap_or("\"");
     let mut escaped = false;
@@ -192,28 +192,28 @@ fn nested(members: &str, theirs: Cow<'_, str>) -> String {
     }
 }
 
-/// Rows of one batch, which share their memory.
+/// Rows of one batch, in shared memory.
 #[derive(Default)]
 pub(super) struct Made {
     text: String,
-    /// Where each begins, and in it the ends of urlkey and timestamp.
+    /// Start of each row, and ends of its urlkey and timestamp.
     places: Vec<(usize, usize, usize)>,
-    /// Rows of one URL often follow each other.
+    /// Last URL and its urlkey, since successive rows often have the same URL.
     last: (String, String),
 }
 
 impl Made {
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// How many bytes they have.
+    /// Returns the size of the rows, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// Takes the rows.
+    /// Returns all rows and clears the batch.
     pub(crate) fn take(&mut self) -> Batch {
         let text = Bytes::from(std::mem::take(&mut self.text));
         let mut ends = self
@@ -246,7 +246,7 @@ impl Made {
     }
 }
 
-/// 14 digits of a timestamp that may have fewer.
+/// Returns the 14 digits of a timestamp that may be shortened.
 fn timestamp(given: &str) -> Option<Cow<'_, str>> {
     let moment = Timestamp::earliest(given.as_bytes())?;
     Some(match given.len() {
@@ -255,7 +255,7 @@ fn timestamp(given: &str) -> Option<Cow<'_, str>> {
     })
 }
 
-/// The urlkey of a request with a body: the server knows what the body was, and all the rest of it follows from the URL.
+/// Returns the urlkey of a request with a body: only the server knows the body; the rest is checked against the URL.
 fn key_with_method(urlkey: &str, claimed: &str) -> Option<String> {
     if !claimed.contains(METHOD) || claimed.len() > MAX_URL {
         return None;
@@ -269,7 +269,7 @@ fn key_with_method(urlkey: &str, claimed: &str) -> Option<String> {
     (same && printable).then(|| claimed.to_owned())
 }
 
-/// Whether it is a URL of the web, without blanks.
+/// Returns whether a value is an `http` or `https` URL without blanks.
 fn is_web(url: &str) -> bool {
     let begins = |scheme: &str| {
         url.get(..scheme.len())
@@ -278,17 +278,17 @@ fn is_web(url: &str) -> bool {
     (begins("http://") || begins("https://")) && is_plain(url, MAX_URL) && !url.contains(' ')
 }
 
-/// Whether it can be written in a line without changing what the line says.
+/// Returns whether a value is free of control characters and not too long.
 fn is_plain(value: &str, most: usize) -> bool {
     value.len() <= most && !value.chars().any(char::is_control)
 }
 
-/// Whether the text is a number of up to `digits` digits.
+/// Returns whether a text is a number of up to `digits` digits.
 fn is_number(value: &str, digits: usize) -> bool {
     (1..=digits).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether it is the name of a file below wherever files are.
+/// Returns whether a value is a valid file name below a folder.
 pub(super) fn is_below(name: &str) -> bool {
     let is_step = |step: &str| step == ".." || step == ".";
     !name.is_empty()
@@ -299,7 +299,7 @@ pub(super) fn is_below(name: &str) -> bool {
         && !name.split('/').any(is_step)
 }
 
-/// Whether it begins as URLs do, or as paths with the letter of a drive. There are names with times in them, too.
+/// Returns whether a value starts with a URL scheme or a drive letter. Names may contain colons elsewhere, as in times.
 fn has_scheme(name: &str) -> bool {
     let scheme = name.split_once(':').map(|(scheme, _)| scheme);
     let is_one = |scheme: &str| {
@@ -310,7 +310,7 @@ fn has_scheme(name: &str) -> bool {
     scheme.is_some_and(is_one) || name.contains("://")
 }
 
-/// Length, offset and name of a record in a file.
+/// Adds length, offset and name of a record in a file.
 fn file(names: [&str; 3], values: [&str; 3], text: &mut String) {
     let [length, offset, filename] = values;
     for (name, value) in names.into_iter().zip([length, offset]) {

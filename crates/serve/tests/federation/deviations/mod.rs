@@ -1,5 +1,5 @@
-//! Records as real tools and accidents left them, run through every reader: what is proven intact is served, what is not
-//! is never served as whole.
+//! Runs records as real tools and accidents leave them through every reader: records proven to be intact are served,
+//! and others are never served completely.
 
 #[allow(dead_code)] // the tool needs more of it
 mod cases;
@@ -33,7 +33,7 @@ fn what_is_proven_intact_is_served_from_every_container() {
         }
     }
     let files = Stage::start(&config);
-    // Another server that reads all of it from the first one.
+    // A second server that gets all records from the first one.
     let remote = format!(
         "collections:\n  packed: {{index: {{type: upstream, url: '{}/packed'}}, resource: $live}}\n",
         files.url()
@@ -49,7 +49,7 @@ fn what_is_proven_intact_is_served_from_every_container() {
             (&files, "plain-wacz"),
             (&remote, "packed"),
         ] {
-            // Packages have no ARC files.
+            // Packages contain no ARC files.
             if case.arc.is_some() && collection.ends_with("wacz") {
                 continue;
             }
@@ -70,7 +70,7 @@ fn what_is_proven_intact_is_served_from_every_container() {
     assert!(cases.len() > 190, "{}", cases.len());
 }
 
-/// Compares what a collection serves with what is right.
+/// Compares the record that a collection serves with the expected one.
 fn served(case: &Case, stage: &Stage, collection: &str) -> Result<(), String> {
     let url: String = case
         .url()

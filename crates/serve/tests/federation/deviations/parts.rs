@@ -1,4 +1,4 @@
-//! Parts of captures, and captures of one moment: which of them is replayed.
+//! Tests which capture is replayed from partial captures, and from captures of the same second.
 
 use redis_tests::archive::collection::sha1_base32;
 use redis_tests::http::{Answer, ask};
@@ -7,7 +7,7 @@ use super::cases::TIME;
 use crate::serving::Stage;
 use crate::shelf::{Shelf, iso};
 
-/// A response of HTTP in a plain file, and its line.
+/// Adds an HTTP response to an uncompressed file, with its index line.
 pub fn capture(shelf: &mut Shelf, url: &str, time: &str, http: &str, body: &[u8], status: &str) {
     let slot = shelf.record(
         "a.warc",
@@ -74,7 +74,7 @@ fn parts_of_captures_are_replayed() {
         );
     }
     capture(&mut shelf, lone, TIME, &partial(0, 999), &body, "206");
-    // Parts that recorders did not wait for the end of: the closest one begins first.
+    // Partial captures that the recorder truncated. The one that starts first is the closest one.
     for (n, (first, end)) in [(700, 1000), (300, 800), (0, 400)].into_iter().enumerate() {
         let time = format!("2016010203040{n}");
         let http = partial(first, 999);

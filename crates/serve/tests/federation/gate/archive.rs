@@ -1,4 +1,4 @@
-//! An archive that has all captures, answers as [`deed`] says, and is the live web as well.
+//! Scripted archive with all captures, which answers as [`deed`] says, and is the live web as well.
 
 use redis_tests::{Asked, Part, ScriptedHost, answer};
 
@@ -38,7 +38,7 @@ pub fn start() -> ScriptedHost {
     })
 }
 
-/// Answers with a TimeMap, or as a TimeGate that names all mementos.
+/// Answers with a TimeMap, or as a TimeGate that lists all mementos.
 fn mementos(base: &str, path: usize, is_gate: bool) -> Vec<Part> {
     let links = captures("memento", path).map(|one| {
         let (moment, date) = (one.moment(), one.http_date());
@@ -126,8 +126,8 @@ fn live(capture: Capture) -> Vec<Part> {
     }
 }
 
-/// Answers with a record as a server of this kind, or one of its relatives: of a revisit, with the payload of its original
-/// and what came with that.
+/// Answers with a record like a Crawlspace server or pywb's warcserver: for a revisit, with the payload and metadata of
+/// its original.
 fn record(base: &str, capture: Capture) -> Vec<Part> {
     let (mut more, mut payload) = (String::new(), capture);
     if let Some((original, _)) = capture.original() {

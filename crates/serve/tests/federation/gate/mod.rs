@@ -1,7 +1,7 @@
-//! What may not be seen stays unseen: every kind of source, by every door, with archives that answer with something else
-//! than was asked for, and with revisits of what may not be seen.
+//! Tests that hidden captures stay hidden: with every kind of source, through every API, with archives that answer with
+//! wrong captures, and with revisits of hidden originals.
 //!
-//! An oracle of its own decides from the URL and the moment of what was sent.
+//! An independent oracle decides from the URL and timestamp of what was sent.
 
 mod archive;
 mod oracle;
@@ -18,7 +18,7 @@ use self::oracle::{
 };
 use self::world::World;
 
-/// Sets the number of requests, unless `CRAWLSPACE_GATE_CASES` says a larger one.
+/// Number of requests, unless `CRAWLSPACE_GATE_CASES` is larger.
 const CASES: usize = 10_000;
 const THREADS: usize = 4;
 
@@ -45,17 +45,17 @@ fn cases() -> usize {
     CASES.max(cases.unwrap_or(CASES))
 }
 
-/// Draws a request, with a source and rules that come in turn.
+/// Draws a request; sources and rules take turns.
 fn draw(rng: &mut Rng, number: usize) -> Case {
     let source = SOURCES[number % SOURCES.len()];
     let rules = RULES[number / SOURCES.len() % RULES.len()];
     let mut door = *rng.pick(&DOORS);
     if door == "prefix" && matches!(source, "memento" | "live") {
-        // These know single URLs alone.
+        // These sources support single URLs only.
         door = "index";
     }
     if door == "common" && rules == "point" {
-        // Its address names no access point.
+        // The path of this API has no access point.
         door = "index";
     }
     let moments: Vec<Capture> = oracle::stored().collect();
@@ -69,7 +69,7 @@ fn draw(rng: &mut Rng, number: usize) -> Case {
     }
 }
 
-/// Asks over a connection that is kept.
+/// Sends requests over a persistent connection.
 struct Client {
     address: SocketAddr,
     base: String,
@@ -85,7 +85,7 @@ impl Client {
         }
     }
 
-    /// Returns the answer of a collection to a request.
+    /// Returns the response of a collection to a request.
     fn ask(&mut self, case: &Case, collection: &str) -> Answer {
         let path = PATHS[case.path];
         let (url, moment) = (format!("{}{path}", self.base), case.moment.moment());
@@ -124,7 +124,7 @@ impl Client {
             let answer = connection.ask(method, &target, &[], body.as_bytes()).ok()?;
             Some((connection, answer))
         });
-        // The server may have ended the connection meanwhile.
+        // The server may have closed the connection in the meantime.
         let (connection, answer) = answered.unwrap_or_else(|| {
             let mut connection = Connection::open(self.address).unwrap();
             let answer = connection.ask(method, &target, &[], body.as_bytes());
@@ -138,7 +138,7 @@ impl Client {
     }
 }
 
-/// Returns all that an answer tells, as one text.
+/// Returns all parts of a response as one text.
 fn whole(answer: &Answer) -> String {
     let mut text = String::new();
     for (name, value) in answer.fields.iter().chain(&answer.trailers) {
@@ -149,12 +149,12 @@ fn whole(answer: &Answer) -> String {
     text + &answer.text()
 }
 
-/// Checks an answer, and says what is wrong with it.
+/// Checks a response, and returns the reason if it is wrong.
 fn check(case: &Case, answer: &Answer) -> Result<(), String> {
     let text = whole(answer);
     let told = |text: &str| -> BTreeSet<Capture> {
         let mut told = told(text, case.path);
-        // Records say when they were made.
+        // Records contain their creation date.
         told.retain(|one| case.source == "live" || *one != Capture::live(case.path));
         told
     };
@@ -194,7 +194,7 @@ fn check(case: &Case, answer: &Answer) -> Result<(), String> {
         }
         _ => {
             let all = told(&text);
-            // Rows may name originals that may be seen.
+            // Rows may name visible originals.
             let originals = rows.iter().filter_map(|row| row.original());
             let originals = originals.map(|(original, _)| original);
             let may_be_named = |one: &Capture| case.verdict(*one) == Verdict::Shown;
@@ -260,7 +260,7 @@ fn nothing_hidden_leaves_by_any_door() {
     );
 }
 
-/// Plants a door without a gate: the collection without rules in place of the one with them.
+/// Simulates a missing gate: queries the collection without rules instead of the one with rules.
 #[test]
 fn a_door_without_a_gate_is_noticed() {
     let world = World::start();
@@ -273,7 +273,7 @@ fn a_door_without_a_gate_is_noticed() {
             continue;
         }
         let open = collection(case.source, "none", case.lends);
-        // Access points are for collections with tags.
+        // Access points need collections with tags.
         let answer = match case.rules {
             "point" => continue,
             _ => client.ask(&case, &open),
@@ -291,7 +291,8 @@ fn a_door_without_a_gate_is_noticed() {
     }
 }
 
-/// Checks an answer that is right, and the same with a hidden capture in it, however its moment is written.
+/// Checks a correct response, and the same response with traces of a hidden capture, in every notation of its
+/// timestamp.
 #[test]
 fn a_trace_of_what_is_hidden_is_noticed() {
     let secret = captures("file", 2).next().unwrap();
@@ -327,7 +328,7 @@ fn a_trace_of_what_is_hidden_is_noticed() {
             check(&case, &leak).unwrap_err();
         }
     }
-    // Nor is anything kept back that may be seen.
+    // A response that withholds a visible capture is wrong, too.
     let nothing = Answer {
         status: 404,
         ..Answer::default()

@@ -1,4 +1,4 @@
-//! What a reader may get, decided from rules, URL and moment alone.
+//! Oracle: decides what a reader may get from rules, URL and timestamp alone.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,16 +7,16 @@ use std::sync::LazyLock;
 use crawlspace_index::timestamp::Timestamp;
 use redis_tests::Rng;
 
-/// Names the kinds of sources.
+/// Kinds of sources.
 pub const SOURCES: [&str; 8] = [
     "file", "package", "zipnum", "redis", "cdx", "memento", "upstream", "live",
 ];
-/// Names the kinds of rules.
+/// Kinds of rules.
 pub const RULES: [&str; 11] = [
     "exclude", "block", "after", "before", "dates", "default", "staff", "member", "public",
     "point", "none",
 ];
-/// Lists the paths of responses, and then those of revisits.
+/// Paths of responses, followed by those of revisits.
 pub const PATHS: [&str; 11] = [
     "/open",
     "/law",
@@ -31,15 +31,15 @@ pub const PATHS: [&str; 11] = [
     "/secret/again",
 ];
 const RESPONSES: usize = 6;
-/// Lists the years of stored captures, and then that of captures of the live web.
+/// Years of stored captures, followed by the year of live captures.
 const YEARS: [&str; 5] = ["2014", "2016", "2018", "2020", "2030"];
 const STORED: usize = 4;
 const LIVE: usize = STORED;
 
-/// Decides what is where, and what sources do: each seed makes another world.
+/// Seed of the stored captures and of the sources' behaviour.
 static SALT: LazyLock<u64> = LazyLock::new(|| Rng::new("the world of the gate").bits());
 
-/// Identifies a capture, or what is sent as one. Each has a moment of its own, so that its moment tells its URL.
+/// A capture, or a substitute for one. Each has a unique timestamp, from which its URL can be inferred.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Capture {
     path: usize,
@@ -53,26 +53,26 @@ pub enum Verdict {
     Hidden,
 }
 
-/// Says how a revisit names its original.
+/// The way in which a revisit names its original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
-    /// By its URL and date.
+    /// The record names the URL and date.
     Named,
-    /// In the row, by the place of its record, and as above.
+    /// The row has file and offset, and the record names the URL and date.
     InRow,
-    /// In the row; the record names the URL and the date of a capture that all may see.
+    /// The row has file and offset, while the record names the URL and date of a capture that all readers may see.
     Lying,
-    /// By its URL and date; the server said that nothing had changed since.
+    /// The record names the URL and date, with the profile "not modified".
     Unmodified,
 }
 
-/// Describes what is sent for a row.
+/// The content sent for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     pub record: Capture,
-    /// The capture whose payload it has.
+    /// Capture whose payload is sent.
     pub payload: Capture,
-    /// That capture may not be seen: it lends its payload, and is not named.
+    /// Set if that capture is hidden: it lends its payload, but must not be named.
     pub is_hidden: bool,
 }
 
@@ -90,7 +90,7 @@ pub fn captures(source: &str, path: usize) -> impl Iterator<Item = Capture> + Cl
     years.map(move |year| Capture { path, year })
 }
 
-/// Returns all captures that are stored somewhere.
+/// Returns all stored captures.
 pub fn stored() -> impl Iterator<Item = Capture> {
     (0..PATHS.len()).flat_map(|path| captures("file", path))
 }
@@ -102,12 +102,12 @@ impl fmt::Debug for Capture {
 }
 
 impl Capture {
-    /// Returns what the live web has at a path.
+    /// Returns the live capture of a path.
     pub fn live(path: usize) -> Capture {
         Capture { path, year: LIVE }
     }
 
-    /// Returns the capture of that moment, in 14 digits.
+    /// Returns the capture with a 14-digit timestamp.
     pub fn of_moment(moment: &str) -> Option<Capture> {
         let year = YEARS.iter().position(|year| moment.starts_with(year))?;
         let path = moment.get(4..)?.strip_prefix("01010000")?.parse().ok()?;
@@ -127,7 +127,7 @@ impl Capture {
         moment.unwrap().http_date()
     }
 
-    /// Returns its payload, where it is a response.
+    /// Returns the payload, if the capture is a response.
     pub fn text(self) -> String {
         format!("capture of {} at {}.", self.path(), self.moment())
     }
@@ -140,7 +140,7 @@ impl Capture {
         (Rng::seeded(seed).bits() >> 32) as usize
     }
 
-    /// Returns the original of a revisit, and how that is named.
+    /// Returns the original of a revisit, and how the revisit names it.
     pub fn original(self) -> Option<(Capture, Reference)> {
         if self.path < RESPONSES || self.year == LIVE {
             return None;
@@ -174,16 +174,16 @@ impl Capture {
     }
 }
 
-/// Draws what a source of that kind does when it is asked for the record of a row.
+/// Draws how a source of that kind reacts to a request for the record of a row.
 pub fn deed(source: &str, row: Capture) -> usize {
     row.draw(if is_local(source) { "file" } else { source }) % 6
 }
 
-/// Returns what a source of that kind sends for a row; `None` if that is no record of the URL.
+/// Returns the capture that a source of that kind sends for a row; `None` if it sends no record of the URL.
 pub fn sent(source: &str, row: Capture) -> Option<Capture> {
     match (source, deed(source, row)) {
         ("live", _) => Some(row),
-        // Another record lies in its place.
+        // Another record is at this location.
         (_, 5) if is_local(source) => (row.path >= RESPONSES).then_some(row),
         _ if is_local(source) => Some(row),
         (_, 0 | 1) => Some(row),
@@ -214,16 +214,16 @@ pub fn verdict(rules: &str, capture: Capture) -> Verdict {
     }
 }
 
-/// Describes a request.
+/// A request.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub source: &'static str,
     pub rules: &'static str,
-    /// The collection says `hidden_originals: lend`.
+    /// Sets `hidden_originals: lend` in the collection.
     pub lends: bool,
     pub door: &'static str,
     pub path: usize,
-    /// The moment that is asked for.
+    /// Requested timestamp.
     pub moment: Capture,
 }
 
@@ -240,7 +240,7 @@ impl Case {
         self.verdict(capture) == Verdict::Shown
     }
 
-    /// Returns the rows that are there, seen or not.
+    /// Returns all rows, visible or not.
     pub fn rows(&self) -> Vec<Capture> {
         let paths = match self.door {
             "prefix" => 0..PATHS.len(),
@@ -250,7 +250,7 @@ impl Case {
         captures.collect()
     }
 
-    /// Returns what is sent of a record; `None` if its original may not be seen, or is nowhere.
+    /// Returns the content sent for a record; `None` if its original is hidden or missing.
     fn record(&self, record: Capture) -> Option<Sent> {
         let has_revisits = is_local(self.source) || self.source == "upstream";
         let Some((original, reference)) = record.original().filter(|_| has_revisits) else {
@@ -269,14 +269,14 @@ impl Case {
         if reference != Reference::Unmodified || !is_local(self.source) {
             return Some(sent(original)).filter(may_be_sent);
         }
-        // What had not changed since is what was there before.
+        // The original of "not modified" is the closest earlier capture.
         let before = (0..=original.year).rev();
         let before = before.map(|year| Capture { year, ..original });
         let mut before = before.filter(|one| self::sent(self.source, *one).is_some());
         before.by_ref().map(sent).find(may_be_sent)
     }
 
-    /// Returns the status of the answer to a request for a record, and what is sent.
+    /// Returns the expected status and content of the response to a request for a record.
     pub fn expected(&self) -> (u16, Option<Sent>) {
         let mut rows = self.rows();
         let seconds = |capture: &Capture| {
@@ -305,7 +305,7 @@ impl Case {
         (404, None)
     }
 
-    /// Returns the status of an answer with the record of a row.
+    /// Returns the status of the response with the record of a row.
     fn status(&self, row: Capture) -> u16 {
         match (self.source, self.door, deed(self.source, row)) {
             ("live", "raw", 4) => 302,
@@ -314,7 +314,7 @@ impl Case {
         }
     }
 
-    /// Returns whether rules keep anything from the reader.
+    /// Returns whether rules hide anything from the reader.
     pub fn hides(&self) -> bool {
         let is_hidden = |capture: Capture| self.verdict(capture) == Verdict::Hidden;
         self.rows().into_iter().any(|row| {
@@ -331,8 +331,8 @@ pub fn collection(source: &str, rules: &str, lends: bool) -> String {
     format!("{source}-{rules}{lends}")
 }
 
-/// Returns the captures whose moment a text tells, in digits, as ISO 8601 or as HTTP writes it. A moment of today is that
-/// of the live capture of `path`.
+/// Returns the captures whose timestamp occurs in a text, as digits, in ISO 8601 or in HTTP's format. A timestamp of
+/// today stands for the live capture of `path`.
 pub fn told(text: &str, path: usize) -> BTreeSet<Capture> {
     let bytes = text.as_bytes();
     let mut told = BTreeSet::new();

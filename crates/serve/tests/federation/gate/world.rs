@@ -22,7 +22,7 @@ pub struct World {
     _shelf: Shelf,
 }
 
-/// Returns the HTTP header of a response, with what tells its URL and its date.
+/// Returns the HTTP header of a response, with fields that reveal its URL and date.
 pub fn http(capture: Capture) -> String {
     let (date, path, moment) = (capture.http_date(), capture.path(), capture.moment());
     format!(
@@ -105,7 +105,7 @@ impl World {
     }
 }
 
-/// Says where files of rules are, and the tag space.
+/// Location of the rule files, and the tag space.
 struct Rules {
     folder: String,
     tags: String,
@@ -139,7 +139,7 @@ impl Rules {
         }
     }
 
-    /// Returns fields of the configuration.
+    /// Returns the fields of a collection's configuration.
     fn of(&self, kind: &str) -> String {
         let Rules { folder, tags } = self;
         match kind {
@@ -158,7 +158,7 @@ impl Rules {
     }
 }
 
-/// Writes the record of a capture, or another one in its place, and its row.
+/// Writes the record of a capture, or a wrong one at its location, and its row.
 fn fill(shelf: &mut Shelf, base: &str, capture: Capture) -> Slot {
     let url = format!("{base}{}", capture.path());
     let Some((original, reference)) = capture.original() else {
@@ -238,7 +238,7 @@ fn response(shelf: &Shelf, base: &str, file: &str, capture: Capture) -> Slot {
     shelf.record(file, &fields, (http(capture) + &text).as_bytes())
 }
 
-/// Makes a package of all.
+/// Creates a package of all captures.
 fn pack(shelf: &Shelf, lines: &[String], to: &Path) {
     let mut wacz = Writer::create(to, "2026-03-19T10:20:15Z").unwrap();
     for capture in stored() {

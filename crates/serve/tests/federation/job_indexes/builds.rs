@@ -1,4 +1,4 @@
-//! Builds that take their time, as long as a test keeps them from going on.
+//! Tests of slow builds, which continue as long as the test needs.
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -12,7 +12,7 @@ use crate::job_indexes::parcels::set;
 use crate::job_indexes::server::{config, figure, json, start, start_with};
 use crate::serving::{Setup, Stage};
 
-/// A builder in another thread that holds the lock of an index and does not finish it.
+/// A builder in another thread that holds the lock of an index without finishing it.
 struct Other {
     go_on: mpsc::Sender<()>,
     thread: JoinHandle<()>,
@@ -37,7 +37,7 @@ impl Other {
         Other { go_on, thread }
     }
 
-    /// Gives up, so that others can build it.
+    /// Gives up the build, so that others can build the index.
     fn gives_up(self) {
         drop(self.go_on);
         self.thread.join().unwrap();
@@ -67,7 +67,7 @@ fn who_waits_long_enough_is_told_to_come_again() {
     assert_eq!(listed["building"].as_array().unwrap().len(), 1);
     assert_eq!(listed["building"][0]["jobs"], "1,2");
     assert_eq!(figure(&server, "building"), 1);
-    // Others are answered meanwhile.
+    // Other requests are answered in the meantime.
     assert_eq!(get(server.address(), "/_indexes/full?jobs=1").status, 200);
     other.gives_up();
     let answer = get(server.address(), &format!("{target}&wait=50"));
@@ -84,7 +84,7 @@ fn an_index_that_is_there_is_sent_at_once() {
         get(server.address(), "/_indexes/full?jobs=3&wait=60").status,
         200
     );
-    // As many builds as there can be at once go on for ever.
+    // As many builds as can run at once never end.
     let others = ["1,2", "1,3"].map(|jobs| Other::builds(&archive, jobs));
     waits(&server, "/_indexes/full?jobs=1,2&wait=0");
     waits(&server, "/_indexes/full?jobs=1,3&wait=0");
@@ -159,7 +159,7 @@ fn a_server_ends_in_the_middle_of_a_build() {
 #[test]
 fn a_full_disk_is_a_full_disk() {
     let archive = Archive::with_jobs("1,2", 2000);
-    // A file of more than 32 KiB does not fit.
+    // A file of more than 32 KiB exceeds the limit.
     let limits = "trap '' XFSZ; ulimit -f 64";
     let server = Stage::start_with(&config(&archive, ""), with!(Setup, is_apart: true, limits));
     let answer = get(server.address(), "/_indexes/full?jobs=1,2&wait=50");

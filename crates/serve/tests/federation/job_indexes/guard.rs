@@ -1,4 +1,4 @@
-//! Places of metadata files on web servers: none that is not public is asked, unless the configuration lists it.
+//! Tests of metadata files on web servers: only public addresses are requested, unless the configuration lists them.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -11,7 +11,7 @@ use crate::serving::Stage;
 
 const FILE: &str = "/a/7-metadata-1.warc.gz";
 
-/// A web server on 127.0.0.1 with the metadata file of job 7, and a folder of caches.
+/// A web server on 127.0.0.1 with the metadata file of job 7, and a folder for caches.
 struct Web {
     host: FileHost,
     caches: TempDir,
@@ -47,7 +47,7 @@ impl Web {
         url.port().unwrap()
     }
 
-    /// What `crawlspace serve` says of job 7 when metadata files are there.
+    /// Starts `crawlspace serve` with this metadata setting, and returns its answer about job 7.
     fn asked(&self, allowed: &str, metadata: &str) -> (Stage, Answer) {
         let caches = tempfile::tempdir_in(self.caches.path()).unwrap();
         let config = format!(
@@ -78,7 +78,7 @@ impl Web {
             Some(""),
             "{metadata}: {answer:?}"
         );
-        // Which address it is, the operator is told alone.
+        // Only the operator learns the address.
         let reasons = answer.field("jobs-missing-reasons");
         let told = r#"{"7":{"unreadable":"its metadata cannot be read"}}"#;
         assert_eq!(reasons, Some(told), "{metadata}");
@@ -134,7 +134,7 @@ fn what_lists_name_and_answers_redirect_to_is_checked_like_the_place_itself() {
     web.refuses("127.0.0.1", list.to_str().unwrap());
     let visited = inside.accept().map(drop).unwrap_err();
     assert_eq!(visited.kind(), std::io::ErrorKind::WouldBlock);
-    // What the configuration lists is gone to in each of these ways.
+    // Addresses listed in the configuration are requested in each of these ways.
     web.put("/lines", &web.host.url(FILE));
     web.redirect("/twice/", "/a/");
     web.redirect("/b/7-metadata-1.warc.gz", FILE);

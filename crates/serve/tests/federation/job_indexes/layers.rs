@@ -1,4 +1,4 @@
-//! All four layers: a client, the server's indexes, the lines of jobs, and metadata files.
+//! Tests of all four layers: a client, the server's indexes, the lines of jobs, and metadata files.
 
 use std::collections::BTreeSet;
 
@@ -111,7 +111,7 @@ fn everything_is_built_once_however_many_ask() {
             .filter(|one| one.layer.folder == folder)
             .count()
     };
-    // Three sets, and each job.
+    // Three sets of jobs, and each job alone.
     assert_eq!(of("dedupcrawllogindex"), 9);
     assert_eq!(of("fullcrawllogindex"), 9);
     assert_eq!((of("crawllog"), of("cdxdata")), (6, 6));

@@ -1,4 +1,4 @@
-//! Indexes of jobs over HTTP: a client with caches of its own, and the server.
+//! Tests of job indexes over HTTP: the server, and a client with its own caches.
 
 #[path = "../../../../jobs/tests/jobs/stage.rs"]
 #[allow(dead_code)] // these tests need some of it

@@ -1,4 +1,4 @@
-//! What a server says when it is asked for an index.
+//! Tests of the server's responses to requests for an index.
 
 use std::io::Read;
 
@@ -10,12 +10,12 @@ use redis_tests::{assert_contains, assert_lacks, rows, until};
 use crate::job_indexes::archive::Stage as Archive;
 use crate::serving::Stage;
 
-/// A server of the indexes of an archive, and of nothing else.
+/// Starts a server that only offers the job indexes of an archive.
 pub fn start(archive: &Archive) -> Stage {
     start_with(archive, "")
 }
 
-/// A server of the indexes of an archive, with more lines of configuration.
+/// Starts a server with the job indexes of an archive, and with further lines of configuration.
 pub fn start_with(archive: &Archive, more: &str) -> Stage {
     Stage::start(&config(archive, more))
 }
@@ -28,7 +28,7 @@ pub fn config(archive: &Archive, more: &str) -> String {
     )
 }
 
-/// A figure of `/_metrics`.
+/// Returns a value of `/_metrics`.
 pub fn figure(server: &Stage, name: &str) -> u64 {
     let metrics = get(server.operator(), "/_metrics").text();
     let begin = format!("crawlspace_index_{name}");
@@ -136,7 +136,7 @@ fn what_is_missing_is_said_with_the_reason() {
     assert_eq!(answer.field("jobs-missing-reasons"), expected);
     let name = "attachment; filename=\"1-2-cache.tar\"";
     assert_eq!(answer.field("content-disposition"), Some(name));
-    // Also when there is nothing else.
+    // The reasons are reported even if no job is found.
     let answer = get(server.address(), "/_indexes/dedup?jobs=7");
     assert_eq!(answer.status, 200);
     assert_eq!(answer.field("jobs-found"), Some(""));
@@ -175,7 +175,7 @@ fn notes_in_manifests_name_no_folder() {
     let archive = Archive::new();
     let (mut crawl_log, cdx) = archive.logs(1, 50);
     crawl_log.extend_from_slice(b"no line\n");
-    // The same job packed and not.
+    // Adds the same job uncompressed and compressed.
     for form in [Form::Warc, Form::WarcGz] {
         archive.add_logs(1, &crawl_log, Some(&cdx), form);
     }
@@ -274,7 +274,7 @@ fn it_is_told_what_there_is() {
         .iter()
         .map(|one| one["entry"].as_str().unwrap())
         .collect();
-    // Those of one job are what larger ones are made of.
+    // Indexes of single jobs are the parts of larger ones.
     assert_eq!(names, ["1-2-cache", "1-cache", "2-cache", "3-cache"]);
     assert_eq!(entries[0]["jobs"], "1,2");
     assert!(entries[0]["size"].as_u64().unwrap() > 1000);
@@ -292,7 +292,7 @@ fn it_is_told_what_there_is() {
     let metrics = get(server.operator(), "/_metrics").text();
     assert_contains(&metrics, "crawlspace_index_entries{kind=\"full\"} 4\n");
     assert_contains(&metrics, "crawlspace_index_entries{kind=\"cdx\"} 0\n");
-    // Three times two files of lines, their three indexes, and the one of two jobs.
+    // Two files of lines for each of three jobs, an index for each, and the index of two jobs.
     assert_eq!(figure(&server, "builds_total"), 10);
     assert!(figure(&server, "hits_total") >= 1);
     assert_eq!(figure(&server, "failures_total"), 0);

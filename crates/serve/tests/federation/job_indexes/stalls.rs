@@ -1,4 +1,4 @@
-//! Clients that do not take what they asked for.
+//! Tests of clients that do not read their response.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use crate::serving::Impatient;
 #[test]
 fn who_accepts_nothing_is_cut_off_and_keeps_no_index_from_being_removed() {
     let archive = Archive::new();
-    // More than sockets take.
+    // Larger than the buffers of sockets.
     let text = "x".repeat(64 << 20);
     drop(made(&archive.cache_dir(), IndexKind::Cdx, "1", |draft| {
         write(draft, "cdx", text.as_bytes());

@@ -1,4 +1,4 @@
-//! Questions about the captures of an index, and what the answers must be.
+//! Queries for the captures of an index, and their expected answers.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::maker::{Family, Row};
 use crate::serving::Stage;
 
-/// A row as an answer has it: urlkey, timestamp up to the second, and URL.
+/// A row of an answer: urlkey, timestamp with a resolution of one second, and URL.
 pub type Found = (String, String, String);
 
-/// A connection to a server, and a collection of it.
+/// A connection to a server, for one of its collections.
 pub struct Client {
     connection: Connection,
     pub collection: String,
@@ -27,7 +27,7 @@ impl Client {
         }
     }
 
-    /// Asks the collection. The answer must be complete.
+    /// Queries the collection. The answer must be complete.
     #[track_caller]
     pub fn ask(&mut self, target: &str) -> Answer {
         let target = format!("/{}/{target}", self.collection);
@@ -47,13 +47,13 @@ impl Client {
         answer.unwrap()
     }
 
-    /// Rows of the index API.
+    /// Returns the rows of an index query.
     #[track_caller]
     pub fn rows(&mut self, query: &str) -> Vec<Found> {
         found(&self.ask(&format!("index?output=json&{query}")).text())
     }
 
-    /// Columns of the CDX dialect: urlkey and timestamp up to the second.
+    /// Returns columns of a CDX query: urlkey, and timestamp with a resolution of one second.
     #[track_caller]
     pub fn columns(&mut self, query: &str) -> Vec<(String, String)> {
         let text = self.ask(&format!("cdx?fl=urlkey,timestamp&{query}")).text();
@@ -66,7 +66,7 @@ fn columns(line: &str) -> (String, String) {
     (key.to_owned(), time[..14].to_owned())
 }
 
-/// Reads an object a line.
+/// Parses rows from lines of JSON.
 pub fn found(text: &str) -> Vec<Found> {
     let row = |line: &str| -> Found {
         let row: Value = serde_json::from_str(line).unwrap();
@@ -84,7 +84,7 @@ pub fn encoded(url: &str) -> String {
     url::form_urlencoded::byte_serialize(url.as_bytes()).collect()
 }
 
-/// Whether a URL can be part of a request target as it is.
+/// Returns whether a URL can be part of a request target without escaping.
 pub fn is_target(url: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_graphic() && !b"#\"<>\\^`{|}".contains(&byte);
     url.bytes().all(fits)
@@ -94,14 +94,14 @@ fn of(row: &Row) -> Found {
     (row.urlkey.clone(), row.time.clone(), row.url.clone())
 }
 
-/// All rows in the order of a server: by urlkey and timestamp.
+/// Returns all rows in the server's order: by urlkey and timestamp.
 pub fn scanned(rows: &[Row]) -> Vec<Found> {
     let mut all: Vec<Found> = rows.iter().map(of).collect();
     all.sort_unstable();
     all
 }
 
-/// Rows by their urlkeys, earliest first.
+/// Groups rows by urlkey, earliest first.
 pub fn by_urlkey(rows: &[Row]) -> BTreeMap<&str, Vec<&Row>> {
     let mut all: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in rows {
@@ -113,7 +113,7 @@ pub fn by_urlkey(rows: &[Row]) -> BTreeMap<&str, Vec<&Row>> {
     all
 }
 
-/// Returns whether two URLs are the same but for a slash at the end of the path.
+/// Returns whether two URLs are equal except for a trailing slash of the path.
 fn is_same(one: &str, other: &str) -> bool {
     let trimmed = |url: &str| {
         let end = url.find('?').unwrap_or(url.len());
@@ -123,12 +123,12 @@ fn is_same(one: &str, other: &str) -> bool {
     trimmed(one) == trimmed(other)
 }
 
-/// Captures that an index has of a URL.
+/// Expected captures of a URL in an index.
 pub struct Expected<'a> {
-    /// All rows of the urlkey. Earliest first.
+    /// Rows with the urlkey, earliest first.
     may: Vec<&'a Row>,
-    /// The rows that have to be found. Of an index with keys of the other family they are those of the URL itself: other
-    /// spellings of it have other keys there.
+    /// Rows that must be found. In an index with keys of the other family these are the rows of the URL itself, since
+    /// other spellings have other keys there.
     must: Vec<&'a Row>,
 }
 
@@ -140,7 +140,7 @@ impl<'a> Expected<'a> {
         Expected { may, must }
     }
 
-    /// Selects rows.
+    /// Returns the expectation for a subset of the rows.
     fn only(&self, is_wanted: impl Fn(&Row) -> bool) -> Expected<'a> {
         let only = |rows: &[&'a Row]| {
             let rows = rows.iter().copied();
@@ -152,7 +152,7 @@ impl<'a> Expected<'a> {
         }
     }
 
-    /// Asserts that rows are those, in their order, each once.
+    /// Asserts that these rows were found, in order and once each.
     #[track_caller]
     fn are<T: PartialEq + std::fmt::Debug>(
         &self,
@@ -160,7 +160,7 @@ impl<'a> Expected<'a> {
         like: impl Fn(&Row) -> T,
         what: &str,
     ) {
-        // A long answer is not shown whole.
+        // Long answers are shortened in messages.
         let shown = &found[..found.len().min(20)];
         let mut left = found.iter().peekable();
         for row in &self.may {
@@ -181,10 +181,10 @@ fn columns_of(row: &Row) -> (String, String) {
     (row.urlkey.clone(), row.time.clone())
 }
 
-/// Number of ways in which [`asked`] asks for the captures of a URL.
+/// Number of ways in which [`asked`] queries the captures of a URL.
 pub const WAYS: usize = 6;
 
-/// Asks for the captures of a URL in one way, and compares them with what is expected.
+/// Queries the captures of a URL in one way, and compares them with the expectation.
 pub fn asked(client: &mut Client, way: usize, row: &Row, expected: &Expected<'_>, who: &str) {
     let url = encoded(&row.url);
     let what = format!("{who}: {} in way {way}", row.url);
@@ -218,7 +218,7 @@ pub fn asked(client: &mut Client, way: usize, row: &Row, expected: &Expected<'_>
     }
 }
 
-/// Asks for many URLs, at once and by pages, and compares the rows with all those of the index.
+/// Queries many URLs, at once and by pages, and compares the rows with all those of the index.
 pub fn scan(
     client: &mut Client,
     url: &str,
@@ -264,7 +264,7 @@ pub fn scan(
         };
         resumed.extend(lines.lines().map(columns));
         match next {
-            // The resume key is part of a query string as it is.
+            // The resume key needs no escaping in a query string.
             Some(next) => key = format!("&resumeKey={next}"),
             None => break,
         }
@@ -278,7 +278,7 @@ pub fn scan(
     );
 }
 
-/// Asserts that rows are the same, and shows the first difference.
+/// Asserts that rows are equal, and shows the first difference.
 #[track_caller]
 fn same(found: &[Found], expected: &[Found], who: &str) {
     let differ = (0..found.len().max(expected.len())).find(|&n| found.get(n) != expected.get(n));

@@ -1,4 +1,4 @@
-//! Captures for the tables of makers.
+//! Captures for the tests of makers.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use redis_tests::archive::collection::sha1_base32;
 use super::maker::Row;
 use crate::shelf::{HTTP, iso};
 
-/// Returns odd URLs, with the keys that warcio for JavaScript 2.4.11 and the Python package surt 0.3.1 wrote for them.
+/// Returns unusual URLs, with the keys that warcio.js 2.4.11 and the Python package surt 0.3.1 wrote for them.
 pub fn urls() -> Vec<[String; 3]> {
     serde_json::from_str(include_str!("urls.json")).unwrap()
 }
 
-/// Rows, and the WARC files that they are about.
+/// Rows, and the WARC files that they refer to.
 #[derive(Default)]
 pub struct Corpus {
     pub rows: Vec<Row>,
@@ -72,24 +72,24 @@ impl Corpus {
         });
     }
 
-    /// Returns the WARC files by their names.
+    /// Returns the WARC files with their names.
     pub fn files(&self) -> Vec<(&str, &[u8])> {
         let files = self.warcs.iter();
         files.map(|(name, bytes)| (&**name, &**bytes)).collect()
     }
 }
 
-/// Writes a moment down to the millisecond, as recorders do, with those of [`Maker::precise`](super::maker::Maker).
+/// Formats a timestamp with the milliseconds of [`Maker::precise`](super::maker::Maker), as recorders do.
 fn precise(time: &str) -> String {
     iso(time).replace('Z', ".123Z")
 }
 
-/// Returns the payload of a capture by [`odd`].
+/// Returns the payload of a capture created by [`odd`].
 pub fn payload(url: &str, time: &str) -> String {
     format!("{url} at {time}")
 }
 
-/// Makes three captures of each odd URL. No two captures have the same timestamp.
+/// Creates three captures of each unusual URL. No two captures have the same timestamp.
 pub fn odd(file: &str) -> Corpus {
     let mut corpus = Corpus::default();
     for (n, [url, js, surt]) in urls().iter().enumerate() {
@@ -102,8 +102,8 @@ pub fn odd(file: &str) -> Corpus {
     corpus
 }
 
-/// Makes rows without records: URLs of four forms whose keys sort in another order by each family, with one to five
-/// captures each; if there is room, 600 captures of one URL in the middle.
+/// Creates rows without records: URLs of four forms whose keys sort differently in each family, with one to five
+/// captures each, and, if there is room, 600 captures of one URL in the middle.
 pub fn many(lines: usize) -> Vec<Row> {
     let mut rows = Vec::with_capacity(lines);
     let mut number = 0;

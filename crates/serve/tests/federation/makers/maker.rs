@@ -1,4 +1,4 @@
-//! Index files and packages in the forms of the programs that make them.
+//! Index files and packages in the formats of the programs that create them.
 
 use std::fmt::Write as _;
 use std::io::{Cursor, Write as _};
@@ -8,78 +8,78 @@ use serde_json::json;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-/// A capture, as indexers tell of it.
+/// A capture with the values that indexers write.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     pub url: String,
-    /// The key by warcio for JavaScript, and by the Python package surt.
+    /// Keys written by warcio.js and by the Python package surt.
     pub keys: [String; 2],
-    /// The urlkey that rows have here.
+    /// Urlkey of the row in Crawlspace.
     pub urlkey: String,
-    /// 14 digits.
+    /// Timestamp of 14 digits.
     pub time: String,
     pub mime: String,
-    /// Base32 of the SHA-1 of the payload.
+    /// SHA-1 of the payload in base 32.
     pub digest: String,
     pub file: String,
     pub offset: u64,
     pub length: u64,
     pub method: String,
-    /// The field `requestBody` by warcio for JavaScript, and by cdxj-indexer.
+    /// Field `requestBody` as written by warcio.js and by cdxj-indexer.
     pub bodies: [String; 2],
 }
 
-/// A family of indexers, by how they spell keys.
+/// Family of indexers with the same spelling of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     Js = 0,
     Python = 1,
 }
 
-/// When a maker compresses the index and adds a secondary index.
+/// Condition on which a maker compresses the index and adds a secondary index.
 #[derive(Clone, Copy, Debug)]
 pub enum Packs {
     Always,
-    /// The number of lines from which on a maker does so.
+    /// From this number of lines on.
     Lines(usize),
-    /// The number of bytes from which on a maker does so.
+    /// From this number of bytes on.
     Bytes(usize),
 }
 
-/// The line whose key and timestamp the secondary index has for a block.
+/// Line whose key and timestamp represent a block in the secondary index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefix {
     First,
-    /// The first line, without its timestamp.
+    /// First line of the block, without its timestamp.
     FirstKey,
-    /// The second line, but of the first block the first one.
+    /// Second line of the block, but in the first block the first line.
     Second,
 }
 
-/// The habits of a release of a maker.
+/// Format of a maker's release.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker {
     pub name: &'static str,
     pub family: Family,
-    /// The name of a plain index.
+    /// Name of an uncompressed index.
     pub plain: &'static str,
     pub packs: Packs,
-    /// Lines in a block.
+    /// Number of lines in a block.
     pub block: usize,
     pub prefix: Prefix,
-    /// The last line of a block is the first one of the next block, too.
+    /// Repeats the last line of a block as the first one of the next block.
     pub repeats: bool,
-    /// A full last block is followed by an empty one under the prefix of the block before it.
+    /// Adds an empty block with the same prefix after a full last block.
     pub ends_empty: bool,
-    /// The secondary index begins with `!meta`.
+    /// Starts the secondary index with `!meta`.
     pub header: bool,
-    /// Lines of the secondary index name the file.
+    /// Set if lines of the secondary index name the file.
     pub names_file: bool,
-    /// Timestamps have 17 digits, and JSON has numbers.
+    /// Writes timestamps with 17 digits, and numbers in JSON.
     pub precise: bool,
-    /// The package has its secondary index deflated.
+    /// Stores the secondary index deflated in the package.
     pub deflates: bool,
-    /// The index lies in a folder, without a package around it.
+    /// Writes the index to a folder instead of a package.
     pub loose: bool,
 }
 
@@ -146,13 +146,13 @@ pub const MAKERS: [Maker; 6] = [
 ];
 
 impl Maker {
-    /// The name in letters, digits and dashes.
+    /// Returns the name in letters, digits and dashes.
     pub fn slug(&self) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         self.name.to_lowercase().chars().map(plain).collect()
     }
 
-    /// Writes the lines of an index, sorted as the maker sorts them.
+    /// Returns the lines of an index, in the maker's order.
     pub fn lines(&self, rows: &[Row]) -> Vec<String> {
         let mut lines: Vec<String> = rows.iter().map(|row| self.line(row)).collect();
         lines.sort_unstable();
@@ -186,7 +186,7 @@ impl Maker {
         members.push(("offset", number(row.offset)));
         members.push(("filename", json!(row.file)));
         if !row.method.is_empty() {
-            // cdxj-indexer keeps an empty body, and warcio leaves it out.
+            // cdxj-indexer keeps an empty body, and warcio omits it.
             if self.family == Family::Python || !body.is_empty() {
                 members.push(("requestBody", json!(body)));
             }
@@ -206,7 +206,7 @@ impl Maker {
         format!("{key} {}{digits} {{{members}}}", row.time)
     }
 
-    /// Makes the files of an index, by their names.
+    /// Returns the files of an index, with their names.
     pub fn index(&self, lines: &[String], stem: &str) -> Vec<(String, Vec<u8>)> {
         let text: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
         let is_packed = match self.packs {
@@ -222,7 +222,7 @@ impl Maker {
         let mut idx = String::new();
         if self.header {
             let blank = if self.names_file { "" } else { " " };
-            // cdxj-indexer writes the path of its command line.
+            // cdxj-indexer writes the path from its command line.
             let shown = if self.loose {
                 format!("elsewhere/{name}")
             } else {
@@ -273,7 +273,7 @@ impl Maker {
         vec![(name, packed), (format!("{stem}.idx"), idx.into_bytes())]
     }
 
-    /// Adds a block and its line of the secondary index.
+    /// Adds a block and its line in the secondary index.
     fn block(
         &self,
         prefix: &str,
@@ -283,7 +283,7 @@ impl Maker {
         idx: &mut String,
     ) {
         let (offset, length) = (packed.len(), member.len());
-        // The digest of a block is not read.
+        // Digests of blocks are ignored.
         let digest = format!("{offset:064}");
         let about = if self.names_file {
             format!(
@@ -296,7 +296,7 @@ impl Maker {
         packed.extend_from_slice(member);
     }
 
-    /// Makes a package of WARC files by their names and an index of them.
+    /// Creates a package of WARC files and their index.
     pub fn package(&self, rows: &[Row], warcs: &[(&str, &[u8])]) -> Vec<u8> {
         assert!(!self.loose, "{} makes no packages", self.name);
         let mut members: Vec<(String, Vec<u8>)> = Vec::new();

@@ -1,4 +1,5 @@
-//! Packages and indexes by every maker: each capture is found, under one urlkey, wherever the maker has put its line.
+//! Tests of packages and indexes by every maker: each capture is found under one urlkey, wherever the maker put its
+//! line.
 
 pub mod asking;
 pub mod corpus;
@@ -18,7 +19,7 @@ use self::maker::{Family, MAKERS, Maker, Row};
 use crate::resource::record;
 use crate::serving::Stage;
 
-/// Puts an index by a maker into a folder, with its WARC files. Returns the collection as a configuration has it.
+/// Writes a maker's index and its WARC files into a folder. Returns the collection for a configuration.
 fn put(folder: &Path, name: &str, maker: &Maker, rows: &[Row], warcs: &[(&str, &[u8])]) -> String {
     if !maker.loose {
         let path = folder.join(format!("{name}.wacz"));
@@ -53,7 +54,7 @@ fn odd_urls_are_found_in_the_index_of_every_maker() {
         let at = put(dir.path(), &name, maker, &corpus.rows, &corpus.files());
         let _ = writeln!(config, "  {name}: {at}");
     }
-    // Lines of Browsertrix Crawler without a package around them.
+    // Lines of Browsertrix Crawler outside of a package.
     let js = &MAKERS[5];
     let (plain, warcs) = (
         dir.path().join("js.cdxj"),
@@ -74,7 +75,7 @@ fn odd_urls_are_found_in_the_index_of_every_maker() {
         let mut client = Client::new(&stage, &name);
         for (n, row) in corpus.rows.iter().enumerate() {
             let expected = Expected::new(&all, row, family);
-            // Each URL has three captures, which are asked for in two ways each.
+            // Each URL has three captures, which are queried in two ways each.
             for way in (0..WAYS).filter(|way| way % 3 == n % 3) {
                 asked(&mut client, way, row, &expected, &name);
             }
@@ -100,7 +101,7 @@ fn odd_urls_are_found_in_the_index_of_every_maker() {
     }
 }
 
-/// Line counts at which makers compress an index, or end a block.
+/// Numbers of lines at which makers compress an index, or end a block.
 const SIZES: [usize; 8] = [1, 1023, 1024, 1025, 2999, 3000, 3001, 10_000];
 
 #[test]
@@ -139,7 +140,7 @@ fn no_line_is_lost_at_the_edges_of_blocks() {
     });
 }
 
-/// Rows around the edges of blocks, in the order of a maker, and others in between.
+/// Returns rows near the edges of blocks, in the maker's order, and some in between.
 fn at_edges<'a>(maker: &Maker, rows: &'a [Row]) -> Vec<&'a Row> {
     let mut sorted: Vec<&Row> = rows.iter().collect();
     let place = |row: &&Row| (row.keys[maker.family as usize].clone(), row.time.clone());
@@ -149,7 +150,7 @@ fn at_edges<'a>(maker: &Maker, rows: &'a [Row]) -> Vec<&'a Row> {
     near.map(|(_, row)| *row).collect()
 }
 
-/// Packages with some of the captures each, by all makers in turn. Their WARC files share one name.
+/// Creates packages with some of the captures each, by all makers in turn. Their WARC files have the same name.
 fn packages(count: usize, corpus: &Corpus) -> Vec<(String, Vec<u8>)> {
     let makers: Vec<&Maker> = MAKERS.iter().filter(|maker| !maker.loose).collect();
     let mut parts: Vec<Corpus> = Vec::new();

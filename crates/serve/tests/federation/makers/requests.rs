@@ -1,4 +1,4 @@
-//! Answers to requests with a body.
+//! Tests of responses to requests with a body.
 
 use std::fmt::Write as _;
 
@@ -9,13 +9,13 @@ use super::put;
 use crate::resource::record;
 use crate::serving::Stage;
 
-/// Requests with a body: method, URL, media type and body; then the key and the field `requestBody` by warcio for
-/// JavaScript 2.4.11, and by cdxj-indexer 1.5.0; then the URL that ArchiveWeb.page stores, and its key.
+/// Returns requests with a body: method, URL, media type and body; key and field `requestBody` by warcio.js 2.4.11; the
+/// same by cdxj-indexer 1.5.0; and the URL that ArchiveWeb.page stores, with its key.
 pub fn requests() -> Vec<[String; 10]> {
     serde_json::from_str(include_str!("requests.json")).unwrap()
 }
 
-/// Captures of what answered the requests.
+/// Returns captures of the responses.
 fn answers(maker: &Maker) -> Corpus {
     let mut corpus = Corpus::default();
     for (n, request) in requests().iter().enumerate() {
@@ -35,7 +35,7 @@ fn answers(maker: &Maker) -> Corpus {
         let payload = format!("answer to {method} {url} {body}");
         let mark = format!("__wb_method={method}&");
         let (stored, js, js_body) = if maker.precise {
-            // ArchiveWeb.page stores the URL with the body in it.
+            // ArchiveWeb.page stores a URL that contains the body.
             (href, href_key, href.split_once(&mark).unwrap().1)
         } else {
             (url, js, &**js_body)

@@ -1,4 +1,4 @@
-//! Revisits whose originals are in packages of any maker.
+//! Tests of revisits whose originals are in packages of any maker.
 
 use std::fmt::Write as _;
 
@@ -13,14 +13,14 @@ use crate::resource::record;
 use crate::serving::Stage;
 use crate::shelf::{HTTP, iso};
 
-/// An original: its URL, its timestamp and its payload.
+/// URL, timestamp and payload of an original.
 type Original<'a> = (&'a str, &'a str, &'a str);
 
 /// Adds a revisit as Browsertrix Crawler writes it.
 fn revisit(corpus: &mut Corpus, url: &str, time: &str, of: Original<'_>, container: Option<&str>) {
     let (original, date, payload) = of;
     let digest = sha1_base32(payload.as_bytes());
-    // It writes dates to the millisecond.
+    // Dates have milliseconds.
     let (own, date) = (iso(time), iso(date).replace('Z', ".250Z"));
     let stated = format!("sha1:{digest}");
     let mut fields = rows![
@@ -43,7 +43,7 @@ fn revisit(corpus: &mut Corpus, url: &str, time: &str, of: Original<'_>, contain
     row.mime = "warc/revisit".to_owned();
 }
 
-/// The keys of a URL whose path ends in a slash, which only warcio for JavaScript keeps.
+/// Returns the keys of a URL whose path ends in a slash, which only warcio.js keeps.
 fn keys(url: &str) -> [String; 2] {
     let surt = urlkey(url).unwrap();
     [format!("{surt}/"), surt]
@@ -63,7 +63,7 @@ fn revisits_find_originals_in_packages_of_every_maker() {
     for (n, maker) in makers.iter().enumerate() {
         let mut originals = Corpus::default();
         let [js, surt] = keys(PAGE);
-        // Captures of the same URL with other payloads are around the original.
+        // Captures of the same URL with other payloads surround the original.
         for (time, text) in [
             ("20150101000000", "older"),
             (THEN, "a page"),
@@ -91,7 +91,7 @@ fn revisits_find_originals_in_packages_of_every_maker() {
                     revisit(&mut revisits, &url, &now(second), of, container);
                 }
             }
-            // One folder has both; of another one the collection has the revisits only.
+            // One folder contains both packages; the other one only the package with the revisits.
             let both = dir.path().join(format!("both-{n}-{m}"));
             let apart = dir.path().join(format!("apart-{n}-{m}"));
             for folder in [&both, &apart] {

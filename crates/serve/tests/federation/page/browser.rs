@@ -1,4 +1,4 @@
-//! The page in headless Chromium.
+//! Tests of the page in headless Chromium.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::browser::chromium;
 use crate::index_api::archive;
 use crate::serving::Stage;
 
-/// A picture of the page, which stays in the target folder for people.
+/// Takes a screenshot, which is kept in the target folder for manual inspection.
 fn picture(name: &str, arguments: &[&str], url: &str) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
     std::fs::create_dir_all(&folder).unwrap();
@@ -21,7 +21,7 @@ fn picture(name: &str, arguments: &[&str], url: &str) {
     if chromium(&arguments, url).is_some() {
         let picture = std::fs::read(&file).unwrap();
         assert!(picture.starts_with(b"\x89PNG"));
-        // One that shows nothing is smaller.
+        // An empty page has a smaller file.
         assert!(
             picture.len() > 10_000,
             "{}: {} bytes",
@@ -60,7 +60,7 @@ fn a_browser_shows_captures_and_calendar() {
     picture("years.png", &["--window-size=1000,1000"], &years);
 }
 
-/// Reports the positions of what a reader needs, in pixels, as the title of the page around the frame.
+/// Reports the positions of important elements, in pixels, as the title of the page around the frame.
 const MEASURE: &str = "<script>
     const rights = query => [...document.querySelectorAll(query)].map(it => it.getBoundingClientRect().right);
     const text = node => { const range = document.createRange(); range.selectNodeContents(node); return range.getBoundingClientRect(); };
@@ -76,17 +76,17 @@ const MEASURE: &str = "<script>
     });
 </script>";
 
-/// Lays a page out in a frame of that width, and returns the positions. `None` when there is no browser.
+/// Renders a page in a frame of that width, and returns the positions. Returns `None` if there is no browser.
 fn measured(stage: &Stage, target: &str, width: u32) -> Option<Value> {
     let html = stage.get(target).text();
     let style = stage.get("/static/page.css").text();
-    // The policy of the page allows no script, so a copy of it is measured.
+    // The page's policy forbids scripts, so a copy is measured.
     let link = "<link rel=\"stylesheet\" href=\"./static/page.css\">";
     assert_contains(&html, link);
     let copy = html.replace(link, &format!("<style>{style}</style>"));
     let copy = copy.replace("</body>", &format!("{MEASURE}</body>"));
     let copy = copy.replace('&', "&amp;").replace('"', "&quot;");
-    // A window of the browser has a minimum width, a frame has none. A high frame has no scroll bar.
+    // A browser window has a minimum width, a frame has none. A tall frame has no scroll bar.
     let frame = format!(
         "<!DOCTYPE html><iframe style=\"width:{width}px;height:4000px;border:0\" srcdoc=\"{copy}\"></iframe>"
     );
@@ -101,7 +101,7 @@ fn measured(stage: &Stage, target: &str, width: u32) -> Option<Value> {
     Some(measured)
 }
 
-/// The numbers of a list, at least `count` of them.
+/// Returns the numbers of a list, which must have at least `count` of them.
 #[track_caller]
 fn numbers(measured: &Value, name: &str, count: usize) -> Vec<f64> {
     let list = measured[name].as_array().unwrap();

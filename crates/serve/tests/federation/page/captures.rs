@@ -1,4 +1,4 @@
-//! The list of captures: all of them can be reached, and each links to itself.
+//! Tests of the list of captures: each can be reached, and links to itself.
 
 use redis_tests::{assert_contains, assert_lacks};
 
@@ -41,7 +41,7 @@ fn all_captures_of_a_day_can_be_reached() {
     assert!(seen.is_sorted());
     let back = page(&stage, &link_with(&third, "skip=100"), 200);
     assert_eq!(times(&back), times(&second));
-    // Another span begins with its first captures.
+    // Another span starts with its first captures.
     let month = link_with(&third, "when=201601");
     assert_lacks(&month, "skip");
     for beyond in ["skip=250", "skip=18446744073709551615"] {

@@ -1,4 +1,4 @@
-//! `/_status` and `/_metrics`.
+//! Tests of `/_status` and `/_metrics`.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ fn status(stage: &Stage) -> Value {
     serde_json::from_str(&answer.text()).unwrap()
 }
 
-/// Every sample of the metrics by its name and labels, of a text whose every line is one that Prometheus reads.
+/// Returns all samples by name and labels, and asserts that Prometheus can parse every line.
 fn metrics(stage: &Stage) -> HashMap<String, f64> {
     let answer = get(stage.operator(), "/_metrics");
     assert_eq!(answer.status, 200);
@@ -127,7 +127,7 @@ fn a_source_that_is_missing_or_keeps_failing_is_seen() {
     assert_eq!(dead["requests"], 5, "{dead}");
     let last = &dead["last_error"];
     assert_eq!(last["time"].as_str().unwrap().len(), 14, "{dead}");
-    // With the address, which strangers are not told.
+    // The operator sees the address, which clients do not.
     let reason = last["reason"].as_str().unwrap();
     assert!(reason.contains("redis://127.0.0.1:"), "{dead}");
     let missing = &status["collections"][2]["sources"][0];
@@ -145,7 +145,7 @@ fn a_source_that_is_missing_or_keeps_failing_is_seen() {
         metrics[&format!("crawlspace_source_healthy{{{labels}}}")],
         0.0
     );
-    // Without a request, it has only the series of alerts.
+    // Without requests, the source has only the series for alerts.
     let of_missing = metrics.keys().filter(|name| name.contains("\"missing\""));
     assert_eq!(of_missing.count(), 2, "{metrics:?}");
 

@@ -1,4 +1,4 @@
-//! Access rules beside pywb's own checker: the same verdict on every capture.
+//! Comparison of access rules with pywb's own checker: both give the same verdict on every capture.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,12 +16,12 @@ use crate::pywb::data::pywb;
 
 const CHECKER: &str = include_str!("access.py");
 
-/// Captures of a world.
+/// Number of captures in a world.
 const CAPTURES: usize = 1000;
-/// Worlds that one run of the checker is given.
+/// Number of worlds per run of the checker.
 const WORLDS: usize = 50;
 
-/// Files of rules and settings, and what is asked of them.
+/// Rule files and settings, and the captures to check.
 struct World {
     files: Vec<PathBuf>,
     default: Access,
@@ -30,12 +30,13 @@ struct World {
     captures: Vec<(String, String)>,
 }
 
-/// Left out is what only happens to be so in pywb:
-/// - of several lines with one key, the first one holds, in the order of bytes of the whole line; here the stricter one;
-/// - below the first key that sorts before the top-level domain nothing is looked at, be it a rule for everything (`*,`)
-///   or for part of the domain's name: rules are of one top-level domain where there is such a rule;
-/// - a period of nothing is no embargo, and an embargo with the access `allow_ignore_embargo` opens what is blocked;
-/// - a rule whose `user` is empty is passed over for another one with that key.
+/// Excluded are accidental behaviours of pywb:
+/// - of several lines with the same key, pywb applies the first one, in byte order of the whole line; here the
+///   strictest one applies;
+/// - pywb ignores everything below the first key that sorts before the top-level domain, be it a rule for everything
+///   (`*,`) or for part of the domain's name: worlds with such a rule use a single top-level domain;
+/// - an empty period is no embargo, and an embargo with the access `allow_ignore_embargo` unblocks captures;
+/// - a rule with an empty `user` is skipped in favour of another one with the same key.
 impl World {
     fn new(rng: &mut Rng, folder: &Path, number: usize) -> World {
         let has_all = rng.chance(20);
@@ -57,7 +58,7 @@ impl World {
                 ));
             }
         }
-        // The checker searches files that are sorted backwards.
+        // The checker searches files in descending order.
         lines.sort_unstable();
         lines.reverse();
         let parts = 1 + rng.below(3);
@@ -98,7 +99,7 @@ fn access(rng: &mut Rng) -> Access {
     ])
 }
 
-/// A URL of few hosts and paths, so that many begin as others do.
+/// Returns a URL from a few hosts and paths, so that many share a prefix.
 fn url(rng: &mut Rng, is_com: bool) -> String {
     let tld = if is_com {
         "com"
@@ -121,7 +122,7 @@ fn url(rng: &mut Rng, is_com: bool) -> String {
     format!("http://{host}.{tld}{port}/{path}")
 }
 
-/// A key that has all of the top-level domain: a whole urlkey, or its beginning.
+/// Returns a key that includes the top-level domain: a urlkey, or a prefix of one.
 fn key(rng: &mut Rng, is_com: bool) -> String {
     let key = urlkey(&url(rng, is_com)).unwrap();
     if rng.chance(25) {
@@ -141,7 +142,7 @@ fn rule(rng: &mut Rng) -> Value {
     rule
 }
 
-/// Dates near each other, to the second.
+/// Returns dates close to each other, with a resolution of one second.
 fn date(rng: &mut Rng) -> String {
     let begin = Timestamp::earliest(b"2018").unwrap().seconds();
     let days = i64::try_from(rng.below(1500)).unwrap();

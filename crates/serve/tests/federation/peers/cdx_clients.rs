@@ -1,4 +1,4 @@
-//! Programs that ask CDX servers, as they are on PyPI, in front of `/<coll>/cdx`.
+//! Tests of CDX clients from PyPI against `/<coll>/cdx`.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::serving::Stage;
 
 const PACKAGES: [&str; 3] = ["cdx_toolkit==0.9.*", "wayback==0.5.*", "setuptools<81"];
 
-/// Prints a line a capture: by pages, and by keys.
+/// Prints one line per capture, fetched by pages and by resume keys.
 const CLIENTS: &str = r#"
 import sys
 url, limit = sys.argv[1], int(sys.argv[2])
@@ -109,7 +109,7 @@ com,example)/ 20240201000000 {\"url\": \"http://example.com/\", \"mime\": \"text
 com,example)/a 20240301000000 {\"url\": \"http://example.com/a\", \"mime\": \"text/html\", \"status\": \"404\", \"digest\": \"sha1:DDDD\", \"length\": \"12\", \"offset\": \"3\", \"filename\": \"a.warc.gz\"}
 ";
 
-/// Asks a collection in the words of the Wayback Machine's and of Common Crawl's clients.
+/// Queries a collection with the clients of the Wayback Machine and of Common Crawl.
 const WORDS: &str = r"
 import sys
 root = sys.argv[1]
@@ -149,7 +149,7 @@ async def count():
 print(asyncio.run(count()))
 ";
 
-/// Runs a program against a server that has a crawl of Common Crawl's name.
+/// Runs a program against a server with a crawl named like one of Common Crawl's.
 fn asked_by(program: &str, name: &str, packages: &[&str]) -> Option<String> {
     let python = python(name, packages)?;
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Crawls by the real warcprox: over a CDX server of ours, and with the plug-in.
+//! Crawls by the real warcprox: with our CDX server, and with the plug-in.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ use crate::pywb::data::pywb;
 use crate::serving::Stage;
 use crate::shelf::Shelf;
 
-/// Every file is valid to warcio, and every revisit is what the page was to pywb, which knows the files of these crawls.
+/// Asserts that warcio accepts every file, and that pywb replays every revisit from the files of these crawls.
 fn is_replayed(crawls: &[&Crawl], site: &Site) {
     let Some(pywb) = pywb() else { return };
     let mut shelf = Shelf::new();
@@ -66,8 +66,8 @@ fn a_second_crawl_that_asks_our_cdx_server_writes_revisits_alone() {
     ));
     let crawl = |collection: &str| {
         let cdx = format!("{}/{collection}/cdx", stage.url());
-        // It gives a request up after two seconds. 50 threads of each process at once would keep two processors busy
-        // for longer, beside a server that is not optimised.
+        // warcprox gives up a request after two seconds. With 50 threads per process, two processors would be busy for
+        // longer next to an unoptimized server.
         let words = [
             "--cdxserver-dedup",
             &cdx,
@@ -95,7 +95,7 @@ fn a_second_crawl_that_asks_our_cdx_server_writes_revisits_alone() {
     assert_eq!(second.unanswered, [""; 0]);
     assert_eq!(second.count(false), 0, "responses");
 
-    // An index has one record of a payload: those are known, under the URLs that they have there.
+    // The index has one record per payload, with its URL there.
     for record in &first.records {
         index.ok(format!(
             "ADD c {} 0 {} {} 700",
@@ -109,7 +109,7 @@ fn a_second_crawl_that_asks_our_cdx_server_writes_revisits_alone() {
     is_replayed(&[&first, &second, &third], &site);
 }
 
-/// A crawl with the plug-in, which fetches each page `times` times.
+/// Runs a crawl with the plug-in that fetches each page `times` times.
 fn crawl_with_plugin(
     warcprox: &Warcprox,
     url: &str,
@@ -137,7 +137,7 @@ fn with_the_plugin_no_payload_is_stored_twice() {
     let site = Site::start(sized(40, 2_000));
     let mut server = Options::new().aof(false).start();
     let url = server.url();
-    // The server loses its power in between, and nothing that it has answered.
+    // The server is killed in between, and must not lose anything that it has acknowledged.
     let restart = || {
         server.kill9();
         server.restart();
@@ -163,7 +163,7 @@ fn with_the_plugin_no_payload_is_stored_twice() {
     is_replayed(&[&first, &second], &site);
 }
 
-/// The plug-in's own tests, on what is installed.
+/// Runs the plug-in's own tests on the installed plug-in.
 #[test]
 fn the_plugin_passes_its_tests() {
     let Some(warcprox) = Warcprox::with_plugin() else {

@@ -1,4 +1,5 @@
-//! Programs that make packages and indexes, as they are on PyPI and npm: what they make of one WARC file is found whole.
+//! Tests of the real packaging and indexing programs from PyPI and npm: all captures of a WARC file are found in their
+//! output.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +17,8 @@ use crate::serving::Stage;
 const PYTHON: [&str; 3] = ["wacz==0.6.0", "cdxj-indexer==1.5.0", "setuptools<81"];
 const NODE: [&str; 2] = ["warcio@2.4.11", "@harvard-lil/js-wacz@0.1.6"];
 
-/// Writes a WARC file with captures of odd URLs, of many others at full size, and of answers to requests with a body.
+/// Writes a WARC file with captures of unusual URLs, at full size of many others, and of responses to requests with a
+/// body.
 fn warc(folder: &Path) -> (Corpus, PathBuf) {
     let mut corpus = odd("data.warc.gz");
     for row in many(sized(1, 10_000)) {
@@ -52,11 +54,11 @@ fn warc(folder: &Path) -> (Corpus, PathBuf) {
     (corpus, path)
 }
 
-/// Asks a collection for all that is in the WARC file.
+/// Queries a collection for everything in the WARC file.
 fn assert_whole(stage: &Stage, name: &str, family: Family, corpus: &Corpus) {
     let mut client = Client::new(stage, name);
     let all = by_urlkey(&corpus.rows);
-    // warcio for JavaScript reads some header fields as ISO 8859-1, so that the URL in its row is another one.
+    // warcio.js reads some header fields as ISO 8859-1, so that the URL of the row differs.
     let is_read = |row: &&Row| family == Family::Python || row.url.is_ascii();
     for (n, row) in corpus.rows.iter().filter(is_read).enumerate() {
         let expected = Expected::new(&all, row, family);
@@ -68,7 +70,7 @@ fn assert_whole(stage: &Stage, name: &str, family: Family, corpus: &Corpus) {
             assert!(block.ends_with(expected.as_bytes()), "{name}: {target}");
         }
     }
-    // Answers to requests with a body lie among the captures of their host, and are left out.
+    // Responses to requests with a body are among the captures of their host, and are excluded.
     let part = "http://example.com/p/";
     let page = sized(1, 3000);
     scan(
@@ -108,7 +110,7 @@ fn what_programs_in_python_make_of_a_warc_file_is_found() {
     let package = dir.path().join("py.wacz");
     let mut wacz = Command::new(python.with_file_name("wacz"));
     run(wacz.args(["create", "-o"]).arg(&package).arg(&warc)).unwrap();
-    // The two files need not have one name, and blocks are small so that there are many.
+    // The two files may have different names, and small blocks give many of them.
     let mut indexer = Command::new(python.with_file_name("cdxj-indexer"));
     indexer
         .args(["--post-append", "--sort", "-l", sized("10", "300"), "-c"])

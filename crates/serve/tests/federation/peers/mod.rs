@@ -1,7 +1,7 @@
-//! Programs of others (PyPI), as they are, in front of ours: crawlers that ask whether a payload is known, and tools that
-//! page through an index.
+//! Tests of unmodified third-party programs (PyPI) as clients: crawlers that look up payloads, and tools that page
+//! through an index.
 //!
-//! Each test takes its numbers from [`sized`]: few in `make test`, all that is promised in `make test-peers`.
+//! Each test takes its sizes from [`sized`]: small in `make test`, full size in `make test-peers`.
 
 mod access;
 mod cdx_clients;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use redis_tests::packages::{self, left_out};
 
-/// A Python with these packages in a folder of this name, or `None` where they cannot be fetched.
+/// Returns a Python with these packages in a folder of this name, or `None` if they cannot be fetched.
 fn python(name: &str, packages: &[&str]) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     match packages::python(&folder, packages) {

@@ -1,14 +1,14 @@
-//! A site whose pages never change, some of which are the same under several URLs.
+//! A site whose pages never change, and of which some have several URLs.
 
 use redis_tests::{ScriptedHost, answer};
 
-/// Every so many pages one has a payload that others have, too.
+/// Interval of pages that share their payload with other pages.
 const SHARED: usize = 4;
 
 /// A running site.
 pub struct Site {
     host: ScriptedHost,
-    /// How many pages it has.
+    /// Number of pages.
     pub pages: usize,
 }
 
@@ -25,25 +25,25 @@ impl Site {
         Site { host, pages }
     }
 
-    /// The URL of a page.
+    /// Returns the URL of a page.
     pub fn url(&self, number: usize) -> String {
         self.host.url(&format!("/page/{number}"))
     }
 
-    /// The page that a URL is of.
+    /// Returns the number of the page at a URL.
     pub fn number(&self, url: &str) -> usize {
         let path = url.strip_prefix(&self.host.url("/page/"));
         path.and_then(|number| number.parse().ok()).expect(url)
     }
 
-    /// How many payloads it has.
+    /// Returns the number of different payloads.
     pub fn payloads(&self) -> usize {
         let all = (0..self.pages).map(payload);
         all.collect::<std::collections::HashSet<_>>().len()
     }
 }
 
-/// What a page says.
+/// Returns the content of a page.
 pub fn payload(number: usize) -> String {
     let (what, number) = match number % SHARED {
         0 => ("a page with several URLs", number % 7),

@@ -1,4 +1,4 @@
-//! warcprox as its users run it, several processes side by side, and the plug-in that is built and installed for it.
+//! warcprox as its users run it, in several parallel processes, and the plug-in, which is built and installed for it.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,17 +17,17 @@ use super::python;
 use super::site::{Site, payload};
 use crate::shelf::{Shelf, Slot};
 
-/// The release that is run, and what builds a wheel.
+/// The tested release, and the packages needed to build a wheel.
 const PACKAGES: [&str; 4] = [
     "warcprox==2.13.*",
     "redis==6.*",
     "build==1.*",
     "setuptools>=77",
 ];
-/// Clients of each process.
+/// Number of clients per process.
 const CLIENTS: usize = 4;
 
-/// The folder of the plug-in.
+/// Returns the folder of the plug-in.
 pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/warcprox-crawlspace")
 }
@@ -38,18 +38,18 @@ pub struct Warcprox {
 }
 
 impl Warcprox {
-    /// `None` where it cannot be fetched.
+    /// Installs warcprox. Returns `None` if it cannot be fetched.
     pub fn install() -> Option<Warcprox> {
         let python = python("warcprox", &PACKAGES)?;
         Some(Warcprox { python })
     }
 
-    /// With the plug-in, as a wheel that is built of what is here.
+    /// Installs warcprox with the plug-in, as a wheel built from this repository.
     pub fn with_plugin() -> Option<Warcprox> {
         let python = python("warcprox-plugin", &PACKAGES)?;
         let dir = tempfile::tempdir().unwrap();
         let copy = dir.path().join("sources");
-        // Building leaves files beside its sources.
+        // Building leaves files next to the sources.
         run(Command::new("cp").arg("-rL").arg(sources()).arg(&copy)).unwrap();
         let wheel = run(Command::new(&python)
             .args(["-m", "build", "--wheel", "--no-isolation", "--outdir"])
@@ -77,12 +77,12 @@ impl Warcprox {
         Some(Warcprox { python })
     }
 
-    /// The interpreter that has it.
+    /// Returns the interpreter of the installation.
     pub fn python(&self) -> &Path {
         &self.python
     }
 
-    /// Starts processes with these words on their command lines, and these variables.
+    /// Starts processes with these arguments and environment variables.
     pub fn start(&self, processes: usize, words: &[&str], variables: &[(&str, &str)]) -> Running {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("warcs")).unwrap();
@@ -118,7 +118,7 @@ impl Warcprox {
     }
 }
 
-/// Processes that run.
+/// Running processes.
 pub struct Running {
     programs: Vec<Program>,
     addresses: Vec<SocketAddr>,
@@ -126,8 +126,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Fetches pages of the site, each through as many processes as `times` says, at the same time as many others.
-    /// `halfway` is called once in the middle.
+    /// Fetches each page of the site `times` times through different processes, with several clients at once. Calls
+    /// `halfway` once in the middle.
     pub fn fetch(&self, site: &Site, times: usize, halfway: impl FnOnce()) {
         let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (all, processes) = (site.pages * times, self.addresses.len());
@@ -136,7 +136,7 @@ impl Running {
             if n >= all {
                 return;
             }
-            // Requests for one page follow each other, and go to different processes.
+            // Requests for the same page follow each other, and go to different processes.
             let (page, process) = (n / times, n % processes);
             let answer = ask(self.addresses[process], "GET", &site.url(page), &[], b"");
             let text = answer.map(|answer| (answer.status, answer.text()));
@@ -158,7 +158,7 @@ impl Running {
         });
     }
 
-    /// Ends all processes as an operator does, which finish what they have.
+    /// Interrupts all processes, as an operator does, and waits until they finish their work.
     pub fn end(mut self) -> Crawl {
         for program in &mut self.programs {
             program.interrupt();
@@ -176,12 +176,12 @@ impl Running {
     }
 }
 
-/// What processes wrote.
+/// Output of a crawl.
 pub struct Crawl {
     dir: TempDir,
     pub files: Vec<PathBuf>,
     pub records: Vec<Record>,
-    /// What it says of questions that had no answer within its two seconds.
+    /// Log lines about queries that timed out after warcprox's two seconds.
     pub unanswered: Vec<String>,
 }
 
@@ -208,13 +208,13 @@ impl Crawl {
         }
     }
 
-    /// Captures of a kind.
+    /// Returns the number of captures of a kind.
     pub fn count(&self, is_revisit: bool) -> usize {
         let records = self.records.iter();
         records.filter(|one| one.is_revisit == is_revisit).count()
     }
 
-    /// How often each payload was stored.
+    /// Returns how often each payload was stored.
     pub fn stored(&self) -> HashMap<&str, usize> {
         let mut stored = HashMap::new();
         for record in self.records.iter().filter(|one| !one.is_revisit) {
@@ -223,7 +223,7 @@ impl Crawl {
         stored
     }
 
-    /// The lines of an index of all captures.
+    /// Adds the index lines of all captures.
     pub fn index(&self, shelf: &mut Shelf) {
         for record in &self.records {
             let (media, status) = if record.is_revisit {
@@ -239,7 +239,7 @@ impl Crawl {
         }
     }
 
-    /// The folder of its files.
+    /// Returns the folder of the files.
     pub fn warcs(&self) -> PathBuf {
         self.dir.path().join("warcs")
     }

@@ -1,20 +1,20 @@
-//! Answers of index servers, read so that two of them can be compared.
+//! Parses answers of index servers for comparison.
 
 use redis_tests::http::Answer;
 use serde_json::{Map, Value};
 
-/// What a line of an answer says.
+/// Content of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Line {
-    /// urlkey and timestamp before a JSON object, both empty where there is nothing but the object.
+    /// Urlkey and timestamp, both empty if the line has only a JSON object, and the object.
     Row(String, String, Map<String, Value>),
-    /// A link of a TimeMap: its relation and its date.
+    /// A link of a TimeMap: relation and date.
     Link(String, String),
-    /// Anything else.
+    /// Any other line.
     Text(String),
 }
 
-/// The lines of an answer. None where its status is not 200.
+/// Parses the lines of an answer. Returns no lines unless the status is 200.
 pub fn lines(answer: &Answer) -> Vec<Line> {
     let text = answer.text();
     match answer.media_type() {
@@ -39,7 +39,8 @@ fn line(text: &str) -> Line {
     Line::Row(word(), word(), object)
 }
 
-/// The mementos among the links. What else there is says where the TimeMap is, which differs.
+/// Returns the mementos among the links. The other links contain the location of the TimeMap, which
+/// differs.
 fn links(body: &str) -> Vec<Line> {
     let parameter = |link: &str, name: &str| {
         let (_, rest) = link.split_once(&format!("{name}=\""))?;

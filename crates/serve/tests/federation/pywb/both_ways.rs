@@ -1,4 +1,4 @@
-//! pywb as a source of ours, and as a client of ours.
+//! Tests of pywb as a source, and as a client.
 
 use redis_tests::archive::collection::Capture;
 use redis_tests::http::{ask, get};
@@ -10,7 +10,7 @@ use crate::pywb::data::{Data, pywb};
 use crate::pywb::record::{Checked, Record, gunzipped, payload_of};
 use crate::serving::Stage;
 
-/// Captures of every kind, a few of each: pages, revisits, redirects, errors, codings.
+/// Returns a few captures of every kind: pages, revisits, redirects, errors, codings.
 pub fn samples(captures: &[Capture]) -> Vec<&Capture> {
     let kind = |capture: &Capture| {
         let encoding = capture.encoding.len()
@@ -37,7 +37,7 @@ pub fn samples(captures: &[Capture]) -> Vec<&Capture> {
     samples
 }
 
-/// A URL as the value of a parameter.
+/// Escapes a URL for a query parameter.
 pub fn encoded(url: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/:".contains(&byte);
     url.bytes()
@@ -76,7 +76,7 @@ fn records_are_the_same_as_those_of_pywb() {
             }
             let original = format!("<{url}>; rel=\"original\"");
             assert_contains(answer.field("link").unwrap_or_default(), &original);
-            // What pywb makes of it need not be valid.
+            // pywb's record need not be valid.
             let other = Record::read_leniently(&other.body);
             assert_eq!(record.payload, other.payload, "{path}");
             assert_eq!(record.target, other.target, "{path}");
@@ -88,7 +88,7 @@ fn records_are_the_same_as_those_of_pywb() {
             );
         }
     }
-    // Without a moment it is that of the first row.
+    // Without a timestamp, the record is that of the first row.
     for more in ["", "&sort=reverse", "&from=2018", "&filter=%3Dstatus:200"] {
         let path = format!("/north/resource?url=http://example.com/{more}");
         let (answer, other) = (ours.get(&path), get(theirs.address(), &path));
@@ -107,7 +107,7 @@ fn records_are_the_same_as_those_of_pywb() {
 fn relative_archives_at_the_top_are_where_the_configuration_is() {
     let Some(pywb) = pywb() else { return };
     let data = Data::new("relative_archives_at_the_top_are_where_the_configuration_is");
-    // The folder of either configuration is beside that of the data.
+    // The folder of each configuration is next to the data folder.
     let name = data.path().file_name().unwrap().to_string_lossy();
     let config = format!(
         "archive_paths: ../{name}/warcs/north/\ncollections:\n  north:\n    index_paths: {}/north.cdxj\n",
@@ -125,7 +125,7 @@ fn relative_archives_at_the_top_are_where_the_configuration_is() {
     }
 }
 
-/// What was posted takes part in the look-up.
+/// The posted form is part of the lookup.
 #[test]
 fn captures_of_posted_forms_are_found_by_what_was_posted() {
     let Some(pywb) = pywb() else { return };
@@ -151,7 +151,7 @@ fn captures_of_posted_forms_are_found_by_what_was_posted() {
             form.len()
         );
         let other = ask(theirs.address(), "POST", &path, &fields, form.as_bytes()).unwrap();
-        // pywb looks for the original of a revisit without what was posted, and takes what is similar.
+        // pywb looks up the original of a revisit without the form, and accepts similar URLs.
         if !capture.is_revisit() {
             let other = Record::read_leniently(&other.body);
             assert_eq!(other.payload, payload_of(capture), "{path} {form}");
@@ -182,7 +182,7 @@ fn pywb_is_a_source_of_rows_and_of_records() {
     let theirs = pywb.start(App::Wayback, &config, 1);
     let base = theirs.url();
     let ours = Stage::start(&format!(
-        // Nobody is to be too late only because the machine has a lot to do.
+        // Long timeouts, so that a busy machine causes no failures.
         "collections:\n\
          \x20 short: {{index: cdx+{base}/north-cdx, index_timeout: 60}}\n\
          \x20 long:\n    index:\n      type: cdx\n      api_url: {base}/north-cdx\n      dialect: pywb\n\
@@ -288,7 +288,7 @@ fn pywb_replays_what_we_serve() {
     for capture in samples(&data.north.captures) {
         let (url, time) = (&capture.url, &capture.timestamp);
         if url.contains('?') {
-            continue; // its templates do not encode what they hold
+            continue; // its templates do not escape their values
         }
         for collection in ["rows", "mementos"] {
             let path = format!("/{collection}/{time}id_/{url}");

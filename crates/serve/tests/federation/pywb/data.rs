@@ -1,4 +1,4 @@
-//! Two made-up archives on disk and in Redis, and the configuration that serves them, here and in pywb.
+//! Two generated archives on disk and in Redis, and the configuration that serves them here and in pywb.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use redis_tests::pywb::Pywb;
 use redis_tests::{Options, Rng, Server, ok, with};
 use tempfile::TempDir;
 
-/// pywb, or `None` where it cannot be fetched.
+/// Returns pywb, or `None` if it cannot be fetched.
 pub fn pywb() -> Option<Pywb> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pywb");
     match Pywb::install(&folder) {
@@ -19,18 +19,18 @@ pub fn pywb() -> Option<Pywb> {
     }
 }
 
-/// Two archives that have captures of the same pages.
+/// Two archives with captures of the same pages.
 pub struct Data {
     dir: TempDir,
-    /// One of them.
+    /// The first archive.
     pub north: Collection,
-    /// The other one.
+    /// The second archive.
     pub south: Collection,
     redis: Server,
 }
 
 impl Data {
-    /// Makes them up, and writes files and indexes of every kind.
+    /// Generates the archives, and writes files and indexes of every kind.
     pub fn new(test: &str) -> Data {
         let mut rng = Rng::new(test);
         let dir = tempfile::Builder::new()
@@ -68,17 +68,17 @@ impl Data {
         }
     }
 
-    /// Where everything lies.
+    /// Returns the folder of all files.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The record files of an archive.
+    /// Returns the folder of an archive's WARC files.
     pub fn warcs(&self, name: &str) -> PathBuf {
         self.path().join("warcs").join(name)
     }
 
-    /// The configuration, in the words of pywb.
+    /// Returns the configuration in pywb's syntax.
     pub fn config(&self) -> String {
         let dir = self.path().display();
         let north = format!("archive_paths: {dir}/warcs/north/");

@@ -1,4 +1,4 @@
-//! Equal answers to equal questions.
+//! Tests that equal queries give equal answers.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use redis_tests::Rng;
 use redis_tests::http::{Answer, ask, get};
 use redis_tests::pywb::App;
 
-/// The member that only our rows have. In text it is the last one.
+/// The field that only our rows have, which is the last one in text.
 const OWN: &str = "source_type";
 
 #[test]
@@ -119,7 +119,7 @@ fn alike(case: &Case, ours: &Answer, theirs: &Answer) -> Result<(), String> {
     ))
 }
 
-/// Takes away what may differ.
+/// Removes what may differ.
 fn reduce(case: &Case, line: &mut Line, is_ours: bool) {
     let query = case.query;
     let is_chosen = ["fl=", "fields=", "nosource="]
@@ -128,7 +128,7 @@ fn reduce(case: &Case, line: &mut Line, is_ours: bool) {
     match line {
         Line::Row(_, _, object) => {
             object.remove(OWN);
-            // In pywb the name of the file, or of the key, stands behind that of the source.
+            // pywb appends the name of the file or key to that of the source.
             if matches!(case.collection, "folder" | "sorted") && object.contains_key("source") {
                 object["source"] = Value::from(case.collection);
             }
@@ -142,7 +142,7 @@ fn reduce(case: &Case, line: &mut Line, is_ours: bool) {
     }
 }
 
-/// In which order rows of the same URL and second come that are in two sources, nobody says.
+/// Sorts rows with the same URL and second from two sources, whose order is undefined.
 fn in_one_order(lines: &mut [Line]) {
     let text = |line: &Line| format!("{line:?}");
     let same = |a: &Line, b: &Line| match (a, b) {
@@ -157,7 +157,7 @@ fn in_one_order(lines: &mut [Line]) {
     }
 }
 
-/// A question that both understand in the same way, made up.
+/// Generates a query that both servers interpret in the same way.
 fn made_up(rng: &mut Rng, data: &Data) -> (&'static str, String) {
     let collection = *rng.pick(&[
         "north", "south", "columns", "cluster", "folder", "sorted", "both",
@@ -167,7 +167,7 @@ fn made_up(rng: &mut Rng, data: &Data) -> (&'static str, String) {
         _ => &data.north.captures,
     };
     let (one, other) = (rng.pick(captures), rng.pick(captures));
-    // pywb reads ten blocks of a cluster, and no more unless it is asked for pages.
+    // pywb reads only ten blocks of a cluster, unless the query is for pages.
     let matches = match collection {
         "cluster" => "exact",
         _ => *rng.pick(&["exact", "exact", "prefix", "host", "domain"]),
@@ -178,7 +178,7 @@ fn made_up(rng: &mut Rng, data: &Data) -> (&'static str, String) {
         parameters.push((name, capture.timestamp[..digits].to_owned()));
     }
     let is_cut = rng.chance(25);
-    // pywb ends a search for the closest of many URLs too early when it is limited.
+    // pywb ends a limited search for the closest of many URLs too early.
     if is_cut && matches != "exact" {
         parameters.pop();
     }
@@ -193,7 +193,7 @@ fn made_up(rng: &mut Rng, data: &Data) -> (&'static str, String) {
     ];
     parameters.push(("fl", (*rng.pick(&fields)).to_owned()));
     parameters.push(("output", (*rng.pick(&["json", "cdxj"])).to_owned()));
-    // In pywb a media type takes the place of filters.
+    // In pywb a media type overrides filters.
     if rng.chance(25) {
         parameters.push(("content_type", one.mime.to_owned()));
     } else {
@@ -210,7 +210,7 @@ fn made_up(rng: &mut Rng, data: &Data) -> (&'static str, String) {
         }
     }
     parameters.retain(|_| rng.chance(30));
-    // Which of equal rows of two sources comes first differs.
+    // The order of equal rows from two sources differs.
     if is_cut && !matches!(collection, "both" | "folder") {
         parameters.push(("limit", (1 + rng.below(30)).to_string()));
     }
@@ -255,7 +255,7 @@ fn made_up_questions_get_the_same_answers() {
     );
 }
 
-/// pywb knows more that is similar, and no configuration for it; which is closest to a moment it does not look at.
+/// Tests similar URLs. pywb has more rules and no configuration for them, and does not order them by distance.
 #[test]
 fn what_is_similar_here_is_similar_for_pywb() {
     let Some(pywb) = pywb() else { return };
@@ -265,7 +265,7 @@ fn what_is_similar_here_is_similar_for_pywb() {
         .replace("  north:\n", "  north:\n    fuzzy: true\n");
     let theirs = pywb.start(App::WarcServer, &config, 1);
     let ours = Stage::start(&config);
-    // In pywb all parameters of a file are as good as none, and the root has too many URLs below it.
+    // pywb ignores all parameters of a file, and the root has too many URLs below it.
     let urls = data.north.captures.iter().map(|capture| &capture.url[..]);
     let is_page = |url: &&str| {
         let last = url.rsplit('/').next().unwrap_or_default();

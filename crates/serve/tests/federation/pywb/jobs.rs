@@ -1,4 +1,4 @@
-//! An index of harvest jobs, served as it lies in its cache, here and in pywb.
+//! Tests of an index of harvest jobs that is served directly from its cache, here and in pywb.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,13 +17,13 @@ use crate::pywb::data::pywb;
 use crate::pywb::record::{Checked, payload_of};
 use crate::serving::Stage;
 
-/// What two jobs have stored, and what their metadata files tell of it.
+/// Captures of two jobs, and the metadata files of the jobs.
 struct Jobs {
     dir: TempDir,
     captures: Vec<Capture>,
 }
 
-/// What a row says of a capture.
+/// Fields of a row.
 type Told = [String; 5];
 
 impl Jobs {
@@ -32,7 +32,7 @@ impl Jobs {
         let shape = with!(Shape, captures: 8_000);
         let mut collection = Collection::new(&mut Rng::new(test), shape);
         collection.store(&dir.path().join("warcs"));
-        // A crawl.log tells of neither, and finds what was stored by URL and date.
+        // A crawl.log covers neither revisits nor posted forms, and identifies captures by URL and date.
         let fetched = collection.captures.into_iter();
         let fetched = fetched.filter(|one| !one.is_revisit() && one.posted.is_none());
         let fetched = fetched.map(|one| ((one.url.clone(), one.timestamp.clone()), one));
@@ -66,8 +66,8 @@ impl Jobs {
         index
     }
 
-    /// The configuration of ours, and that of pywb, which has to be told that parts lie beside their index, and
-    /// reads more than ten blocks for one answer only if it may.
+    /// Returns our configuration, and pywb's, which needs the location of parts and permission to read more
+    /// than ten blocks per answer.
     fn configs(&self, entry: &Path) -> [String; 2] {
         let (warcs, entry) = (self.dir.path().join("warcs"), entry.display());
         let of = |index: &str| {
@@ -86,7 +86,7 @@ impl Jobs {
     }
 }
 
-/// The crawl.log of these captures, and the CDX.
+/// Returns the crawl.log and the CDX of these captures.
 fn logs(captures: &[&Capture]) -> (String, String) {
     let (mut crawl_log, mut cdx) = (String::new(), String::new());
     for capture in captures {
@@ -177,7 +177,7 @@ fn an_index_of_jobs_is_served_as_it_lies() {
             assert_eq!(answer.status, 200, "{path}: {}", answer.text());
             if is_ours {
                 let record = records.record(&answer);
-                // Another URL of the same key may be as close.
+                // Another URL with the same key may be as close.
                 let found = jobs.captures.iter().any(|one| {
                     one.key == capture.key
                         && one.timestamp == *time

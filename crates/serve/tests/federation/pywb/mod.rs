@@ -1,5 +1,5 @@
-//! The federation beside pywb (PyPI): the same answers from the same data, and each of them with the other one as
-//! a client. Where pywb cannot be installed, these tests say so and are left out.
+//! Comparison with pywb (PyPI): the same answers from the same data, and each server as a client of the other. If pywb
+//! cannot be installed, these tests report it and are skipped.
 
 mod answer;
 pub(crate) mod both_ways;
@@ -18,14 +18,14 @@ use std::process::Stdio;
 
 use data::{Data, pywb};
 
-/// What is compared rests on the made-up archive being one that others can read.
+/// Tests that other tools accept the generated archive, on which all comparisons are based.
 #[test]
 fn the_tools_find_the_made_up_archive_valid() {
     let Some(pywb) = pywb() else { return };
     let data = Data::new("the_tools_find_the_made_up_archive_valid");
     let files = std::fs::read_dir(data.warcs("north")).unwrap();
     let files = files.map(|entry| entry.unwrap().path());
-    // The tool knows WARC alone.
+    // The tool supports only WARC.
     let files: Vec<_> = files
         .filter(|path| !path.to_string_lossy().contains(".arc"))
         .collect();

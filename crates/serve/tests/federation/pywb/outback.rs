@@ -1,4 +1,4 @@
-//! pywb as a client of the collections that are asked as if they were an OutbackCDX.
+//! Tests of pywb as a client of collections through the OutbackCDX API.
 
 use redis_tests::http::get;
 use redis_tests::pywb::App;

@@ -1,4 +1,4 @@
-//! Captures in WACZ files of every make, replayed by pywb over our APIs as it replays them itself from WARC files.
+//! Tests that pywb replays captures in WACZ files through our APIs as it replays them itself from WARC files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,10 +16,10 @@ use crate::pywb::data::{Data, pywb};
 use crate::pywb::replay::same;
 use crate::serving::Stage;
 
-/// How many captures are replayed where all peers are run.
+/// Number of replayed captures at full size.
 const MANY: usize = 1_000;
 
-/// The captures that are replayed: some of every kind, or many.
+/// Returns the captures to replay: a few of every kind, or many.
 fn replayed(data: &Data) -> Vec<&Capture> {
     if !at_full_size() {
         return samples(&data.north.captures);
@@ -30,7 +30,7 @@ fn replayed(data: &Data) -> Vec<&Capture> {
     all.into_iter().take(MANY).collect()
 }
 
-/// The WARC files of the archive, each with its lines of the index.
+/// Returns the WARC files of the archive, each with its index lines.
 fn files(data: &Data) -> Vec<(PathBuf, Vec<String>)> {
     let lines = data.north.cdxj_lines();
     let files = std::fs::read_dir(data.warcs("north")).unwrap();
@@ -45,8 +45,8 @@ fn files(data: &Data) -> Vec<(PathBuf, Vec<String>)> {
     with_lines.collect()
 }
 
-/// Packages as Browsertrix writes them: members that are streamed, so that sizes come after them, the small index as text
-/// and the large one in blocks.
+/// Creates packages as Browsertrix writes them: streamed members whose sizes follow them, small indexes as text and
+/// large ones in blocks.
 fn browsertrix(data: &Data, folder: &Path) {
     for (number, (path, lines)) in files(data).into_iter().enumerate() {
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -73,7 +73,7 @@ fn browsertrix(data: &Data, folder: &Path) {
             .iter()
             .map(|name| (*name, zip::member(&ours, name)))
             .collect();
-        // It calls the text index.cdx.
+        // Browsertrix names the text index index.cdx.
         let members: Vec<(String, Vec<u8>)> = members
             .into_iter()
             .map(|(name, bytes)| (name.replace("index.cdxj", "index.cdx"), bytes))
@@ -87,7 +87,7 @@ fn browsertrix(data: &Data, folder: &Path) {
     }
 }
 
-/// pywb over our APIs, where the archive lies in those packages, and pywb alone on its WARC files, replay the same.
+/// Asserts that pywb replays the packages through our APIs as it replays the WARC files alone.
 fn replays_the_same(pywb: &Pywb, data: &Data, packages: &str) {
     let config = format!("framed_replay: false\n{}", data.config());
     let alone = pywb.start(App::Wayback, &config, 1);

@@ -1,4 +1,4 @@
-//! WARC records of answers, and what is in them.
+//! WARC records in responses, and their content.
 
 use std::io::Read;
 
@@ -10,20 +10,20 @@ use redis_tests::http::Answer;
 use redis_tests::pywb::Pywb;
 use tempfile::TempDir;
 
-/// A record, taken apart.
+/// A parsed record.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// `WARC-Target-URI`.
     pub target: String,
     /// `WARC-Date`.
     pub date: String,
-    /// Status line and header of the HTTP answer in it.
+    /// Status line and header of the HTTP response.
     pub head: String,
-    /// The body of that answer, without transfer and content codings.
+    /// Body of the response, without transfer and content codings.
     pub payload: Vec<u8>,
 }
 
-/// Records that are going to be looked at by the tool: all at once, since it takes a while to start.
+/// Records for a validation tool, which is run once for all of them since it starts slowly.
 pub struct Checked<'a> {
     pywb: &'a Pywb,
     folder: TempDir,
@@ -31,7 +31,7 @@ pub struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    /// None so far.
+    /// Creates an empty collection of records.
     pub fn new(pywb: &'a Pywb) -> Checked<'a> {
         Checked {
             pywb,
@@ -40,7 +40,7 @@ impl<'a> Checked<'a> {
         }
     }
 
-    /// The body of an answer, which must be one valid record for our reader, and is kept for the tool.
+    /// Parses the body of a response, which must be a single valid record, and keeps it for the tool.
     #[track_caller]
     pub fn record(&mut self, answer: &Answer) -> Record {
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -51,7 +51,7 @@ impl<'a> Checked<'a> {
         Record::read(&answer.body)
     }
 
-    /// `warcio check` finds all of them valid.
+    /// Asserts that `warcio check` accepts all records.
     pub fn are_valid(self) {
         let files = (1..=self.files).map(|n| self.folder.path().join(format!("{n}.warc")));
         let told = self.pywb.warcio_check(&files.collect::<Vec<_>>());
@@ -74,7 +74,7 @@ impl Record {
         Record::read_leniently(bytes)
     }
 
-    /// Of bytes that begin with a record, whatever its length is said to be.
+    /// Parses bytes that start with a record, ignoring its stated length.
     pub fn read_leniently(bytes: &[u8]) -> Record {
         let split = |bytes: &[u8]| -> (String, Vec<u8>) {
             let at = bytes
@@ -104,7 +104,7 @@ impl Record {
     }
 }
 
-/// A body without its codings.
+/// Decodes a body.
 fn decoded(head: &str, body: &[u8]) -> Vec<u8> {
     let says = |field: &str| head.lines().any(|line| line.eq_ignore_ascii_case(field));
     let mut body = body.to_vec();
@@ -117,7 +117,7 @@ fn decoded(head: &str, body: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Without gzip.
+/// Decompresses gzip.
 pub fn gunzipped(packed: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     let unpacked = GzDecoder::new(packed).read_to_end(&mut plain);
@@ -142,7 +142,7 @@ fn unchunked(mut rest: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What a capture says, without codings.
+/// Returns the payload of a capture, decoded.
 pub fn payload_of(capture: &Capture) -> Vec<u8> {
     decoded(&capture.encoding.join("\r\n"), &capture.payload)
 }

@@ -1,4 +1,4 @@
-//! Captures replayed through Memento, and by pywb with our APIs in place of its own.
+//! Tests of captures replayed through Memento, and by pywb with our APIs instead of its own.
 
 use redis_tests::archive::collection::{Capture, sha1_base32};
 use redis_tests::http::{Answer, ask, get};
@@ -12,7 +12,7 @@ use crate::pywb::record::{Checked, payload_of};
 use crate::serving::Stage;
 use crate::shelf::{Shelf, iso};
 
-/// URLs that mean something else where they are not taken as they stand.
+/// URLs that change their meaning if they are escaped or normalized.
 const ODD: [&str; 6] = [
     "http://odd.example/a?b=c&d=e",
     "http://odd.example/a+b?c=d+e",
@@ -24,10 +24,10 @@ const ODD: [&str; 6] = [
 const TIME: &str = "20180102030405";
 const AGAIN: &str = "http://odd.example/again";
 const CYCLE: &str = "http://odd.example/cycle";
-/// pywb does not find it in the `Link` header of any TimeGate.
+/// pywb does not find this URL in the `Link` header of any TimeGate.
 const SEMICOLON: &str = "http://odd.example/a;b=c";
 
-/// The made-up archive with a third collection, of odd URLs.
+/// The generated archive with a third collection, of unusual URLs.
 struct Odd {
     data: Data,
     config: String,
@@ -60,7 +60,7 @@ impl Odd {
         }
     }
 
-    /// URLs and moments of captures, each with the collections that have it.
+    /// Returns URLs and timestamps of sample captures.
     fn captures(&self) -> Vec<(String, String)> {
         let north = samples(&self.data.north.captures);
         let of = |capture: &&Capture| (capture.url.clone(), capture.timestamp.clone());
@@ -68,7 +68,7 @@ impl Odd {
     }
 }
 
-/// A revisit of the first one, with another HTTP header than its original has.
+/// Adds a revisit of the first URL, with an HTTP header that differs from its original's.
 fn again(shelf: &mut Shelf) {
     let digest = sha1_base32(format!("this is {}", ODD[0]).as_bytes());
     let fields = rows![
@@ -88,7 +88,7 @@ fn again(shelf: &mut Shelf) {
     shelf.line(AGAIN, TIME, &slot, &more);
 }
 
-/// A redirect to the same page by another scheme, and nothing else of that page.
+/// Adds a redirect to the same page with another scheme, and no other capture of that page.
 fn cycle(shelf: &mut Shelf) {
     let fields = [
         ("WARC-Type", "response"),
@@ -103,7 +103,7 @@ fn cycle(shelf: &mut Shelf) {
     shelf.line(CYCLE, TIME, &slot, ", \"status\": \"301\"");
 }
 
-/// Two answers say the same of a capture, all of it.
+/// Asserts that two responses have the same content.
 #[track_caller]
 pub(super) fn same(answer: &Answer, expected: &Answer, path: &str) {
     assert_eq!(answer.status, expected.status, "{path}: {}", answer.text());
@@ -118,7 +118,7 @@ pub(super) fn same(answer: &Answer, expected: &Answer, path: &str) {
     }
 }
 
-/// pywb replays the odd ones of that collection.
+/// Asserts that pywb replays the unusual URLs of a collection.
 #[track_caller]
 fn replays_odd_ones(pywb: &Running, collection: &str) {
     for url in ODD {
@@ -221,7 +221,7 @@ fn pywb_replays_with_our_apis_in_place_of_its_own() {
         assert_eq!(count(&answer), count(&expected), "{path}");
         assert!(count(&answer) > 0);
     }
-    // Neither sends a reader round in a cycle.
+    // Neither server sends clients into a redirect loop.
     for (target, status) in [
         ("/north/2018id_/http://nothing.example.net/".to_owned(), 404),
         (format!("/odd/{TIME}id_/{CYCLE}"), 404),

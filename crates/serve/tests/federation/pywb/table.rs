@@ -1,48 +1,48 @@
-//! The queries that both are asked, and where their answers may differ.
+//! Queries to both servers, and the accepted differences between their answers.
 
 use serde::Deserialize;
 
-/// A query, and how the two answers may differ.
+/// A query, and the accepted difference between the two answers.
 pub struct Case {
     /// The collection.
     pub collection: &'static str,
-    /// What stands after `index?`.
+    /// Query string after `index?`.
     pub query: &'static str,
-    /// Why the answers may differ.
+    /// Reason why the answers may differ.
     pub accepted: Option<Accepted>,
 }
 
-/// A difference that is meant.
+/// An accepted difference.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub enum Accepted {
-    /// A parameter that cannot be understood is refused with 400 and a JSON `message` (a rule of this API). pywb takes
-    /// a default for it, fails with 500, or with 503.
+    /// An invalid parameter is refused with 400 and a JSON `message` (a rule of this API). pywb uses a default, or
+    /// fails with 500 or 503.
     BadParameter,
-    /// Both refuse a parameter with 400 and a JSON `message`, in other words.
+    /// Both refuse a parameter with 400 and a JSON `message`, with different texts.
     BothRefuse,
-    /// An unknown collection is 404 with a JSON `message`. pywb takes it for a folder that may come to be, and
-    /// answers with no rows.
+    /// An unknown collection is 404 with a JSON `message`. pywb treats it as a folder that may appear later, and
+    /// returns no rows.
     UnknownCollection,
-    /// A sort order that nobody knows is refused; pywb takes it for none.
+    /// An unknown sort order is refused; pywb ignores it.
     UnknownSort,
-    /// Where nothing is found, pywb looks for similar URLs, by rules for certain web sites and for certain
-    /// parameters. Here an exact query is exact.
+    /// Queries without results: pywb then looks for similar URLs, by rules for certain web sites and parameters. Here
+    /// an exact query is exact.
     Fuzzy,
-    /// pywb's parameter `s` is once the status and once the length, and the length wins.
+    /// pywb's parameter `s` stands for both status and length, and the length wins.
     FieldNamedTwice,
-    /// A source that nobody knows is refused; pywb gives no rows.
+    /// An unknown source is refused; pywb returns no rows.
     UnknownSource,
-    /// Half of a number of two digits, as in `2018022`: here it means all that it can be the beginning of, the days
-    /// 20 to 29. In pywb it means the 20th as the first, and the 21st as the last.
+    /// A timestamp that ends within a two-digit number, such as `2018022`: here it stands for all days that start with
+    /// it, 20 to 29. In pywb it stands for the 20th as a start, and for the 21st as an end.
     HalfNumber,
-    /// The number of pages is JSON and says so, where pywb says that it is CDXJ, without `output=json`.
+    /// Without `output=json`, the number of pages is JSON with the right media type, which pywb declares as CDXJ.
     PagesAreJson,
-    /// A TimeMap names the timegate, the TimeMap and the first and last memento (RFC 7089, section 5). pywb's index
-    /// lists mementos alone, with the URL of the original in the place of that of the memento.
+    /// A TimeMap contains links to the TimeGate, the TimeMap and the first and last memento (RFC 7089, section 5).
+    /// pywb's index lists only mementos, with the original's URL instead of the memento's.
     TimeMap,
 }
 
-/// All cases of `queries.txt`.
+/// Returns all cases of `queries.txt`.
 pub fn cases() -> Vec<Case> {
     let lines = include_str!("queries.txt").lines();
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));

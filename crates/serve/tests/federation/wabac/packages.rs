@@ -1,4 +1,4 @@
-//! Packages by every maker: what wabac.js replays from a package by itself, the server replays from it too.
+//! Tests of packages by every maker: the server replays all captures that wabac.js replays from them by itself.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -13,8 +13,8 @@ use crate::makers::corpus::{many, odd, payload};
 use crate::makers::maker::MAKERS;
 use crate::serving::Stage;
 
-/// A page that has wabac.js load packages, and that asks wabac.js and a server of the same packages for the same
-/// captures.
+/// Page that loads packages into wabac.js, and requests the same captures from wabac.js and from a server with the same
+/// packages.
 const HOST: &str = r#"<!doctype html><script>
 const say = (what) => fetch("/say", {method: "POST", body: JSON.stringify(what)});
 const seen = async (url) => {
@@ -56,17 +56,17 @@ const seen = async (url) => {
 })().catch((error) => say({failed: String(error)}));
 </script>"#;
 
-/// What a page saw of a capture: status and text.
+/// Status and text of a capture, as a page sees them.
 type Seen = (u16, String);
 
-/// A capture by wabac.js and by the server.
+/// A capture as returned by wabac.js and by the server.
 #[derive(Debug, Deserialize)]
 struct Both {
     theirs: Seen,
     ours: Seen,
 }
 
-/// Serves files by their paths, and parts of them.
+/// Serves files by path, and ranges of them.
 fn host(files: HashMap<String, (&'static str, Vec<u8>)>) -> ScriptedHost {
     ScriptedHost::start(move |asked| {
         let Some((media, bytes)) = files.get(&asked.target) else {
@@ -95,9 +95,9 @@ fn what_wabac_js_replays_from_packages_is_replayed() {
     let Some(worker) = worker() else { return };
     let dir = tempfile::tempdir().unwrap();
     let mut corpus = odd("data.warc.gz");
-    // Two captures of each URL are enough to take the wrong one.
+    // Two captures of each URL suffice to detect a wrong choice.
     corpus.rows.retain(|row| !row.time.starts_with("2016"));
-    // Rows without records around them, so that each index has several blocks.
+    // Rows without records surround them, so that each index has several blocks.
     let mut rows = many(3000);
     rows.extend_from_slice(&corpus.rows);
     let mut files = HashMap::from([
@@ -139,8 +139,9 @@ fn what_wabac_js_replays_from_packages_is_replayed() {
             assert_eq!(both.ours, right, "{name}");
             replayed += usize::from(both.theirs == right);
         }
-        // It misses URLs that a browser spells otherwise than their rows, and, as long as it has not read their block, rows
-        // whose keys are not by warcio for JavaScript, or that lie behind many blocks whose keys begin with their path.
+        // wabac.js misses URLs that a browser spells differently from their rows. Until it has read their block, it
+        // also misses rows whose keys were not written by warcio.js, or that follow many blocks whose keys start with
+        // their path.
         let least = corpus.rows.len() * 3 / 4;
         assert!(replayed >= least, "{name}: {replayed} of {least}");
     }

@@ -1,4 +1,4 @@
-//! Whatever comes from outside does no harm: no panic, no hang, no memory without bounds. `make fuzz` takes longer.
+//! Fuzz tests: no input causes a panic, a hang or unbounded memory. `make fuzz` runs them for longer.
 
 mod samples;
 mod sources;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use redis_tests::fuzz::Fuzz;
 
-/// In a process of its own: panics, memory and processor time are looked at as those of the whole process.
+/// Runs in its own process, since panics, memory and processor time are measured for the whole process.
 #[test]
 fn no_input_does_harm() {
     redis_tests::alone("fuzz::no_input_does_harm", || {

@@ -1,10 +1,10 @@
-//! A small archive, and pieces of it.
+//! A small archive, and samples of it.
 
 use redis_tests::archive::collection::{Collection, Shape};
 use redis_tests::{Rng, with};
 use tempfile::TempDir;
 
-/// Files of every kind.
+/// Sample files of every kind.
 pub struct Samples {
     pub dir: TempDir,
     pub collection: Collection,
@@ -19,7 +19,7 @@ impl Samples {
         Samples { dir, collection }
     }
 
-    /// The index as CDXJ, as columns, and single lines of both.
+    /// Returns the index as CDXJ and CDX, and single lines of both.
     pub fn indexes(&self) -> Vec<Vec<u8>> {
         let (cdxj, cdx) = (self.collection.cdxj(), self.collection.cdx());
         let some = |text: &str, lines: usize| -> Vec<u8> {
@@ -37,7 +37,7 @@ impl Samples {
         ]
     }
 
-    /// The file with this ending, and where its records lie: offset and length.
+    /// Returns the file with this extension, with offset and length of its records.
     pub fn file(&self, ending: &str) -> (Vec<u8>, Vec<(u64, u64)>) {
         let captures = self
             .collection

@@ -1,4 +1,5 @@
-//! What sources read: lines, indexes, clusters, TimeMaps, answers of other servers; configurations and queries.
+//! Fuzz targets of inputs to sources: lines, indexes, clusters, TimeMaps, and responses of other servers;
+//! also configurations and queries.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,8 +53,8 @@ fn net() -> Arc<Net> {
     Net::new(&[loopback]).unwrap()
 }
 
-/// Asks for a page, everything of a site, and what is closest; rows must be what they claim to be.
-/// Rows that are said to be in order are, or the source says for the operator that what it reads is not sorted.
+/// Runs queries for a page, for a whole site, and for the closest capture, and checks the rows. Rows said to
+/// be in order must be in order, or the source must report to the operator that its data is not sorted.
 fn ask(runtime: &Runtime, source: &Arc<dyn Source>, queries: &[&str]) -> Result<(), String> {
     for query in queries {
         let parameters = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -117,7 +118,7 @@ const QUERIES: [&str; 4] = [
     "url=http://example.com/*&sort=reverse&from=2017&to=2019",
 ];
 
-/// Lines by themselves.
+/// Fuzzes single lines.
 pub fn lines(fuzz: &mut Fuzz, samples: &Samples) {
     let collection = &samples.collection;
     let mut lines: Vec<Vec<u8>> = collection
@@ -161,14 +162,14 @@ pub fn lines(fuzz: &mut Fuzz, samples: &Samples) {
     });
 }
 
-/// Files of lines, sorted or not.
+/// Fuzzes index files, sorted or not.
 pub fn indexes(fuzz: &mut Fuzz, samples: &Samples) {
     let runtime = Runtime::new().unwrap();
     let net = net();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index.cdxj");
     let mut indexes = samples.indexes();
-    // A file that is not sorted, and small enough for samples to show it.
+    // An unsorted file, small enough for samples to detect it.
     indexes.push(include_bytes!("corpus/unsorted.cdxj").to_vec());
     fuzz.target("index", &indexes, &list("source words"), |input| {
         put(&path, input);
@@ -179,14 +180,14 @@ pub fn indexes(fuzz: &mut Fuzz, samples: &Samples) {
     });
 }
 
-/// A file in the place of the one that was there.
+/// Replaces a file atomically.
 fn put(path: &Path, bytes: &[u8]) {
     let new = path.with_extension("new");
     std::fs::write(&new, bytes).unwrap();
     std::fs::rename(new, path).unwrap();
 }
 
-/// Each of the three files of a cluster in turn.
+/// Fuzzes each of the three files of a cluster in turn.
 pub fn clusters(fuzz: &mut Fuzz, samples: &Samples) {
     let runtime = Runtime::new().unwrap();
     let net = net();
@@ -195,7 +196,7 @@ pub fn clusters(fuzz: &mut Fuzz, samples: &Samples) {
     for name in ["cluster.idx", "cluster.loc", "cdx-00000.gz"] {
         let file = dir.path().join(name);
         let right = std::fs::read(&file).unwrap();
-        // An input that does harm has to do it in another folder as well.
+        // A harmful input must be reproducible in another folder.
         let here = format!("{}/", dir.path().display());
         let right = if name.ends_with(".loc") {
             String::from_utf8(right).unwrap().replace(&here, "").into()
@@ -218,7 +219,7 @@ pub fn clusters(fuzz: &mut Fuzz, samples: &Samples) {
     }
 }
 
-/// TimeMaps, and the links in the header of a timegate's answer.
+/// Fuzzes TimeMaps, and links in the header of a TimeGate's response.
 pub fn time_maps(fuzz: &mut Fuzz) {
     let runtime = Runtime::new().unwrap();
     let (net, stub) = (net(), ScriptedHost::answering(""));
@@ -243,7 +244,7 @@ pub fn time_maps(fuzz: &mut Fuzz) {
     });
 }
 
-/// Answers of a CDX server, head and all.
+/// Fuzzes whole responses of a CDX server.
 pub fn http_answers(fuzz: &mut Fuzz, samples: &Samples) {
     let runtime = Runtime::new().unwrap();
     let (net, stub) = (net(), ScriptedHost::answering(""));
@@ -273,7 +274,7 @@ pub fn http_answers(fuzz: &mut Fuzz, samples: &Samples) {
     });
 }
 
-/// Configurations.
+/// Fuzzes configurations.
 pub fn configurations(fuzz: &mut Fuzz) {
     let samples = [
         include_bytes!("corpus/config.yaml").to_vec(),
@@ -298,7 +299,7 @@ pub fn configurations(fuzz: &mut Fuzz) {
     });
 }
 
-/// Query strings.
+/// Fuzzes query strings.
 pub fn queries(fuzz: &mut Fuzz) {
     let samples = inputs("query samples");
 

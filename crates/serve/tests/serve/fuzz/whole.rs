@@ -1,4 +1,5 @@
-//! The server as a whole, in this process: records of damaged files, strange requests, strange answers of the live web.
+//! Fuzz targets of the whole server, in this process: records of damaged files, strange requests, and strange responses
+//! of the live web.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -19,7 +20,7 @@ use tokio::runtime::Runtime;
 use crate::fuzz::samples::Samples;
 use crate::words::{inputs, list};
 
-/// A server, until it is dropped.
+/// A server that runs until it is dropped.
 struct Server {
     address: SocketAddr,
     _runtime: Runtime,
@@ -46,7 +47,7 @@ impl Server {
     }
 }
 
-/// A record that is given out is one, whatever it was made of; an error is JSON that says why.
+/// Checks that a returned record is valid for every input, and that an error is JSON with a message.
 fn check(answer: &Answer) -> Result<(), String> {
     match (answer.status, answer.media_type()) {
         (200, "application/warc-record") => {
@@ -69,7 +70,7 @@ fn check(answer: &Answer) -> Result<(), String> {
     }
 }
 
-/// Whatever was captured, nothing of it acts for the server that replays it.
+/// Checks that nothing captured takes effect for the server that replays it.
 fn check_replay(answer: &Answer) -> Result<(), String> {
     let is_own = (400..=599).contains(&answer.status)
         && answer.media_type() == "application/json"
@@ -84,14 +85,14 @@ fn check_replay(answer: &Answer) -> Result<(), String> {
     }
 }
 
-/// Files of records, WARC and ARC, packed and plain.
+/// Fuzzes files of WARC and ARC records, compressed and uncompressed.
 pub fn records(fuzz: &mut Fuzz, samples: &Samples) {
     let words = list("record words");
     for ending in [".warc.gz", ".warc", ".arc.gz"] {
         let (file, places) = samples.file(ending);
         let dir = tempfile::tempdir().unwrap();
         let name = format!("fuzzed{ending}");
-        // The index stays right; the first few records are asked for.
+        // The index stays correct; only the first few records are requested.
         let mut index = String::new();
         for (number, (offset, length)) in places.iter().take(4).enumerate() {
             let _ = writeln!(
@@ -105,7 +106,7 @@ pub fn records(fuzz: &mut Fuzz, samples: &Samples) {
             "collections:\n  a:\n    index: index.cdxj\n    resource: ./\n",
             dir.path(),
         );
-        // As much of the file as has these records.
+        // The part of the file that contains these records.
         let enough = places
             .iter()
             .take(4)
@@ -118,7 +119,7 @@ pub fn records(fuzz: &mut Fuzz, samples: &Samples) {
             std::fs::write(&new, input).unwrap();
             std::fs::rename(new, dir.path().join(&name)).unwrap();
             for number in 0..4 {
-                // A record that turns out to be broken when much of it has gone out ends with its connection.
+                // If a record turns out to be damaged after much of it was sent, the connection is cut.
                 let path = format!("/a/resource?url=http://example.com/{number}");
                 let replay = format!("/a/20180601id_/http://example.com/{number}");
                 type Check = fn(&Answer) -> Result<(), String>;
@@ -137,7 +138,7 @@ pub fn records(fuzz: &mut Fuzz, samples: &Samples) {
     }
 }
 
-/// Requests as they come over the wire, and messages within them.
+/// Fuzzes requests on the wire, and posted messages.
 pub fn requests(fuzz: &mut Fuzz) {
     let dir = tempfile::tempdir().unwrap();
     let row =
@@ -182,7 +183,7 @@ pub fn requests(fuzz: &mut Fuzz) {
     assert_eq!(alive.status, 200);
 }
 
-/// Answers of the live web that become records.
+/// Fuzzes responses of the live web that become records.
 pub fn live(fuzz: &mut Fuzz) {
     let stub = ScriptedHost::answering("");
     let server = Server::start("collections:\n  live: $live\n", Path::new("/nowhere"));

@@ -1,4 +1,4 @@
-//! Every form that an answer can have, as a record.
+//! Tests of records of every form of response.
 
 use std::io::Write;
 
@@ -10,16 +10,16 @@ use crate::live::warcio::{digest, verdicts};
 use crate::live::{bytes_of, header_and_block, limits, load_live, load_page, text};
 use redis_tests::{Part, ScriptedHost, but, rows, with};
 
-/// An answer, and what is to be in the record.
+/// A response, and the expected content of its record.
 struct Case {
     name: &'static str,
     method: Method,
-    /// As the server sends it.
+    /// Bytes sent by the server.
     sent: Vec<u8>,
-    /// The HTTP header in the record.
+    /// Expected HTTP header in the record.
     head: Vec<u8>,
     payload: Vec<u8>,
-    /// The payload without content coding.
+    /// Payload without content coding.
     content: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ fn case(name: &'static str, sent: &[u8], head: &[u8], payload: &[u8]) -> Case {
     }
 }
 
-/// One whose header is in the record as it is sent, and followed by the payload.
+/// Returns a case whose record has the sent header unchanged, followed by the payload.
 fn plain(name: &'static str, head: &[u8], payload: &[u8]) -> Case {
     case(name, &[head, payload].concat(), head, payload)
 }
@@ -247,7 +247,7 @@ async fn every_answer_becomes_a_record_that_warcio_finds_valid() {
     let cases = cases();
     let mut files = Vec::new();
     for case in &cases {
-        // As a whole, and cut into small pieces where that does not take for ever.
+        // Sent as a whole, and in small pieces unless that takes too long.
         let steps = [
             case.sent.len(),
             if case.sent.len() < 5000 { 3 } else { 65_537 },
@@ -272,7 +272,7 @@ async fn every_answer_becomes_a_record_that_warcio_finds_valid() {
 
             let (header, block) = header_and_block(&warc);
             let (http, payload) = block.split_at(case.head.len());
-            // As text first, for the sake of whoever reads it.
+            // Compared as text first, for readable messages.
             let [is, expected] = [http, &case.head].map(String::from_utf8_lossy);
             assert_eq!(is, expected, "{}", case.name);
             assert!(http == case.head, "{}", case.name);
@@ -298,7 +298,7 @@ async fn every_answer_becomes_a_record_that_warcio_finds_valid() {
         let case = &cases[i / 2];
         verdict.must_be_valid(case.name);
         assert_eq!(verdict.raw, digest(&case.payload), "{}", case.name);
-        // It takes the one for the other: an empty payload is not chunked.
+        // warcio ignores that an empty payload is not chunked.
         if case.name != "head-chunked" {
             assert_eq!(verdict.content, digest(&case.content), "{}", case.name);
         }

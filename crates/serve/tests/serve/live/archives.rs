@@ -1,4 +1,4 @@
-//! Records of captures that archives replay.
+//! Tests of records of captures that archives replay.
 
 use std::io::Write;
 
@@ -17,7 +17,7 @@ use redis_tests::{ScriptedHost, once, rows};
 
 const URL: &str = "http://example.com/";
 
-/// A row of a capture that the stub replays.
+/// Returns a row of a capture that the stub replays.
 fn replayed(stub: &ScriptedHost, source_type: &str, status: &str) -> Capture {
     let replay = stub.url(&format!("/web/20160101000000id_/{URL}"));
     let fields = [("url", URL), ("status", status), ("live_url", &replay)];
@@ -81,7 +81,7 @@ async fn captures_are_recorded_as_they_were_captured() {
             ("WARC-Target-URI", Some(URL)),
             ("WARC-Date", Some("2016-01-02T03:04:05Z")),
             ("WARC-Source-URI", Some(&*stub.url(&target))),
-            // The address is that of the archive, which is not who was recorded.
+            // The address is the archive's, not the recorded server's.
             ("WARC-IP-Address", None),
         ] {
             assert_eq!(text(&header, name).as_deref(), value, "{name}");
@@ -117,7 +117,7 @@ async fn an_archive_may_send_on_to_another_moment() {
     for source_type in ["memento", "cdx"] {
         let record = load(&replayed(&stub, source_type, "200")).await.unwrap();
         assert_eq!(record.date.to_string(), "20150101000000");
-        // What it is sent on to is a redirect that was captured, which is the record.
+        // The target is a captured redirect, which becomes the record.
         let (_, http, _) = taken_apart(&bytes_of(record).await.unwrap());
         assert_eq!(
             String::from_utf8_lossy(&http),
@@ -147,14 +147,14 @@ async fn an_archive_may_not_send_on_for_ever() {
 
 #[tokio::test]
 async fn every_hop_is_checked() {
-    // The same host at another port, which is not allowed to be asked.
+    // The redirect leads to another port of the same host, which is forbidden.
     let stub = ScriptedHost::answering(format!(
         "HTTP/1.1 302 Found\r\nLocation: http://localhost:1/web/20150101000000id_/{URL}\r\nContent-Length: 0\r\n\r\n"
     ));
     let replay = stub.url(&format!("/web/20160101000000id_/{URL}"));
     let fields = [("url", URL), ("live_url", &replay)];
     let row = row("cdx", "20160101000000", &fields);
-    // Another host is never gone to: the redirect itself is what there is.
+    // Redirects to another host are never followed: the redirect itself becomes the record.
     let record = load(&row).await.unwrap();
     let (_, http, _) = taken_apart(&bytes_of(record).await.unwrap());
     assert!(http.starts_with(b"HTTP/1.1 302 Found\r\n"));

@@ -1,4 +1,5 @@
-//! Answers that never end, lie, or are none: an error within the limits, and never a record.
+//! Tests of responses that never end, lie, or are invalid: they cause an error within the limits,
+//! and never a record.
 
 use std::io::{Read, Write, copy, sink};
 use std::net::TcpListener;
@@ -15,7 +16,7 @@ use http::Method;
 use crate::live::{limits, live_row, load_live, load_page, refusal};
 use redis_tests::{Part, ScriptedHost, but, rows, with};
 
-/// Why there is no record of what the host answers.
+/// Returns the error for a response of the host.
 async fn refused(host: &ScriptedHost, limits: &Limits) -> LoadError {
     refusal(load_live(&host.url("/"), &ClientRequest::default(), limits).await)
 }
@@ -137,7 +138,7 @@ async fn what_drips_is_cut_when_its_time_is_up() {
         "HTTP/1.1 200 OK\r\nA: ",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;",
     ] {
-        // As slow as it likes to be: it is never silent for as long as it may.
+        // Slow, but never silent for as long as is allowed.
         let drip = Part::Drip(b"x".to_vec(), Duration::from_millis(1));
         let stub = ScriptedHost::start(move |_| vec![Part::Bytes(begin.into()), drip.clone()]);
         let total = Duration::from_millis(100);
@@ -152,7 +153,7 @@ async fn a_connection_that_is_reset_is_no_end() {
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        // What is left unread when it is closed makes it a reset.
+        // Closing the connection with unread data causes a reset.
         stream.read_exact(&mut [0; 10]).unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhello").unwrap();
     });
@@ -220,7 +221,7 @@ async fn a_fetch_that_is_dropped_closes_its_connection() {
         _ = load_live(&url, &request, &limits) => panic!("it ended"),
         begun = has_begun => begun.unwrap(),
     }
-    // The host would wait for ever otherwise.
+    // Otherwise the host would wait forever.
     let gone = tokio::task::spawn_blocking(move || is_gone.recv().unwrap());
     gone.await.unwrap();
 }

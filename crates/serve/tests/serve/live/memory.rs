@@ -1,4 +1,4 @@
-//! Memory does not grow with the record.
+//! Test that memory does not grow with the size of a record.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use crate::live::load_page;
 use redis_tests::{ScriptedHost, alone, peak_memory_of};
 
 const SIZE: usize = 200 << 20;
-/// What a record may take, of any size.
+/// Maximum growth of memory for a record of any size, in bytes.
 const MAX_GROWTH: u64 = 16 << 20;
 
 #[test]
@@ -63,7 +63,7 @@ fn measured() {
                 assert_eq!(length, record.length);
                 assert!(length > size as u64);
             };
-            // All that is made once is made then.
+            // The first fetch makes all one-time allocations.
             fetched(4 << 20).await;
             let before = peak_memory_of(std::process::id());
             fetched(SIZE).await;

@@ -1,4 +1,4 @@
-//! Records that are made of what other servers answer.
+//! Tests of records created from responses of other servers.
 
 mod answers;
 mod archives;
@@ -24,7 +24,7 @@ use crawlspace_serve::resource::record::{LoadError, Record};
 use crawlspace_warc::{Header, Reader};
 use futures_util::StreamExt;
 
-/// A way to other servers, those of this machine among them.
+/// Returns a client of other servers that may access this machine.
 fn net() -> Arc<Net> {
     let loopback = Network {
         address: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -33,7 +33,7 @@ fn net() -> Arc<Net> {
     Net::new(&[loopback]).unwrap()
 }
 
-/// Limits that no test comes near to, but for those that it sets.
+/// Returns limits that no test reaches, except those that it sets.
 fn limits() -> Limits {
     Limits {
         connect: Duration::from_secs(60),
@@ -44,7 +44,7 @@ fn limits() -> Limits {
     }
 }
 
-/// A row of a source of that type.
+/// Returns a row of a source of that type.
 fn row(source_type: &str, timestamp: &str, fields: &[(&str, &str)]) -> Capture {
     let mut members = String::new();
     for (name, value) in fields {
@@ -54,12 +54,12 @@ fn row(source_type: &str, timestamp: &str, fields: &[(&str, &str)]) -> Capture {
     Capture::of(&build("com,example)/", timestamp, &members).unwrap()).unwrap()
 }
 
-/// A row of the live web.
+/// Returns a row of the live web.
 fn live_row(url: &str) -> Capture {
     row("live", "20260101000000", &[("url", url), ("live_url", url)])
 }
 
-/// The record of a URL of the live web.
+/// Loads the record of a URL of the live web.
 async fn load_live(
     url: &str,
     request: &ClientRequest,
@@ -68,12 +68,12 @@ async fn load_live(
     live::load(&net(), limits, &live_row(url), request).await
 }
 
-/// What comes of a page of the live web that is asked for with nothing special.
+/// Loads a page of the live web with default options.
 async fn load_page(url: &str) -> Result<Record, LoadError> {
     load_live(url, &ClientRequest::default(), &limits()).await
 }
 
-/// The reason why there is no record.
+/// Returns the error of a failed load.
 fn refusal(loaded: Result<Record, LoadError>) -> LoadError {
     match loaded {
         Ok(record) => panic!("a record: {:?}", String::from_utf8_lossy(&record.head)),
@@ -81,13 +81,13 @@ fn refusal(loaded: Result<Record, LoadError>) -> LoadError {
     }
 }
 
-/// The value of a field of a header, as text.
+/// Returns the value of a header field as text.
 fn text(header: &Header, name: &str) -> Option<String> {
     let value = header.get(name)?;
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// All bytes of a record.
+/// Returns all bytes of a record.
 async fn bytes_of(record: Record) -> Result<Vec<u8>, LoadError> {
     let mut bytes = record.head.to_vec();
     let mut body = record.body;
@@ -98,7 +98,7 @@ async fn bytes_of(record: Record) -> Result<Vec<u8>, LoadError> {
     Ok(bytes)
 }
 
-/// The header and the block of what must be one record.
+/// Returns header and block of bytes that must be a single record.
 fn header_and_block(warc: &[u8]) -> (Header, Vec<u8>) {
     let mut reader = Reader::new("record", warc);
     let mut record = reader.next().unwrap().unwrap();
@@ -110,7 +110,7 @@ fn header_and_block(warc: &[u8]) -> (Header, Vec<u8>) {
     (header, block)
 }
 
-/// The header of the record, the HTTP header and the payload of what must be one record.
+/// Returns record header, HTTP header and payload of bytes that must be a single record.
 fn taken_apart(warc: &[u8]) -> (Header, Vec<u8>, Vec<u8>) {
     let (header, mut block) = header_and_block(warc);
     let end = block.windows(4).position(|four| four == b"\r\n\r\n");

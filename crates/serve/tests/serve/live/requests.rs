@@ -1,4 +1,4 @@
-//! What is sent to the live web.
+//! Tests of requests sent to the live web.
 
 use bytes::Bytes;
 use crawlspace_serve::resource::client_request::ClientRequest;
@@ -12,7 +12,7 @@ use redis_tests::{Asked, ScriptedHost, with};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// What a server is asked when this is requested.
+/// Returns the request that a server receives.
 async fn asked(path: &str, request: &ClientRequest) -> Asked {
     let stub = ScriptedHost::answering(OK);
     let loaded = load_live(&stub.url(path), request, &limits()).await;
@@ -107,14 +107,14 @@ async fn an_empty_body_is_not_the_same_as_none() {
 
 #[tokio::test]
 async fn an_answer_before_the_request_was_read_counts() {
-    // The body is larger than any buffer on the way, and is not read before the answer is there.
+    // The body is larger than all buffers on the way, and is not read before the response is sent.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let answer = b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno";
         std::io::Write::write_all(&mut stream, answer).unwrap();
-        // Until the other end has enough.
+        // Reads until the client closes the connection.
         std::io::copy(&mut stream, &mut std::io::sink()).ok();
     });
     let body = Some(Spooled::from(Bytes::from(vec![b'x'; 50_000_000])));

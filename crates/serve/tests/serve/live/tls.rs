@@ -1,4 +1,4 @@
-//! Fetching over TLS.
+//! Tests of fetching over TLS.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ use crate::live::{bytes_of, load_page, taken_apart};
 fn certificates_are_verified_and_ends_are_real() {
     let dir = tempfile::tempdir().unwrap();
     let ca = dir.path().join("ca.pem");
-    // In a process where the authority is one of the system's.
+    // Runs in a process where the certificate authority is one of the system's.
     let known = |command: &mut Command| {
         certificates(dir.path(), &["127.0.0.1", "elsewhere.example"]);
         command.env("SSL_CERT_FILE", &ca).env_remove("SSL_CERT_DIR");
@@ -32,7 +32,8 @@ fn certificates_are_verified_and_ends_are_real() {
     );
 }
 
-/// A server with that certificate that answers once, and with a farewell or without one.
+/// Starts a server with that certificate that answers once, with or without a TLS close
+/// notification.
 async fn serve(
     dir: &Path,
     name: &str,
@@ -81,7 +82,7 @@ fn fetched() {
             ("127.0.0.1", LENGTH, true, true),
             ("127.0.0.1", LENGTH, false, true),
             ("127.0.0.1", CLOSE, true, true),
-            // It may have been cut off by anybody on the way.
+            // The response may have been truncated by an attacker.
             ("127.0.0.1", CLOSE, false, false),
             ("elsewhere.example", LENGTH, true, false),
         ] {

@@ -1,4 +1,4 @@
-//! Records of other servers of this kind.
+//! Tests of records from upstream servers.
 
 use crawlspace_serve::resource::client_request::ClientRequest;
 use crawlspace_serve::resource::record::{LoadError, Record};
@@ -17,7 +17,7 @@ async fn load(stub: &ScriptedHost, request: &ClientRequest) -> Result<Record, Lo
     live::load(&net(), &limits(), &row, request).await
 }
 
-/// What comes of an answer to an ordinary request.
+/// Loads a record that is the response to an ordinary request.
 async fn taken(warc: &[u8]) -> Result<Record, LoadError> {
     load(
         &ScriptedHost::answering(answer(warc)),
@@ -35,7 +35,7 @@ fn answer(warc: &[u8]) -> Vec<u8> {
     [head.as_bytes(), warc].concat()
 }
 
-/// A record of theirs, with one field more.
+/// Returns an upstream's record, with further fields.
 fn record(more: &[(&str, &[u8])], block: &[u8]) -> Vec<u8> {
     let mut warc = Vec::new();
     let mut fields: Vec<(&str, &[u8])> = vec![
@@ -56,7 +56,7 @@ fn record(more: &[(&str, &[u8])], block: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn what_we_make_is_what_we_take() {
-    // The record of one server, of the live web; asked for by another one.
+    // A record of the live web, created by one server and requested by another.
     let web = ScriptedHost::answering(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     );
@@ -107,9 +107,9 @@ async fn a_message_is_handed_on_as_one() {
 async fn only_one_whole_valid_record_of_that_url_is_passed_on() {
     let block = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let uri: (&str, &[u8]) = ("WARC-Target-URI", URL.as_bytes());
-    // SHA-1 of the block above, and of its payload.
+    // The digests above are SHA-1 of the block and of its payload.
     let good = record(&[uri], block);
-    // pywb closes no record.
+    // pywb omits the line breaks at the end of a record.
     for sent in [&good[..], &good[..good.len() - 4]] {
         let made = taken(sent).await.unwrap();
         assert_eq!(bytes_of(made).await.unwrap(), good);
@@ -155,7 +155,8 @@ async fn only_one_whole_valid_record_of_that_url_is_passed_on() {
     }
 }
 
-/// pywb resolves a revisit with the header of one record and the digests of the other.
+/// Tests records of pywb, which resolves a revisit with the header of one record and the digests of
+/// the other.
 #[tokio::test]
 async fn of_two_digests_that_of_the_payload_counts() {
     let block = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -199,7 +200,7 @@ async fn a_replay_that_is_a_record_is_passed_on_as_one() {
             let wrong = refusal(load(&replay(more, &other)).await);
             assert_eq!(wrong.word(), "record", "{wrong}");
         }
-        // What was captured is a record there, and nothing else.
+        // A captured WARC record is a payload like any other.
         let captured = "Content-Type: application/warc-record\r\nX-Archive-Src: a.warc.gz\r\n";
         let record = load(&replay(captured, &other)).await.unwrap();
         let length = bytes_of(record).await.unwrap().len();

@@ -1,4 +1,4 @@
-//! What warcio, which most tools read WARC files with, says of a record.
+//! Validation of records by warcio, the library behind most WARC tools.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use redis_tests::packages::{left_out, python, run};
 use serde::Deserialize;
 
-/// Checks each file by `warcio check`, and reads it.
+/// Runs `warcio check` on each file, and reads it.
 const PROGRAM: &str = r#"
 import contextlib, hashlib, io, json, sys
 from warcio.archiveiterator import ArchiveIterator
@@ -42,7 +42,7 @@ for path in sys.argv[1:]:
     print(json.dumps({'code': code, 'said': said.getvalue(), 'more': more, 'raw': reads[0], 'content': reads[1]}))
 "#;
 
-/// What it says.
+/// Result of the validation.
 #[derive(Debug, Deserialize)]
 pub struct Verdict {
     code: i32,
@@ -55,7 +55,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether there is one record, which has digests, which are right.
+    /// Asserts that there is a single record with correct digests.
     #[track_caller]
     pub fn must_be_valid(&self, name: &str) {
         let valid = self.code == 0 && self.more == 0 && self.said.contains("digest pass");
@@ -63,7 +63,7 @@ impl Verdict {
     }
 }
 
-/// SHA-256 and length, as a verdict has them.
+/// Returns SHA-256 and length, as in a verdict.
 pub fn digest(bytes: &[u8]) -> (String, i64) {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(bytes);
@@ -71,7 +71,7 @@ pub fn digest(bytes: &[u8]) -> (String, i64) {
     (digits.collect(), i64::try_from(bytes.len()).unwrap())
 }
 
-/// What warcio says of each of the files, in their order; `None` where it cannot be had.
+/// Returns warcio's verdicts on the files, in their order; `None` if warcio cannot be installed.
 pub fn verdicts<P: AsRef<Path>>(files: &[P]) -> Option<Vec<Verdict>> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("warcio");
     std::fs::create_dir_all(&folder).unwrap();

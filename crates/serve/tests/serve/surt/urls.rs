@@ -1,10 +1,11 @@
-//! URLs of all shapes.
+//! Generates URLs of all shapes.
 
 use redis_tests::Rng;
 
 use crate::words::{list, word};
 
-/// At least `count` URLs from a seeded generator: some fixed ones, then random ones up to the count.
+/// Returns at least `count` URLs from a seeded generator: some fixed ones, then random ones up to
+/// the count.
 pub fn some(rng: &mut Rng, count: usize) -> Vec<String> {
     let mut urls: Vec<String> = list("url fixed").into_iter().map(str::to_owned).collect();
     urls.push(format!("http://{}/", "1".repeat(4300)));
@@ -108,7 +109,7 @@ fn number(rng: &mut Rng) -> String {
     }
 }
 
-/// A name in any script.
+/// Returns a host name in any script.
 fn script(rng: &mut Rng) -> String {
     let mut url = String::from("http://");
     for _ in 0..1 + rng.below(4) {
@@ -194,7 +195,7 @@ fn session(rng: &mut Rng) -> String {
     format!("{name}{value}")
 }
 
-/// Something in it is gone, twice there, or another.
+/// Damages a URL: removes, duplicates or replaces characters.
 fn spoilt(rng: &mut Rng, url: &str) -> String {
     let mut chars: Vec<char> = url.chars().collect();
     for _ in 0..1 + rng.below(3) {

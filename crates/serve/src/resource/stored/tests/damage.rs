@@ -1,4 +1,4 @@
-//! Files with random damage: what comes of them is an error or a valid record, and no more of them is read than may be.
+//! Tests of files with random damage: the result is an error or a valid record, and the amount of data read is bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,14 +8,14 @@ use redis_tests::Rng;
 use super::*;
 use crawlspace_warc::MAX_HEADER;
 
-/// Number of damaged files, unless `CRAWLSPACE_DAMAGES` says how many.
+/// Default number of damaged files (`CRAWLSPACE_DAMAGES` overrides it).
 const FILES: u64 = 100_000;
-/// One of so many is larger than what is checked in memory.
+/// Inverse share of files that are larger than what is verified in memory.
 const LARGE: u64 = 2000;
-/// One of so many goes on for ever.
+/// Inverse share of files that never end.
 const ENDLESS: u64 = 10;
 
-/// Changes some bytes of a file, mostly in its first header.
+/// Damages some bytes of a file, mostly in its first header.
 fn damage(rng: &mut Rng, file: &[u8]) -> Vec<u8> {
     let mut bytes = file.to_vec();
     for _ in 0..=rng.below(3) {
@@ -28,7 +28,7 @@ fn damage(rng: &mut Rng, file: &[u8]) -> Vec<u8> {
             2 => bytes.truncate(at.max(1)),
             3 => bytes.insert(at, *rng.pick(b"\r\n\0:x0")),
             4 => {
-                // Something that stands there a second time.
+                // Duplicates a few bytes.
                 let end = (at + 1 + rng.below(40) as usize).min(bytes.len());
                 let again = bytes[at..end].to_vec();
                 let at = rng.below(size) as usize;
@@ -43,7 +43,7 @@ fn damage(rng: &mut Rng, file: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Records of all kinds, some of which deviate from the standard already.
+/// Returns records of all kinds, some of which already deviate from the standard.
 fn files() -> Vec<Vec<u8>> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let right = text(&with_digests(b"hello"));
@@ -73,7 +73,7 @@ fn files() -> Vec<Vec<u8>> {
         arc(""),
     ];
     let gzip: Vec<_> = files.iter().map(|file| packed(file)).collect();
-    // Another record follows.
+    // Files with a second record.
     let next: Vec<_> = files
         .iter()
         .map(|file| [&file[..], right.as_bytes()].concat())
@@ -88,7 +88,7 @@ fn number() -> u64 {
     number.map_or(FILES, |number| number.parse().unwrap())
 }
 
-/// The reader that looks at records knows only two of the versions.
+/// Checks a record if the validating reader knows its version, which is one of two.
 fn assert_valid_if_known(record: &[u8]) {
     if record.starts_with(b"WARC/1.0") || record.starts_with(b"WARC/1.1") {
         assert_valid(record);
@@ -148,7 +148,7 @@ async fn no_more_of_a_damaged_file_is_read_than_a_record_may_have() {
         let stored = Stored::read(Input::Record(pieces.boxed()), b"id").await;
         let mut length = 0;
         if let Ok(record) = stored.and_then(Stored::into_record) {
-            // Such a record is sent as it is read, which nobody waits for here.
+            // Such a record is streamed, and this test does not wait for all of it.
             let is_read = record.length < 8 * MAX_IN_MEMORY;
             length = if is_read { record.length } else { 0 };
             if is_read && let Ok(record) = all(record).await {

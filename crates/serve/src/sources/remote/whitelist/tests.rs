@@ -1,4 +1,4 @@
-//! What is believed, and what is not.
+//! Tests of accepted and rejected claims.
 
 use redis_tests::{Rng, assert_lacks, rows};
 
@@ -24,7 +24,7 @@ fn row_for(url: &str, line: &[u8], place: RecordLocation) -> Result<String, Verd
     let Some(row) = rows.first() else {
         return Err(verdict);
     };
-    // Every row is one.
+    // Every created row is valid.
     assert_eq!(Row::new(row.line().clone()).as_ref(), Some(row));
     assert!(row.capture().is_some());
     Ok(String::from_utf8(row.json().to_vec()).unwrap())
@@ -84,7 +84,7 @@ fn the_urlkey_is_that_of_the_url() {
         key("a.com/", &line("com,a)/", "http://a.com/x")),
         Err(Verdict::Other)
     );
-    // What was sent with it is nowhere but in the key.
+    // The body of the request is only in the key.
     let post = line("com,a)/?__wb_method=post&b=c", "http://a.com/");
     let expected = "com,a)/?__wb_method=post&b=c";
     assert_eq!(key("a.com/?__wb_method=post&b=c", &post).unwrap(), expected);

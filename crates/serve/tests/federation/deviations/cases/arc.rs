@@ -1,12 +1,12 @@
-//! Records of ARC files.
+//! Cases of ARC records.
 
 use super::TIME;
 use super::records::{Case, Indexed, case, sha1};
 
-/// Describes the ARC file that the records lie in.
+/// First record of an ARC file, which describes the file.
 pub const DESCRIPTION: &str = "filedesc://a.arc 0.0.0.0 20160102030405 text/plain 75\n1 0 InternetArchive\nURL IP-address Archive-date Content-type Archive-length\n\n";
 
-/// Makes the line of a record of its URL and the length of its block.
+/// Creates the header line of a record from its URL and the length of its block.
 type Line = fn(&str, i64) -> String;
 
 const HTML: &str = "HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\n";
@@ -130,7 +130,7 @@ pub fn cases() -> Vec<Case> {
             b"<p>page",
         )
     });
-    // It comes last in its file.
+    // This record is the last one of its file.
     cases.push(Case {
         end: b"",
         ..made(
@@ -151,7 +151,7 @@ fn made(name: &str, source: &'static str, line: Line, http: &str, payload: &[u8]
         block: [http.as_bytes(), payload].concat(),
         end: b"\n",
         right: Some(payload.to_vec()),
-        // They are made.
+        // The digests are added by the server.
         states: [true, true],
         indexed: Some(if is_empty {
             Indexed::Skipped

@@ -1,4 +1,4 @@
-//! Bodies whose HTTP header states lengths, chunks and codings, rightly or not.
+//! Cases of bodies with correct and incorrect lengths, chunks and codings in their HTTP header.
 
 use std::io::Write as _;
 
@@ -10,7 +10,7 @@ use super::records::{Case, case, sha1, stating};
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// Lists bodies with what their HTTP header says of them.
+/// Bodies with their HTTP headers.
 const BODIES: &[Row] = &[
     (
         "empty",
@@ -248,7 +248,7 @@ const BODIES: &[Row] = &[
 pub fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = BODIES.iter().map(row).collect();
     cases.extend(packed());
-    // The payload is counted from the last of several headers on, or without its chunks.
+    // The payload starts after the last of several headers, or excludes the chunk framing.
     let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n\r\n";
     for (name, source, head, payload) in [
         ("1xx before", "found in use", interim, "page"),
@@ -277,7 +277,7 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// Bodies that are packed, as their headers say.
+/// Returns cases of bodies that are encoded as their headers say.
 fn packed() -> Vec<Case> {
     let level = Compression::fast();
     let page = b"<p>a page, and a page, and a page";
@@ -362,7 +362,7 @@ fn packed() -> Vec<Case> {
     ]
     .into_iter()
     .map(|case| match &case.right {
-        // As it is stored.
+        // The body is replayed as stored.
         Some(right) if right.is_empty() => {
             let payload = memchr::memmem::find(&case.block, b"\r\n\r\n").map(|at| at + 4);
             let payload = payload

@@ -1,4 +1,4 @@
-//! Digests that differ from what is stored, and digests in every spelling.
+//! Cases of digests that differ from the stored data, and of digests in every notation.
 
 use crawlspace_warc::digest::{Algorithm, Digest, of};
 use data_encoding::{BASE64, HEXLOWER};
@@ -197,7 +197,7 @@ fn digests_as_they_are_written() -> Vec<Case> {
     let cases = cases.into_iter().map(|(name, source, digest, known)| Case {
         states: [false, known.is_some()],
         indexed: Some(match known {
-            // The module knows these forms of SHA-1 and SHA-256 as one; others are as they are written.
+            // The module normalizes these notations of SHA-1 and SHA-256; other digests are kept as written.
             Some(known) if !matches!(name, "base 64" | "SHA-512 hexadecimal") => {
                 Indexed::As(known.text())
             }

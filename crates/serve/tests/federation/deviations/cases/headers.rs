@@ -1,4 +1,4 @@
-//! Headers of records, and records of other types than responses.
+//! Cases of record headers, and of record types other than responses.
 
 use super::records::{Case, Indexed, PAGE, Rewrite, both, case, sha1, stating};
 
@@ -232,7 +232,7 @@ fn headers() -> Vec<Case> {
     cases
 }
 
-/// Records of other types.
+/// Returns cases of other record types.
 fn kinds() -> Vec<Case> {
     let warcit = "warcit, reported to it: files without the header of HTTP";
     let mut cases = Vec::new();

@@ -1,8 +1,9 @@
-//! Responses of HTTP as servers send them and recorders keep them.
+//! Cases of HTTP responses as servers send and recorders store them.
 
 use super::records::{Case, Indexed, case, sha1, stating};
 
-/// A name, who writes such ones, the header, the payload, and the body of the replay.
+/// A name, the programs that write such responses, the header, the payload, and the expected replay
+/// body.
 pub type Row = (
     &'static str,
     &'static str,
@@ -11,7 +12,7 @@ pub type Row = (
     &'static str,
 );
 
-/// First lines and fields.
+/// Status lines and header fields.
 const HEADERS: &[Row] = &[
     (
         "no reason",
@@ -219,7 +220,7 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// Makes responses that are not HTTP/1, or not HTTP at all.
+/// Returns cases of responses that are not HTTP/1, or not HTTP at all.
 fn not_of_http() -> Vec<Case> {
     let old = "HTTP 200 Document follows\r\nServer: NCSA/1.5.1\r\nContent-type: text/html\r\n\r\n";
     let radio = "ICY 200 OK\r\nicy-name: a\r\nContent-Type: audio/mpeg\r\n\r\n";
@@ -260,7 +261,7 @@ fn not_of_http() -> Vec<Case> {
     ]
 }
 
-/// Statuses other than 200.
+/// Returns cases of statuses other than 200.
 fn statuses() -> Vec<Case> {
     let to = "HTTP/1.1 302 \nContent-Type: text/html\nLocation: //other.example/a\n\n";
     let far = "HTTP/1.1 301 Moved\r\nLocation: /AUR_\u{30e1}\u{30bf}\r\n\r\n";
@@ -316,7 +317,7 @@ fn statuses() -> Vec<Case> {
     cases
 }
 
-/// Bytes that are no UTF-8.
+/// Returns cases of bytes that are not UTF-8.
 fn bytes() -> Vec<Case> {
     let cookie = b"HTTP/1.1 200 OK\r\nSet-Cookie: \xb3\xd2\xda\xcd\xd7=1\r\n\r\n";
     let name =

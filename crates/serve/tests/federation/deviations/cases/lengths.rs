@@ -1,4 +1,4 @@
-//! Lengths that are off, and what records are closed by.
+//! Cases of incorrect lengths and of different endings of records.
 
 use super::records::{Case, Indexed, both, case};
 

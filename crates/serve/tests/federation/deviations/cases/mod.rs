@@ -1,4 +1,4 @@
-//! Records as real tools and accidents left them, in files of every kind.
+//! Records as real tools and accidents leave them, in files of every kind.
 
 pub mod arc;
 mod bodies;
@@ -25,7 +25,7 @@ pub const TIME: &str = "20160102030405";
 pub const INFO: &[u8] = b"WARC/1.0\r\nWARC-Type: warcinfo\r\nWARC-Record-ID: <urn:uuid:info>\r\nWARC-Date: 2016-01-02T03:04:05Z\r\n\
     Content-Type: application/warc-fields\r\nContent-Length: 16\r\n\r\nsoftware: test\r\n\r\n\r\n";
 
-/// A gzip member, as wget makes it with the sizes in an extra field, or as others do.
+/// Compresses bytes into a gzip member, either as wget does, with sizes in an extra field, or as other tools do.
 pub fn member(bytes: &[u8], number: usize) -> Vec<u8> {
     let builder = match number % 3 {
         0 => GzBuilder::new().extra(b"sl\x08\0\x10\0\0\0\x20\0\0\0".to_vec()),
@@ -37,8 +37,8 @@ pub fn member(bytes: &[u8], number: usize) -> Vec<u8> {
     member.finish().unwrap()
 }
 
-/// Writes all records into a file of WARC and one of ARC records, each in a gzip member of its own if `is_packed`, and
-/// their lines.
+/// Writes all records and their index lines: WARC and ARC records into one file each. If `is_packed`, each record
+/// becomes a gzip member.
 pub fn store(shelf: &mut Shelf, cases: &[Case], name: &str, is_packed: bool, has_length: bool) {
     for (ending, is_arc) in [("warc", false), ("arc", true)] {
         let file = format!("{name}.{ending}{}", if is_packed { ".gz" } else { "" });
@@ -79,7 +79,7 @@ pub fn store(shelf: &mut Shelf, cases: &[Case], name: &str, is_packed: bool, has
     }
 }
 
-/// Makes a package of the WARC file of a container.
+/// Creates a package of a container's WARC file.
 pub fn pack(shelf: &Shelf, index: &str, file: &str) -> PathBuf {
     let lines = std::fs::read_to_string(index).unwrap();
     let lines = lines

@@ -1,4 +1,4 @@
-//! The records, each with a note of who writes such ones, and its right value.
+//! Records, each with the programs that write it and its expected result.
 
 use crawlspace_warc::digest::is_of_nothing;
 use redis_tests::archive::collection::sha1_base32;
@@ -9,24 +9,24 @@ use crate::shelf::iso;
 pub const PAGE: &[u8] = b"<p>a page, and its last line\n";
 pub const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
 
-/// Makes an unusual header of a usual one.
+/// Turns a usual header into an unusual one.
 pub type Rewrite = fn(String) -> String;
 
-/// What `dedupe index` makes of a record.
+/// Result of `dedupe index` for a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Indexed {
-    /// The payload goes in under this digest.
+    /// The payload is indexed under this digest.
     As(String),
-    /// It is read, and goes in under no digest.
+    /// The record is read, but not indexed.
     Skipped,
-    /// The file cannot be read beyond the record before.
+    /// The file cannot be read beyond the previous record.
     Unread,
 }
 
-/// A record in the making, with its right value.
+/// A record to be created, with its expected result.
 pub struct Case {
     pub name: String,
-    /// Who writes such records, who reported them, where they are allowed, or that they are constructed.
+    /// Programs that write such records, bug reports about them, standards that allow them, or "constructed".
     pub source: &'static str,
     pub kind: &'static str,
     pub version: &'static str,
@@ -36,21 +36,21 @@ pub struct Case {
     pub media: Option<&'static str>,
     pub fields: Vec<(&'static str, String)>,
     pub block: Vec<u8>,
-    /// The number of bytes by which `Content-Length` is off.
+    /// Number of bytes by which `Content-Length` is off.
     pub off: i64,
     pub end: &'static [u8],
-    /// Says what of the header differs from the usual.
+    /// Changes the usual header.
     pub rewrite: Rewrite,
-    /// Makes the line of an ARC record of its URL and the length of its block.
+    /// Creates the header line of an ARC record from its URL and the length of its block.
     pub arc: Option<fn(&str, i64) -> String>,
-    /// The body of the replay; `None` when there must be none.
+    /// Expected body of the replay; `None` if there must not be one.
     pub right: Option<Vec<u8>>,
     pub status: u16,
-    /// Fields that the replay has.
+    /// Expected fields of the replay.
     pub shows: &'static [(&'static str, &'static str)],
-    /// The digests that the record must still state.
+    /// Digests that the served record must still state (block, payload).
     pub states: [bool; 2],
-    /// What `dedupe index` makes of it, if that is not the digest that the record states.
+    /// Expected result of `dedupe index`, unless it is the digest that the record states.
     pub indexed: Option<Indexed>,
 }
 
@@ -85,7 +85,7 @@ pub fn case(name: impl Into<String>, source: &'static str) -> Case {
     }
 }
 
-/// The digests of the right block and its payload.
+/// Returns the digests of the correct block and its payload.
 pub fn both() -> Vec<(&'static str, String)> {
     stating(sha1(&block()), sha1(PAGE))
 }
@@ -97,7 +97,7 @@ pub fn stating(block: String, payload: String) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// All records.
+/// Returns all records.
 pub fn cases() -> Vec<Case> {
     let sets = [
         digests::cases,
@@ -111,7 +111,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    /// The URL that is asked for.
+    /// Returns the URL to request.
     pub fn url(&self) -> String {
         let made = || {
             format!(
@@ -122,14 +122,14 @@ impl Case {
         self.uri.map_or_else(made, str::to_owned)
     }
 
-    /// The digest that it states of its payload.
+    /// Returns the payload digest that the record states.
     pub fn stated(&self) -> Option<&str> {
         let mut fields = self.fields.iter();
         let digest = fields.find(|(name, _)| *name == "WARC-Payload-Digest");
         digest.map(|(_, digest)| &**digest)
     }
 
-    /// What `dedupe index` makes of it.
+    /// Returns the expected result of `dedupe index`.
     pub fn indexed(&self) -> Indexed {
         self.indexed.clone().unwrap_or_else(|| match self.stated() {
             Some(digest) if !is_of_nothing(digest.as_bytes()) => Indexed::As(digest.to_owned()),
