@@ -236,7 +236,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         &[
             "1 to {crates/compact/src/limits.rs dedupe::URL_BYTES} bytes, compared",
             "1 to {crates/compact/src/limits.rs dedupe::MAX_CAPTURES}",
-            "{crates/compact/src/limits.rs dedupe::CAPTURES} if nothing is said",
+            "{crates/compact/src/limits.rs dedupe::CAPTURES} by default",
         ],
     ),
     (
