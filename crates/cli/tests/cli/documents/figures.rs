@@ -209,7 +209,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     ),
     (
         "docs/commands/chg.next.md",
-        &["up to so many groups, 1 to {crates/compact/src/limits.rs chg::MAX_COUNT};"],
+        &["maximum number of groups, 1 to {crates/compact/src/limits.rs chg::MAX_COUNT};"],
     ),
     (
         "docs/commands/chg.check.md",
