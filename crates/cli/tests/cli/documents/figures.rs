@@ -209,7 +209,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     ),
     (
         "docs/commands/chg.next.md",
-        &["up to so many groups, 1 to {crates/compact/src/limits.rs chg::MAX_COUNT};"],
+        &["maximum number of groups, 1 to {crates/compact/src/limits.rs chg::MAX_COUNT};"],
     ),
     (
         "docs/commands/chg.check.md",
@@ -236,7 +236,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         &[
             "1 to {crates/compact/src/limits.rs dedupe::URL_BYTES} bytes, compared",
             "1 to {crates/compact/src/limits.rs dedupe::MAX_CAPTURES}",
-            "{crates/compact/src/limits.rs dedupe::CAPTURES} if nothing is said",
+            "{crates/compact/src/limits.rs dedupe::CAPTURES} by default",
         ],
     ),
     (
