@@ -113,10 +113,11 @@ impl Page {
         replace(&mut self.notes, part.notes, |note| {
             note.lines().next().unwrap_or_default().to_owned()
         });
-        let (machine, new) = (
-            self.machine.trim_end().trim_end_matches('.'),
-            part.machine.trim_end(),
-        );
+        let machine = self.machine.trim_end().trim_end_matches('.');
+        let new = part.machine.trim_end();
+        // The day alone, if nothing else differs.
+        let day = (new.rsplit_once(", ")).filter(|(same, _)| machine.starts_with(same));
+        let new = day.map_or(new, |(_, day)| day);
         self.machine = wrapped(&format!("{machine}; {piece}: {new}"));
     }
 }
@@ -262,7 +263,7 @@ mod tests {
                 "### T3\nOld.\n"
             ]
         );
-        assert_eq!(all.machine, "a machine, a day; T2: a machine, a day.\n");
+        assert_eq!(all.machine, "a machine, a day; T2: a day.\n");
     }
 
     #[test]
