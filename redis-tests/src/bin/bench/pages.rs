@@ -101,8 +101,7 @@ impl Page {
         let rows: Vec<String> = lines.collect();
         let (rows, notes) = (rows.join("\n"), self.notes.join("\n"));
         format!(
-            "# Benchmarks: {title}\n\nWritten by `{command}`. [Benchmarks](../benchmarks.md) has the headline results of \
-             all sections.\n\n{machine}\n## Method\n\n{method}\n## Results\n\n{head}\n|{rule}\n{rows}\n\n{legend}\n\
+            "# Benchmarks: {title}\n\nWritten by `{command}`. [Benchmarks](../benchmarks.md) has the headline results.\n\n{machine}\n## Method\n\n{method}\n## Results\n\n{head}\n|{rule}\n{rows}\n\n{legend}\n\
              ## Analysis\n\n{notes}"
         )
     }
