@@ -28,7 +28,7 @@ pub struct Chart {
 impl Chart {
     /// What a paragraph has of it: a picture in Markdown.
     pub fn link(&self) -> String {
-        format!("![{}](benchmarks/{}.svg)", self.title, self.name)
+        format!("![{}]({}.svg)\n", self.title, self.name)
     }
 
     /// The lowest and the highest figure of the scale.

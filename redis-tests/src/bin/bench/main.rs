@@ -4,12 +4,15 @@
 //! cargo run --release -p redis-tests --bin bench -- [--only dedupe|D5] [--quick] [--scale [N]] [--reps 3] [--seed 1]
 //! ```
 //!
-//! `ONLY`, `QUICK`, `SCALE` and `MODULE` (path of the module) are read from the environment as well. A
-//! full run writes `docs/benchmarks.md`; a quick one, on a tenth of the corpus, and one of a single row
-//! only print. No figure fails the run; a wrong reply does.
+//! `ONLY`, `QUICK`, `SCALE` and `MODULE` (path of the module) are read from the environment as well. A full run of a
+//! section writes its page below `docs/benchmarks/`, and `docs/benchmarks.md` from all pages that are there. A quick
+//! run, on a tenth of the corpus, and one of a single row only print, unless `--docs` names a folder with copies of the
+//! pages. `--only summary` measures nothing and writes `docs/benchmarks.md` again. No figure fails the run; a wrong
+//! reply does.
 //!
-//! A part of the benchmark is a section: a name, what `--only` takes to measure a piece of it, and a
-//! function that gives rows and paragraphs. To add one, write a module and name it in [`SECTIONS`].
+//! To add a section, write a module with a function that returns rows and paragraphs, and name it in [`PARTS`]. Targets
+//! of rows are in `targets.rs`, headline results in `summary.rs`, and the text around figures in the Markdown files
+//! beside the modules.
 
 mod chart;
 mod chg;
@@ -20,10 +23,13 @@ mod index_cache;
 mod load;
 mod machine;
 mod others;
+mod pages;
 mod report;
 mod series;
 mod slices;
+mod summary;
 mod tags;
+mod targets;
 mod told;
 
 use std::fmt::Display;
@@ -31,34 +37,84 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use load::{Batches, Throughput, saturate};
+use pages::Page;
 use redis_tests::Server;
 use report::{Findings, Section, say};
 
-/// A part that can be measured: its name, the names of its pieces, and what measures it.
-type Part = (&'static str, &'static str, fn(&Plan) -> Section);
+/// A part that can be measured.
+#[derive(Clone, Copy)]
+pub struct Part {
+    /// What `--only` takes to measure it.
+    name: &'static str,
+    /// Names of its pieces, with spaces between.
+    pieces: &'static str,
+    /// Name of its page.
+    page: &'static str,
+    /// Measured by `--scale` alone, because it takes long.
+    is_scale: bool,
+    measure: fn(&Plan) -> Section,
+}
+
+impl Part {
+    const fn new(
+        name: &'static str,
+        pieces: &'static str,
+        page: &'static str,
+        measure: fn(&Plan) -> Section,
+    ) -> Part {
+        Part {
+            name,
+            pieces,
+            page,
+            is_scale: false,
+            measure,
+        }
+    }
+
+    const fn scale(name: &'static str, page: &'static str, measure: fn(&Plan) -> Section) -> Part {
+        Part {
+            is_scale: true,
+            ..Part::new(name, "", page, measure)
+        }
+    }
+
+    /// Returns the command that measures it and writes its page.
+    fn command(&self) -> String {
+        let scale = if self.is_scale { " SCALE=1" } else { "" };
+        format!("make bench ONLY={}{scale}", self.name)
+    }
+
+    /// Returns the file of its page in a folder.
+    fn file(&self, folder: &Path) -> PathBuf {
+        folder.join(self.page).with_extension("md")
+    }
+}
 
 /// Every part, in the order of the report. (Import has no pieces: all of it is compared with the peer's one import.)
-const SECTIONS: [Part; 6] = [
-    (
+const PARTS: [Part; 8] = [
+    Part::new(
         "dedupe",
         "D1 D2 D3 D4 D5 D6 D7 D8 D9 D10 packing aof",
+        "dedupe",
         dedupe::measure,
     ),
-    ("chg", "C1 C2 C3 C4 C5 slices uris log pauses", chg::measure),
-    ("tags", "T1 T2 records large", tags::measure),
-    ("import", "", import::measure),
-    (
+    Part::new(
+        "chg",
+        "C1 C2 C3 C4 C5 slices uris log pauses",
+        "chg",
+        chg::measure,
+    ),
+    Part::new("tags", "T1 T2 records large", "tags", tags::measure),
+    Part::new("import", "", "import", import::measure),
+    Part::new(
         "federation",
         "F1 F2 F3 F4 F5 U1 U2 U3 U4",
+        "federation",
         federation::measure,
     ),
-    ("index", "X1 X2 X3", index_cache::measure),
-];
-
-/// The parts of `--scale`, which take long and are not measured with the others; `--only` takes the family's name.
-const SCALES: [Part; 2] = [
-    ("scale", "dedupe", dedupe::scale),
-    ("scale-frontier", "chg", chg::scale),
+    Part::new("index", "X1 X2 X3", "index-cache", index_cache::measure),
+    Part::scale("dedupe", "dedupe-scale", dedupe::scale),
+    Part::scale("chg", "chg-scale", chg::scale),
 ];
 
 /// How much is to be measured.
@@ -120,6 +176,10 @@ impl Plan {
 
 fn main() {
     let (mut plan, ask) = arguments();
+    let docs = ask.docs.clone().unwrap_or_else(|| root().join("docs"));
+    if ask.only.as_deref() == Some("summary") {
+        return summary::write(&docs);
+    }
     let parts = chosen(&mut plan, &ask);
     choose_module();
     let started = Instant::now();
@@ -131,23 +191,36 @@ fn main() {
     }
     println!("{machine}");
     println!("seed {}, {} repetitions", plan.seed, plan.reps);
-    let file = root().join("docs/benchmarks.md");
-    let kept = !plan.quick && plan.piece.is_none();
-    for (name, _, measure) in parts {
+    let kept = ask.docs.is_some() || (!plan.quick && plan.piece.is_none());
+    let folder = docs.join("benchmarks");
+    for part in parts {
         let began = Instant::now();
-        let section = measure(&plan);
+        let section = (part.measure)(&plan);
         println!("\n{}\n{}", section.table(), section.paragraphs());
-        println!("{name}: measured in {:.0} s", began.elapsed().as_secs_f64());
+        println!(
+            "{}: measured in {:.0} s",
+            part.name,
+            began.elapsed().as_secs_f64()
+        );
         if kept {
-            report::write(&file, name, &section.markdown(&machine, &plan));
-            report::draw(&file.with_extension(""), &section.found.charts);
+            let mut page = Page::of(&part, &section, &machine, &plan);
+            if let Some(piece) = &plan.piece {
+                let mut old = pages::read(&folder, &part)
+                    .unwrap_or_else(|| usage("a piece of a section without a page"));
+                old.merge(page, piece);
+                page = old;
+            }
+            pages::write(&folder, &part, &page, &section.found.charts);
+            summary::write(&docs);
         }
     }
     println!("measured in {:.0} s", started.elapsed().as_secs_f64());
     if kept {
-        println!("written to docs/benchmarks.md")
+        println!("written below {}", docs.display())
     } else {
-        println!("only a full run of a section is written to docs/benchmarks.md")
+        println!(
+            "only a full run of a section is written to docs/benchmarks, or any run with --docs DIR"
+        )
     }
 }
 
@@ -158,24 +231,22 @@ struct Ask {
     only: Option<String>,
     /// The run of many hashes in place of all others.
     scale: bool,
+    /// The folder that has the pages, if not that of the repository.
+    docs: Option<PathBuf>,
 }
 
 /// The parts that are asked for; the plan gets the piece.
 fn chosen(plan: &mut Plan, ask: &Ask) -> Vec<Part> {
+    let parts = PARTS.into_iter().filter(|part| part.is_scale == ask.scale);
     let Some(only) = &ask.only else {
-        let all: &[Part] = if ask.scale { &SCALES } else { &SECTIONS };
-        return all.to_vec();
+        return parts.collect();
     };
     let named = |name: &str| name.eq_ignore_ascii_case(only);
-    if ask.scale {
-        let part = SCALES.into_iter().find(|(_, family, _)| named(family));
-        return vec![part.unwrap_or_else(|| usage(only))];
-    }
-    if let Some(part) = SECTIONS.into_iter().find(|(name, ..)| named(name)) {
+    if let Some(part) = parts.clone().find(|part| named(part.name)) {
         return vec![part];
     }
     plan.piece = Some(only.clone());
-    let part = (SECTIONS.into_iter()).find(|(_, pieces, _)| pieces.split(' ').any(named));
+    let part = parts.clone().find(|part| part.pieces.split(' ').any(named));
     vec![part.unwrap_or_else(|| usage(only))]
 }
 
@@ -183,7 +254,7 @@ fn arguments() -> (Plan, Ask) {
     let set = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
     let mut ask = Ask {
         only: set("ONLY"),
-        scale: false,
+        ..Ask::default()
     };
     let mut plan = Plan {
         quick: set("QUICK").is_some_and(|v| v != "0"),
@@ -211,6 +282,7 @@ fn arguments() -> (Plan, Ask) {
         let mut value = || args.next().unwrap_or_else(|| usage(&arg));
         match arg.as_str() {
             "--quick" => plan.quick = true,
+            "--docs" => ask.docs = Some(value().into()),
             "--only" => ask.only = Some(value()),
             "--reps" => plan.reps = value().parse().unwrap_or_else(|_| usage(&arg)),
             "--seed" => plan.seed = value().parse().unwrap_or_else(|_| usage(&arg)),
@@ -221,8 +293,13 @@ fn arguments() -> (Plan, Ask) {
 }
 
 fn usage<T>(at: &str) -> T {
-    let names = SECTIONS.map(|(name, pieces, _)| format!("{name} ({pieces})"));
-    eprintln!("bench [--only SECTION|PIECE] [--quick] [--scale [N]] [--reps N] [--seed N]");
+    let names = PARTS.iter().filter(|part| !part.is_scale);
+    let names: Vec<String> = names
+        .map(|part| format!("{} ({})", part.name, part.pieces))
+        .collect();
+    eprintln!(
+        "bench [--only SECTION|PIECE] [--quick] [--scale [N]] [--reps N] [--seed N] [--docs DIR]"
+    );
     eprintln!("sections and their pieces: {}", names.join(", "));
     eprintln!("not understood: {at}");
     std::process::exit(2);

@@ -18,7 +18,7 @@ use crate::told::slice_longest;
 pub const RATE: u32 = 5_000;
 
 /// What a row is about that says how long others waited: half of them, 99 % and 99.9 %.
-pub const MEANWHILE: &str = "others meanwhile: p50 / p99 / p99.9; p99.9 above idle";
+pub const MEANWHILE: &str = "waits of other clients: p50 / p99 / p99.9; p99.9 above idle";
 
 /// What others may ask: a string, in each request.
 pub fn pages(server: &Server) -> Arc<Batches> {

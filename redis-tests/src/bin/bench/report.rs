@@ -1,11 +1,9 @@
-//! Rows, tables, and the file they are written to.
+//! Rows, tables, and what is said of them.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
-use crate::Plan;
 use crate::chart::Chart;
+use crate::pages::wrapped;
 use crate::series::Series;
 
 /// What a figure should reach.
@@ -21,6 +19,17 @@ pub enum Goal {
     Known,
     /// A figure of the unit measured to know it.
     Told(&'static str),
+}
+
+impl Goal {
+    /// Returns the cell of a table that says it.
+    pub fn text(self) -> String {
+        match self {
+            Goal::AtLeast(ratio) => format!("≥ {ratio} ×"),
+            Goal::AtMost(limit, unit) | Goal::Never(limit, unit) => format!("≤ {limit} {unit}"),
+            Goal::Known | Goal::Told(_) => "–".into(),
+        }
+    }
 }
 
 /// One line of a table.
@@ -70,14 +79,6 @@ impl Row {
         }
     }
 
-    fn goal_text(&self) -> String {
-        match self.goal {
-            Goal::AtLeast(ratio) => format!("≥ {ratio} ×"),
-            Goal::AtMost(limit, unit) | Goal::Never(limit, unit) => format!("≤ {limit} {unit}"),
-            Goal::Known | Goal::Told(_) => "–".into(),
-        }
-    }
-
     fn verdict(&self) -> &'static str {
         let met = match self.goal {
             Goal::AtLeast(ratio) => self.result.median() >= ratio,
@@ -88,8 +89,9 @@ impl Row {
         if met { "met" } else { "**not met**" }
     }
 
-    fn cells(&self) -> Vec<String> {
-        let judged = [self.result_text(), self.goal_text(), self.verdict().into()];
+    /// Returns the cells of the line, one for each of [`HEADINGS`].
+    pub fn cells(&self) -> Vec<String> {
+        let judged = [self.result_text(), self.goal.text(), self.verdict().into()];
         self.texts.iter().cloned().chain(judged).collect()
     }
 }
@@ -130,26 +132,14 @@ impl Findings {
     }
 }
 
-/// Text with each paragraph in one line; commands, which are indented, and tables stay as they are.
-fn unwrapped(text: &str) -> String {
-    let fixed = |line: &str| line.is_empty() || line.starts_with([' ', '|']);
-    let (mut out, mut before) = (String::new(), "");
-    for line in text.lines() {
-        let joined = !fixed(before) && !fixed(line);
-        out.push(if joined { ' ' } else { '\n' });
-        out.push_str(line);
-        before = line;
-    }
-    out.trim().to_owned() + "\n"
-}
-
 /// Tells whoever waits what is being measured.
 pub fn say(what: &str) {
     eprintln!("  {what} …");
 }
 
-const HEADINGS: [&str; 8] = [
-    "", "what", "against", "ours", "theirs", "result", "to beat", "",
+/// Headings of the table of a section.
+pub const HEADINGS: [&str; 8] = [
+    "row", "what", "against", "ours", "theirs", "result", "target", "verdict",
 ];
 
 impl Section {
@@ -173,81 +163,14 @@ impl Section {
 
     /// The paragraphs for a terminal.
     pub fn paragraphs(&self) -> String {
-        let notes = self.found.notes.iter().map(|note| unwrapped(note));
+        let notes = self.found.notes.iter().map(|note| wrapped(note));
         notes.collect::<Vec<_>>().join("\n")
     }
-
-    /// The section as it stands in `docs/benchmarks.md`.
-    pub fn markdown(&self, machine: &str, plan: &Plan) -> String {
-        let (title, method) = (self.title, unwrapped(&self.method));
-        let mut out = format!("## {title}\n\n{machine}.\n\n{method}\n");
-        let _ = writeln!(out, "| {} |", HEADINGS.join(" | "));
-        let _ = writeln!(out, "|{}", "---|".repeat(HEADINGS.len()));
-        for row in &self.found.rows {
-            let _ = writeln!(out, "| {} |", row.cells().join(" | "));
-        }
-        let reps = plan.reps;
-        let _ = write!(
-            out,
-            "\nFigures are medians (repetitions: {reps}), in parentheses the lowest and the highest.\n\n{}",
-            self.paragraphs()
-        );
-        out
-    }
-}
-
-const PREAMBLE: &str = include_str!("preamble.md");
-
-/// Puts a section into the file, in the place of the one of that name if there is one.
-///
-/// # Panics
-/// When the file cannot be written.
-pub fn write(file: &Path, name: &str, section: &str) {
-    let old = fs::read_to_string(file).unwrap_or_default();
-    let new = splice(&old, name, section);
-    fs::write(file, new).expect("docs/benchmarks.md can be written");
-}
-
-/// Writes charts into the folder beside the file.
-///
-/// # Panics
-/// When one cannot be written.
-pub fn draw(folder: &Path, charts: &[Chart]) {
-    for chart in charts {
-        fs::create_dir_all(folder).expect("docs/benchmarks can be made");
-        let file = folder.join(chart.name).with_extension("svg");
-        fs::write(file, chart.svg()).expect("a chart can be written");
-    }
-}
-
-fn splice(old: &str, name: &str, section: &str) -> String {
-    // What stands before the sections is written anew each time.
-    let old = old.find("<!-- begin ").map_or("", |from| &old[from..]);
-    let begin = format!("<!-- begin {name} -->\n");
-    let end = format!("<!-- end {name} -->\n");
-    let block = format!("{begin}\n{section}\n{end}");
-    let sections = match (old.find(&begin), old.find(&end)) {
-        (Some(from), Some(to)) => format!("{}{block}{}", &old[..from], &old[to + end.len()..]),
-        _ if old.is_empty() => block,
-        _ => format!("{old}\n{block}"),
-    };
-    format!("{PREAMBLE}{sections}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_section_is_replaced_in_its_place_and_others_stay() {
-        let one = splice("", "one", "first\n");
-        assert!(one.starts_with("# Benchmarks\n"));
-        let both = splice(&one, "two", "second\n");
-        let again = splice(&both, "one", "anew\n");
-        assert_eq!(again, both.replace("first", "anew"));
-        assert!(again.find("anew") < again.find("second"));
-        assert_eq!(again.matches("# Benchmarks\n").count(), 1);
-    }
 
     #[test]
     fn a_goal_is_judged_by_the_median() {

@@ -1,4 +1,4 @@
-//! Checks that figures in the documentation equal those of docs/benchmarks.md, and that limits and defaults equal the
+//! Checks that figures in the documentation equal those of docs/benchmarks/, and that limits and defaults equal the
 //! constants in the source.
 //!
 //! [`MEASURED`] and [`CONSTANTS`] list sentences with a placeholder in braces for each number. A placeholder names the
@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{cells, read};
+use super::{cells, files_in, read};
 
-/// Sentences with figures of docs/benchmarks.md. A placeholder names the beginning of a row, after `ours`, `theirs`
+/// Sentences with figures of docs/benchmarks/. A placeholder names the beginning of a row, after `ours`, `theirs`
 /// (columns) or `100M` (ours, times a hundred million, in GB).
 const MEASURED: &[(&str, &[&str])] = &[
     (
@@ -348,15 +348,26 @@ fn figure(cell: &str) -> f64 {
     number.parse::<f64>().expect("a number") * factor
 }
 
+/// The pages of docs/benchmarks/, one after the other.
+fn benchmarks() -> String {
+    let mut pages = files_in("docs/benchmarks");
+    pages.retain(|page| page.ends_with(".md"));
+    pages.sort();
+    assert!(pages.len() >= 8, "{pages:?}");
+    pages.iter().map(|page| read(page)).collect()
+}
+
 #[test]
 fn figures_are_those_of_the_benchmarks() {
-    let benchmarks = read("docs/benchmarks.md");
+    let benchmarks = benchmarks();
     compare(MEASURED, |blank| {
         let (column, row) = blank.split_once('|').expect("a column and a row");
         let row = format!("|{row}");
-        let row = benchmarks.lines().find(|line| line.starts_with(&row));
-        let cells = cells(row.expect(blank));
-        // Exactly as in the cell, or rounded.
+        let mut rows = benchmarks.lines().filter(|line| line.starts_with(&row));
+        let (row, other) = (rows.next().expect(blank), rows.next());
+        assert_eq!(other, None, "{blank}: one row");
+        let cells = cells(row);
+        // As in the cell, or rounded.
         let spellings = |cell: &str| {
             let as_written = cell.split(' ').next().unwrap_or_default().to_owned();
             vec![grouped(figure(cell).round() as u64), as_written]
@@ -375,7 +386,7 @@ fn figures_are_those_of_the_benchmarks() {
 
 #[test]
 fn commands_readme_lists_the_slices_that_missed_the_goal() {
-    let benchmarks = read("docs/benchmarks.md");
+    let benchmarks = benchmarks();
     let rows = benchmarks.lines().map(cells);
     let missed = rows.filter(|row| {
         row.len() == 8 && row[1].starts_with("longest slice") && row[7].contains("not met")

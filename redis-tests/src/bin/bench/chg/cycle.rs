@@ -11,8 +11,9 @@ use super::{Scene, queued};
 use crate::Plan;
 use crate::load::{Client, Feeder};
 use crate::machine::cpu_seconds;
-use crate::report::{Findings, Goal, note, table};
+use crate::report::{Findings, note, table};
 use crate::series::{Series, grouped, rate};
+use crate::targets;
 use crate::told::Spent;
 
 /// How long a group rests after each page.
@@ -41,7 +42,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     table! { found;
         "C1", "pages, one client, no pipeline: `RELEASE … DONE … NEXT`",
             format!("Veidemann's sequence, {trips:.0} round trips"),
-            rate(our_rate), rate(their_rate), ours.rate.over(&theirs.rate), Goal::AtLeast(10.0);
+            rate(our_rate), rate(their_rate), ours.rate.over(&theirs.rate), targets::PAGES;
     }
     note!(found, "cycle.md";
         groups = grouped(GROUPS), uris = uris, pause = PAUSE.as_millis(), trips = trips,

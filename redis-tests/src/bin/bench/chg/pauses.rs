@@ -10,8 +10,9 @@ use super::ours;
 use super::veidemann::now_ms;
 use crate::Plan;
 use crate::load::{Client, Feeder};
-use crate::report::{Findings, Goal, note, table};
+use crate::report::{Findings, note, table};
 use crate::series::{Series, grouped, time};
+use crate::targets;
 use crate::told::Spent;
 
 /// Measures the pause, the first `NEXT` after it, and one after a group left from among those that are paused.
@@ -52,7 +53,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let (pause, after) = (whole.shown(time), first.shown(|us| format!("{us:.0} µs")));
     table! { found;
         "pauses", format!("first `NEXT` after a pause, {groups} paused groups in front"), "–", after, "", first,
-            Goal::AtMost(1000.0, "µs");
+            targets::AFTER_PAUSE;
     }
     note!(found, "pauses.md"; groups = groups, pause = pause, later = later.median());
     found

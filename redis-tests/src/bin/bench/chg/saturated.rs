@@ -12,8 +12,9 @@ use super::veidemann::{Harvester, Worker};
 use super::{Scene, queued};
 use crate::Plan;
 use crate::load::{Client, Pieces, Throughput, Watch};
-use crate::report::{Findings, Goal, note, table};
+use crate::report::{Findings, note, table};
 use crate::series::{Series, grouped, rate};
+use crate::targets;
 
 /// Workers, each with a connection of its own, on which it waits for its next page.
 pub const WORKERS: usize = 64;
@@ -49,9 +50,9 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let mut found = Findings::default();
     table! { found;
         "C5", &what, "one atomic Lua script that does both", shown(ours, our_busy),
-            shown(atomic, atomic_busy), ours.over(atomic), Goal::AtLeast(1.5);
+            shown(atomic, atomic_busy), ours.over(atomic), targets::SATURATED_SCRIPT;
         "C5", what, "Veidemann's sequence", shown(ours, our_busy), shown(theirs, their_busy),
-            ours.over(theirs), Goal::AtLeast(5.0);
+            ours.over(theirs), targets::SATURATED_SEQUENCE;
     }
     note!(found, "saturated.md"; workers = WORKERS, groups = grouped(GROUPS), uris = uris,
         pause = PAUSE.as_millis(), page = 1e6 / ours.median(), atomic = 1e6 / atomic.median());

@@ -14,6 +14,7 @@ use crate::dedupe::{Footprint, rdb_bytes, reset};
 use crate::load::Feeder;
 use crate::report::{Findings, Goal, Section, note, say, table};
 use crate::series::{Series, grouped, time};
+use crate::targets;
 use crate::told::Spent;
 
 /// Groups of a run that names no other number.
@@ -98,9 +99,9 @@ fn section(plan: &Plan, stops: &[Stop; 3]) -> Section {
     let micros = |micros: f64| format!("{micros:.2} µs");
     table! { found;
         "C6", format!("memory per kept URI at {groups} groups: growth of `used_memory`"), &before,
-            bytes(many.used), bytes(few.used), many.used / few.used, Goal::AtMost(1.05, "×");
+            bytes(many.used), bytes(few.used), many.used / few.used, targets::FRONTIER_MEMORY;
         "C6", format!("`RELEASE … DONE … NEXT` at {groups} groups, server time"), &before,
-            many.pages.shown(micros), few.pages.shown(micros), many.pages.over(&few.pages), Goal::AtMost(2.0, "×");
+            many.pages.shown(micros), few.pages.shown(micros), many.pages.over(&few.pages), targets::FRONTIER_PAGE;
         "C6", format!("time to load a URI at {groups} groups"), before, time(each(many.load, many)),
             time(each(few.load, few)), each(many.load, many) / each(few.load, few), Goal::Known;
     }

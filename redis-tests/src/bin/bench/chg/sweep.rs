@@ -14,6 +14,7 @@ use crate::machine::longest_stall;
 use crate::others::{Long, MEANWHILE, RATE, pages};
 use crate::report::{Findings, Goal, note, say, table};
 use crate::series::{Series, grouped, time};
+use crate::targets;
 use crate::told::Spent;
 
 const HOUR: u64 = 3_600_000;
@@ -135,12 +136,12 @@ fn findings(
     let [our_wait, their_wait] = [ours, theirs].map(|long| long.loaded.during());
     table! { found;
         "C3", format!("longest slice of `SWEEP`, {groups} groups due at once"), script,
-            ours.slice(), &their_time, &ours.slices, Goal::Never(1.0, "ms");
+            ours.slice(), &their_time, &ours.slices, targets::SWEEP_SLICE;
         "C3", "the whole sweep", script, &our_time, &their_time,
             theirs.loaded.seconds.over(&ours.loaded.seconds), Goal::Known;
-        "C3", MEANWHILE, script, &our_wait, &their_wait, ours.loaded.above_idle(), Goal::AtMost(3.0, "ms");
+        "C3", MEANWHILE, script, &our_wait, &their_wait, ours.loaded.above_idle(), targets::SWEEP_OTHERS;
         "C3", format!("`NEXT` without a sweep, {groups} groups due"), "few of as many groups due",
-            due.shown(micros), usual.shown(micros), due.over(usual), Goal::AtMost(1.2, "×");
+            due.shown(micros), usual.shown(micros), due.over(usual), targets::WITHOUT_SWEEP;
     }
     note!(found, "sweep.md";
         script = their_time, sweep = our_time, slice = ours.slices.high(), rate = RATE,

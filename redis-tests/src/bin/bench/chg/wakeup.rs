@@ -11,8 +11,9 @@ use super::veidemann::{self, Scripts, Worker, now_ms};
 use crate::Plan;
 use crate::load::{Client, Feeder};
 use crate::others::{Others, RATE, pages};
-use crate::report::{Findings, Goal, note, table};
+use crate::report::{Findings, note, table};
 use crate::series::Series;
+use crate::targets;
 
 /// Clients that wait, with as many groups between them.
 const CLIENTS: u64 = 8;
@@ -49,11 +50,11 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     }
     let mut found = Findings::default();
     let against = "a worker that polls every 50 ms, `BRPOP`";
-    let goal = Goal::AtMost(2.0, "ms");
+    let goal = targets::WAKEUP;
     table! { found;
         "C4", "`NEXT BLOCK`, from the due time to the lease: p50 / p99 / max; p99", against,
             ours.text(), theirs.text(), &ours.p99, goal;
-        "C4", format!("the same while others ask {RATE} times a second"), against,
+        "C4", format!("the same while other clients send {RATE} requests per second"), against,
             loaded.text(), theirs.text(), &loaded.p99, goal;
     }
     note!(found, "wakeup.md"; clients = CLIENTS, wakeups = ours.all.0.len());

@@ -4,6 +4,7 @@ use redis_tests::{Server, ok};
 
 use super::scene::{DOCUMENTED, Footprint, Scene};
 use crate::report::{Findings, Goal, note, table};
+use crate::targets;
 
 /// Rows of the three servers when they were empty, when they were filled, and when they had loaded
 /// what they saved.
@@ -14,13 +15,13 @@ pub fn findings(scene: &Scene, moments: [[Footprint; 3]; 3], hashes: u64) -> Fin
     let [ours, packed, plain] = grown(full);
     let [_, packed_loaded, plain_loaded] = grown(loaded);
     let mut found = Findings::default();
-    let limit = Goal::AtMost(80.0, "B");
+    let limit = targets::MEMORY;
     for (id, what, mine, theirs, goal) in redis_tests::rows![
         "D6", "memory per hash, packed: growth of `used_memory`", packed.used, plain.used, limit;
         "D6", "the same: growth of the process (resident)", packed.resident, plain.resident, limit;
         "D6", "after a restart: `used_memory`", packed_loaded.used, plain_loaded.used, limit;
         "D6", "after a restart: the process (resident)", packed_loaded.resident, plain_loaded.resident, limit;
-        "", "memory per hash, packed: how many times less", packed.used, plain.used, Goal::Known;
+        "", "memory per hash, packed: ratio", packed.used, plain.used, Goal::Known;
         "", "memory per hash, plain keys", ours.used, plain.used, Goal::Known;
     ] {
         let result = if id == "D6" { mine } else { theirs / mine };
@@ -37,7 +38,7 @@ pub fn parts(server: &Server, grown: f64, hashes: u64) -> String {
     let usage = ok!(server.wire(), "MEMORY", "USAGE", "allhashes").int() as f64;
     let value = usage / hashes as f64;
     format!(
-        "`MEMORY USAGE` of the value is {value:.1} B a hash, all other keys and the rest of the server's growth {:.1} B.",
+        "`MEMORY USAGE` of the value is {value:.1} B per hash; all other keys and the rest of the server's growth take {:.1} B.",
         grown - value
     )
 }

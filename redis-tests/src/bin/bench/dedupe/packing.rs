@@ -12,6 +12,7 @@ use crate::others::{Long, MEANWHILE, RATE};
 use crate::report::{Findings, Goal, note, say, table};
 use crate::series::{grouped, time};
 use crate::slices::start_anew;
+use crate::targets;
 
 /// Measures both directions on the corpus.
 pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
@@ -75,14 +76,14 @@ fn findings(size: u64, both: &[(&str, Long); 2], used: [f64; 3]) -> Findings {
     for (command, figures) in both {
         let (alone, loaded) = (&figures.alone, &figures.loaded);
         table! { found;
-            "", format!("`{command}` of {hashes} hashes, nobody else asks"), "–", alone.shown(time), "",
+            "", format!("`{command}` of {hashes} hashes, no other clients"), "–", alone.shown(time), "",
                 alone, Goal::Told("s");
-            "", format!("`{command}`, others ask {RATE} times a second"), "–", loaded.seconds.shown(time), "",
+            "", format!("`{command}`, other clients send {RATE} requests per second"), "–", loaded.seconds.shown(time), "",
                 &loaded.seconds, Goal::Told("s");
             "", format!("longest slice of `{command}`"), "–", figures.slice(), "",
-                &figures.slices, Goal::Never(1.0, "ms");
+                &figures.slices, targets::PACKING_SLICE;
             "", MEANWHILE.replace(':', &format!(", `{command}`:")), "–", loaded.during(), "",
-                loaded.above_idle(), Goal::AtMost(3.0, "ms");
+                loaded.above_idle(), targets::PACKING_OTHERS;
         }
     }
     let [pack, unpack] = [0, 1].map(|n| &both[n].1);

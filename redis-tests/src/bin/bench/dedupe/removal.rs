@@ -11,8 +11,9 @@ use super::scene::{Scene, hashes, reset};
 use crate::Plan;
 use crate::load::{Client, Connection};
 use crate::others::{Long, MEANWHILE, RATE};
-use crate::report::{Findings, Goal, note, say, table};
+use crate::report::{Findings, note, say, table};
 use crate::series::{Series, grouped, time};
+use crate::targets;
 
 /// Number of the crawl that goes.
 const GONE: usize = 4;
@@ -132,12 +133,12 @@ fn findings(size: u64, re_owned: i64, ours: &[Long; 2], lua: &Series, client: f6
         let over_client: Series = alone.0.iter().map(|seconds| client / seconds).collect();
         table! { found;
             "D8", &what, "rebuild by the documented client loop, loopback TCP", alone.shown(time), time(client),
-                over_client, Goal::AtLeast(40.0);
-            "D8", what, script, alone.shown(time), lua.shown(time), lua.over(alone), Goal::AtLeast(4.0);
+                over_client, targets::REMOVE_CLIENT;
+            "D8", what, script, alone.shown(time), lua.shown(time), lua.over(alone), targets::REMOVE_SCRIPT;
             "D8", format!("longest slice, {storage}"), script, figures.slice(), lua.shown(time),
-                &figures.slices, Goal::Never(1.0, "ms");
+                &figures.slices, targets::REMOVE_SLICE;
             "D8", MEANWHILE.replace(':', &format!(", {storage}:")), "–", loaded.during(), "",
-                loaded.above_idle(), Goal::AtMost(3.0, "ms");
+                loaded.above_idle(), targets::REMOVE_OTHERS;
         }
     }
     let [plain, packed] = ours;

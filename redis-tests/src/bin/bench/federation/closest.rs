@@ -11,6 +11,7 @@ use super::serving::{Ours, Peer};
 use crate::Plan;
 use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, grouped, time};
+use crate::targets;
 
 /// Without a limit pywb gives so many rows.
 const LIMIT: u64 = 100_000;
@@ -117,7 +118,7 @@ fn findings(plan: &Plan, [ours, theirs]: &[Figures; 2]) -> Findings {
     let goal = if theirs.all.0.is_empty() {
         Goal::Known
     } else {
-        Goal::AtLeast(50.0)
+        targets::CLOSEST
     };
     let [captures, limit] =
         [CAPTURES, CAPTURES.min(LIMIT)].map(|n| grouped(n.min(plan.scaled(CAPTURES))));
@@ -135,9 +136,9 @@ fn findings(plan: &Plan, [ours, theirs]: &[Figures; 2]) -> Findings {
             ours.all.shown(time), theirs.all.shown(time), theirs.all.over(&ours.all), goal;
         "F5", "the same, `limit=10`", against, ours.ten.shown(time), theirs.ten.shown(time),
             theirs.ten.over(&ours.ten), Goal::Known;
-        "F5", format!("others meanwhile, {RATE} a second: p99 when idle / meanwhile"), against,
+        "F5", format!("other clients, {RATE} requests per second: p99 idle / meanwhile"), against,
             quantiles(ours), quantiles(theirs),
-            ours.meanwhile.quantile(0.99) - ours.idle.quantile(0.99), Goal::AtMost(10.0, "ms");
+            ours.meanwhile.quantile(0.99) - ours.idle.quantile(0.99), targets::CLOSEST_OTHERS;
     }
     note!(found, "closest.md"; ours = ours.ten.shown(time), theirs = theirs.ten.shown(time));
     found

@@ -11,8 +11,9 @@ use super::packages::blocks;
 use super::serving::Ours;
 use super::wrk;
 use crate::Plan;
-use crate::report::{Findings, Goal, note, say, table};
+use crate::report::{Findings, note, say, table};
 use crate::series::{Series, grouped};
+use crate::targets;
 
 /// Captures of each file.
 const CAPTURES: u64 = 1000;
@@ -22,9 +23,21 @@ const URLS: u64 = 200;
 /// Measures it.
 pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     let mut found = Findings::default();
-    for (what, single, is_packed, count, most) in [
-        ("packages", "one package", true, 1000, 1.5),
-        ("CDX files", "one CDX file", false, 2000, 3.0),
+    for (what, single, is_packed, count, goal) in [
+        (
+            "packages",
+            "one package",
+            true,
+            1000,
+            targets::MANY_PACKAGES,
+        ),
+        (
+            "CDX files",
+            "one CDX file",
+            false,
+            2000,
+            targets::MANY_FILES,
+        ),
     ] {
         let count = plan.scaled(count);
         let [one, many] = ["one", "many"].map(|name| corpus.path(&format!("{name}-{is_packed}")));
@@ -76,7 +89,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
         let micros = |cost: f64| format!("{cost:.0} µs");
         table! { found;
             "U4", format!("index query, 1 row, in a folder of {} {what}: processor time", grouped(count)), single,
-                in_many.shown(micros), in_one.shown(micros), in_many.over(&in_one), Goal::AtMost(most, "×");
+                in_many.shown(micros), in_one.shown(micros), in_many.over(&in_one), goal;
         }
     }
     note!(found, "folders.md"; captures = grouped(CAPTURES));

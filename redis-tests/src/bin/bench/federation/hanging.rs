@@ -9,8 +9,9 @@ use redis_tests::http::{Connection, get};
 use super::corpus::{Corpus, PREFIX_ROWS};
 use super::serving::Ours;
 use crate::Plan;
-use crate::report::{Findings, Goal, note, say, table};
+use crate::report::{Findings, note, say, table};
 use crate::series::{Series, grouped};
+use crate::targets;
 
 /// `index_timeout`, in milliseconds.
 const TIMEOUT: f64 = 300.0;
@@ -104,9 +105,9 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     let shown: Vec<String> = memory.iter().map(|mb| format!("{mb:.1}")).collect();
     table! { found;
         "F4", format!("first byte after the timeout ({TIMEOUT:.0} ms), one source of a group hangs"), "–",
-            late.shown(|ms| format!("{ms:.1} ms")), "", &late, Goal::Never(50.0, "ms");
+            late.shown(|ms| format!("{ms:.1} ms")), "", &late, targets::HANGING;
         "F4", format!("memory after {queries} such queries"), "after half of them",
-            megabytes(memory[3]), megabytes(memory[1]), memory[3] - memory[1], Goal::AtMost(2.0, "MB");
+            megabytes(memory[3]), megabytes(memory[1]), memory[3] - memory[1], targets::HANGING_MEMORY;
     }
     note!(found, "hanging.md";
         alone = ALONE, queries = queries, clients = CLIENTS, memory = shown.join(", "), files = files.join(", "));

@@ -9,8 +9,9 @@ use super::corpus::Corpus;
 use super::serving::{Ours, Peer};
 use super::wrk::{self, Load};
 use crate::Plan;
-use crate::report::{Findings, Goal, note, say, table};
+use crate::report::{Findings, note, say, table};
 use crate::series::{Series, grouped, rate};
+use crate::targets;
 
 /// Connections that a crawler keeps.
 const CONNECTIONS: usize = 400;
@@ -128,11 +129,11 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
     let wanted = most.0.iter().map(|rate| rate / RATE).collect::<Series>();
     table! { found;
         "U1", format!("dedupe look-ups over HTTP, {CONNECTIONS} connections kept"), "20 000 a second",
-            most.shown(rate), "", wanted, Goal::AtLeast(1.0);
+            most.shown(rate), "", wanted, targets::HTTP_LOOKUPS;
         "U1", "the same", "pywb's CDX server on the same captures",
-            most.shown(rate), their.shown(rate), most.over(&their), Goal::AtLeast(10.0);
+            most.shown(rate), their.shown(rate), most.over(&their), targets::HTTP_PYWB;
         "U1", format!("the 99th percentile of {} look-ups a second", grouped(at_rate.median() as u64)), "–",
-            wait.shown(|ms| format!("{ms:.1} ms")), "", &wait, Goal::AtMost(5.0, "ms");
+            wait.shown(|ms| format!("{ms:.1} ms")), "", &wait, targets::HTTP_WAIT;
     }
     note!(found, "lookups.md";
         urls = grouped(urls), crawls = CRAWLS, connections = CONNECTIONS, files = of_file.shown(rate));

@@ -12,8 +12,9 @@ use super::corpus::Corpus;
 use super::serving::Ours;
 use super::wrk;
 use crate::Plan;
-use crate::report::{Findings, Goal, note, say, table};
+use crate::report::{Findings, note, say, table};
 use crate::series::{Series, grouped, rate};
+use crate::targets;
 
 /// Rows of the package's index, about: those of the records, and some of the others.
 const ROWS: usize = 40_000;
@@ -58,7 +59,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
         }
         table! { found;
             "U2", what, "the same CDXJ and WARC as files", in_package.shown(rate), in_files.shown(rate),
-                in_package.over(&in_files), Goal::AtLeast(0.8);
+                in_package.over(&in_files), targets::PACKAGE;
         }
     }
     note!(found, "packages.md"; rows = grouped(rows), block = BLOCK);

@@ -8,8 +8,9 @@ use super::corpus::{Corpus, PREFIX_ROWS};
 use super::serving::Ours;
 use super::wrk;
 use crate::Plan;
-use crate::report::{Findings, Goal, note, say, table};
+use crate::report::{Findings, note, say, table};
 use crate::series::{Series, grouped, rate};
+use crate::targets;
 
 /// Rules of the file.
 const RULES: u64 = 1_000_000;
@@ -36,9 +37,15 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
             &corpus.prefixes,
             "*",
             PREFIX_ROWS,
-            Goal::AtMost(150.0, "ns"),
+            targets::RULES_ROW,
         ),
-        ("an index query", &corpus.singles, "", 1, Goal::Told("ns")),
+        (
+            "an index query",
+            &corpus.singles,
+            "",
+            1,
+            targets::RULES_QUERY,
+        ),
     ] {
         let [ruled, open] = ["ruled", "open"].map(|one| targets(one, urls, star));
         for (one, other) in ruled.iter().zip(&open).step_by(urls.len() / 3) {

@@ -13,6 +13,7 @@ use super::wrk;
 use crate::Plan;
 use crate::report::{Findings, Goal, note, say, table};
 use crate::series::{Series, rate};
+use crate::targets;
 
 /// A kind of request.
 struct Case {
@@ -21,7 +22,7 @@ struct Case {
     targets: Vec<String>,
     /// How many lines an answer has; `None` for a record.
     rows: Option<usize>,
-    goal: f64,
+    goal: Goal,
 }
 
 #[derive(Default)]
@@ -96,12 +97,12 @@ fn cases(corpus: &Corpus) -> Vec<Case> {
     let kilobytes = corpus.record_bytes() as f64 / 1e3;
     let prefix_rows = PREFIX_ROWS as usize;
     Vec::from(redis_tests::rows![
-        "F1", "index query, local CDXJ, 1 row".into(), index("local", &corpus.singles, ""), Some(1), 10.0;
+        "F1", "index query, local CDXJ, 1 row".into(), index("local", &corpus.singles, ""), Some(1), targets::INDEX_QUERY;
         "F2", format!("index query, prefix, {PREFIX_ROWS} rows"), index("local", &corpus.prefixes, "*"),
-            Some(prefix_rows), 20.0;
+            Some(prefix_rows), targets::PREFIX_QUERY;
         "F2", format!("index query, group of 3 remote sources, {ROWS} rows each"), index("group", &pages, ""),
-            Some(3 * ROWS), 20.0;
-        "F3", format!("resource, record of {kilobytes:.1} kB"), corpus.records.iter().map(record).collect(), None, 10.0;
+            Some(3 * ROWS), targets::GROUP_QUERY;
+        "F3", format!("resource, record of {kilobytes:.1} kB"), corpus.records.iter().map(record).collect(), None, targets::RESOURCE;
     ].map(|(id, what, targets, rows, goal)| Case { id, what, targets, rows, goal }))
 }
 
@@ -151,7 +152,7 @@ fn findings(cases: &[Case], figures: &[Figures]) -> Findings {
         let goal = if theirs.0.is_empty() {
             Goal::Known
         } else {
-            Goal::AtLeast(*goal)
+            *goal
         };
         table! { found;
             *id, what, "pywb, 2 workers", format!("{} (busy {busy:.1})", ours.shown(rate)), theirs.shown(rate),

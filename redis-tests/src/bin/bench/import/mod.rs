@@ -13,6 +13,7 @@ use crate::load::Watch;
 use crate::machine::cores;
 use crate::report::{Findings, Goal, Section, note, say, table};
 use crate::series::{Series, grouped, rate, time};
+use crate::targets;
 use crate::{Plan, tool};
 
 /// Crawls of the collection, and WACZ files of each.
@@ -221,9 +222,9 @@ fn small_crawls(plan: &Plan, found: &mut Findings) {
     let what = "server time per file, each of its own crawl";
     let per_file = format!("{:.2} ms", times.median());
     table! { *found;
-        "I3", what, "the goal", per_file, "–", times, Goal::AtMost(0.3, "ms");
+        "I3", what, "the goal", per_file, "–", times, targets::SMALL_FILE;
         "", "commands per file and crawl", "the goal", format!("{sent:.1}"), "–",
-            Series(vec![sent]), Goal::AtMost(15.0, "commands");
+            Series(vec![sent]), targets::SMALL_COMMANDS;
     }
     note!(*found, "small.md"; files = grouped(files), captures = SMALL, all = all, sent = sent,
         seconds = seconds.shown(time));
@@ -280,9 +281,9 @@ fn rows(
     let plain = "plain commands one by one, one connection";
     table! { found;
         "I1", "lines imported a second, one indexer", plain, told(&one, 0), &peer_told,
-            over_peer(&one), Goal::AtLeast(20.0);
+            over_peer(&one), targets::IMPORT;
         "I2", "two indexers at once", "one indexer", told(&two, 1), one.shown(rate),
-            two.over(&one), Goal::AtLeast(1.6);
+            two.over(&one), targets::TWO_IMPORTS;
         "", "one indexer with `--jobs 2`", "one indexer", told(&jobs, 2), one.shown(rate),
             jobs.over(&one), Goal::Known;
         "", "two indexers at once", plain, told(&two, 1), peer_told, over_peer(&two), Goal::Known;

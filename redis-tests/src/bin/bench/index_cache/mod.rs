@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::report::{Findings, Goal, Section, note, say, table};
 use crate::series::{Series, grouped, time};
+use crate::targets;
 use crate::{Plan, tool};
 
 /// Jobs of the set that one more is added to.
@@ -75,7 +76,7 @@ fn get(archive: &Path, cache: &Path, jobs: &str, hits: u64) -> Got {
 
 fn hit_row(found: &mut Findings, what: String, medians: &Series) {
     let micros: Series = medians.0.iter().map(|seconds| seconds * 1e6).collect();
-    table! { found; "X1", what, "", medians.shown(time), "", micros, Goal::AtMost(50.0, "µs"); }
+    table! { found; "X1", what, "", medians.shown(time), "", micros, targets::HIT; }
 }
 
 /// One large job.
@@ -142,7 +143,7 @@ impl One {
         let lines = grouped(self.lines);
         hit_row(&mut found, format!("hit, a job of {lines} lines"), &hits);
         let what = format!("dedup index of {lines} lines, cold");
-        let goal = Goal::AtMost(3.0, "× its time");
+        let goal = targets::COLD;
         table! { found;
             "X2", &what, "GNU `sort -k 4,4`, by URL", ours.shown(time), by_url.shown(time), ours.over(&by_url), goal;
             "X2", what, "GNU `sort`, whole lines", ours.shown(time), plain.shown(time), ours.over(&plain), goal;
@@ -209,7 +210,7 @@ impl Many<'_> {
         let all = "building all of it";
         table! { found;
             "X3", format!("{} jobs, all cached, and one more", grouped(JOBS)), all,
-                more.shown(time), scratch.shown(time), scratch.over(&more), Goal::AtLeast(20.0);
+                more.shown(time), scratch.shown(time), scratch.over(&more), targets::ONE_MORE;
             "", "the same merged from the jobs alone", all,
                 merged.shown(time), scratch.shown(time), scratch.over(&merged), Goal::Known;
         }

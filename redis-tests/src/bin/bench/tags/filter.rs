@@ -11,6 +11,7 @@ use crate::Plan;
 use crate::load::Connection;
 use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, time};
+use crate::targets;
 
 /// Captures in a batch, also of the peer's.
 pub const BATCH: u64 = 10_000;
@@ -27,8 +28,8 @@ struct Case {
     peer: Option<(&'static str, String)>,
     captures: u64,
     line: fn(&Capture) -> String,
-    /// Nanoseconds a capture, where there is a limit.
-    limit: Option<f64>,
+    /// Target for the time per capture, where there is one.
+    target: Option<Goal>,
 }
 
 /// What was measured of a case, a figure for each repetition.
@@ -117,7 +118,7 @@ fn cases(archive: &Archive, order: u64) -> Vec<Case> {
         peer: peer.map(|(against, method)| (against, method.into())),
         captures: BATCH,
         line: Capture::cdx,
-        limit: None,
+        target: None,
     };
     let all = ["POINT", "all"];
     let plugin = "the seed's plugin in Java";
@@ -140,7 +141,7 @@ fn cases(archive: &Archive, order: u64) -> Vec<Case> {
         "", "all public, CDXJ lines", all, to_all;
         "", "all public, 100 captures a call", all, None;
     ].map(|(id, what, conditions, peer)| case(id, what, conditions, peer)));
-    cases[0].limit = Some(100.0);
+    cases[0].target = Some(targets::FILTER);
     cases[6].line = Capture::cdxj;
     cases[6].conditions[3] = "CDXJ".into();
     cases[7].captures = QUERY;
@@ -157,8 +158,8 @@ fn findings(cases: &[Case], figures: &[Figures]) -> Findings {
         n => format!("{n:.0} ns"),
     };
     for (case, of) in cases.iter().zip(figures) {
-        let (result, goal) = match case.limit {
-            Some(limit) => (of.server.clone(), Goal::AtMost(limit, "ns")),
+        let (result, goal) = match case.target {
+            Some(target) => (of.server.clone(), target),
             None => (of.theirs.over(&of.server), Goal::Known),
         };
         let against = case.peer.as_ref().map_or("–", |(against, _)| against);

@@ -12,6 +12,7 @@ use crate::Plan;
 use crate::load::{Client, Feeder};
 use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, grouped, time};
+use crate::targets;
 use crate::told::Spent;
 
 /// Records in a command while they are loaded.
@@ -147,7 +148,7 @@ fn findings(of: &Figures, archive: &Archive, count: u64) -> Findings {
         "", format!("all public, {all} records tagged"), "`HMGET` of the same captures' tags",
             of.filter.shown(nanos), of.hmget.shown(nanos), of.hmget.over(&of.filter), Goal::Known;
         "T2", format!("toggle of one collection, {all} records tagged"), "–", of.toggle.shown(micros), "",
-            &of.toggle, Goal::AtMost(10.0, "µs");
+            &of.toggle, targets::TOGGLE;
     }
     let lengths: Series = (0..1_000)
         .map(|n| archive.stored(n).record().len() as f64)

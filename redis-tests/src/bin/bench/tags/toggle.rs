@@ -7,8 +7,9 @@ use super::filter::BATCH;
 use super::space::{self, ALL_PUBLIC, KEY, cost_of_one, kept};
 use crate::Plan;
 use crate::load::{Client, Connection};
-use crate::report::{Findings, Goal, note, table};
+use crate::report::{Findings, note, table};
 use crate::series::Series;
+use crate::targets;
 use crate::told::Spent;
 
 /// Toggles that are counted.
@@ -31,9 +32,9 @@ pub fn measure(plan: &Plan, archive: &Archive) -> Findings {
     let nanos = |micros| format!("{:.0} ns", micros * 1e3 / BATCH as f64);
     table! { found;
         "T2", "toggle of one collection: `ADD` or `REM` of an edge", "–", each.shown(micros), "",
-            &each, Goal::AtMost(10.0, "µs");
+            &each, targets::TOGGLE;
         "T2", "`FILTER` right after a toggle", "without one", after.shown(nanos), without.shown(nanos),
-            after.over(&without), Goal::AtMost(1.2, "×");
+            after.over(&without), targets::AFTER_TOGGLE;
     }
     note!(found, "toggle.md"; toggles = TOGGLES, pairs = pairs);
     found

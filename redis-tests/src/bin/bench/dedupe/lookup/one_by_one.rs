@@ -9,7 +9,8 @@ use crate::Plan;
 use crate::dedupe::corpus::{Corpus, HASH_LEN};
 use crate::dedupe::scene::Scene;
 use crate::load::{Connection, Item, Throughput, Watch, encode};
-use crate::report::{Findings, Goal, note, say};
+use crate::report::{Findings, note, say};
+use crate::targets;
 
 /// Measures one connection without a pipeline.
 pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Findings {
@@ -26,8 +27,8 @@ pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Find
     compare(
         &mut found,
         redis_tests::rows![
-            "D3", "one connection, no pipeline, plain keys", against, &plain, &theirs, Goal::AtLeast(1.9);
-            "D3", "one connection, no pipeline, packed", against, &packed, &theirs, Goal::AtLeast(1.9);
+            "D3", "one connection, no pipeline, plain keys", against, &plain, &theirs, targets::ONE_BY_ONE;
+            "D3", "one connection, no pipeline, packed", against, &packed, &theirs, targets::ONE_BY_ONE;
         ],
     );
     note!(found, "one_by_one.md"; plain = plain.each(), packed = packed.each(), theirs = theirs.each());

@@ -10,6 +10,7 @@ use crate::dedupe::scene::Scene;
 use crate::load::{Batches, encode};
 use crate::report::{Findings, Goal, note, say};
 use crate::series::rate;
+use crate::targets;
 
 /// Requests under way on each connection.
 const DEPTH: usize = 32;
@@ -77,12 +78,12 @@ fn findings(
     compare(
         &mut found,
         redis_tests::rows![
-            "D1", PLAIN, one, plain, hget, Goal::AtLeast(0.45);
-            "D1", PACKED, one, packed, hget, Goal::AtLeast(0.9);
+            "D1", PLAIN, one, plain, hget, targets::LOOKUP_PLAIN;
+            "D1", PACKED, one, packed, hget, targets::LOOKUP_PACKED;
             "D1", "unknown hashes, plain keys", missing, plain_none, hget_none, Goal::Known;
             "D1", "unknown hashes, packed", missing, packed_none, hget_none, Goal::Known;
-            "D2", PLAIN, script, plain, lua, Goal::AtLeast(1.7);
-            "D2", PACKED, script, packed, lua, Goal::AtLeast(4.0);
+            "D2", PLAIN, script, plain, lua, targets::SCRIPT_PLAIN;
+            "D2", PACKED, script, packed, lua, targets::SCRIPT_PACKED;
         ],
     );
     let over = |ours: &Runs, theirs: &Runs| ours.rate.over(&theirs.rate).median();

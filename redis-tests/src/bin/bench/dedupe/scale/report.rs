@@ -7,6 +7,7 @@ use crate::chart::Chart;
 use crate::others::{MEANWHILE, RATE};
 use crate::report::{Findings, Goal, Section, note, table};
 use crate::series::{Series, grouped, rate, time};
+use crate::targets;
 
 /// The section.
 pub fn section(plan: &Plan, stops: &[Stop], end: &End) -> Section {
@@ -85,7 +86,7 @@ fn rows(stops: &[Stop], end: &End) -> Findings {
         let [now, then] = [each(figure[0], last), each(figure[1], first)];
         table! { found;
             "D6", format!("memory per hash at {size}, packed: growth of {what}"), &before, bytes(now), bytes(then),
-                now, Goal::AtMost(80.0, "B");
+                now, targets::MEMORY;
         }
     }
     let nanos = |nanos: f64| format!("{nanos:.0} ns");
@@ -93,15 +94,15 @@ fn rows(stops: &[Stop], end: &End) -> Findings {
     let removed = &end.removal.seconds;
     table! { found;
         "D1", format!("`LOOKUP` of one hash, pipelined by 32, packed, {size}"), "one plain `HGET` of as many",
-            last.lookups.shown(rate), last.hgets.shown(rate), last.lookups.over(&last.hgets), Goal::AtLeast(1.3);
+            last.lookups.shown(rate), last.hgets.shown(rate), last.lookups.over(&last.hgets), targets::LOOKUP_PACKED_LARGE;
         "D5", format!("`COMMIT`, a hash, at {size}"), before, last.commits.shown(nanos), first.commits.shown(nanos),
             last.commits.median() / first.commits.median(), Goal::Known;
-        "D5", "longest slice while it was filled", "–", slice(last.slice), "", last.slice, Goal::Never(1.0, "ms");
+        "D5", "longest slice while the index was filled", "–", slice(last.slice), "", last.slice, targets::COMMIT_SLICE;
         "D8", format!("`REMOVE` of {} hashes", grouped(end.removed.unsigned_abs())), "–", removed.shown(time), "",
             removed, Goal::Told("s");
         "D8", "longest slice of loading, committing while a child saves, and removing", "–", slice(end.slice), "",
-            end.slice, Goal::Never(1.0, "ms");
-        "D8", MEANWHILE, "–", end.removal.during(), "", end.removal.above_idle(), Goal::AtMost(3.0, "ms");
+            end.slice, targets::REMOVE_SLICE;
+        "D8", MEANWHILE, "–", end.removal.during(), "", end.removal.above_idle(), targets::REMOVE_OTHERS;
     }
     found
 }
