@@ -85,17 +85,27 @@ const CONSTANTS: &[(&str, &[&str])] = &[
             "sort up to {crates/index/src/index/files.rs MAX_KEPT} of rows of one answer;",
             "Up to {crates/fetch/src/file.rs MAX_KEPT} of what came are kept,",
             "reads on gets up to {crates/fetch/src/file.rs MAX_AHEAD} more at a time.",
-            "| pages of {crates/serve/src/query.rs PAGE} rows, from 0;",
-            "order to begin with takes at most {crates/serve/src/operations.rs SORTED} rows.",
-            "Records of up to {crates/serve/src/resource/loader/mod.rs MAX_CHECKED_FIRST} are checked before",
-            "after {crates/serve/src/server/mod.rs GRACE} at most.",
-            "record of each, {crates/serve/src/server/page/search.rs PAGE_SIZE} at a time,",
-            "Up to {crates/index/src/index/folder.rs MAX_UNSORTED}, each query reads all of it and sorts the rows, up to \
-             {crates/serve/src/operations.rs SORTED} of them;",
             "the same one; {crates/jobs/src/caches.rs DEFAULT_WAIT} by default |",
             "with the archive](index-cache.md#later-metadata) again; {crates/jobs/src/caches.rs DEFAULT_RETRY_MISSING} |",
             "of it for one index; {crates/jobs/src/caches.rs DEFAULT_MEMORY}. The rest",
             "used within `grace`, {crates/jobs/src/caches.rs DEFAULT_GRACE}",
+        ],
+    ),
+    (
+        "docs/guide/federation-apis.md",
+        &[
+            "| pages of {crates/serve/src/query.rs PAGE} rows, from 0;",
+            "order to begin with takes at most {crates/serve/src/operations.rs SORTED} rows.",
+            "Records of up to {crates/serve/src/resource/loader/mod.rs MAX_CHECKED_FIRST} are checked before",
+        ],
+    ),
+    (
+        "docs/guide/federation-operating.md",
+        &[
+            "after {crates/serve/src/server/mod.rs GRACE} at most.",
+            "record of each, {crates/serve/src/server/page/search.rs PAGE_SIZE} at a time,",
+            "Up to {crates/index/src/index/folder.rs MAX_UNSORTED}, each query reads all of it and sorts the rows, up to \
+             {crates/serve/src/operations.rs SORTED} of them;",
         ],
     ),
     (
