@@ -59,7 +59,7 @@ const MEASURED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "docs/guide/dedupe.md",
+        "docs/guide/dedupe-index.md",
         &["ten million hashes of {ours| D7 | RDB file per hash, packed |} bytes each (measured;"],
     ),
     (
