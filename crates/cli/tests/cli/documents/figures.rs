@@ -77,17 +77,17 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/guide/federation.md",
         &[
-            "failures of {crates/serve/src/breaker.rs FAILURES} different questions in a row",
+            "failures of {crates/serve/src/breaker.rs FAILURES} different queries in a row",
             "a source is skipped for {crates/serve/src/breaker.rs FIRST_PAUSE}, then for twice as long each time, up to \
              {crates/serve/src/breaker.rs MAX_PAUSE};",
             "`.idx` of each package in memory, and indexes without one, up to {crates/index/src/index/package.rs MAX_TEXT} \
              each.",
             "sort up to {crates/index/src/index/files.rs MAX_KEPT} of rows of one answer;",
-            "Up to {crates/fetch/src/file.rs MAX_KEPT} of what came are kept,",
-            "reads on gets up to {crates/fetch/src/file.rs MAX_AHEAD} more at a time.",
+            "Up to {crates/fetch/src/file.rs MAX_KEPT} of fetched data are cached,",
+            "`serve` fetches up to {crates/fetch/src/file.rs MAX_AHEAD} more at a time.",
             "the same one; {crates/jobs/src/caches.rs DEFAULT_WAIT} by default |",
             "with the archive](index-cache.md#later-metadata) again; {crates/jobs/src/caches.rs DEFAULT_RETRY_MISSING} |",
-            "of it for one index; {crates/jobs/src/caches.rs DEFAULT_MEMORY}. The rest",
+            "memory for sorting one index; {crates/jobs/src/caches.rs DEFAULT_MEMORY}. The rest",
             "used within `grace`, {crates/jobs/src/caches.rs DEFAULT_GRACE}",
         ],
     ),
