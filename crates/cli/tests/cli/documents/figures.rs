@@ -95,7 +95,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         "docs/guide/federation-apis.md",
         &[
             "| pages of {crates/serve/src/query.rs PAGE} rows, from 0;",
-            "order to begin with takes at most {crates/serve/src/operations.rs SORTED} rows.",
+            "sorting takes at most {crates/serve/src/operations.rs SORTED} rows.",
             "Records of up to {crates/serve/src/resource/loader/mod.rs MAX_CHECKED_FIRST} are checked before",
         ],
     ),
