@@ -104,7 +104,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         &[
             "after {crates/serve/src/server/mod.rs GRACE} at most.",
             "record of each, {crates/serve/src/server/page/search.rs PAGE_SIZE} at a time,",
-            "Up to {crates/index/src/index/folder.rs MAX_UNSORTED}, each query reads all of it and sorts the rows, up to \
+            "Up to {crates/index/src/index/folder.rs MAX_UNSORTED}, each query reads the whole index and sorts the rows, up to \
              {crates/serve/src/operations.rs SORTED} of them;",
         ],
     ),
