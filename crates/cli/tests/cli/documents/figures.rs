@@ -153,7 +153,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
              {crates/serve/src/server/indexes/mod.rs MAX_REASONS}:",
             "names more than {crates/serve/src/server/indexes/mod.rs MAX_JOBS};",
             "more than {crates/serve/src/indexes.rs MAX_WAITING} others wait;",
-            "{crates/serve/src/server/indexes/mod.rs WAIT.0} seconds unless it is said, \
+            "{crates/serve/src/server/indexes/mod.rs WAIT.0} seconds by default, \
              {crates/serve/src/server/indexes/mod.rs WAIT.1} at most.",
             "within {crates/serve/src/indexes.rs OUTCOME_TTL} after that",
             "are retried for {crates/jobs/src/request/mod.rs RETRY_TIMEOUT},",
