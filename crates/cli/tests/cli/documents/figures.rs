@@ -118,8 +118,8 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/guide/import.md",
         &[
-            "They may lie {crates/wacz/src/nested.rs MAX_DEPTH} deep, there may be \
-             {crates/wacz/src/nested.rs MAX_LISTS} of them,",
+            "Nesting is limited to {crates/wacz/src/nested.rs MAX_DEPTH} levels and \
+             {crates/wacz/src/nested.rs MAX_LISTS} manifests;",
             "each response of more than {crates/cli/src/indexer/revisits.rs REVISIT_SIZE} bytes",
         ],
     ),
