@@ -162,8 +162,8 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/guide/tags-expressions.md",
         &[
-            "At most {src/tags/expression/parse.rs MAX_DEPTH} of `(` and `!`",
-            "an expression may have {crates/compact/src/limits.rs tags::EXPRESSION_BYTES}.",
+            "Nesting of `(` and `!` is limited to {src/tags/expression/parse.rs MAX_DEPTH} levels,",
+            "and an expression to {crates/compact/src/limits.rs tags::EXPRESSION_BYTES}.",
             "Limits are {crates/cdx/src/pattern.rs pattern_bytes} of text and \
              {crates/cdx/src/pattern.rs compiled_bytes} compiled;",
             "A regex of more than {crates/cdx/src/pattern.rs HEAVY_ALTERNATIVES} alternatives",
