@@ -181,7 +181,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/guide/client.md",
         &[
-            "says nothing for {client/src/server/options.rs TIMEOUT} is taken for dead",
+            "sends nothing for {client/src/server/options.rs TIMEOUT} is considered dead",
             "is sent again, up to {client/src/server/options.rs RETRIES} times (`retries(n)`),",
         ],
     ),
