@@ -127,7 +127,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         "docs/guide/wacz.md",
         &[
             "followed, {crates/fetch/src/lib.rs MAX_REDIRECTS} at most.",
-            "asked again, up to {crates/wacz/src/options.rs retries} times in a row",
+            "sent again, up to {crates/wacz/src/options.rs retries} times in a row",
         ],
     ),
     (
