@@ -1,4 +1,4 @@
-//! Tests of the examples in docs/guide/federation.md and docs/guide/pywb.md.
+//! Tests of the examples in the federation guides and in docs/guide/pywb.md.
 
 use std::path::Path;
 
@@ -39,9 +39,12 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 
 #[test]
 fn every_configuration_of_the_guide_is_one() {
-    let [mut blocks, more] = ["federation.md", "pywb.md"].map(|name| blocks(&page(name), "yaml"));
-    assert!(!more.is_empty());
-    blocks.extend(more);
+    let mut blocks = blocks(&page("federation.md"), "yaml");
+    for name in ["federation-apis.md", "federation-access.md", "pywb.md"] {
+        let more = self::blocks(&page(name), "yaml");
+        assert!(!more.is_empty(), "{name}");
+        blocks.extend(more);
+    }
     assert!(blocks.len() > 15);
     let folder = tempfile::tempdir().unwrap();
     // Files of access rules must exist when the configuration is opened.

@@ -59,7 +59,7 @@ const MEASURED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "docs/guide/dedupe.md",
+        "docs/guide/dedupe-index.md",
         &["ten million hashes of {ours| D7 | RDB file per hash, packed |} bytes each (measured;"],
     ),
     (
@@ -77,25 +77,35 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/guide/federation.md",
         &[
-            "failures of {crates/serve/src/breaker.rs FAILURES} different questions in a row",
+            "failures of {crates/serve/src/breaker.rs FAILURES} different queries in a row",
             "a source is skipped for {crates/serve/src/breaker.rs FIRST_PAUSE}, then for twice as long each time, up to \
              {crates/serve/src/breaker.rs MAX_PAUSE};",
             "`.idx` of each package in memory, and indexes without one, up to {crates/index/src/index/package.rs MAX_TEXT} \
              each.",
             "sort up to {crates/index/src/index/files.rs MAX_KEPT} of rows of one answer;",
-            "Up to {crates/fetch/src/file.rs MAX_KEPT} of what came are kept,",
-            "reads on gets up to {crates/fetch/src/file.rs MAX_AHEAD} more at a time.",
-            "| pages of {crates/serve/src/query.rs PAGE} rows, from 0;",
-            "order to begin with takes at most {crates/serve/src/operations.rs SORTED} rows.",
-            "Records of up to {crates/serve/src/resource/loader/mod.rs MAX_CHECKED_FIRST} are checked before",
-            "after {crates/serve/src/server/mod.rs GRACE} at most.",
-            "record of each, {crates/serve/src/server/page/search.rs PAGE_SIZE} at a time,",
-            "Up to {crates/index/src/index/folder.rs MAX_UNSORTED}, each query reads all of it and sorts the rows, up to \
-             {crates/serve/src/operations.rs SORTED} of them;",
+            "Up to {crates/fetch/src/file.rs MAX_KEPT} of fetched data are cached,",
+            "`serve` fetches up to {crates/fetch/src/file.rs MAX_AHEAD} more at a time.",
             "the same one; {crates/jobs/src/caches.rs DEFAULT_WAIT} by default |",
             "with the archive](index-cache.md#later-metadata) again; {crates/jobs/src/caches.rs DEFAULT_RETRY_MISSING} |",
-            "of it for one index; {crates/jobs/src/caches.rs DEFAULT_MEMORY}. The rest",
+            "memory for sorting one index; {crates/jobs/src/caches.rs DEFAULT_MEMORY}. The rest",
             "used within `grace`, {crates/jobs/src/caches.rs DEFAULT_GRACE}",
+        ],
+    ),
+    (
+        "docs/guide/federation-apis.md",
+        &[
+            "| pages of {crates/serve/src/query.rs PAGE} rows, from 0;",
+            "sorting takes at most {crates/serve/src/operations.rs SORTED} rows.",
+            "Records of up to {crates/serve/src/resource/loader/mod.rs MAX_CHECKED_FIRST} are checked before",
+        ],
+    ),
+    (
+        "docs/guide/federation-operating.md",
+        &[
+            "after {crates/serve/src/server/mod.rs GRACE} at most.",
+            "record of each, {crates/serve/src/server/page/search.rs PAGE_SIZE} at a time,",
+            "Up to {crates/index/src/index/folder.rs MAX_UNSORTED}, each query reads the whole index and sorts the rows, up to \
+             {crates/serve/src/operations.rs SORTED} of them;",
         ],
     ),
     (
@@ -108,8 +118,8 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/guide/import.md",
         &[
-            "They may lie {crates/wacz/src/nested.rs MAX_DEPTH} deep, there may be \
-             {crates/wacz/src/nested.rs MAX_LISTS} of them,",
+            "Nesting is limited to {crates/wacz/src/nested.rs MAX_DEPTH} levels and \
+             {crates/wacz/src/nested.rs MAX_LISTS} manifests;",
             "each response of more than {crates/cli/src/indexer/revisits.rs REVISIT_SIZE} bytes",
         ],
     ),
@@ -117,7 +127,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         "docs/guide/wacz.md",
         &[
             "followed, {crates/fetch/src/lib.rs MAX_REDIRECTS} at most.",
-            "asked again, up to {crates/wacz/src/options.rs retries} times in a row",
+            "sent again, up to {crates/wacz/src/options.rs retries} times in a row",
         ],
     ),
     (
@@ -143,7 +153,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
              {crates/serve/src/server/indexes/mod.rs MAX_REASONS}:",
             "names more than {crates/serve/src/server/indexes/mod.rs MAX_JOBS};",
             "more than {crates/serve/src/indexes.rs MAX_WAITING} others wait;",
-            "{crates/serve/src/server/indexes/mod.rs WAIT.0} seconds unless it is said, \
+            "{crates/serve/src/server/indexes/mod.rs WAIT.0} seconds by default, \
              {crates/serve/src/server/indexes/mod.rs WAIT.1} at most.",
             "within {crates/serve/src/indexes.rs OUTCOME_TTL} after that",
             "are retried for {crates/jobs/src/request/mod.rs RETRY_TIMEOUT},",
@@ -152,8 +162,8 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/guide/tags-expressions.md",
         &[
-            "At most {src/tags/expression/parse.rs MAX_DEPTH} of `(` and `!`",
-            "an expression may have {crates/compact/src/limits.rs tags::EXPRESSION_BYTES}.",
+            "Nesting of `(` and `!` is limited to {src/tags/expression/parse.rs MAX_DEPTH} levels,",
+            "and an expression to {crates/compact/src/limits.rs tags::EXPRESSION_BYTES}.",
             "Limits are {crates/cdx/src/pattern.rs pattern_bytes} of text and \
              {crates/cdx/src/pattern.rs compiled_bytes} compiled;",
             "A regex of more than {crates/cdx/src/pattern.rs HEAVY_ALTERNATIVES} alternatives",
@@ -171,7 +181,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     (
         "docs/guide/client.md",
         &[
-            "says nothing for {client/src/server/options.rs TIMEOUT} is taken for dead",
+            "sends nothing for {client/src/server/options.rs TIMEOUT} is considered dead",
             "is sent again, up to {client/src/server/options.rs RETRIES} times (`retries(n)`),",
         ],
     ),

@@ -22,7 +22,7 @@ const PAGES: [(&str, &str); 6] = [
     ("wacz", "docs/guide/wacz.md"),
     ("tags sync", "docs/guide/tags-sync.md"),
     ("index get", "docs/guide/index-cache.md"),
-    ("serve", "docs/guide/federation.md"),
+    ("serve", "docs/guide/federation-operating.md"),
     ("exporter", "docs/guide/operations.md"),
 ];
 
