@@ -18,8 +18,8 @@ pub(crate) enum Config {
 
 /// Print a configuration in its normal form.
 ///
-/// Every short form is written out, paths are absolute, and every source has its name and its timeout. What is
-/// printed means the same as the file.
+/// Every short form is expanded, paths are absolute, and every source has its name and its timeout. The output is
+/// equivalent to the file.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace config show config.yaml")]
@@ -29,16 +29,16 @@ pub(crate) struct Show {
     /// Print it as JSON.
     #[arg(long)]
     json: bool,
-    /// Print the passwords in URLs too, in place of ***.
+    /// Print the passwords in URLs instead of ***.
     #[arg(long)]
     secrets: bool,
 }
 
-/// Check a configuration: OK, or what is wrong with it.
+/// Check a configuration: print OK, or its errors.
 ///
-/// Each error of the configuration has its file, line and column. Index files and packages of this machine are checked: one
-/// in a form that is not read is an error, and one that is missing or damaged is a warning, because a source may come
-/// later. Servers are not asked.
+/// Each error has its file, line and column. Index files and packages on this machine are checked: an unsupported
+/// format is an error; a missing or damaged file is a warning, because a source may be added later. Servers are not
+/// contacted.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace config check config.yaml")]

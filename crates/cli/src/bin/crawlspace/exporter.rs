@@ -19,11 +19,11 @@ use crate::observe::{Observation, Observed, Wanted};
 use crate::terminal::{Bytes, say};
 use crate::url::redis_url;
 
-/// Give the figures of servers to Prometheus.
+/// Export the metrics of servers to Prometheus.
 ///
-/// A look costs a server INFO and a command of a few microseconds for each index, frontier and tag space, however large
-/// they are. Those that were used since the server started are found by themselves, --limit of each kind; of the rest
-/// there is a count. Ends on SIGTERM and Ctrl-C. docs/guide/operations.md says what to watch.
+/// A scrape costs a server INFO and one command of a few microseconds per index, frontier and tag space, regardless
+/// of their size. Those that were used since the server started are found automatically, up to --limit of each kind;
+/// the others are only counted. Ends on SIGTERM and Ctrl-C. docs/guide/operations.md says what to watch.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace exporter --redis redis://10.0.0.5:6379 --redis redis://10.0.0.6:6379
@@ -39,7 +39,7 @@ pub(crate) struct Exporter {
         default_value = "redis://127.0.0.1:6379/0"
     )]
     servers: Vec<String>,
-    /// The address to listen on; the figures are at /metrics.
+    /// The address to listen on; the metrics are at /metrics.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9921")]
     listen: SocketAddr,
     /// A host that requests may name in Host, with or without a port; may be given several times. Without it, a loopback
@@ -49,7 +49,7 @@ pub(crate) struct Exporter {
     /// Maximum number of indexes, of frontiers and of tag spaces of a server.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(0..=1000))]
     limit: u16,
-    /// The prefix of an index that has figures whether or not it was used; may be given several times.
+    /// The prefix of an index to export even if it was not used; may be given several times.
     #[arg(long = "index", value_name = "PREFIX", value_parser = Bytes::parser())]
     indexes: Vec<Bytes>,
     /// The prefix of such a frontier.
@@ -58,7 +58,7 @@ pub(crate) struct Exporter {
     /// The key of such a tag space.
     #[arg(long = "space", value_name = "KEY", value_parser = Bytes::parser())]
     spaces: Vec<Bytes>,
-    /// Print the figures and end. Exit status 1 if a server cannot be reached or has not loaded the module.
+    /// Print the metrics and exit. Exit status 1 if a server cannot be reached or has not loaded the module.
     #[arg(long)]
     once: bool,
 }

@@ -23,22 +23,21 @@ use crate::stop;
 use crate::table::{Table, count, many, print_json, shown};
 use crate::terminal::complain;
 
-/// Bring WACZ files into a dedupe index.
+/// Import WACZ files into a dedupe index.
 ///
-/// Reads the CDX(J) indexes of the packages, adds their records to the crawls that they belong to, commits the
-/// crawls, and counts the revisits with what they depend on. No WARC is read. Of a remote package only the parts
-/// that are needed are fetched, where its server can do that. For WARC files, see `crawlspace dedupe index`.
+/// Reads the CDX(J) indexes of the packages, adds their records to their crawls, commits the crawls, and counts the
+/// revisits and their dependencies. WARC files are not read. Of a remote package only the needed parts are fetched,
+/// if its server supports ranges. For WARC files, see `crawlspace dedupe index`.
 ///
-/// A JSON manifest lists packages under "resources", each with path (relative to the manifest, or a URL), and as
-/// far as they are known name, hash, size and crawlId. A path that ends in .json is a manifest itself. All of it is taken
-/// for the list of the whole collection: crawls of the index that it does not list are counted as removed, or, with
-/// --remove, removed.
+/// A JSON manifest lists packages under "resources", each with path (relative to the manifest, or a URL) and, if
+/// known, name, hash, size and crawlId. A path that ends in .json is another manifest. The manifest is the list of
+/// the whole collection: crawls of the index that it does not list are counted as removed, or removed with --remove.
 ///
-/// Several of these may run at once, also on other machines: they share the work. What was imported before is passed
-/// over, and whatever was cut off goes on where it was when this is run again. A package that cannot be imported is
-/// reported and skipped; the next run tries it again.
+/// Several indexers may run at once, also on other machines: they share the work. Packages that were imported before
+/// are skipped, and an interrupted import resumes where it stopped when it is run again. A package that cannot be
+/// imported is reported and skipped; the next run tries it again.
 ///
-/// Exit status: 0 when everything is in, 1 when a package could not be imported (not with --ignore-failed) or
+/// Exit status: 0 when everything is imported, 1 when a package could not be imported (not with --ignore-failed) or
 /// something failed, 2 when the command line is wrong.
 #[derive(Args)]
 #[command(
@@ -57,13 +56,13 @@ pub(crate) struct Indexer {
     server: Server,
     #[command(flatten)]
     what: What,
-    /// The crawl of packages that the manifest gives no crawlId; without this, they are crawls by their own names.
+    /// The crawl of packages without a crawlId in the manifest; by default each is a crawl of its own name.
     #[arg(long, aliases = ["crawlId", "sourceCrawlId"], value_name = "ID", conflicts_with_all = ["commit_crawl_id", "cancel_crawl_id"])]
     crawl_id: Option<String>,
     /// Remove the crawls that the manifest does not list.
     #[arg(long, alias = "removing", conflicts_with_all = ["commit_crawl_id", "cancel_crawl_id"])]
     remove: bool,
-    /// With --remove: the manifest may be empty, though this removes everything.
+    /// Accept an empty manifest with --remove, which removes everything.
     #[arg(long, requires = "remove")]
     allow_empty: bool,
     /// Read each package whole and compare it to the hash in the manifest.
@@ -72,12 +71,13 @@ pub(crate) struct Indexer {
     /// Packages worked on at once.
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
-    /// Seconds for which a package is left alone whose indexer has died, before another one takes it over.
+    /// Seconds before another indexer takes over the package of an indexer that died.
     #[arg(long, value_name = "SECONDS", default_value_t = LEASE.as_secs() as u16, value_parser = clap::value_parser!(u16).range(1..=3600))]
     lease: u16,
     #[command(flatten)]
     wait: Wait,
-    /// Exit with status 0 though packages could not be imported. They are reported, and the next run tries them again.
+    /// Exit with status 0 even if packages could not be imported. They are reported, and the next run tries them
+    /// again.
     #[arg(long, alias = "ignoreFailed")]
     ignore_failed: bool,
     /// Print the outcome as JSON.
@@ -85,17 +85,17 @@ pub(crate) struct Indexer {
     json: bool,
 }
 
-/// What to do: exactly one of these.
+/// The action: exactly one of these.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct What {
     /// A WACZ file or a JSON manifest: path or http(s) URL.
     #[arg(long, alias = "sourceUrl", value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
     source_url: Option<String>,
-    /// Import nothing: commit this crawl, and all of its hashes become visible. A crawl that is not there is no error.
+    /// Import nothing: commit this crawl, so that all of its hashes become visible. An unknown crawl is not an error.
     #[arg(long, alias = "commitCrawlId", value_name = "ID")]
     commit_crawl_id: Option<String>,
-    /// Import nothing: forget what this crawl added and did not commit. A crawl that is not there is no error.
+    /// Import nothing: drop what this crawl added and did not commit. An unknown crawl is not an error.
     /// A committed crawl is counted as removed, and removed by the next import with --remove that does not list it.
     #[arg(long, alias = "cancelCrawlId", value_name = "ID")]
     cancel_crawl_id: Option<String>,

@@ -50,10 +50,9 @@ use crate::url::redis_url;
 
 /// Companion of the Crawlspace Redis module.
 ///
-/// CRAWLSPACE_REDIS and CRAWLSPACE_PREFIX of the environment stand for --redis and --prefix.
+/// The environment variables CRAWLSPACE_REDIS and CRAWLSPACE_PREFIX are the defaults of --redis and --prefix.
 ///
-/// Exit status: 0 when everything went well, 1 when something failed or is not as it should be, 2 when the
-/// command line is wrong.
+/// Exit status: 0 on success, 1 when something failed or a check found faults, 2 when the command line is wrong.
 #[derive(Parser)]
 #[command(
     name = "crawlspace",
@@ -100,7 +99,7 @@ enum Subject {
   crawlspace tags filter --key archive --point all index.cdxj"
     )]
     Tags(tags::Tags),
-    /// WACZ files: which others they need for replay.
+    /// WACZ files: the other files that they need for replay.
     #[command(
         subcommand,
         arg_required_else_help = true,
@@ -108,9 +107,9 @@ enum Subject {
   crawlspace wacz requires collection/*.wacz"
     )]
     Wacz(wacz::Wacz),
-    /// Indexes of jobs: from their metadata files, each built once.
+    /// Job indexes: built once each from the metadata files of jobs.
     ///
-    /// To bring WACZ files into a dedupe index, see `crawlspace indexer`; for WARC files, `crawlspace dedupe index`.
+    /// To import WACZ files into a dedupe index, see `crawlspace indexer`; for WARC files, `crawlspace dedupe index`.
     #[command(
         subcommand,
         arg_required_else_help = true,
@@ -134,10 +133,10 @@ enum Subject {
     Man(shell::Man),
 }
 
-/// Where the data lies.
+/// The server and the prefix of the data.
 #[derive(Args)]
 struct Server {
-    /// The server, or one of a cluster. It has the Crawlspace module loaded.
+    /// The server, or one of a cluster, with the Crawlspace module loaded.
     #[arg(
         long,
         alias = "redisDedupeUrl",
@@ -148,7 +147,7 @@ struct Server {
         default_value = "redis://127.0.0.1:6379/0"
     )]
     redis: String,
-    /// What stands before every key, if anything does; in a cluster with a hash tag: '{coll-42}:'.
+    /// Prefix of every key, empty by default; in a cluster with a hash tag: '{coll-42}:'.
     #[arg(
         long,
         value_name = "PREFIX",
@@ -160,12 +159,12 @@ struct Server {
     prefix: Bytes,
 }
 
-/// Where to ask, and how to answer.
+/// The server to ask, and the form of the output.
 #[derive(Args)]
 struct Asking {
     #[command(flatten)]
     server: Server,
-    /// Print the result as JSON, one object a line.
+    /// Print the result as JSON, one object per line.
     #[arg(long)]
     json: bool,
 }

@@ -14,7 +14,7 @@ use crate::time;
 
 #[derive(Args)]
 pub(crate) struct Wait {
-    /// How long to wait for a server that restarts or loads its data.
+    /// Maximum time to wait for a server that restarts or loads its data.
     #[arg(long, value_name = "SPAN", value_parser = time::span, default_value = "2m")]
     pub(crate) wait: Duration,
 }

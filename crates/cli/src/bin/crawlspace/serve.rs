@@ -21,50 +21,50 @@ use crate::{config, open_files};
 /// Maximum wait for builds of indexes when the program ends.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Serve index and resource APIs over HTTP, over every collection of a configuration, and indexes of jobs.
+/// Serve index and resource APIs over HTTP for every collection of a configuration, and job indexes.
 ///
-/// The address is printed as soon as requests are answered. SIGTERM and Ctrl-C end it: requests that are under way
-/// are answered first, for some seconds.
+/// Prints the address as soon as it accepts requests. Ends on SIGTERM and Ctrl-C, after it has answered the current
+/// requests, for at most some seconds.
 ///
-/// The configuration is read again when its file has changed, and at SIGHUP. Requests that are under way end with the
-/// one before. A configuration that cannot be used changes nothing, and the log says why. Options and variables of the
-/// environment stay as they were at the start.
+/// The configuration is read again when its file changes, and on SIGHUP. Current requests are finished with the
+/// previous one. An invalid configuration changes nothing, and the log says why. Options and environment variables
+/// are only read at the start.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace serve --config config.yaml
   crawlspace serve --config config.yaml --bind 0.0.0.0:8080 --public-url https://archive.example")]
 pub(crate) struct Serve {
-    /// The configuration: YAML, as `crawlspace config check` accepts it.
+    /// The configuration in YAML; `crawlspace config check` checks it.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The address to listen on. Everybody who reaches it can read all collections.
+    /// The address to listen on. Every client that reaches it can read all collections.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     bind: SocketAddr,
-    /// The address of /_status and /_metrics, which are for the operator: no reverse proxy may lead there. The log names
-    /// it at the start.
+    /// The address of /_status and /_metrics, which are for the operator: no reverse proxy may forward to it. The log
+    /// shows it at the start.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     status: SocketAddr,
-    /// Read the configuration again at SIGHUP only, and not whenever its file has changed.
+    /// Read the configuration again only on SIGHUP, not when its file changes.
     #[arg(long)]
     no_watch: bool,
     /// Log each request.
     #[arg(long)]
     access_log: bool,
-    /// What is logged, as JSON lines on standard error.
+    /// Log level; the log is JSON lines on standard error.
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = ["error", "warn", "info", "debug", "trace"])]
     log: String,
-    /// How many connections there may be at a time; more wait.
+    /// Maximum number of connections; further connections wait.
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS)]
     connections: usize,
-    /// What all requests together may keep in memory of rows that have to be sorted, and the like, in MiB. Beyond that, they are refused
-    /// for a while (503).
+    /// Memory in MiB that all requests together may use for sorting rows and the like. Above it, requests are refused
+    /// (503) until memory is free.
     #[arg(long, value_name = "MIB", default_value_t = MEMORY >> 20)]
     memory: u64,
-    /// Where this server is, as others see it through a reverse proxy: https://archive.example. It is what TimeMaps and
-    /// TimeGates lead to; without it, they lead to wherever a request says that it is.
+    /// Public URL of this server behind a reverse proxy: https://archive.example. TimeMaps and TimeGates link to it;
+    /// by default they link to the host that the request names.
     #[arg(long, value_name = "URL", value_parser = web_url)]
     public_url: Option<String>,
-    /// Let pages of this origin read answers in a browser: https://replay.example, or * for all.
+    /// Allow pages of this origin to read responses in a browser (CORS): https://replay.example, or * for all.
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Option<HeaderValue>,
 }

@@ -37,7 +37,7 @@ impl Completions {
 #[command(after_help = "Example:
   crawlspace man --out ~/.local/share/man/man1")]
 pub(crate) struct Man {
-    /// The folder; it is made if it is not there.
+    /// The folder; created if it is missing.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: PathBuf,
 }

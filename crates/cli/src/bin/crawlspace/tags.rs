@@ -16,14 +16,15 @@ use crate::url::redis_url;
 
 #[derive(Subcommand)]
 pub(crate) enum Tags {
-    /// Keep the tags of a space as a database has them.
+    /// Mirror the tags of a database in a tag space.
     ///
-    /// Loads ids with their tags out of PostgreSQL, puts all of them in place at once, and follows the changes
-    /// that a trigger tells of (see --print-sql). Whatever breaks, it begins anew with a load; readers never see
-    /// half of one. Ends on SIGTERM and Ctrl-C.
+    /// Loads ids with their tags from PostgreSQL, swaps them in at once, and follows the changes that a trigger
+    /// reports (see --print-sql). After any failure it loads again; readers never see a partial load. Ends on SIGTERM
+    /// and Ctrl-C.
     ///
-    /// Exit status: 0 when it was loaded (--once), compared (--dry-run, whether or not something differs) or
-    /// stopped; 1 when something failed, or another mirror keeps the space; 2 when the command line is wrong.
+    /// Exit status: 0 when the space was loaded (--once), compared (--dry-run, even if something differs) or the
+    /// mirror was stopped; 1 when something failed, or another mirror holds the space; 2 when the command line is
+    /// wrong.
     #[command(after_help = "Examples:
   crawlspace tags sync --key archive --postgres postgresql://crawlspace@db.example/archive --dry-run
   crawlspace tags sync --key archive --csv collections.csv")]
@@ -33,11 +34,11 @@ pub(crate) enum Tags {
   crawlspace tags filter --key archive --point all index.cdxj
   crawlspace tags filter --key archive --where 'coll:* & !private' --drop-bad-lines < index.cdx")]
     Filter(filter::FilterLines),
-    /// Tell why a capture passes or does not, and where each of its tags comes from.
+    /// Explain why a capture passes or not, and where each of its tags comes from.
     #[command(after_help = "Example:
   crawlspace tags explain --key archive --point all --format file ARCHIVEIT-1068-A.warc.gz")]
     Explain(explain::ExplainLine),
-    /// Show how much there is in a tag space.
+    /// Show the size of a tag space.
     #[command(after_help = "Example:
   crawlspace tags info --key archive --json")]
     Info(Figures),
@@ -49,10 +50,10 @@ impl Tags {
     }
 }
 
-/// Where the tags lie.
+/// The server and the key of the tag space.
 #[derive(Args)]
 struct Space {
-    /// The server, which has the Crawlspace module loaded.
+    /// The server, with the Crawlspace module loaded.
     #[arg(
         long,
         value_name = "URL",
@@ -73,7 +74,7 @@ impl Space {
     }
 }
 
-/// What a capture must be like.
+/// Conditions that a capture must meet.
 #[derive(Args)]
 struct Conditions {
     /// An access point that it must pass.
@@ -82,13 +83,13 @@ struct Conditions {
     /// An expression that it must pass: 'coll:* & !private'.
     #[arg(long = "where", value_name = "EXPRESSION")]
     condition: Option<String>,
-    /// A filter as CDX servers have them: '!statuscode:404', tag.coll:1068. May be given several times.
+    /// A filter as in CDX servers: '!statuscode:404', tag.coll:1068. May be given several times.
     #[arg(long = "filter", value_name = "SPEC")]
     specs: Vec<String>,
-    /// Whose meaning the filters have.
+    /// The CDX server whose filter semantics apply.
     #[arg(long, value_enum, default_value_t)]
     dialect: DialectName,
-    /// What the lines are.
+    /// Format of the lines.
     #[arg(long, value_enum, default_value_t)]
     format: FormatName,
 }
@@ -129,7 +130,7 @@ enum DialectName {
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum FormatName {
-    /// CDX or CDXJ, told apart line by line.
+    /// CDX or CDXJ, detected line by line.
     #[default]
     Auto,
     /// CDX of 7, 9, 10, 11, 12, 13 or 14 fields.

@@ -88,10 +88,10 @@ pub(crate) fn say(what: impl Display) {
     let _ = writeln!(io::stderr(), "{}", shown(&what.to_string()));
 }
 
-/// Whether to ask before something is done that cannot be undone.
+/// Confirmation before an action that cannot be undone.
 #[derive(Args)]
 pub(crate) struct Consent {
-    /// Do it without asking. Needed when standard input is no terminal.
+    /// Do not ask for confirmation. Required when standard input is not a terminal.
     #[arg(long)]
     yes: bool,
 }

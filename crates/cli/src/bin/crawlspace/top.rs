@@ -19,16 +19,16 @@ use crate::terminal::{Bytes, plain};
 use crate::time;
 use crate::url::redis_url;
 
-/// Show what a server is busy with: frontiers and what is due there, leases that run out first, jobs and how far they
-/// are, indexes, look-ups.
+/// Show the activity of a server: frontiers and their due groups, the leases that expire next, jobs and their
+/// progress, indexes, look-ups.
 ///
-/// On a terminal it is live: q ends it. Anywhere else, and with --once, it is printed once.
+/// On a terminal the view is live: q ends it. Otherwise, and with --once, it is printed once.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace top --redis redis://10.0.0.5:6379
   crawlspace top --once --json")]
 pub(crate) struct Top {
-    /// The server, which has the Crawlspace module loaded. Of a cluster, one node.
+    /// The server, or one node of a cluster, with the Crawlspace module loaded.
     #[arg(
         long,
         value_name = "URL",
@@ -38,22 +38,22 @@ pub(crate) struct Top {
         default_value = "redis://127.0.0.1:6379/0"
     )]
     redis: String,
-    /// Time between two looks; rates are taken over it.
+    /// Time between two samples; rates are computed over it.
     #[arg(long, value_name = "SPAN", value_parser = time::span, default_value = "1s")]
     interval: Duration,
     /// Maximum number of indexes, of frontiers and of tag spaces.
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: u16,
-    /// The prefix of an index that is shown whether or not it was used; may be given several times.
+    /// The prefix of an index to show even if it was not used; may be given several times.
     #[arg(long = "index", value_name = "PREFIX", value_parser = Bytes::parser())]
     indexes: Vec<Bytes>,
     /// The prefix of such a frontier.
     #[arg(long = "frontier", value_name = "PREFIX", value_parser = Bytes::parser())]
     frontiers: Vec<Bytes>,
-    /// Print it once and end: two looks, --interval apart.
+    /// Print it once and exit: two samples, --interval apart.
     #[arg(long)]
     once: bool,
-    /// Print the result as JSON, an object for each look.
+    /// Print the result as JSON, one object per sample.
     #[arg(long)]
     json: bool,
 }

@@ -33,7 +33,7 @@ impl ShowCheck {
 
 /// Make the frontier consistent.
 ///
-/// Puts right what `check` finds. Exit status 0 when that is done, whatever was found.
+/// Repairs the faults that `check` finds. Exit status 0 when the repair is complete, even if there were faults.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg repair --prefix '{web}:' --json")]

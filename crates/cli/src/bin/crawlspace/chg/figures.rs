@@ -73,7 +73,7 @@ fn print_info(asking: &Asking, info: &Info) -> io::Result<()> {
     table.end()
 }
 
-/// Tell why a host is not being fetched from.
+/// Explain why a host is not being fetched from.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg why example.com --prefix '{web}:'")]
@@ -125,17 +125,17 @@ fn print_why(why: &Why) -> io::Result<()> {
     table.end()
 }
 
-/// Show the leases that ran out: workers that died, or were slower than they said.
+/// Show expired leases: workers that died or took longer than their lease.
 ///
-/// Each is shown once: reading a report takes it off the server's list. The work itself is not lost, it went to somebody
-/// else.
+/// Each expired lease is shown once, because reading a report removes it from the server's list. The work is not
+/// lost: another worker gets it.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg expired --count 1000 --json")]
 pub(crate) struct ShowExpired {
     #[command(flatten)]
     asking: Asking,
-    /// How many at most.
+    /// Maximum number of leases to show.
     #[arg(long, value_name = "N", default_value_t = COUNT as u32, value_parser = clap::value_parser!(u32).range(1..=MAX_COUNT as i64))]
     count: u32,
 }

@@ -13,7 +13,7 @@ use crate::{Asking, time};
 
 /// Hold one group, one crawl, or everything, until `resume`.
 ///
-/// No new leases are given of what is paused. Who holds one keeps it, and what is queued keeps its place.
+/// The server grants no new leases while a pause lasts. Held leases stay valid, and queued URIs keep their places.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace chg pause example.com
@@ -26,9 +26,10 @@ pub(crate) struct Pause {
     what: What,
 }
 
-/// Let one group, one crawl, or everything go on.
+/// Resume one group, one crawl, or everything.
 ///
-/// Each ends only the pause of its own kind: a group that was paused by itself stays paused when everything goes on.
+/// Resuming ends only the pause of the same kind: a group that was paused individually stays paused when everything
+/// is resumed.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace chg resume example.com
@@ -104,9 +105,9 @@ impl Resume {
     }
 }
 
-/// Do not fetch from a group until some time.
+/// Block fetches from a group until a given time.
 ///
-/// Who holds a lease keeps it: the block begins with its release.
+/// A held lease stays valid: the block begins with its release.
 #[derive(Args)]
 #[command(
     group = ArgGroup::new("end").required(true),
@@ -121,10 +122,10 @@ pub(crate) struct Block {
     /// The group of hosts.
     #[arg(value_name = "CHG", value_parser = Bytes::parser())]
     chg: Bytes,
-    /// For so long from now, by the server's clock: 90s, 15m, 2h, 1d.
+    /// Duration from now, by the server's clock: 90s, 15m, 2h, 1d.
     #[arg(long = "for", value_name = "SPAN", value_parser = time::span, group = "end")]
     span: Option<Duration>,
-    /// Until then: a time in UTC, or milliseconds since the epoch.
+    /// End of the block: a time in UTC, or milliseconds since the epoch.
     #[arg(long, value_name = "TIME", value_parser = time::moment, group = "end")]
     until: Option<Millis>,
     /// End a block now.

@@ -11,7 +11,7 @@ use crate::table::{duration, many};
 use crate::terminal::Bytes;
 use crate::{Asking, time};
 
-/// Say what a group is allowed. What is not said stays as it is.
+/// Set the limits of a group. Limits that are not given stay unchanged.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace chg limit cdn.example --parallel 4 --gap 250ms
@@ -24,16 +24,16 @@ pub(crate) struct Limit {
     /// The group of hosts.
     #[arg(value_name = "CHG", value_parser = Bytes::parser())]
     chg: Bytes,
-    /// How many fetches at a time, up to 1000.
+    /// Maximum number of concurrent fetches, up to 1000.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     parallel: Option<u32>,
-    /// The shortest time from the beginning of one fetch to that of the next: 250ms, 2s.
+    /// Minimum time between the starts of two fetches: 250ms, 2s.
     #[arg(long, value_name = "SPAN", value_parser = time::span)]
     gap: Option<Duration>,
-    /// The pause after a fetch whose worker says none, and the least where it is computed: 30s; or none.
+    /// Pause after a fetch if the worker gives none, and the minimum if the pause is computed: 30s; or none.
     #[arg(long, value_name = "SPAN|none", value_parser = delay)]
     delay: Option<Delay>,
-    /// How many more URIs it takes in, or none for any number.
+    /// Number of URIs that the group still accepts, or none for no limit.
     #[arg(
         long,
         value_name = "N|none",
@@ -125,8 +125,8 @@ impl Limit {
 
 /// Put one gate before several groups: hosts of one server, or of one operator.
 ///
-/// Of all of them together only one is fetched from at a time, and the pause after a fetch holds for all. Each is behind
-/// one gate at a time; an empty name takes them from behind theirs.
+/// Only one of the groups is fetched from at a time, and the pause after a fetch applies to all of them. A group has
+/// at most one gate; an empty name removes the groups from their gates.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace chg group 192.0.2.7 a.example b.example

@@ -15,27 +15,26 @@ use crate::table::count;
 use crate::terminal::{Bytes, say, text};
 use crate::{Asking, time};
 
-/// List the groups that are queued, and which queue each stands in.
+/// List the queued groups, each with its queue.
 ///
-/// First those that wait, soonest first; then those that are ready; then those that are being fetched from, the first
-/// to run out first. Groups with nothing queued are not listed.
+/// Waiting groups come first, ordered by due time; then ready groups; then leased groups, ordered by deadline. Groups
+/// with nothing queued are not listed.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg groups --state ready --count 1000 --json")]
 pub(crate) struct Groups {
     #[command(flatten)]
     asking: Asking,
-    /// Only those of one queue.
+    /// List the groups of one queue only.
     #[arg(long, value_name = "QUEUE", value_parser = PossibleValuesParser::new(["waiting", "ready", "busy"]))]
     state: Option<String>,
     #[command(flatten)]
     most: Most,
 }
 
-/// List the URIs that are kept and queued for a group of hosts.
+/// List the URIs that are queued for a group of hosts.
 ///
-/// In order: by crawl, then by depth, then by due time. Those that are being fetched are not listed: `chg why` shows
-/// them.
+/// They are ordered by crawl, then by depth, then by due time. Leased URIs are not listed: `chg why` shows them.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg uris example.com --count 1000 --json")]
@@ -51,7 +50,7 @@ pub(crate) struct Uris {
 
 #[derive(Args)]
 struct Most {
-    /// How many at most.
+    /// Maximum number of URIs to list.
     #[arg(long, value_name = "N", default_value_t = COUNT, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
 }

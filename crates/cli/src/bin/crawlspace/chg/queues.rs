@@ -11,19 +11,19 @@ use crate::Asking;
 use crate::table::{count, many};
 use crate::terminal::{Bytes, Consent, say};
 
-/// Have everything that is queued for one group belong to another one.
+/// Move everything that is queued for one group to another group.
 ///
-/// A host was queued under its name, and now its address is known. The pauses of both are kept.
+/// Use it when a host was queued by name and its address becomes known. The pauses of both groups are kept.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg move a.example 192.0.2.7")]
 pub(crate) struct Move {
     #[command(flatten)]
     asking: Asking,
-    /// The group whose URIs leave.
+    /// The group to take URIs from.
     #[arg(value_name = "FROM", value_parser = Bytes::parser())]
     from: Bytes,
-    /// The group that gets them.
+    /// The group to move them to.
     #[arg(value_name = "TO", value_parser = Bytes::parser())]
     to: Bytes,
 }
@@ -56,10 +56,11 @@ impl Move {
     }
 }
 
-/// Abort a crawl, or empty a group: all of its URIs go.
+/// Abort a crawl, or empty a group: all of its URIs are removed.
 ///
-/// Says how many there are and asks, unless --yes is given. Of a group the URIs of all crawls go, which go on; its pause
-/// and its limits stay. What is added afterwards is taken in again; of a crawl, when the last of its leases is over.
+/// Prints their number and asks for confirmation, unless --yes is given. Emptying a group removes the URIs of all
+/// crawls, which continue elsewhere; the pause and the limits of the group stay. New URIs are accepted afterwards;
+/// those of an aborted crawl only when its last lease has ended.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace chg drop crawl-1 --prefix '{web}:'
@@ -72,7 +73,7 @@ pub(crate) struct Drop {
     /// The crawl.
     #[arg(value_name = "EXECUTION", value_parser = Bytes::parser(), required_unless_present = "group")]
     execution: Option<Bytes>,
-    /// A group of hosts, in place of a crawl.
+    /// A group of hosts, instead of a crawl.
     #[arg(long, value_name = "CHG", value_parser = Bytes::parser(), conflicts_with = "execution")]
     group: Option<Bytes>,
 }
@@ -161,16 +162,16 @@ fn queued(frontier: &Frontier, execution: &[u8]) -> io::Result<u64> {
     Ok(queued.map_err(io::Error::other)?.unwrap_or(0))
 }
 
-/// Move what is due to chg_ready, for plain clients that take groups from there.
+/// Move due groups to chg_ready, for plain clients that take groups from there.
 ///
-/// The queue worker of the documents. Clients with CHG.NEXT do not need it.
+/// This is the queue worker of the published design. Clients that use CHG.NEXT do not need it.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg sweep --limit 1000")]
 pub(crate) struct Sweep {
     #[command(flatten)]
     asking: Asking,
-    /// At most so many groups.
+    /// Maximum number of groups to move.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
 }

@@ -9,10 +9,10 @@ use crate::Asking;
 use crate::observe::{Kind, is_index};
 use crate::table::{Table, count};
 
-/// Prove that an index is consistent, or say how it is not. Exit status 1 if something is wrong.
+/// Prove that an index is consistent, or list its faults. Exit status 1 if something is wrong.
 ///
-/// It goes through the whole index, in slices between which others are served. While somebody writes to the index,
-/// findings about that are possible: look again before you believe them.
+/// The server reads the whole index, in slices between which it serves other clients. If clients write to the index
+/// meanwhile, their writes can show up as faults: run the check again before you act on them.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe check --prefix '{coll-42}:' || crawlspace dedupe repair --prefix '{coll-42}:'")]
@@ -36,8 +36,8 @@ impl Check {
 
 /// Make an index consistent.
 ///
-/// Puts right what `check` finds. What a commit or a removal left that was cut short stays: send its command again. Exit
-/// status 0 when that is done, whatever was found.
+/// Repairs the faults that `check` finds. An interrupted commit or removal is left as it is: send its command again.
+/// Exit status 0 when the repair is complete, even if there were faults.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe repair --prefix '{coll-42}:' --json")]

@@ -12,7 +12,7 @@ use crate::observe::{Kind, is_index};
 use crate::table::{Table, bytes, count, share, size};
 use crate::terminal::{Bytes, text};
 
-/// Show the figures of an index, or of one crawl.
+/// Show the counts of an index, or of one crawl.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace dedupe stats
@@ -20,7 +20,7 @@ use crate::terminal::{Bytes, text};
 pub(crate) struct Stats {
     #[command(flatten)]
     asking: Asking,
-    /// The crawl; the whole index without it.
+    /// The crawl; by default the whole index.
     #[arg(value_name = "CRAWL", value_parser = Bytes::parser())]
     crawl: Option<Bytes>,
 }
@@ -141,21 +141,21 @@ pub(super) fn state(state: CrawlState) -> &'static str {
 
 /// List the crawls of an index.
 ///
-/// A crawl is uncommitted while it runs, committed when others find its payloads, and continued when it was used again
-/// after that. It is outgoing or canceled when Browsertrix has put it aside.
+/// A crawl is uncommitted while it runs, committed when other crawls find its payloads, and continued when it was
+/// used again after its commit. It is outgoing or canceled when Browsertrix has set it aside.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe crawls --uncommitted --prefix '{coll-42}:'")]
 pub(crate) struct Crawls {
     #[command(flatten)]
     asking: Asking,
-    /// Only those with something to commit.
+    /// List crawls with something to commit only.
     #[arg(long, conflicts_with = "committed")]
     uncommitted: bool,
-    /// Only those that are part of the merged index.
+    /// List crawls that are part of the merged index only.
     #[arg(long)]
     committed: bool,
-    /// Only those that have records and are in no set; to find them the server goes through all of its keys.
+    /// List crawls that have records but are in no set only; the server scans all of its keys to find them.
     #[arg(long, conflicts_with_all = ["committed", "uncommitted"])]
     unlisted: bool,
 }

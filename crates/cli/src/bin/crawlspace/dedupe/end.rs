@@ -12,9 +12,9 @@ use crate::Asking;
 use crate::table::{Table, bytes, count, many};
 use crate::terminal::{Bytes, Consent, complain, say, text};
 
-/// Make crawls part of the merged index: others find their payloads from then on.
+/// Merge crawls into the index, so that other crawls find their payloads.
 ///
-/// A commit that was cut short goes on where it was. With nothing new it adds nothing.
+/// An interrupted commit resumes where it stopped. A commit without new records changes nothing.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe commit 2026-03 --prefix '{coll-42}:'")]
@@ -91,9 +91,9 @@ fn each(crawls: &[Bytes], mut work: impl FnMut(&Bytes) -> Result<(), Failure>) -
     Ok(all)
 }
 
-/// Drop what crawls have added since their last commit; all of it, if they were never committed.
+/// Drop everything that crawls have added since their last commit, or all their records if they were never committed.
 ///
-/// Says what will go and asks, unless --yes is given.
+/// Prints what will be dropped and asks for confirmation, unless --yes is given.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe cancel 2026-03 --prefix '{coll-42}:'")]
@@ -162,9 +162,10 @@ impl Cancel {
     }
 }
 
-/// Take committed crawls out of the index, as if they had never been in it.
+/// Remove committed crawls from the index, as if they had never been in it.
 ///
-/// Says what will go, and which other crawls cannot be replayed in full any more, and asks, unless --yes is given.
+/// Prints what will be removed and which other crawls can then no longer be replayed in full, and asks for
+/// confirmation, unless --yes is given.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe remove 2026-01 2026-02 --prefix '{coll-42}:'")]
@@ -215,10 +216,10 @@ fn print_removed(removed: &Removed) -> io::Result<()> {
     table.end()
 }
 
-/// Say which crawls are the whole collection now. The other committed ones are counted, or with --purge removed.
+/// Declare which crawls make up the collection. Other committed crawls are counted, or removed with --purge.
 ///
-/// With --purge, says what will go, and which of the crawls cannot be replayed in full any more, and asks, unless --yes
-/// is given.
+/// With --purge, prints what will be removed and which crawls can then no longer be replayed in full, and asks for
+/// confirmation, unless --yes is given.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace dedupe retain 2026-02 2026-03
@@ -228,7 +229,7 @@ pub(crate) struct Retain {
     asking: Asking,
     #[command(flatten)]
     consent: Consent,
-    /// Remove all others.
+    /// Remove all other committed crawls.
     #[arg(long)]
     purge: bool,
     /// The crawls of the collection.

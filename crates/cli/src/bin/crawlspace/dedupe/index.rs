@@ -17,11 +17,11 @@ use crate::table::{Table, count, print_json, share, size};
 use crate::terminal::{Bytes, complain, say};
 use crate::{Asking, Server};
 
-/// Bring WARC files into a dedupe index, as a crawler would have done while it wrote them.
+/// Import WARC files into a dedupe index, as a crawler would have filled it while writing them.
 ///
-/// Each response with a payload that nobody has stored becomes an entry of the crawl; one whose payload is known is
-/// counted as the revisit record that could have been written for it. Reading a file into the same crawl again counts
-/// nothing twice. For WACZ files, see `crawlspace indexer`; for indexes of jobs, `crawlspace index get --into`.
+/// Each response with a new payload becomes an entry of the crawl; a response with a known payload is counted as the
+/// revisit record that could have been written for it. Importing a file into the same crawl again counts nothing
+/// twice. For WACZ files, see `crawlspace indexer`; for job indexes, `crawlspace index get --into`.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe index --crawl 2026-03 --commit part-1.warc.gz part-2.warc.gz")]
@@ -31,7 +31,7 @@ pub(crate) struct IndexFiles {
     /// The crawl that the files belong to.
     #[arg(long, value_name = "ID", value_parser = Bytes::parser())]
     crawl: Bytes,
-    /// Make the crawl part of the merged index when all files are in.
+    /// Commit the crawl when all files are imported.
     #[arg(long)]
     commit: bool,
     #[command(flatten)]

@@ -11,16 +11,17 @@ use crate::columns::Columns;
 use crate::table::bytes;
 use crate::terminal::{Bytes, text};
 
-/// Tell who stored a payload first.
+/// Show which crawl stored a payload first.
 ///
-/// Only committed crawls count, unless --crawl names one more. Exit status 1 if one of the hashes is not known.
+/// Only committed crawls are searched, and the crawl that --crawl names. Exit status 1 if one of the hashes is
+/// unknown.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe lookup sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
 pub(crate) struct Lookup {
     #[command(flatten)]
     asking: Asking,
-    /// Also look among the hashes of this crawl that are not committed.
+    /// Also search the uncommitted hashes of this crawl.
     #[arg(long, value_name = "ID", value_parser = Bytes::parser())]
     crawl: Option<Bytes>,
     /// Hashes of payloads, in any spelling.

@@ -8,11 +8,11 @@ use crawlspace_client::dedupe::{Moved, Storage};
 use crate::Asking;
 use crate::table::{Table, count, size};
 
-/// Keep the committed part of an index in one value, which takes a fraction of the memory.
+/// Store the committed part of an index in one value, which takes a fraction of the memory.
 ///
-/// Every command, and every crawler that asks by DEDUPE, has the same answers as before; plain clients can no longer
-/// read committed hashes. Others go on meanwhile. One that was cut short goes on where it was. Crawls that are committed
-/// later are packed, too.
+/// DEDUPE commands keep returning the same replies; plain clients can no longer read committed hashes. Clients can
+/// work on the index meanwhile. An interrupted run resumes where it stopped. Crawls that are committed later are
+/// packed, too.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe pack --prefix '{coll-42}:'")]
@@ -31,10 +31,10 @@ impl Pack {
     }
 }
 
-/// Keep a packed index in the documented keys again, which any client can read.
+/// Store a packed index in the documented keys again, which any client can read.
 ///
-/// They take several times the memory of the packed index: see that there is room. Others go on meanwhile. One that was
-/// cut short goes on where it was.
+/// They take several times the memory of the packed index: make sure that there is room. Clients can work on the
+/// index meanwhile. An interrupted run resumes where it stopped.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe unpack --prefix '{coll-42}:'")]

@@ -24,9 +24,9 @@ pub(crate) struct SetProfile {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Name {
-    /// As the published design has it.
+    /// Key names and spelling of the published design.
     Document,
-    /// As the crawler in the field has it.
+    /// Key names and spelling of the deployed crawler.
     Browsertrix,
 }
 

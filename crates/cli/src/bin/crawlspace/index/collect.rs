@@ -21,32 +21,32 @@ use crate::time::span;
 /// Default of the library, in minutes.
 static GRACE: LazyLock<String> = LazyLock::new(|| format!("{}m", DEFAULT_GRACE.as_secs() / 60));
 
-/// Make room: remove entries that nobody has used for the longest time, and what was left by builders that died.
+/// Free space: remove the least recently used entries, and leftovers of builders that died.
 ///
-/// Without limits, only the latter go. An entry that somebody has open stays, and so does one that was used a moment ago. The lock file
-/// of an entry goes with it. What is removed can be built again at any time.
+/// Without limits, only the leftovers are removed. Entries that are open or were used a moment ago stay. An entry is
+/// removed together with its lock file. Removed entries can be built again at any time.
 ///
-/// Exit status: 0 when the limits are kept, 1 when they are not since too much is in use or something failed, 2 when the
-/// command line is wrong.
+/// Exit status: 0 when the limits are kept, 1 when they are exceeded because too much is in use or because something
+/// failed, 2 when the command line is wrong.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace index gc --cache-dir /var/cache/crawlspace --max-size 100GB --min-free 10GB --max-age 90d")]
 pub(crate) struct Collect {
     #[command(flatten)]
     cache: CacheDir,
-    /// How much all entries may take.
+    /// Maximum total size of all entries.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_size: Option<u64>,
-    /// How much of the file system has to be free.
+    /// Minimum free space in the file system.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     min_free: Option<u64>,
-    /// How long after its last use an entry goes: 90d.
+    /// Time after its last use when an entry is removed: 90d.
     #[arg(long, value_name = "TIME", value_parser = span)]
     max_age: Option<Duration>,
-    /// How long after its last use an entry stays in any case.
+    /// Time after its last use during which an entry is never removed.
     #[arg(long, value_name = "TIME", default_value = GRACE.as_str(), value_parser = span)]
     grace: Duration,
-    /// Only tell what would be removed.
+    /// Only print what would be removed.
     #[arg(long)]
     dry_run: bool,
     /// Print the outcome as JSON.

@@ -25,18 +25,18 @@ use crate::terminal::{Bytes, complain};
 static WAIT: LazyLock<String> = LazyLock::new(|| DEFAULT_WAIT.as_secs().to_string());
 static MEMORY: LazyLock<String> = LazyLock::new(|| format!("{}GiB", DEFAULT_MEMORY >> 30));
 
-/// Get the index over some jobs: from the cache, or built and kept there.
+/// Get the index of some jobs: from the cache, or built and cached.
 ///
 /// An index that is older than the metadata files of its jobs, or than the indexes that it was merged from, is built again.
 ///
-/// Prints where it lies and which jobs it has. Jobs that are missing are named on standard error, each with the reason; the
-/// index of the others is an answer as well. It is kept under the name of those that it has, so that the next request
-/// looks for the others again.
+/// Prints its path and the jobs that it covers. Missing jobs are named on standard error, each with the reason; the
+/// index of the others is returned. It is cached under the name of the jobs that it covers, so that the next request
+/// looks for the missing ones again.
 ///
 /// dedup: captures of all types but text, from crawl.log and CDX. full: of all types. cdx: the lines of the CDX. The first two are folders
 /// with ZipNum indexes of CDXJ lines, by URL and by digest.
 ///
-/// Whatever is cut off, by Ctrl-C too, goes on where it was when the same command is given again.
+/// An interrupted run, also by Ctrl-C, resumes where it stopped when the same command is given again.
 ///
 /// Exit status: 0 when there is an index, with --strict only if no job is missing; 1 when something failed, or no job could be read; 2
 /// when the command line is wrong.
@@ -47,27 +47,27 @@ static MEMORY: LazyLock<String> = LazyLock::new(|| format!("{}GiB", DEFAULT_MEMO
   crawlspace index get --kind dedup --jobs @jobs.txt --server http://indexes.example:8080 --cache-dir cache --out dedup-index
   crawlspace index get --kind dedup --jobs 7,9 --metadata metadata --cache-dir cache --into redis://127.0.0.1/ --prefix '{coll-42}:'")]
 pub(crate) struct Get {
-    /// Which index.
+    /// The kind of index.
     #[arg(long, value_name = "KIND", value_parser = kind())]
     kind: IndexKind,
-    /// Which jobs: 1,2,5-8; @FILE for those that a file lists, - for those on standard input.
+    /// The jobs: 1,2,5-8; @FILE for jobs that a file lists, - for jobs on standard input.
     #[arg(long, value_name = "JOBS", value_parser = jobs::jobs)]
     jobs: JobSet,
-    /// Where metadata files are: folders, files that list them, or the URLs of such.
+    /// Metadata files: folders, files that list them, or URLs of either.
     #[arg(long, value_name = "WHERE", num_args = 1.., value_hint = ValueHint::AnyPath)]
     metadata: Vec<String>,
-    /// A server that has the indexes (crawlspace serve), in place of metadata files.
+    /// A server that has the indexes (crawlspace serve), instead of metadata files.
     #[arg(long, value_name = "URL")]
     server: Option<String>,
     #[command(flatten)]
     cache: CacheDir,
-    /// Put a copy of it here: a folder, which is there whole or not at all.
+    /// Copy the index to this folder, which is created completely or not at all.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
     /// Load it into the dedupe index of this server: each job becomes a crawl, and is committed.
     #[arg(long, value_name = "URL")]
     into: Option<String>,
-    /// With --into: what stands before every key of the dedupe index.
+    /// Prefix of every key of the dedupe index, with --into.
     #[arg(
         long,
         value_name = "PREFIX",
@@ -77,7 +77,7 @@ pub(crate) struct Get {
         value_parser = Bytes::parser()
     )]
     prefix: Bytes,
-    /// With --into: how the crawls are called.
+    /// Names of the crawls, with --into.
     #[arg(long, value_name = "TEMPLATE", requires = "into", default_value_t)]
     crawl_id: CrawlName,
     /// Timeout for a build of the same index by another process, in seconds.

@@ -34,13 +34,13 @@ pub(crate) struct Lookup {
         conflicts_with_all = ["kind", "jobs"]
     )]
     path: Option<PathBuf>,
-    /// In place of PATH: which index.
+    /// The kind of index, instead of PATH.
     #[arg(long, value_name = "KIND", value_parser = kind(), requires_all = ["jobs", "cache_dir"])]
     kind: Option<IndexKind>,
-    /// Its jobs: 1,2,5-8; @FILE for those that a file lists, - for those on standard input.
+    /// The jobs: 1,2,5-8; @FILE for jobs that a file lists, - for jobs on standard input.
     #[arg(long, value_name = "JOBS", value_parser = jobs::jobs, requires = "kind")]
     jobs: Option<JobSet>,
-    /// With --kind: the folder of the caches.
+    /// The folder of the caches, with --kind.
     #[arg(
         long,
         value_name = "DIR",
@@ -51,10 +51,10 @@ pub(crate) struct Lookup {
     /// Captures of this URL.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// With --url: the one capture that is closest to this date, 4 to 14 digits.
+    /// Date of 4 to 14 digits: print only the closest capture, with --url.
     #[arg(long, value_name = "DATE", requires = "url", conflicts_with = "digest")]
     closest: Option<String>,
-    /// Captures with this digest, with or without the name of its algorithm before it.
+    /// Captures with this digest, with or without the prefix of its algorithm.
     #[arg(long, value_name = "DIGEST")]
     digest: Option<String>,
     /// Print captures as JSON, one a line.

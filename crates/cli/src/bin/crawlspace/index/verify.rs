@@ -13,11 +13,11 @@ use super::progress::watched;
 use crate::table::{Table, bytes, count, print_json};
 use crate::terminal::complain;
 
-/// Prove that everything in the caches of a folder is what it was when it was made.
+/// Verify that the cached entries of a folder are undamaged.
 ///
-/// Reads all bytes of all entries and compares them with their manifests. Nobody is hindered by that. An entry that is damaged is built
-/// again when somebody asks for it; --remove makes room at once. Entries whose parts are other ones by now are named as outdated: the next
-/// `get` rebuilds them.
+/// Reads all bytes of all entries and compares them with their manifests. Other processes can use the entries
+/// meanwhile. A damaged entry is built again when it is requested; --remove frees its space at once. Entries whose
+/// parts have changed are reported as outdated: the next `get` rebuilds them.
 ///
 /// Exit status: 0 when all is well, 1 when something is damaged or the folder is not there, 2 when the command line is wrong.
 #[derive(Args)]

@@ -18,7 +18,7 @@ pub(crate) struct FilterLines {
     space: Space,
     #[command(flatten)]
     conditions: Conditions,
-    /// Leave lines out that cannot be read, where they are an error otherwise.
+    /// Skip invalid lines, which are an error otherwise.
     #[arg(long)]
     drop_bad_lines: bool,
     /// The file; standard input when it is - or not given.

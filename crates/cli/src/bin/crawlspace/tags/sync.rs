@@ -20,7 +20,7 @@ use crate::url::redis_url;
 #[derive(Args)]
 #[command(group = ArgGroup::new("source").args(["postgres", "csv", "print_sql"]).required(true))]
 pub(crate) struct Sync {
-    /// The server, which has the Crawlspace module loaded.
+    /// The server, with the Crawlspace module loaded.
     #[arg(
         long,
         value_name = "URL",
@@ -33,20 +33,20 @@ pub(crate) struct Sync {
     /// The key of the tag space.
     #[arg(long, value_name = "KEY", required_unless_present = "print_sql")]
     key: Option<String>,
-    /// What the ids are. Everything of this kind in the space belongs to the mirror.
+    /// Kind of the ids. The mirror owns everything of this kind in the space.
     #[arg(long, value_enum, default_value_t)]
     kind: KindName,
 
     /// The database: postgresql://user@host:5432/database?sslmode=require. A password is taken from PGPASSWORD
     /// if it is not in the URL. With sslmode=require the server must have a certificate for its name; with
-    /// prefer, the default, TLS is used if there is any, without proof of who answers.
+    /// prefer, the default, TLS is used if available, without verifying the server.
     #[arg(long, value_name = "URL", help_heading = "PostgreSQL")]
     postgres: Option<String>,
     /// PEM file of certificate authorities to trust beside those of the system.
     #[arg(long, value_name = "FILE", help_heading = "PostgreSQL")]
     postgres_ca: Option<PathBuf>,
-    /// A query of two columns: an id, and its tags (text between spaces, or text[]). Several rows of an id are
-    /// taken together; a NULL among the tags is none.
+    /// A query with two columns: an id, and its tags (separated by spaces, or text[]). Rows of the same id are
+    /// merged; NULL tags are ignored.
     #[arg(
         long,
         value_name = "SQL",
@@ -73,7 +73,7 @@ pub(crate) struct Sync {
         help_heading = "PostgreSQL"
     )]
     organization: String,
-    /// Its boolean column that is true for what is private. What is NULL is private, too.
+    /// Its boolean column that is true for private collections. NULL counts as private.
     #[arg(
         long,
         value_name = "COLUMN",
@@ -82,14 +82,14 @@ pub(crate) struct Sync {
         help_heading = "PostgreSQL"
     )]
     private: String,
-    /// In place of --private: its boolean column that is true for what is public. What is NULL is private.
+    /// Its boolean column that is true for public collections, instead of --private. NULL counts as private.
     #[arg(long, value_name = "COLUMN", help_heading = "PostgreSQL")]
     public: Option<String>,
-    /// A tag for those that are public, so that access points can ask for it: 'coll:* & public'.
+    /// A tag for public collections, so that access points can require it: 'coll:* & public'.
     #[arg(long, value_name = "TAG", help_heading = "PostgreSQL")]
     public_tag: Option<String>,
-    /// The channel on which changed ids are told of: one, several between spaces or newlines, or none for
-    /// everything.
+    /// The channel that notifies of changed ids: each message has one id, several separated by spaces or newlines, or
+    /// none for a full load.
     #[arg(
         long,
         value_name = "CHANNEL",
@@ -97,11 +97,11 @@ pub(crate) struct Sync {
         help_heading = "PostgreSQL"
     )]
     listen: String,
-    /// Print the query, and a trigger to install that tells of changes, and do nothing else.
+    /// Print the query and a trigger that reports changes, and do nothing else.
     #[arg(long, help_heading = "PostgreSQL")]
     print_sql: bool,
 
-    /// A file of the columns id and tags (between spaces), with or without this header, instead of a database;
+    /// A file with the columns id and tags (separated by spaces), with or without this header, instead of a database;
     /// - is standard input. It is loaded once.
     #[arg(
         long,
@@ -110,23 +110,23 @@ pub(crate) struct Sync {
     )]
     csv: Option<PathBuf>,
 
-    /// Load once and end.
+    /// Load once and exit.
     #[arg(long)]
     once: bool,
-    /// Print what a load would change (+ id tags, - id tags, ~ id old -> new), and change nothing. The exit
-    /// status is 0 whether or not something differs.
+    /// Print what a load would change (+ id tags, - id tags, ~ id old -> new), and change nothing. The exit status is
+    /// 0 even if something differs.
     #[arg(long)]
     dry_run: bool,
-    /// Load everything at least so often, whether or not a change was told of.
+    /// Interval of full loads, even if no change was reported.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "once")]
     every: Option<u64>,
-    /// If another sync keeps this space, wait for its end.
+    /// Wait until another sync of this space ends.
     #[arg(long, conflicts_with = "once")]
     wait: bool,
-    /// Empty the space if the source is empty. Otherwise that is taken for a mistake.
+    /// Empty the space if the source is empty. By default an empty source is an error.
     #[arg(long)]
     allow_empty: bool,
-    /// Print what happens as JSON, one object a line.
+    /// Print the progress as JSON, one object per line.
     #[arg(long)]
     json: bool,
 }

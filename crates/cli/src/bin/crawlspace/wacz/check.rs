@@ -11,13 +11,13 @@ use crate::columns::Columns;
 use crate::table::{bytes, count, many, print_json};
 use crate::terminal::{complain, say, shown};
 
-/// Tell whether the WACZ files are there that others need for replay.
+/// Check that the WACZ files that others need for replay are present.
 ///
-/// A WACZ file with revisit records names in its datapackage.json the files that hold the originals
-/// ("relation" → "requires"). Each of them must be among the given ones, with the right size and hash; one whose hash
-/// was not known then is found by its name. What is needed may need others.
+/// A WACZ file with revisit records names in its datapackage.json the files that hold the originals ("relation" →
+/// "requires"). Each of them must be among the given files, with the right size and hash; a file whose hash was
+/// unknown at that time is found by its name. Required files can require further files.
 ///
-/// Exit status: 0 when everything is there, 1 when something is missing or wrong or cannot be read, 2 when the command
+/// Exit status: 0 when everything is present, 1 when something is missing, wrong or unreadable, 2 when the command
 /// line is wrong.
 #[derive(Args)]
 #[command(after_help = "Examples:

@@ -14,11 +14,11 @@ use crate::columns::Columns;
 use crate::table::{bytes, count, many};
 use crate::terminal::{Bytes, complain, say};
 
-/// List the WACZ files that one needs for replay, and write the list into it.
+/// List the WACZ files that a WACZ file needs for replay, and write the list into it.
 ///
-/// The indexes of the file are read for its revisit records, and the dedupe index is asked where their originals are.
-/// With --ref it is asked what it has noted itself. --write puts the list into datapackage.json, where replay tools look
-/// for it ("relation" → "requires"); everything else in the file stays as it is.
+/// Finds the revisit records in the indexes of the file, and looks up their originals in the dedupe index. With --ref
+/// it lists what the dedupe index has recorded itself. --write stores the list in datapackage.json, where replay
+/// tools look for it ("relation" → "requires"); everything else in the file stays unchanged.
 ///
 /// Exit status: 0 when the list is complete, 1 when originals are not known or something failed (nothing is written
 /// then, unless --partial), 2 when the command line is wrong.
@@ -36,16 +36,16 @@ pub(crate) struct Requires {
     /// The crawl that the file is part of: its own files are not listed.
     #[arg(long, value_name = "ID", value_parser = Bytes::parser(), required_unless_present = "reference")]
     crawl: Option<Bytes>,
-    /// Ask for what was noted under this id, which the crawler gave with REF.
+    /// List what was recorded under this id, which the crawler gave with REF.
     #[arg(long = "ref", id = "reference", value_name = "UUID", value_parser = Bytes::parser())]
     reference: Option<Bytes>,
     /// Write the list into the file.
     #[arg(long)]
     write: bool,
-    /// With --write: also a list that is not complete.
+    /// Write the list even if it is incomplete.
     #[arg(long, requires = "write")]
     partial: bool,
-    /// With --write: drop the signature of a signed file, which does not hold after a change.
+    /// Drop the signature of a signed file, which becomes invalid when --write changes the file.
     #[arg(long, requires = "write")]
     drop_signature: bool,
 }
