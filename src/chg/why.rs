@@ -124,7 +124,7 @@ impl<K: Store> Frontier<K> {
         }
         if group.is_idle() {
             let why = if group.gate > now {
-                "nothing is queued; its pause runs on, for what comes".to_string()
+                "nothing is queued; its pause still applies to new URIs".to_string()
             } else {
                 "nothing is queued".to_string()
             };
@@ -149,18 +149,18 @@ impl<K: Store> Frontier<K> {
             let behind = waits.is_none() && ks.list_len(&gated)? > 0;
             // A due group moves behind the gate when CHG.NEXT reaches it.
             if opens > now && (behind || due >= opens || due <= now) {
-                let why = format!("another group behind the same gate has it until {opens}");
+                let why = format!("another group holds the shared gate until {opens}");
                 return Ok(("gated", due.max(opens), why));
             }
         }
         let (state, why) = match waits {
             Some(due) if due > now && group.gate >= due => {
-                ("waiting", "the pause after the last fetch runs")
+                ("waiting", "the pause after the last fetch has not ended")
             }
             Some(due) if due > now => ("waiting", "nothing queued for it is due yet"),
             _ if self.judge().holds_only_paused(ks, loaded, &paused)? => (
                 "paused",
-                "all that is queued for it is of paused executions",
+                "all of its queued URIs belong to paused executions",
             ),
             Some(_) => ("waiting", "it is due, and the next CHG.NEXT may take it"),
             None => ("ready", "it is ready, and the next CHG.NEXT may take it"),

@@ -47,7 +47,7 @@ pub fn read<K: Keyspace>(ks: &mut K, key: &K::Name, field: &[u8]) -> Result<i64>
     };
     parse_signed(value.as_ref()).ok_or_else(|| {
         Error::Argument(format!(
-            "field '{}' of key '{}' does not hold an integer; DEDUPE.REPAIR sets it right",
+            "field '{}' of key '{}' does not hold an integer; DEDUPE.REPAIR repairs it",
             Shown(field),
             Shown(key.as_ref())
         ))

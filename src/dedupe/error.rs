@@ -106,11 +106,11 @@ impl fmt::Display for Error {
             ),
             Error::Purging(crawl) => write!(
                 f,
-                "PURGING crawl '{}' is in to-remove-crawls: a purge by another program is under way or was cut short; DEDUPE.COMMIT puts the crawl back, DEDUPE.REMOVE removes it",
+                "PURGING crawl '{}' is in to-remove-crawls: a purge by another program is running or was interrupted; DEDUPE.COMMIT puts the crawl back, DEDUPE.REMOVE removes it",
                 Shown(crawl)
             ),
             Error::PurgingIndex => f.write_str(
-                "PURGING a purge by another program is under way or was cut short: to-remove-crawls has crawls; let it end, or DEDUPE.COMMIT those that stay and DEDUPE.REMOVE the others",
+                "PURGING a purge by another program is running or was interrupted: to-remove-crawls has crawls; let it end, or DEDUPE.COMMIT those that stay and DEDUPE.REMOVE the others",
             ),
             Error::Stale(text) => write!(f, "STALE {text}"),
             Error::HasCrawls => f.write_str(

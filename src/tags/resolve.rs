@@ -50,7 +50,7 @@ impl<'a> Resolver<'a> {
         self.pattern_bytes.set(all);
         if all > self.most.pattern_bytes {
             return Err(Error::TooBig(format!(
-                "regexes that are together as large as more than {} bytes of plain text; use tags in place of long or many regexes",
+                "regexes that are together as large as more than {} bytes of plain text; use tags instead of long or many regexes",
                 self.most.pattern_bytes
             )));
         }

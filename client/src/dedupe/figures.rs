@@ -32,7 +32,7 @@ impl FromRedisValue for Profile {
         match &String::from_redis_value(value)?[..] {
             "document" => Ok(Profile::Document),
             "browsertrix" => Ok(Profile::Browsertrix),
-            other => Err(format!("no profile is called {other}").into()),
+            other => Err(format!("unknown profile {other}").into()),
         }
     }
 }
@@ -64,7 +64,7 @@ impl FromRedisValue for CrawlState {
             "outgoing" => Ok(CrawlState::Outgoing),
             "canceled" => Ok(CrawlState::Canceled),
             "unlisted" => Ok(CrawlState::Unlisted),
-            other => Err(format!("no crawl is {other}").into()),
+            other => Err(format!("unknown crawl state {other}").into()),
         }
     }
 }

@@ -39,7 +39,7 @@ impl FromRedisValue for Storage {
             "packed" => Ok(Storage::Packed),
             "packing" => Ok(Storage::Packing),
             "unpacking" => Ok(Storage::Unpacking),
-            other => Err(format!("no storage is called {other}").into()),
+            other => Err(format!("unknown storage {other}").into()),
         }
     }
 }

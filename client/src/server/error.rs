@@ -88,7 +88,7 @@ impl fmt::Display for Error {
                 f.write_str("the server has not loaded the Crawlspace module")
             }
             _ if self.cause.kind() == ErrorKind::Parse => {
-                f.write_str("this is no Redis server: check the host and the port")
+                f.write_str("this is not a Redis server: check the host and the port")
             }
             _ if self.cause.to_string().starts_with("Redis URL did not parse") => f.write_str(
                 "invalid URL: write redis://HOST:PORT/DB, rediss://HOST:PORT/DB with TLS, or unix:///PATH",

@@ -355,7 +355,7 @@ impl BadPattern {
     }
 }
 
-const ADVICE: &str = "use a tag filter, such as tag.coll:1|2|3, in place of many alternatives";
+const ADVICE: &str = "use a tag filter, such as tag.coll:1|2|3, instead of many alternatives";
 
 impl fmt::Display for BadPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -105,7 +105,7 @@ impl Net {
         match timeout(within, connecting).await {
             Ok(connected) => connected,
             Err(_) => {
-                let why = format!("none came about within {} s", within.as_secs_f64());
+                let why = format!("no connection within {} s", within.as_secs_f64());
                 Err(unreachable(&host, port, &why))
             }
         }
@@ -220,7 +220,7 @@ pub(super) fn server_of(url: &Url) -> Result<Server, Error> {
     };
     match (url.host_str(), url.port_or_known_default()) {
         (Some(host), Some(port)) => Ok((is_tls, host.to_owned(), port)),
-        _ => Err(Error::Refused(format!("there is no host in {url}"))),
+        _ => Err(Error::Refused(format!("{url} has no host"))),
     }
 }
 

@@ -50,7 +50,7 @@ impl From<Error> for SourceError {
         match error {
             Error::Timeout | Error::Silence => SourceError::Timeout,
             Error::Private(why) => SourceError::Forbidden(format!(
-                "{why}; `allow_private` in the configuration lists those that may be asked all the same"
+                "{why}; `allow_private` in the configuration lists addresses that are allowed anyway"
             )),
             Error::Refused(why) => SourceError::Forbidden(why),
             Error::Request(why) => SourceError::Unsupported(why),

@@ -261,7 +261,7 @@ impl RemoteFile {
             200 => {
                 let size = length.filter(|size| *size <= MAX_WHOLE);
                 let size = size.ok_or_else(|| {
-                    wrong("it sends all of the file where a part was asked for (Range)")
+                    wrong("it sends the whole file instead of the requested part (Range)")
                 })?;
                 let part = Part {
                     from: 0,
@@ -284,9 +284,9 @@ impl RemoteFile {
     fn named(&self, error: SourceError) -> SourceError {
         let at = |why: &str| format!("{}: {why}", shown(&self.url()));
         match error {
-            SourceError::Status(status @ 400..500) if !is_transient(status) => SourceError::Io(at(
-                &format!("the server does not give it (HTTP status {status})"),
-            )),
+            SourceError::Status(status @ 400..500) if !is_transient(status) => {
+                SourceError::Io(at(&format!("the server refuses it (HTTP status {status})")))
+            }
             SourceError::Connection(why) => SourceError::Connection(at(&why)),
             SourceError::Answer(why) => SourceError::Answer(at(&why)),
             SourceError::Forbidden(why) => SourceError::Forbidden(at(&why)),
@@ -533,7 +533,7 @@ impl RemoteVersion {
             let Part { from, last, .. } = answer.part;
             let (first, end) = (range.start, range.end - 1);
             return Err(self.file.named(wrong(&format!(
-                "asked for bytes {first} to {end}, it sends {from} to {last}"
+                "requested bytes {first} to {end}, received {from} to {last}"
             ))));
         }
         Ok(answer)

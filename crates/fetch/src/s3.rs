@@ -91,10 +91,10 @@ impl Store {
         let key = key.map_err(|_| wrong("the key is not UTF-8"))?;
         // Such segments are resolved on the way, and would lead to other keys or buckets.
         if key.is_empty() || key.split('/').any(|part| matches!(part, "." | "..")) {
-            return Err(wrong("no key that can be asked for"));
+            return Err(wrong("invalid key"));
         }
         if key.starts_with('/') {
-            return Err(wrong("a key that begins with a slash cannot be asked for"));
+            return Err(wrong("a key that begins with a slash is not supported"));
         }
         let (endpoint, style) = match &self.endpoint {
             Some(endpoint) if self.has_virtual_hosts => (endpoint.clone(), UrlStyle::VirtualHost),

@@ -64,7 +64,7 @@ pub enum Error {
     #[error("{0}")]
     Request(String),
     /// The work was cancelled.
-    #[error("stopped; the same request goes on from here")]
+    #[error("stopped; repeat the request to resume")]
     Cancelled,
 }
 

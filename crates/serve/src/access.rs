@@ -203,10 +203,7 @@ impl Access {
         let bits = space.bits(filter, Captures::Blob(&text)).await;
         let bits = bits.map_err(|error| self.refused(filter, &error))?;
         if bits.len() != rows.len().div_ceil(8) {
-            let what = format!(
-                "an answer for other rows than the {} that were asked about",
-                rows.len()
-            );
+            let what = format!("a reply for other rows than the {} requested", rows.len());
             return Err(self.unavailable(what));
         }
         let bit = |i: usize| {
@@ -247,10 +244,9 @@ impl Access {
 
     fn unavailable(&self, why: String) -> AccessError {
         let space = without_password(&self.0.url);
-        tracing::warn!(%space, key = %String::from_utf8_lossy(&self.0.key), %why, "a tag space cannot be asked");
+        tracing::warn!(%space, key = %String::from_utf8_lossy(&self.0.key), %why, "a tag space cannot be queried");
         AccessError::Unavailable(
-            "which captures may be seen cannot be found out, so none are shown: the tag space does not answer as it \
-             should"
+            "access to captures cannot be checked, so none are shown: the tag space does not reply as it should"
                 .to_owned(),
         )
     }

@@ -40,7 +40,7 @@ pub(crate) async fn answer(
         if let Some(answer) = found.await {
             return answer;
         }
-        let text = format!("there is no collection {name:?}; / lists those that there are");
+        let text = format!("there is no collection {name:?}; / lists all collections");
         return nothing(request.headers(), &path, &text);
     };
     let (point, rest) = match split(rest) {

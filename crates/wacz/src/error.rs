@@ -34,7 +34,7 @@ pub enum Problem {
     #[error("{0}; no tool that makes WACZ files writes such names: do not use this file")]
     Name(String),
     /// The package lacks this member.
-    #[error("there is no {0} in it; `wacz create` makes packages that have one")]
+    #[error("it contains no {0}; `wacz create` makes packages that have one")]
     Missing(&'static str),
     /// The member is encrypted.
     #[error(
@@ -54,7 +54,7 @@ pub enum Problem {
     #[error("the gzip data in it is damaged: {0}; make the index again")]
     Gzip(String),
     /// The file or the gzip data is truncated.
-    #[error("it is cut off; download the file again")]
+    #[error("it is truncated; download the file again")]
     CutOff,
     /// A limit is exceeded.
     #[error("{what} is larger than {limit}, which is the limit `{option}` of reading packages")]
@@ -85,8 +85,7 @@ pub enum Problem {
     Connection(String),
     /// The [guard](super::Options::guard) forbids the address of the server; the text says which address.
     #[error(
-        "{0}; who may be asked all the same is said by `allow_private` in a configuration, or by naming it on the \
-         command line"
+        "{0}; allow the server with `allow_private` in a configuration, or name it on the command line"
     )]
     Forbidden(String),
     /// The certificate of the server is not trusted by this system; the text says why.

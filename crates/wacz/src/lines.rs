@@ -115,7 +115,7 @@ struct Gunzip<R: BufRead>(MultiGzDecoder<R>);
 impl<R: BufRead> Read for Gunzip<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.0.read(into).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => Problem::Gzip("it is cut off".to_owned()).into(),
+            io::ErrorKind::UnexpectedEof => Problem::Gzip("it is truncated".to_owned()).into(),
             io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
                 Problem::Gzip(error.to_string()).into()
             }

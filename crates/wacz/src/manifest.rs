@@ -206,7 +206,7 @@ impl Resource {
             name = Some(last).filter(|last| !last.is_empty());
         }
         if name.is_none() && location.is_ok() {
-            faults.push("it has no name, and its path ends in none".to_owned());
+            faults.push("it has no name, and its path does not end in one".to_owned());
         }
         ManifestEntry {
             // The position helps to find the entry in the list.

@@ -98,9 +98,7 @@ impl Walk<'_> {
             return Ok(());
         }
         if self.above.len() == MAX_DEPTH {
-            return Err(format!(
-                "it is a list, and they lie more than {MAX_DEPTH} deep"
-            ));
+            return Err(format!("lists are nested more than {MAX_DEPTH} deep"));
         }
         if self.seen.len() == MAX_LISTS {
             return Err(format!(
@@ -130,7 +128,7 @@ impl Walk<'_> {
         };
         if let Some(first) = origin.as_ref().and_then(|at| self.unreachable.get(at)) {
             return Err(format!(
-                "it is not asked for: its server did not answer for {first}"
+                "it is skipped: its server did not respond for {first}"
             ));
         }
         Manifest::read(location, self.options).map_err(|error| {

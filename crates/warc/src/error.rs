@@ -38,7 +38,7 @@ pub enum Problem {
     #[error("the record header is not valid: {0}")]
     Header(String),
     /// The file ends within the record.
-    #[error("the record is cut off")]
+    #[error("the record is truncated")]
     Truncated,
     /// The gzip member is damaged.
     #[error("the gzip member is damaged: {0}")]

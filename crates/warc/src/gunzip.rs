@@ -59,7 +59,7 @@ impl Gunzip {
         match status {
             Ok(Status::StreamEnd) => (self.inflate, self.silent) = (None, 0),
             Ok(_) if self.silent > MAX_SILENT => {
-                self.damage = Some(format!("nothing comes out of {MAX_SILENT} bytes"));
+                self.damage = Some(format!("{MAX_SILENT} bytes unpack to nothing"));
             }
             Ok(_) if step.read == 0 && step.written == 0 => {
                 self.damage = Some("it does not go on".to_owned());

@@ -151,7 +151,9 @@ impl<K: Store> Urls<K> {
     pub(in crate::dedupe) fn require(&self) -> Result<()> {
         match self.state {
             State::On | State::Undated => Ok(()),
-            State::Building => Err(Error::NoUrls("is being built, or was cut short")),
+            State::Building => Err(Error::NoUrls(
+                "is being built, or its build was interrupted",
+            )),
             State::Off => Err(Error::NoUrls("is off")),
         }
     }

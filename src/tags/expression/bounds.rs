@@ -47,7 +47,7 @@ pub fn limits() -> Limits {
 /// Creates the error for a condition with too many parts.
 pub(in crate::tags) fn too_many(most: usize) -> Error {
     Error::TooBig(format!(
-        "a condition of more than {most} parts, points included; give captures a tag in place of listing them"
+        "a condition of more than {most} parts, points included; give captures a tag instead of listing them"
     ))
 }
 

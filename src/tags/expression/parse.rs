@@ -9,7 +9,7 @@ const MAX_DEPTH: usize = 100;
 pub fn parse(text: &[u8], groups: Option<&Groups>) -> Result<Expression, Error> {
     if text.len() > EXPRESSION_BYTES {
         return Err(Error::TooBig(format!(
-            "an expression of {} bytes, the maximum is {EXPRESSION_BYTES}; give captures a tag in place of listing them",
+            "an expression of {} bytes, the maximum is {EXPRESSION_BYTES}; give captures a tag instead of listing them",
             text.len()
         )));
     }

@@ -14,7 +14,7 @@ pub(super) fn prefixes(name: &[u8], shards: u16) -> Result<Vec<Vec<u8>>, Error> 
     let wrong = |sentence: &str| Err(Error::refused("sharded index", Code::BadPrefix, sentence));
     if name.is_empty() || name.len() > NAME_BYTES || name.iter().any(|byte| b"{}".contains(byte)) {
         return wrong(&format!(
-            "the name of an index is 1 to {NAME_BYTES} bytes, and none of them a brace"
+            "the name of an index is 1 to {NAME_BYTES} bytes, and no braces"
         ));
     }
     if !(1..=MAX_SHARDS).contains(&shards) {

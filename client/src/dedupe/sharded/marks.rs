@@ -125,7 +125,7 @@ impl Marks {
             name,
             Code::Sharded,
             format!(
-                "a {doing} of crawl '{crawl}' is under way or was cut short between two shards; {doing} it again \
+                "a {doing} of crawl '{crawl}' is running or was interrupted between two shards; {doing} it again \
                  to finish that first"
             ),
         ))

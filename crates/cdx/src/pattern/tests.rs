@@ -128,7 +128,7 @@ fn a_text_of_64_kib_compiles_and_one_byte_more_does_not() {
     assert_eq!(
         error.to_string(),
         "a regex of 65537 bytes, the maximum is 65536; \
-         use a tag filter, such as tag.coll:1|2|3, in place of many alternatives"
+         use a tag filter, such as tag.coll:1|2|3, instead of many alternatives"
     );
 }
 

@@ -192,7 +192,7 @@ impl Work<'_> {
         }
         Err(Error::Refused(format!(
             "nothing that {} lists is in the index, and removing all crawls that are not listed would empty it: \
-             allow it if that is meant",
+             allow it if that is intended",
             self.import.source
         )))
     }

@@ -188,7 +188,7 @@ impl Import {
         }
         if self.remove && manifest.entries.is_empty() && !self.allow_empty {
             return Err(Error::Refused(format!(
-                "{} lists nothing, and removing all crawls that are not listed would empty the index: allow it if that is meant",
+                "{} lists nothing, and removing all crawls that are not listed would empty the index: allow it if that is intended",
                 self.source
             )));
         }

@@ -368,7 +368,7 @@ impl Queue {
                 }),
                 Err(reason) => {
                     let reason = format!(
-                        "it stands in {}, and cannot be read: {reason}",
+                        "it is listed in {}, and cannot be read: {reason}",
                         stage.queue()
                     );
                     unreadable.push((self.skip(stage, &item)?, reason));

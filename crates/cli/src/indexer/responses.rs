@@ -134,7 +134,7 @@ impl Job<'_> {
         if let Some(listed) = self.package.size.filter(|&listed| listed != wacz.size()) {
             let size = wacz.size();
             return refuse(format!(
-                "it has {size} bytes, and the manifest says {listed}: it is another file, or not all of it"
+                "it has {size} bytes, but the manifest says {listed}: it is a different file, or incomplete"
             ));
         }
         if wacz.indexes().is_empty() {
@@ -150,7 +150,7 @@ impl Job<'_> {
                 }
                 Some(listed) if !is_same_hash(listed, &digest) => {
                     return refuse(format!(
-                        "its hash is {digest}, and the manifest says {listed}: it is another file, or damaged"
+                        "its hash is {digest}, but the manifest says {listed}: it is a different file, or damaged"
                     ));
                 }
                 _ => {}

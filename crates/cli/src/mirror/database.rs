@@ -102,7 +102,7 @@ impl Database {
         }
         let [_, tags] = asked.columns() else {
             return Err(Error::Setting(format!(
-                "the query gives {} columns, not two: an id and its tags",
+                "the query returns {} columns, not two: an id and its tags",
                 asked.columns().len()
             )));
         };

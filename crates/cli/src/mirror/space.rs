@@ -130,8 +130,7 @@ impl Space {
         let staged = |info: &Info, kind| match info.staged(kind) {
             there if there == ids => Ok(()),
             there => Err(Error::Disturbed(format!(
-                "the staged copy holds {there} ids, not {ids}: somebody else loads this space as well, or the \
-                 server lost it"
+                "the staged copy holds {there} ids, not {ids}: another client loads this space as well, or the server lost it"
             ))),
         };
         let swap = self.tags.swap_command(self.kind, Some(ids));
@@ -302,8 +301,7 @@ fn as_left(info: &Info, kind: Kind, left: Left) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Disturbed(format!(
-        "the space holds {} ids with {} tags, where {} with {} were written: somebody else writes to it, or the \
-         server lost it",
+        "the space holds {} ids with {} tags, where {} with {} were written: another client writes to it, or the server lost it",
         there.0, there.1, left.0, left.1
     )))
 }

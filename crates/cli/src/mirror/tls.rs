@@ -49,7 +49,7 @@ fn roots(mode: SslMode, ca: Option<&Path>) -> Result<RootCertStore, Error> {
             added.map_err(|error| failed(error.to_string()))?;
         }
         if roots.len() == before {
-            return Err(failed("there is no certificate in it".to_owned()));
+            return Err(failed("it contains no certificate".to_owned()));
         }
     }
     if roots.is_empty() && mode == SslMode::Require {

@@ -341,7 +341,7 @@ fn a_file_that_is_cut_off_gives_its_whole_records_and_no_commit() {
         &format!("--commit {} {}", warc.save(), good.save()),
     );
     assert_eq!(status, 1);
-    let expected = format!("cut.warc.gz: offset {whole}: the record is cut off");
+    let expected = format!("cut.warc.gz: offset {whole}: the record is truncated");
     assert_contains(&errors, &expected);
     assert!(json["errors"][0].as_str().unwrap().ends_with(&expected));
     assert_contains(&errors, "crawl one is not committed");

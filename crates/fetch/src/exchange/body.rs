@@ -159,7 +159,7 @@ fn is_coded(head: &Head<Status>) -> Result<bool, Error> {
         (None, _) => Ok(false),
         (Some(only), None) if only.eq_ignore_ascii_case(b"chunked") => Ok(true),
         (Some(coding), _) => Err(wrong(format!(
-            "it sends the transfer coding {:?}, unasked",
+            "it sends the transfer coding {:?}, which was not requested",
             String::from_utf8_lossy(coding)
         ))),
     }

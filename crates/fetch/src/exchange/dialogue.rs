@@ -76,7 +76,11 @@ impl Dialogue {
         for _ in 0..=MAX_INTERIM {
             let head = self.head().await?;
             match head.first.code {
-                101 => return Err(wrong("it changes to another protocol, unasked")),
+                101 => {
+                    return Err(wrong(
+                        "it switches to another protocol, which was not requested",
+                    ));
+                }
                 100..=199 => {}
                 _ => return Ok(head),
             }
@@ -231,7 +235,7 @@ pub(super) fn wrong(what: impl Into<String>) -> Error {
 }
 
 pub(super) fn cut_off() -> Error {
-    Error::Connection("the answer is cut off".to_owned())
+    Error::Connection("the response is truncated".to_owned())
 }
 
 fn too_long() -> Error {

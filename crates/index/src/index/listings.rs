@@ -191,7 +191,7 @@ impl Listings {
         };
         let listing = Arc::new(elsewhere(read).await?);
         if listing.is_abandoned {
-            let what = "nobody waits for the packages any more";
+            let what = "no request waits for the packages any more";
             return Err(SourceError::Io(what.to_owned()));
         }
         let mut listings = self
@@ -246,7 +246,7 @@ impl Listings {
         match path.to_str() {
             Some(path) if !refused => Ok(Location::File(path.replace(VARIABLE, name).into())),
             _ => Err(SourceError::Io(format!(
-                "{}: there is no file for a collection of the name {name:?}",
+                "{}: no file matches the collection name {name:?}",
                 path.display()
             ))),
         }

@@ -204,7 +204,7 @@ fn entry(folder: &Path, stem: &str) -> Result<Arc<Entry>, Error> {
     } else {
         Err(Error::Damaged {
             entry: folder.to_owned(),
-            what: format!("neither {stem}.idx nor {stem}.cdxj is there"),
+            what: format!("neither {stem}.idx nor {stem}.cdxj exists"),
         })
     }
 }

@@ -164,8 +164,7 @@ fn sampled(
             let both = shape.both(line);
             if both < &before[..] && unsorted.is_none() {
                 unsorted = Some(Flaw::Unsorted(format!(
-                    "it is not sorted: the line at byte {begin} comes before one that is in front of it; sort it by \
-                     LC_ALL=C sort"
+                    "it is not sorted: the line at byte {begin} sorts before an earlier line; sort it with LC_ALL=C sort"
                 )));
             }
             before = both.to_vec();

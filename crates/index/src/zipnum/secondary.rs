@@ -190,7 +190,7 @@ impl Secondary {
             ));
         }
         if block.begin < self.begin {
-            return Err("it comes before the one in front of it".to_owned());
+            return Err("it sorts before the previous block".to_owned());
         }
         Ok(block)
     }
@@ -225,9 +225,7 @@ impl Secondary {
             .strip_prefix(&block.begin[..])
             .is_some_and(|rest| rest.starts_with(b" "));
         if !begins || !text.ends_with(b"\n") {
-            return Err(wrong(
-                "its first line is another one, or its last one has no end",
-            ));
+            return Err(wrong("its first line differs, or its last line has no end"));
         }
         let lines = memchr::memchr_iter(b'\n', text).count() as u64;
         if block.lines != Some(lines) {

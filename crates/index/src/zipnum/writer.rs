@@ -166,7 +166,7 @@ impl Writer {
     /// [`MAX_LINE`]; or if the files cannot be written, for example because the disk is full ([`Error::is_full`]).
     pub fn push(&mut self, line: &[u8]) -> Result<(), Error> {
         if line < &self.last[..] {
-            return Err(self.refused("comes before the one in front of it", line));
+            return Err(self.refused("sorts before the previous line", line));
         }
         if line.len() > MAX_LINE {
             return Err(self.refused("is longer than the limit of a line", line));
@@ -215,7 +215,7 @@ impl Writer {
         self.close()?;
         let begin = [&block.begin[..], b" "].concat();
         if begin < self.last && !self.last.starts_with(&begin) {
-            return Err(self.refused("comes before the one in front of it", &begin));
+            return Err(self.refused("sorts before the previous line", &begin));
         }
         self.last = begin;
         let length = block.length;

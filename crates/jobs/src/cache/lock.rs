@@ -98,7 +98,7 @@ impl Lock {
             let Some(left) = wait.checked_sub(waited).filter(|left| !left.is_zero()) else {
                 return Err(Error::Busy {
                     entry: entry.to_owned(),
-                    owner: owner(entry).unwrap_or_else(|| "somebody unknown".to_owned()),
+                    owner: owner(entry).unwrap_or_else(|| "an unknown process".to_owned()),
                     waited,
                 });
             };

@@ -120,10 +120,10 @@ impl Manifest {
             .strip_prefix(BEGIN)
             .and_then(|rest| rest.split_at_checked(DIGITS));
         let Some((checksum, rest)) = rest else {
-            return damaged("the manifest is cut off, or of another program");
+            return damaged("the manifest is truncated, or was written by another program");
         };
         if hex(xxh3_128(rest)).as_bytes() != checksum {
-            return damaged("the manifest is damaged: its checksum is another one");
+            return damaged("the manifest is damaged: its checksum does not match");
         }
         // Check the format first: other formats may have other members.
         match serde_json::from_slice(bytes) {
@@ -148,7 +148,7 @@ impl Manifest {
             Ok(())
         } else {
             Err(Unreadable::Damaged(format!(
-                "its manifest is that of {}/{}: somebody must have renamed it",
+                "its manifest is that of {}/{}: it was probably renamed",
                 self.cache, self.entry
             )))
         }

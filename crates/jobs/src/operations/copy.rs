@@ -36,7 +36,7 @@ fn refuse_others(to: &Path) -> Result<(), Error> {
     let other = || {
         let to = to.display();
         Error::Request(format!(
-            "{to}: something else than a copy of an index is there; choose another folder"
+            "{to}: it exists and is not a copy of an index; choose another folder"
         ))
     };
     let files = match fs::read_dir(to) {

@@ -131,9 +131,7 @@ fn arrived(response: Response) -> Result<Arrived, Failure> {
     }
     let found = match text(headers, "jobs-found") {
         Some(found) => Some(found.parse().map_err(|error| {
-            Failure::answer(format!(
-                "what it says of the jobs that it found is wrong: {error}"
-            ))
+            Failure::answer(format!("its list of found jobs is invalid: {error}"))
         })?),
         None => None,
     };

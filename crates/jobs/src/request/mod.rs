@@ -294,18 +294,18 @@ fn is_expected(
     if manifest.cache != kind.folder() || manifest.entry != format!("{}-cache", found.name()) {
         let (cache, entry) = (&manifest.cache, &manifest.entry);
         return wrong(format!(
-            "it sends {cache:?}, {entry:?}, where an index of kind {kind} was asked for"
+            "it sends {cache:?}, {entry:?} instead of an index of kind {kind}"
         ));
     }
     if !found.is_subset(jobs) {
         let others = found.without(jobs);
         return wrong(format!(
-            "it sends an index with jobs that were not asked for: {others}"
+            "it sends an index with jobs that were not requested: {others}"
         ));
     }
     if let Some(reported) = reported.filter(|reported| *reported != found) {
         return wrong(format!(
-            "it says that it found {reported}, and sends an index of {found}"
+            "it reports {reported}, but sends an index of {found}"
         ));
     }
     let names = manifest.files.iter().map(|file| &*file.name);

@@ -45,7 +45,7 @@ impl<'a, R: Read> Tar<'a, R> {
         let size = tar.head(MANIFEST)?;
         if size > MAX_MANIFEST {
             return Err(Failure::answer(format!(
-                "its manifest has {size} bytes, more than the {MAX_MANIFEST} that are taken"
+                "its manifest has {size} bytes, the maximum is {MAX_MANIFEST}"
             )));
         }
         let mut text = Vec::new();
@@ -163,7 +163,7 @@ impl<'a, R: Read> Tar<'a, R> {
             .sum();
         if sum.ok() != Some(found) {
             return Err(Failure::answer(format!(
-                "there is no tar where {name} should begin"
+                "no tar header where {name} should begin"
             )));
         }
         let is_named = *header.path_bytes() == *name.as_bytes();
@@ -258,7 +258,7 @@ fn pass(
         count = count.saturating_add(read as u64);
         if most.is_some_and(|most| count > most) {
             return Err(Failure::answer(format!(
-                "more than {} bytes come out of it",
+                "it unpacks to more than {} bytes",
                 most.unwrap_or(0)
             )));
         }

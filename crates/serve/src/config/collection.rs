@@ -270,9 +270,7 @@ impl Reader<'_> {
                     whole = false;
                     self.found.error(
                         *position,
-                        "there is no replay URL, since this does not end in -cdx, and $live alone needs one: \
-                         put the prefix of the replay behind it (cdx+http://host/cdx /web/), or say replay_url, \
-                         or a resource that has the WARC files",
+                        "no replay URL: the URL does not end in -cdx, and $live alone needs one: append the replay prefix (cdx+http://host/cdx /web/), or set replay_url, or a resource that has the WARC files",
                     );
                 }
                 SourceKind::File { .. } | SourceKind::Redis { .. } | SourceKind::ZipNum { .. }
@@ -305,7 +303,7 @@ impl Reader<'_> {
         let first = given.next();
         if let (Some(first), Some(second)) = (first, given.next()) {
             let what = format!(
-                "{} and {} exclude each other: one of them has to go",
+                "{} and {} exclude each other: remove one of them",
                 first.key, second.key
             );
             self.found.error(second.position, what);

@@ -23,12 +23,15 @@ impl Reader<'_> {
             return Some(self.loaders.clone());
         };
         if let (Some(_), Some(other)) = (fields.entry("resource"), fields.entry("archive_paths")) {
-            let what = "archive_paths is another name of resource: one of them has to go";
+            let what = "archive_paths is another name of resource: remove one of them";
             self.found.error(other.position, what);
         }
         let nodes = each(&entry.value);
         if nodes.is_empty() {
-            let what = format!("{} is empty: without it, $live is meant", entry.key);
+            let what = format!(
+                "{} is empty: remove it to use the default, $live",
+                entry.key
+            );
             self.found.error(entry.value.position, what);
             return None;
         }

@@ -65,8 +65,7 @@ pub(crate) fn object(text: &str, names: &[&str]) -> Result<String, String> {
     let url = Url::parse(&stand_in).map_err(|error| format!("invalid URL: {error}"))?;
     if url.query().is_some() || url.port().is_some() {
         return Err(format!(
-            "{:?} is not s3://bucket/key: a ? in a key is %3F, and AWS_ENDPOINT_URL in the environment says where \
-             the store is",
+            "{:?} is not s3://bucket/key: a ? in a key is %3F, and the environment variable AWS_ENDPOINT_URL names the store",
             masked(text)
         ));
     }
@@ -106,7 +105,7 @@ pub(crate) fn template(text: &str, names: &[&str]) -> Result<String, String> {
     for (c, instead) in [
         (' ', "write %20"),
         ('\\', "write /"),
-        ('#', "what is behind it is never sent"),
+        ('#', "the part behind it is never sent"),
     ] {
         if text.contains(c) {
             return Err(format!(
@@ -259,7 +258,7 @@ pub(crate) fn database(text: &str) -> Result<String, String> {
     }
     if !path.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(format!(
-            "{path:?} is no number of a database: write redis://host:port/db, and what keys begin with as prefix"
+            "{path:?} is not a database number: write redis://host:port/db, and the key prefix as prefix"
         ));
     }
     let server = text
@@ -277,7 +276,7 @@ pub(crate) fn prefixed(text: &str) -> Result<String, String> {
     let path = text.splitn(4, '/').nth(3).unwrap_or_default();
     if !path.contains('/') {
         return Err(
-            "no prefix: write redis://host:port/db/prefix, which ends in db/ where there is none"
+            "no prefix: write redis://host:port/db/prefix, or end the URL in db/ for an empty prefix"
                 .to_owned(),
         );
     }

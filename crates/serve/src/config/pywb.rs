@@ -134,8 +134,7 @@ impl Reader<'_> {
     fn is_surt_ordered(&mut self, entry: &Pair) -> bool {
         let is_one = &*entry.key == "surt_ordered";
         if is_one && !yes(&entry.value) {
-            let what = "surt_ordered has no effect here: keys of indexes have to be SURTs, and in one with others \
-                        nothing is found";
+            let what = "surt_ordered has no effect here: keys of indexes must be SURTs; with other keys nothing is found";
             self.found.warning(entry.position, what);
         }
         is_one
@@ -147,8 +146,7 @@ impl Reader<'_> {
         let is_one = PYWB_ZIPNUM.contains(&key);
         if is_one {
             let what = format!(
-                "{key} has no effect here: parts are where the .loc file of that name beside the index says, or else \
-                 beside the index, and as many blocks are read as an answer needs"
+                "{key} has no effect here: the .loc file beside the index says where the parts are (by default beside the index), and as many blocks are read as a response needs"
             );
             self.found.warning(entry.position, what);
         }
@@ -307,7 +305,7 @@ impl Reader<'_> {
         self.found
             .take(entry.position, collection_name(&entry.key))?;
         let Some(root) = &folders.root else {
-            let what = "$all are the collections that are folders, and enable_auto_colls says that there are none";
+            let what = "$all stands for the collections that are folders, which enable_auto_colls turns off";
             self.found.error(entry.value.position, what);
             return None;
         };
@@ -330,7 +328,7 @@ impl Reader<'_> {
         }
         step.resource.push(Loader::Live);
         if folders.all.is_empty() {
-            let what = "$all are the collections that are folders, of which there are none: new ones are seen after a reload (SIGHUP)";
+            let what = "$all stands for the collections that are folders, and there are none: new ones appear after a reload (SIGHUP)";
             self.found.warning(entry.value.position, what);
             let none = Folder {
                 name: entry.key.to_string(),

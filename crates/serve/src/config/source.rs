@@ -29,7 +29,7 @@ const TYPES: [&str; 9] = [
 
 /// Error message for OpenWayback's XML query API.
 const XML: &str =
-    "an XML query API of OpenWayback cannot be asked: name its CDX server (cdx+http://…)";
+    "the XML query API of OpenWayback is not supported: use its CDX server (cdx+http://…)";
 
 /// Fields of every long form.
 const COMMON: [&str; 5] = ["type", "index_timeout", "timeout", "max_bytes", "max_rows"];
@@ -275,7 +275,7 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
             Ok(Ok(kind)) => Ok(kind),
             _ if !text.starts_with("s3://") => memento(text), // As in pywb.
             Ok(Err(_)) => Err(format!(
-                "{:?}: what kind of index it is shows by its ending (.cdx, .cdxj, .idx, .wacz), by a prefix \
+                "{:?}: the kind of index is unknown: give it by its ending (.cdx, .cdxj, .idx, .wacz), by a prefix \
                  (zipnum+, wacz+) or by a type",
                 masked(text)
             )),

@@ -289,10 +289,7 @@ impl Tree {
                             let merge = plain && &*text == "<<";
                             let again = !merge && !keys.insert(text.clone());
                             if again {
-                                let what = format!(
-                                    "{:?} stands here twice: one of them has to go",
-                                    &*text
-                                );
+                                let what = format!("{:?} occurs twice: remove one of them", &*text);
                                 self.twice.push(wrong(position, what));
                             }
                             *key = Some(Key {

@@ -143,7 +143,7 @@ impl WaybackQuery {
         let query = &mut self.query;
         if query.order != Order::Ascending || query.page.is_some() || query.offset > 0 {
             return bad(
-                "limit: a negative one goes with rows in ascending order, and without page and offset",
+                "limit: a negative limit needs rows in ascending order, and excludes page and offset",
             );
         }
         let most = SORTED as u64;

@@ -90,8 +90,7 @@ impl<'a> Given<'a> {
         let (url, match_type) = self.url()?;
         if !self.get("resumeKey").is_empty() {
             return bad(
-                "resumeKey: there are none here, and without it the same rows would come again; ask for one page \
-                 after the other by page and pageSize",
+                "resumeKey: not supported here, and ignoring it would return the same rows again; use page and pageSize",
             );
         }
         let keys = surt::range(&url, match_type).map_err(|why| BadQuery(format!("url: {why}")))?;
@@ -332,7 +331,7 @@ fn moment(
     match padded(year.as_bytes()) {
         Some(moment) => Ok(Some(moment)),
         None => bad(format!(
-            "{name}={digits}: no such date; give 1 to 14 digits of yyyyMMddHHmmss, as in {name}=20160229"
+            "{name}={digits}: invalid date; give 1 to 14 digits of yyyyMMddHHmmss, as in {name}=20160229"
         )),
     }
 }

@@ -112,7 +112,7 @@ impl Capture {
     pub(super) fn agrees_with(&self, header: &Header) -> Result<(), LoadError> {
         let differs = |what: String| {
             Err(LoadError::Record(format!(
-                "the record there is another one: {what}"
+                "the file holds a different record there: {what}"
             )))
         };
         let kind = header.kind();

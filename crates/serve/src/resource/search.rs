@@ -271,7 +271,7 @@ impl RecordSearch<'_> {
             Err(Withheld::Blocked) => return Ok(Some(Outcome::Blocked(None))),
             Err(Withheld::Unknown(error)) => return Err(error.into()),
             Err(Withheld::Hidden) => {
-                let what = "the record of this capture is not there";
+                let what = "the record of this capture is missing";
                 let missing = LoadError::Missing(what.to_owned());
                 self.tried.add(Some(&capture), None, &missing);
                 return Ok(None);
@@ -319,8 +319,8 @@ impl RecordSearch<'_> {
         if !is_fit {
             let what = match (capture.is_live(), capture.extent.is_some()) {
                 (true, _) => "the row has a live_url, and $live is not among the loaders",
-                (_, true) => "the row names a file, and no loader of files is there",
-                _ => "the row says neither live_url nor filename and offset",
+                (_, true) => "the row names a file, but no loader of files is configured",
+                _ => "the row has neither live_url nor filename and offset",
             };
             self.tried
                 .add(Some(capture), None, &LoadError::Unfit(what.to_owned()));

@@ -42,7 +42,7 @@ impl Fields {
         let mut dates = dates.into_iter().flatten();
         match (dates.next(), dates.next()) {
             (dates, None) => Ok(dates),
-            _ => Err("a rule says at most one of before, after, older and newer".to_owned()),
+            _ => Err("a rule has at most one of before, after, older and newer".to_owned()),
         }
     }
 }

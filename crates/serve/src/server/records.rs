@@ -125,7 +125,7 @@ async fn add(index: &DedupeSource, crawl: Option<Vec<u8>>, request: Request<Inco
     let bytes = body(request).await?;
     let bad = |what: String| message(StatusCode::BAD_REQUEST, &what);
     let records: Vec<Value> = serde_json::from_slice(&bytes)
-        .map_err(|error| bad(format!("the body is no array of records: {error}")))?;
+        .map_err(|error| bad(format!("the body is not an array of records: {error}")))?;
     if records.len() > MAX_RECORDS {
         return Err(bad(format!("more than {MAX_RECORDS} records")));
     }
@@ -205,7 +205,7 @@ fn refusal(error: &DedupeError) -> Response<Body> {
         DedupeError::Closed(why) => message(StatusCode::CONFLICT, why),
         DedupeError::Unavailable(why) => {
             tracing::warn!(why, "a dedupe index has no answer");
-            let what = "the dedupe index cannot be asked at the moment";
+            let what = "the dedupe index cannot be queried at the moment";
             message(StatusCode::SERVICE_UNAVAILABLE, what)
         }
     }

@@ -112,9 +112,9 @@ fn it_lists_collections_and_how_their_sources_are() {
     let html = page(&stage, "/", 200);
     for expected in [
         "<option value=\"good\">good</option>".to_owned(),
-        "<th scope=\"row\">both</th><td>good</td><td>file</td><td class=\"note\">not asked so far</td>"
+        "<th scope=\"row\">both</th><td>good</td><td>file</td><td class=\"note\">not queried so far</td>"
             .to_owned(),
-        "<td>&lt;i&gt;&amp;&quot;</td><td>redis</td><td class=\"note\">not asked so far</td>"
+        "<td>&lt;i&gt;&amp;&quot;</td><td>redis</td><td class=\"note\">not queried so far</td>"
             .to_owned(),
         "<td>missing</td><td>file</td><td class=\"bad\">out of order</td>".to_owned(),
     ] {
@@ -144,7 +144,7 @@ fn a_source_is_ok_when_its_last_answer_was() {
         row.split_once("</td>").unwrap().1.to_owned()
     };
     for name in ["near", "far"] {
-        let expected = "<td class=\"note\">not asked so far</td><td class=\"number\">0</td>\
+        let expected = "<td class=\"note\">not queried so far</td><td class=\"number\">0</td>\
                         <td class=\"number\">0</td><td class=\"number\"></td>";
         assert_eq!(state(name), expected);
     }
@@ -156,7 +156,10 @@ fn a_source_is_ok_when_its_last_answer_was() {
     };
     let good = format!("<td class=\"good\">ok</td>{}", counts(0));
     assert_starts(state("near"), &good);
-    let bad = format!("<td class=\"bad\">failed when last asked</td>{}", counts(1));
+    let bad = format!(
+        "<td class=\"bad\">failed at the last query</td>{}",
+        counts(1)
+    );
     assert_starts(state("far"), &bad);
 }
 

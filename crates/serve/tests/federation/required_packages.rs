@@ -155,5 +155,5 @@ fn an_original_is_found_where_the_dedupe_index_says_that_it_is() {
     let stage = Stage::start(&config(", dedupe: 'redis://127.0.0.1:1/0/'"));
     is_missing(&stage);
     let log = stage.log();
-    assert_contains(log, "a dedupe index cannot be asked for an original");
+    assert_contains(log, "a dedupe index cannot be queried for an original");
 }

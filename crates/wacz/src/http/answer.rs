@@ -60,7 +60,7 @@ impl Answer {
             && let Some(coding) = range::foreign_coding(&response.headers, &response.url)
         {
             return answer(format!(
-                "it sends the file compressed ({coding}), though it was asked not to"
+                "it sends the file compressed ({coding}), although the request excluded that"
             ));
         }
         let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());

@@ -53,7 +53,7 @@ impl Remote {
                 } => {
                     if part.from != 0 || part.last >= PROBE {
                         return Err(Problem::Answer(format!(
-                            "asked for the first {PROBE} bytes, it sends {} to {}",
+                            "requested the first {PROBE} bytes, received {} to {}",
                             part.from, part.last
                         )));
                     }
@@ -153,7 +153,7 @@ fn whole(url: &Url, options: &Options) -> Result<Fetched, Problem> {
                 },
             }),
             _ => Err(Problem::Answer(
-                "it sends a part, where all was asked for".to_owned(),
+                "it sends a part instead of the whole file".to_owned(),
             )),
         });
         match attempt {
@@ -174,7 +174,7 @@ pub(super) fn beginning<T>(
         let attempt = Answer::ask(url, None, options).and_then(|answer| match answer {
             Answer::Whole { mut body, .. } => read(&mut body),
             _ => Err(Problem::Answer(
-                "it sends a part, where all was asked for".to_owned(),
+                "it sends a part instead of the whole file".to_owned(),
             )),
         });
         match attempt {

@@ -101,7 +101,7 @@ impl Stream {
                 }
                 if part.from != self.at || part.last >= self.end {
                     return Err(Problem::Answer(format!(
-                        "asked for bytes {} to {}, it sends {} to {}",
+                        "requested bytes {} to {}, received {} to {}",
                         self.at,
                         self.end - 1,
                         part.from,

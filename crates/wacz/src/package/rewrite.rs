@@ -65,11 +65,8 @@ pub(super) fn rewrite(
 
 /// Checks that the new file can be read, and contains the new texts.
 fn proved(path: &Path, changes: &[(&'static str, Vec<u8>)]) -> Result<(), Problem> {
-    let failed = |what: String| {
-        Problem::Damaged(format!(
-            "what was written of it cannot be read again: {what}"
-        ))
-    };
+    let failed =
+        |what: String| Problem::Damaged(format!("the written file cannot be read back: {what}"));
     let written = Wacz::open(&Location::from(path), &Options::unlimited())
         .map_err(|error| failed(error.to_string()))?;
     for (name, text) in changes {
@@ -77,7 +74,7 @@ fn proved(path: &Path, changes: &[(&'static str, Vec<u8>)]) -> Result<(), Proble
             .text(name)
             .map_err(|error| failed(error.to_string()))?;
         if found.as_bytes() != text {
-            return Err(failed(format!("{name} is another one")));
+            return Err(failed(format!("{name} differs")));
         }
     }
     Ok(())

@@ -28,7 +28,7 @@ impl Order {
             return refused("is not a CDXJ line");
         }
         if line < &self.before[..] {
-            return refused("comes before the one before it; sort them (LC_ALL=C sort)");
+            return refused("sorts before the previous line; sort them (LC_ALL=C sort)");
         }
         self.before.clear();
         self.before.extend_from_slice(line);

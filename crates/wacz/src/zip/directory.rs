@@ -206,7 +206,7 @@ impl Directory {
             let end = data.and_then(|data| data.checked_add(entry.compressed));
             if end.is_none_or(|end| end > next) {
                 let entry = entry.clone();
-                let how = "it reaches into what comes after it".to_owned();
+                let how = "it overlaps what follows it".to_owned();
                 return Err(Fault::of(self.name(&entry), Problem::Damaged(how)));
             }
             next = entry.header;
@@ -224,7 +224,7 @@ impl EndRecord {
         let at = end_record(tail)?.ok_or_else(|| no_end(tail, tail_start))?;
         let mut end = Numbers(&tail[at..]);
         let damaged = |how: &str| Problem::Directory(how.to_owned());
-        let broken = || damaged("the record at its end is cut off");
+        let broken = || damaged("the record at its end is truncated");
         let mut fields = || {
             end.u32()?;
             let disks = (end.u16()?, end.u16()?, end.u16()?);
@@ -259,7 +259,7 @@ impl EndRecord {
             .checked_add(place.length)
             .is_none_or(|end| end > limit)
         {
-            return Err(damaged("its directory lies outside of it"));
+            return Err(damaged("its directory is outside the file"));
         }
         Ok(place)
     }
@@ -279,13 +279,13 @@ impl EndRecord {
             Some((locator.u32()?, locator.u64()?, locator.u32()?))
         };
         let Some((disk, at, of_disks)) = fields() else {
-            return Err(damaged("the record at its end is cut off"));
+            return Err(damaged("the record at its end is truncated"));
         };
         if disk != 0 || of_disks > 1 {
             return Err(damaged("it is one part of several"));
         }
         if at.checked_add(56 + 20).is_none_or(|end| end > limit) {
-            return Err(damaged("its zip64 record lies outside of it"));
+            return Err(damaged("its zip64 record is outside the file"));
         }
         let record = match at.checked_sub(tail_start) {
             Some(at) => tail[at as usize..][..56].to_vec(),
@@ -347,7 +347,7 @@ fn no_end(tail: &[u8], tail_start: u64) -> Problem {
     }
     match tail {
         [] => not_zip("the file is empty"),
-        [b'P', b'K', ..] => not_zip("it begins as a zip file, but is cut off; download it again"),
+        [b'P', b'K', ..] => not_zip("it begins as a zip file, but is truncated; download it again"),
         [0x1f, 0x8b, ..] => not_zip("it is a gzip file (a WARC file?)"),
         [b'W', b'A', b'R', b'C', b'/', ..] => not_zip("it is a WARC file; `wacz create` packs it"),
         _ => match tail.trim_ascii_start().first() {

@@ -63,9 +63,7 @@ pub(crate) fn read_header(
     }
     let length = 30 + u64::from(header.name_length) + u64::from(header.extra_length);
     if entry.header + length + entry.compressed > entry.end {
-        return Err(Problem::Damaged(
-            "it reaches into what comes after it".to_owned(),
-        ));
+        return Err(Problem::Damaged("it overlaps what follows it".to_owned()));
     }
     Ok(length)
 }
@@ -159,7 +157,7 @@ impl<R: Read> Content<R> {
         }
         if taken != self.compressed {
             return wrong(format!(
-                "it takes {taken} bytes of the file, and {} according to the directory",
+                "it takes {taken} bytes of the file, but {} according to the directory",
                 self.compressed
             ));
         }

@@ -55,7 +55,7 @@ impl<W: Write + Seek> MemberWriter<W> {
         record.compressed = count;
         record.crc = self.crc.sum();
         if !self.wide && record.size.max(count) >= IN_ZIP64_32.into() {
-            let text = "there is more of a member than was said beforehand";
+            let text = "the member is longer than announced";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let end = out.stream_position()?;

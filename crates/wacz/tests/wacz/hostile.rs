@@ -149,7 +149,7 @@ fn members_that_share_bytes_are_refused() {
         let part = but!(index(&text), place: Some(place));
         let error = refused_file(&zip(&[warc.clone(), part]), Some("archive/data.warc.gz"));
         assert!(matches!(error.problem, Problem::Damaged(_)), "{error}");
-        assert_contains(&error, "it reaches into what comes after it");
+        assert_contains(&error, "it overlaps what follows it");
     }
     // A member that extends into the directory.
     let part = but!(index(&text), compressed: 100_000, size: 100_000);

@@ -80,7 +80,7 @@ fn a_bad_entry_has_a_reason_and_spoils_no_other() {
             "its path \"file://host/z.wacz\" cannot be used: a file: URL";
         r#"{"path": "https://"}"#, "entry 1", "its path \"https://\" cannot be used: invalid URL";
         r#"{"path": "https://example.org/"}"#, "entry 1",
-            "it has no name, and its path ends in none";
+            "it has no name, and its path does not end in one";
         r#""text""#, "entry 1", "it is not an object";
         "17", "entry 1", "it is not an object";
         "null", "entry 1", "it is not an object";

@@ -409,7 +409,7 @@ fn what_is_no_package_is_told_by_what_it_looks_like() {
         b"{\"resources\": []}", "it looks like JSON";
         b"WARC/1.1\r\n", "it is a WARC file";
         b"\x1f\x8b\x08", "it is a gzip file";
-        b"PK\x03\x04", "it begins as a zip file, but is cut off";
+        b"PK\x03\x04", "it begins as a zip file, but is truncated";
         b"", "the file is empty";
     ];
     for (text, told) in texts {

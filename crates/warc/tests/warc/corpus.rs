@@ -201,7 +201,7 @@ fn every_record_of_the_corpus_is_read_as_ever() {
     assert_eq!(records().len(), EXPECTED.len());
 }
 
-const CUT_OFF: &str = "the record is cut off";
+const CUT_OFF: &str = "the record is truncated";
 const NOT_2: &str = "the record does not end after the 2 bytes that its Content-Length says";
 const NOT_34: &str = "the record does not end after the 34 bytes that its Content-Length says";
 const NO_LENGTH: &str = "the record header is not valid: Content-Length is missing";

@@ -213,7 +213,7 @@ impl Indexer {
             eprintln!("crawlspace: {}", shown(reason));
         }
         if report.stopped {
-            eprintln!("crawlspace: stopped; the same command goes on from here");
+            eprintln!("crawlspace: stopped; run the same command again to resume");
         }
         let failed = !report.failed.is_empty() && !self.ignore_failed;
         Ok(!failed && report.not_compared.is_none() && !report.stopped)
@@ -255,8 +255,7 @@ fn print_report(report: &Report) -> io::Result<()> {
     table.row("responses", count(report.responses), "")?;
     table.row("revisits", count(report.revisits), "")?;
     if report.unresolved > 0 {
-        let note =
-            "revisits whose originals the index has not seen; they are counted when these come";
+        let note = "revisits whose originals are not in the index; they are counted when the originals are added";
         table.row("unresolved", count(report.unresolved), note)?;
     }
     if report.other > 0 {

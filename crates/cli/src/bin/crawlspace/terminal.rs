@@ -103,7 +103,7 @@ impl Consent {
             return Ok(true);
         }
         if !io::stdin().is_terminal() {
-            complain("nothing was changed: say --yes, because there is no terminal to ask on");
+            complain("nothing was changed: pass --yes, because there is no terminal to confirm on");
             process::exit(2);
         }
         let mut out = io::stderr();

@@ -167,7 +167,7 @@ fn what_was_used_a_moment_ago_stays() {
     let one = ends(stage.index(words), 1);
     assert_eq!(
         one.errors,
-        "crawlspace: the limits are not kept: 1 entry that would have to go is in use, or was until a moment ago\n"
+        "crawlspace: the limits are not kept: 1 entry that exceeds the limits is in use, or was a moment ago\n"
     );
 }
 
@@ -181,7 +181,7 @@ fn room_is_made_until_enough_is_free() {
     assert_eq!(gone(&done).len(), 8);
     assert_eq!(done["removed"][0]["why"], "room");
     let errors = ends(stage.index(&format!("gc {words}")), 1).errors;
-    assert_contains(&errors, "nothing is left that could go");
+    assert_contains(&errors, "no other entry can be removed");
 }
 
 #[test]

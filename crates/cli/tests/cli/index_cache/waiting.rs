@@ -39,7 +39,7 @@ fn ctrl_c_ends_it_and_the_same_command_goes_on() {
         let ended = waiting.end();
         assert_eq!(ended.status.code(), Some(1), "{ended:?}");
         assert_eq!(ended.out, "");
-        let expected = "crawlspace: stopped; the same request goes on from here\n";
+        let expected = "crawlspace: stopped; repeat the request to resume\n";
         assert_eq!(ended.errors, expected);
     }
     drop(held);

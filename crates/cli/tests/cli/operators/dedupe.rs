@@ -229,7 +229,7 @@ fn what_is_still_to_be_packed_is_told() {
     ok!(c, "RENAME", key("allhashes"), key("moving"));
     ok!(c, "HSET", key("crawlspace"), "storage", "packed");
     let shown = dedupe(&server, "stats").out;
-    let note = "packing  it runs, or was cut short; dedupe pack goes on\n";
+    let note = "packing  running or interrupted; dedupe pack resumes it\n";
     assert!(shown.ends_with(note), "{shown}");
     dedupe(&server, &format!("lookup {}", sha256_of(2))).exits(0);
     let moved = dedupe(&server, "pack --json").object();
@@ -316,7 +316,7 @@ fn a_host_and_port_is_a_url_and_what_is_no_server_is_reported() {
     for (url, reason) in [
         (
             &web[..],
-            "this is no Redis server: check the host and the port",
+            "this is not a Redis server: check the host and the port",
         ),
         (
             "http://u:secret@127.0.0.1:1",

@@ -245,7 +245,7 @@ impl Parts {
 }
 
 /// The error of files on servers in a source that only reads local files.
-const NO_NET: &str = "what is on a server is not read here";
+const NO_NET: &str = "files on servers are not supported here";
 
 /// Returns the URL of a file with this name in the folder of another URL.
 fn beside(url: &Url, name: &str) -> Url {

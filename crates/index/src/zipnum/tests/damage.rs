@@ -159,7 +159,7 @@ fn blocks_out_of_order_are_told() {
         second.len()
     );
     let told = said(&idx, &[first, second].concat());
-    assert_contains(&told, "comes before the one in front of it");
+    assert_contains(&told, "sorts before the previous line");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn a_log_that_is_cut_off_is_an_error_at_its_offset() {
         let packed = matches!(form, Form::WarcGz | Form::ArcGz);
         // The log is by far the largest record, so the middle of the file is in it.
         let text = outcome(form, &bytes[..bytes.len() / 2]).unwrap_err();
-        assert_says(&text, &["the record is cut off"]);
+        assert_says(&text, &["the record is truncated"]);
         let offset: usize = text
             .split("offset ")
             .nth(1)

@@ -169,7 +169,7 @@ fn what_hides_captures_in_pywb_is_understood_or_refused() {
         (
             "embargo: {}",
             14,
-            "an embargo says one of before, after, older and newer",
+            "an embargo has exactly one of before, after, older and newer",
         ),
         (
             "embargo: {before: 2020, after: 2021}",

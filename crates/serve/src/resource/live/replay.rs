@@ -100,7 +100,7 @@ fn must_be_capture(code: u16, row: &Whereabouts) -> Result<(), LoadError> {
         }
         (400.., _) => LoadError::Net(SourceError::Status(code)),
         (_, Some(indexed)) if !is_indexed => answer(format!(
-            "it answers with HTTP status {code}, where its index says {indexed}"
+            "it responds with HTTP status {code}, but its index says {indexed}"
         )),
         _ => answer("it does not say of when the answer is (Memento-Datetime)".to_owned()),
     })

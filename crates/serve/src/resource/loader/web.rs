@@ -85,7 +85,7 @@ pub(super) async fn part(
                 // A range that starts earlier contains the record, too.
                 Some(from) if from < offset => offset - from,
                 _ => {
-                    let what = format!("asked for bytes from {offset} on, it sends {range:?}");
+                    let what = format!("requested bytes from {offset} on, received {range:?}");
                     return Err(SourceError::Answer(what).into());
                 }
             }
@@ -97,7 +97,7 @@ pub(super) async fn part(
     };
     if skip > MAX_SKIPPED {
         let what = format!(
-            "the server sends all of the file, and the record comes only after {skip} bytes"
+            "the server sends the whole file, and the record begins only after {skip} bytes"
         );
         return Err(SourceError::TooLarge(what).into());
     }

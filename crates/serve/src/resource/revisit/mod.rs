@@ -243,7 +243,7 @@ impl Originals<'_> {
             (Some(index), Some(digest)) => {
                 let located = index.locate(digest.text().as_bytes()).await;
                 located.unwrap_or_else(|error| {
-                    tracing::warn!(%error, "a dedupe index cannot be asked for an original");
+                    tracing::warn!(%error, "a dedupe index cannot be queried for an original");
                     None
                 })
             }

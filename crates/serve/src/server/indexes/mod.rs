@@ -73,7 +73,7 @@ pub(crate) async fn answer(
         BuildStatus::Waiting => {
             let state = json!({
                 "state": "waiting",
-                "stage": "others are built first",
+                "stage": "other indexes are built first",
                 "done": 0,
                 "total": 0,
             });
@@ -98,7 +98,9 @@ fn parameters(query: &str) -> Result<(JobSet, Duration), String> {
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "jobs" if jobs.is_some() => {
-                return Err("jobs is there twice: write them with commas, jobs=1,2,5-8".to_owned());
+                return Err(
+                    "jobs is given twice: separate them with commas, jobs=1,2,5-8".to_owned(),
+                );
             }
             "jobs" => {
                 let set = JobSet::parse(&value, MAX_JOBS);

@@ -207,7 +207,7 @@ fn source(seen: &Seen, first: bool) -> Markup {
         (BreakerState::Open(left), _) => (
             "bad",
             format!(
-                "failed too often; not asked for {} s",
+                "failed too often; not queried for {} s",
                 left.as_secs().saturating_add(1)
             ),
         ),
@@ -215,10 +215,10 @@ fn source(seen: &Seen, first: bool) -> Markup {
         (_, Err(_)) => ("bad", "out of order".to_owned()),
         (BreakerState::Trying, Ok(())) => ("", "failed too often; tried again".to_owned()),
         (BreakerState::Closed, Ok(())) if figures.is_failing() => {
-            ("bad", "failed when last asked".to_owned())
+            ("bad", "failed at the last query".to_owned())
         }
         (BreakerState::Closed, Ok(())) if figures.requests() == 0 => {
-            ("note", "not asked so far".to_owned())
+            ("note", "not queried so far".to_owned())
         }
         (BreakerState::Closed, Ok(())) => ("good", "ok".to_owned()),
     };

@@ -24,7 +24,7 @@ const FIRST_PAGE: u64 = 2;
 /// Maximum number of captures in a response of the server.
 const PAGE: u64 = 10_000;
 
-const EXACT: &str = "a dedupe index is asked for one URL, and not for all that begin with it";
+const EXACT: &str = "a dedupe index supports queries for one URL, not for a prefix";
 
 /// A lookup of a URL's captures, newest first.
 pub(super) struct Asking {

@@ -68,7 +68,7 @@ impl MementoSource {
     async fn ask(&self, lookup: &Arc<Lookup>) -> Result<Rows, SourceError> {
         let query = &*lookup.query;
         if query.match_type != MatchType::Exact {
-            let what = "a Memento archive can be asked for single URLs only";
+            let what = "a Memento archive supports queries for single URLs only";
             return Err(SourceError::Unsupported(what.to_owned()));
         }
         let reading = TimeMapReader {

@@ -274,7 +274,7 @@ impl Pages {
                 let from = reading.last_time.clone();
                 if reading.edge.len() >= MAX_OF_ONE_MOMENT {
                     let what = format!(
-                        "it has {MAX_OF_ONE_MOMENT} captures of one moment, from which it cannot be asked on"
+                        "it has {MAX_OF_ONE_MOMENT} captures of one moment, so the next page cannot be requested"
                     );
                     return Err(self.end(SourceError::TooLarge(what)));
                 }

@@ -49,7 +49,7 @@ fn print_info(asking: &Asking, info: &Info) -> io::Result<()> {
     }
     match &info.paused[..] {
         "0" => {}
-        "all" => table.line("Everything is paused; chg resume lets it go on.")?,
+        "all" => table.line("Everything is paused; chg resume ends the pause.")?,
         crawls => table.row("paused", crawls, "crawls")?,
     }
     let waiters = format!("{} workers wait for a host", count(info.waiters));
@@ -61,7 +61,9 @@ fn print_info(asking: &Asking, info: &Info) -> io::Result<()> {
         let observed = format!("of {} that were measured", count(info.pauses_observed));
         table.row("smallest pause", duration(pause), &observed)?;
         let late = match u64::try_from(margin) {
-            Ok(late) => format!("no fetch came sooner than asked; the promptest {late} ms after"),
+            Ok(late) => {
+                format!("every fetch waited for its pause; the earliest came {late} ms after it")
+            }
             Err(_) => format!("a fetch came {} ms too soon", margin.unsigned_abs()),
         };
         table.row(

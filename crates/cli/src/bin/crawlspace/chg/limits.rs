@@ -59,7 +59,7 @@ fn budget(given: &str) -> Result<Budget, String> {
         "none" => Ok(Budget::Unlimited),
         number => match number.parse() {
             Ok(uris) => Ok(Budget::Left(uris)),
-            Err(_) => Err("a number, or none for any number".to_owned()),
+            Err(_) => Err("a number, or none for no limit".to_owned()),
         },
     }
 }

@@ -107,7 +107,7 @@ fn print(check: &dedupe::Check) -> io::Result<()> {
         (
             "interrupted",
             check.interrupted,
-            "commits, removals or changes of storage that run, or were cut short: send them again",
+            "commits, removals or storage changes that are running or were interrupted: send them again",
         ),
     ];
     for (name, found, meaning) in faults {

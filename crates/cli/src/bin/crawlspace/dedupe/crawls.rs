@@ -81,8 +81,8 @@ impl Stats {
         }
         if stats.storage != Storage::Plain {
             let note = match stats.storage {
-                Storage::Packing => "it runs, or was cut short; dedupe pack goes on",
-                Storage::Unpacking => "it runs, or was cut short; dedupe unpack goes on",
+                Storage::Packing => "running or interrupted; dedupe pack resumes it",
+                Storage::Unpacking => "running or interrupted; dedupe unpack resumes it",
                 _ => "",
             };
             table.row("storage", stats.storage.word(), note)?;

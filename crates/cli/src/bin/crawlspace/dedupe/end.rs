@@ -122,7 +122,7 @@ impl Cancel {
         for (crawl, stats) in crawls {
             match stats.state {
                 CrawlState::Uncommitted | CrawlState::Canceled | CrawlState::Unlisted => {
-                    say(format_args!("  crawl {crawl} goes as a whole"));
+                    say(format_args!("  crawl {crawl} is dropped completely"));
                 }
                 CrawlState::Outgoing => {
                     complain(format_args!(
@@ -132,7 +132,7 @@ impl Cancel {
                 }
                 CrawlState::Continued => {
                     say(format_args!(
-                        "  of crawl {crawl}, what came since its last commit goes"
+                        "  crawl {crawl} loses everything added since its last commit"
                     ));
                 }
                 CrawlState::Committed => {
@@ -293,7 +293,7 @@ impl Retain {
             if !kept.contains(&crawl.crawl[..]) {
                 let hashes = count(crawl.standing.hashes);
                 say(format_args!(
-                    "  crawl {} goes, with {hashes} hashes",
+                    "  crawl {} is removed, with {hashes} hashes",
                     text(&crawl.crawl)
                 ));
                 leaving.push(&crawl.crawl[..]);

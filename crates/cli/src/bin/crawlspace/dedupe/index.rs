@@ -196,7 +196,7 @@ fn print_table(crawl: &Bytes, tally: &Tally, committed: Option<Committed>) -> io
         table.row(
             "deviating",
             count(tally.deviating),
-            "records that deviate from the standard, read all the same",
+            "records that deviate from the standard and were read",
         )?;
     }
     if tally.unresolved > 0 {

@@ -189,7 +189,7 @@ const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
     frontier_expired_reports gauge "Reports of expired leases that no client has read." one(it.expired_reports);
     frontier_reports_dropped_total counter "Reports of expired leases that were dropped." one(it.reports_dropped);
     frontier_paused gauge "Whether the whole frontier is paused." one(u64::from(it.paused == "all"));
-    frontier_smallest_margin_seconds gauge "The least difference between a pause and what was asked for it; below 0, a host was fetched from too soon."
+    frontier_smallest_margin_seconds gauge "Minimum difference between an observed pause and the requested one; negative if a host was fetched from too soon."
         any(it.smallest_margin_ms.map(|ms| ms as f64 / 1000.0));
 };
 

@@ -164,10 +164,10 @@ fn entries(n: u64) -> String {
 /// Returns the reason why the limits are still exceeded.
 fn kept(n: u64) -> String {
     match n {
-        0 => "nothing is left that could go".to_owned(),
-        1 => "1 entry that would have to go is in use, or was until a moment ago".to_owned(),
+        0 => "no other entry can be removed".to_owned(),
+        1 => "1 entry that exceeds the limits is in use, or was a moment ago".to_owned(),
         n => format!(
-            "{} entries that would have to go are in use, or were until a moment ago",
+            "{} entries that exceed the limits are in use, or were a moment ago",
             count(n)
         ),
     }

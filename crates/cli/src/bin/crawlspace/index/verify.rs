@@ -86,7 +86,7 @@ impl Verify {
         }
         for path in &verified.outdated {
             complain(format_args!(
-                "{}: what it is made of is newer; crawlspace index get rebuilds it",
+                "{}: its source files are newer; crawlspace index get rebuilds it",
                 path.display()
             ));
         }

@@ -77,7 +77,7 @@ fn print_report(report: &Report) -> io::Result<()> {
         for needed in &package.requires {
             let state = match &needed.state {
                 Presence::Present { complete: true, .. } => continue,
-                Presence::Present { .. } => "there, but needs others that are not".to_owned(),
+                Presence::Present { .. } => "present, but needs files that are missing".to_owned(),
                 Presence::Missing => "missing".to_owned(),
                 Presence::WrongSize { file, found } => {
                     format!("another file: {file} has {}", bytes(*found))

@@ -74,8 +74,7 @@ impl Requires {
                     let own = self.of_its_own(&index, &location)?;
                     if !own.requires.is_empty() || !own.are_complete() {
                         return Err(io::Error::other(format!(
-                            "nothing was noted under '{reference}', and {} has revisits of what is elsewhere: give the id \
-                             that the crawler gave with REF, or --crawl in place of --ref, to find it out from the file",
+                            "nothing was recorded under '{reference}', but {} has revisits of other files: give the id that the crawler gave with REF, or use --crawl instead of --ref to read the dependencies from the file",
                             self.wacz
                         )));
                     }
