@@ -20,7 +20,7 @@ SHARE  := $(TARGET)/share
 CORPUS := $(abspath redis-tests/corpus)
 
 # Everything that is built around the module. (Other sets of packages have other features of their dependencies, and
-# would build those anew.)
+# would build those again.)
 COMPANION := $(addprefix --package crawlspace-,client retry warc fetch wacz index jobs serve cli)
 
 # The rules, without a server around them.
@@ -90,7 +90,7 @@ demo: ## Crawl a small site twice with wget and see what the second crawl saves;
 test: test-unit test-live demo ## Run every test: unit, property, live server, client, documentation (REDIS_SERVER=, SEED=)
 	@echo "make test: everything passed"
 
-# What reads records, for tests that damage them: 100 000 files, or so many as CRAWLSPACE_DAMAGES says.
+# Crates that read records, for tests that damage them: 100 000 files, or the number in CRAWLSPACE_DAMAGES.
 DAMAGE := --package crawlspace-warc --package crawlspace-serve --lib -- damage
 
 # The rules alone, and damaged records: no libclang, no server, about twenty seconds.

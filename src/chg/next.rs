@@ -63,11 +63,11 @@ pub enum Search {
 /// The queue that a candidate is in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stand {
-    /// In `chg_ready`, at this position.
+    /// Position in `chg_ready`.
     Ready(u64),
-    /// In `chg_wait`, with this score.
+    /// Score in `chg_wait`.
     Wait(f64),
-    /// In no queue: its lease expired.
+    /// No queue: its lease expired.
     None,
 }
 
@@ -332,7 +332,7 @@ impl<K: Store> Frontier<K> {
             Verdict::Remove => {
                 self.unqueue(ks, place, &loaded.id)?;
                 if !loaded.group.holds.is_empty() {
-                    // It comes back when its lease expires, whoever removed it from there.
+                    // It comes back when its lease expires, even if a plain client removed it from there.
                     self.queues.show_busy(ks, loaded)?;
                 } else if loaded.group.is_idle() {
                     self.retire_if_idle(ks, loaded, now)?;

@@ -94,7 +94,7 @@ pub fn pause(facts: &Facts, before: Backoff, begun: Millis, now: Millis) -> (Mil
 /// The time when a host may be fetched from again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// At this time.
+    /// A given time.
     At(Millis),
     /// This many milliseconds from now.
     Delay(Millis),

@@ -46,7 +46,7 @@ impl Eq for Place {}
 
 /// The queue that a group is in.
 pub(super) enum Position {
-    /// In `chg_wait`, with this score.
+    /// Score in `chg_wait`.
     Wait(f64),
     /// Not in `chg_wait`.
     Elsewhere,

@@ -25,7 +25,7 @@ enum Begins {
     Anywhere,
     /// Only at the start of the field.
     AtStart,
-    /// At the start of the field, or right after this byte.
+    /// The start of the field, or the position right after this byte.
     AtStartOrAfter(u8),
 }
 

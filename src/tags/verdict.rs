@@ -44,7 +44,7 @@ pub struct Cache {
     names: Vec<Box<[u8]>>,
     by_name: HashMap<Box<[u8]>, u32>,
     rules: Option<Arc<Rules>>,
-    /// For each rule, the tags that a part of its field gives.
+    /// The tags that a part of a rule's field gives, for each rule.
     given: Vec<Parts>,
     parts: usize,
     verdicts: Vec<(Arc<Condition>, Verdicts)>,

@@ -371,7 +371,7 @@ mod tests {
             listener
         });
         let only = Server::options(&url).timeout(CONNECT).only_one();
-        let only = only.open().expect("somebody accepts");
+        let only = only.open().expect("the server accepts");
         let listener = answers.join().expect("it ends");
         for _ in 0..2 {
             let ping = Call::<Value>::new(redis::cmd("PING")).repeatable();

@@ -41,7 +41,7 @@ struct Chunk<'a> {
     next: u64,
     clock: u128,
     next_execution: u64,
-    /// In ascending order of numbers.
+    /// Executions, in ascending order of their numbers.
     executions: Vec<StoredExecution<'a>>,
     leases: Vec<StoredLease<'a>>,
     records: &'a [u8],

@@ -39,7 +39,7 @@ fn write_record(index: &Index, digest: &[u8], url: &[u8], number: u64) -> Result
             let revisiting = Revisiting { sequence, ..Revisiting::default() };
             index.revisit(crawl, &revisiting, &[revisited]).map(drop)
         }
-        // Somebody else takes his time. A payload that is stored twice does no harm.
+        // Another crawler holds the claim. A payload that is stored twice does no harm.
         Claim::Pending { .. } => {
             let (wacz_index, hash, size) = (0, digest, 5120);
             let record = Added::new(hash, wacz_index, date, url, size);
@@ -69,7 +69,7 @@ async fn work(server: &AsyncServer) -> Result<u32, Error> {
         let released = frontier.release_and_next(&held, &facts.into(), &held.done(), &next);
         lease = match released.await {
             Ok((_, lease)) => lease,
-            // It took longer than its lease: somebody else has that page now.
+            // It took longer than its lease: another worker has that page now.
             Err(error) if error.code() == Some(Code::Stale) => frontier.next(&next).await?.pop(),
             Err(error) => return Err(error),
         };

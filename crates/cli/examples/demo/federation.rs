@@ -56,7 +56,7 @@ pub fn serve(
     let rows = shell.show(&wget(&format!("{base}/both/index?url={page}&output=json")))?;
     let rows: Result<Vec<Value>, _> = rows.lines().map(serde_json::from_str).collect();
     let rows = rows?;
-    println!("  The record of each, whichever file it lies in (its first lines):");
+    println!("  The record of each, from the file that holds it (its first lines):");
     let mut bodies = Vec::new();
     for row in &rows {
         let second = row["timestamp"].as_str().unwrap_or_default();

@@ -294,7 +294,7 @@ local guard, noted, later, laters, done, uncommitted, counts = unpack(KEYS)
 local token, name, number, aside, prefix, crawl, size, urls = unpack(ARGV, 1, 8)
 if redis.call('GET', guard) ~= token then return 0 end
 if tonumber(redis.call('HGET', noted, name) or '0') >= tonumber(number) then return 1 end
--- A revisit would begin the crawl anew.
+-- A revisit would start the crawl again.
 if redis.call('SISMEMBER', done, name) == 0 and redis.call('SISMEMBER', uncommitted, crawl) == 0 then return 2 end
 redis.call('HLEN', counts)
 if #ARGV > 8 then redis.call('DEDUPE.REVISIT', prefix, crawl, 'REF', name, unpack(ARGV, 9)) end
@@ -331,7 +331,7 @@ for n, name in ipairs(names) do
   local from = at[n]
   local item, words = ARGV[from + 2], tonumber(ARGV[from + 5])
   out[n + 2] = 0
-  -- A revisit would begin a crawl anew that was removed.
+  -- A revisit would start a removed crawl again.
   if not was_noted[n] and is_done[n] + is_open[n] > 0 and redis.call('LREM', r, -1, item) == 1 then
     local counted = words == 0 or redis.pcall('DEDUPE.REVISIT', prefix, crawls[n], 'REF', name,
       unpack(ARGV, from + 6, from + 5 + words))

@@ -21,8 +21,8 @@ use super::cluster::in_cluster;
 use super::facts::server_info;
 
 const UNKNOWN: u8 = 0;
-const NOBODY: u8 = 1;
-const SOMEBODY: u8 = 2;
+const NO_LISTENERS: u8 = 1;
+const LISTENERS: u8 = 2;
 
 /// Cached answer: listeners exist, do not exist, or unknown.
 struct Listening(AtomicU8);
@@ -34,11 +34,11 @@ impl Listening {
 
     fn get(&self, ask: impl FnOnce() -> bool) -> bool {
         match self.0.load(Relaxed) {
-            NOBODY => false,
-            SOMEBODY => true,
+            NO_LISTENERS => false,
+            LISTENERS => true,
             _ => {
                 let is = ask();
-                self.0.store(if is { SOMEBODY } else { NOBODY }, Relaxed);
+                self.0.store(if is { LISTENERS } else { NO_LISTENERS }, Relaxed);
                 is
             }
         }

@@ -186,7 +186,7 @@ fn packages_come_and_go_and_damaged_ones_are_missed() {
     until_captures(&stage, "one that is gone is not read", 2);
     // Replaces the package by another one.
     pack(&shelf, &index, "north.warc.gz", Index::Plain, &south);
-    until_captures(&stage, "one that was replaced is read anew", 1);
+    until_captures(&stage, "a replaced package is read again", 1);
     for damaged in ["PK no zip", ""] {
         std::fs::write(&north, damaged).unwrap();
         redis_tests::until("a damaged one is reported", || {

@@ -189,7 +189,7 @@ fn what_is_not_ours_is_never_removed() {
     let stage = built();
     let foreign = stage.entry("fullcrawllogindex", "9-cache");
     fs::create_dir(&foreign).unwrap();
-    fs::write(foreign.join("_0.cfs.gz"), "an index of somebody else").unwrap();
+    fs::write(foreign.join("_0.cfs.gz"), "a foreign index").unwrap();
     let file = stage.entry("cdxdata", "cdxdata-9-cache");
     fs::write(&file, "lines").unwrap();
     fs::write(stage.cache().join("a file"), "").unwrap();

@@ -61,9 +61,9 @@ fn removing_leaves_what_the_rest_alone_would_have_made() {
         let counts = ["removedCrawls", "removedCrawlSize"].map(|name| copy.count(name));
         assert_eq!(counts, [0, 0]);
         // Rebuilt from the remaining files, the index has the same hashes and owners.
-        stage.import_without(gone).prefix("{anew}:").succeeds();
+        stage.import_without(gone).prefix("{fresh}:").succeeds();
         let hashes = |c: &mut redis_tests::Wire, p| plain_hash(c, p, "allhashes");
-        assert_eq!(hashes(&mut c, COPY), hashes(&mut c, "{anew}:"));
+        assert_eq!(hashes(&mut c, COPY), hashes(&mut c, "{fresh}:"));
     }
 }
 
@@ -73,10 +73,10 @@ fn removing_the_last_crawls_is_as_if_they_had_never_been() {
     stage.import().jobs(2).succeeds();
     stage.import_without(&[2, 3]).flag("--remove").succeeds();
     // Nothing depends on these, so even counts and dependencies are equal.
-    stage.import_without(&[2, 3]).prefix("{anew}:").succeeds();
+    stage.import_without(&[2, 3]).prefix("{fresh}:").succeeds();
     let mut c = stage.server.wire();
-    let anew = Outcome::of(&mut c, "{anew}:");
-    Outcome::of(&mut c, COPY).assert_same(&anew, "removed, and never imported");
+    let fresh = Outcome::of(&mut c, "{fresh}:");
+    Outcome::of(&mut c, COPY).assert_same(&fresh, "removed, and never imported");
     // They can be imported again.
     stage.import().succeeds();
     stage.assert_once();

@@ -72,7 +72,7 @@ fn whatever_the_times_of_files_are_entries_are_found_and_built() {
         }
         let figures = caches.figures();
         assert_eq!((figures.builds, figures.damaged), (0, 0));
-        let parts = stage.path().join("anew");
+        let parts = stage.path().join("fresh");
         for ask in asks(ASKS) {
             ask.get(&stage.caches_in(&parts));
         }

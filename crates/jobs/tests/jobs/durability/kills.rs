@@ -106,7 +106,7 @@ fn a_builder_that_is_killed_harms_nobody_and_its_work_is_gone_on_with() {
     });
     let (found, left_over) = (found.into_inner(), left_over.into_inner());
     let (found, left_over) = (found.expect("numbers"), left_over.expect("a number"));
-    println!("killed with so many entries done: {found:?}; left over: {left_over}");
+    println!("killed after this many entries: {found:?}; left over: {left_over}");
     assert_eq!(found.iter().sum::<usize>(), ROUNDS);
 }
 

@@ -82,8 +82,8 @@ impl Told {
 /// Sends a line to the parent process.
 pub fn say(what: &str) {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "\n{MARK}{what}").expect("somebody listens");
-    out.flush().expect("somebody listens");
+    writeln!(out, "\n{MARK}{what}").expect("the parent listens");
+    out.flush().expect("the parent listens");
 }
 
 /// Waits for the parent's command.

@@ -139,15 +139,15 @@ fn a_set_made_of_larger_ones_has_the_same_lines_as_one_made_of_jobs() {
     assert_eq!(inputs.len(), names.len());
     let (by_url, by_digest) = (lines(&grown.entry, "url"), lines(&grown.entry, "digest"));
     drop(grown);
-    let anew = caches
+    let fresh = caches
         .rebuild_index(
             IndexKind::Full,
             &"1-9".parse().expect("jobs"),
             &Default::default(),
         )
         .expect("an index");
-    assert_eq!(lines(&anew.entry, "url"), by_url);
-    assert_eq!(lines(&anew.entry, "digest"), by_digest);
+    assert_eq!(lines(&fresh.entry, "url"), by_url);
+    assert_eq!(lines(&fresh.entry, "digest"), by_digest);
 }
 
 /// More than are merged at once, and more than are held in use.
