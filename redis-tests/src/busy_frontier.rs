@@ -3,7 +3,7 @@
 use crate::frontier::{Frontier, Lease, release};
 use crate::rng::Rng;
 
-/// What is out in a frontier with a group in every state.
+/// The leases of a frontier with a group in every state.
 pub struct BusyFrontier {
     /// The lease of `held`, for five minutes.
     pub held: Lease,

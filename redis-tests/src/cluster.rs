@@ -23,7 +23,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster of so many nodes with the module. All of them know all slots when this returns.
+    /// Starts a cluster of servers with the module. All of them know all slots when this returns.
     pub fn start(nodes: usize) -> Cluster {
         Cluster::with(nodes, Options::new())
     }
@@ -63,7 +63,7 @@ impl Cluster {
         });
     }
 
-    /// Whether this node serves, and can tell a client where each of the slots is.
+    /// Returns true if this node serves and can redirect a client for each slot.
     fn is_known_to(&self, node: &Server) -> bool {
         let info = ok!(node.wire(), "CLUSTER", "INFO").text();
         let owners: Vec<_> = ranges(node).into_iter().map(|(_, port)| port).collect();
@@ -110,7 +110,7 @@ impl Cluster {
                 .iter()
                 .any(|(slots, port)| slots.contains(&slot) && *port == node.port())
         };
-        until_some("somebody has the slot", || self.nodes.iter().find(owns))
+        until_some("a node has the slot", || self.nodes.iter().find(owns))
     }
 
     /// Begins to move the slot of a key to another node: that one imports, its owner migrates. Keys that are
@@ -151,12 +151,12 @@ impl Cluster {
         self.wait_for_slot(slot, to);
     }
 
-    /// Whether the servers move slots as a whole (Valkey 9 and Redis 8.4 do).
+    /// Returns true if the servers move slots as a whole (Valkey 9 and Redis 8.4 do).
     pub fn moves_whole(&self) -> bool {
         self.knows("MIGRATESLOTS") || self.knows("MIGRATION")
     }
 
-    /// Whether the first node knows this subcommand of `CLUSTER`.
+    /// Returns true if the first node supports this subcommand of `CLUSTER`.
     fn knows(&self, subcommand: &str) -> bool {
         let help = ok!(self.nodes[0].wire(), "CLUSTER", "HELP").texts();
         help.iter().any(|line| line.starts_with(subcommand))
@@ -226,7 +226,7 @@ impl Cluster {
     }
 }
 
-/// What a node knows of the others: slots, and the port of who has them.
+/// Returns the slot ranges that a node knows, each with the port of its owner.
 fn ranges(node: &Server) -> Vec<(RangeInclusive<i64>, u16)> {
     let ranges = ok!(node.wire(), "CLUSTER", "SLOTS");
     let range = |range: &Reply| {

@@ -51,7 +51,7 @@ pub struct Crawl<'a> {
     pub id: &'a str,
     /// Number of the first hash (see [`sha256_of`]).
     pub first: u64,
-    /// How many hashes it has.
+    /// Number of its hashes.
     pub hashes: u64,
 }
 

@@ -1,11 +1,11 @@
-//! What a crawler does, a line each, with made-up records (see [`sha256_of`]).
+//! The steps of a crawler with made-up records (see [`sha256_of`]), one line each.
 
 use std::collections::BTreeMap;
 
 use crate::corpus::{DATE, sha256_of, size_of, url_of, words_of};
 use crate::wire::{Reply, Wire, Word, array, bulk, int};
 
-/// What a look-up of the `n`-th made-up record replies when `crawl` owns it.
+/// Returns the look-up reply for the `n`-th made-up record when `crawl` owns it.
 pub fn record_of(crawl: &str, n: u64) -> Reply {
     array([
         bulk(crawl),

@@ -104,7 +104,7 @@ impl Snapshot {
         names.collect()
     }
 
-    /// What differs from `other`, a line each; empty when nothing does.
+    /// Returns the differences from `other`, one line each.
     pub fn differences(&self, other: &Snapshot) -> Vec<String> {
         let lines = |s: &Snapshot| -> Vec<String> {
             let text = format!("{s:?}");

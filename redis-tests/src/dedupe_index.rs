@@ -246,7 +246,7 @@ impl DedupeIndex {
         self.ok("STATS").field("storage").text()
     }
 
-    /// How many hashes have an owner, those of running commits included.
+    /// Returns the number of hashes that have an owner, including those of running commits.
     #[track_caller]
     pub fn indexed(&mut self) -> i64 {
         self.ok("STATS").field("hashes").int()

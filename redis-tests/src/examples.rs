@@ -21,7 +21,7 @@ pub struct Step {
     pub command: String,
     /// The reply, as redis-cli shows it.
     pub expected: Vec<String>,
-    /// Whether times and tokens are those of the moment.
+    /// Times and tokens are those of the moment.
     pub live: bool,
 }
 
@@ -35,7 +35,8 @@ impl Step {
         }
     }
 
-    /// What is different about this reply, with the line of the example; `None` when it is the promised one.
+    /// Returns the difference of this reply from the promised one, with the line of the example; `None` if there is
+    /// none.
     pub fn difference(&self, reply: &Reply, now: &mut Live) -> Option<String> {
         let got = show(reply);
         let same = got.len() == self.expected.len()
@@ -80,7 +81,7 @@ pub fn steps(text: &str) -> Vec<Step> {
     steps
 }
 
-/// Whether a line is as expected; `<any>` stands for any text, even none.
+/// Returns true if a line matches; `<any>` stands for any text, also for no text.
 pub fn matches_line(expected: &str, got: &str) -> bool {
     let mut pieces = expected.split("<any>");
     let first = pieces.next().unwrap_or_default();
@@ -130,7 +131,7 @@ impl Live {
         pieces
     }
 
-    /// Whether a line is as expected but for the time, of which it takes note.
+    /// Returns true if a line matches except for the time, which is recorded.
     pub fn matches(&mut self, expected: &str, got: &str) -> bool {
         let (expected, got) = (Live::pieces(expected), Live::pieces(got));
         expected.len() == got.len()

@@ -17,16 +17,16 @@ pub struct FileHost {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// How a file is served. By default as it should be, ranges and all.
+/// The way in which a file is served. By default correctly, with ranges.
 #[derive(Clone, Debug)]
 pub struct Manners {
     /// Ranges are answered with 206; otherwise the whole file comes with 200, whatever was asked for.
     pub ranges: bool,
-    /// The first so many requests get this status.
+    /// Status, and the number of first requests that get it.
     pub failing: Option<(u16, u32)>,
-    /// The connection is cut after so many bytes of each of the first so many answers that have more.
+    /// Bytes after which the connection is closed, and the number of first responses that it happens to.
     pub cut: Option<(u64, u32)>,
-    /// After so many bytes of an answer nothing more comes, and the connection stays open.
+    /// Bytes of a response after which nothing more is sent, while the connection stays open.
     pub silent_after: Option<u64>,
     /// Added to the number in `Content-Length`.
     pub length_lie: i64,
@@ -56,7 +56,7 @@ pub struct Manners {
     pub encoding: Option<String>,
     /// Sent elsewhere with 302.
     pub redirect: Option<String>,
-    /// How often the file was asked for; from the `n`th time on it is served like this.
+    /// Behaviour from the `n`th request of the file on.
     pub later: Option<(u32, Box<Manners>)>,
 }
 
@@ -107,7 +107,7 @@ struct Shared {
     requests: Vec<Request>,
 }
 
-/// What a file is.
+/// The content of a file.
 #[derive(Clone)]
 enum Content {
     Bytes(Arc<Vec<u8>>),
@@ -188,7 +188,7 @@ impl FileHost {
         std::mem::take(&mut lock(&self.shared).requests)
     }
 
-    /// How many bytes of files went out so far, those of errors not counted.
+    /// Returns the number of file bytes sent so far, without those of errors.
     pub fn sent(&self) -> u64 {
         lock(&self.shared)
             .requests
@@ -197,7 +197,7 @@ impl FileHost {
             .sum()
     }
 
-    /// Whether byte `from` of a file, or one of the `length` bytes from there on, ever went out.
+    /// Returns true if byte `from` of a file, or one of the `length` bytes from there on, was ever sent.
     pub fn has_sent(&self, path: &str, from: u64, length: u64) -> bool {
         lock(&self.shared).requests.iter().any(|request| {
             let (start, sent) = request.sent;
@@ -221,7 +221,7 @@ fn serve(
         Ok(path) => Answer::to(asked, &path, shared),
         Err((status, why)) => Answer::refused(status, why),
     };
-    // Counted before it goes out, so that whoever has it finds it counted.
+    // Counted before it is sent, so that the receiver finds it counted.
     let number = {
         let mut shared = lock(shared);
         shared.requests.push(Request {
@@ -358,7 +358,7 @@ impl Answer {
         }
     }
 
-    /// How many bytes will go out.
+    /// Returns the number of bytes that will be sent.
     fn sent(&self) -> u64 {
         let most = [self.cut, self.manners.silent_after];
         most.into_iter().flatten().fold(self.length, u64::min)

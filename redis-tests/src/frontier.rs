@@ -16,8 +16,8 @@ use crawlspace_compact::limits::chg as limits;
 use crate::server::{Options, Server};
 use crate::wire::{Reply, Wire, runs_lines};
 
-/// Where simulated time begins in tests: in the year 2096, so that for the server's own clock, by
-/// which commands without `NOW` go, nothing of it is ever due.
+/// Start of simulated time in tests, in the year 2096: nothing is ever due by the server's own clock, which commands
+/// without `NOW` use.
 pub const T0: i64 = 4_000_000_000_000;
 
 /// Maximum distance of a time from now, in milliseconds.
@@ -31,12 +31,12 @@ pub fn simulated() -> Options {
     Options::new().module_args(&["chg-simulated-time", "yes"])
 }
 
-/// What `CHG.NEXT` grants.
+/// A lease of `CHG.NEXT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The group.
     pub chg: String,
-    /// What a release must show.
+    /// The token that a release needs.
     pub token: i64,
     /// When the lease runs out.
     pub deadline: i64,

@@ -10,9 +10,9 @@ use std::io::{self, Write};
 
 use crate::Rng;
 
-/// How many captures a job looks back at for what it fetches again.
+/// Number of captures that a job remembers for fetching again.
 const REMEMBERED: usize = 512;
-/// How many records an archive file of a job gets.
+/// Number of records per archive file of a job.
 const PER_FILE: u64 = 20_000;
 /// 2013-05-22, in seconds since 1970.
 const BEGIN: u64 = 1_369_180_800;
@@ -42,7 +42,7 @@ pub struct Harvest {
     recent: VecDeque<Capture>,
 }
 
-/// What a job did with a URL.
+/// The fetch of a URL by a job.
 #[derive(Clone, Debug)]
 pub struct Fetch {
     /// The line of the crawl.log, without its end.
@@ -361,7 +361,7 @@ impl Harvest {
     }
 }
 
-/// Writes so many lines of a job's crawl.log, and the CDX of what is stored.
+/// Writes `lines` lines of a job's crawl.log, and the CDX of the stored captures.
 ///
 /// # Errors
 /// What the writers say.

@@ -21,13 +21,13 @@ use crate::rng::Rng;
 use crate::wire::{Reply, Wire};
 use crate::words::line;
 
-/// How long a failing history is made shorter.
+/// Time limit for shortening a failing history.
 const SHRINKING: Duration = Duration::from_secs(60);
 
 /// After how many steps [`Stage::check`] is asked.
 const CHECKED: usize = 25;
 
-/// What is wrong, if anything.
+/// The error of a check, if any.
 pub type Verdict = Result<(), String>;
 
 /// Fails the verdict unless the condition holds.
@@ -40,7 +40,7 @@ macro_rules! must {
     };
 }
 
-/// What a history was played on.
+/// The system under test that a history is played on.
 pub trait Stage {
     /// A step: most often one command.
     type Step: Clone;
@@ -54,7 +54,7 @@ pub trait Stage {
     /// What is wrong.
     fn run(&mut self, step: &Self::Step, log: &mut Log) -> Verdict;
 
-    /// Compares what takes long, every so many steps and at the end.
+    /// Compares slow-to-read state, at intervals and at the end.
     ///
     /// # Errors
     /// What is wrong.
@@ -144,7 +144,7 @@ pub fn history<S: Stage>(test: &str, seed: u64, count: usize, begin: &impl Fn(&m
     stage
 }
 
-/// What a stage says, or what it panics with.
+/// Runs a step, and turns a panic into its verdict.
 fn judged(act: impl FnOnce() -> Verdict) -> Verdict {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let text = panic.downcast::<String>();
@@ -165,7 +165,7 @@ fn again<S: Stage>(begin: &impl Fn() -> S, steps: &[S::Step]) -> Option<(String,
     verdict.err().map(|what| (what, log))
 }
 
-/// What a verdict is about: its first words without names and numbers.
+/// Returns the kind of a verdict: its first words without names and numbers.
 fn kind(what: &str) -> String {
     let plain = what.split('"').step_by(2).flat_map(str::chars);
     plain.filter(|c| c.is_alphabetic()).take(45).collect()

@@ -208,7 +208,7 @@ impl Connection {
     }
 }
 
-/// Where a body ends.
+/// The end of a body.
 enum Framing {
     None,
     Length(usize),

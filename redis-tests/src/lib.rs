@@ -4,7 +4,7 @@
 //! * [`Cluster`] is several of them that share the slots.
 //! * [`Wire`] is a connection that shows a reply exactly as it came: error line, RESP3 map,
 //!   binary text. [`cmd!`], [`ok!`] and [`err!`] run one command on it.
-//! * [`Server::conn`] gives a connection of the `redis` crate for whoever wants a real client.
+//! * [`Server::conn`] returns a connection of the `redis` crate, for tests with a real client.
 //! * [`Snapshot`] is a data set as sorted text, so that two of them can be compared and printed.
 //! * [`plain_view`] is the plain keys of an index, or what they would be if it were not packed.
 //! * [`Frontier`] is a connection for `CHG.*`: a command a line, at a simulated time or not.
@@ -24,7 +24,7 @@
 //! * [`Program`] is a program under test that is stopped, killed, and asked what it took.
 //! * [`program`] is one by its command line, and [`Outcome`] what came of its run.
 //! * [`pywb`] is a peer of the federation, beside which it is tested and measured.
-//! * [`Relay`] stands between a client and a server, and holds back or cuts off after so many bytes.
+//! * [`Relay`] stands between a client and a server, and holds back or cuts off after a number of bytes.
 //! * [`payload`] is what `DUMP` gives, taken apart.
 //! * [`matrix`] is what a test that holds for all families needs to know of each.
 //! * [`packages`] fetches clients in other languages.

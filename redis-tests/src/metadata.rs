@@ -7,7 +7,7 @@ use std::path::Path;
 
 use flate2::write::GzEncoder;
 
-/// How a metadata file is written.
+/// The format of a metadata file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// WARC/1.0.
@@ -24,7 +24,7 @@ impl Form {
     /// All of them.
     pub const ALL: [Form; 4] = [Form::Warc, Form::WarcGz, Form::Arc, Form::ArcGz];
 
-    /// What names of such files end with: `.warc.gz`.
+    /// Returns the extension of such files: `.warc.gz`.
     pub fn ending(self) -> &'static str {
         match self {
             Form::Warc => ".warc",
@@ -118,7 +118,7 @@ impl<W: Write> Metadata<W> {
         self.put(head.as_bytes(), block, b"\r\n\r\n")
     }
 
-    /// What was written.
+    /// Finishes the file and returns its writer.
     ///
     /// # Errors
     /// What the writer says.

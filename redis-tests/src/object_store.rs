@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::file_host::{FileHost, Manners};
 use crate::scripted_host::Asked;
 
-/// Who may read, and in which region.
+/// The access key; the secret and the region follow.
 pub const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 /// The secret of [`KEY`].
 pub const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
@@ -21,7 +21,7 @@ pub struct ObjectStore {
     refusals: Arc<Mutex<Vec<String>>>,
 }
 
-/// What a store wants of those who ask.
+/// The conditions of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
     /// Everybody may read without a signature, and nobody with one.
@@ -73,7 +73,7 @@ impl ObjectStore {
             .clone()
     }
 
-    /// Variables of the environment of somebody who asks this store in the name of `KEY`.
+    /// Returns environment variables for a client of this store with the access key `KEY`.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ENDPOINT_URL", self.host.url("")),
@@ -166,7 +166,7 @@ impl Signed {
         self.value("X-Amz-Date").chars().take(8).collect()
     }
 
-    /// What the signature has to be: "Authenticating Requests: Using Query Parameters" of the reference of S3.
+    /// Computes the signature: "Authenticating Requests: Using Query Parameters" of the reference of S3.
     fn signature(
         &self,
         method: &str,

@@ -30,7 +30,7 @@ pub fn program(line: impl AsRef<str>) -> Command {
     program
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The exit status.

@@ -77,7 +77,7 @@ pub fn node(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     Ok(node)
 }
 
-/// Whether ioredis runs on it.
+/// Returns true if ioredis runs on this Node.js.
 fn is_recent(node: &Path) -> bool {
     let version = run(Command::new(node).arg("--version")).unwrap_or_default();
     let major = version.trim_start_matches('v').split('.').next();
@@ -94,7 +94,8 @@ fn alone_in(folder: &Path) -> File {
     lock
 }
 
-/// Whether programs of others are run at full size, as `make test-peers` does, and not in small, as `make test`.
+/// Returns true if third-party programs run at full size, as in `make test-peers`, instead of the small size of `make
+/// test`.
 pub fn at_full_size() -> bool {
     std::env::var_os("CRAWLSPACE_PEERS").is_some_and(|size| size == "full")
 }

@@ -5,8 +5,8 @@ use crate::crawler::{add, commit};
 use crate::ok;
 use crate::wire::{Reply, Wire, Word, bulk};
 
-/// What `DEDUPE.PACK` or `DEDUPE.UNPACK` replied: the storage, and how many fields of the merged index and how many
-/// records it moved.
+/// Parses the reply of `DEDUPE.PACK` or `DEDUPE.UNPACK`: the storage, and the numbers of fields of the merged index
+/// and of records that it moved.
 pub fn moved(reply: &Reply) -> (String, i64, i64) {
     assert!(reply.field("memory").int() >= 0, "{reply:?}");
     let (hashes, records) = (reply.field("hashes").int(), reply.field("records").int());
@@ -28,7 +28,7 @@ pub fn small_index(c: &mut Wire, p: &str) {
     ok!(c, "DEDUPE.REVISIT", p, "open", "REF", "u", sha256_of(1), 5);
 }
 
-/// What every reading command says of a [`small_index`], as far as its storage does not show in it.
+/// Returns the replies of every reading command on a [`small_index`], without those that show its storage.
 pub fn replies_of(c: &mut Wire, p: &str) -> Vec<Reply> {
     let mut lookup = ["DEDUPE.LOOKUP", p, "CRAWL", "open", "WITHWACZ"]
         .map(Word::word)

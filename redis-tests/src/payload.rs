@@ -1,4 +1,4 @@
-//! What `DUMP` gives for a key of a module, taken apart and put together again.
+//! Parsing and building of `DUMP` payloads of module keys.
 
 /// CRC-64 of Jones, as Redis appends it to a dump.
 pub fn crc64(bytes: &[u8]) -> u64 {
@@ -7,7 +7,7 @@ pub fn crc64(bytes: &[u8]) -> u64 {
     })
 }
 
-/// What each byte does to a sum.
+/// Effect of each byte on a checksum.
 static CRC64: [u64; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -38,7 +38,7 @@ pub fn sealed(mut payload: Vec<u8>) -> Vec<u8> {
 pub struct Payload {
     /// Name and version of the type, as Redis writes them.
     pub kind: [u8; 10],
-    /// What the value gave.
+    /// Chunks of the value.
     pub chunks: Vec<Vec<u8>>,
     /// Version of the RDB format.
     version: [u8; 2],

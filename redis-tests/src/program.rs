@@ -22,16 +22,16 @@ pub struct Program {
     ended: Option<Ended>,
 }
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// Its exit status.
     pub status: ExitStatus,
-    /// What it printed on standard output.
+    /// Its standard output.
     pub out: String,
-    /// What it printed on standard error.
+    /// Its standard error.
     pub errors: String,
-    /// The most memory that it had at a time, in bytes, as far as somebody looked whether it had ended meanwhile.
+    /// Peak memory in bytes, as last sampled before it ended.
     pub peak: u64,
     /// Processor time that it used.
     pub cpu: Duration,
@@ -70,12 +70,12 @@ impl Program {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// What it has printed so far on standard output.
+    /// Returns the standard output so far.
     pub fn out(&self) -> String {
         self.read("out")
     }
 
-    /// What it has printed so far on standard error.
+    /// Returns the standard error so far.
     pub fn errors(&self) -> String {
         self.read("errors")
     }
@@ -132,10 +132,10 @@ impl Program {
         self.signal(libc::SIGCONT);
     }
 
-    /// How it ended, if it has.
+    /// Returns the end of the program, if it has ended.
     pub fn ended(&mut self) -> Option<&Ended> {
         if self.ended.is_none() {
-            // While it runs: what the kernel says afterwards counts the memory of whoever started it, too.
+            // Sampled while it runs: afterwards the kernel includes the memory of the parent.
             self.peak = self
                 .peak
                 .max(memory_field(self.pid(), "VmHWM").unwrap_or(0));
@@ -210,7 +210,7 @@ fn memory_field(pid: u32, field: &str) -> Option<u64> {
     Some(kib << 10)
 }
 
-/// How many files, sockets and pipes a process has open.
+/// Returns the number of files, sockets and pipes that a process has open.
 ///
 /// # Panics
 /// When there is no such process.

@@ -12,7 +12,7 @@ use crate::packages;
 use crate::server::die_with_parent;
 use crate::wait::until_some;
 
-/// What is installed: the release that is compared with, and what it needs to run.
+/// Packages to install: the compared release, and its requirements.
 const PACKAGES: [&str; 5] = rows![
     "pywb==2.10.*"; "setuptools<81"; "gunicorn"; "packaging"; "surt";
 ];
@@ -23,7 +23,7 @@ pub struct Pywb {
     python: PathBuf,
 }
 
-/// What of it is run.
+/// The applications of pywb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum App {
     /// Index and resource APIs.
@@ -33,7 +33,7 @@ pub enum App {
 }
 
 impl Pywb {
-    /// In a virtual environment in the folder, which is kept.
+    /// Installs pywb in a virtual environment in the folder, which is kept.
     ///
     /// # Errors
     /// The reason in words, when it cannot be installed.
@@ -47,7 +47,7 @@ impl Pywb {
         &self.python
     }
 
-    /// What `warcio check` says of the records in these files.
+    /// Runs `warcio check` on these files and returns its output.
     ///
     /// # Errors
     /// What it printed, when it finds anything wrong.
@@ -154,7 +154,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -164,7 +164,7 @@ impl Running {
         format!("http://{}", self.address)
     }
 
-    /// What it has printed so far on standard error.
+    /// Returns the standard error so far.
     pub fn errors(&self) -> String {
         let bytes = std::fs::read(self.dir.path().join("errors")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()

@@ -10,7 +10,7 @@ use crate::server::Server;
 /// Passes on what clients send to a server and what that replies, over a port of its own.
 ///
 /// After a number of bytes that clients have sent, [`Relay::hold_after`], it holds everything back, in the
-/// middle of a request if that is how the bytes fall: then whoever sent them can be killed, or stopped, or lose the
+/// middle of a request if the boundary falls there: then the client can be killed, stopped or disconnected
 /// connection, at a point that depends on no clock.
 pub struct Relay {
     address: SocketAddr,
@@ -64,18 +64,18 @@ impl Relay {
         format!("redis://{}/", self.address)
     }
 
-    /// How many bytes clients have sent that the server got.
+    /// Returns the number of client bytes that the server received.
     pub fn sent(&self) -> u64 {
         self.shared.lock().sent
     }
 
-    /// Holds everything back when the server has got so many more bytes.
+    /// Holds everything back when the server has received this many further bytes.
     pub fn hold_after(&self, bytes: u64) {
         let mut state = self.shared.lock();
         state.limit = Some(state.sent + bytes);
     }
 
-    /// Whether everything is being held back.
+    /// Returns true if everything is being held back.
     pub fn holds(&self) -> bool {
         self.shared.lock().holds()
     }

@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running script. Dropping it kills it.
 pub struct Script {
-    /// What it is called in a message.
+    /// Name of the script in messages.
     pub name: String,
     child: Child,
     input: ChildStdin,
@@ -51,7 +51,7 @@ impl Script {
         }
     }
 
-    /// What it says next; `None` when it has ended, and ended well.
+    /// Returns its next line; `None` when it has ended successfully.
     ///
     /// # Panics
     /// When it ended badly, or says nothing for a minute.

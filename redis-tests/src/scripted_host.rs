@@ -23,7 +23,7 @@ pub enum Part {
     Close,
 }
 
-/// What came from a client.
+/// A request of a client.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// From the first line to the empty line after the fields, as it came.
@@ -68,11 +68,11 @@ pub struct ScriptedHost {
     address: SocketAddr,
     shared: Arc<Shared>,
     acceptor: Option<JoinHandle<()>>,
-    /// Of a host that accepts nothing.
+    /// Listener of a host that accepts nothing.
     _deaf: Option<TcpListener>,
 }
 
-/// Where hosts are as a rule.
+/// Default address of hosts.
 const LOCAL: &str = "127.0.0.1";
 
 /// A connection, and the thread that answers its requests.
@@ -86,7 +86,7 @@ struct Shared {
     gone: AtomicUsize,
     closing: AtomicBool,
     has_failed: AtomicBool,
-    /// What each request is answered with by [`ScriptedHost::answering`].
+    /// Response to each request of a host started with [`ScriptedHost::answering`].
     answer: Mutex<Vec<u8>>,
 }
 
@@ -96,8 +96,8 @@ impl ScriptedHost {
         ScriptedHost::handling(move |asked, connection| play(script(asked), connection))
     }
 
-    /// As [`start`](ScriptedHost::start), on another address of the loopback interface: programs that keep their hands off
-    /// `127.0.0.1` ask it.
+    /// Starts a host like [`start`](ScriptedHost::start), on another loopback address, for programs that refuse to
+    /// connect to `127.0.0.1`.
     pub fn start_at(
         host: &str,
         script: impl Fn(&Asked) -> Vec<Part> + Send + Sync + 'static,
@@ -118,7 +118,7 @@ impl ScriptedHost {
         host
     }
 
-    /// What is answered from now on by a host that was started with [`ScriptedHost::answering`].
+    /// Sets the response of a host that was started with [`ScriptedHost::answering`].
     pub fn answers(&self, bytes: impl Into<Vec<u8>>) {
         *lock(&self.shared.answer) = bytes.into();
     }
@@ -177,7 +177,7 @@ impl ScriptedHost {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

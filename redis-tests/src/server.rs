@@ -47,12 +47,12 @@ pub fn module_path() -> PathBuf {
 /// `packed`.
 const STORAGE: &str = "CRAWLSPACE_STORAGE";
 
-/// Whether servers pack their indexes unless the test says otherwise.
+/// Returns true if servers pack their indexes by default.
 pub fn packed_by_default() -> bool {
     std::env::var(STORAGE).is_ok_and(|storage| storage == "packed")
 }
 
-/// How a server is to be started.
+/// The options of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     configuration: Option<String>,
@@ -66,7 +66,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// With the module, without persistence. `CRAWLSPACE_STORAGE` says how new indexes are stored.
+    /// Creates options with the module and without persistence. `CRAWLSPACE_STORAGE` sets the storage of new indexes.
     pub fn new() -> Options {
         Options {
             module: Some(Vec::new()),
@@ -75,8 +75,9 @@ impl Options {
         }
     }
 
-    /// With a configuration file of this text, and no module but those that it loads. A server that is started again has
-    /// the file as the server left it. Arguments win over its lines.
+    /// Creates options with a configuration file of this text, and no module except those that it loads. A restarted
+    /// server
+    /// uses the file as the server left it. Arguments take precedence over its lines.
     pub fn configured(text: &str) -> Options {
         Options {
             configuration: Some(text.to_owned()),
@@ -149,7 +150,7 @@ impl Options {
         self
     }
 
-    /// In cluster mode (no slots assigned yet).
+    /// Enables cluster mode (without assigned slots).
     pub fn cluster_enabled(mut self) -> Options {
         self.cluster = true;
         self
@@ -161,7 +162,7 @@ impl Options {
         self
     }
 
-    /// With another limit than a minute of the time that a start or a reply may take.
+    /// Sets the time limit of a start or a reply, by default a minute.
     pub fn timeout(mut self, timeout: Duration) -> Options {
         self.timeout = Some(timeout);
         self
@@ -290,7 +291,7 @@ impl Server {
         });
     }
 
-    /// Waits until so many clients are blocked.
+    /// Waits until this many clients are blocked.
     pub fn until_blocked(&self, clients: i64) {
         until("clients are blocked", || {
             self.info_number("blocked_clients") == clients
@@ -310,7 +311,7 @@ impl Server {
         }
     }
 
-    /// Kills the server while somebody waits for a reply, and starts it again.
+    /// Kills the server while a client waits for a reply, and starts it again.
     ///
     /// # Panics
     /// When the reply has come.

@@ -12,7 +12,7 @@ use crate::frontier::server_time;
 use crate::server::{Options, Server};
 use crate::wait::within;
 
-/// How soon a server sees that its clock was moved.
+/// Maximum time until a server notices that its clock was moved.
 const SOON: Duration = Duration::from_secs(2);
 
 /// A server whose wall clock can be moved.

@@ -9,24 +9,24 @@ use crate::server::{Options, Server};
 use crate::wire::{Reply, Wire, Word, bulk};
 
 thread_local! {
-    /// Where packed indexes are unpacked, so that the one under test is only read.
+    /// Server on which packed indexes are unpacked, so that the one under test is only read.
     static SCRATCH: RefCell<Option<Server>> = const { RefCell::new(None) };
 }
 
-/// Whether an index is packed, wholly or in part.
+/// Returns true if an index is packed, completely or partly.
 pub fn is_packed(c: &mut Wire, p: impl Word) -> bool {
     let stats = c.expect_ok(&["DEDUPE.STATS".word(), p.word()]);
     stats.field("storage") != bulk("plain")
 }
 
-/// How many hashes have an owner, those of running commits included.
+/// Returns the number of hashes that have an owner, including those of running commits.
 pub fn indexed(c: &mut Wire, p: impl Word) -> i64 {
     let stats = c.expect_ok(&["DEDUPE.STATS".word(), p.word()]);
     stats.field("hashes").int()
 }
 
-/// What the keys under a prefix are on plain storage: read as they are, or, of a packed index, from
-/// a copy that another server has unpacked.
+/// Returns the keys under a prefix in plain storage: as they are, or, for a packed index, from a copy that
+/// another server has unpacked.
 ///
 /// # Panics
 /// When a copy of the index cannot be made, or not be unpacked.

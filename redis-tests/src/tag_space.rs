@@ -71,7 +71,7 @@ impl TagSpace {
         self.wire.expect_error(&words)
     }
 
-    /// As [`TagSpace::refused`], with more words behind the line, as they are.
+    /// Sends a line like [`TagSpace::refused`], followed by more words unchanged.
     #[track_caller]
     pub fn refused_with(&mut self, line: &str, more: &[impl AsRef<[u8]>], words: &str) -> String {
         let reply = self.wire.call(&self.words_with(line, more));
@@ -85,7 +85,7 @@ impl TagSpace {
         self.ok_with(&line, lines).texts()
     }
 
-    /// Whether a WARC of this name passes an expression.
+    /// Returns true if a WARC of this name passes an expression.
     #[track_caller]
     pub fn passes(&mut self, expression: &str, file: &str) -> bool {
         let words = ["WHERE", expression, "FORMAT", "FILE", "RETURN", "COUNT"];
@@ -112,7 +112,7 @@ impl TagSpace {
         reply.texts().remove(0)
     }
 
-    /// Whether there is such a key.
+    /// Returns true if the key exists.
     pub fn exists(&mut self) -> bool {
         let key = self.key.clone();
         self.wire.expect_ok(&["EXISTS", &key]).int() == 1

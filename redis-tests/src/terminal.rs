@@ -6,8 +6,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::Command;
 use std::ptr;
 
-/// Runs a program to its end on a terminal of so many columns, where somebody types this. Gives its exit status, and
-/// all that the terminal shows.
+/// Runs a program to its end on a terminal of `columns` columns, and types a text. Returns its exit status, and the
+/// whole output of the terminal.
 ///
 /// # Panics
 /// When there is no terminal to be had, or the program does not start.

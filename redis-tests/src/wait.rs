@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a condition may take before the test fails. Generous: a loaded machine is not a bug.
+/// Time limit of a condition before the test fails. Generous: a loaded machine is not a bug.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Polls `condition` until it holds.

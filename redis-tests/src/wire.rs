@@ -65,7 +65,7 @@ pub fn assert_error(reply: &Reply, words: &str, what: &str) -> String {
     line.into_owned()
 }
 
-/// How long a reply may take. A command that hangs is a failure, not a hung test.
+/// Time limit of a reply. A command that hangs is a failure, not a hung test.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One word of a command: text, bytes or a number.
@@ -362,7 +362,7 @@ pub struct Wire {
     stream: BufReader<Stream>,
     /// Push messages that arrived while a reply was awaited (RESP3).
     pushed: Vec<Reply>,
-    /// How long a reply may take.
+    /// Time limit of a reply.
     timeout: Duration,
 }
 
@@ -394,7 +394,7 @@ impl Wire {
         }
     }
 
-    /// With another limit of the time that a reply may take.
+    /// Sets another time limit for replies.
     pub fn within(mut self, timeout: Duration) -> Wire {
         self.stream.get_ref().set_read_timeout(timeout);
         self.timeout = timeout;

@@ -1,13 +1,13 @@
-//! What a crawler fetched, and how digests of it are written.
+//! Captures of a crawler, and the spellings of their digests.
 
 use crate::corpus::sha256_of;
 
-/// What became of a fetch.
+/// The outcome of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The payload was stored.
     Response,
-    /// It was known, and a revisit record was written.
+    /// The payload was known, and a revisit record was written.
     Revisit,
     /// Something that the crawler made itself, such as text extracted of a page, or that came by another protocol.
     Other,
@@ -16,7 +16,7 @@ pub enum Kind {
 /// A record in a WARC file.
 #[derive(Clone, Debug)]
 pub struct Capture {
-    /// What kind of record.
+    /// Kind of the record.
     pub kind: Kind,
     /// Number of the payload: the same number is the same payload.
     pub payload: u64,

@@ -3,7 +3,7 @@
 use super::capture::{Capture, Kind};
 use crate::rng::Rng;
 
-/// What the crawls are like.
+/// The shape of the crawls.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Records in a crawl.
@@ -30,7 +30,7 @@ impl Default for Shape {
     }
 }
 
-/// What one crawl stored.
+/// The records of one crawl.
 #[derive(Clone, Debug)]
 pub struct Crawl {
     /// Its id.

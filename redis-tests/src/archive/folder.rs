@@ -13,16 +13,16 @@ use super::zip;
 /// WACZ files in a temporary folder.
 pub struct Folder {
     dir: TempDir,
-    /// What the manifest lists.
+    /// Entries of the manifest.
     pub entries: Vec<Entry>,
 }
 
 /// A WACZ file as a manifest lists it.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What it is called.
+    /// Name of the file.
     pub name: String,
-    /// Where it lies, relative to the folder.
+    /// Path relative to the folder.
     pub path: String,
     /// SHA-256 of all of it.
     pub hash: String,
@@ -49,7 +49,7 @@ impl Folder {
         }
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -126,7 +126,7 @@ impl Folder {
         entry
     }
 
-    /// Where the file with this path lies.
+    /// Returns the path of a file of the folder.
     pub fn file(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)
     }

@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 
 use super::capture::{Capture, Kind};
 
-/// How the index of a WACZ file is written.
+/// The layout of the index of a WACZ file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// `indexes/index.cdxj`.
@@ -104,7 +104,7 @@ fn mime(kind: Kind) -> &'static str {
     }
 }
 
-/// What is neither a response nor a revisit has a digest and a length like anything else.
+/// Formats a CDXJ line. Records other than responses and revisits have a digest and a length as well.
 fn cdxj(capture: &Capture) -> String {
     let (key, date) = (urlkey(&capture.url), &capture.date);
     let (url, mime) = (json_text(&capture.url), mime(capture.kind));

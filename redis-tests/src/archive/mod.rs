@@ -1,7 +1,7 @@
 //! Made-up crawls, the WACZ files that they leave behind, and the index that they make while they run.
 //!
 //! The same [`Crawl`] can be written as WACZ files ([`Folder`]), whose indexes say what an indexer of such files
-//! would say, and be driven through the documented commands as a crawler does ([`crawl`]). So what somebody makes of
+//! would say, and be driven through the documented commands as a crawler does ([`crawl`]). So the result of importing
 //! the files can be compared with what the crawler made.
 //!
 //! A [`collection`] is what a web archive has: captures in WARC files, and indexes of them.

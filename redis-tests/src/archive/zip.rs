@@ -89,7 +89,7 @@ pub fn stream(members: &[(&str, &[u8])]) -> Vec<u8> {
     zip
 }
 
-/// What a member of a small zip file unpacks to.
+/// Unpacks a member of a small zip file.
 ///
 /// # Panics
 /// When there is none of that name, or the file is no small zip file.

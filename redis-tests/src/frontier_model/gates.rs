@@ -16,7 +16,7 @@ pub struct Gate {
     pauses: i64,
     /// The last deadline of each member that is leased.
     leased: BTreeMap<String, i64>,
-    /// Who waits for the others, if it still does.
+    /// The group that waits on behalf of the others, if any.
     first: Option<String>,
     pub queue: VecDeque<String>,
 }

@@ -18,13 +18,13 @@ pub struct Hold {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Released {
     pub token: i64,
-    /// What it was answered.
+    /// The due time in the reply.
     pub due: i64,
     /// Group and token of the lease that its `NEXT` took.
     pub next: Option<(String, i64)>,
 }
 
-/// What was set for a group.
+/// The options of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     pub parallel: i64,
@@ -54,7 +54,7 @@ impl Default for Options {
 /// A group; the default is one that nobody has heard of.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
-    /// Whether `n` and `c` are there.
+    /// The fields `n` and `c` exist.
     pub ours: bool,
     /// `n`.
     pub due: i64,
@@ -77,7 +77,7 @@ pub struct Group {
     pub kept: Uris,
 }
 
-/// What a worker knows of its fetch.
+/// A worker's knowledge of its fetch.
 #[derive(Debug, Default)]
 pub struct Facts {
     pub elapsed: i64,
@@ -98,13 +98,13 @@ impl Group {
         self.uris == 0 && self.holds.is_empty()
     }
 
-    /// Whether one more fetch could begin, now or later.
+    /// Returns true if one more fetch could begin, now or later.
     pub fn is_runnable(&self) -> bool {
         let out = self.holds.len() as i64;
         self.uris > out && out < self.options.parallel
     }
 
-    /// Whether it stands in a queue while it is leased.
+    /// Returns true if the group is queued while it is leased.
     pub fn stands_beside_leases(&self) -> bool {
         !self.holds.is_empty() && self.is_runnable()
     }
@@ -138,12 +138,12 @@ impl Group {
         }
     }
 
-    /// Whether it has URIs of an execution.
+    /// Returns true if the group has URIs of an execution.
     pub fn has_of(&self, execution: &str) -> bool {
         self.counts.contains_key(execution) || self.kept.count_of(execution) > 0
     }
 
-    /// Takes URIs of an execution off the counts: at most so many, and no more than there are.
+    /// Subtracts at most `most` URIs of an execution from the counts.
     pub fn uncount(&mut self, execution: &str, most: i64) -> i64 {
         let Some(there) = self.counts.get_mut(execution) else {
             return 0;

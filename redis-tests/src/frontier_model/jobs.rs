@@ -5,7 +5,7 @@ use super::words::Args;
 use super::{FrontierModel, Outcome};
 use crate::wire::{Reply, bulk, int};
 
-/// How many kept URIs move at a time.
+/// Number of kept URIs that move at a time.
 const BATCH: usize = 64;
 
 impl FrontierModel {

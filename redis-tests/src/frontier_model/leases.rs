@@ -16,7 +16,7 @@ enum When {
     Stored,
 }
 
-/// What became of the URI.
+/// The outcome of a URI.
 #[derive(PartialEq)]
 enum End<'a> {
     Unchanged,

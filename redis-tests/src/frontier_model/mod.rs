@@ -40,15 +40,15 @@ use words::Args;
 /// Idle groups that one command deletes at most.
 const TIDIED: usize = 4;
 
-/// What a command replies, or the first word of its error. Of a map only the fields that are listed
-/// count.
+/// The reply of a command, or the first word of its error. Only the listed fields of a map are
+/// compared.
 type Outcome = Result<Reply, &'static str>;
 
 /// A frontier, its leases and its queues.
 #[derive(Clone, Debug, Default)]
 pub struct FrontierModel {
     prefix: String,
-    /// How long a lease lasts that does not say it.
+    /// Default duration of a lease.
     lease: i64,
     /// Leases that run out with one URI before it is given up.
     attempts: i64,
@@ -81,7 +81,7 @@ pub struct FrontierModel {
     figures: Figures,
 }
 
-/// What happened so far.
+/// The events so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Leases granted.
@@ -199,7 +199,7 @@ impl FrontierModel {
         }
     }
 
-    /// What a plain client does, or the server itself.
+    /// Applies a command of a plain client or of the server itself.
     fn plain_command(&mut self, words: &[String], reply: &Reply) -> Verdict {
         must!(!reply.is_error(), "an error: {reply:?}");
         if ["LRANGE", "HGET", "EXISTS"].contains(&words[0].as_str()) {
@@ -227,7 +227,7 @@ impl FrontierModel {
         self.now
     }
 
-    /// What happened so far.
+    /// Returns the events so far.
     pub fn figures(&self) -> Figures {
         self.figures
     }
@@ -251,7 +251,7 @@ impl FrontierModel {
         offering.map(|e| e.0).collect()
     }
 
-    /// Whether a lease of this group is held, whatever its deadline.
+    /// Returns true if a lease of this group is held, regardless of its deadline.
     pub fn is_held(&self, chg: &str, token: i64) -> bool {
         let group = self.groups.get(chg);
         group.is_some_and(|group| group.holds.iter().any(|hold| hold.token == token))
@@ -277,13 +277,13 @@ impl FrontierModel {
         times.filter(|time| *time > self.now).collect()
     }
 
-    /// Whether this group stands in a queue without a hash: a plain client is in the middle of its work.
+    /// Returns true if this group is queued without a hash: a plain client is in the middle of its work.
     pub fn is_in_the_middle(&self) -> bool {
         let queued = self.ready.iter().chain(self.wait.names());
         queued.into_iter().any(|chg| !self.knows(chg))
     }
 
-    /// Whether a plain client queued this group, or it is known.
+    /// Returns true if the group is known, or a plain client queued it.
     pub fn has(&self, chg: &str) -> bool {
         let queued = self.ready.iter().any(|other| other == chg) || self.wait.get(chg).is_some();
         queued || self.knows(chg)

@@ -12,37 +12,37 @@ use crate::wire::{Reply, bulk, int};
 /// The most leases of a call.
 const COUNT: i64 = 1000;
 
-/// Where a candidate was found.
+/// The queue of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum From {
-    /// In `chg_ready`, at this position.
+    /// Position in `chg_ready`.
     Ready(usize),
     Wait,
     /// Its lease ran out just now.
     Busy,
 }
 
-/// What becomes of a candidate.
+/// The handling of a candidate.
 enum Fate {
-    /// It is leased, with a URI of this execution, or with one that is only counted.
+    /// Lease it, with a URI of this execution, or with one that is only counted.
     Lease(Option<String>),
-    /// It is not due before this.
+    /// Park it until this time.
     Park(i64),
-    /// It is paused, and keeps its place.
+    /// Skip it, because it is paused; it keeps its place.
     Pass,
     /// Its shared gate opens then.
     Gate(i64),
-    /// It has no business here.
+    /// Remove it from the queue, where it does not belong.
     Remove,
 }
 
-/// What is asked for.
+/// The arguments of a request.
 pub struct Ask<'a> {
     pub lease: i64,
     pub count: usize,
     /// The release that it is a part of.
     pub after: Option<(&'a str, i64)>,
-    /// What was granted, where the contract leaves it open.
+    /// The granted leases, where the contract allows several.
     pub told: &'a [Lease],
 }
 
@@ -180,7 +180,7 @@ impl FrontierModel {
         None
     }
 
-    /// Whether a group may be fetched from, by everything that can hold it back.
+    /// Decides if a group may be fetched from, by every condition that can hold it back.
     fn fate(&mut self, chg: &str, told: Option<&Lease>) -> Fate {
         let now = self.now;
         let group = self.group(chg);
@@ -210,7 +210,7 @@ impl FrontierModel {
         by_uris
     }
 
-    /// Whether a group has a URI for a fetch.
+    /// Decides if a group has a URI for a fetch.
     fn fate_by_uris(&mut self, chg: &str, told: Option<&Lease>) -> Fate {
         let now = self.now;
         let paused = self.paused.clone();

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::FrontierModel;
 
-/// How far from its head and its tail `chg_ready` is searched for a group.
+/// Number of entries at each end of `chg_ready` that are searched for a group.
 const SEARCHED: usize = 100;
 
-/// How many groups that become due in one millisecond are told apart.
+/// Number of groups due in the same millisecond whose order is kept.
 const ARRIVALS: u32 = 2048;
 
 /// A place in `chg_wait`: a time, and the order within that millisecond.
@@ -29,7 +29,7 @@ impl Score {
         Score { ms, nth }
     }
 
-    /// As the plain key has it.
+    /// Returns the score in the plain key.
     pub fn shown(self) -> f64 {
         let is_last = self == Score::last_of(self.ms);
         let part = f64::from(self.nth) / f64::from(ARRIVALS);

@@ -7,7 +7,7 @@ use crate::history::Verdict;
 use crate::must;
 use crate::wire::{Reply, Wire};
 
-/// What the plain keys of a frontier say.
+/// The contents of the plain keys of a frontier.
 #[derive(Debug, Default, PartialEq)]
 pub struct Shown {
     /// `chg_ready`, from its head.

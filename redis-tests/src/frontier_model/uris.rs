@@ -27,7 +27,7 @@ pub struct Leased {
     pub token: i64,
     pub execution: String,
     pub uri: Uri,
-    /// It was dropped meanwhile, and counts no more.
+    /// The URI was dropped meanwhile, and no longer counts.
     pub dropped: bool,
 }
 
@@ -50,7 +50,7 @@ impl Execution {
 /// The kept URIs of a group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Uris {
-    /// In order of appearance.
+    /// Executions, in order of appearance.
     executions: Vec<Execution>,
     pub leases: Vec<Leased>,
     clock: i128,
@@ -92,7 +92,7 @@ impl Uris {
         self.executions.iter().find(|e| e.id == execution)
     }
 
-    /// Whether the execution has this URI, queued or leased.
+    /// Returns true if the execution has this URI, queued or leased.
     pub fn has(&self, execution: &str, uri: &str) -> bool {
         let queued = self.find(execution);
         let queued = queued.is_some_and(|e| e.queued.values().any(|known| known.uri == uri));
@@ -153,9 +153,9 @@ impl Uris {
         true
     }
 
-    /// Whose turn it is among executions with a due URI that are allowed. Of several whose turn comes at
-    /// the same moment, the one that was told: the contract says only that shares are as the weights
-    /// are.
+    /// Picks the next of the allowed executions with a due URI. Among executions whose turn comes at the
+    /// same moment, it takes the one that was granted: the contract only says that shares follow the
+    /// weights.
     pub fn pick(
         &self,
         now: i64,

@@ -5,7 +5,7 @@ use crawlspace_compact::limits::chg;
 /// Maximum distance of a time from now, in milliseconds.
 pub const TEN_YEARS: i64 = chg::TEN_YEARS as i64;
 
-/// What is left of the arguments of a command.
+/// The remaining arguments of a command.
 pub struct Args<'a> {
     words: &'a [String],
     pub now: i64,
@@ -91,7 +91,7 @@ impl<'a> Args<'a> {
         self.option(word, least, TEN_YEARS)
     }
 
-    /// Whether a number is next.
+    /// Returns true if a number is next.
     pub fn is_number(&self) -> bool {
         self.words
             .first()

@@ -1,4 +1,4 @@
-//! How much memory is had, and how much was at most.
+//! The memory in use, and its peak.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -41,7 +41,8 @@ impl Heap {
         ALL.load(Relaxed)
     }
 
-    /// What `work` gives, and the most bytes that this thread took at a time meanwhile, whatever other threads do.
+    /// Returns the result of `work`, and the peak of bytes that this thread allocated meanwhile, regardless of other
+    /// threads.
     pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
         let before = THREAD_HAD.get();
         THREAD_PEAK.set(before);

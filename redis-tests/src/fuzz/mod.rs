@@ -210,7 +210,7 @@ fn found_before(target: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// How long the processors have worked for this process.
+/// Returns the processor time of this process.
 fn work() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -230,7 +230,7 @@ struct Trying {
     name: String,
     input: Vec<u8>,
     since: Instant,
-    /// How long this process had worked by then.
+    /// Processor time of this process at that moment.
     work: Duration,
 }
 

@@ -10,7 +10,7 @@ use crate::rng::Rng;
 /// The longest input, in bytes.
 const MAX_BYTES: usize = 256 << 10;
 
-/// What breaks parsers anywhere.
+/// Words that break parsers everywhere.
 const WORDS: [&[u8]; 34] = rows![
     b""; b" "; b"  "; b"\t"; b"\n"; b"\r\n"; b"\r\n\r\n"; b"\0"; b"\xff"; b"\xc3\x28"; b"\xef\xbb\xbf"; b"{";
     b"}"; b"\""; b"\\"; b"\\u"; b"\\ud800"; b"<"; b">"; b";"; b","; b":"; b"="; b"&"; b"%"; b"%zz"; b"..";
@@ -30,7 +30,7 @@ pub struct Mutator<'a> {
 }
 
 impl<'a> Mutator<'a> {
-    /// With words that mean something to the target.
+    /// Creates a mutator with words that the target understands.
     pub fn new(seed: u64, words: &'a [&'a str]) -> Mutator<'a> {
         let mut rng = Rng::seeded(seed);
         // Seeds that follow each other make beginnings that look alike.
@@ -70,7 +70,7 @@ impl<'a> Mutator<'a> {
         self.rng.below(length as u64 + 1) as usize
     }
 
-    /// A part of so many bytes at most.
+    /// Returns a range of at most `most` bytes.
     fn part(&mut self, length: usize, most: usize) -> std::ops::Range<usize> {
         let from = self.at(length);
         let more = self.rng.below((length - from).min(most) as u64 + 1) as usize;

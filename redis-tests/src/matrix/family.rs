@@ -1,4 +1,4 @@
-//! What the tests of the matrix know of a family.
+//! The facts about a family that the tests of the matrix use.
 
 use crawlspace_compact::limits;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub const PREFIX: &str = "{m}:";
 pub struct Family {
     /// The family's name, with which its commands begin: `DEDUPE`.
     pub name: &'static str,
-    /// How its keys are stored, when there are two ways; else empty.
+    /// Storage of its keys, if there are two kinds; otherwise empty.
     pub storage: &'static str,
     /// A call a line, without the family's name and the prefix; quoted as lines of
     /// [`TagSpace`](crate::TagSpace), and `<…>` is what only the [`State`] has. Each succeeds on it, has
@@ -42,8 +42,8 @@ pub struct Family {
     /// Samples that run in slices, so that a key of another type that comes up late cuts them short. Sent
     /// again when the key is gone, they are done.
     pub resumed: &'static [&'static str],
-    /// What arguments must not be: commands (none for all), names or tokens of arguments, invalid values, and
-    /// words of which the error has one (none when any error will do); each a list of words as in a line.
+    /// Invalid arguments: commands (none for all), names or tokens of arguments, invalid values, and words of which
+    /// the error has one (none if any error will do); each a list of words as in a line.
     pub invalid: &'static [[&'static str; 4]],
     /// Limits of arguments, as the docs have them: beginnings of samples (none for all), names or tokens of
     /// arguments, values that are just accepted, values that are just refused, and words that the error of
@@ -113,7 +113,7 @@ impl Family {
         of_slot.collect()
     }
 
-    /// How errors name the argument that a word of a call is; an empty word when any error will do.
+    /// Returns the names by which errors refer to an argument; an empty word if any error will do.
     pub fn names(&self, slot: &Slot) -> Vec<String> {
         let aliases = self.aliases.iter().filter(|(name, _)| *name == slot.name);
         let aliases = aliases.map(|(_, says)| (*says).to_owned());
@@ -182,7 +182,7 @@ fn spelled(value: &str) -> Vec<u8> {
     }
 }
 
-/// What is wrong with the form of an error line: a code word first, then a sentence, short, and ASCII.
+/// Returns the fault in the form of an error line: it is a code word and a sentence, short, and ASCII.
 pub fn malformed(line: &[u8]) -> Option<&'static str> {
     let code = line.split(|b| *b == b' ').next().unwrap_or_default();
     let coded = !code.is_empty() && code.iter().all(u8::is_ascii_uppercase);

@@ -1,8 +1,8 @@
-//! What `COMMAND DOCS` says of a command's arguments, and which word of a call is which argument.
+//! The arguments of a command according to `COMMAND DOCS`, and the argument of each word of a call.
 
 use crate::wire::{Reply, Wire};
 
-/// What stands for an argument in a call.
+/// The words that an argument can have in a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// The key, or the prefix of keys.
@@ -26,15 +26,15 @@ pub struct Argument {
     pub id: usize,
     /// Its name.
     pub name: String,
-    /// What stands for it.
+    /// Kind of its words.
     pub kind: Kind,
     /// The word before it, or of a [`Kind::Word`] the word itself.
     pub token: Option<String>,
-    /// Whether it may be left out.
+    /// The argument is optional.
     pub optional: bool,
-    /// Whether it may be repeated.
+    /// The argument may be repeated.
     pub multiple: bool,
-    /// What a [`Kind::OneOf`] or [`Kind::Block`] is made of.
+    /// Parts of a [`Kind::OneOf`] or [`Kind::Block`].
     pub parts: Vec<Argument>,
 }
 
@@ -77,21 +77,21 @@ impl Argument {
     }
 }
 
-/// What a word of a call is.
+/// The argument that a word of a call belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
     /// The number of its [`Argument`].
     pub id: usize,
     /// The argument's name.
     pub name: String,
-    /// What the word is: [`Kind::Word`] for tokens, those before a value as well.
+    /// Kind of the word: [`Kind::Word`] for tokens, also for those before a value.
     pub kind: Kind,
     /// The token before a value, or the token that this word is.
     pub token: Option<String>,
 }
 
 impl Slot {
-    /// Whether it is a value of one of these arguments: names or tokens, parted by spaces.
+    /// Returns true if the word is a value of one of these arguments: names or tokens, separated by spaces.
     pub(super) fn is_one_of(&self, arguments: &str) -> bool {
         let mut arguments = arguments.split(' ');
         let token = self.token.as_deref().unwrap_or(&self.name);
@@ -109,7 +109,7 @@ impl Slot {
 pub struct Grammar {
     /// Its name in lower case: `dedupe.add`.
     pub name: String,
-    /// How many words its shortest call has; negative when longer ones are taken.
+    /// Number of words of its shortest call; negative if longer calls are allowed.
     pub arity: i64,
     /// Flags of the server: `write`, `readonly`, `denyoom`, …
     pub flags: Vec<String>,
@@ -143,12 +143,12 @@ impl Grammar {
         }
     }
 
-    /// Whether the command has this flag.
+    /// Returns true if the command has this flag.
     pub fn has(&self, flag: &str) -> bool {
         self.flags.iter().any(|f| f == flag)
     }
 
-    /// Whether the command writes.
+    /// Returns true if the command writes.
     pub fn writes(&self) -> bool {
         self.has("write")
     }
@@ -164,13 +164,13 @@ impl Grammar {
         tokens.filter_map(|a| a.token.as_deref()).collect()
     }
 
-    /// What each word of a call is, the command's name left out; nothing when the call does not follow
-    /// the grammar. A word that is a token of the command is never taken for a value.
+    /// Returns the argument of each word of a call, without the command's name; `None` if the call does not follow
+    /// the grammar. A word that is a token of the command is never a value.
     pub fn read(&self, words: &[impl AsRef<[u8]>]) -> Option<Vec<Slot>> {
         self.read_with(self.tokens(), words)
     }
 
-    /// Whether a call follows the grammar in any way, be it that a value is spelled like a token.
+    /// Returns true if a call follows the grammar in any way, even if a value is spelled like a token.
     pub fn allows(&self, words: &[impl AsRef<[u8]>]) -> bool {
         self.read_with(Vec::new(), words).is_some()
     }
@@ -271,7 +271,7 @@ impl Reading<'_> {
     }
 }
 
-/// Whether a word is a whole number as the server takes it, so without a plus.
+/// Returns true if a word is an integer as the server accepts it, without a plus.
 pub fn is_integer(word: &[u8]) -> bool {
     let text = std::str::from_utf8(word).unwrap_or_default();
     !text.starts_with('+') && text.parse::<i64>().is_ok()

@@ -1,4 +1,4 @@
-//! What there is to be crawled: groups of several kinds, their URIs, and the links between them.
+//! The web to be crawled: groups of several kinds, their URIs, and the links between them.
 
 use super::{EXECUTIONS, HALTING, Size};
 use crate::rng::Rng;

@@ -27,7 +27,7 @@ use worker::{Deed, Role};
 pub use race::{Race, race};
 pub use report::Report;
 
-/// How long a lease lasts.
+/// Duration of a lease.
 const LEASE: i64 = 10_000;
 /// Everything that is due in such a span is sent at once; nothing that follows from a reply comes
 /// earlier than that.
@@ -36,7 +36,7 @@ const WINDOW: i64 = 100;
 const ATTEMPTS: i64 = 3;
 /// No crawl takes longer than that.
 const DAY: i64 = 24 * 3_600_000;
-/// Shares may be off by so many percent of all leases of a group.
+/// Maximum deviation of a share, in percent of all leases of a group.
 const FAIR: f64 = 2.0;
 /// Crawl executions and their weights. The last one is paused now and then.
 const EXECUTIONS: [(&str, u32); 6] = rows![
@@ -45,7 +45,7 @@ const EXECUTIONS: [(&str, u32); 6] = rows![
 /// The execution that is paused now and then.
 const HALTING: usize = 5;
 
-/// How large a crawl is.
+/// The size of a crawl.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Host groups.
@@ -89,11 +89,11 @@ pub struct Simulation {
     size: Size,
     crawl: Crawl,
     now: i64,
-    /// What is to be done, by time and then in the order of planning.
+    /// Planned actions, by time and then in the order of planning.
     agenda: BTreeMap<(i64, u64), Deed>,
     planned: u64,
     idle: usize,
-    /// How many leases are asked for at once; learnt from the last replies.
+    /// Number of leases to request at once, adapted to the last replies.
     appetite: usize,
     halted: bool,
     /// The last number of the writers.
@@ -112,7 +112,7 @@ struct Shares {
     over: bool,
 }
 
-/// What did not hold.
+/// The result of a check, with the violated property.
 type Checked<T> = Result<T, String>;
 
 impl Simulation {

@@ -9,7 +9,7 @@ use crate::rng::Rng;
 use crate::server::Server;
 use crate::wire::Reply;
 
-/// How long a lease lasts: short, so that those of crashed workers run out meanwhile.
+/// Duration of a lease: short, so that leases of crashed workers expire meanwhile.
 const LEASE: i64 = 250;
 /// URIs of each group: more than are fetched in a few seconds.
 const URIS: usize = 5_000;

@@ -1,14 +1,14 @@
-//! What a simulation tells in the end.
+//! The report of a simulation.
 
 use std::fmt;
 
 use super::FAIR;
 use crate::frontier_model::{Figures, FrontierModel};
 
-/// What happened in a simulation in which everything held.
+/// The events of a simulation in which every check passed.
 #[derive(Debug)]
 pub struct Report {
-    /// What the model counted.
+    /// Counts of the model.
     pub figures: Figures,
     /// Times that everything was counted.
     pub checkpoints: u64,

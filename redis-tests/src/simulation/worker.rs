@@ -1,4 +1,4 @@
-//! What becomes of a fetch: most are released in time, some never, too late, or twice.
+//! The fates of fetches: most are released in time, some never, too late, or twice.
 
 use super::crawl::{Crawl, number_of};
 use super::{LEASE, WINDOW};
@@ -12,10 +12,10 @@ pub struct Deed {
     pub role: Role,
 }
 
-/// What follows from a reply.
+/// The action that follows a reply.
 #[derive(Clone, Copy, Debug)]
 pub enum Role {
-    /// Up to so many fetches begin.
+    /// Begin up to this many fetches.
     Ask(usize),
     /// A fetch ended, perhaps with a URI of this execution done. One that is not `primary` is repeated
     /// or false, and frees no worker.

@@ -2,12 +2,12 @@
 
 use crate::archive::capture::base32;
 
-/// What was fetched once.
+/// One capture.
 #[derive(Clone, Debug)]
 pub struct Capture {
-    /// As it was asked for.
+    /// The URL as it was requested.
     pub url: String,
-    /// What the index is ordered by.
+    /// The key that the index is sorted by.
     pub key: String,
     /// 14 digits.
     pub timestamp: String,
@@ -17,21 +17,21 @@ pub struct Capture {
     pub mime: &'static str,
     /// The digest of the payload: SHA-1 in base32.
     pub digest: String,
-    /// Where a redirect leads.
+    /// Target of a redirect.
     pub location: Option<String>,
-    /// What was posted.
+    /// Body of a POST request.
     pub posted: Option<String>,
     /// The body as it came. The same for a revisit, which does not store it.
     pub payload: Vec<u8>,
-    /// How it came: fields of the HTTP header that say so.
+    /// Fields of the HTTP header that name the encoding of the body.
     pub encoding: &'static [&'static str],
     /// URL and timestamp of what a revisit refers to.
     pub original: Option<(String, String)>,
-    /// Where its record lies.
+    /// Position of its record.
     pub place: Place,
 }
 
-/// Where a record lies.
+/// The position of a record.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
     /// The name of the file.
@@ -43,7 +43,7 @@ pub struct Place {
 }
 
 impl Capture {
-    /// Whether its payload lies in another record.
+    /// Returns true if another record holds its payload.
     pub fn is_revisit(&self) -> bool {
         self.original.is_some()
     }

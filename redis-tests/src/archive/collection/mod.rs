@@ -25,10 +25,10 @@ pub use capture::{Capture, Place, sha1_base32, urlkey};
 pub use index::cluster_of;
 pub use record::Storage;
 
-/// What a collection is like.
+/// The shape of a collection.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// What its files are called, and the seed of what its pages say.
+    /// Prefix of the file names, and the seed of the page contents.
     pub name: &'static str,
     /// Captures, about.
     pub captures: u64,
@@ -56,7 +56,7 @@ impl Default for Shape {
 /// Captures and where they lie, in the order of their index.
 #[derive(Clone, Debug)]
 pub struct Collection {
-    /// What it was made like.
+    /// Shape that it was made from.
     pub shape: Shape,
     /// By urlkey, then time.
     pub captures: Vec<Capture>,

@@ -6,7 +6,7 @@ use flate2::write::GzEncoder;
 
 use super::capture::{Capture, sha1_base32};
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// WARC, each record a gzip member.
@@ -18,7 +18,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// What the names of its files end with.
+    /// Returns the extension of file names.
     pub fn extension(self) -> &'static str {
         match self {
             Storage::Gzip => "warc.gz",
@@ -28,7 +28,7 @@ impl Storage {
     }
 }
 
-/// What a file begins with.
+/// Returns the first record of a file.
 pub fn beginning(storage: Storage, name: &str) -> Vec<u8> {
     let mut out = Vec::new();
     match storage {

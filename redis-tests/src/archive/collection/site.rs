@@ -1,4 +1,4 @@
-//! What there is to be captured, and when it was.
+//! The pages of a made-up site, and the times of their captures.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -34,7 +34,7 @@ const MIDDLE: u64 = 1_527_854_400;
 struct Page {
     url: String,
     posted: Option<&'static str>,
-    /// How often its content has changed.
+    /// Number of changes of its content.
     edition: u64,
     /// URL and timestamp of what was stored of this edition.
     stored: Option<(String, String)>,
@@ -196,7 +196,7 @@ fn capture(rng: &mut Rng, shape: &Shape, page: &mut Page, moment: u64) -> Captur
     }
 }
 
-/// What a page says in an edition of it, and how that comes.
+/// Returns the content of a page in one edition, and its encoding.
 fn payload(
     shape: &Shape,
     page: &Page,

@@ -11,11 +11,11 @@ const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#555555
 
 /// A drawing of lines over the same places.
 pub struct Chart {
-    /// What it is called as a file, without its ending.
+    /// Name of the file, without its extension.
     pub name: &'static str,
-    /// What it shows.
+    /// Title of the chart.
     pub title: String,
-    /// What is drawn upwards, with its unit.
+    /// Label of the vertical axis, with its unit.
     pub unit: &'static str,
     /// The places from left to right, at equal distances.
     pub places: Vec<String>,
@@ -26,7 +26,7 @@ pub struct Chart {
 }
 
 impl Chart {
-    /// What a paragraph has of it: a picture in Markdown.
+    /// Returns the picture as Markdown.
     pub fn link(&self) -> String {
         format!("![{}]({}.svg)\n", self.title, self.name)
     }
@@ -51,7 +51,7 @@ impl Chart {
         )
     }
 
-    /// Where a figure is, from 0 at the bottom to 1 at the top.
+    /// Returns the height of a figure, from 0 at the bottom to 1 at the top.
     fn height(&self, figure: f64) -> f64 {
         let (low, high) = self.scale();
         if self.is_logarithmic {

@@ -219,7 +219,7 @@ pub struct Client {
     pub trips: u64,
 }
 
-/// What a reply consists of.
+/// The pieces of a reply.
 #[derive(Default)]
 pub struct Pieces {
     /// Its strings.
@@ -344,7 +344,7 @@ pub struct Batches {
     ends: Vec<usize>,
     /// Requests in each batch.
     pub depth: usize,
-    /// What is counted in each request: 1, or the hashes that it asks for.
+    /// Count of each request: 1, or the number of hashes that it has.
     pub weight: usize,
 }
 
@@ -384,7 +384,7 @@ impl Batches {
     }
 }
 
-/// What a saturating run gave.
+/// The figures of a saturating run.
 #[derive(Clone, Copy, Debug)]
 pub struct Throughput {
     /// Requests (times their weight) a second.
@@ -395,7 +395,7 @@ pub struct Throughput {
     pub nils: u64,
 }
 
-/// How many connections keep the server busy: while one batch is being read here, others wait there.
+/// Number of connections that keep the server busy: while one batch is read here, others wait there.
 const CONNECTIONS: usize = 8;
 
 /// Sends batches over several connections for as long as `span`, a batch under way on each.

@@ -1,4 +1,4 @@
-//! Where and when a run was made.
+//! The machine and the date of a run.
 
 use std::fs;
 use std::process::Command;

@@ -44,7 +44,7 @@ use report::{Findings, Section, say};
 /// A part that can be measured.
 #[derive(Clone, Copy)]
 pub struct Part {
-    /// What `--only` takes to measure it.
+    /// Argument of `--only` that measures it.
     name: &'static str,
     /// Names of its pieces, with spaces between.
     pieces: &'static str,
@@ -117,7 +117,7 @@ const PARTS: [Part; 8] = [
     Part::scale("chg", "chg-scale", chg::scale),
 ];
 
-/// How much is to be measured.
+/// The extent of a run.
 pub struct Plan {
     /// A tenth of the corpus and a quarter of the time.
     pub quick: bool,
@@ -137,7 +137,7 @@ impl Plan {
         if self.quick { full / 10 } else { full }
     }
 
-    /// Whether one of these pieces, parted by spaces, is to be measured.
+    /// Returns true if one of these pieces, separated by spaces, is to be measured.
     pub fn wants(&self, pieces: &str) -> bool {
         let Some(only) = &self.piece else { return true };
         pieces
@@ -145,7 +145,7 @@ impl Plan {
             .any(|piece| only.eq_ignore_ascii_case(piece))
     }
 
-    /// What is found by measuring those pieces that are wanted.
+    /// Measures the pieces that are wanted.
     pub fn findings(&self, pieces: &[(&str, &dyn Fn() -> Findings)]) -> Findings {
         let mut found = Findings::default();
         for (names, measure) in pieces {
@@ -168,7 +168,7 @@ impl Plan {
         saturate(server, batches, self.span(), first)
     }
 
-    /// How long one saturating run lasts.
+    /// Returns the duration of one saturating run.
     pub fn span(&self) -> Duration {
         Duration::from_millis(if self.quick { 500 } else { 2000 })
     }
@@ -224,7 +224,7 @@ fn main() {
     }
 }
 
-/// What a run was asked for besides the plan.
+/// Arguments of a run besides the plan.
 #[derive(Default)]
 struct Ask {
     /// A section or a piece of one.

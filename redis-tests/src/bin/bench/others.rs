@@ -17,10 +17,10 @@ use crate::told::slice_longest;
 /// Requests a second, all clients together.
 pub const RATE: u32 = 5_000;
 
-/// What a row is about that says how long others waited: half of them, 99 % and 99.9 %.
+/// Name of a row about the waits of other clients: median, 99 % and 99.9 %.
 pub const MEANWHILE: &str = "waits of other clients: p50 / p99 / p99.9; p99.9 above idle";
 
-/// What others may ask: a string, in each request.
+/// Creates requests of other clients: a string, in each request.
 pub fn pages(server: &Server) -> Arc<Batches> {
     ok!(server.wire(), "SET", "bench:page", "x".repeat(100));
     Arc::new(Batches::new(1_000, 1, |out| line(out, "GET bench:page")))
@@ -104,14 +104,14 @@ impl Loaded {
         self.during.push(waits.between(start, end));
     }
 
-    /// In each repetition: how much more the slowest one in a thousand waits, in milliseconds.
+    /// Returns the additional wait of the slowest one in a thousand, in milliseconds, in each repetition.
     pub fn above_idle(&self) -> Series {
         let pairs = self.during.iter().zip(&self.idle);
         let above = pairs.map(|(during, idle)| during.quantile(0.999) - idle.quantile(0.999));
         above.collect()
     }
 
-    /// What others waited before: `0.05 / 0.10 / 0.90 ms`, half, 99 % and 99.9 % of all repetitions together.
+    /// Formats the waits before: `0.05 / 0.10 / 0.90 ms`, median, 99 % and 99.9 % of all repetitions together.
     pub fn idle(&self) -> String {
         quantiles(&self.idle)
     }
@@ -122,13 +122,13 @@ impl Loaded {
         WAITS.iter().map(|&(_, q)| all.quantile(q)).collect()
     }
 
-    /// What others waited meanwhile, as [`Loaded::idle`] says it.
+    /// Formats the waits meanwhile, like [`Loaded::idle`].
     pub fn during(&self) -> String {
         quantiles(&self.during)
     }
 }
 
-/// What [`Loaded::waits`] gives: names and shares.
+/// Names and shares of [`Loaded::waits`].
 pub const WAITS: [(&str, f64); 5] = [
     ("50 %", 0.5),
     ("90 %", 0.9),
@@ -154,7 +154,7 @@ pub struct Long {
     pub alone: Series,
     /// Seconds of the server's processor then.
     pub cpu: Series,
-    /// With others asking.
+    /// Figures under the load of other clients.
     pub loaded: Loaded,
     /// Milliseconds of the longest slice in each run, if the server has the module.
     pub slices: Series,

@@ -15,7 +15,7 @@ const WIDTH: usize = 110;
 pub struct Page {
     /// Name of the section.
     pub title: String,
-    /// How the page is written again.
+    /// Command that writes the page again.
     command: String,
     /// Machine, versions and date.
     pub machine: String,
@@ -25,7 +25,7 @@ pub struct Page {
     pub rows: Vec<Vec<String>>,
     /// Paragraphs that begin with a heading of their own, and charts.
     pub notes: Vec<String>,
-    /// What the figures are.
+    /// Meaning of the figures.
     legend: String,
 }
 

@@ -6,14 +6,14 @@ use crate::chart::Chart;
 use crate::pages::wrapped;
 use crate::series::Series;
 
-/// What a figure should reach.
+/// The target of a figure.
 #[derive(Clone, Copy)]
 pub enum Goal {
     /// A ratio of at least so much.
     AtLeast(f64),
-    /// At most so many of the unit, usually.
+    /// At most this much of the unit, usually.
     AtMost(f64, &'static str),
-    /// Never more than so many of the unit, in any repetition.
+    /// Never more than this much of the unit, in any repetition.
     Never(f64, &'static str),
     /// A ratio measured to know it.
     Known,
@@ -38,7 +38,7 @@ pub struct Row {
     pub texts: [String; 5],
     /// The ratio (better is more), or the figure itself where the goal is a limit.
     pub result: Series,
-    /// What it should reach.
+    /// Target of the row.
     pub goal: Goal,
 }
 
@@ -100,18 +100,18 @@ impl Row {
 pub struct Section {
     /// Heading.
     pub title: &'static str,
-    /// What the data is and how it was measured.
+    /// The data and the method.
     pub method: String,
-    /// What came of it.
+    /// Results.
     pub found: Findings,
 }
 
-/// What one measurement gives: rows, and a paragraph on each.
+/// The results of one measurement: rows, and a paragraph on each.
 #[derive(Default)]
 pub struct Findings {
     /// Lines of the table.
     pub rows: Vec<Row>,
-    /// What is to be said about a row or a group of rows, and the commands that measure it again.
+    /// Notes about a row or a group of rows, and the commands that measure it again.
     pub notes: Vec<String>,
     /// Charts that a paragraph shows.
     pub charts: Vec<Chart>,
@@ -132,7 +132,7 @@ impl Findings {
     }
 }
 
-/// Tells whoever waits what is being measured.
+/// Prints the measurement in progress.
 pub fn say(what: &str) {
     eprintln!("  {what} …");
 }

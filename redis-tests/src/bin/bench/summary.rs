@@ -12,10 +12,10 @@ struct Headline {
     page: &'static str,
     /// The first three cells of the row.
     row: [&'static str; 3],
-    /// What was measured, and against what.
+    /// The measurement, and the peer.
     what: &'static str,
     against: &'static str,
-    /// What it means for a reader.
+    /// The meaning for a reader.
     meaning: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What the server itself tells of its work.
+//! Statistics of the server about its work.
 
 use redis_tests::Server;
 
@@ -15,12 +15,12 @@ pub fn slice_longest(server: &Server) -> f64 {
 pub struct Spent(Vec<(String, u64, f64)>);
 
 impl Spent {
-    /// Starts counting anew.
+    /// Resets the counts.
     pub fn reset(server: &Server) {
         redis_tests::ok!(server.wire(), "CONFIG", "RESETSTAT");
     }
 
-    /// What was counted since.
+    /// Returns the counts since the reset.
     pub fn since_reset(server: &Server) -> Spent {
         let text = redis_tests::ok!(server.wire(), "INFO", "commandstats").text();
         let lines = text.lines().filter_map(|line| {

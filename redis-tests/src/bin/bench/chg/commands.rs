@@ -4,7 +4,7 @@ use crate::load::{Feeder, Pieces};
 
 use super::hosts::{EXECUTIONS, Hosts};
 
-/// What a client needs of a lease.
+/// The parts of a lease that a client needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lease {
     pub chg: String,

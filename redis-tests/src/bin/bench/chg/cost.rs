@@ -8,7 +8,7 @@ use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, grouped};
 use crate::targets;
 
-/// What is measured, in the order in which it is done.
+/// Measured steps, in the order in which they run.
 const STEPS: [&str; 4] = [
     "`ADD`, new group",
     "`ADD`, known group",

@@ -16,9 +16,9 @@ use crate::series::{Series, grouped, rate};
 use crate::targets;
 use crate::told::Spent;
 
-/// How long a group rests after each page.
+/// Pause of a group after each page.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Groups: so many that there is always one that is due.
+/// Number of groups: enough that one is always due.
 pub const GROUPS: u64 = 20_000;
 
 /// Measures the page cycle on kept URIs.
@@ -123,7 +123,7 @@ pub fn their_pages(server: &Server, span: Duration, run: &mut Run) {
 }
 
 impl Run {
-    /// Fetches pages for a while, each by so many round trips; how many they were.
+    /// Fetches pages for a while, each with a number of round trips; returns the number of pages.
     fn pages(&mut self, server: &Server, span: Duration, mut page: impl FnMut() -> u64) -> u64 {
         let cpu = cpu_seconds(server.pid());
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! What a queued URI takes.
+//! Memory of a queued URI.
 
 use redis_tests::Server;
 

@@ -18,9 +18,9 @@ use crate::targets;
 
 /// Workers, each with a connection of its own, on which it waits for its next page.
 pub const WORKERS: usize = 64;
-/// How long a group rests after each page.
+/// Pause of a group after each page.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Groups: so many that there is always one that is due.
+/// Number of groups: enough that one is always due.
 const GROUPS: u64 = 40_000;
 
 /// Measures pages a second.
@@ -64,7 +64,7 @@ pub fn our_pages(server: &Server, span: Duration) -> Throughput {
     pages(server, span, &Ours)
 }
 
-/// How a page and the next one are asked for.
+/// The requests for a page and the next one.
 trait Pages {
     /// The command that takes the first group.
     fn first(&self) -> String;

@@ -21,13 +21,13 @@ use crate::told::Spent;
 const GROUPS: u64 = 10_000_000;
 /// URIs kept in each.
 const URIS: u64 = 10;
-/// Share of the groups, one in so many, at which something is measured.
+/// Divisors of the number of groups at which figures are taken.
 const STOPS: [u64; 3] = [100, 10, 1];
 
-/// How long it may take to save 10⁸ URIs and to load them: some minutes.
+/// Time limit for saving 10⁸ URIs and for loading them: some minutes.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What was measured at one size.
+/// Figures at one size.
 struct Stop {
     groups: u64,
     /// Bytes of a URI, with its share of the group.

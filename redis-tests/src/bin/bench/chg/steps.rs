@@ -16,7 +16,7 @@ const HOUR: u64 = 3_600_000;
 /// Requests of each kind that are counted.
 const SAMPLE: u64 = 10_000;
 
-/// Who works on the frontier.
+/// The kind of client that works on the frontier.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
     /// Our commands.
@@ -42,9 +42,9 @@ pub struct Bench<'a> {
 /// Microseconds that a step took the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
-    /// In commands.
+    /// Time in commands.
     pub commands: f64,
-    /// Of processor: with reading requests and writing replies.
+    /// Processor time, including reading requests and writing replies.
     pub processor: f64,
 }
 

@@ -1,12 +1,12 @@
 //! The peer: the seed's keys worked by its own scripts and plain commands, as a frontier in Java
-//! does it (Veidemann). Written anew from the descriptions; its faults are kept:
+//! does it (Veidemann). Written from the descriptions; its faults are kept:
 //!
 //! * `BRPOP` takes the group that became ready last, and a client that dies after it has the group
 //!   in no queue at all;
 //! * a release is four commands with gaps between them;
 //! * nobody checks who releases, and counts go down to where they go.
 //!
-//! One fault is not: the script that adds puts the execution's id into `chg_wait` in place of the
+//! One fault is not: the script that adds puts the execution's id into `chg_wait` instead of the
 //! group's, with which nothing would ever be fetched. The group's id goes in here.
 
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use redis_tests::{Server, ok};
 use super::hosts::Hosts;
 use crate::load::{Client, Feeder};
 
-/// How often the queue worker looks.
+/// Interval of the queue worker.
 pub const SWEEP_EVERY: Duration = Duration::from_millis(50);
-/// How long a group rests that was found empty.
+/// Pause of a group that was found empty.
 const EMPTY: Duration = Duration::from_secs(1);
-/// How long a harvester has.
+/// Deadline of a harvester.
 const BUSY_MS: u64 = 600_000;
 
 /// Milliseconds since the epoch, by this machine's clock.
@@ -188,13 +188,13 @@ impl Harvester {
         // 5. Its first URI.
         let uri = self.ask(format!("ZRANGE UEID:{chg}:{execution} 0 0"));
         let uri = uri.expect("an execution of a group has URIs");
-        // 6. The deadline anew, as the URI goes to a harvester.
+        // 6. The deadline again, as the URI goes to a harvester.
         let extend = &self.scripts.extend;
         self.ask(format!("EVALSHA {extend} 1 chg_busy {chg} {}", deadline()));
 
         // Here the page is fetched.
 
-        // 7. The group once more, for whoever hears of the result.
+        // 7. The group once more, for the receiver of the result.
         self.ask(format!("HGETALL CHG:{chg}"));
         // 8. The URI is done.
         let remove = &self.scripts.remove;

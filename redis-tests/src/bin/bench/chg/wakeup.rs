@@ -65,7 +65,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
 #[derive(Default)]
 struct Lateness {
     all: Series,
-    /// Of each repetition.
+    /// 99th percentile of each repetition.
     p99: Series,
 }
 

@@ -1,4 +1,4 @@
-//! What a commit writes into the append-only file, and sends to replicas.
+//! Bytes that a commit writes into the append-only file, and sends to replicas.
 
 use redis_tests::{Options, Server};
 

@@ -1,4 +1,4 @@
-//! What the module costs commands that do not use it.
+//! The cost of the module for commands that do not use it.
 
 use super::scene::{start_plain, start_plain_storage};
 use crate::Plan;
@@ -10,8 +10,8 @@ use crate::targets;
 /// Turns that a repetition is made of.
 const TURNS: usize = 10;
 
-/// What bystanders write: what it is called, the command up to the number of the key, what follows, and what of the rate
-/// without the module is to be left.
+/// Writes of bystanders: name, the command up to the number of the key, the rest, and the target for the share of
+/// the rate without the module.
 const WRITES: [(&str, &str, &str, Goal); 5] = [
     ("`SET key:<n>`", "SET key:", " {x:<64}", targets::USED),
     (

@@ -31,7 +31,7 @@ impl Crawl {
         self.own.clone().chain(self.shared.iter().copied())
     }
 
-    /// How many they are.
+    /// Returns the number of hashes.
     pub fn len(&self) -> u64 {
         self.own.end - self.own.start + self.shared.len() as u64
     }
@@ -50,7 +50,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// As it stands in `h:<crawl>`.
+    /// Returns the value in `h:<crawl>`.
     pub fn value(&self) -> String {
         format!("{} {} {} {}", self.wacz, self.date, self.url, self.size)
     }

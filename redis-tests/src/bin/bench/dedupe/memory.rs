@@ -33,7 +33,7 @@ pub fn findings(scene: &Scene, moments: [[Footprint; 3]; 3], hashes: u64) -> Fin
     found
 }
 
-/// How much of a server's growth, in bytes a hash, is the value and how much is the rest.
+/// Returns the shares of the value and of the rest in a server's growth, in bytes per hash.
 pub fn parts(server: &Server, grown: f64, hashes: u64) -> String {
     let usage = ok!(server.wire(), "MEMORY", "USAGE", "allhashes").int() as f64;
     let value = usage / hashes as f64;

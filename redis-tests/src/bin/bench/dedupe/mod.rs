@@ -50,7 +50,7 @@ pub fn measure(plan: &Plan) -> Section {
     }
 }
 
-/// What is measured on one and the same filled scene.
+/// Measures everything that uses one filled scene.
 fn on_filled(plan: &Plan, corpus: &Corpus, hashes: u64) -> Findings {
     let crawls = corpus.crawls(hashes, 10, 0);
     let mut scene = Scene::empty();

@@ -1,4 +1,4 @@
-//! D8: removal of one crawl of ten, against building the index anew.
+//! D8: removal of one crawl of ten, against building the index again.
 
 use std::time::Instant;
 
@@ -71,7 +71,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     findings(size, re_owned, &ours, &lua, client)
 }
 
-/// What the index is afterwards.
+/// The index after a removal.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     hashes: i64,

@@ -15,9 +15,9 @@ pub const DOCUMENTED: &str = "the documented layout by plain commands";
 /// A server with the module and an index on plain keys, one with a packed index, and one without
 /// the module.
 pub struct Scene {
-    /// With the module, index on plain keys.
+    /// Server with the module, index on plain keys.
     pub ours: Server,
-    /// With the module, index packed.
+    /// Server with the module, index packed.
     pub packed: Server,
     /// Without the module.
     pub plain: Server,
@@ -38,7 +38,7 @@ impl Scene {
         [&self.ours, &self.packed, &self.plain]
     }
 
-    /// Those with the module: on plain keys, and packed.
+    /// Returns the servers with the module: on plain keys, and packed.
     pub fn storages(&mut self) -> [&mut Server; 2] {
         [&mut self.ours, &mut self.packed]
     }
@@ -93,7 +93,7 @@ pub fn start_plain() -> Server {
     quiet(Options::new().no_module())
 }
 
-/// What `DEDUPE.LOOKUP` says of hashes.
+/// Returns the reply of `DEDUPE.LOOKUP` for hashes.
 pub fn records(server: &Server, hashes: &[impl AsRef<[u8]>]) -> Reply {
     let mut words: Vec<&[u8]> = vec![b"DEDUPE.LOOKUP", b""];
     words.extend(hashes.iter().map(AsRef::as_ref));
@@ -153,14 +153,14 @@ pub fn rdb_bytes(server: &Server) -> u64 {
 /// Bytes that a server uses, by two accounts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Footprint {
-    /// What it has asked its allocator for.
+    /// Bytes that it has requested from its allocator.
     pub used: f64,
-    /// What the process has of the machine's memory, after the allocator gave back what it can.
+    /// Resident memory, after the allocator returned what it could.
     pub resident: f64,
 }
 
 impl Footprint {
-    /// Of this server, once it has freed what it frees in the background.
+    /// Returns the memory of this server, once it has freed everything in the background.
     pub fn of(server: &Server) -> Footprint {
         until("the server has freed what it no longer needs", || {
             server.info_number("lazyfree_pending_objects") == 0
@@ -173,7 +173,7 @@ impl Footprint {
         }
     }
 
-    /// Growth since another moment, for each of so many things.
+    /// Returns the growth since another moment, per thing.
     pub fn since(self, before: Footprint, things: u64) -> Footprint {
         Footprint {
             used: (self.used - before.used) / things as f64,

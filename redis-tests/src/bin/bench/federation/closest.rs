@@ -13,12 +13,12 @@ use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, grouped, time};
 use crate::targets;
 
-/// Without a limit pywb gives so many rows.
+/// Number of rows that pywb returns without a limit.
 const LIMIT: u64 = 100_000;
 /// The others ask so often a second.
 const RATE: u32 = 200;
 
-/// What was measured of one of the two.
+/// Figures of one server.
 #[derive(Default)]
 struct Figures {
     all: Series,

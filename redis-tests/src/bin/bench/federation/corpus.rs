@@ -25,7 +25,7 @@ pub struct Corpus {
     pub bytes: u64,
     /// URLs that have one capture.
     pub singles: Vec<String>,
-    /// URLs that begin so many others.
+    /// URLs that are prefixes of others.
     pub prefixes: Vec<String>,
     /// URLs whose records are there.
     pub records: Vec<String>,
@@ -79,12 +79,12 @@ impl Corpus {
         corpus
     }
 
-    /// Where it lies.
+    /// Returns the path of a file.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Bytes of a record as it lies in its file, on average.
+    /// Returns the average size of a stored record.
     pub fn record_bytes(&self) -> u64 {
         self.stored / self.records.len().max(1) as u64
     }

@@ -43,7 +43,7 @@ impl Ours {
         Ours { program, address }
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

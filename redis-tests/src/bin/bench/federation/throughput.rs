@@ -20,7 +20,7 @@ struct Case {
     id: &'static str,
     what: String,
     targets: Vec<String>,
-    /// How many lines an answer has; `None` for a record.
+    /// Number of lines of a response; `None` for a record.
     rows: Option<usize>,
     goal: Goal,
 }
@@ -107,7 +107,7 @@ fn cases(corpus: &Corpus) -> Vec<Case> {
 }
 
 impl Case {
-    /// Some answers must be what they should be, and the same from both.
+    /// Checks that some responses are correct, and the same from both servers.
     fn check(&self, addresses: &[SocketAddr]) {
         for target in self.targets.iter().step_by(self.targets.len() / 3) {
             let answers = addresses.iter().map(|address| {
@@ -128,8 +128,9 @@ impl Case {
         }
     }
 
-    /// What both must say: urlkey, timestamp and digest of each row, or the body of the answer in the record.
-    fn gist(&self, text: &str) -> Vec<String> {
+    /// Returns the part that both must agree on: urlkey, timestamp and digest of each row, or the body of the HTTP
+    /// response
+    /// in the record.
         if self.rows.is_none() {
             let body = text.splitn(3, "\r\n\r\n").nth(2).unwrap_or_default();
             return vec![body.trim_end().to_owned()];

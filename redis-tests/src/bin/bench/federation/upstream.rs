@@ -66,7 +66,7 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// Of `http://example.com/page/7`, percent-encoded or not; each source has its own seconds.
+/// Returns the rows of `http://example.com/page/7`, percent-encoded or not; each source has its own seconds.
 fn rows(target: &str) -> String {
     let second = match target.as_bytes().get(1) {
         Some(b'a') => 1,

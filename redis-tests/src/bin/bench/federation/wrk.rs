@@ -1,4 +1,4 @@
-//! The load generator: wrk, which keeps so many connections busy.
+//! The load generator: wrk, which keeps a number of connections busy.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::Plan;
 /// Requests under way at a time.
 pub const CONNECTIONS: usize = 16;
 
-/// How long one run lasts.
+/// Returns the duration of one run.
 pub fn span(plan: &Plan) -> Duration {
     // Its unit is a second.
     Duration::from_secs(if plan.quick { 1 } else { 5 })
@@ -30,7 +30,7 @@ pub fn rate(folder: &Path, address: SocketAddr, targets: &[String], span: Durati
     load.run(folder, address, targets, span).rate
 }
 
-/// How requests are made.
+/// The requests of a run.
 #[derive(Clone, Copy)]
 pub struct Load {
     /// Connections, which are kept.
@@ -39,7 +39,7 @@ pub struct Load {
     pub pause: Option<u64>,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 pub struct Outcome {
     /// Answers a second.
     pub rate: f64,

@@ -9,7 +9,7 @@ use redis_tests::archive::{Entry, Folder, member};
 use crate::dedupe::{commit_hashes, sum};
 use crate::load::{Client, Connection, Watch};
 
-/// How an import went.
+/// The outcome of an import.
 pub struct Imported {
     pub seconds: f64,
     /// Share of a core that the server used.

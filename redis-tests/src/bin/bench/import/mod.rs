@@ -51,7 +51,7 @@ impl Collection {
         Collection::of(plan, CRAWLS, captures, WACZS)
     }
 
-    /// Crawls of so many captures and files each.
+    /// Creates crawls with this many captures and files each.
     fn of(plan: &Plan, crawls: usize, captures: u64, waczs: u64) -> Collection {
         let shape = Shape {
             captures,
@@ -107,7 +107,7 @@ struct Run {
     peak: u64,
 }
 
-/// Imports everything with so many programs at once into a fresh server.
+/// Imports everything with this many concurrent programs into a fresh server.
 fn import(collection: &Collection, programs: usize, arguments: &[&str]) -> (Server, Run) {
     let server = Options::new().args(&["--hz", "10"]).start();
     let watch = Watch::start(&server);
@@ -140,7 +140,7 @@ fn indexer(server: &Server, manifest: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// What an index is: the same for the same hashes, owners, records, counts and dependencies.
+/// Returns the state of an index: equal for equal hashes, owners, records, counts and dependencies.
 fn index_of(server: &Server, collection: &Collection) -> Vec<String> {
     let mut c = server.wire();
     let mut crawls: Vec<&str> = Vec::new();
@@ -230,7 +230,7 @@ fn small_crawls(plan: &Plan, found: &mut Findings) {
         seconds = seconds.shown(time));
 }
 
-/// How often each command was called, by clients, scripts and the module.
+/// Returns the number of calls of each command, by clients, scripts and the module.
 fn calls(server: &Server) -> Vec<(String, u64)> {
     let stats = ok!(server.wire(), "INFO", "commandstats").text();
     let calls = |line: &str| {

@@ -45,7 +45,7 @@ fn per_job(plan: &Plan) -> u64 {
     plan.scaled(1000).max(10)
 }
 
-/// What the program says of getting an index.
+/// The output of the program about an index.
 struct Got {
     seconds: f64,
     /// Median and 99th percentile of hits, in seconds.
@@ -110,7 +110,7 @@ impl One {
         }
     }
 
-    /// How long `sort` takes for the same lines.
+    /// Returns the time that `sort` takes for the same lines.
     fn sort(&self, by: &[&str]) -> f64 {
         let out = self.scratch.join("sorted");
         let begun = Instant::now();

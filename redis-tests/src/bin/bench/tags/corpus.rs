@@ -16,9 +16,9 @@ pub const IN_A_FILE: u64 = 500;
 pub struct Collection {
     /// The number in the names of its WARC files.
     pub id: u64,
-    /// Whose it is.
+    /// Organisation that owns it.
     pub organisation: u64,
-    /// Whether it is hidden.
+    /// The capture is hidden.
     pub private: bool,
 }
 
@@ -62,7 +62,7 @@ impl Archive {
         }
     }
 
-    /// The `n`-th capture. One in twenty is in a file of somebody else, whose name says nothing.
+    /// Returns the `n`-th capture. One in twenty is in a foreign file, whose name matches no rule.
     pub fn capture(&self, n: u64) -> Capture {
         let seed = self.seed.wrapping_add(n);
         let mut rng = Rng::seeded(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
@@ -127,7 +127,7 @@ pub fn blob(captures: impl IntoIterator<Item = Capture>, line: fn(&Capture) -> S
 }
 
 impl Capture {
-    /// As a CDX line of 11 fields.
+    /// Formats a CDX line of 11 fields.
     pub fn cdx(&self) -> String {
         let Capture {
             mime,
@@ -145,7 +145,7 @@ impl Capture {
         format!("{start} - - {length} {offset} {}", self.filename)
     }
 
-    /// As a CDXJ line.
+    /// Formats a CDXJ line.
     pub fn cdxj(&self) -> String {
         let Capture {
             mime,
@@ -176,7 +176,7 @@ impl Capture {
     }
 }
 
-/// Some second of some day of twelve years.
+/// Returns a random second of twelve years.
 fn moment(rng: &mut Rng) -> u64 {
     let date = (2008 + rng.below(12)) * 10_000 + (1 + rng.below(12)) * 100 + 1 + rng.below(28);
     date * 1_000_000 + rng.below(24) * 10_000 + rng.below(60) * 100 + rng.below(60)

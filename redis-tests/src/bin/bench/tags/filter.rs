@@ -32,7 +32,7 @@ struct Case {
     target: Option<Goal>,
 }
 
-/// What was measured of a case, a figure for each repetition.
+/// Figures of a case, one for each repetition.
 #[derive(Default)]
 struct Figures {
     server: Series,

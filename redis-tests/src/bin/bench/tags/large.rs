@@ -72,7 +72,7 @@ fn calls(server: &Server, request: &[u8]) -> (f64, Vec<u8>) {
     (seconds / f64::from(CALLS), last)
 }
 
-/// What others ask: whether the server is there, and a field of a hash.
+/// Creates requests of other clients: a ping, and a field of a hash.
 fn others(server: &Server) -> Arc<Batches> {
     ok!(
         server.wire(),

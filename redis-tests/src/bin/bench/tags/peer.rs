@@ -16,7 +16,7 @@ pub struct Peer {
     pub version: String,
 }
 
-/// What a run of it gave.
+/// The figures of a run.
 pub struct Outcome {
     /// Nanoseconds to build the filter.
     pub build: f64,
@@ -55,7 +55,7 @@ impl Peer {
         })
     }
 
-    /// One method, warmed up and then measured in so many rounds.
+    /// Runs one method, warmed up and then measured in this many rounds.
     ///
     /// # Panics
     /// When it fails.

@@ -18,7 +18,7 @@ use crate::told::Spent;
 /// Records in a command while they are loaded.
 const LOAD: u64 = 1_000;
 
-/// What was measured, a figure for each repetition.
+/// Figures, one for each repetition.
 #[derive(Default)]
 struct Figures {
     /// Bytes a record: by the server's account, by `MEMORY USAGE`, and in the peer's hash.

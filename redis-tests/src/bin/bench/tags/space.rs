@@ -33,7 +33,7 @@ pub fn fill(server: &Server, archive: &Archive) {
     feeder.finish();
 }
 
-/// What `FILTER` is asked most often; a form of the reply follows.
+/// Most frequent arguments of `FILTER`; a form of the reply follows.
 pub const ALL_PUBLIC: [&str; 5] = ["POINT", "all", "FORMAT", "CDX", "RETURN"];
 
 /// A `FILTER` of a blob.
@@ -46,7 +46,7 @@ pub fn filter(conditions: &[impl AsRef<str>], form: &str, blob: &[u8]) -> Vec<u8
     out
 }
 
-/// What a call cost.
+/// The cost of a call.
 #[derive(Clone, Copy)]
 pub struct Cost {
     /// Seconds by the server's account, work in the background included.
@@ -68,7 +68,7 @@ pub fn call(connection: &mut Connection, request: &[u8]) -> (f64, Vec<u8>) {
     (start.elapsed().as_secs_f64(), reply)
 }
 
-/// What one `FILTER` costs, and its reply.
+/// Returns the cost of one `FILTER`, and its reply.
 pub fn cost_of_one(
     server: &Server,
     connection: &mut Connection,
@@ -86,7 +86,7 @@ pub fn cost_of_one(
     (cost, reply)
 }
 
-/// What a `FILTER` costs that has been asked before: medians of so many calls, and the reply.
+/// Returns the cost of a repeated `FILTER`: medians of `calls` calls, and the reply.
 pub fn cost(server: &Server, request: &[u8], calls: usize) -> (Cost, Vec<u8>) {
     let mut connection = Connection::unix(server);
     let (_, first) = call(&mut connection, request);

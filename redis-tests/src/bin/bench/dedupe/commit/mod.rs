@@ -147,8 +147,8 @@ pub fn commit_one(server: &Server, crawl: &Crawl) -> (f64, Reply) {
     (start.elapsed().as_secs_f64(), reply)
 }
 
-/// What others ask meanwhile: every second request is a look-up of a hash below `known`, in the server's way; the
-/// others are a `GET`.
+/// Requests of other clients during a commit: every second one is a look-up of a hash below `known`, in the server's
+/// way; the others are a `GET`.
 pub fn requests(corpus: &Corpus, known: u64, server: &Server) -> Arc<Batches> {
     ok!(server.wire(), "SET", "bench:page", "x".repeat(100));
     let head: [&[u8]; 2] = match server.info("slices") {

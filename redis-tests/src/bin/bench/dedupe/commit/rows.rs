@@ -1,4 +1,4 @@
-//! What is said of the commits.
+//! Rows and notes about commits.
 
 use super::Measured;
 use crate::chart::Chart;

@@ -1,4 +1,4 @@
-//! What a thousand million hashes would take, calculated from measured growth.
+//! The size of 10⁹ hashes, calculated from measured growth.
 
 use super::Stop;
 use super::end::End;
@@ -81,7 +81,7 @@ pub fn add_to(found: &mut Findings, stops: &[Stop], end: &End) {
         format!("| {} |", cells.join(" | "))
     };
     let whole = MAX_BYTES / file;
-    // Prefixes by so many hex digits that each could grow to twice its share.
+    // Prefixes by enough hex digits that each could grow to twice its share.
     let mut digits = 1;
     while MANY / 16f64.powi(digits) > whole / 2.0 {
         digits += 1;

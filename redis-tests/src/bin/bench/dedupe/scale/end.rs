@@ -1,4 +1,4 @@
-//! What is measured when the index is full: saving, loading, a fork under writes, a removal.
+//! Measurements of the full index: saving, loading, a fork under writes, a removal.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::others::Loaded;
 use crate::report::say;
 use crate::told::slice_longest;
 
-/// What was measured.
+/// Figures of the full index.
 #[derive(Default)]
 pub struct End {
     /// Hashes of the full index.
     pub hashes: u64,
-    /// What the server says of its parts.
+    /// Parts of the memory according to the server.
     pub parts: String,
     /// Seconds to save and to load.
     pub save: f64,

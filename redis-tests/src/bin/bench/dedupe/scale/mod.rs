@@ -24,7 +24,7 @@ const CRAWLS: u64 = 20;
 /// After how many crawls something is measured.
 const STOPS: [u64; 4] = [2, 4, 10, 20];
 
-/// What was measured at one size.
+/// Figures at one size.
 #[derive(Default)]
 struct Stop {
     hashes: u64,

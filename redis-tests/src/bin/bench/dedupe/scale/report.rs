@@ -1,4 +1,4 @@
-//! What is said of an index of many hashes.
+//! Rows and notes about an index of many hashes.
 
 use super::end::End;
 use super::{CRAWLS, Stop, billion};
