@@ -99,7 +99,7 @@ fn numbered_add_is_answered_again_after_its_uris_are_done() {
 struct Crawl {
     f: Frontier,
     held: Vec<Lease>,
-    /// How many steps are drawn before everything is fetched.
+    /// Number of steps still to draw before everything is fetched.
     left: usize,
 }
 

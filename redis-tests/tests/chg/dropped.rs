@@ -1,10 +1,10 @@
-//! A dropped crawl stays dropped while leases are held whose workers may not know; and idle groups whose
-//! pause is over are gone for whoever says what time it is.
+//! Tests that a dropped crawl stays dropped while workers that may not know of it hold leases, and that idle groups
+//! whose pause has ended are gone for clients that give the time.
 
 use crate::stage::stage;
 use redis_tests::{Frontier, T0, array, int, ok, release, simulated};
 
-/// Whether the crawl is taken in, kept and counted.
+/// Adds a URI, and returns true if the crawl is accepted, kept and counted.
 fn is_taken_in(f: &mut Frontier, crawl: &str) -> bool {
     let kept = f.ok(format!(
         "ADDURI {crawl} other 0 0 http://other/{crawl} other 0 0 u"

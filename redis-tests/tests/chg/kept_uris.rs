@@ -116,7 +116,7 @@ fn queue(f: &mut Frontier, execution: &str, weight: u64, chg: &str, uris: usize)
     assert_eq!(f.ok(line).items().len(), uris);
 }
 
-/// How many of the next `fetches` leases were of each execution.
+/// Returns the number of leases of each execution among the next `fetches`.
 fn shares(f: &mut Frontier, chg: &str, fetches: usize) -> BTreeMap<String, usize> {
     let mut shares = BTreeMap::new();
     for _ in 0..fetches {

@@ -162,7 +162,7 @@ fn dropped_execution_leaves_the_pause_of_what_is_being_fetched() {
     f.ok("DROP crawl");
     assert_eq!(f.sums(), [0, 0, 0]);
     for chg in ["kept", "counted"] {
-        assert_eq!(f.place(chg), "busy", "{chg}: somebody is still there");
+        assert_eq!(f.place(chg), "busy", "{chg}: a worker is still there");
     }
     assert_eq!(f.release(&kept, "DELAY 1000 DONE gone"), T0 + 1000);
     assert_eq!(f.release(&counted, "DELAY 1000 DONE crawl"), T0 + 1000);

@@ -4,7 +4,7 @@ use redis_tests::{
     BusyFrontier, Frontier, Lease, Options, Reply, T0, ok, release, simulated, until,
 };
 
-/// What `WHY` tells of every group.
+/// Returns the reply of `WHY` for every group.
 fn told(f: &mut Frontier) -> Vec<(String, Reply)> {
     let groups = BusyFrontier::GROUPS.iter().chain(&["ready"]);
     groups.map(|chg| ((*chg).to_owned(), f.why(chg))).collect()

@@ -398,7 +398,7 @@ fn blocked_next_takes_turns_with_blocked_brpop() {
     popper.send(&["BRPOP", "{f}:chg_ready", "0"]);
     server.until_blocked(1);
     let mut waiter = blocked(&server, "{f}:", "NEXT BLOCK 0");
-    // Two pushes: whoever is first gets one each, and nothing is given twice.
+    // Two pushes: the first client gets one each, and nothing is granted twice.
     let mut plain = server.wire();
     ok!(plain, "RPUSH", "{f}:chg_ready", "x");
     ok!(plain, "RPUSH", "{f}:chg_ready", "y");

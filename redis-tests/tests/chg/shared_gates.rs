@@ -282,7 +282,7 @@ fn lost_gate_is_mended() {
         f.release(&a, "DELAY 1000 DONE crawl");
         let mut names = Vec::new();
         for _ in 0..10 {
-            // Long enough for whoever waits for the lease that was out to end.
+            // Long enough for the client that waits for the expired lease.
             f.pass(600_000);
             while let Some(lease) = f.try_take() {
                 f.release(&lease, "DELAY 1000 DONE crawl");

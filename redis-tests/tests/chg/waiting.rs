@@ -170,7 +170,7 @@ fn waiter_wakes_when_a_block_ends() {
     f.ok(format!("BLOCK host UNTIL {until}"));
     let mut first = waiter(&server);
     assert!(granted(&lease_of(&mut first, "host")) >= until);
-    // Or when somebody takes it away.
+    // Or when another client removes it.
     f.add("crawl", "other", 0);
     f.ok(format!("BLOCK other UNTIL {}", until + 600_000));
     let mut second = waiter(&server);
@@ -375,7 +375,7 @@ fn waiter_that_dies_at_the_moment_of_its_lease_loses_no_group() {
     let (server, mut f) = real_stage();
     for n in 0..30 {
         let gone = blocked(&server, F, "NEXT LEASE 50 BLOCK 0");
-        // Both arrive at the server in one turn of its loop, in whichever order.
+        // Both arrive at the server in one turn of its loop, in any order.
         f.send(format!("ADD crawl host-{n} 0"));
         gone.wire.hang_up();
         f.wire.recv();

@@ -139,8 +139,8 @@ fn a_removal_after_their_purge_loses_no_hash_of_another_crawl() {
     assert_consistent(&mut c, P);
 }
 
-/// What makes the lists of holders untrusted is written down, so that a restart, a replica and a removal
-/// much later know of it.
+/// The reason why the lists of holders are untrusted is stored, so that a restart, a replica and a removal much later
+/// see it.
 #[test]
 fn a_purge_that_was_seen_is_not_forgotten() {
     let mut server = server();
@@ -407,7 +407,7 @@ fn a_repair_does_not_change_what_a_removal_that_was_cut_short_comes_to() {
     }
 }
 
-/// How many steps a random history has; the last one settles everything.
+/// Number of steps of a random history; the last one settles everything.
 const STEPS: usize = 200;
 
 /// Browsertrix's purge by plain commands, in its order, one command at a time, cut by `kill -9` at any of them,

@@ -1,4 +1,4 @@
-//! What is true of plain and of packed indexes alike. `make test` runs it once with each.
+//! Tests that hold for plain and for packed indexes. `make test` runs them once with each.
 
 mod access;
 mod bad_input;

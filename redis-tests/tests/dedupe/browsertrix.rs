@@ -14,10 +14,10 @@ use redis_tests::{DedupeIndex, Options, Reply, Rng, Server, must, ok, sha256_of}
 
 const P: &str = "";
 
-/// How many payloads there are.
+/// Number of payloads.
 const HASHES: u64 = 24;
 
-/// How many steps a history has, and all of them.
+/// Number of steps of a history.
 const STEPS: usize = 100;
 
 /// Bytes of each revisit; every original has more.
@@ -82,17 +82,17 @@ fn plus(one: Counts, other: Counts) -> Counts {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// In `uncommittedcrawls`.
+    /// The crawl is in `uncommittedcrawls`.
     Open,
-    /// In `allcrawls`.
+    /// The crawl is in `allcrawls`.
     Committed,
-    /// In both, since our command went on with it.
+    /// The crawl is in both, because our command continued it.
     Continued,
-    /// In `canceledcrawls`.
+    /// The crawl is in `canceledcrawls`.
     Canceled,
 }
 
-/// What a crawl has.
+/// The contents of a crawl.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Content {
     /// Each hash with the number of its capture.
@@ -106,11 +106,11 @@ struct Content {
 struct Crawl {
     state: State,
     now: Content,
-    /// What it had when our command went on with it.
+    /// Its contents when our command continued it.
     before: Content,
     /// The place of the package that Browsertrix's crawler writes, while that runs.
     writes: Option<usize>,
-    /// It is a crawl of `--dedupeConcurrent`: the sum of sizes may lack its own.
+    /// The crawl uses `--dedupeConcurrent`: the sum of sizes may lack its own.
     concurrent: bool,
     /// Our commands wrote to it.
     is_ours: bool,
@@ -135,7 +135,7 @@ impl Crawl {
         matches!(self.state, State::Committed | State::Continued)
     }
 
-    /// What of it is committed.
+    /// Returns its committed contents.
     fn committed(&self) -> Option<&Content> {
         match self.state {
             State::Committed => Some(&self.now),
@@ -162,11 +162,11 @@ impl Crawl {
 enum Step {
     /// A crawl of Browsertrix begins, with a package, concurrent or not.
     Start(String, String, bool),
-    /// It meets a capture of a payload.
+    /// A capture of a payload.
     Response(String, u64, u64),
     /// Its package is finished, and maybe the next one begins.
     Close(String, i64, Option<String>),
-    /// Its own commit, which dies after so many replies.
+    /// Its own commit, which dies after this many replies.
     Commit(String, Option<u64>),
     /// Its own cancel.
     Cancel(String),
@@ -252,7 +252,7 @@ impl Beside {
         said == "done"
     }
 
-    /// Whether revisits of a crawl wait for an original. Nobody finds those of crawls that are gone.
+    /// Returns true if revisits of a crawl wait for an original. Those of removed crawls cannot be found.
     fn waits(&self, crawl: &str) -> bool {
         self.waiting.values().any(|all| all.contains_key(crawl))
     }
@@ -842,7 +842,7 @@ impl Beside {
         self.crawls.insert(name.to_owned(), crawl);
     }
 
-    /// Whether Browsertrix's crawler of a crawl runs, and nobody else goes on with what is committed.
+    /// Returns true if Browsertrix's crawler of a crawl runs, and no other client continues its committed part.
     fn runs(&self, name: &str) -> bool {
         let crawl = self.crawls.get(name).filter(|crawl| crawl.writes.is_some());
         crawl.is_some_and(|crawl| {

@@ -8,10 +8,10 @@ const P: &str = "p:";
 const HOUR: i64 = Shifted::HOUR;
 /// A second, and as much again for a machine that does other things as well.
 const SOON: Duration = Duration::from_secs(2);
-/// How long silence must last to count as such.
+/// Minimum duration of silence.
 const QUIET: Duration = Duration::from_millis(1500);
 
-/// Claims hash 1 for so many milliseconds; the token.
+/// Claims hash 1 for `px` milliseconds; returns the token.
 fn claim(c: &mut DedupeIndex, px: i64) -> String {
     let reply = c.ok(format!("CLAIM a #1 PX {px}"));
     assert_eq!(reply.items()[0], bulk("CLAIMED"), "{reply:?}");

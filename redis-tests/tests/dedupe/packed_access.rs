@@ -1,5 +1,5 @@
-//! Where the storage of an index may change: clusters, full servers, replicas; and what users are told on each.
-//! (Who may change it, and what a full server takes: `matrix::acl`, `matrix::memory`.)
+//! Tests of the places where the storage of an index may change: clusters, full servers, replicas; and of the replies
+//! on each. (`matrix::acl` and `matrix::memory` test which users may change it, and what a full server accepts.)
 
 use redis_tests::{
     Cluster, DedupeIndex, Options, Reply, Server, Wire, assert_error, assert_replicated, bulk, int,

@@ -16,7 +16,7 @@ fn build(c: &mut DedupeIndex) {
     assert_eq!(owners(c), [("a", 100), ("b", 100), ("-", 1)]);
 }
 
-/// How many hashes each crawl owns, in a row.
+/// Returns the number of hashes that each crawl owns.
 fn owners(c: &mut DedupeIndex) -> Vec<(&'static str, usize)> {
     let mut rows: Vec<(&str, usize)> = Vec::new();
     for owner in c.owners(0..201) {
@@ -42,7 +42,7 @@ fn until_marked(c: &mut DedupeIndex) {
     until("the marker is back", || kind(c, "alldupes") == "crawlmark");
 }
 
-/// What Browsertrix sends to remove all crawls but `kept`, or the first half of it unless it `ends`.
+/// Sends Browsertrix's removal of all crawls except `kept`, or its first half unless it `ends`.
 fn purge(c: &mut DedupeIndex, kept: &[&str], gone: &[&str], ends: bool) {
     c.plain("RENAME p:allcrawls p:to-remove-crawls");
     c.plain("DEL p:alldupes");

@@ -1,5 +1,5 @@
-//! What a packed index keeps books of stays right: whose change a log tells, which record counts, what
-//! is missing, who may have a key read, and what storage there is.
+//! Tests of a packed index's bookkeeping: owners of logged changes, records that count, missing records, readers of
+//! keys, and the storage.
 
 use redis_tests::{
     DATE, DedupeIndex, Options, Reply, Snapshot, Wire, assert_error, cmd, int, ok, sha256_of,
@@ -77,7 +77,7 @@ fn logs_tell_crawls_apart_whose_ids_end_alike() {
 /// A record that nobody else writes, as a plain client stores it.
 const PLAIN_RECORD: &str = "1 20240501120000 http://plain.example/ 7";
 
-/// What look-ups say of the hashes 0 to 39.
+/// Returns the look-ups of the hashes 0 to 39.
 fn look_ups(c: &mut DedupeIndex) -> Vec<Reply> {
     let options = ["", "CRAWL a", "CRAWL b", "WITHWACZ"];
     let look_ups = options.map(|options| format!("LOOKUP {options} #0..40"));
@@ -222,7 +222,7 @@ fn a_log_reads_no_key_that_its_user_may_not() {
     }
 }
 
-/// Three crawls of so many hashes each, and slices so short that a change of storage takes many.
+/// Makes three crawls of this many hashes each, and slices so short that a change of storage takes many.
 fn three_crawls(c: &mut DedupeIndex, hashes: u64) {
     c.plain("CONFIG SET crawlspace.slice-us 50");
     for (id, first) in [("a", 0), ("b", hashes), ("c", 2 * hashes)] {

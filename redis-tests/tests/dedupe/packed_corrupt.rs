@@ -1,4 +1,4 @@
-//! A dump or file of a packed index that was damaged, or made by somebody who means harm, is refused.
+//! Tests that a damaged or malicious dump or file of a packed index is refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -35,7 +35,7 @@ fn assert_nothing_is_missed(c: &mut DedupeIndex, when: &str) {
     assert_eq!(c.indexed(), ALL as i64, "{when}");
 }
 
-/// What an undisturbed run of these lines leaves, as plain keys, and its replies.
+/// Returns the plain keys and the replies of an undisturbed run of these lines.
 fn undisturbed(lines: &[&str]) -> (Snapshot, Vec<Reply>) {
     let (_server, mut c) = DedupeIndex::on(Options::new().plain(), P);
     build(&mut c);
@@ -172,7 +172,7 @@ fn commands_work_on_an_index_whose_change_was_cut_short() {
     }
 }
 
-/// Kills the job of a line when so many hashes are indexed, and runs the line again.
+/// Kills the job of a line when this many hashes are indexed, and runs the line again.
 fn job_survives_kill9(line: &str, half_way: std::ops::Range<i64>, preamble: bool) {
     let (expected, replies) = undisturbed(&[line]);
     let (mut server, mut c) = DedupeIndex::on(Options::new().packed().aof_unsynced(preamble), P);

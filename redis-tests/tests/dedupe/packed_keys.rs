@@ -16,7 +16,7 @@ fn packed() -> (Server, DedupeIndex) {
     DedupeIndex::on(Options::new().packed(), P)
 }
 
-/// A server, and an index that is plain until somebody packs it.
+/// Starts a server with an index that is plain until it is packed.
 fn plain() -> (Server, DedupeIndex) {
     DedupeIndex::on(Options::new().plain(), P)
 }
@@ -143,7 +143,7 @@ fn a_packed_index_follows_its_keys() {
     assert_eq!(c.owners([1]), ["-"]);
     assert_eq!(one.owners([1, 205]), ["a", "more"]);
     small_index(&mut c, P);
-    assert_eq!(replies_of(&mut c, P), expected, "anew");
+    assert_eq!(replies_of(&mut c, P), expected, "read again");
     // All keys under another prefix are another index.
     for name in server.snapshot().names() {
         let other = name.replacen("coll-42", "coll-43", 1);

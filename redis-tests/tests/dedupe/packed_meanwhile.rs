@@ -4,7 +4,7 @@ use redis_tests::{DedupeIndex, Options, Server, array, bulk, int, moved, record_
 
 const P: &str = "{coll-42}:";
 
-/// A server whose indexes are plain until somebody packs them, with slices so short that a change takes many.
+/// Starts a server whose indexes are plain until they are packed, with slices so short that a change takes many.
 fn start() -> (Server, DedupeIndex) {
     let short = ["slice-us", "50"];
     DedupeIndex::on(Options::new().plain().module_args(&short), P)

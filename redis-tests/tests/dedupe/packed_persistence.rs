@@ -7,8 +7,8 @@ use redis_tests::{
 
 const P: &str = "p:";
 
-/// What a plain client may have left behind: fields and values of all kinds, entries of the merged
-/// index whose crawl has no such record, and records that the merged index does not know.
+/// Writes leftovers of a plain client: fields and values of all kinds, entries of the merged index whose crawl has no
+/// such record, and records that are missing in the merged index.
 fn odd(c: &mut DedupeIndex) {
     let long = vec![b'u'; 100_000];
     let zeros = format!("sha-256:{}", "0".repeat(64));
@@ -58,7 +58,7 @@ fn start(options: Options) -> (Server, DedupeIndex) {
 
 type Told = (Vec<String>, Vec<(Reply, Reply)>, Snapshot);
 
-/// What can be asked of it, and what it would be unpacked.
+/// Returns all replies about the index, and its keys after unpacking.
 fn told(c: &mut DedupeIndex) -> Told {
     let mut stats = c.ok("STATS b").pairs();
     // Memory is what it is.
@@ -125,7 +125,7 @@ fn debug_reload_keeps_everything() {
     });
 }
 
-/// A committed and packed crawl of so many hashes.
+/// Makes a committed and packed crawl of this many hashes.
 fn big(c: &mut DedupeIndex, hashes: u64) {
     c.committed("big", 0..hashes);
     c.ok("PACK");

@@ -84,7 +84,7 @@ fn plain_loop_and_commands_may_alternate_on_one_crawl() {
     c.plain(r#"RPUSH p:c:a:wacz {"filename":"plain.wacz"}"#);
     assert_eq!(c.ok("WACZOPEN a next.wacz"), int(1));
     c.ok("WACZCLOSE a 0 plain.wacz sha256:ab 50");
-    // The same record again is a retry, whoever wrote it first.
+    // The same record again is a retry, regardless of its first writer.
     assert_eq!(c.counts("h:a:counts")["totalUrls"], 16);
     assert_eq!(c.commit("a"), (16, 0));
     assert_eq!(c.counts("allcounts")["totalCrawlSize"], 50);

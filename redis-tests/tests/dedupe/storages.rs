@@ -19,11 +19,11 @@ const PREFIXES: [&str; 3] = ["{coll-42}:", "", "p\r\n\0:"];
 struct Sides {
     plain: Wire,
     packed: Wire,
-    /// Who changes the storage, and whether a reply is still to come.
+    /// Connection that changes the storage, and whose reply may be pending.
     changer: Wire,
     is_changing: bool,
     p: Vec<u8>,
-    /// How often the packed side was found packed.
+    /// Number of times that the packed side was packed.
     packed_times: u64,
 }
 
@@ -86,7 +86,7 @@ impl Sides {
         Ok(())
     }
 
-    /// What the two hold is equal, byte for byte, when the packed one is unpacked.
+    /// Checks that both sides hold the same keys, byte for byte, when the packed one is unpacked.
     fn assert_same_keys(&mut self) {
         self.end_change().expect("the storage changed");
         // Claims tell when they end.
@@ -129,7 +129,7 @@ impl Sides {
     }
 }
 
-/// What is done to both sides.
+/// A step on both sides.
 #[derive(Clone)]
 enum Step {
     /// The storage of the packed side changes meanwhile.
@@ -265,7 +265,7 @@ fn add_to_both(sides: &mut Sides, prefix: &str, id: &str, (first, hashes): (u64,
     }
 }
 
-/// What a plain client has done to both before the index was packed.
+/// Damages both sides like a plain client, before the index is packed.
 fn damage(sides: &mut Sides, rng: &mut Rng) {
     let p = sides.p.clone();
     let merged = [&p[..], b"allhashes"].concat();

@@ -73,8 +73,9 @@ fn named(denial: &str) -> Option<(&str, bool)> {
     Some((rest.split_once('\'')?.0, before.ends_with("write")))
 }
 
-/// Whether a key may be used, and whether it may be written. For a group that is not known before, permission
-/// is asked for the shortest name that one could have.
+/// Returns true if a key may be used and written, false if it may only be read, `None` if neither. For unknown
+/// groups,
+/// the shortest possible name is checked.
 fn granted(grants: &Grants, key: &str) -> Option<bool> {
     let any_group = format!("{PREFIX}CHG:");
     let found = grants.get(key);
@@ -86,8 +87,9 @@ fn granted(grants: &Grants, key: &str) -> Option<bool> {
     found.copied()
 }
 
-/// Whether nobody may change the key without permission: plain clients know it, it is not the module's
-/// own.
+/// Returns true if changing the key needs permission: plain clients know it, because it is not one of the module's
+/// own
+/// keys.
 fn is_shared(family: &Family, name: &str) -> bool {
     let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| name.ends_with(suffix));
     match family.name {
@@ -116,7 +118,7 @@ const CHECKED_OWN: [(&str, &str); 7] = [
     ("UNPACK", "moving"),
 ];
 
-/// Whether other programs know the key, too.
+/// Returns true if other programs know the key, too.
 fn is_documented(family: &Family, name: &str) -> bool {
     let of_records = name.starts_with("h:") && name.matches(':').count() == 1;
     is_shared(family, name)

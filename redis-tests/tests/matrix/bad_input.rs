@@ -19,12 +19,12 @@ for_every_family!(
     prefixes_with_format_specifiers_do_no_harm,
 );
 
-/// What is no whole number.
+/// Words that are not integers.
 const NO_NUMBERS: [&str; 11] = rows![
     ""; "x"; "1.5"; "1e3"; " 1"; "18446744073709551616"; "0x10"; "+1"; "5\0"; "soon"; "--1";
 ];
 
-/// What is a mistake whatever it stands for.
+/// Words that are invalid as any argument.
 const ODD: [&[u8]; 11] = rows![
     b""; b"\0"; b"%1000000d"; b"\x00\xff"; b"\xf0\x28\x8c\x28"; b"\xff\xfe"; b"%s%n"; b"{";
     b"http://e.com/ \x00\xff"; b"9223372036854775807"; b"18446744073709551616";
@@ -37,7 +37,7 @@ struct Trial<'a> {
     c: Wire,
     state: State,
     before: String,
-    /// How many changes the server had counted by then.
+    /// Number of changes that the server had counted.
     changes: i64,
     calls: usize,
     /// The commands that put the data set back.
@@ -173,7 +173,8 @@ impl Trial<'_> {
         reply
     }
 
-    /// Whether a call was cut short by a key of another type, and is done when that is gone and it is sent
+    /// Returns true if a key of another type interrupted a call, and the call completes when that key is gone and it
+    /// is sent
     /// again.
     fn is_resumed(&mut self, words: &[Vec<u8>], error: &str) -> bool {
         let mut resumed = self
@@ -225,7 +226,7 @@ impl Trial<'_> {
     }
 }
 
-/// What the server counts of changes.
+/// Command that shows the server's count of changes.
 const COUNTED: [&str; 2] = ["INFO", "persistence"];
 
 /// After how many calls without a counted change the data set is compared all the same.
@@ -295,7 +296,7 @@ fn mutations(family: &Family, grammar: &Grammar, slot: &Slot) -> Vec<(Vec<u8>, V
     all
 }
 
-/// Whether a word can be what the slot is, so that it must be its value that is invalid.
+/// Returns true if a word has the kind of the slot, so that only its value can be invalid.
 fn slot_takes(slot: &Slot, word: &[u8]) -> bool {
     match slot.kind {
         Kind::Word => false,
@@ -463,7 +464,7 @@ fn any_word_at_any_position_does_no_harm(family: &Family) {
     trial.end();
 }
 
-/// Whether a call may wait for longer than the millisecond of a sample.
+/// Returns true if a call may wait for longer than the millisecond of a sample.
 fn waits(words: &[Vec<u8>]) -> bool {
     let blocks = words
         .windows(2)
@@ -550,7 +551,7 @@ fn garbage_in_fields_does_no_harm(family: &Family) {
     trial.end();
 }
 
-/// Whether a key of the documents is a part of a packed index.
+/// Returns true if a documented key is a part of a packed index.
 fn is_packed_part(family: &Family, c: &mut Wire, key: &str) -> bool {
     let merged = ["allhashes", "holders"]
         .iter()

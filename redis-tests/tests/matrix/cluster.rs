@@ -1,5 +1,6 @@
-//! In a cluster the keys of a family are in the slot of their prefix; whoever asks the wrong node is sent
-//! to the right one, also while the slot migrates.
+//! Tests that in a cluster the keys of a family are in the slot of their prefix, and that clients are redirected to
+//! the
+//! right node, also while the slot migrates.
 
 use redis_tests::matrix::{Family, PREFIX, State};
 use redis_tests::{Cluster, Reply, Wire, int, ok, simple, until};

@@ -20,7 +20,7 @@ struct Damage {
     key: String,
     dump: Vec<u8>,
     digest: String,
-    /// What the state is read as.
+    /// Replies that read the state.
     told: Vec<(&'static str, Reply)>,
     refused: usize,
     equal: usize,

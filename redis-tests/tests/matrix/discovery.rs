@@ -281,7 +281,7 @@ fn getkeys_gives_the_prefix_or_none(family: &Family) {
     }
 }
 
-/// Whether there is a map in a reply.
+/// Returns true if a reply contains a map.
 fn has_map(reply: &Reply) -> bool {
     match reply {
         Reply::Map(_) => true,

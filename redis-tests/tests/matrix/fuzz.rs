@@ -14,7 +14,7 @@ use redis_tests::{
 
 for_every_family!(random_calls_on_spoiled_keys_do_no_harm);
 
-/// How many calls there are between two repairs.
+/// Number of calls between two repairs.
 const ROUND: u64 = 250;
 
 /// The prefixes of the calls: most have the filled one.
@@ -29,7 +29,7 @@ const ODD: [&[u8]; 9] = rows![
     b"http://e.com/ \x00\xff"; b"e:";
 ];
 
-/// How many calls a family gets.
+/// Returns the number of calls for each family.
 fn steps() -> u64 {
     let steps = std::env::var("CRAWLSPACE_FUZZ_STEPS").ok();
     steps.map_or(7500, |steps| steps.parse().expect("a number of steps"))
@@ -334,9 +334,9 @@ fn random_calls_on_spoiled_keys_do_no_harm(family: &Family) {
     assert_eq!(server.digest(), digest);
 }
 
-/// Whatever was spoiled: once the keys of a wrong type are gone, REPAIR mends the rest, except for
-/// records that nobody can read and jobs that are to be run again. True when there was something to
-/// mend.
+/// Checks that REPAIR mends all damage once keys of a wrong type are gone, except for unreadable records and jobs
+/// that
+/// are to be run again. Returns true if there was something to mend.
 fn repair_mends(family: &Family, c: &mut Wire, state: &State, log: &str) -> bool {
     let before = c.call(&state.words("CHECK"));
     let spoiled = Snapshot::of(c);
@@ -349,7 +349,7 @@ fn repair_mends(family: &Family, c: &mut Wire, state: &State, log: &str) -> bool
             }
             continue;
         }
-        // A key of a wrong type where a group should be is told of, and left to whoever put it there.
+        // A key of a wrong type where a group should be is reported, and left to its writer.
         let problems = ok_line(c, state, "CHECK").find("problems");
         let problems = problems
             .map(|problems| problems.texts())

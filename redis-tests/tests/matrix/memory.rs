@@ -1,4 +1,4 @@
-//! At `maxmemory` what takes memory is refused and has changed nothing; everything else goes on.
+//! Tests that commands that need memory are refused at `maxmemory` without effect, and all others work.
 
 use redis_tests::matrix::Family;
 use redis_tests::{Reply, ok};

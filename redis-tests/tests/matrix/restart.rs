@@ -165,8 +165,7 @@ fn random_calls_are_the_same_on_a_replica_and_after_restarts(family: &Family) {
     }
 }
 
-/// What a server without replicas and append-only file does is told to nobody, from when on it is being copied for
-/// somebody who comes.
+/// A server without replicas and append-only file replicates no changes until it is being copied for a new replica.
 fn who_comes_to_a_server_that_told_nobody_misses_nothing(family: &Family) {
     let mut rng = Rng::new("who_comes_to_a_server_that_told_nobody_misses_nothing");
     for comes in ["replica", "file"] {

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use redis_tests::matrix::{Family, Grammar, State, split};
 use redis_tests::{Reply, Server, Snapshot, Wire, bulk, int, ok, rows};
 
-/// What a sample replied and left behind, without what the clock and memory decide.
+/// The reply and the effects of a sample, without parts that depend on the clock or on memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     pub reply: Reply,
@@ -43,7 +43,7 @@ pub fn steady_data(wire: &mut Wire) -> Snapshot {
     })
 }
 
-/// Whether a number is a time of the server's clock, of which a few days come into question.
+/// Returns true if a number is a time of the server's clock, within a few days.
 fn is_of_the_clock(number: i64) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.expect("after 1970").as_millis() as i64;
@@ -102,7 +102,7 @@ pub struct Stage {
     grammars: BTreeMap<String, Grammar>,
     /// The data before each sample.
     pub before: Snapshot,
-    /// Whether the module has nothing in its caches before each sample.
+    /// The module's caches are empty before each sample.
     pub cold: bool,
 }
 
@@ -140,7 +140,7 @@ impl Stage {
         last
     }
 
-    /// Makes the module read everything anew.
+    /// Makes the module read everything again.
     pub fn empty_caches(&mut self) {
         empty_caches(&mut self.wire);
     }
@@ -149,7 +149,7 @@ impl Stage {
         self.state.words(line)
     }
 
-    /// What a line replies and leaves behind by itself.
+    /// Returns the reply and the effects of a single line.
     #[track_caller]
     pub fn alone(&mut self, line: &str) -> Outcome {
         self.reset();
@@ -157,23 +157,23 @@ impl Stage {
         Outcome::of(&reply, &mut self.wire)
     }
 
-    /// What the server says of the command of a line.
+    /// Returns the server's description of the command of a line.
     pub fn grammar(&self, line: &str) -> &Grammar {
         &self.grammars[&self.family.command(line)]
     }
 
-    /// Whether the command of a line says that it writes.
+    /// Returns true if the command of a line writes according to the server.
     pub fn writes(&self, line: &str) -> bool {
         self.grammar(line).writes()
     }
 
-    /// What the lines that read the whole state reply.
+    /// Returns the replies of the lines that read the whole state.
     pub fn reads(&self, wire: &mut Wire) -> Vec<(&'static str, Reply)> {
         reads(&self.family, &self.state, wire)
     }
 }
 
-/// Makes the module read everything anew.
+/// Makes the module read everything again.
 pub fn empty_caches(wire: &mut Wire) {
     for _ in 0..2 {
         ok!(wire, "SWAPDB", 0, 15);
@@ -190,7 +190,7 @@ pub fn changed(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     names
 }
 
-/// What the lines that read the whole state reply.
+/// Returns the replies of the lines that read the whole state.
 pub fn reads(family: &Family, state: &State, wire: &mut Wire) -> Vec<(&'static str, Reply)> {
     let replies = state.replies(wire, family.reads);
     let steadied = |(line, reply): (_, Reply)| (line, steady(&reply));
@@ -223,14 +223,14 @@ pub fn assert_goes_on(states: &[State; 2], family: &Family, wire: &mut Wire) {
     steady_data(wire).assert_same(&data, "in the end");
 }
 
-/// What happens to a frontier before time passes.
+/// Commands on a frontier before time passes.
 const FIRST: &[&str] = &rows![
     "ADD crawl SEQ writer 2 numbered 0"; "ADD crawl SEQ writer 3 numbered 0"; "ADD crawl idle 0";
     "EXTEND kept <kept> 9000"; "RESUME paused"; "RESUME EXECUTION held-back";
 ];
 
-/// What all samples reply one after the other in the first index, and what comes of the second while
-/// simulated time passes: leases run out, groups come due, gates open.
+/// Returns the replies of all samples in sequence in the first index, and of the second while simulated time passes:
+/// leases expire, groups come due, gates open.
 fn goes_on([samples, time]: &[State; 2], family: &Family, wire: &mut Wire) -> Vec<String> {
     let mut told = Vec::new();
     let mut tell = |state: &State, lines: &[&str]| {

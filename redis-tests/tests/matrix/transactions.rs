@@ -1,5 +1,5 @@
-//! In MULTI, in a script and in a pipeline a command does what it does alone; who watches keys is told
-//! of changes, and of nothing else.
+//! Tests that a command has the same effect in MULTI, in a script and in a pipeline as alone, and that clients that
+//! watch keys are notified of changes only.
 
 use redis_tests::matrix::{Family, PREFIX};
 use redis_tests::{Reply, Wire, cmd, ok, simple};
@@ -106,7 +106,7 @@ fn aborted_transactions_change_nothing(family: &Family) {
     assert_eq!(stage.server.digest(), digest);
 }
 
-/// What came of a sample, for those who watch, cache, and listen.
+/// The effects of a sample that watching, caching and listening clients see.
 struct Seen {
     /// A `WATCH` of all keys that are there, and of those that may come, was broken.
     watch: bool,

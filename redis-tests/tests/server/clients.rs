@@ -138,7 +138,7 @@ fn by_themselves_clients_have_resp3_and_some_give_up_a_reply() {
     });
 }
 
-/// What every client must do.
+/// Scenes that every client must pass.
 const SCENES: [&str; 6] = [
     "any_bytes_go_in_and_come_out",
     "a_pipeline_has_errors_in_their_place",
@@ -147,7 +147,7 @@ const SCENES: [&str; 6] = [
     "who_waits_for_a_claim_learns_what_comes_of_it",
     "errors_begin_with_their_code_word",
 ];
-/// What every client of a cluster must do, too.
+/// Further scenes that every cluster client must pass.
 const CLUSTER_SCENES: [&str; 2] = [
     "a_prefix_without_hash_tag_is_refused",
     "a_slot_that_moves_is_found",
@@ -338,7 +338,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Whether the page says that the reply is a map, or has some in it.
+/// Returns true if the page says that the reply is or contains a map.
 fn promises_a_map(page: &str) -> bool {
     let (_, rest) = page
         .split_once("\n## Reply\n")

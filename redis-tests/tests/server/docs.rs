@@ -11,7 +11,7 @@ use redis_tests::examples::{Live, Step, matches_line, show, steps};
 use redis_tests::words::words;
 use redis_tests::{Options, Reply, Server, Wire, array, bulk, int, nil, ok, simple, simulated};
 
-/// What a reader of a command's page may rely on to find.
+/// Parts that every page of a command has.
 const PARTS_OF_A_PAGE: [&str; 7] = [
     "\n## Arguments\n",
     "\n## Reply\n",

@@ -1,4 +1,4 @@
-//! A slot that moves key by key: no answer is wrong on the way, and no key is made anew behind one that left.
+//! Tests of a slot that moves key by key: all replies are correct meanwhile, and no moved key is created again.
 
 mod reshard_load;
 
@@ -14,7 +14,7 @@ fn cluster() -> Cluster {
     Cluster::with(2, Options::new().module_args(simulated))
 }
 
-/// Whether a client is told to go elsewhere or to come back later.
+/// Returns true if a client is redirected or told to try again later.
 fn is_refused(reply: &Reply) -> bool {
     let Reply::Error(line) = reply else {
         return false;
@@ -277,7 +277,7 @@ fn waiters_are_sent_away_when_the_first_key_leaves() {
     assert!(!left.iter().any(|key| key.ends_with("claims")), "{left:?}");
 }
 
-/// What waits is sent after its slot, which has everything where it arrives, on the new owner and on its replica.
+/// Waiting clients are redirected after their slot, which is complete on the new owner and on its replica.
 #[test]
 fn slot_that_moves_as_a_whole_takes_all_with_it() {
     let cluster = cluster();

@@ -6,7 +6,7 @@ use redis_tests::{Reply, Server, TagSpace, rows};
 /// Eleven fields, so that every name but a JSON one is known.
 const LINE: &str = "com,example)/a 20200102030405 http://example.com/a text/html 200 SHA1 - - 123 456 dir/a.warc.gz";
 
-/// What a filter says of [`LINE`].
+/// The verdict of a filter on [`LINE`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Verdict {
     Keeps,
@@ -182,7 +182,7 @@ fn field_by_its_number() {
         "com,example)/a 2020 http://example.com/a text/html 200 SHA1 7",
     );
     let (_server, mut s) = stage(space);
-    // The whole batch fails, whichever line lacks the column, and names it.
+    // The whole batch fails, and the error names the line that lacks the column.
     let lines = [
         LINE,
         "com,example)/a 2020 http://example.com/a text/html 200 SHA1 7",

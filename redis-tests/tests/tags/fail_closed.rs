@@ -1,4 +1,4 @@
-//! What is not known shows nothing: fail closed.
+//! Tests that unknown things show nothing: fail closed.
 
 use crate::stage;
 use redis_tests::{Server, TagSpace, array, assert_error, bulk, int, ok, rows};

@@ -5,7 +5,7 @@ use redis_tests::{Reply, Server, TagSpace, array, bulk, int, ok, rows};
 
 const NONE: [&str; 0] = [];
 
-/// A line of so many fields. A column that is no number is named by itself.
+/// Returns a line of `width` fields. Columns without a number have their names as values.
 fn line_of(width: usize, date: &str) -> String {
     let first = "urlkey DATE url mime 200 digest";
     let rest = match width {

@@ -32,7 +32,7 @@ fn fill(s: &mut TagSpace) {
     s.ok("LOAD RECORD STAGE");
 }
 
-/// What can be asked of it.
+/// Returns all replies about the space.
 fn told(s: &mut TagSpace) -> Vec<Reply> {
     let mut replies: Vec<Reply> = rows![
         "RULES"; "POINTS"; "INFO"; "GET FILE f8 ALL"; "GET RECORD 'com,a)/8 2020 f8 8' ALL";
@@ -60,7 +60,7 @@ fn told(s: &mut TagSpace) -> Vec<Reply> {
     replies
 }
 
-/// What was staged can be put in place.
+/// Checks that staged tags can be swapped in.
 fn goes_on(s: &mut TagSpace) {
     assert_eq!(s.ok("SWAP FILE EXPECT 2"), int(2));
     assert_eq!(s.ok("SWAP TAG"), int(1));
@@ -323,7 +323,7 @@ fn memory_of_ids_is_that_of_the_guide() {
     }
 }
 
-/// What the server has asked its allocator for, in bytes.
+/// Returns the bytes that the server has requested from its allocator.
 fn server_memory(s: &mut TagSpace) -> i64 {
     let info = ok!(s.wire, "INFO", "memory").text();
     let used = info

@@ -38,7 +38,8 @@ impl Listening {
             LISTENERS => true,
             _ => {
                 let is = ask();
-                self.0.store(if is { LISTENERS } else { NO_LISTENERS }, Relaxed);
+                self.0
+                    .store(if is { LISTENERS } else { NO_LISTENERS }, Relaxed);
                 is
             }
         }

@@ -11,9 +11,9 @@ use crate::series::Series;
 pub enum Goal {
     /// A ratio of at least so much.
     AtLeast(f64),
-    /// At most this much of the unit, usually.
+    /// Usual maximum, in the unit.
     AtMost(f64, &'static str),
-    /// Never more than this much of the unit, in any repetition.
+    /// Maximum in any repetition, in the unit.
     Never(f64, &'static str),
     /// A ratio measured to know it.
     Known,

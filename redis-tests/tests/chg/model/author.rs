@@ -18,7 +18,7 @@ const EXECUTIONS: [&str; 4] = ["crawl", "SEQ", "third crawl", "WEIGHT"];
 /// Names of shared gates.
 pub const GATES: [&str; 2] = ["server", "operator x"];
 
-/// What a history may have in it.
+/// The kinds of steps that a history may have.
 #[derive(Clone, Debug)]
 pub struct Taste {
     kept: bool,
@@ -67,7 +67,7 @@ struct Granted {
     execution: Option<String>,
 }
 
-/// What is remembered between two steps, beside the model.
+/// The state between two steps, beside the model.
 pub struct Author {
     taste: Taste,
     steps: usize,
@@ -76,7 +76,7 @@ pub struct Author {
     sent: Vec<Vec<String>>,
     /// The number of each writer.
     writers: i64,
-    /// How often an execution was dropped: its writers begin anew.
+    /// Number of times that an execution was dropped: its writers start again.
     dropped: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a user with a narrow ACL may do: the documented keys are checked, keys of the module's own are not.
+//! Tests of a user with a narrow ACL: documented keys are checked, the module's own keys are not.
 
 use redis_tests::{DedupeIndex, assert_error, int, ok, rows};
 

@@ -157,7 +157,7 @@ fn waiters_wake_when_the_holder_commits() {
     claimed(&claim(&mut c, "b", 1));
     let mut waiter = blocked(&mut c, "c", 1);
     c.committed("a", [1]);
-    // The hash is in the index now, whoever had claimed it.
+    // The hash is in the index now, regardless of its claimant.
     let reply = redis_tests::within(Duration::from_secs(2), || {
         waiter.has_reply().then(|| waiter.recv())
     });
@@ -404,7 +404,7 @@ fn waits_that_time_out_leave_nothing_behind() {
 
 #[test]
 fn claim_that_runs_out_while_writes_are_paused_is_handed_on_afterwards() {
-    // Whoever writes during such a pause and has to pass it on ends the server.
+    // A client that writes during such a pause and has to replicate it ends the server.
     let (server, replica, mut c) = DedupeIndex::replicated(Options::new().aof(false), P);
     server.wait_for_replica_offset(&replica);
     claimed(&c.ok("CLAIM a #1 PX 1500"));

@@ -12,7 +12,7 @@ fn build(c: &mut DedupeIndex) {
     c.add("big", 0..HASHES);
 }
 
-/// Sends a commit and kills the server when so many hashes have an owner.
+/// Sends a commit and kills the server when this many hashes have an owner.
 fn killed_in_commit(server: &mut Server, crawl: &str, at_least: i64) -> DedupeIndex {
     let mut c = DedupeIndex::of(server, P);
     c.plain("CONFIG SET crawlspace.slice-us 50");

@@ -1,4 +1,4 @@
-//! At `maxmemory` jobs stop cleanly. (What is refused then, and what is not: `matrix::memory`.)
+//! Tests that jobs stop cleanly at `maxmemory`. (`matrix::memory` tests which commands are refused.)
 
 use redis_tests::{DedupeIndex, Options, assert_contains, assert_error, assert_replicated, until};
 

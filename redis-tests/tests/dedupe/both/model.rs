@@ -25,7 +25,7 @@ const DATES: [(u32, Option<u32>, &str); 5] = [
 /// A capture of a payload: its second and URL, and its milliseconds.
 type Capture = ((u32, String), Option<u32>);
 
-/// What one record says: WACZ index, date, URL and size.
+/// A record: WACZ index, date, URL and size.
 #[derive(Clone, PartialEq, Debug)]
 struct Record(u64, String, String, u64);
 
@@ -40,7 +40,7 @@ impl Record {
         )
     }
 
-    /// As the documents keep it.
+    /// Returns the value in the documented keys.
     fn value(&self) -> String {
         format!("{} {} {} {}", self.0, self.1, self.2, self.3)
     }
@@ -51,13 +51,14 @@ impl Record {
         ((second, self.2.clone()), millis)
     }
 
-    /// Whether date and URL are the same, at the precision of the coarser date.
+    /// Returns true if date and URL are the same, at the precision of the coarser date.
     fn is_again(&self, other: &Record) -> bool {
         let ((mine, millis), (theirs, others)) = (self.capture(), other.capture());
         mine == theirs && (millis.is_none() || others.is_none() || millis == others)
     }
 
-    /// Whether it is an earlier original than the other one. Without milliseconds it is the end of its second.
+    /// Returns true if it is an earlier original than the other one. A date without milliseconds is the end of its
+    /// second.
     fn is_before(&self, other: &Record) -> bool {
         let order = |r: &Record| {
             let ((second, url), millis) = r.capture();
@@ -68,7 +69,7 @@ impl Record {
     }
 }
 
-/// What a crawl has; kept twice, as it is and as it was at its last commit.
+/// The contents of a crawl; kept twice, as it is and as of its last commit.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Contents {
     /// Hash → what is stored.
@@ -84,7 +85,7 @@ struct Contents {
 }
 
 impl Contents {
-    /// How often captures of a second count: once for each of its milliseconds, and at least once.
+    /// Returns the count of the captures of a second: one for each of its milliseconds, and at least one.
     fn count(&self, hash: &str, second: &(u32, String)) -> i64 {
         let met = self.met.iter();
         let of_second = met.filter(|(other, capture)| other == hash && capture.0 == *second);
@@ -109,7 +110,7 @@ impl Contents {
 #[derive(Clone, Default)]
 struct Crawl {
     now: Contents,
-    /// At the last commit.
+    /// Contents as of the last commit.
     base: Option<Contents>,
     open: bool,
 }
@@ -121,7 +122,7 @@ struct Model {
     commits: Vec<(String, BTreeSet<String>)>,
 }
 
-/// What a command must say; an error of any kind, or nothing that the rules say for sure.
+/// The expected reply of a command; an error of any kind, or anything where the rules leave it open.
 enum Expected {
     Reply(Reply),
     Refused,

@@ -7,7 +7,7 @@ use redis_tests::{DedupeIndex, Options, Server, assert_replicated, int, until};
 const P: &str = "p:";
 const HASHES: u64 = 60_000;
 
-/// Some of the hashes of crawl `a`.
+/// Returns a sample of the hashes of crawl `a`.
 fn sample() -> std::iter::StepBy<std::ops::Range<u64>> {
     (0..HASHES).step_by(331)
 }

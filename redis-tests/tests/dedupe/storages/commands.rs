@@ -262,8 +262,9 @@ pub fn spoiled(rng: &mut Rng, mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     words
 }
 
-/// What a plain client does to one of its crawls: fields in any spelling, though one alone for each
-/// hash, and any values.
+/// Returns a plain client's command on one of its crawls: fields in any spelling, though only one for each hash, and
+/// any
+/// values.
 pub fn plain_command(rng: &mut Rng, p: &[u8], crawl: usize) -> Vec<Vec<u8>> {
     let key = [p, b"h:", PLAIN[crawl]].concat();
     let n = rng.below(HASHES);

@@ -7,7 +7,7 @@ use redis_tests::{Cluster, Server, packages};
 
 use redis_tests::script::Script;
 
-/// Where the examples are, and how to come to it.
+/// The place of the examples, and the way to connect to it.
 pub enum Place {
     One(Server),
     Three(Cluster),
@@ -29,7 +29,7 @@ impl Place {
         }
     }
 
-    /// How often a client was sent elsewhere.
+    /// Returns the number of redirects of a client.
     pub fn moved(&self) -> i64 {
         let count = |node: &Server| {
             let stats = node.info("errorstat_MOVED").unwrap_or_default();
@@ -45,10 +45,9 @@ impl Place {
 pub struct Client {
     pub language: Language,
     pub protocol: u8,
-    /// Whether it goes to the right node of a cluster at once.
+    /// The client connects to the right node of a cluster at once.
     pub routed: bool,
-    /// Whether it has the protocol and the time limits that it has by itself; otherwise it waits for as long as it
-    /// takes.
+    /// The client uses its default protocol and time limits; otherwise it waits without limit.
     pub defaults: bool,
 }
 

@@ -28,7 +28,7 @@ pub struct Line {
     pub json: Option<Vec<(&'static str, String)>>,
 }
 
-/// What a line says.
+/// The fields of a line.
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
     pub line: Bytes,
@@ -72,7 +72,7 @@ impl Capture {
     }
 }
 
-/// What becomes of a line.
+/// The result of reading a line.
 pub enum Read {
     Skipped,
     Bad,

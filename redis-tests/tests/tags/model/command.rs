@@ -163,7 +163,8 @@ impl Command {
         }
     }
 
-    /// What the command does, and whether this was its reply. Of a walk it is all pages together.
+    /// Applies the command, and compares the reply with the expected one. The reply of a walk is all its pages
+    /// together.
     pub fn follow(&self, space: &mut Space, reply: &Reply) -> Verdict {
         let existed = space.exists();
         match self {
@@ -354,7 +355,7 @@ impl Command {
     }
 }
 
-/// Whether a literal point refers to itself by way of literal points.
+/// Returns true if a literal point refers to itself through literal points.
 fn is_in_a_cycle(space: &Space, start: &Bytes) -> bool {
     let mut open = vec![start.clone()];
     let mut seen = Tags::new();

@@ -29,7 +29,7 @@ impl Text {
             .map(|pieces| pieces.concat())
     }
 
-    /// As it stands in a template or a point: `$` is doubled, groups are `$1` or `${1}`.
+    /// Returns its spelling in a template or a point: `$` is doubled, groups are `$1` or `${1}`.
     pub fn template(&self) -> Bytes {
         let mut out = Vec::new();
         for (n, piece) in self.0.iter().enumerate() {
@@ -82,7 +82,7 @@ pub enum Expression {
 }
 use Expression::*;
 
-/// What an expression is made of.
+/// The parts that an expression may have.
 pub struct Taste<'a> {
     pub tags: &'a [&'static str],
     pub points: &'a [&'static str],
@@ -177,7 +177,7 @@ impl Expression {
     }
 }
 
-/// What ends the bare value of a test of a field, or may not be in it.
+/// Bytes that end the bare value of a test of a field, or may not be in it.
 const VALUE: &[u8] = b"|&()\"'";
 
 struct Writer<'a> {

@@ -57,7 +57,7 @@ impl Spec {
         }
     }
 
-    /// Whether a line must have a field of this name.
+    /// Returns the field that a line must have, if any.
     fn needs(&self, dialect: Dialect) -> Option<&'static str> {
         let by_field = dialect == Dialect::Outback && matches!(self.value, Value::Pattern(_));
         self.field.filter(|_| by_field)
@@ -156,7 +156,7 @@ pub struct Call {
     pub lines: Vec<Line>,
 }
 
-/// What is to come: a reply, or an error of one of these codes.
+/// The expected reply, or the codes of the expected error.
 #[derive(Clone, Debug)]
 pub enum Expected {
     Reply(Reply),
@@ -262,7 +262,7 @@ impl Call {
                 .all(|spec| spec.passes(self.dialect, capture, &|tag| tags.contains(tag)))
     }
 
-    /// Whether `EXPLAIN` says so of the only line.
+    /// Returns the expected reply of `EXPLAIN` for the only line.
     pub fn explained(&self, space: &Space) -> Option<(bool, Reply)> {
         let mut codes = Codes::new();
         let clear = self.refused(space, &mut codes);

@@ -29,7 +29,7 @@ pub enum Node {
     Fill(Fill),
 }
 
-/// What each group matched; the first is the whole match.
+/// Spans that the groups matched; the first is the whole match.
 pub type Captures = Vec<Option<(usize, usize)>>;
 
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl Pattern {
         Pattern(nodes)
     }
 
-    /// How many groups there are, and how they are called.
+    /// Returns the names of the groups; `None` for groups without a name.
     pub fn groups(&self) -> Vec<Option<&'static str>> {
         fn walk(nodes: &[Node], into: &mut Vec<Option<&'static str>>) {
             for node in nodes {
@@ -126,7 +126,7 @@ impl Pattern {
     }
 }
 
-/// What a group matched, as text.
+/// Returns the text that a group matched.
 pub fn captured(
     text: &[u8],
     captures: &Captures,

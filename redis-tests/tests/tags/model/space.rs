@@ -1,4 +1,4 @@
-//! What a tag space holds, and which tags a capture has.
+//! A tag space, and the tags of a capture.
 
 use crawlspace_compact::limits::tags::POINT_NAME_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,10 +35,10 @@ pub struct Rule {
 #[derive(Clone, Debug)]
 pub struct Point {
     pub name: Bytes,
-    /// What the name matches, unless it is literal.
+    /// Pattern of the name, unless it is literal.
     pub pattern: Option<Pattern>,
     pub expression: Expression,
-    /// As it was set.
+    /// Text as it was set.
     pub text: Bytes,
 }
 
@@ -73,7 +73,7 @@ pub fn add(edges: &mut Edges, id: &[u8], tag: &[u8]) -> bool {
     edges.entry(id.to_vec()).or_default().insert(tag.to_vec())
 }
 
-/// Whether a tag comes to carry itself.
+/// Returns true if a tag would carry itself.
 pub fn has_cycle(edges: &Edges) -> bool {
     edges.keys().any(|tag| {
         let mut seen = Tags::new();
@@ -167,7 +167,7 @@ impl Space {
         self.closed(&tags)
     }
 
-    /// What `GET … ALL` gives.
+    /// Returns the tags of `GET … ALL`.
     pub fn all(&self, kind: Kind, id: &[u8]) -> Tags {
         match kind {
             Kind::Tag => {
@@ -251,14 +251,14 @@ impl Space {
         self.point(name).map(|_| point.name.clone())
     }
 
-    /// What a point comes to.
+    /// Expands a point.
     pub fn point(&self, name: &[u8]) -> Result<Clear, Codes> {
         let mut codes = Codes::new();
         let clear = self.point_below(name, &mut Vec::new(), 0, &mut codes);
         clear.filter(|_| codes.is_empty()).ok_or(codes)
     }
 
-    /// What an expression of a client comes to.
+    /// Expands an expression of a client.
     pub fn expression(&self, expression: &Expression) -> Result<Clear, Codes> {
         let mut codes = Codes::new();
         let clear = self.clear(expression, &BTreeMap::new(), &mut Vec::new(), 0, &mut codes);

@@ -129,8 +129,8 @@ impl Case {
     }
 
     /// Returns the part that both must agree on: urlkey, timestamp and digest of each row, or the body of the HTTP
-    /// response
-    /// in the record.
+    /// response in the record.
+    fn gist(&self, text: &str) -> Vec<String> {
         if self.rows.is_none() {
             let body = text.splitn(3, "\r\n\r\n").nth(2).unwrap_or_default();
             return vec![body.trim_end().to_owned()];

@@ -8,7 +8,7 @@ type Words = Vec<Vec<u8>>;
 pub trait Load {
     /// The next command, for the cluster and for the oracle.
     fn next(&mut self) -> [Words; 2];
-    /// What both answered, which was the same.
+    /// Processes the reply of both, which was the same.
     fn answered(&mut self, _: [&Reply; 2]) {}
 }
 
@@ -23,7 +23,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// For the index of this prefix.
+    /// Creates the load of the index with this prefix.
     pub fn new(prefix: &'static str, rng: Rng) -> Index {
         Index { prefix, rng }
     }
@@ -86,7 +86,7 @@ pub struct Frontier {
 }
 
 impl Frontier {
-    /// For the frontier of this prefix.
+    /// Creates the load of the frontier with this prefix.
     pub fn new(prefix: &'static str, rng: Rng) -> Frontier {
         Frontier {
             prefix,

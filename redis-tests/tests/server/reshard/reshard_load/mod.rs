@@ -17,10 +17,10 @@ use load::{Frontier, Index, Load};
 const INDEXES: [&str; 2] = ["{index-1}:", "{index-2}:"];
 const FRONTIERS: [&str; 2] = ["{frontier-1}:", "{frontier-2}:"];
 
-/// How long a command may be refused before the test fails.
+/// Time that a command may be refused before the test fails.
 const REFUSED: Duration = Duration::from_secs(60);
 
-/// What all threads share.
+/// The state that all threads share.
 struct Progress {
     /// Answers that were compared and right.
     answers: AtomicU64,
@@ -51,7 +51,7 @@ impl Drop for EndsAll<'_> {
     }
 }
 
-/// What a client is told in place of an answer.
+/// A refusal instead of a reply.
 enum Refused {
     Later,
     Moved(u16),
@@ -225,7 +225,7 @@ fn probe(node: &Server, facts: &[Fact], progress: &Progress, mut rng: Rng) {
     }
 }
 
-/// What the facts are about, made by `call`; the facts with their right answers.
+/// Makes the data of the facts with `call`; returns the facts with their right replies.
 fn facts(mut call: impl FnMut(&[Vec<u8>]) -> Reply) -> Vec<Fact> {
     let words = |line: String| -> Vec<Vec<u8>> { line.split(' ').map(Word::word).collect() };
     let mut facts = Vec::new();
@@ -296,7 +296,7 @@ fn move_slot(cluster: &Cluster, prefix: &str, progress: &Progress, rng: &mut Rng
             // A key that is there already stops the move: an error.
             ok!(c, "MIGRATE", "127.0.0.1", to.port(), key.bytes(), 0, 60_000);
             let seen = progress.seen() + rng.below(8);
-            progress.wait("somebody asks", || progress.seen() >= seen);
+            progress.wait("a client asks", || progress.seen() >= seen);
         }
     }
     cluster.finish_move(prefix, to);
@@ -309,7 +309,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
     }
 }
 
-/// How many reshards (`RESHARDS`), and the least number of answers (`ANSWERS`).
+/// Runs reshards (`RESHARDS` of them), until there were enough replies (`ANSWERS`).
 pub fn run(test: &str) {
     let (reshards, answers) = (number("RESHARDS", 8), number("ANSWERS", 4000));
     let mut rng = Rng::new(test);
