@@ -189,7 +189,7 @@ async fn answers_that_cannot_be_right_are_none() {
     };
     let good = Manners::default();
     for (manners, what) in [
-        (but!(good.clone(), range_lie: 1), "asked for bytes"),
+        (but!(good.clone(), range_lie: 1), "requested bytes"),
         (
             but!(good.clone(), no_content_range: true),
             "Content-Range is \"\"",
@@ -200,7 +200,7 @@ async fn answers_that_cannot_be_right_are_none() {
         ),
         (
             but!(good.clone(), shorter_ranges: Some(100)),
-            "asked for bytes",
+            "requested bytes",
         ),
         (
             but!(good.clone(), encoding: Some("br".to_owned())),
@@ -223,7 +223,7 @@ async fn answers_that_cannot_be_right_are_none() {
     assert_eq!(version.read(0, 9).await.unwrap(), b"small"[..]);
     host.put("/large", &bytes(17 << 20), whole);
     let error = file(&host, "/large").version(First::End).await.unwrap_err();
-    assert_contains(error, "sends all of the file where a part was asked for");
+    assert_contains(error, "sends the whole file instead of the requested part");
     assert!(host.requests().last().unwrap().path == "/large");
 }
 

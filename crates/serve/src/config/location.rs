@@ -252,7 +252,7 @@ pub(crate) fn database(text: &str) -> Result<String, String> {
     let path = rest.split_once('/').map_or("", |(_, path)| path);
     if path.contains('@') {
         return Err(
-            "no number of a database: write redis://host:port/db, and %2F for a / in a password"
+            "the database is not a number: write redis://host:port/db, and %2F for a / in a password"
                 .to_owned(),
         );
     }

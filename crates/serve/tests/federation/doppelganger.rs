@@ -150,7 +150,7 @@ fn what_cannot_be_is_refused() {
     let crawl = [("Crawlspace-Crawl", "c")];
     for (fields, records, status, why) in [
         (&[][..], json!([good]), 400, "crawl"),
-        (&crawl[..], json!({}), 400, "no array"),
+        (&crawl[..], json!({}), 400, "not an array"),
         (
             &crawl[..],
             json!([good, {"id": DIGEST}]),

@@ -346,7 +346,7 @@ fn what_servers_get_wrong_is_said_and_nothing_is_fetched_that_must_not_be() {
     host.put("/files.json", &files, tagged("f"));
     host.put("/no.json", b"{}", tagged("n"));
     for (path, why) in [
-        ("/whole.wacz", "sends all of the file"),
+        ("/whole.wacz", "sends the whole file"),
         ("/damaged.wacz", "not a WACZ file"),
         ("/none.wacz", "HTTP status 404"),
         ("/files.json", "may name nothing"),

@@ -258,7 +258,7 @@ fn of_a_server_that_cannot_be_reached_one_list_is_asked_for() {
     }
     let reason = of(3).unwrap_err();
     let first = gone.url("/a.json");
-    assert_contains(&reason, "its server did not answer");
+    assert_contains(&reason, "its server did not respond");
     assert_contains(&reason, &first);
     assert_eq!(of(2).unwrap().to_string(), there.url("/1.wacz"));
     // The first request and its retries.

@@ -165,7 +165,7 @@ fn a_package_that_contradicts_itself_is_not_made_to_look_right() {
             "make the package again with sha256";
         vec![Part::stored("datapackage.json", b"[]")], "invalid type";
         vec![Part::stored("datapackage.json", b"\xff")], "not UTF-8";
-        vec![Part::stored("other", b"{}")], "there is no datapackage.json";
+        vec![Part::stored("other", b"{}")], "it contains no datapackage.json";
     ] {
         let file = zip(&parts);
         let path = saved(folder.path(), "a.wacz", &file);

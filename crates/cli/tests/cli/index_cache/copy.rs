@@ -56,7 +56,7 @@ fn a_copy_is_whole_and_of_its_own() {
     // A folder that is not a copy is left untouched.
     fs::remove_file(out.join("manifest.json")).unwrap();
     let refused = get("full", 1);
-    assert_contains(&refused.errors, "something else than a copy of an index");
+    assert_contains(&refused.errors, "is not a copy of an index");
     assert_eq!(names(&out), ["1-2-cache"]);
 }
 

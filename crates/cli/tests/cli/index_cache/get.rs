@@ -319,7 +319,7 @@ fn an_index_is_as_new_as_the_archive() {
     assert_eq!(outdated(), expected);
     let told = ends(stage.index("verify"), 0);
     assert_contains(&told.out, "outdated             2");
-    assert_contains(&told.errors, "1-7-cache: what it is made of is newer");
+    assert_contains(&told.errors, "1-7-cache: its source files are newer");
     get("full", "1,7", "");
     get("dedup", "7", "");
     assert_eq!(outdated(), json!([]));

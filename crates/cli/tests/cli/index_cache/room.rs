@@ -151,7 +151,7 @@ fn what_was_used_a_moment_ago_stays() {
     assert_eq!(done["keptInUse"], 7);
     assert_eq!(
         ended.errors,
-        "crawlspace: the limits are not kept: 7 entries that would have to go are in use, or were until a moment ago\n"
+        "crawlspace: the limits are not kept: 7 entries that exceed the limits are in use, or were a moment ago\n"
     );
     for entry in ["1-2-cache", "2-cache"] {
         used_ago(&stage, "fullcrawllogindex", entry, 3_600);

@@ -55,7 +55,7 @@ fn a_collection_is_retained_and_the_rest_purged() {
     assert_eq!(dedupe(&server, "stats --json").object()["removedCrawls"], 1);
 
     let refused = dedupe(&server, "retain --purge 2026-03").exits(2);
-    assert_contains(&refused.errors, "crawl 2026-02 goes, with 3 hashes");
+    assert_contains(&refused.errors, "crawl 2026-02 is removed, with 3 hashes");
     assert_contains(&refused.errors, "crawl 2026-03 has 2 revisits");
     assert_eq!(ok!(c, "SCARD", format!("{INDEX}allcrawls")), int(2));
     let purged = dedupe(&server, "retain --purge 2026-03 --yes").exits(0);
@@ -78,7 +78,7 @@ fn crawls_are_committed_and_cancelled() {
 
     add(&mut c, "2026-04", 20..22);
     let refused = dedupe(&server, "cancel 2026-04").exits(2);
-    assert_contains(&refused.errors, "what came since its last commit goes");
+    assert_contains(&refused.errors, "loses everything added since its last commit");
     let done = dedupe(&server, "cancel 2026-04 --yes").exits(0);
     assert_contains(&done.out, "crawl 2026-04: cancelled");
     assert_eq!(plain_hash(&mut c, INDEX, "h:2026-04").len(), 1);

@@ -9,8 +9,8 @@ fn a_query_that_makes_no_sense_is_refused() {
     stage.run("--once").exits(0);
     let before = stage.redis.snapshot();
     for (query, reason) in rows![
-        "SELECT 1", "the query gives 1 columns, not two";
-        "SELECT 1, 'a', 'b'", "the query gives 3 columns, not two";
+        "SELECT 1", "the query returns 1 columns, not two";
+        "SELECT 1, 'a', 'b'", "the query returns 3 columns, not two";
         "SELECT id, nothing FROM collection", "column \"nothing\" does not exist";
         "SELECT * FROM no_table", "relation \"no_table\" does not exist";
         "SELECT 1, 2", "are of type int4, not text or text[]";

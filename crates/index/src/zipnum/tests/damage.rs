@@ -131,7 +131,7 @@ fn a_secondary_index_is_believed_no_more_than_its_file() {
         line("url.cdxj.gz", "0", &length, "1", "1").replace("a 2020", "a"),
             "does not begin with a key and a timestamp";
         line("url.cdxj.gz", "0", &length, "1", "1").replace("a 2020", "b 2020"),
-            "its first line is another one";
+            "its first line differs";
         line("url.cdxj.gz", "0", &length, "1", "1").trim_end().to_owned(), "the last line has no end";
         "x".repeat(3 << 20), "longer than the limit of a line";
         String::new(), "url.idx: line at byte 0: the blocks end at byte 0, and url.cdxj.gz at byte ";
@@ -159,7 +159,7 @@ fn blocks_out_of_order_are_told() {
         second.len()
     );
     let told = said(&idx, &[first, second].concat());
-    assert_contains(&told, "sorts before the previous line");
+    assert_contains(&told, "sorts before the previous block");
 }
 
 #[test]

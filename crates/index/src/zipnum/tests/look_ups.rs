@@ -131,7 +131,7 @@ fn what_makes_no_sense_is_told() {
     assert!(
         error
             .to_string()
-            .ends_with("neither url.idx nor url.cdxj is there"),
+            .ends_with("neither url.idx nor url.cdxj exists"),
         "{error}"
     );
     index(folder.path(), &[], true, Options::by_url());

@@ -139,9 +139,9 @@ fn what_is_no_warc_file_is_said_to_be_none() {
     for (bytes, why) in rows![
         &b""[..], "empty";
         b"<html>not found</html>", "not the beginning of a WARC record";
-        b"filedesc", "cut off";
+        b"filedesc", "truncated";
         b"filedesc://x\n", "its columns";
-        b"\x1f\x8b\x08", "cut off";
+        b"\x1f\x8b\x08", "truncated";
         b"\0\0\0\0", "not the beginning of a WARC record";
     ] {
         assert_says(&outcome(Form::Warc, bytes).unwrap_err(), &["offset 0", why]);

@@ -130,7 +130,7 @@ fn all_folders_can_be_one_collection() {
     assert_eq!(step.resource, [a, b, Loader::Live]);
     let text = "enable_auto_colls: false\ncollections: {all: $all}";
     let refused = read(dir.path(), text).unwrap_err();
-    assert_contains(&refused, "2:20: $all are ");
+    assert_contains(&refused, "2:20: $all stands for ");
     // `$all` is valid without any folder.
     let (config, remarks) = parse("collections: {all: $all}").unwrap();
     assert_eq!(names(&config), ["all"]);
@@ -186,7 +186,7 @@ fn sources_of_pywb_are_sources_here() {
         "{index: {type: xmlquery, api_url: 'http://h/q'}}",
     ] {
         let refused = parse(&format!("collections: {{x: {xml}}}")).unwrap_err();
-        assert_contains(&refused, "cannot be asked");
+        assert_contains(&refused, "is not supported");
     }
 }
 

@@ -174,7 +174,7 @@ fn what_hides_captures_in_pywb_is_understood_or_refused() {
         (
             "embargo: {before: 2020, after: 2021}",
             14,
-            "an embargo says one of",
+            "an embargo has exactly one of",
         ),
         (
             "embargo: {before: soon}",

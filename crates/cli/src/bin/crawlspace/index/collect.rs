@@ -147,7 +147,7 @@ impl Collect {
             table.row(
                 "kept",
                 count(collected.kept),
-                "since they are in use, or were until a moment ago",
+                "because they are in use, or were a moment ago",
             )?;
         }
         table.end()
