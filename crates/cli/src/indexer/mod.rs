@@ -3,13 +3,13 @@
 //! An import has four stages, each of which several importers can share (`queue`):
 //!
 //! 1. **Responses.** The index lines of each package become `DEDUPE.ADD` calls for its crawl. The calls are numbered,
-//! so that a restarted package counts nothing twice, and have `EARLIEST`, so that the result does not depend on the
-//! order.
+//!    so that a restarted package counts nothing twice, and have `EARLIEST`, so that the result does not depend on the
+//!    order.
 //! 2. **Commit** of the crawls, in the order in which the manifest lists them.
 //! 3. **Revisits.** Now every original of this import is in the index, at any position in the manifest. A revisit
-//! without original is set aside in the index and retried at the end of every import.
+//!    without original is set aside in the index and retried at the end of every import.
 //! 4. **Commit** of what the revisits added; then crawls that the manifest does not list are tracked as removed, or
-//! removed (`DEDUPE.RETAIN`).
+//!    removed (`DEDUPE.RETAIN`).
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;

@@ -78,7 +78,10 @@ fn crawls_are_committed_and_cancelled() {
 
     add(&mut c, "2026-04", 20..22);
     let refused = dedupe(&server, "cancel 2026-04").exits(2);
-    assert_contains(&refused.errors, "loses everything added since its last commit");
+    assert_contains(
+        &refused.errors,
+        "loses everything added since its last commit",
+    );
     let done = dedupe(&server, "cancel 2026-04 --yes").exits(0);
     assert_contains(&done.out, "crawl 2026-04: cancelled");
     assert_eq!(plain_hash(&mut c, INDEX, "h:2026-04").len(), 1);

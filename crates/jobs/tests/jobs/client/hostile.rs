@@ -285,10 +285,7 @@ fn it_has_to_be_the_index_that_was_asked_for() {
         let fields = [("Content-Type", "application/x-tar"), ("Jobs-Found", found)];
         answer(200, &fields, tar_of(IndexKind::Dedup, "1,2"))
     };
-    refused(
-        told("1"),
-        "it reports 1, but sends an index of 1,2",
-    );
+    refused(told("1"), "it reports 1, but sends an index of 1,2");
     refused(told("1,x"), "its list of found jobs");
     let folder = tempfile::tempdir().unwrap();
     let lacks = made(folder.path(), IndexKind::Dedup, "1,2", |draft| {
