@@ -74,7 +74,7 @@ impl Algorithm {
         unbase32(text, self.bytes())
     }
 
-    /// Writes the value in its written form, without the label.
+    /// Writes the value in its canonical encoding, without the label.
     fn write_value(self, raw: &[u8], out: &mut Text) {
         match self {
             Algorithm::Sha1 => put_base32(raw, out),

@@ -262,7 +262,7 @@ impl Condition {
         !self.questions.is_empty()
     }
 
-    /// Answers all questions for a capture with these tags.
+    /// Evaluates every tag test for a capture with these tags.
     pub fn mask<'t>(&self, tags: impl Iterator<Item = &'t [u8]>) -> Mask {
         let mut mask = self.no_tags();
         for tag in tags {

@@ -55,7 +55,7 @@ fn main() {
         }
     }
     ok!(server.wire(), "SAVE");
-    // From here on nothing belongs to what is kept.
+    // Later writes are not part of the fixture.
     let _ = fs::remove_dir_all(&folder);
     let files = folder.join("appendonlydir");
     fs::create_dir_all(&files).expect("the folder is writable");

@@ -83,7 +83,7 @@ pub fn steady(reply: &Reply) -> Reply {
         if fields.any(|field| items[at - 1] == bulk(field)) {
             steady[at] = int(0);
         }
-        // Why a file has its tags, in no order.
+        // `TAGS.EXPLAIN` lists the tags in no particular order.
         if items[at - 1] == bulk("tags")
             && let Reply::Array(tags) = &mut steady[at]
         {

@@ -164,7 +164,7 @@ fn fields_that_are_not_there_are_named() {
             assert_eq!(s.ok_with("FILTER WHERE", &words).int(), kept, "{test}");
         }
     }
-    // Without lines AUTO cannot know.
+    // `AUTO` cannot detect the format without lines.
     let words = ["colour=red", "RETURN", "COUNT", "BLOB", ""];
     assert_eq!(s.ok_with("FILTER WHERE", &words).int(), 0);
 }

@@ -16,7 +16,7 @@ pub(crate) struct Migrations {
 }
 
 impl Migrations {
-    /// Returns whether there are no migrations.
+    /// Returns true if there are no migrations.
     pub(crate) fn is_empty(&self) -> bool {
         self.files.is_empty()
     }

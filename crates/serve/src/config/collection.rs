@@ -134,8 +134,7 @@ impl Reader<'_> {
     fn sequence(&mut self, name: &str, fields: &Fields<'_>) -> Option<Vec<Step>> {
         for key in ["resource", "archive_paths"] {
             if let Some(entry) = fields.entry(key) {
-                let what =
-                    format!("{key} belongs into the steps of the sequence, each has its own");
+                let what = format!("{key} must be set in each step of the sequence");
                 self.found.error(entry.position, what);
             }
         }

@@ -260,7 +260,7 @@ impl Tree {
         if self.nodes > MAX_NODES {
             Err(wrong(
                 position,
-                format!("more than {MAX_NODES} values, counting each time what * repeats"),
+                format!("more than {MAX_NODES} values, counting every expansion of an alias (*)"),
             ))
         } else {
             Ok(())

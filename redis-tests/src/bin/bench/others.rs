@@ -147,7 +147,7 @@ fn quantiles(series: &[Series]) -> String {
     format!("{half:.2} / {p99:.2} / {p999:.2} ms")
 }
 
-/// Something long, done several times with nobody else there, and as often with other clients asking.
+/// A long operation, repeated on an idle server and with other clients sending requests.
 #[derive(Default)]
 pub struct Long {
     /// Seconds when nobody else asks.
@@ -161,7 +161,7 @@ pub struct Long {
 }
 
 impl Long {
-    /// Does it once with nobody else there.
+    /// Runs it once on an idle server.
     pub fn alone(&mut self, server: &Server, long: impl FnOnce(&Server) -> f64) {
         let cpu = cpu_seconds(server.pid());
         self.alone.push(long(server));

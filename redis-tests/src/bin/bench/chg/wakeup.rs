@@ -18,7 +18,7 @@ use crate::targets;
 /// Clients that wait, with as many groups between them.
 const CLIENTS: u64 = 8;
 
-/// Measures with nobody else there, and with others asking.
+/// Measures on an idle server, and with other clients sending requests.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let (mut ours, mut loaded, mut theirs) = <(Lateness, Lateness, Lateness)>::default();
     let span = plan.span() * 2;

@@ -1,4 +1,4 @@
-//! D5: commit of a large crawl, with nobody else there and with other clients asking meanwhile.
+//! D5: commit of a large crawl, on an idle server and with other clients sending requests.
 
 mod rows;
 
@@ -26,7 +26,7 @@ struct Measured {
     lua: Long,
     /// Seconds of the documented loop, which is run once.
     client: f64,
-    /// The longest that the operating system kept a thread from the clock, in seconds.
+    /// Longest time that the operating system did not schedule the clock's thread, in seconds.
     stall: f64,
 }
 
