@@ -72,8 +72,14 @@ class Chain:
             step.start()
 
     def end(self):
-        """Ends it as warcprox does, and gives the captures in the order in which they came out."""
+        """Ends it as warcprox does, and returns the captures in the order in which they came out.
+
+        A step whose thread has not begun when it is stopped processes nothing, so each has to take its captures first.
+        """
         for step in self.steps:
+            deadline = time.monotonic() + 30
+            while not step.inq.empty() and time.monotonic() < deadline:
+                time.sleep(0.01)
             step.stop.set()
             step.join(30)
             assert not step.is_alive(), step
