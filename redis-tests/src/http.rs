@@ -47,7 +47,7 @@ fn value_of<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
     found.map(|(_, value)| &value[..])
 }
 
-/// A connection that is kept.
+/// An idle connection that is kept for further requests.
 pub struct Connection {
     address: SocketAddr,
     stream: BufReader<TcpStream>,

@@ -345,7 +345,7 @@ impl Server {
         self.restart();
     }
 
-    /// True while the process is there.
+    /// True while the process is running.
     pub fn is_alive(&mut self) -> bool {
         let child = self.child.as_mut();
         child.is_some_and(|c| matches!(c.try_wait(), Ok(None)))

@@ -263,7 +263,7 @@ impl Space {
         self.note(touched);
         let plain = plain_of(kind, id);
         if *plain != *id {
-            // Files of versions that did not read offsets as numbers may hold the id as it is given.
+            // Files written by versions that did not parse offsets as numbers may contain the id verbatim.
             let (more, touched) = self.index.remove(kind, &plain, tags);
             self.note(touched);
             removed += more;

@@ -35,7 +35,7 @@ pub enum Error {
     #[error("{0}")]
     Connection(String),
     /// The server's certificate is not valid for this system; the text contains the reason.
-    #[error("its certificate is not valid here ({0})")]
+    #[error("its certificate is not trusted ({0})")]
     Untrusted(String),
     /// The response is invalid; the text contains the reason.
     #[error("{0}")]

@@ -168,7 +168,7 @@ impl Net {
     /// Sends a request, over an idle connection of the pool if there is one, and follows up to ten redirects.
     ///
     /// # Errors
-    /// If no head of a response arrives in time. An error status is not an error.
+    /// If no head of a response arrives in time. A response with an error status is `Ok`, not `Err`.
     pub async fn send(&self, request: Request, limits: &Limits) -> Result<Response, Error> {
         let mut request = request;
         let mut object = None;

@@ -99,7 +99,7 @@ impl Collection {
         }
         if !self.gate.has_tags() {
             if query.point.is_some() {
-                let why = "the collection has no access points (tags: in its configuration)";
+                let why = "the collection has no access points; set tags: in its configuration";
                 return Err(AccessError::NoPoint(why.to_owned()).into());
             }
             if let Some(filter) = query.tag_filters.first() {

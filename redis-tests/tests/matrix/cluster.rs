@@ -251,7 +251,7 @@ fn replica_reads_after_readonly_and_sends_others_to_its_master(family: &Family) 
     assert_eq!(reads(family, &state, &mut r), reads(family, &state, &mut c));
     for line in family.samples {
         let reply = r.call(&state.words(line));
-        // Before the module is asked, Redis 8.6 says that this is a replica.
+        // Redis 8.6 rejects the command on a replica before it reaches the module.
         let sent = ["MOVED", "READONLY"].contains(&&*first_word(&reply));
         assert_eq!(sent, stage.writes(line), "{line}: {reply:?}");
     }

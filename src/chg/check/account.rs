@@ -27,7 +27,7 @@ struct Account {
 }
 
 impl Account {
-    /// Reads a group that may count `room` URIs without keeping them.
+    /// Reads a group. Up to `room` of its URIs may be counted without being kept.
     async fn read<K: Store>(lent: &Lent<K>, id: &[u8], room: u64) -> Result<Account> {
         let mut account = Account::default();
         let uris = lent.with(|frontier, ks| frontier.keys.uris_key(ks, id));

@@ -55,8 +55,8 @@ type Work = Box<dyn FnMut(&[&[u8]], &mut dyn Turn) -> Option<Outcome> + Send>;
 /// held. The references are released on the main thread, which manages the counts.
 struct Held(Vec<RmString>);
 
-// SAFETY: other threads only read the bytes, whose address `RmString` keeps; the reference count changes only on the
-// main thread, where `Held` is created and dropped.
+// SAFETY: other threads only read the bytes, which do not move while the `RmString` lives; the reference
+// count changes only on the main thread, where `Held` is created and dropped.
 unsafe impl Send for Held {}
 
 impl Held {

@@ -252,8 +252,8 @@ impl Input {
     fn unpack(&mut self, packed: &mut Vec<u8>) -> Result<(), Error> {
         if let Here::Block(block) = &self.here {
             self.secondary.text(block, packed, &mut self.text)?;
-            // An input keeps its file open while it copies; decompressing a block ends that, so that few files are
-            // open.
+            // An input keeps its file open while it copies blocks, and closes it before it decompresses one,
+            // so that few files are open.
             self.secondary.release();
             self.here = Here::Line;
             self.line = 0..0;

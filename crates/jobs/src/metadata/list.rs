@@ -105,7 +105,7 @@ enum Item {
 
 fn json(text: &[u8]) -> Result<Vec<String>, String> {
     let list: List = serde_json::from_slice(text).map_err(|error| {
-        format!("invalid JSON, an array of names or of objects with a name is needed: {error}")
+        format!("invalid JSON, expected an array of names or of objects with a name: {error}")
     })?;
     let (List::Bare(items) | List::Within { files: items }) = list;
     let names = items.into_iter().map(|item| match item {

@@ -25,7 +25,7 @@ pub struct ConfigFiles {
 }
 
 impl ConfigFiles {
-    /// Records the version of a configuration file, which must be read afterwards.
+    /// Records the version of a configuration file. The caller must read the file after this call.
     pub fn of(config: PathBuf) -> ConfigFiles {
         ConfigFiles {
             config: looked_at(config),

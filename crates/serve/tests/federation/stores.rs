@@ -293,8 +293,8 @@ fn packages_in_stores_answer_as_what_is_in_them() {
     assert_eq!(answer.text().lines().count(), TIMES.len());
     let said = answer.field("source-errors");
     assert_eq!(said, Some(r#"{"w":"incomplete, parts cannot be read"}"#));
-    // A package that a list names in another bucket is not requested, although the key would allow
-    // it.
+    // If a list refers to a package in another bucket, the package is not requested, even though the access
+    // key would allow it.
     let asked = store.host().requests();
     assert!(asked.iter().all(|one| !one.path.contains("secrets")));
     let status = redis_tests::http::get(stage.operator(), "/_status").text();

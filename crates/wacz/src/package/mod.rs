@@ -168,7 +168,7 @@ fn with_hash(text: &str, old: &[u8], new: &[u8], signature: Signature) -> Result
     }
     if declared != sha256_text(&Sha256::digest(old)) {
         return Err(Problem::Damaged(
-            "its hash is not that of datapackage.json".to_owned(),
+            "its hash does not match datapackage.json".to_owned(),
         ));
     }
     if digest

@@ -157,7 +157,7 @@ fn a_package_that_contradicts_itself_is_not_made_to_look_right() {
     let wrong = format!("{{\"hash\":\"{}\"}}", hash(b"another"));
     for (parts, told) in rows![
         vec![Part::stored("datapackage.json", b"{}"), Part::stored("datapackage-digest.json", wrong.as_bytes())],
-            "is not that of datapackage.json";
+            "does not match datapackage.json";
         vec![
             Part::stored("datapackage.json", b"{}"),
             Part::stored("datapackage-digest.json", b"{\"hash\":\"md5:00\"}"),

@@ -16,7 +16,7 @@ impl Collection {
         self.cdxj_lines().concat()
     }
 
-    /// The index as lines, each with its end.
+    /// The lines of the index, with their line ends.
     pub fn cdxj_lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.captures.iter().map(cdxj).collect();
         lines.sort_unstable();

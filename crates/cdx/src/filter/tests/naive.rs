@@ -96,7 +96,7 @@ proptest! {
         url in "[ab]{1,3}",
         status in "[ab]{1,3}",
     ) {
-        // `=!` is the table's `~!` in PYWB only; the other dialects read two operators.
+        // Only PYWB parses `=!` as the `~!` of the table; the other dialects parse two operators.
         let line = format!("a 2 {url} mime {status} - 7");
         let spec = match field {
             Some(field) => format!("{operators}{field}:{value}"),

@@ -348,7 +348,7 @@ fn a_server_behind_tls_is_believed_if_the_system_believes_it() {
     assert_eq!(believed.object()["packages"][0]["name"], "a.wacz");
     fs::write(folder.path().join("none.pem"), "").unwrap();
     let doubted = check("none.pem").exits(1);
-    assert_contains(&doubted.errors, "its certificate is not valid here");
+    assert_contains(&doubted.errors, "its certificate is not trusted");
     assert_contains(&doubted.errors, "SSL_CERT_FILE");
     // The certificate is also checked through a proxy: the proxy gets a host and a port, and forwards TLS unread.
     let proxy = ScriptedHost::handling(|asked, mut client| {

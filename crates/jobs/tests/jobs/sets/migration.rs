@@ -44,7 +44,8 @@ fn duplicates_have_the_places_of_the_compressed_archive() {
         ("7-1.arc.gz", "3000"),
     ];
     let new = new.map(|(file, offset)| (file.to_owned(), offset.to_owned()));
-    // The name also has the number of the harvest: other records prove that the file belongs to the job.
+    // The name also has the number of the harvest, so the name alone does not prove that the file belongs to
+    // the job; other records do.
     for name in ["7-metadata-2.warc.gz", "7-1-metadata-2.warc.gz"] {
         let stage = Stage::new();
         let migrated = stage.archive().join(name);

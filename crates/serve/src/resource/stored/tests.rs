@@ -112,7 +112,7 @@ fn assert_valid(bytes: &[u8]) {
             }
         }
     }
-    // The header of a large record is sent before the other digest proves this one to be wrong.
+    // The header of a large record has already been sent when the second digest proves the first one wrong.
     let is_large = block.len() as u64 > MAX_IN_MEMORY;
     let is_right = wrong.is_empty() || is_large && proofs > 0;
     assert!(is_right, "{wrong:?}: {}", shown());

@@ -32,7 +32,7 @@ pub(super) async fn answer(indexes: &Arc<Indexes>) -> Response<Body> {
             return message(StatusCode::INTERNAL_SERVER_ERROR, text);
         }
         None => {
-            let text = "looking at all indexes takes too long: a file system may hang";
+            let text = "listing all indexes takes too long: a file system may be hanging";
             return message(StatusCode::SERVICE_UNAVAILABLE, text);
         }
     };

@@ -116,7 +116,7 @@ fn print(check: &dedupe::Check) -> io::Result<()> {
         }
     }
     if check.placeholders > 0 {
-        let meaning = "WACZ files that were never finished; no fault";
+        let meaning = "unfinished WACZ files (not a fault)";
         table.row("placeholders", count(check.placeholders), meaning)?;
     }
     if check.unlisted_crawls > 0 {
