@@ -15,7 +15,7 @@ static CRC64: [u64; 256] = {
         let mut crc = byte as u64;
         let mut bit = 0;
         while bit < 8 {
-            // The polynomial ad93d23594c935a9, its bits turned around.
+            // The polynomial ad93d23594c935a9, bit-reversed.
             crc = (crc >> 1) ^ (0x95ac_9329_ac4b_c9b5 & (crc & 1).wrapping_neg());
             bit += 1;
         }

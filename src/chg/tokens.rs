@@ -36,7 +36,8 @@ impl<K: Store> Tokens<K> {
         let (last, reserved) = match self.minted {
             Some(minted) => minted,
             None => {
-                // A number that a plain client wrote is used if tokens can grow from it.
+                // A number that a plain client wrote is accepted if larger tokens can still be minted after
+                // it.
                 let reserved = u64::try_from(ks.number(&self.key)?).ok();
                 let reserved = reserved.filter(|&n| n < MAX_TOKEN).unwrap_or(0);
                 (reserved, reserved)

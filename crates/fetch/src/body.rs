@@ -16,8 +16,8 @@ use super::pool::{Pool, Server};
 use super::unpack::Unpack;
 use super::{Error, innermost};
 
-/// A body that is streamed as it arrives. Dropping it closes the connection, unless it was read to
-/// its end.
+/// A body that is streamed as it arrives. Dropping the body closes the connection,
+/// unless the body was read to its end.
 pub(super) struct Body {
     /// The open connection. `None` after the end, and after an error.
     open: Option<Open>,

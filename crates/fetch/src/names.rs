@@ -69,7 +69,7 @@ impl Names {
             look_up(&name)
         });
         let asked =
-            asked.map(|found| found.unwrap_or_else(|_| Err("the look-up was given up".into())));
+            asked.map(|found| found.unwrap_or_else(|_| Err("the look-up was abandoned".into())));
         let asked = asked.boxed().shared();
         self.keep(host, &asked);
         asked.await

@@ -42,7 +42,8 @@ mod tests {
                 let block = &mut memory[begin..][..2 * align / ALIGNED];
                 let room = block.as_mut_ptr_range();
                 let (first, end) = (room.start.cast::<u8>(), room.end.cast::<u8>());
-                // SAFETY: the block is there, twice as large as `align`, and aligned as a number of 16 bytes.
+                // SAFETY: the block exists, is twice as large as `align`, and is aligned for a 16-byte
+                // integer.
                 let (part, found) = unsafe {
                     let part = part_of(first, align);
                     (part, block_of(part))

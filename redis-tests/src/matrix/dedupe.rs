@@ -120,7 +120,7 @@ const LIMITS: &[[&str; 5]] = &rows![
     ["", "filename", "x*{FILENAME_BYTES}", "x*{FILENAME_BYTES+1}", "'maximum is {FILENAME_BYTES}'"];
 ];
 
-/// Fields of hashes that the state does not have, or not all the time.
+/// Hash fields that are missing in the state, always or at times.
 const FIELDS: &[(&str, &str)] = &rows![
     "crawlspace", "profile"; "crawlspace", "format"; "committing", "open"; "committing", "nobody";
     "removing", "a"; "removing", ""; "commits", "1"; "commits", "x"; "holders", "<h1>"; "claims", "<h77>";

@@ -121,7 +121,7 @@ impl Family {
         own.chain(aliases).collect()
     }
 
-    /// Values that a word of a call must not have, with words of which the error has one.
+    /// Returns invalid values for a word of a call, each with words one of which its error contains.
     pub fn invalid(&self, command: &str, slot: &Slot) -> Vec<(Vec<u8>, Vec<&'static str>)> {
         let command = command.rsplit('.').next().unwrap_or_default();
         let has = |list: &str, word: &str| list.split(' ').any(|w| w.eq_ignore_ascii_case(word));

@@ -43,7 +43,7 @@ fn waiter_whose_slot_leaves_does_not_wait_for_ever() {
     fa.take("host");
     let mut waiter = blocked(a, F, "NEXT BLOCK 2000");
     cluster.move_slot(F, b.expect("another node"));
-    // An error that sends it to the other node, or the end of its time.
+    // A redirect to the other node, or the end of the wait.
     let reply = waiter.wire.recv();
     assert!(reply.is_nil() || reply.is_error(), "{reply:?}");
     assert_eq!(ok!(fa.wire, "DBSIZE"), int(0));

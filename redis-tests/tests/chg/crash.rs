@@ -15,7 +15,7 @@ fn filled(server: &Server) -> Frontier {
     f
 }
 
-/// Finishes whatever is queued, waiting for leases of the dead; how many URIs that were.
+/// Fetches everything that is queued, waiting for the leases of dead workers; returns the number of URIs.
 fn finish(f: &mut Frontier) -> i64 {
     let mut fetched = 0;
     while f.total() > 0 {

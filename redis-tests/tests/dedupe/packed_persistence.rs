@@ -218,7 +218,7 @@ fn copies_and_dumps_are_equal_and_apart() {
 fn digest_does_not_depend_on_how_an_index_came_about() {
     let all = [("a", 0..300), ("b", 200..500), ("c", 100..400)];
     let mut digests = Vec::new();
-    // Packed at the end, packed from the beginning, packed in between, with crawls that went.
+    // Packed at the end, from the beginning, in between, and with removed crawls.
     for round in 0..4 {
         let options = match round {
             1 => Options::new().packed(),

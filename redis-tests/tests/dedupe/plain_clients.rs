@@ -111,7 +111,7 @@ fn half_a_plain_commit_is_finished_by_the_command() {
         c.plain(format!("HSETNX p:allhashes #{n} a"));
     }
     assert_eq!(c.owners([0, 99]), ["-", "-"]);
-    // What the plain client did already may or may not count as the command's.
+    // Hashes that the plain client has committed already may or may not count as new.
     let (new, known) = c.commit("a");
     assert!((50..=100).contains(&(new + known)), "{new} {known}");
     assert_eq!(c.owners([0, 99]), ["a", "a"]);

@@ -268,7 +268,7 @@ fn each_sample_needs_its_prefix_and_its_command(family: &Family) {
 fn users_of_a_prefix_reach_no_other(family: &Family) {
     let mut stage = Stage::of(family);
     let mut user = User::of(&stage);
-    // No prefix at all, and one that the user's own prefix begins with.
+    // An empty prefix, and a prefix of the user's own prefix.
     let states = ["", "{m}"].map(|prefix| family.fill(&mut stage.wire, prefix));
     let digest = stage.server.digest();
     let wire = user.with(&[&format!("~{PREFIX}*")]);

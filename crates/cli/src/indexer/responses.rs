@@ -13,7 +13,7 @@ use crawlspace_client::{Batch, Code, Pending};
 use crawlspace_index::capture::Capture;
 use crawlspace_wacz::{Location, Wacz};
 
-/// Number of WACZ files per round trip that asks for their numbers in the crawl's list.
+/// Number of WACZ files per round trip whose positions in the crawl's list are requested.
 const OPENED: usize = 100;
 /// An index is given up if none of this number of lines can be read.
 const LOOKED_AT: u64 = 100;

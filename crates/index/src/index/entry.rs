@@ -159,7 +159,10 @@ impl Entry {
             (Location::Url(url), Some(net)) => NamedFile::remote(net.file(url)),
             _ => {
                 let path = PathBuf::from(location.to_string());
-                NamedFile::broken(path, format!("{location}: it is on a server"))
+                NamedFile::broken(
+                    path,
+                    format!("{location}: files on servers are not supported here"),
+                )
             }
         };
         let cluster = is_clustered.then(|| Arc::new(Cluster::new(location, net)));

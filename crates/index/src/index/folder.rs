@@ -49,7 +49,7 @@ pub struct Listing {
     pub(crate) seen: Instant,
     /// Set when a listed file turns out to be replaced or removed.
     pub(crate) is_stale: AtomicBool,
-    /// True if not all packages were read because no request was waiting any longer.
+    /// True if some packages were not read, because no request waited for them any longer.
     pub(crate) is_abandoned: bool,
 }
 

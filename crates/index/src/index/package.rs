@@ -303,7 +303,9 @@ impl Reading<'_> {
                     Ok((Medium::Remote(version, Arc::clone(&wacz)), wacz))
                 })
             }
-            (Location::Url(_), None) => Err(format!("{location}: it is on a server")),
+            (Location::Url(_), None) => Err(format!(
+                "{location}: files on servers are not supported here"
+            )),
         };
         match opened {
             Ok((medium, wacz)) => self.opened(location, &[], &medium, &wacz, depth),

@@ -19,7 +19,7 @@ const RAW_SCHEMES: [&str; 4] = ["ftp:", "ftps:", "ws:", "wss:"];
 /// Keys in other spellings that may hold captures of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Aliases {
-    /// The captures are only under the urlkeys of the query.
+    /// Captures are found only under the urlkeys of the query.
     #[default]
     None,
     /// The keys of a URL, computed when they are first needed.

@@ -18,7 +18,8 @@ use super::{open_file, plain, with_end};
 /// Margin within which two changes of a file may have the same time, on file systems with fractions of a second: their
 /// clock advances in ticks of some milliseconds.
 const TICK: Duration = Duration::from_millis(50);
-/// Margin within which two changes of a file may have the same time, on file systems with whole seconds.
+/// Interval within which two changes of a file may have the same time, on file systems that store whole
+/// seconds.
 const COARSE: Duration = Duration::from_secs(2);
 
 /// The metadata of a file.

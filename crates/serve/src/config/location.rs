@@ -90,7 +90,7 @@ fn of_file_url(rest: &str) -> Result<String, String> {
     let decoded = percent_encoding::percent_decode_str(path).decode_utf8();
     decoded
         .map(Into::into)
-        .map_err(|_| "its % are not those of UTF-8 text: write the path without file://".to_owned())
+        .map_err(|_| "its percent-encoding is not UTF-8: write the path without file://".to_owned())
 }
 
 /// Returns the `file:` URL of an absolute path, which parses as the same path again.

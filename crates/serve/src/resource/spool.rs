@@ -138,7 +138,7 @@ impl Spool {
         let file = self.file.take();
         if file.is_none() && self.spilled {
             return Err(LoadError::Io(
-                "a write was given up, and nothing can follow it".to_owned(),
+                "a write was abandoned, and nothing can be written after it".to_owned(),
             ));
         }
         self.spilled = true;

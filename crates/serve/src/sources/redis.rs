@@ -30,7 +30,7 @@ const RUN: usize = 20_000;
 /// Number of retries after a broken connection.
 const RETRIES: u32 = 1;
 
-const MANY: &str = "a key with * means many sorted sets, which are not read as one: list each of them as a source of a group";
+const MANY: &str = "a key with * matches many sorted sets, which cannot be read as one: list each as a source of a group";
 
 /// A sorted set of CDXJ lines.
 #[derive(Clone)]

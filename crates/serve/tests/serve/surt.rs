@@ -1,4 +1,5 @@
-//! Tests that urlkeys equal those of the Python package `surt`, with which most indexes were written, as pywb uses it.
+//! Tests that urlkeys equal those of the Python package `surt` as pywb uses it; most indexes were written
+//! with it.
 //!
 //! `URLS=1000000` tests more URLs, `SEED=` repeats the same ones.
 

@@ -189,7 +189,7 @@ fn files_one_behind_the_other_are_one_file() {
     assert_eq!(all(&two).unwrap().len(), 10);
 }
 
-/// Returns few bytes per read, like a connection.
+/// Returns only a few bytes per read, as a connection may.
 struct Slow<'a>(&'a [u8], usize);
 
 impl Read for Slow<'_> {

@@ -86,7 +86,7 @@ impl Hosts {
         let hash = hash(text);
         self.seen.resize(SEEN, 0);
         let place = &mut self.seen[hash as usize % SEEN];
-        // Independent of the bits that select the place, and never 0, which is an empty place.
+        // Uses other bits than the place does, and is never 0, which marks an empty place.
         let tag = (hash >> 48) as u16 | 1;
         std::mem::replace(place, tag) != tag
     }

@@ -189,7 +189,7 @@ impl Classes {
     }
 }
 
-/// The numbers of a record.
+/// The numeric fields of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
     /// The date format and the WACZ index.

@@ -120,7 +120,7 @@ fn urls_are_checked() {
         "redis+tls://u:hidden@h/k", "invalid prefix \"redis+tls://\"";
         "upstream+http://h/many?x=1", "has more than a path";
         "file://other/x", "a file of another machine, \"other\"";
-        "file:///a%ff", "not those of UTF-8";
+        "file:///a%ff", "not UTF-8";
         "file://", "a file of another machine";
     ] {
         let text = format!("collections:\n  a:\n    index: '{url}'\n    resource: [$live, /w]");

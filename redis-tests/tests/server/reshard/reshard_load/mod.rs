@@ -361,7 +361,7 @@ pub fn run(test: &str) {
     for p in INDEXES {
         let (mut c, mut same) = (cluster.owner(p).wire(), oracle.wire());
         assert_consistent(&mut c, p);
-        // A packed index has the numbers of commits in it.
+        // A packed index contains commit numbers.
         for c in [&mut c, &mut same] {
             ok!(c, "DEDUPE.UNPACK", p);
         }

@@ -71,7 +71,9 @@ fn print_check(check: &Check) -> io::Result<()> {
         table.row("mended", count(mended), "things were put right")?;
     }
     if check.disturbed {
-        table.line("It was written to meanwhile: look again before you believe it.")?;
+        table.line(
+            "Clients wrote to the frontier meanwhile: run the check again before you act on it.",
+        )?;
     }
     table.end()
 }
