@@ -61,6 +61,7 @@ impl<K: Store> Groups<K> {
     /// Caches a group that was just written with a lease.
     pub(super) fn keep_leased(&mut self, mut loaded: Box<Loaded<K>>) {
         loaded.raw = std::array::from_fn(|_| None);
+        // The write has stored the fields that these flags stand for.
         loaded.group.known = true;
         loaded.group.ours = true;
         let leased = self.leased.get_mut();

@@ -94,7 +94,7 @@ impl<K: Store> Walk<K> {
     /// Passes entries to `each` until the slice has used up its time. Returns true after the last entry.
     ///
     /// # Errors
-    /// Those of [`Walk::run`].
+    /// The errors of [`Walk::run`].
     pub(super) fn slice(
         &mut self,
         index: &mut Index<K>,

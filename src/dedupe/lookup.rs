@@ -101,7 +101,7 @@ impl<K: Store> Index<K> {
     /// `permit` for the list.
     ///
     /// # Errors
-    /// Those of [`Index::look_up`].
+    /// The errors of [`Index::look_up`].
     pub fn container(
         &mut self,
         ks: &mut K,

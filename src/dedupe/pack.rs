@@ -39,7 +39,7 @@ struct Move {
 /// program deleted the marker and wrote to the name of the merged index. Returns the number of hashes and records.
 ///
 /// # Errors
-/// Those of [`move_to`].
+/// The errors of [`move_to`].
 pub(super) async fn pack_rest<K: Store>(lent: &Lent<K>) -> Result<u64> {
     let mut rest = Move::to(Storage::Packed);
     rest.run(lent).await?;

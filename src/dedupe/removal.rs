@@ -401,7 +401,7 @@ impl Cancel<'_> {
 /// with `purge`, or tracked as removed without. Its reply is that of [`remove`].
 ///
 /// # Errors
-/// Those of [`remove`].
+/// The errors of [`remove`].
 pub fn retain<K: Store>(mut keep: Vec<Vec<u8>>, purge: bool) -> Job<K> {
     keep.sort();
     Job::new(async move |lent| {

@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Timeout of a connection attempt.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// After answering for this long, the server gets the full time limit again when it goes away.
+/// Time of availability after which the server gets the full time limit again when it goes away.
 const STEADY: Duration = Duration::from_secs(10);
 
 /// Wait for an unavailable server, with a time limit.

@@ -42,7 +42,7 @@ pub struct Response {
 /// averaged over each minute, fails with an error.
 ///
 /// # Errors
-/// Those of [`Net::send`], and [`Error::Connection`] if TLS or the runtime cannot be set up.
+/// The errors of [`Net::send`], and [`Error::Connection`] if TLS or the runtime cannot be set up.
 pub fn send(
     request: Request,
     guard: Option<&Guard>,
@@ -58,7 +58,7 @@ pub fn send(
 /// runtime that is allowed to block.
 ///
 /// # Errors
-/// Those of [`Net::send`].
+/// The errors of [`Net::send`].
 ///
 /// # Panics
 /// Panics outside of a runtime, and on a thread of a runtime that must not block.

@@ -203,7 +203,7 @@ impl RemoteFile {
     /// Object stores answer 403 for missing objects to clients that may not list the bucket.
     ///
     /// # Errors
-    /// Those of [`RemoteFile::version`].
+    /// The errors of [`RemoteFile::version`].
     pub async fn version_if_any(
         self: &Arc<Self>,
     ) -> Result<Option<Arc<RemoteVersion>>, SourceError> {

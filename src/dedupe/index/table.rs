@@ -55,7 +55,7 @@ impl<N: Clone> Table<'_, N> {
     /// Returns true if the field exists.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// The errors of [`Table::get`].
     pub(crate) fn has<K: Store<Name = N>>(&self, ks: &mut K, field: &[u8]) -> Result<bool> {
         let in_plain = match &self.plain {
             Some(key) => ks.hash_has(key, field)?,
@@ -103,7 +103,7 @@ impl<N: Clone> Table<'_, N> {
     /// Deletes a field. Returns true if it existed.
     ///
     /// # Errors
-    /// Those of [`Table::set`].
+    /// The errors of [`Table::set`].
     pub(crate) fn del<K: Store<Name = N>>(&self, ks: &mut K, field: &[u8]) -> Result<bool> {
         let packed = self.del_packed(ks, field)?;
         match &self.plain {
@@ -124,7 +124,7 @@ impl<N: Clone> Table<'_, N> {
     /// Returns the number of fields; one that is in both storages counts twice.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// The errors of [`Table::get`].
     pub(crate) fn len<K: Store<Name = N>>(&self, ks: &mut K) -> Result<u64> {
         let plain = match &self.plain {
             Some(key) => ks.hash_len(key)?,

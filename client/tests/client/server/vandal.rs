@@ -11,9 +11,9 @@ use redis_tests::Server;
 /// Moment at which a connection is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Before the request reaches the server.
+    /// Breaks the connection before the request reaches the server.
     Before,
-    /// After the server has executed the command, before the client sees the reply.
+    /// Breaks the connection after the server has executed the command, before the client sees the reply.
     After,
 }
 

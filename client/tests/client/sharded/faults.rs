@@ -9,9 +9,9 @@ use crawlspace_client::{Ask, Batch, Call, Error, Server, Steps};
 /// Moment of the failure relative to a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Before the request reaches the server.
+    /// Fails before the request reaches the server.
     Before,
-    /// After the server has executed the command.
+    /// Fails after the server has executed the command.
     After,
 }
 

@@ -14,7 +14,7 @@ const TICK: Duration = Duration::from_millis(200);
 const CHECK: Duration = Duration::from_secs(2);
 /// Maximum number of changed ids queried individually; more changes at once cause a load.
 const BURST: usize = 10_000;
-/// After this time without failure, the next failure restarts the back-off.
+/// Time without failure after which the next failure restarts the back-off.
 const STEADY: Duration = Duration::from_secs(5);
 
 /// Maximum pause after a failure.

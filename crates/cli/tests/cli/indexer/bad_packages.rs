@@ -234,7 +234,7 @@ fn lines_that_cannot_be_used_are_counted_and_shown() {
     for (n, line) in bad.iter().enumerate() {
         lines.insert(n * 30 + 5, line.clone());
     }
-    // A line that occurs twice is one capture; an empty line is none.
+    // A line that occurs twice is one capture; an empty line is not a capture.
     lines.push(lines[lines.len() - 1].clone());
     lines.push(String::new());
     let mut folder = Folder::new();
