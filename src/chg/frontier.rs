@@ -150,6 +150,9 @@ impl<K: Store> Frontier<K> {
             ks.delete(&loaded.key)?;
             return Ok(());
         }
+        if ks.reset_group(&loaded.key)? {
+            return Ok(());
+        }
         let names = &self.keys.fields;
         for field in [
             &names.due,

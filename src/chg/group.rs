@@ -255,7 +255,8 @@ impl Group {
 }
 
 impl Options {
-    fn read(text: &[u8]) -> Options {
+    /// Decodes the field `o`.
+    pub(super) fn read(text: &[u8]) -> Options {
         let mut words = text.splitn(7, |&b| b == b' ');
         let mut next = || words.next().unwrap_or_default();
         Options {

@@ -12,7 +12,8 @@ use super::Token;
 use super::error::{Error, Result};
 use super::group::{FIELDS, Group, Hold, Id, Options, Text};
 use super::keys::{GROUP, Keys};
-use super::store::Store;
+use super::packed::Stored;
+use super::store::{Store, field_number};
 use super::time::{Millis, of_score};
 use super::uris::{Op, Stock, Uris};
 
@@ -39,6 +40,9 @@ pub(super) struct Loaded<K: Store> {
     raw: [Option<K::Value>; FIELDS],
     /// The fields as written since the group was read.
     saved: RefCell<Option<[Option<Text>; FIELDS]>>,
+    /// For a storage that keeps groups as values: the number of fields that the hash would have, and the number of
+    /// URIs that the stored group counts.
+    stored: Option<(u64, Cell<u64>)>,
     /// Kept URIs that the hash in the key does not count, because a plain client deleted or emptied it.
     pub missing: Cell<u64>,
 }
@@ -96,6 +100,9 @@ impl<K: Store> Groups<K> {
         self.write_back(ks, Some(id))?;
         self.evict(id);
         let key = self.keys.key(ks, GROUP, id);
+        if let Some(stored) = ks.group(&key)? {
+            return Ok(Loaded::of(id, key, stored));
+        }
         let [a, b, c, d, e] = self.fields();
         let raw = ks.hash_get_many(&key, [a, b, c, d, e])?;
         let mut loaded = Loaded::new(id, key, raw);
@@ -123,6 +130,10 @@ impl<K: Store> Groups<K> {
         self.write_back(ks, Some(id))?;
         self.evict(id);
         let key = self.keys.key(ks, GROUP, id);
+        if let Some(stored) = ks.group(&key)? {
+            let n = field_number(ks, &key, counted.as_ref())?;
+            return Ok((Loaded::of(id, key, stored), n));
+        }
         let [a, b, c, d, e] = self.fields();
         let [a, b, c, d, e, n] = ks.hash_get_many(&key, [a, b, c, d, e, counted])?;
         let n = n.and_then(|n| crawlspace_host::text::parse_unsigned(n.as_ref()));
@@ -156,6 +167,9 @@ impl<K: Store> Groups<K> {
     /// Checks whether kept URIs exist that the group should count and does not: if this module has written
     /// nothing to its hash, or if the hash counts only leased URIs.
     pub(super) fn find_uncounted(&self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
+        if !ks.has_plain_writers() {
+            return Ok(());
+        }
         let group = &loaded.group;
         let looks_empty = group.keeps && group.uris <= group.holds.len() as u64;
         if group.ours && !looks_empty {
@@ -229,6 +243,12 @@ impl<K: Store> Groups<K> {
         loaded: &Loaded<K>,
         more: Option<(&K::Name, &[u8])>,
     ) -> Result<()> {
+        if let Some((_, count)) = &loaded.stored {
+            let more = more.map(|(field, value)| (field.as_ref(), value));
+            ks.put_group(&loaded.key, &loaded.group, more)?;
+            count.set(loaded.group.uris);
+            return Ok(());
+        }
         let written = loaded.group.write();
         let fields = self.fields();
         let mut changed: SmallVec<[(&K::Name, &[u8]); FIELDS + 1]> = SmallVec::new();
@@ -382,6 +402,22 @@ impl<K: Store> Loaded<K> {
             group,
             raw,
             saved: RefCell::new(None),
+            stored: None,
+            missing: Cell::new(0),
+        })
+    }
+
+    /// Creates a group of a storage that keeps groups as values.
+    fn of(id: &[u8], key: K::Name, stored: Stored) -> Box<Loaded<K>> {
+        let Stored { group, fields } = stored;
+        Box::new(Loaded {
+            id: Id::from_slice(id),
+            key,
+            uris: OnceCell::new(),
+            raw: std::array::from_fn(|_| None),
+            saved: RefCell::new(None),
+            stored: Some((fields, Cell::new(group.uris))),
+            group,
             missing: Cell::new(0),
         })
     }
@@ -400,11 +436,17 @@ impl<K: Store> Loaded<K> {
 
     /// Returns the number of fields of [`Group::read`] that existed when the group was read.
     pub(super) fn own_fields(&self) -> u64 {
-        self.raw.iter().flatten().count() as u64
+        match self.stored {
+            Some((fields, _)) => fields,
+            None => self.raw.iter().flatten().count() as u64,
+        }
     }
 
     /// Returns the number of URIs that the key counts.
     pub(super) fn stored_count(&self) -> u64 {
+        if let Some((_, count)) = &self.stored {
+            return count.get();
+        }
         let saved = self.saved.borrow();
         self.stored(1, saved.as_ref())
             .and_then(crawlspace_host::text::parse_unsigned)

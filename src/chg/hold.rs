@@ -152,6 +152,9 @@ impl<K: Store> Frontier<K> {
         if loaded.group.ours || !loaded.group.is_idle() || loaded.group.due != 0 {
             return self.save(ks, loaded);
         }
+        if ks.put_options(&loaded.key, &loaded.group.options)? {
+            return self.queues.note_change(ks, &loaded.id);
+        }
         let field = self.keys.fields.options.clone();
         if loaded.group.options == Options::default() {
             ks.hash_del(&loaded.key, field.as_ref())?;

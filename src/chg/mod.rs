@@ -31,6 +31,7 @@ pub mod listing;
 pub mod moving;
 pub mod next;
 mod outcome;
+pub mod packed;
 mod past;
 mod pauses;
 pub mod politeness;

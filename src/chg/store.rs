@@ -4,6 +4,8 @@
 use crawlspace_host::keyspace::memory::{self, Native, Plain};
 use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};
 
+use super::group::{Group, Options};
+use super::packed::Stored;
 use super::uris::{Changed, Op, Uris};
 
 /// Expected type of such a key in error messages.
@@ -44,6 +46,49 @@ pub trait Store: Keyspace + 'static {
     /// `WRONGTYPE` if the key holds another type.
     fn keeps_uris(&mut self, key: &Self::Name) -> Result<bool> {
         Ok(self.uris(key, |_| ())?.is_some())
+    }
+
+    /// Returns true if plain clients can write to the keys.
+    fn has_plain_writers(&self) -> bool {
+        true
+    }
+
+    /// Returns a group of a storage that keeps groups as values; `None` if it keeps them as hashes.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if the key holds another type.
+    fn group(&mut self, _key: &Self::Name) -> Result<Option<Stored>> {
+        Ok(None)
+    }
+
+    /// Stores a group and one more field; returns false if the storage keeps groups as hashes.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if the key holds another type.
+    fn put_group(
+        &mut self,
+        _key: &Self::Name,
+        _group: &Group,
+        _more: Option<(&[u8], &[u8])>,
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Stores the options of a group of which nothing else is known; returns false if the storage keeps groups as
+    /// hashes.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if the key holds another type.
+    fn put_options(&mut self, _key: &Self::Name, _options: &Options) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Resets a group to its options; returns false if the storage keeps groups as hashes.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if the key holds another type.
+    fn reset_group(&mut self, _key: &Self::Name) -> Result<bool> {
+        Ok(false)
     }
 }
 

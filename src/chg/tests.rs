@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use crate::chg::store::MemoryKeyspace;
-use crawlspace_host::keyspace::memory::Plain;
+use crate::chg::store::{MemoryKeyspace, Store};
 use crawlspace_host::reply::Reply;
 
 use super::Token;
@@ -20,6 +19,8 @@ use super::job::{Job, Step};
 use super::lease::{Fate, ReleaseReply, When};
 use super::moving::move_group;
 use super::next::{Ask, Lease};
+use super::packed::Packed;
+use super::packed::either::{Either, Holder};
 use super::sweep::sweep;
 use super::time::Millis;
 
@@ -106,6 +107,22 @@ enum Op {
     Restart,
 }
 
+impl Op {
+    /// Returns the operation with all steps of its job.
+    fn whole(&self) -> Op {
+        let mut op = self.clone();
+        match &mut op {
+            Op::Sweep { steps }
+            | Op::Drop { steps, .. }
+            | Op::Empty { steps, .. }
+            | Op::Move { steps, .. }
+            | Op::Check { steps } => *steps = usize::MAX,
+            _ => {}
+        }
+        op
+    }
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let group = 0..GROUPS.len();
     let execution = 0..EXECUTIONS.len();
@@ -147,9 +164,89 @@ struct Watched {
     not_before: Millis,
 }
 
-struct World {
-    ks: MemoryKeyspace,
-    frontier: Frontier<MemoryKeyspace>,
+/// A key space of tests whose contents can be compared.
+trait Storage: Store {
+    type State: Clone + PartialEq + std::fmt::Debug;
+
+    fn create() -> Self;
+    /// Returns everything that is stored.
+    fn state(&mut self) -> Self::State;
+    /// Ends a command.
+    fn end(&mut self) {}
+}
+
+impl Storage for MemoryKeyspace {
+    type State = BTreeMap<Vec<u8>, crawlspace_host::keyspace::memory::Plain<super::uris::Uris>>;
+
+    fn create() -> Self {
+        let mut ks = MemoryKeyspace::default();
+        ks.repeat_every = 3;
+        ks
+    }
+
+    fn state(&mut self) -> Self::State {
+        self.keys.clone()
+    }
+}
+
+/// A packed frontier with a replica.
+#[derive(Default)]
+struct Replicated {
+    packed: Packed,
+    replica: Packed,
+}
+
+impl Holder for Replicated {
+    fn with<T>(
+        &mut self,
+        act: impl FnOnce(&mut Packed) -> T,
+    ) -> crawlspace_host::keyspace::Result<T> {
+        Ok(act(&mut self.packed))
+    }
+}
+
+fn elements(packed: &Packed) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    packed.elements(&mut |parts| all.push(parts.concat()));
+    all.sort();
+    all
+}
+
+type PackedMemory = Either<MemoryKeyspace, Replicated>;
+
+impl Storage for PackedMemory {
+    type State = Vec<Vec<u8>>;
+
+    fn create() -> Self {
+        Either {
+            plain: MemoryKeyspace::default(),
+            packed: Some(Replicated::default()),
+        }
+    }
+
+    fn state(&mut self) -> Self::State {
+        self.end();
+        elements(&self.packed.as_ref().unwrap().packed)
+    }
+
+    /// Checks that a replica that applies the log, and a copy that is loaded from a file, hold the same.
+    fn end(&mut self) {
+        let Replicated { packed, replica } = self.packed.as_mut().unwrap();
+        replica.apply(&packed.flush()).unwrap();
+        packed.verify();
+        replica.verify();
+        let all = elements(packed);
+        assert_eq!(all, elements(replica));
+        let mut loaded = Packed::default();
+        packed.save(&mut |chunk| loaded.load(chunk).unwrap());
+        assert_eq!(all, elements(&loaded));
+        loaded.verify();
+    }
+}
+
+struct World<K: Store> {
+    ks: K,
+    frontier: Frontier<K>,
     now: Millis,
     groups: BTreeMap<Vec<u8>, Watched>,
     /// All leases ever granted, newest last.
@@ -157,10 +254,9 @@ struct World {
     last_token: Token,
 }
 
-impl World {
-    fn new() -> World {
-        let mut ks = MemoryKeyspace::default();
-        ks.repeat_every = 3;
+impl<K: Storage> World<K> {
+    fn new() -> World<K> {
+        let mut ks = K::create();
         let frontier = Frontier::open(&mut ks, PREFIX);
         World {
             ks,
@@ -317,11 +413,11 @@ impl World {
     }
 
     /// Runs some steps of a job, and abandons the job as a crash would.
-    fn run(&mut self, mut job: Job<MemoryKeyspace>, steps: usize) {
+    fn run(&mut self, mut job: Job<K>, steps: usize) {
         self.run_on(&mut job, steps);
     }
 
-    fn run_on(&mut self, job: &mut Job<MemoryKeyspace>, steps: usize) {
+    fn run_on(&mut self, job: &mut Job<K>, steps: usize) {
         for _ in 0..steps {
             match job.step(&mut self.frontier, &mut self.ks, &mut || false) {
                 Ok(Step::More) => {}
@@ -392,7 +488,7 @@ impl World {
             .leases
             .get(&lease.token)
             .is_some_and(|deadline| now < *deadline);
-        let before = self.ks.keys.clone();
+        let before = self.ks.state();
         let ks = &mut self.ks;
         let answer = self
             .frontier
@@ -403,7 +499,7 @@ impl World {
                 !matches!(answer, Ok(ReleaseReply::Released(_))),
                 "released twice"
             );
-            assert_eq!(ks.keys, before, "a stale release changed something");
+            assert_eq!(ks.state(), before, "a stale release changed something");
             return;
         }
         let Ok(ReleaseReply::Released(due)) = answer else {
@@ -413,12 +509,12 @@ impl World {
         watched.not_before = watched.not_before.max(now + u64::from(delay));
         assert!(due >= now + u64::from(delay));
         if again {
-            let before = ks.keys.clone();
+            let before = ks.state();
             let again = self
                 .frontier
                 .release(ks, chg, lease.token, &when, &fate, now);
             assert_eq!(again, Ok(ReleaseReply::Before(due, None)));
-            assert_eq!(self.ks.keys, before);
+            assert_eq!(self.ks.state(), before);
         }
     }
 
@@ -447,24 +543,23 @@ impl World {
             (Reply::Int(1), Reply::Int(0))
         );
 
-        let keys = &self.ks.keys;
-        let sum: u64 = keys
-            .iter()
-            .filter(|(key, _)| key.starts_with(b"{f}:CHG:"))
-            .map(|(_, value)| match value {
-                Plain::Hash(fields) => fields.get(&b"c"[..]).map_or(0, |c| number(c)),
-                other => panic!("{other:?}"),
-            })
-            .sum();
-        let total = match keys.get(&b"{f}:QCT"[..]) {
-            Some(Plain::Text(text)) => number(text),
-            _ => 0,
-        };
-        let executions: u64 = match keys.get(&b"{f}:EIDC"[..]) {
-            Some(Plain::Hash(fields)) => fields.values().map(|n| number(n)).sum(),
-            _ => 0,
-        };
-        assert_eq!((sum, sum), (total, executions));
+        let sum = says("sum-groups");
+        let (total, executions) = (says("total"), says("sum-executions"));
+        assert_eq!((&sum, &sum), (&total, &executions));
+    }
+
+    /// Returns what commands show of the frontier.
+    fn shown(&mut self) -> Vec<Reply> {
+        let (ks, frontier, now) = (&mut self.ks, &mut self.frontier, self.now);
+        let mut shown = vec![
+            frontier.info(ks, 0, now).unwrap(),
+            frontier.list(ks, None, None, 100).unwrap(),
+        ];
+        for group in GROUPS {
+            shown.extend(frontier.why(ks, group, now).ok());
+            shown.extend(frontier.list_uris(ks, group, Default::default(), 10, now).ok());
+        }
+        shown
     }
 
     /// Fetches everything that is queued, and checks that nothing is left.
@@ -493,16 +588,8 @@ impl World {
             }
             self.now += 300;
         }
-        let left: Vec<_> = self
-            .ks
-            .keys
-            .keys()
-            .filter(|key| key.ends_with(b"QCT"))
-            .collect();
-        if !left.is_empty() {
-            let total = self.ks.keys[left[0]].clone();
-            assert_eq!(total, Plain::Text(b"0".to_vec()), "{:?}", self.ks.keys);
-        }
+        let total = self.frontier.keys.once.total.clone();
+        assert_eq!(self.ks.number(&total), Ok(0), "{:?}", self.ks.state());
         self.inspect();
     }
 
@@ -541,15 +628,17 @@ impl World {
     }
 }
 
-fn number(text: &[u8]) -> u64 {
-    crawlspace_host::text::parse_unsigned(text).unwrap()
-}
-
 /// Asserts that a history keeps every promise, and that nothing is left at its end.
 fn keeps_every_promise(ops: &[Op]) {
-    let mut world = World::new();
+    keeps_them_in::<MemoryKeyspace>(ops);
+    keeps_them_in::<PackedMemory>(ops);
+}
+
+fn keeps_them_in<K: Storage>(ops: &[Op]) {
+    let mut world = World::<K>::new();
     for op in ops {
         world.apply(op);
+        world.ks.end();
         world.inspect();
     }
     world.drain();
@@ -563,13 +652,27 @@ proptest! {
     }
 
     #[test]
+    fn both_storages_grant_the_same_leases(ops in prop::collection::vec(op(), 1..150)) {
+        let (mut plain, mut packed) = (World::<MemoryKeyspace>::new(), World::<PackedMemory>::new());
+        for op in &ops {
+            // Half a job may have visited other groups.
+            let op = &op.whole();
+            plain.apply(op);
+            packed.apply(op);
+            packed.ks.end();
+            prop_assert_eq!(&plain.granted, &packed.granted, "after {:?}", op);
+            prop_assert_eq!(plain.shown(), packed.shown(), "after {:?}", op);
+        }
+    }
+
+    #[test]
     fn searches_that_skip_paused_groups_lease_what_whole_searches_lease(
         ops in prop::collection::vec(prop_oneof![
             4 => op(),
             1 => (0..8_u8, any::<bool>()).prop_map(|(what, pause)| Op::Pause { what, pause }),
         ], 1..150)
     ) {
-        let (mut world, mut whole) = (World::new(), World::new());
+        let (mut world, mut whole) = (World::<MemoryKeyspace>::new(), World::<MemoryKeyspace>::new());
         for op in &ops {
             whole.frontier.queues.search_from_head();
             world.apply(op);
@@ -584,7 +687,7 @@ proptest! {
 /// first execution.
 #[test]
 fn first_search_after_a_pause_looks_at_no_paused_group() {
-    let mut world = World::new();
+    let mut world = World::<MemoryKeyspace>::new();
     let (ks, frontier, now) = (&mut world.ks, &mut world.frontier, world.now);
     let mut add = |execution: &[u8], chg: &str, at: Millis| {
         let chg = chg.as_bytes();
@@ -595,7 +698,7 @@ fn first_search_after_a_pause_looks_at_no_paused_group() {
         add(b"paused", &format!("{n:03}"), now - 500 + n);
     }
     add(b"free", "free", now);
-    let names = |world: &World| {
+    let names = |world: &World<MemoryKeyspace>| {
         let leases = world.granted.iter();
         let names = leases.map(|lease| String::from_utf8_lossy(&lease.chg).into_owned());
         names.collect::<Vec<_>>()

@@ -22,7 +22,7 @@ pub struct Arrivals {
 
 /// Number of arrivals that are distinguished per millisecond: a double that holds a time in milliseconds
 /// until the year 2527 has twelve bits to spare.
-const ARRIVALS: u32 = 1 << 11;
+pub(super) const ARRIVALS: u32 = 1 << 11;
 
 impl Arrivals {
     /// Returns the score of the next arrival at this time.

@@ -7,7 +7,7 @@ const BLOCK: usize = 1 << BITS;
 const BITS: u32 = 8;
 
 /// A list that grows and shrinks at its end.
-pub(super) struct Blocks<T> {
+pub(crate) struct Blocks<T> {
     /// Blocks: all full except the last one, none empty.
     blocks: Vec<Vec<T>>,
 }

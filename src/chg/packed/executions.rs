@@ -1,0 +1,131 @@
+//! The crawl executions of a packed frontier: each name is stored once and has a number, which groups refer to; with
+//! the number of queued URIs (`EIDC`).
+
+use std::collections::BTreeMap;
+
+use crawlspace_compact::linear::List;
+
+use crate::dedupe::packed::blocks::Blocks;
+
+#[derive(Clone, Debug, Default)]
+struct Execution {
+    name: Box<[u8]>,
+    queued: u64,
+    /// Number of places that refer to it.
+    users: u64,
+}
+
+/// All executions.
+#[derive(Clone, Default)]
+pub(super) struct Executions {
+    by_name: BTreeMap<Box<[u8]>, u32>,
+    all: Blocks<Execution>,
+    free: Vec<u32>,
+    /// Executions with queued URIs.
+    counted: u64,
+    /// Sum of the queued URIs of all executions (`QCT`).
+    total: u64,
+}
+
+impl Executions {
+    /// Returns the number of queued URIs of all executions.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Returns the number of executions with queued URIs.
+    pub fn counted(&self) -> u64 {
+        self.counted
+    }
+
+    /// Returns the number of an execution.
+    pub fn find(&self, name: &[u8]) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
+    fn enter(&mut self, name: &[u8]) -> u32 {
+        if let Some(number) = self.find(name) {
+            return number;
+        }
+        let execution = Execution {
+            name: name.into(),
+            ..Execution::default()
+        };
+        let number = match self.free.pop() {
+            Some(number) => {
+                *self.all.get_mut(number as usize).expect("it was in use") = execution;
+                number
+            }
+            None => {
+                self.all.push(execution);
+                self.all.len() as u32 - 1
+            }
+        };
+        self.by_name.insert(name.into(), number);
+        number
+    }
+
+    /// Returns the name of an execution.
+    pub fn name(&self, number: u32) -> &[u8] {
+        self.all.get(number as usize).map_or(b"", |execution| &execution.name)
+    }
+
+    /// Returns the number of an execution, and counts one place that refers to it.
+    pub fn hold(&mut self, name: &[u8]) -> u32 {
+        let number = self.enter(name);
+        self.all.get_mut(number as usize).expect("just found").users += 1;
+        number
+    }
+
+    /// Counts one place less.
+    pub fn release(&mut self, number: u32) {
+        if let Some(execution) = self.all.get_mut(number as usize) {
+            execution.users -= 1;
+            self.tidy(number);
+        }
+    }
+
+    fn tidy(&mut self, number: u32) {
+        let Some(execution) = self.all.get_mut(number as usize) else {
+            return;
+        };
+        if execution.users == 0 && execution.queued == 0 {
+            let name = std::mem::take(&mut execution.name);
+            self.by_name.remove(&name);
+            self.free.push(number);
+        }
+    }
+
+    /// Returns the number of queued URIs of an execution; `None` if there are none.
+    pub fn queued(&self, name: &[u8]) -> Option<u64> {
+        let number = self.find(name)?;
+        let queued = self.all.get(number as usize)?.queued;
+        (queued > 0).then_some(queued)
+    }
+
+    /// Sets the number of queued URIs of an execution.
+    pub fn set_queued(&mut self, name: &[u8], queued: u64) {
+        let number = self.enter(name);
+        let execution = self.all.get_mut(number as usize).expect("just found");
+        let before = std::mem::replace(&mut execution.queued, queued);
+        self.total = self.total - before + queued;
+        self.counted += u64::from(queued > 0);
+        self.counted -= u64::from(before > 0);
+        self.tidy(number);
+    }
+
+    /// Returns some executions with queued URIs from a number on, and the number to continue from.
+    pub fn page(&self, from: u32, count: u32) -> (Vec<(&[u8], u64)>, Option<u32>) {
+        let end = self.all.len() as u32;
+        let until = from.saturating_add(count).min(end);
+        let some = (from..until).filter_map(|number| self.all.get(number as usize));
+        let some = some.filter(|execution| execution.queued > 0);
+        let page = some.map(|execution| (&*execution.name, execution.queued)).collect();
+        (page, (until < end).then_some(until))
+    }
+
+    /// Returns the memory use in bytes.
+    pub fn memory(&self) -> usize {
+        self.all.memory() + self.by_name.len() * 96
+    }
+}

@@ -1,0 +1,738 @@
+//! Answers as the keys of a plain frontier would, for the rules of politeness.
+
+use smallvec::SmallVec;
+
+use crawlspace_host::keyspace::Batch;
+use crawlspace_host::text::{parse_unsigned, push_number};
+
+use super::super::group::{Group, Id, Options};
+use super::super::keys::COUNTED;
+use super::super::uris::{Changed, Op, Uris};
+use super::executions::Executions;
+use super::groups::Groups;
+use super::log::{Kind, Log};
+use super::name::{Name, Part};
+use super::order::Order;
+use super::record::{Record, SETS};
+use super::small::Small;
+
+/// A value read from a key.
+pub type Value = SmallVec<[u8; 64]>;
+
+/// Number of groups that a step of a scan looks at.
+const STEP: u32 = 128;
+
+/// A packed frontier.
+#[derive(Clone, Default)]
+pub struct Packed {
+    pub(super) groups: Groups,
+    /// `chg_wait`, `chg_busy`, `chg_idle`.
+    pub(super) sets: [Order; SETS],
+    pub(super) ready: Order,
+    /// Number of the next entry of `chg_ready`.
+    pub(super) pushed: u64,
+    pub(super) executions: Executions,
+    pub(super) small: Small,
+    pub(super) log: Log,
+}
+
+/// Returns the set that a key stands for.
+fn set_of(key: &Name) -> Option<usize> {
+    match key.part {
+        Part::Wait => Some(0),
+        Part::Busy => Some(1),
+        Part::Idle => Some(2),
+        _ => None,
+    }
+}
+
+fn number_text(n: u64) -> Value {
+    let mut text = Value::new();
+    push_number(&mut text, n);
+    text
+}
+
+/// A group as it is stored.
+pub struct Stored {
+    /// The group.
+    pub group: Group,
+    /// Number of fields that its hash would have for the group itself.
+    pub fields: u64,
+}
+
+impl Packed {
+    fn count(&self, record: &Record, execution: &[u8]) -> u64 {
+        let number = self.executions.find(execution);
+        let counts = record.counts.iter();
+        let found = number.and_then(|number| counts.clone().find(|(of, _)| *of == number));
+        found.map_or(0, |(_, n)| *n)
+    }
+
+    fn set_count(&mut self, slot: u32, execution: &[u8], n: u64) {
+        let number = self.executions.find(execution);
+        let record = &mut self.groups.change(slot).record;
+        let at = number.and_then(|number| record.counts.iter().position(|(of, _)| *of == number));
+        match (at, n) {
+            (Some(at), 0) => {
+                let (number, _) = record.counts.remove(at);
+                self.executions.release(number);
+            }
+            (Some(at), n) => record.counts[at].1 = n,
+            (None, 0) => {}
+            (None, n) => {
+                record.exists = true;
+                let number = self.executions.hold(execution);
+                self.groups.change(slot).record.counts.push((number, n));
+            }
+        }
+    }
+
+    /// Returns a group; a default one if it is not there.
+    pub fn group(&mut self, key: &Name) -> Stored {
+        match self.groups.find(key.id()) {
+            None => Stored {
+                group: Group::default(),
+                fields: 0,
+            },
+            Some(slot) => {
+                let record = &self.groups.get(slot).record;
+                Stored {
+                    group: record.group.clone(),
+                    fields: record.own_fields(),
+                }
+            }
+        }
+    }
+
+    /// Stores a group, and one more field.
+    pub fn put_group(&mut self, key: &Name, group: &Group, more: Option<(&[u8], &[u8])>) {
+        let slot = self.groups.enter(key.id());
+        let record = &mut self.groups.change(slot).record;
+        record.group.clone_from(group);
+        record.group.known = true;
+        record.group.ours = true;
+        record.exists = true;
+        if let Some((field, value)) = more {
+            self.hash_set(key, field, value);
+        }
+    }
+
+    /// Stores the options of a group of which nothing else is known.
+    pub fn put_options(&mut self, key: &Name, options: &Options) {
+        let slot = self.groups.enter(key.id());
+        let record = &mut self.groups.change(slot).record;
+        record.group.options.clone_from(options);
+        let are_set = *options != Options::default();
+        record.exists |= are_set;
+        record.group.known |= are_set;
+        if !are_set && !record.group.ours && record.counts.is_empty() && record.next.is_none() {
+            record.exists = false;
+            record.group.known = false;
+        }
+    }
+
+    /// Resets a group to its options.
+    pub fn reset_group(&mut self, key: &Name) {
+        let Some(slot) = self.groups.find(key.id()) else {
+            return;
+        };
+        let record = &mut self.groups.change(slot).record;
+        let options = std::mem::take(&mut record.group.options);
+        record.group = Group {
+            known: true,
+            options,
+            ..Group::default()
+        };
+        record.next = None;
+    }
+
+    /// Returns true if the key exists.
+    pub fn exists(&mut self, key: &Name) -> bool {
+        match key.part {
+            Part::Group => match self.groups.find(key.id()) {
+                Some(slot) => self.groups.get(slot).record.exists,
+                None => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Deletes a key; returns true if it existed.
+    pub fn delete(&mut self, key: &Name) -> bool {
+        if key.part == Part::Group {
+            let Some(slot) = self.groups.find(key.id()) else {
+                return false;
+            };
+            let record = &mut self.groups.change(slot).record;
+            record.group = Group::default();
+            record.next = None;
+            let counts = std::mem::take(&mut record.counts);
+            let existed = std::mem::replace(&mut record.exists, false);
+            for (number, _) in counts {
+                self.executions.release(number);
+            }
+            return existed;
+        }
+        let existed = self.small.delete(key.own());
+        if existed {
+            self.log.begin(Kind::Delete).bytes(key.own());
+        }
+        existed
+    }
+
+    /// Returns a field of a hash.
+    pub fn hash_get(&mut self, key: &Name, field: &[u8]) -> Option<Value> {
+        match key.part {
+            Part::Group => {
+                let slot = self.groups.find(key.id())?;
+                self.groups.get(slot);
+                let open = self.groups.get(slot);
+                if let Some(execution) = field.strip_prefix(COUNTED) {
+                    let record = open.record.clone();
+                    let n = self.count(&record, execution);
+                    return (n > 0).then(|| number_text(n));
+                }
+                match field {
+                    b"x" => open.record.next.clone(),
+                    b"o" if open.record.group.options != Options::default() => {
+                        Some(open.record.group.options.write())
+                    }
+                    _ => None,
+                }
+            }
+            Part::Executions => self.executions.queued(field).map(number_text),
+            Part::Of => self.has(field, key.id()).then(Value::new),
+            _ => {
+                let hash = self.small.hashes.get(key.own())?;
+                hash.get(field).map(|value| Value::from_slice(value))
+            }
+        }
+    }
+
+    /// Returns true if a group has URIs of an execution.
+    fn has(&mut self, id: &[u8], execution: &[u8]) -> bool {
+        let Some(slot) = self.groups.find(id) else {
+            return false;
+        };
+        self.slot_has(slot, execution)
+    }
+
+    fn slot_has(&self, slot: u32, execution: &[u8]) -> bool {
+        let kept = self.groups.uris(slot).map_or(0, |uris| uris.count_of(execution));
+        kept > 0 || self.groups.look(slot, |open| self.count(&open.record, execution)) > 0
+    }
+
+    /// Returns the number of fields of a hash.
+    pub fn hash_len(&mut self, key: &Name) -> u64 {
+        match key.part {
+            Part::Group => match self.groups.find(key.id()) {
+                Some(slot) => {
+                    let record = &self.groups.get(slot).record;
+                    let more = record.counts.len() as u64 + u64::from(record.next.is_some());
+                    record.own_fields() + more
+                }
+                None => 0,
+            },
+            Part::Executions => self.executions.counted(),
+            Part::Of => u64::MAX,
+            _ => self.small.hashes.get(key.own()).map_or(0, |hash| hash.len() as u64),
+        }
+    }
+
+    /// Sets a field; returns true if it is new.
+    pub fn hash_set(&mut self, key: &Name, field: &[u8], value: &[u8]) -> bool {
+        let number = || parse_unsigned(value).unwrap_or(0);
+        match key.part {
+            Part::Group => {
+                let slot = self.groups.enter(key.id());
+                if let Some(execution) = field.strip_prefix(COUNTED) {
+                    self.set_count(slot, execution, number());
+                } else if field == b"x" {
+                    self.groups.change(slot).record.next = Some(Id::from_slice(value));
+                }
+                true
+            }
+            Part::Executions => {
+                self.set_queued(field, number());
+                true
+            }
+            Part::Of => true,
+            _ => {
+                self.log.begin(Kind::Set).bytes(key.own()).bytes(field).bytes(value);
+                let hash = self.small.hashes.entry(key.own().into()).or_default();
+                hash.insert(field.into(), value.into()).is_none()
+            }
+        }
+    }
+
+    fn set_queued(&mut self, execution: &[u8], queued: u64) {
+        self.executions.set_queued(execution, queued);
+        self.log.begin(Kind::Queued).name(execution).number(queued);
+    }
+
+    /// Adds to the number in a field, which does not fall below zero; returns the number before.
+    pub fn hash_add(&mut self, key: &Name, field: &[u8], change: i64) -> u64 {
+        let text = self.hash_get(key, field);
+        let before = text.and_then(|text| parse_unsigned(&text)).unwrap_or(0);
+        let after = before.saturating_add_signed(change);
+        match (key.part, after) {
+            (Part::Group | Part::Executions, _) => {
+                self.hash_set(key, field, &number_text(after));
+            }
+            (_, 0) => drop(self.hash_del(key, field)),
+            _ => drop(self.hash_set(key, field, &number_text(after))),
+        }
+        before
+    }
+
+    /// Deletes a field; returns true if it existed.
+    pub fn hash_del(&mut self, key: &Name, field: &[u8]) -> bool {
+        match key.part {
+            Part::Group => {
+                let existed = self.hash_get(key, field).is_some();
+                if existed && let Some(slot) = self.groups.find(key.id()) {
+                    match field.strip_prefix(COUNTED) {
+                        Some(execution) => self.set_count(slot, execution, 0),
+                        None if field == b"x" => self.groups.change(slot).record.next = None,
+                        None => {}
+                    }
+                }
+                existed
+            }
+            Part::Executions => {
+                let existed = self.executions.queued(field).is_some();
+                if existed {
+                    self.set_queued(field, 0);
+                }
+                existed
+            }
+            Part::Of => false,
+            _ => {
+                let Some(hash) = self.small.hashes.get_mut(key.own()) else {
+                    return false;
+                };
+                let existed = hash.remove(field).is_some();
+                if hash.is_empty() {
+                    self.small.hashes.remove(key.own());
+                }
+                if existed {
+                    self.log.begin(Kind::Unset).bytes(key.own()).bytes(field);
+                }
+                existed
+            }
+        }
+    }
+
+    /// Appends some fields of a hash; returns false at the end.
+    pub fn hash_scan(&mut self, key: &Name, cursor: &mut u64, out: &mut Batch) -> bool {
+        match key.part {
+            Part::Group => {
+                let Some(slot) = self.groups.find(key.id()) else {
+                    return false;
+                };
+                let counts = self.groups.get(slot).record.counts.clone();
+                for (number, n) in counts {
+                    let field = [COUNTED, self.executions.name(number)].concat();
+                    out.push(&field, &number_text(n));
+                }
+                false
+            }
+            Part::Executions => {
+                let (page, next) = self.executions.page(*cursor as u32, STEP);
+                for (name, queued) in page {
+                    out.push(name, &number_text(queued));
+                }
+                *cursor = next.unwrap_or(0).into();
+                next.is_some()
+            }
+            Part::Of => {
+                let execution = key.id();
+                self.scan_slots(cursor, |packed, slot| {
+                    if packed.slot_has(slot, execution) {
+                        out.push(packed.groups.id(slot), b"");
+                    }
+                })
+            }
+            _ => {
+                let hash = self.small.hashes.get(key.own()).into_iter().flatten();
+                hash.for_each(|(field, value)| out.push(field, value));
+                false
+            }
+        }
+    }
+
+    /// Visits some slots in use; returns false at the end.
+    fn scan_slots(&self, cursor: &mut u64, mut each: impl FnMut(&Packed, u32)) -> bool {
+        let from = *cursor as u32;
+        let until = from.saturating_add(STEP).min(self.groups.end());
+        for slot in from..until {
+            if !self.groups.id(slot).is_empty() {
+                each(self, slot);
+            }
+        }
+        *cursor = until.into();
+        until < self.groups.end()
+    }
+
+    /// Appends names of keys that start with the prefix: those of groups; returns false at the end.
+    pub fn keys_scan(&self, prefix: &[u8], cursor: &mut u64, out: &mut Batch) -> bool {
+        self.scan_slots(cursor, |packed, slot| {
+            let key = [prefix, super::super::keys::GROUP.before, packed.groups.id(slot)].concat();
+            out.push(&key, b"");
+        })
+    }
+
+    /// Returns the number of elements of a list.
+    pub fn list_len(&self, key: &Name) -> u64 {
+        match key.part {
+            Part::Ready => self.ready.len(),
+            _ => self.small.lists.get(key.own()).map_or(0, |list| list.len()),
+        }
+    }
+
+    /// Returns an element of a list.
+    pub fn list_get(&self, key: &Name, at: u64) -> Option<Value> {
+        match key.part {
+            Part::Ready => {
+                let (_, slot) = self.ready.at(at)?;
+                Some(Value::from_slice(self.groups.id(slot)))
+            }
+            _ => {
+                let list = self.small.lists.get(key.own())?;
+                list.get(at).map(Value::from_slice)
+            }
+        }
+    }
+
+    /// Appends an element; returns the new length.
+    pub fn list_push(&mut self, key: &Name, element: &[u8]) -> u64 {
+        if key.part == Part::Ready {
+            self.push_ready(element);
+            self.log.begin(Kind::Push).name(element);
+            return self.ready.len();
+        }
+        self.log.begin(Kind::Append).bytes(key.own()).bytes(element);
+        let list = self.small.lists.entry(key.own().into()).or_default();
+        list.push(element);
+        list.len()
+    }
+
+    pub(super) fn push_ready(&mut self, id: &[u8]) {
+        let slot = self.groups.enter(id);
+        self.groups.change_quietly(slot).listed += 1;
+        let groups = &self.groups;
+        self.ready.insert(self.pushed as f64, slot, |slot| groups.id(slot));
+        self.pushed += 1;
+    }
+
+    /// Removes an element and returns it.
+    pub fn list_take(&mut self, key: &Name, at: u64) -> Option<Value> {
+        if key.part == Part::Ready {
+            let id = self.take_ready(at)?;
+            self.log.begin(Kind::Take).number(at);
+            return Some(id);
+        }
+        let list = self.small.lists.get_mut(key.own())?;
+        let element = list.take(at)?;
+        if list.len() == 0 {
+            self.small.lists.remove(key.own());
+        }
+        self.log.begin(Kind::Remove).bytes(key.own()).number(at);
+        Some(Value::from_slice(&element))
+    }
+
+    pub(super) fn take_ready(&mut self, at: u64) -> Option<Value> {
+        let (number, slot) = self.ready.at(at)?;
+        let groups = &self.groups;
+        self.ready.remove(number, slot, |slot| groups.id(slot));
+        let id = Value::from_slice(self.groups.id(slot));
+        self.groups.change_quietly(slot).listed -= 1;
+        if self.ready.len() == 0 {
+            self.pushed = 0;
+        }
+        Some(id)
+    }
+
+    /// Appends elements from a position on.
+    pub fn list_range(&self, key: &Name, at: u64, n: u64, out: &mut Batch) {
+        match key.part {
+            Part::Ready => self.ready.range(at, n as usize, &mut |_, slot| {
+                out.push(self.groups.id(slot), b"");
+            }),
+            _ => {
+                let list = self.small.lists.get(key.own());
+                let elements = list.into_iter().flat_map(|list| list.iter());
+                let some = elements.skip(at as usize).take(n as usize);
+                some.for_each(|element| out.push(element, b""));
+            }
+        }
+    }
+
+    /// Returns the score of a member.
+    pub fn score(&mut self, key: &Name, member: &[u8]) -> Option<f64> {
+        match set_of(key) {
+            Some(set) => {
+                let slot = self.groups.find(member)?;
+                self.groups.get(slot).record.scores[set]
+            }
+            None => self.small.sorted.get(key.own())?.score(member),
+        }
+    }
+
+    /// Returns the member at a rank, and its score.
+    pub fn member_at(&self, key: &Name, rank: u64) -> Option<(Value, f64)> {
+        match set_of(key) {
+            Some(set) => {
+                let (score, slot) = self.sets[set].at(rank)?;
+                Some((Value::from_slice(self.groups.id(slot)), score))
+            }
+            None => {
+                let sorted = self.small.sorted.get(key.own())?;
+                let at = sorted.iter().nth(rank as usize);
+                at.map(|(member, score)| (Value::from_slice(member), score))
+            }
+        }
+    }
+
+    /// Appends members from a rank on.
+    pub fn members(&self, key: &Name, rank: u64, n: u64, out: &mut Batch) {
+        match set_of(key) {
+            Some(set) => self.sets[set].range(rank, n as usize, &mut |_, slot| {
+                out.push(self.groups.id(slot), b"");
+            }),
+            None => {
+                let sorted = self.small.sorted.get(key.own());
+                let members = sorted.into_iter().flat_map(|sorted| sorted.iter());
+                let some = members.skip(rank as usize).take(n as usize);
+                some.for_each(|(member, _)| out.push(member, b""));
+            }
+        }
+    }
+
+    /// Returns the number of members.
+    pub fn set_len(&self, key: &Name) -> u64 {
+        match set_of(key) {
+            Some(set) => self.sets[set].len(),
+            None => self.small.sorted.get(key.own()).map_or(0, |sorted| sorted.len()),
+        }
+    }
+
+    /// Returns the number of members with a score of at most `most`.
+    pub fn count_up_to(&self, key: &Name, most: f64) -> u64 {
+        match set_of(key) {
+            Some(set) => self.sets[set].count_up_to(most),
+            None => {
+                let sorted = self.small.sorted.get(key.own());
+                sorted.map_or(0, |sorted| sorted.count_up_to(most))
+            }
+        }
+    }
+
+    /// Sets the score of a member.
+    pub fn set_add(&mut self, key: &Name, member: &[u8], score: f64) {
+        match set_of(key) {
+            Some(set) => {
+                let slot = self.groups.enter(member);
+                let before = self.groups.get(slot).record.scores[set];
+                if before != Some(score) {
+                    self.groups.change(slot).record.scores[set] = Some(score);
+                    self.place(set, slot, before, Some(score));
+                }
+            }
+            None => {
+                self.log.begin(Kind::Score).bytes(key.own()).bytes(member);
+                self.log.number(score.to_bits());
+                let sorted = self.small.sorted.entry(key.own().into()).or_default();
+                sorted.add(member, score);
+            }
+        }
+    }
+
+    /// Moves a group within an ordered set.
+    pub(super) fn place(&mut self, set: usize, slot: u32, before: Option<f64>, after: Option<f64>) {
+        let groups = &self.groups;
+        if let Some(before) = before {
+            self.sets[set].remove(before, slot, |slot| groups.id(slot));
+        }
+        if let Some(after) = after {
+            self.sets[set].insert(after, slot, |slot| groups.id(slot));
+        }
+    }
+
+    /// Removes a member; returns true if it existed.
+    pub fn set_del(&mut self, key: &Name, member: &[u8]) -> bool {
+        match set_of(key) {
+            Some(set) => {
+                let Some(slot) = self.groups.find(member) else {
+                    return false;
+                };
+                let before = self.groups.get(slot).record.scores[set];
+                if before.is_some() {
+                    self.groups.change(slot).record.scores[set] = None;
+                    self.place(set, slot, before, None);
+                }
+                before.is_some()
+            }
+            None => {
+                let Some(sorted) = self.small.sorted.get_mut(key.own()) else {
+                    return false;
+                };
+                let existed = sorted.remove(member);
+                if sorted.len() == 0 {
+                    self.small.sorted.remove(key.own());
+                }
+                if existed {
+                    self.log.begin(Kind::Unscore).bytes(key.own()).bytes(member);
+                }
+                existed
+            }
+        }
+    }
+
+    /// Appends some members with their scores; returns false at the end.
+    pub fn set_scan(&self, key: &Name, cursor: &mut u64, out: &mut Batch) -> bool {
+        match set_of(key) {
+            Some(set) => self.scan_slots(cursor, |packed, slot| {
+                packed.groups.look(slot, |open| {
+                    if let Some(score) = open.record.scores[set] {
+                        out.push(&open.id, score.to_string().as_bytes());
+                    }
+                });
+            }),
+            None => {
+                let sorted = self.small.sorted.get(key.own());
+                let members = sorted.into_iter().flat_map(|sorted| sorted.iter());
+                members.for_each(|(member, score)| out.push(member, score.to_string().as_bytes()));
+                false
+            }
+        }
+    }
+
+    /// Returns the number in a key.
+    pub fn number(&self, key: &Name) -> i64 {
+        match key.part {
+            Part::Total => self.executions.total() as i64,
+            _ => self.small.numbers.get(key.own()).copied().unwrap_or(0),
+        }
+    }
+
+    /// Stores a number. The total of all executions follows from theirs.
+    pub fn set_number(&mut self, key: &Name, n: i64) {
+        if key.part != Part::Total {
+            self.log.begin(Kind::Number).bytes(key.own()).number(n as u64);
+            self.small.numbers.insert(key.own().into(), n);
+        }
+    }
+
+    /// Calls `read` with the URIs of a group; returns `None` if there are none.
+    pub fn uris<T>(&mut self, key: &Name, read: impl FnOnce(&Uris) -> T) -> Option<T> {
+        let slot = self.groups.find(key.id())?;
+        self.groups.uris(slot).map(read)
+    }
+
+    /// Changes the URIs of a group, and calls `look` with the result.
+    pub fn change_uris<T>(
+        &mut self,
+        key: &Name,
+        op: &Op<'_>,
+        look: impl FnOnce(&Uris) -> T,
+    ) -> (Changed, Option<T>) {
+        let known = self.groups.find(key.id()).filter(|&slot| self.groups.uris(slot).is_some());
+        let slot = match known {
+            Some(slot) => slot,
+            None if op.makes_the_key() => self.groups.enter(key.id()),
+            None => return (Changed::Nothing, None),
+        };
+        let uris = self.groups.uris_mut(slot);
+        let changed = uris.apply(op);
+        let seen = look(uris);
+        self.groups.tidy(slot);
+        if changed != Changed::Nothing {
+            self.log.begin(Kind::Uris).name(key.id()).change(op);
+        }
+        (changed, Some(seen))
+    }
+
+    /// Writes back what changed, and returns the log of all changes since the last call.
+    pub fn flush(&mut self) -> Vec<u8> {
+        let (log, executions) = (&mut self.log, &self.executions);
+        let mut scratch = Vec::new();
+        self.groups.take_unlogged(|open| {
+            log_group(log, &open.id, &open.record, executions, &mut scratch);
+        });
+        self.groups.close_all();
+        self.log.take()
+    }
+
+    /// Returns the memory use in bytes.
+    pub fn memory(&self) -> usize {
+        let sets: usize = self.sets.iter().map(Order::memory).sum();
+        size_of::<Packed>()
+            + self.groups.memory()
+            + sets
+            + self.ready.memory()
+            + self.executions.memory()
+            + self.small.memory()
+    }
+
+    /// Returns the number of memory blocks.
+    pub fn free_effort(&self) -> usize {
+        self.groups.pieces() + self.sets.iter().map(Order::pieces).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+impl Packed {
+    /// Checks that all parts agree.
+    pub(in crate::chg) fn verify(&self) {
+        let mut listed = 0;
+        let mut len = 0;
+        let mut scored = [0; SETS];
+        for slot in 0..self.groups.end() {
+            if self.groups.id(slot).is_empty() {
+                continue;
+            }
+            len += 1;
+            self.groups.look(slot, |open| {
+                let record = &open.record;
+                assert!(!record.is_empty() || self.groups.uris(slot).is_some());
+                listed += record.listed;
+                for (count, score) in scored.iter_mut().zip(record.scores) {
+                    *count += u64::from(score.is_some());
+                }
+            });
+        }
+        assert_eq!(len, self.groups.len());
+        assert_eq!(listed, self.ready.len());
+        for (count, set) in scored.into_iter().zip(&self.sets) {
+            assert_eq!(count, set.len());
+        }
+        for (set, order) in self.sets.iter().enumerate() {
+            order.range(0, usize::MAX, &mut |score, slot| {
+                let stored = self.groups.look(slot, |open| open.record.scores[set]);
+                assert_eq!(stored, Some(score));
+            });
+        }
+    }
+}
+
+/// Logs a group as a whole.
+pub(super) fn log_group(
+    log: &mut Log,
+    id: &[u8],
+    record: &Record,
+    executions: &Executions,
+    scratch: &mut Vec<u8>,
+) {
+    let without = Record {
+        counts: super::record::Counts::new(),
+        listed: 0,
+        ..record.clone()
+    };
+    scratch.clear();
+    without.write(scratch);
+    log.begin(Kind::Group).name(id).bytes(scratch).number(record.counts.len() as u64);
+    for &(number, n) in &record.counts {
+        log.name(executions.name(number)).number(n);
+    }
+}

@@ -1,0 +1,106 @@
+//! Names of the keys that a packed frontier stands for.
+
+use smallvec::SmallVec;
+
+use super::super::keys::{GATE, GATED, GROUP, OF, SEQUENCE, URIS};
+
+/// The part of a packed frontier that a key name refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// `chg_wait`.
+    Wait,
+    /// `chg_busy`.
+    Busy,
+    /// `chg_ready`.
+    Ready,
+    /// `EIDC`.
+    Executions,
+    /// `QCT`.
+    Total,
+    /// `chg_idle`.
+    Idle,
+    /// The hash of a group.
+    Group,
+    /// The URIs kept for a group.
+    Uris,
+    /// The groups that have URIs of an execution.
+    Of,
+    /// A part that is small, or rarely used, and is kept as it is.
+    Other,
+    /// Not a key but a field of a hash.
+    Field,
+}
+
+/// The name of a key.
+#[derive(Clone, Debug)]
+pub struct Name {
+    bytes: SmallVec<[u8; 96]>,
+    /// Offset of the name after the prefix.
+    prefix: u16,
+    /// Offset of the id of a group, gate or execution.
+    id: u16,
+    pub(super) part: Part,
+}
+
+impl Name {
+    /// Creates the name of a key from its prefix, its kind, and an id; or the name of a field from other parts.
+    pub fn new(parts: &[&[u8]]) -> Name {
+        let mut bytes = SmallVec::new();
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        let (prefix, part) = match parts {
+            [prefix, name] => (prefix.len(), once(name)),
+            [prefix, before, _] => (prefix.len(), each(before)),
+            _ => (0, Part::Field),
+        };
+        let id = match parts {
+            [prefix, before, _] => prefix.len() + before.len(),
+            _ => 0,
+        };
+        Name {
+            bytes,
+            prefix: prefix as u16,
+            id: id as u16,
+            part,
+        }
+    }
+
+    /// Returns the id of a group, gate or execution.
+    pub(super) fn id(&self) -> &[u8] {
+        &self.bytes[usize::from(self.id)..]
+    }
+
+    /// Returns the name after the prefix.
+    pub(super) fn own(&self) -> &[u8] {
+        &self.bytes[usize::from(self.prefix)..]
+    }
+}
+
+impl AsRef<[u8]> for Name {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+fn once(name: &[u8]) -> Part {
+    match name {
+        b"chg_wait" => Part::Wait,
+        b"chg_busy" => Part::Busy,
+        b"chg_ready" => Part::Ready,
+        b"EIDC" => Part::Executions,
+        b"QCT" => Part::Total,
+        b"chg_idle" => Part::Idle,
+        _ => Part::Other,
+    }
+}
+
+fn each(before: &[u8]) -> Part {
+    match before {
+        _ if before == GROUP.before => Part::Group,
+        _ if before == URIS.before => Part::Uris,
+        _ if before == OF.before => Part::Of,
+        _ => {
+            debug_assert!([GATE, GATED, SEQUENCE].iter().any(|each| each.before == before));
+            Part::Other
+        }
+    }
+}

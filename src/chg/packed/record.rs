@@ -1,0 +1,257 @@
+//! The compact form of a group in memory.
+//!
+//! Times are stored relative to the due time, and what a group does not have takes no space: a group that waits and
+//! has never been fetched from takes 11 bytes besides its id.
+
+use smallvec::SmallVec;
+
+use crawlspace_compact::number::{Reader, put, put_bytes};
+
+use super::super::group::{Group, Hold, Id, Options, Released};
+use super::super::politeness::Backoff;
+use super::super::time::{ARRIVALS, Millis};
+
+/// The numbers of URIs that a group counts without keeping them, by execution.
+pub(super) type Counts = SmallVec<[(u32, u64); 1]>;
+
+/// A group with its places in the queues.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Record {
+    pub group: Group,
+    /// The hash of the group would exist in plain storage.
+    pub exists: bool,
+    /// Scores in `chg_wait`, `chg_busy` and `chg_idle`.
+    pub scores: [Option<f64>; SETS],
+    pub counts: Counts,
+    /// Group of the lease that the last release took.
+    pub next: Option<Id>,
+    /// Number of times that the group is in `chg_ready`.
+    pub listed: u64,
+}
+
+/// Number of ordered sets of groups.
+pub(super) const SETS: usize = 3;
+
+const KNOWN: u64 = 1;
+const OURS: u64 = 1 << 1;
+const KEEPS: u64 = 1 << 2;
+const EXISTS: u64 = 1 << 3;
+const GATE: u64 = 1 << 4;
+const RELEASED: u64 = 1 << 5;
+const HELD: u64 = 1 << 6;
+const LAST: u64 = 1 << 7;
+const COUNTS: u64 = 1 << 8;
+const BACKOFF: u64 = 1 << 9;
+const EXPIRED: u64 = 1 << 10;
+const OPTIONS: u64 = 1 << 11;
+const NEXT: u64 = 1 << 12;
+const LISTED: u64 = 1 << 13;
+/// Two bits for each set: absent, at the usual time, within the millisecond of that time, anywhere.
+const SCORES: u32 = 14;
+const USUAL: u64 = 1;
+const WITHIN: u64 = 2;
+const ANYWHERE: u64 = 3;
+
+fn zigzag(time: Millis, base: Millis) -> u64 {
+    let ahead = time.wrapping_sub(base) as i64;
+    ((ahead << 1) ^ (ahead >> 63)) as u64
+}
+
+fn unzigzag(n: u64, base: Millis) -> Millis {
+    base.wrapping_add((n >> 1) ^ (n & 1).wrapping_neg())
+}
+
+/// Returns the usual score of a group in each set: its due time; its first deadline.
+fn usual(group: &Group) -> [Millis; SETS] {
+    [group.due, group.first_deadline().unwrap_or(0), group.due]
+}
+
+impl Record {
+    /// Returns true if nothing is stored, so that the group need not be kept.
+    pub fn is_empty(&self) -> bool {
+        !self.exists && self.listed == 0 && self.scores == [None; SETS] && self.counts.is_empty()
+    }
+
+    /// Appends the compact form.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let group = &self.group;
+        let has = |flag: u64, is: bool| if is { flag } else { 0 };
+        let mut flags = has(KNOWN, group.known)
+            | has(OURS, group.ours)
+            | has(KEEPS, group.keeps)
+            | has(EXISTS, self.exists)
+            | has(GATE, group.gate != 0)
+            | has(RELEASED, group.released != 0)
+            | has(HELD, !group.holds.is_empty())
+            | has(LAST, group.last.is_some())
+            | has(COUNTS, !self.counts.is_empty())
+            | has(BACKOFF, group.backoff != Backoff::default())
+            | has(EXPIRED, group.expired != 0)
+            | has(OPTIONS, group.options != Options::default())
+            | has(NEXT, self.next.is_some())
+            | has(LISTED, self.listed > 0);
+        let usual = usual(group);
+        for ((set, score), usual) in (0..).zip(self.scores).zip(usual) {
+            flags |= place(score, usual).0 << (SCORES + 2 * set);
+        }
+        put(out, flags);
+        put(out, group.due);
+        put(out, group.uris);
+        if group.gate != 0 {
+            put(out, zigzag(group.gate, group.due));
+        }
+        if group.released != 0 {
+            put(out, zigzag(group.released, group.due));
+        }
+        if !group.holds.is_empty() {
+            put(out, group.holds.len() as u64);
+            for hold in &group.holds {
+                put(out, hold.token);
+                put(out, zigzag(hold.granted, hold.token / 1000));
+                put(out, zigzag(hold.deadline, hold.granted));
+            }
+        }
+        if let Some(last) = group.last {
+            put(out, last.token);
+            put(out, zigzag(last.due, group.due));
+            put(out, zigzag(last.next, last.token));
+        }
+        if !self.counts.is_empty() {
+            put(out, self.counts.len() as u64);
+            for &(execution, n) in &self.counts {
+                put(out, execution.into());
+                put(out, n);
+            }
+        }
+        if group.backoff != Backoff::default() {
+            put(out, group.backoff.steps.into());
+            put(out, zigzag(group.backoff.since, group.released));
+        }
+        if group.expired != 0 {
+            put(out, group.expired);
+        }
+        if group.options != Options::default() {
+            put_bytes(out, &group.options.write());
+        }
+        if let Some(next) = &self.next {
+            put_bytes(out, next);
+        }
+        if self.listed > 0 {
+            put(out, self.listed);
+        }
+        for (score, usual) in self.scores.into_iter().zip(usual) {
+            match place(score, usual) {
+                (WITHIN, n) => put(out, n),
+                (ANYWHERE, n) => out.extend_from_slice(&n.to_le_bytes()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads what [`Record::write`] wrote.
+    ///
+    /// # Errors
+    /// Fails if the bytes are malformed.
+    pub fn read(from: &mut Reader<'_>) -> Result<Record, crawlspace_compact::number::Malformed> {
+        let flags = from.number()?;
+        let has = |flag: u64| flags & flag != 0;
+        let mut group = Group {
+            known: has(KNOWN),
+            ours: has(OURS),
+            keeps: has(KEEPS),
+            due: from.number()?,
+            uris: from.number()?,
+            ..Group::default()
+        };
+        if has(GATE) {
+            group.gate = unzigzag(from.number()?, group.due);
+        }
+        if has(RELEASED) {
+            group.released = unzigzag(from.number()?, group.due);
+        }
+        if has(HELD) {
+            for _ in 0..from.number()? {
+                let token = from.number()?;
+                let granted = unzigzag(from.number()?, token / 1000);
+                let deadline = unzigzag(from.number()?, granted);
+                group.holds.push(Hold {
+                    token,
+                    granted,
+                    deadline,
+                });
+            }
+        }
+        if has(LAST) {
+            let token = from.number()?;
+            group.last = Some(Released {
+                token,
+                due: unzigzag(from.number()?, group.due),
+                next: unzigzag(from.number()?, token),
+            });
+        }
+        let mut record = Record {
+            exists: has(EXISTS),
+            ..Record::default()
+        };
+        if has(COUNTS) {
+            for _ in 0..from.number()? {
+                let execution = from.number_to(u32::MAX.into())? as u32;
+                record.counts.push((execution, from.number()?));
+            }
+        }
+        if has(BACKOFF) {
+            group.backoff.steps = from.number_to(u32::MAX.into())? as u32;
+            group.backoff.since = unzigzag(from.number()?, group.released);
+        }
+        if has(EXPIRED) {
+            group.expired = from.number()?;
+        }
+        if has(OPTIONS) {
+            group.options = Options::read(from.bytes()?);
+        }
+        if has(NEXT) {
+            record.next = Some(Id::from_slice(from.bytes()?));
+        }
+        if has(LISTED) {
+            record.listed = from.number()?;
+        }
+        let usual = usual(&group);
+        for (set, usual) in (0..SETS).zip(usual) {
+            record.scores[set] = match (flags >> (SCORES + 2 * set as u32)) & 3 {
+                USUAL => Some(usual as f64),
+                WITHIN => Some(usual as f64 + from.number()? as f64 / f64::from(ARRIVALS)),
+                ANYWHERE => Some(f64::from_bits(u64::from_le_bytes(from.array()?))),
+                _ => None,
+            };
+        }
+        record.group = group;
+        Ok(record)
+    }
+
+    /// Returns the number of fields that the hash of the group would have for the group itself.
+    pub fn own_fields(&self) -> u64 {
+        let written = self.group.write();
+        let fields = written.iter().flatten().count() as u64;
+        match (self.exists, self.group.ours) {
+            (false, _) => 0,
+            // Only options were set.
+            (true, false) => u64::from(written[4].is_some()),
+            (true, true) => fields,
+        }
+    }
+}
+
+/// Returns how a score is stored relative to the usual one.
+fn place(score: Option<f64>, usual: Millis) -> (u64, u64) {
+    let Some(score) = score else {
+        return (0, 0);
+    };
+    let beyond = (score - usual as f64) * f64::from(ARRIVALS);
+    if beyond == 0.0 {
+        (USUAL, 0)
+    } else if beyond > 0.0 && beyond < f64::from(ARRIVALS) && beyond.fract() == 0.0 {
+        (WITHIN, beyond as u64)
+    } else {
+        (ANYWHERE, score.to_bits())
+    }
+}

@@ -1,0 +1,251 @@
+//! Logs as replicas apply them, and a packed frontier as a sequence of logs, in files.
+
+use crawlspace_compact::envelope::Envelope;
+use crawlspace_compact::number::Malformed;
+
+use super::super::uris::CHUNK_BYTES;
+use super::keys::{Packed, log_group};
+use super::log::{Entries, Kind, Log};
+use super::record::Record;
+use crawlspace_compact::number::Reader;
+
+/// Envelope of each chunk.
+pub const ENVELOPE: Envelope = Envelope {
+    what: "a packed frontier",
+    version: 1,
+};
+
+fn is_member(score: f64) -> bool {
+    score.is_finite() && score >= 0.0
+}
+
+impl Packed {
+    /// Applies a log of changes.
+    ///
+    /// # Errors
+    /// Says what is wrong with the log; the entries before are applied.
+    pub fn apply(&mut self, log: &[u8]) -> Result<(), String> {
+        let mut entries = Entries::new(log);
+        let applied = self.apply_entries(&mut entries);
+        self.groups.take_unlogged(|_| {});
+        self.groups.close_all();
+        self.log.take();
+        applied.map_err(|Malformed(what)| format!("a log of changes of a packed frontier {what}"))
+    }
+
+    fn apply_entries(&mut self, entries: &mut Entries<'_>) -> Result<(), Malformed> {
+        while let Some(kind) = entries.kind()? {
+            self.apply_entry(kind, entries)?;
+        }
+        Ok(())
+    }
+
+    fn apply_entry(&mut self, kind: Kind, entries: &mut Entries<'_>) -> Result<(), Malformed> {
+        match kind {
+            Kind::Group => self.apply_group(entries)?,
+            Kind::Uris => {
+                let id = entries.name()?;
+                let op = entries.change()?;
+                let slot = self.groups.enter(id);
+                self.groups.uris_mut(slot).apply(&op);
+                self.groups.tidy(slot);
+            }
+            Kind::Load => {
+                let id = entries.name()?;
+                let chunk = entries.from.bytes()?;
+                let slot = self.groups.enter(id);
+                let loaded = self.groups.uris_mut(slot).load(chunk);
+                self.groups.tidy(slot);
+                loaded.map_err(|_| Malformed("has malformed URIs"))?;
+            }
+            Kind::Queued => {
+                let name = entries.name()?;
+                let queued = entries.from.number_to(i64::MAX as u64)?;
+                self.executions.set_queued(name, queued);
+            }
+            Kind::Push => {
+                let id = entries.name()?;
+                self.push_ready(id);
+            }
+            Kind::Take => {
+                let at = entries.from.number()?;
+                self.take_ready(at);
+            }
+            Kind::Set => {
+                let (key, field) = (entries.from.bytes()?, entries.from.bytes()?);
+                let value = entries.from.bytes()?;
+                let hash = self.small.hashes.entry(key.into()).or_default();
+                hash.insert(field.into(), value.into());
+            }
+            Kind::Unset => {
+                let (key, field) = (entries.from.bytes()?, entries.from.bytes()?);
+                if let Some(hash) = self.small.hashes.get_mut(key) {
+                    hash.remove(field);
+                    if hash.is_empty() {
+                        self.small.hashes.remove(key);
+                    }
+                }
+            }
+            Kind::Score => {
+                let (key, member) = (entries.from.bytes()?, entries.from.bytes()?);
+                let score = f64::from_bits(entries.from.number()?);
+                if !is_member(score) {
+                    return Err(Malformed::NUMBER);
+                }
+                let sorted = self.small.sorted.entry(key.into()).or_default();
+                sorted.add(member, score);
+            }
+            Kind::Unscore => {
+                let (key, member) = (entries.from.bytes()?, entries.from.bytes()?);
+                if let Some(sorted) = self.small.sorted.get_mut(key) {
+                    sorted.remove(member);
+                    if sorted.len() == 0 {
+                        self.small.sorted.remove(key);
+                    }
+                }
+            }
+            Kind::Append => {
+                let (key, element) = (entries.from.bytes()?, entries.from.bytes()?);
+                self.small.lists.entry(key.into()).or_default().push(element);
+            }
+            Kind::Remove => {
+                let (key, at) = (entries.from.bytes()?, entries.from.number()?);
+                if let Some(list) = self.small.lists.get_mut(key) {
+                    list.take(at);
+                    if list.len() == 0 {
+                        self.small.lists.remove(key);
+                    }
+                }
+            }
+            Kind::Number => {
+                let (key, n) = (entries.from.bytes()?, entries.from.number()? as i64);
+                self.small.numbers.insert(key.into(), n);
+            }
+            Kind::Delete => {
+                let key = entries.from.bytes()?;
+                self.small.delete(key);
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_group(&mut self, entries: &mut Entries<'_>) -> Result<(), Malformed> {
+        let id = entries.name()?;
+        let mut stored = Reader::new(entries.from.bytes()?);
+        let mut record = Record::read(&mut stored)?;
+        stored.end()?;
+        if !record.scores.into_iter().flatten().all(is_member) {
+            return Err(Malformed::NUMBER);
+        }
+        record.counts.clear();
+        for _ in 0..entries.from.number()? {
+            let execution = entries.name()?;
+            let n = entries.from.number()?;
+            record.counts.push((self.executions.hold(execution), n));
+        }
+        let slot = self.groups.enter(id);
+        let now = self.groups.change(slot);
+        record.listed = now.record.listed;
+        let before = std::mem::replace(&mut now.record, record);
+        let scores = self.groups.get(slot).record.scores;
+        for (number, _) in before.counts {
+            self.executions.release(number);
+        }
+        for (set, (before, after)) in before.scores.into_iter().zip(scores).enumerate() {
+            if before != after {
+                self.place(set, slot, before, after);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes everything as logs, each of which is passed on when it is long enough.
+    fn entries(&self, log: &mut Log, each: &mut dyn FnMut(&mut Log)) {
+        let mut scratch = Vec::new();
+        let mut from = Some(0);
+        while let Some(number) = from {
+            let (page, next) = self.executions.page(number, 1024);
+            for (name, queued) in page {
+                log.begin(Kind::Queued).name(name).number(queued);
+                each(log);
+            }
+            from = next;
+        }
+        for slot in 0..self.groups.end() {
+            let id = self.groups.id(slot);
+            if id.is_empty() {
+                continue;
+            }
+            self.groups.look(slot, |open| {
+                log_group(log, id, &open.record, &self.executions, &mut scratch);
+            });
+            if let Some(uris) = self.groups.uris(slot) {
+                uris.encode(CHUNK_BYTES / 2, &mut |chunk| {
+                    log.begin(Kind::Load).name(id).bytes(chunk);
+                    each(log);
+                });
+            }
+            each(log);
+        }
+        self.ready.range(0, self.ready.len() as usize, &mut |_, slot| {
+            log.begin(Kind::Push).name(self.groups.id(slot));
+            each(log);
+        });
+        let small = &self.small;
+        for (key, hash) in &small.hashes {
+            for (field, value) in hash {
+                log.begin(Kind::Set).bytes(key).bytes(field).bytes(value);
+                each(log);
+            }
+        }
+        for (key, sorted) in &small.sorted {
+            for (member, score) in sorted.iter() {
+                log.begin(Kind::Score).bytes(key).bytes(member).number(score.to_bits());
+                each(log);
+            }
+        }
+        for (key, list) in &small.lists {
+            for element in list.iter() {
+                log.begin(Kind::Append).bytes(key).bytes(element);
+                each(log);
+            }
+        }
+        for (key, n) in &small.numbers {
+            log.begin(Kind::Number).bytes(key).number(*n as u64);
+            each(log);
+        }
+    }
+
+    /// Writes the value in chunks, at least one.
+    pub fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
+        let mut log = Log::default();
+        self.entries(&mut log, &mut |log| {
+            if log.bytes.len() >= CHUNK_BYTES / 2 {
+                chunk(&ENVELOPE.sealed(&[&log.take()]));
+            }
+        });
+        chunk(&ENVELOPE.sealed(&[&log.take()]));
+    }
+
+    /// Adds the contents of a chunk.
+    ///
+    /// # Errors
+    /// Says what is wrong with the chunk.
+    pub fn load(&mut self, chunk: &[u8]) -> Result<(), String> {
+        self.apply(ENVELOPE.body(chunk)?)
+    }
+
+    /// Passes on each element of the value, for digests.
+    pub fn elements(&self, element: &mut dyn FnMut(&[&[u8]])) {
+        let mut log = Log::default();
+        let mut position = 0_u64;
+        self.entries(&mut log, &mut |log| {
+            let bytes = log.take();
+            // The order of the ready groups counts, that of other elements does not.
+            if bytes.first() == Some(&(Kind::Push as u8)) {
+                position += 1;
+            }
+            element(&[&bytes, &position.to_le_bytes()]);
+        });
+    }
+}

@@ -1,0 +1,115 @@
+//! What a packed frontier has little of: kept as the plain keys keep it, in ordered maps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+type Bytes = Box<[u8]>;
+
+/// Members with scores, in the order of the server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Sorted {
+    scores: BTreeMap<Bytes, u64>,
+    order: BTreeSet<(u64, Bytes)>,
+}
+
+/// Maps a score, which is never negative, to bits in the same order.
+fn bits(score: f64) -> u64 {
+    (score + 0.0).to_bits()
+}
+
+impl Sorted {
+    pub fn len(&self) -> u64 {
+        self.scores.len() as u64
+    }
+
+    pub fn score(&self, member: &[u8]) -> Option<f64> {
+        self.scores.get(member).map(|&bits| f64::from_bits(bits))
+    }
+
+    pub fn add(&mut self, member: &[u8], score: f64) {
+        self.remove(member);
+        self.scores.insert(member.into(), bits(score));
+        self.order.insert((bits(score), member.into()));
+    }
+
+    pub fn remove(&mut self, member: &[u8]) -> bool {
+        let Some((member, bits)) = self.scores.remove_entry(member) else {
+            return false;
+        };
+        self.order.remove(&(bits, member))
+    }
+
+    /// Iterates over the members from the lowest score up.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], f64)> {
+        let order = self.order.iter();
+        order.map(|(bits, member)| (&**member, f64::from_bits(*bits)))
+    }
+
+    pub fn count_up_to(&self, most: f64) -> u64 {
+        self.iter().take_while(|(_, score)| *score <= most).count() as u64
+    }
+}
+
+/// A list, whose elements have growing numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct List {
+    elements: BTreeMap<u64, Bytes>,
+}
+
+impl List {
+    pub fn len(&self) -> u64 {
+        self.elements.len() as u64
+    }
+
+    pub fn push(&mut self, element: &[u8]) {
+        let next = self.elements.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.elements.insert(next, element.into());
+    }
+
+    fn number(&self, at: u64) -> Option<u64> {
+        self.elements.keys().nth(at as usize).copied()
+    }
+
+    pub fn get(&self, at: u64) -> Option<&[u8]> {
+        self.elements.get(&self.number(at)?).map(|element| &**element)
+    }
+
+    pub fn take(&mut self, at: u64) -> Option<Bytes> {
+        let number = self.number(at)?;
+        self.elements.remove(&number)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.elements.values().map(|element| &**element)
+    }
+}
+
+/// A hash.
+pub(super) type Hash = BTreeMap<Bytes, Bytes>;
+
+/// The small parts, by the names of the keys that they stand for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Small {
+    pub hashes: BTreeMap<Bytes, Hash>,
+    pub sorted: BTreeMap<Bytes, Sorted>,
+    pub lists: BTreeMap<Bytes, List>,
+    pub numbers: BTreeMap<Bytes, i64>,
+}
+
+impl Small {
+    /// Deletes a part; returns true if it existed.
+    pub fn delete(&mut self, name: &[u8]) -> bool {
+        let hash = self.hashes.remove(name).is_some();
+        let sorted = self.sorted.remove(name).is_some();
+        let list = self.lists.remove(name).is_some();
+        hash || sorted || list || self.numbers.remove(name).is_some()
+    }
+
+    /// Returns the memory use in bytes, roughly.
+    pub fn memory(&self) -> usize {
+        let each = 48;
+        let hashes = self.hashes.values().map(|hash| hash.len() * 2 * each);
+        let sorted = self.sorted.values().map(|sorted| sorted.len() as usize * 3 * each);
+        let lists = self.lists.values().map(|list| list.len() as usize * 2 * each);
+        hashes.chain(sorted).chain(lists).sum::<usize>() + self.numbers.len() * each
+    }
+}
