@@ -5,6 +5,9 @@
 
 pub mod chg;
 pub mod dedupe;
+#[cfg(feature = "module")]
+mod marker;
+pub mod storage;
 pub mod tags;
 
 #[cfg(test)]

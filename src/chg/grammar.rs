@@ -539,12 +539,20 @@ command! {
     }
 }
 
+command! {
+    prefix "chg.pack", "write deny-oom";
+    /// Makes an empty frontier that is stored in one packed value.
+    ///
+    /// O(1)
+    pub struct Pack {}
+}
+
 /// Calls a macro with the names of all commands.
 macro_rules! all {
     ($with:ident) => {
         $with! {
             Add AddUri Next Release Extend Expired Sweep Block Pause Resume Limit Group Drop Move
-            Why Info List Uris Check Repair
+            Why Info List Uris Check Repair Pack
         }
     };
 }

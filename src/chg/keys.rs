@@ -15,6 +15,8 @@ pub enum Heard {
     Type,
     /// Tokens may have to continue from another number.
     Tokens,
+    /// The frontier may be in another storage.
+    Storage,
 }
 
 /// A key that exists once per frontier.
@@ -91,6 +93,8 @@ once_keys! { Once:
     paused = Once::of("chg_paused", KeyType::Hash).heard(Heard::Queue).bookkeeping();
     /// `chg_dropped`: executions that were dropped while leases were held, by the end of the last one.
     dropped = Once::of("chg_dropped", KeyType::SortedSet).heard(Heard::Queue);
+    /// `chg_packed`: everything, if the frontier is packed.
+    packed = Once::of("chg_packed", KeyType::Native("packed frontier")).heard(Heard::Storage);
     /// `chg_expired`: reports of expired leases.
     expired = Once::of("chg_expired", KeyType::List).heard(Heard::Type);
 }

@@ -8,6 +8,7 @@ use super::group::Hold;
 use super::groups::{Groups, Loaded};
 use super::keys::GATED;
 use super::store::Store;
+use crate::storage::Storage;
 use super::time::{Millis, of_score};
 
 /// Maximum number of executions listed per group.
@@ -197,7 +198,13 @@ impl<K: Store> Frontier<K> {
         let figures = &self.figures;
         let pause = |n: Option<i64>| n.map_or(Reply::Nil, Reply::Int);
         let count = Reply::count;
+        let storage = if ks.has_plain_writers() {
+            Storage::Plain
+        } else {
+            Storage::Packed
+        };
         Ok(Reply::named([
+            ("storage", Reply::bulk(storage.name())),
             ("groups-waiting", count(ks.zset_len(&self.keys.once.wait)?)),
             ("groups-ready", count(ready)),
             ("groups-busy", count(ks.zset_len(&self.keys.once.busy)?)),

@@ -4,6 +4,7 @@
 //! - [`envelope`]: chunks with version, length and checksum
 //! - [`digits`]: hexadecimal and base32
 //! - [`calendar`]: days and dates
+//! - [`blocks`]: long lists that grow without copying their elements
 //! - [`keyed`]: hashes that clients cannot predict
 //! - [`limits`]: limits and defaults of the commands
 //! - [`linear`], [`interner`]: hash tables that grow by one small bucket at a time; numbers of equal values
@@ -11,6 +12,7 @@
 //! The crate does no I/O and reads no clock. Input may be untrusted: each value has exactly one encoding, and
 //! every other one is an error.
 
+pub mod blocks;
 pub mod calendar;
 pub mod digits;
 pub mod envelope;

@@ -15,9 +15,9 @@ use crawlspace_host::server::api::Ctx;
 use crawlspace_host::server::blocked::can_block;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::config;
-use crawlspace_host::server::keyspace::RedisKeyspace;
 
 use super::allowed;
+use super::store::FrontierKeys;
 use super::frontiers::{CachedFrontier, Touched, change, gone, on_frontier, permit, timed_out};
 use super::reply::{leases_reply, released_reply};
 use super::settings;
@@ -86,7 +86,7 @@ fn next_of(call: &mut Call<'_>, wanted: &Wanted, chg: &[u8], now: &Now) -> Resul
 /// Grants leases to the client of a call; returns `None` if the client now waits for them.
 fn next(
     cached: &mut CachedFrontier,
-    keys: &mut RedisKeyspace,
+    keys: &mut FrontierKeys,
     ctx: Ctx,
     wanted: &Wanted,
     after: Option<(&[u8], Token, Millis)>,

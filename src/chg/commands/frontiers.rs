@@ -7,11 +7,13 @@ use crate::chg::error::{Error, Result};
 use crate::chg::frontier::Frontier;
 use crate::chg::grammar::Now;
 use crate::chg::keys::{GROUP, Heard, heard_once, possible_groups};
+use crate::chg::packed::either::EitherName;
 use crate::chg::time::Millis;
+use crate::storage::Storage;
 use crawlspace_host::keyspace::Keyspace;
 use crawlspace_host::names::Lengths;
 use crawlspace_host::reply::Reply;
-use crawlspace_host::server::acl::Access;
+use crawlspace_host::server::acl::{Access, User};
 use crawlspace_host::server::alarm;
 use crawlspace_host::server::api::{Ctx, RmString, context_flags, raw};
 use crawlspace_host::server::blocked::BlockedClient;
@@ -24,6 +26,7 @@ use crawlspace_host::server::notify::{Change, is_replicated};
 use crawlspace_host::server::registry::{Cached, Registry};
 use crawlspace_host::server::scope::{Names, visit};
 
+use super::store::{FrontierKeys, Held, storage_of};
 use super::waiter::Waiter;
 use super::{metrics, settings};
 
@@ -33,7 +36,11 @@ const MAX_TOUCHED: usize = 1024;
 /// The cached state of one frontier.
 pub struct CachedFrontier {
     /// The frontier.
-    pub frontier: Frontier<RedisKeyspace>,
+    pub frontier: Frontier<FrontierKeys>,
+    /// The storage that the frontier was opened in.
+    storage: Storage,
+    /// Nothing is stored yet, or the storage may have changed.
+    may_change: bool,
     /// Waiting clients, in the order of their arrival.
     pub waiters: Line<Waiter>,
     /// Groups that plain clients wrote to.
@@ -46,8 +53,12 @@ pub struct CachedFrontier {
 
 impl CachedFrontier {
     fn open(keys: &mut RedisKeyspace, prefix: &[u8]) -> CachedFrontier {
+        let found = storage_of(keys, prefix);
+        let storage = found.unwrap_or_else(settings::storage);
         CachedFrontier {
-            frontier: Frontier::open(keys, prefix),
+            frontier: lend(keys, storage, prefix, |keys| Frontier::open(keys, prefix)),
+            storage,
+            may_change: found.is_none(),
             waiters: Line {
                 all: VecDeque::new(),
             },
@@ -69,6 +80,7 @@ impl Cached for CachedFrontier {
     }
 
     fn emptied(&mut self) -> bool {
+        self.may_change = true;
         self.frontier.invalidate_all();
         self.disturbed();
         true
@@ -98,16 +110,52 @@ pub fn names() -> Names {
     FRONTIERS.names()
 }
 
+/// Calls `act` with the keys of a frontier in its storage, and then replicates the changes of a packed frontier.
+fn lend<T>(
+    keys: &mut RedisKeyspace,
+    storage: Storage,
+    prefix: &[u8],
+    act: impl FnOnce(&mut FrontierKeys) -> T,
+) -> T {
+    let another = keys.another();
+    let plain = std::mem::replace(keys, another);
+    let packed =
+        (storage == Storage::Packed).then(|| Held::new(plain.another(), prefix));
+    let mut lent = FrontierKeys { plain, packed };
+    let done = act(&mut lent);
+    *keys = lent.plain;
+    done
+}
+
+/// Calls `act` with a frontier in its current storage, and its keys.
+fn in_storage<T, E>(
+    cached: &mut CachedFrontier,
+    keys: &mut RedisKeyspace,
+    prefix: &[u8],
+    act: impl FnOnce(&mut CachedFrontier, &mut FrontierKeys) -> std::result::Result<T, E>,
+) -> std::result::Result<T, E> {
+    if cached.may_change {
+        let found = storage_of(keys, prefix);
+        let storage = found.unwrap_or_else(settings::storage);
+        if storage != cached.storage {
+            cached.storage = storage;
+            cached.frontier = lend(keys, storage, prefix, |keys| Frontier::open(keys, prefix));
+        }
+        cached.may_change = found.is_none();
+    }
+    lend(keys, cached.storage, prefix, |keys| act(cached, keys))
+}
+
 /// Calls `act` with a frontier, which is opened if it is not cached.
 pub fn with_frontier<T>(
     db: c_int,
     prefix: &[u8],
     keys: &mut RedisKeyspace,
-    act: impl FnOnce(&mut CachedFrontier, &mut RedisKeyspace) -> Result<T>,
+    act: impl FnOnce(&mut CachedFrontier, &mut FrontierKeys) -> Result<T>,
 ) -> Result<T> {
     let open = |keys: &mut RedisKeyspace| Ok(CachedFrontier::open(keys, prefix));
     let done = FRONTIERS.with((db, prefix), keys, open, |cached, keys| {
-        counted(cached, keys, act)
+        in_storage(cached, keys, prefix, |cached, keys| counted(cached, keys, act))
     });
     done.ok_or(Error::Busy)?
 }
@@ -115,8 +163,8 @@ pub fn with_frontier<T>(
 /// Calls `act` with a frontier, and updates the metrics.
 fn counted<T>(
     cached: &mut CachedFrontier,
-    keys: &mut RedisKeyspace,
-    act: impl FnOnce(&mut CachedFrontier, &mut RedisKeyspace) -> Result<T>,
+    keys: &mut FrontierKeys,
+    act: impl FnOnce(&mut CachedFrontier, &mut FrontierKeys) -> Result<T>,
 ) -> Result<T> {
     cached.frontier.attempts = settings::ATTEMPTS.get();
     let before = cached.frontier.figures.totals();
@@ -147,7 +195,7 @@ fn counted<T>(
 /// Calls `act` with the frontier of a command, and converts the error to text.
 pub fn on_frontier<T>(
     call: &mut Call<'_>,
-    act: impl FnOnce(&mut CachedFrontier, &mut RedisKeyspace) -> Result<T>,
+    act: impl FnOnce(&mut CachedFrontier, &mut FrontierKeys) -> Result<T>,
 ) -> std::result::Result<T, String> {
     with_frontier(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
 }
@@ -157,7 +205,7 @@ pub fn change<T>(
     call: &mut Call<'_>,
     touched: &Touched<'_>,
     now: Now,
-    act: impl FnOnce(&mut Frontier<RedisKeyspace>, &mut RedisKeyspace) -> Result<T>,
+    act: impl FnOnce(&mut Frontier<FrontierKeys>, &mut FrontierKeys) -> Result<T>,
 ) -> std::result::Result<T, String> {
     permit(call, touched, Access::Write)?;
     on_frontier(call, |cached, keys| {
@@ -183,16 +231,16 @@ pub fn permit(
     access: Access,
 ) -> std::result::Result<(), String> {
     let user = call.user();
-    let check = |cached: &mut CachedFrontier, keys: &mut RedisKeyspace| {
+    let check = |cached: &mut CachedFrontier, keys: &mut FrontierKeys| {
         let frontier = &mut cached.frontier;
         for (key, _) in frontier.keys.once.all().filter(|(_, row)| row.documented) {
-            user.check(key, access)?;
+            check_access(&user, key, access)?;
         }
         match touched {
-            Touched::AnyGroup => user.check(&frontier.keys.any_group, access)?,
+            Touched::AnyGroup => check_access(&user, &frontier.keys.any_group, access)?,
             Touched::Groups(groups) => {
                 for id in *groups {
-                    user.check(&frontier.keys.key(keys, GROUP, id), access)?;
+                    check_access(&user, &frontier.keys.key(keys, GROUP, id), access)?;
                 }
             }
         }
@@ -203,8 +251,43 @@ pub fn permit(
     };
     let prefix = call.prefix;
     let open = |keys: &mut RedisKeyspace| Ok(CachedFrontier::open(keys, prefix));
+    let check = |cached: &mut CachedFrontier, keys: &mut RedisKeyspace| {
+        in_storage(cached, keys, prefix, check)
+    };
     let done = FRONTIERS.with((call.db, prefix), &mut call.keys, open, check);
     done.ok_or_else(|| Error::Busy.to_string())?
+}
+
+/// Refuses with `NOPERM` unless the user has this access to a key.
+fn check_access(
+    user: &User,
+    key: &<FrontierKeys as Keyspace>::Name,
+    access: Access,
+) -> std::result::Result<(), String> {
+    match key {
+        EitherName::Plain(key) => user.check(key, access),
+        EitherName::Packed(name) => user.check(&RmString::new(name.as_ref()), access),
+    }
+}
+
+/// Makes an empty packed frontier of a prefix without a frontier; one that is packed already stays as it is.
+pub fn make_packed(call: &mut Call<'_>) -> std::result::Result<(), String> {
+    let found = storage_of(&mut call.keys, call.prefix);
+    match found {
+        Some(Storage::Plain) => Err(Error::Plain.to_string()),
+        Some(Storage::Packed) => Ok(()),
+        None => {
+            let mut held = Held::new(call.keys.another(), call.prefix);
+            held.store().map_err(|error| error.to_string())?;
+            drop(held);
+            let prefix = call.prefix;
+            with_frontier(call.db, prefix, &mut call.keys, |cached, _| {
+                cached.may_change = true;
+                Ok(())
+            })
+            .map_err(|error| error.to_string())
+        }
+    }
 }
 
 /// Creates, in a cluster, a key named exactly like the prefix, so that the server redirects clients to the
@@ -310,6 +393,11 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
                 Heard::Queue => cached.disturbed(),
                 Heard::Type => cached.frontier.types.invalidate(),
                 Heard::Tokens => cached.frontier.invalidate_all(),
+                Heard::Storage => {
+                    cached.may_change = true;
+                    cached.frontier.invalidate_all();
+                    cached.disturbed();
+                }
             }
         }
         for (prefix, id) in possible_groups(key, PREFIX_BYTES, lengths()) {

@@ -4,23 +4,24 @@ use std::os::raw::c_int;
 
 use crate::chg::check::check;
 use crate::chg::dropping::{drop_execution, empty_group};
-use crate::chg::grammar::{Check, Drop, Dropped, Move, Now, Repair, Sweep};
+use crate::chg::grammar::{Check, Drop, Dropped, Move, Now, Pack, Repair, Sweep};
 use crate::chg::hold::pause_execution;
 use crate::chg::job::{Job, Step};
 use crate::chg::keys::is_bookkeeping;
 use crate::chg::moving::move_group;
 use crate::chg::sweep::sweep;
+use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::{Access, User};
 use crawlspace_host::server::api::{Ctx, RmString};
 use crawlspace_host::server::clock::now_ms;
 use crawlspace_host::server::cluster;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::job::{self, JobId, Progress, Slices, Submitted};
-use crawlspace_host::server::keyspace::RedisKeyspace;
 use crawlspace_host::slices::Completion;
 
 use super::allowed;
-use super::frontiers::{Touched, permit, with_frontier};
+use super::store::FrontierKeys;
+use super::frontiers::{Touched, anchor, make_packed, permit, with_frontier};
 
 /// A job on the keys of this server.
 struct FrontierJob {
@@ -31,12 +32,12 @@ struct FrontierJob {
     user: Option<RmString>,
     /// The time that the client specified, if it did.
     simulated: Option<u64>,
-    job: Job<RedisKeyspace>,
+    job: Job<FrontierKeys>,
 }
 
 impl Slices for FrontierJob {
     fn slice(&mut self, ctx: Ctx, time: &mut dyn FnMut() -> bool) -> Progress {
-        let mut keys = RedisKeyspace::new(ctx);
+        let mut keys = crawlspace_host::server::keyspace::RedisKeyspace::new(ctx);
         if let Err(error) = cluster::check(ctx, &RmString::new(&self.prefix), self.writes) {
             return Progress::Done(Err(error));
         }
@@ -84,7 +85,7 @@ fn submit(
     call: &mut Call<'_>,
     now: Option<&Now>,
     (work, arguments): (&'static str, &[&[u8]]),
-    job: Job<RedisKeyspace>,
+    job: Job<FrontierKeys>,
 ) -> Result<Answer, String> {
     let writes = now.is_some();
     let id = JobId::new(call.db, call.prefix, writes, work, arguments);
@@ -100,7 +101,7 @@ fn submit_as(
     call: &mut Call<'_>,
     id: JobId,
     (now, may_attach): (Option<&Now>, bool),
-    job: Job<RedisKeyspace>,
+    job: Job<FrontierKeys>,
 ) -> Result<Answer, String> {
     // The writes of the command so far are replicated before those of the job, and no key stays open that the
     // job may free.
@@ -185,5 +186,14 @@ impl Act for Repair {
         let now = allowed(asked.now)?;
         permit(call, &Touched::AnyGroup, Access::Write)?;
         submit(call, Some(&now), ("repair", &[]), check(true, now.ms))
+    }
+}
+
+impl Act for Pack {
+    fn act(_: Pack, call: &mut Call<'_>) -> Result<Answer, String> {
+        permit(call, &Touched::AnyGroup, Access::Write)?;
+        make_packed(call)?;
+        anchor(call)?;
+        Ok(Answer::Reply(Reply::count(0)))
     }
 }

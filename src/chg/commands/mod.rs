@@ -43,6 +43,7 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
     // SAFETY: called with the context of the module's load.
     unsafe {
         uris::register(ctx)?;
+        store::register(ctx)?;
         grammar::all!(register_each);
     }
     alarm::wakes(frontiers::awake);

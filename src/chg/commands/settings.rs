@@ -1,7 +1,9 @@
 //! Settings of the family.
 
 use crawlspace_compact::limits::chg as limits;
-use crawlspace_host::server::config::{Number, Setting, Switch};
+use crawlspace_host::server::config::{Choice, Number, Setting, Switch};
+
+use crate::storage::Storage;
 
 /// Default duration of a lease, in milliseconds.
 pub static LEASE: Number = Number::new(
@@ -18,9 +20,19 @@ pub static ATTEMPTS: Number = Number::new(
 /// Allows clients to specify the current time.
 pub static SIMULATED_TIME: Switch = Switch::off("chg-simulated-time");
 
+static STORAGE: Choice = Choice::new("chg-storage", || {
+    Storage::ALL.iter().map(|storage| storage.name()).collect()
+});
+
+/// Returns the storage of new frontiers.
+pub fn storage() -> Storage {
+    Storage::ALL[STORAGE.get()]
+}
+
 /// The settings of the family.
 pub static SETTINGS: &[Setting] = &[
     Setting::Number(&LEASE),
     Setting::Number(&ATTEMPTS),
     Setting::Switch(&SIMULATED_TIME),
+    Setting::Choice(&STORAGE),
 ];

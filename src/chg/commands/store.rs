@@ -3,12 +3,26 @@
 use std::ffi::CStr;
 use std::os::raw::c_int;
 
+use crate::chg::keys::ONCE;
+use crate::chg::packed::either::{Either, Holder};
+use crate::chg::packed::{ENVELOPE as PACKED_ENVELOPE, Name, Packed};
 use crate::chg::store::{KEPT_URIS, Store};
 use crate::chg::uris::{CHUNK_BYTES, Changed, ENVELOPE, Op, Uris};
-use crawlspace_host::keyspace::{KeyType, Result};
-use crawlspace_host::server::api::RmString;
+use crate::dedupe::store::Store as _;
+use crate::marker::Marker;
+use crate::storage::Storage;
+use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};
+use crawlspace_host::server::api::{Ctx, RmString, selected_db};
+use crawlspace_host::server::command::{Internal, InternalCall, register_internal};
 use crawlspace_host::server::keyspace::{By, RedisKeyspace, Replicated};
-use crawlspace_host::server::native::{Native, Registered};
+use crawlspace_host::server::native::{self, Native, Registered};
+use crawlspace_host::server::notify::Change;
+use crawlspace_host::text::Shown;
+
+use super::frontiers::on_change;
+
+/// Name of the key of a packed frontier, after the prefix.
+const KEY: &[u8] = b"chg_packed";
 
 /// Name of the internal command that makes a change, for replicas and append-only files.
 pub const CHANGE: &CStr = c"crawlspace.uris";
@@ -71,5 +85,224 @@ impl Store for RedisKeyspace {
             ((changed, Some(look(uris))), replicated)
         })?;
         Ok(changed.unwrap_or((Changed::Nothing, None)))
+    }
+}
+
+/// The keys of a frontier on this server, in either storage.
+pub type FrontierKeys = Either<RedisKeyspace, Held>;
+
+/// Name of the internal command that changes a packed frontier, for replicas and append-only files.
+const CHANGE_PACKED: &CStr = c"crawlspace.frontier";
+
+static PACKED: Registered = Registered::new();
+
+impl Native for Packed {
+    const NAME: &'static CStr = c"crawlfron";
+    const VERSION: c_int = PACKED_ENVELOPE.version as c_int;
+    const WHAT: &'static str = "packed frontier";
+    const REBUILT_BY: &'static CStr = CHANGE_PACKED;
+    const REBUILT_WITH: &'static CStr = c"CHUNK";
+
+    fn registered() -> &'static Registered {
+        &PACKED
+    }
+
+    fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
+        Packed::save(self, chunk);
+    }
+
+    fn elements(&self, element: &mut dyn FnMut(&[&[u8]])) {
+        Packed::elements(self, element);
+    }
+
+    fn load(&mut self, chunk: &[u8]) -> std::result::Result<(), String> {
+        Packed::load(self, chunk)
+    }
+
+    fn loaded(&self) -> std::result::Result<(), String> {
+        Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        // A frontier without URIs stays packed.
+        false
+    }
+
+    fn memory(&self) -> usize {
+        Packed::memory(self)
+    }
+
+    fn free_effort(&self) -> usize {
+        Packed::free_effort(self)
+    }
+}
+
+/// The packed frontier of a prefix, which is made with the first change.
+pub struct Held {
+    keys: RedisKeyspace,
+    key: RmString,
+    prefix: Box<[u8]>,
+    /// A frontier that is not stored yet.
+    new: Option<Box<Packed>>,
+}
+
+impl Held {
+    /// Opens the frontier with this prefix.
+    pub fn new(keys: RedisKeyspace, prefix: &[u8]) -> Held {
+        Held {
+            keys,
+            key: RmString::new(&[prefix, KEY].concat()),
+            prefix: prefix.into(),
+            new: None,
+        }
+    }
+
+    /// Stores the frontier, even if it is empty.
+    pub fn store(&mut self) -> Result<()> {
+        self.put(Vec::new())
+    }
+
+    /// Replicates the changes so far.
+    pub fn flush(&mut self) -> Result<()> {
+        let log = self.with(Packed::flush)?;
+        if log.is_empty() {
+            return Ok(());
+        }
+        self.put(log)
+    }
+
+    fn put(&mut self, log: Vec<u8>) -> Result<()> {
+        let exists = self.keys.native::<Packed>(&self.key)?.is_some();
+        let mut new = self.new.take();
+        let arguments = || vec![b"APPLY".to_vec(), log.clone()];
+        let replicated = Replicated {
+            by: By::Arguments(&arguments),
+            event: c"chg.packed",
+        };
+        self.keys.change_native(&self.key, true, |packed: &mut Packed| {
+            if let Some(new) = new.take() {
+                *packed = *new;
+            }
+            ((), Some(replicated))
+        })?;
+        if !exists {
+            for row in ONCE.iter().filter(|row| row.documented) {
+                let key = RmString::new(&[&self.prefix, row.name.as_bytes()].concat());
+                self.keys.mark(&key)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Holder for Held {
+    fn with<T>(&mut self, act: impl FnOnce(&mut Packed) -> T) -> Result<T> {
+        let mut act = Some(act);
+        let mut once = |packed: &mut Packed| act.take().map(|act| act(packed));
+        let done = self
+            .keys
+            .change_native(&self.key, false, |packed: &mut Packed| (once(packed), None))?;
+        let done = match done {
+            Some(done) => done,
+            None => once(self.new.get_or_insert_default()),
+        };
+        Ok(done.expect("called once"))
+    }
+
+    fn check(&mut self, key: &Name) -> Result<()> {
+        if !key.has_marker() {
+            return Ok(());
+        }
+        let name = RmString::new(key.as_ref());
+        match self.keys.holds_native::<Marker>(&name) {
+            Some(true) => Ok(()),
+            None if self.keys.native::<Packed>(&self.key)?.is_none() => Ok(()),
+            None => self.keys.mark(&name),
+            Some(false) => Err(KeyError::Refused(format!(
+                "MIXED key '{}' is a plain key beside a packed frontier; rename or delete it",
+                Shown(key.as_ref())
+            ))),
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Err(error) = self.flush() {
+            // The key was opened before, as a packed frontier.
+            debug_assert!(false, "{error}");
+        }
+    }
+}
+
+/// Returns the storage of the frontier with a prefix; `None` if there is no frontier.
+pub fn storage_of(keys: &mut RedisKeyspace, prefix: &[u8]) -> Option<Storage> {
+    let name = |name: &[u8]| RmString::new(&[prefix, name].concat());
+    if keys.holds_native::<Packed>(&name(KEY)) == Some(true) {
+        return Some(Storage::Packed);
+    }
+    let mut found = None;
+    for row in ONCE {
+        let key = name(row.name.as_bytes());
+        match keys.holds_native::<Marker>(&key) {
+            Some(true) => return Some(Storage::Packed),
+            Some(false) => found = Some(Storage::Plain),
+            None => {}
+        }
+    }
+    found
+}
+
+/// `crawlspace.frontier key APPLY log` and `crawlspace.frontier key CHUNK chunk`. Only the server sends it; a manual call
+/// changes a packed frontier accordingly.
+struct ChangePacked;
+
+impl Internal for ChangePacked {
+    const NAME: &'static CStr = CHANGE_PACKED;
+    const FLAGS: &'static CStr = c"write deny-oom admin";
+
+    fn run(call: &mut InternalCall<'_>) -> std::result::Result<(), String> {
+        let change: fn(&mut Packed, &[u8]) -> std::result::Result<(), String> = match call.arguments
+        {
+            [b"APPLY", _] => Packed::apply,
+            [b"CHUNK", _] => Packed::load,
+            _ => {
+                return Err(
+                    "ERR syntax error: a key, then APPLY and a log, or CHUNK and a chunk are expected"
+                        .into(),
+                );
+            }
+        };
+        let (key, log) = (call.key.clone(), call.arguments[1]);
+        let changed = call.keys.change_native(&key, true, |packed: &mut Packed| {
+            let replicated = Replicated {
+                by: By::TheCommand,
+                event: c"chg.packed",
+            };
+            (change(packed, log), Some(replicated))
+        });
+        // A replica caches its frontiers, too.
+        let db = selected_db(call.ctx);
+        call.keys.release();
+        on_change(call.ctx, Change::Key(db, key.as_ref()));
+        match changed {
+            Ok(changed) => changed.unwrap_or(Ok(())).map_err(|e| format!("ERR {e}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// Registers the type of packed frontiers and their internal command with the server.
+///
+/// # Safety
+/// Must be called once, with the context of the module's load.
+///
+/// # Errors
+/// Fails if the server refuses.
+pub unsafe fn register(ctx: Ctx) -> std::result::Result<(), String> {
+    // SAFETY: by contract.
+    unsafe {
+        native::register::<Packed>(ctx)?;
+        register_internal::<ChangePacked>(ctx)
     }
 }

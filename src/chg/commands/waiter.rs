@@ -6,8 +6,8 @@ use crate::chg::frontier::Frontier;
 use crate::chg::next::Lease;
 use crate::chg::time::Millis;
 use crawlspace_host::reply::Reply;
-use crawlspace_host::server::keyspace::RedisKeyspace;
 
+use super::store::FrontierKeys;
 use super::reply::{leases_reply, released_reply};
 
 /// A client that waits for a lease.
@@ -28,8 +28,8 @@ impl Waiter {
     /// Returns the reply of the client: its leases, or nil.
     pub(super) fn answer(
         &mut self,
-        frontier: &mut Frontier<RedisKeyspace>,
-        keys: &mut RedisKeyspace,
+        frontier: &mut Frontier<FrontierKeys>,
+        keys: &mut FrontierKeys,
     ) -> Result<Reply> {
         if let (Some((chg, token, _)), Some(lease)) = (&self.after, self.leases.first()) {
             frontier.keep_next(keys, chg, *token, lease)?;

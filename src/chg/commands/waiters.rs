@@ -11,13 +11,13 @@ use crate::chg::next::{Ask, Search};
 use crate::chg::time::Millis;
 use crawlspace_host::server::alarm;
 use crawlspace_host::server::config;
-use crawlspace_host::server::keyspace::RedisKeyspace;
 
+use super::store::FrontierKeys;
 use super::frontiers::CachedFrontier;
 
 impl CachedFrontier {
     /// Grants leases to waiting clients, longest waiter first, and sets the alarm for later events.
-    pub fn serve(&mut self, keys: &mut RedisKeyspace, now: Millis) -> Result<()> {
+    pub fn serve(&mut self, keys: &mut FrontierKeys, now: Millis) -> Result<()> {
         if self.waiters.all.is_empty() {
             return self.arrange(keys, now, false);
         }
@@ -67,7 +67,7 @@ impl CachedFrontier {
     /// Updates the number of waiting clients, and sets the alarm.
     pub fn arrange(
         &mut self,
-        keys: &mut RedisKeyspace,
+        keys: &mut FrontierKeys,
         now: Millis,
         unfinished: bool,
     ) -> Result<()> {
@@ -94,7 +94,7 @@ impl CachedFrontier {
     }
 
     /// Performs all actions that are due.
-    pub(super) fn awake(&mut self, keys: &mut RedisKeyspace, now: Millis) -> Result<()> {
+    pub(super) fn awake(&mut self, keys: &mut FrontierKeys, now: Millis) -> Result<()> {
         self.frontier.types.check(keys)?;
         for id in std::mem::take(&mut self.touched) {
             self.frontier.requeue_if_idle(keys, &id, now)?;

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crawlspace_host::keyspace::{Batch, Keyspace, Result};
+use crawlspace_host::keyspace::{Batch, KeyType, Keyspace, Result};
 
 use super::super::group::{Group, Options};
 use super::super::store::Store;
@@ -16,6 +16,14 @@ pub trait Holder: 'static {
     /// # Errors
     /// `WRONGTYPE` if its key holds another type.
     fn with<T>(&mut self, act: impl FnOnce(&mut Packed) -> T) -> Result<T>;
+
+    /// Checks that no plain key is where the packed frontier has a marker, if any.
+    ///
+    /// # Errors
+    /// `MIXED` for a plain key.
+    fn check(&mut self, _key: &Name) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl Holder for Box<Packed> {
@@ -458,6 +466,14 @@ impl<P: Store, H: Holder> Keyspace for Either<P, H> {
                 p.set_number(key, sum.max(0));
             }
         )
+    }
+
+    fn check_type(&mut self, key: &Self::Name, needs: KeyType) -> Result<()> {
+        match (key, &mut self.packed) {
+            (EitherName::Packed(key), Some(holder)) => holder.check(key),
+            (EitherName::Plain(key), _) => self.plain.check_type(key, needs),
+            _ => Ok(()),
+        }
     }
 
     fn keys_scan(&mut self, prefix: &[u8], cursor: &mut Self::Cursor, out: &mut Batch) -> bool {

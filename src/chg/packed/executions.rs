@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::linear::List;
 
-use crate::dedupe::packed::blocks::Blocks;
 
 #[derive(Clone, Debug, Default)]
 struct Execution {

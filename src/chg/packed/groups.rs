@@ -8,13 +8,13 @@ use smallvec::SmallVec;
 
 use crawlspace_compact::interner::{Handles, Interner};
 use crawlspace_compact::keyed;
+use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::linear::List;
 use crawlspace_compact::number::{Reader, put_bytes};
 
 use super::super::group::Id;
 use super::super::uris::Uris;
 use super::record::Record;
-use crate::dedupe::packed::blocks::Blocks;
 
 /// Number of groups that are decoded at a time.
 const OPEN: usize = 4;

@@ -64,6 +64,12 @@ impl Name {
         }
     }
 
+    /// Returns true if plain clients know the key, so that a marker takes its place.
+    pub fn has_marker(&self) -> bool {
+        use Part::{Busy, Executions, Ready, Total, Wait};
+        matches!(self.part, Wait | Busy | Ready | Executions | Total)
+    }
+
     /// Returns the id of a group, gate or execution.
     pub(super) fn id(&self) -> &[u8] {
         &self.bytes[usize::from(self.id)..]

@@ -7,7 +7,6 @@ mod crawls;
 mod indexes;
 mod jobs;
 mod lookup;
-mod marker;
 mod metrics;
 mod pack;
 mod records;

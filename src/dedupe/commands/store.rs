@@ -17,7 +17,7 @@ use crawlspace_host::server::notify::Change;
 use crawlspace_host::slices::Time;
 
 use super::indexes;
-use super::marker::{CHANGE, Marker};
+use crate::marker::{CHANGE, Marker};
 
 /// Replication of changes.
 const GATHERING: Gathering = Gathering {

@@ -1,6 +1,6 @@
 //! Chunks: blocks of memory filled with records, linked into segments.
 
-use super::blocks::{Link, NONE, Slab};
+use crawlspace_compact::blocks::{Link, NONE, Slab};
 use super::codec::Base;
 use super::field;
 use super::place::{CHUNK, RecordSlot, Records};

@@ -1,6 +1,6 @@
 //! The numbered crawls of a packed index, and its other lists of records.
 
-use super::blocks::{Blocks, Link, NONE, Slab};
+use crawlspace_compact::blocks::{Blocks, Link, NONE, Slab};
 use super::segments::Segment;
 use crawlspace_compact::interner::{Handles, Interner};
 use crawlspace_compact::keyed::hash;

@@ -11,7 +11,6 @@
 //! The record of a crawl that does not own the field is under a hash of field and crawl, so that a
 //! field that thousands of crawls have is found as quickly as any other.
 
-pub(crate) mod blocks;
 mod bucket;
 mod chunk;
 pub mod codec;

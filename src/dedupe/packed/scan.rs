@@ -1,6 +1,6 @@
 //! Incremental scans of a part, which may change between two steps.
 
-use super::blocks::NONE;
+use crawlspace_compact::blocks::NONE;
 use super::crawls::{HOLDERS, OWNERS};
 use super::field::{self, Text};
 use super::place::RecordSlot;

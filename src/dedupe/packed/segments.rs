@@ -6,7 +6,7 @@
 //! record that stays, whatever else happens between its steps.
 
 use super::Packed;
-use super::blocks::NONE;
+use crawlspace_compact::blocks::NONE;
 use super::codec::Base;
 use super::place::CHUNK;
 use super::record::Record;

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::blocks::NONE;
+use crawlspace_compact::blocks::NONE;
 use super::chunk::LONG;
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};

@@ -5,7 +5,7 @@
 //! where it begins in its shard, so that a walk in the order of those bits continues correctly after the shard has
 //! grown.
 
-use super::blocks::Blocks;
+use crawlspace_compact::blocks::Blocks;
 use super::place::{RecordSlot, Records};
 use super::shard::{Ahead, FULL, Shard};
 #[cfg(test)]

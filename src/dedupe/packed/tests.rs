@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::blocks::NONE;
+use crawlspace_compact::blocks::NONE;
 use super::model::Model;
 use super::place::{RecordSlot, Records};
 use super::record::Record;

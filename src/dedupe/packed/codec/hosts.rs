@@ -1,6 +1,6 @@
 //! Interned schemes and hosts of URLs, each stored once under a number.
 
-use crate::dedupe::packed::blocks::Blocks;
+use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::interner::{Handles, Interner};
 use crawlspace_compact::keyed::hash;
 

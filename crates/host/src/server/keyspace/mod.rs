@@ -72,6 +72,11 @@ impl RedisKeyspace {
         }
     }
 
+    /// Creates another key space for the same callback.
+    pub fn another(&self) -> RedisKeyspace {
+        RedisKeyspace::new(self.ctx)
+    }
+
     /// Refuses every read of a key that this user may not read, except for exempt keys with this prefix. Only for work
     /// that does not write: a refusal half-way through a write would leave half of it. For the first key of
     /// `stands_for`, the permission to read the second key is checked.

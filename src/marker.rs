@@ -1,4 +1,4 @@
-//! The placeholder at the key name of a merged index that is packed.
+//! The placeholder at the names of plain keys that a packed value stands for.
 
 use std::ffi::CStr;
 use std::os::raw::c_int;
@@ -6,7 +6,7 @@ use std::os::raw::c_int;
 use crawlspace_host::server::native::{Native, Registered};
 
 /// Internal command that changes a packed index, for replicas and append-only files.
-pub(super) const CHANGE: &CStr = c"crawlspace.packed";
+pub(crate) const CHANGE: &CStr = c"crawlspace.packed";
 
 static REGISTERED: Registered = Registered::new();
 
@@ -21,7 +21,7 @@ const CONTENT: &[u8] = b"1";
 impl Native for Marker {
     const NAME: &'static CStr = c"crawlmark";
     const VERSION: c_int = 1;
-    const WHAT: &'static str = "marker of a packed index";
+    const WHAT: &'static str = "marker of a packed value";
     const REBUILT_BY: &'static CStr = CHANGE;
     const REBUILT_WITH: &'static CStr = c"MARK";
 

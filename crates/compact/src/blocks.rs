@@ -1,13 +1,13 @@
 //! Long lists as lists of blocks, which grow without copying their elements.
 
-use crawlspace_compact::linear::List;
+use crate::linear::List;
 
 /// Number of elements per block.
 const BLOCK: usize = 1 << BITS;
 const BITS: u32 = 8;
 
 /// A list that grows and shrinks at its end.
-pub(crate) struct Blocks<T> {
+pub struct Blocks<T> {
     /// Blocks: all full except the last one, none empty.
     blocks: Vec<Vec<T>>,
 }
@@ -88,7 +88,7 @@ impl<T> List for Blocks<T> {
 }
 
 impl<T> Blocks<T> {
-    #[cfg(test)]
+    /// Iterates over the elements.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.blocks.iter().flatten()
     }
@@ -100,15 +100,16 @@ impl<T> Blocks<T> {
 }
 
 /// An element that can store the link of a free list while it is unused.
-pub(super) trait Link: Default {
+pub trait Link: Default {
+    /// Returns the place of the link.
     fn link(&mut self) -> &mut u32;
 }
 
 /// Placeholder for "no number".
-pub(super) const NONE: u32 = u32::MAX;
+pub const NONE: u32 = u32::MAX;
 
 /// A slab: elements with numbers, where the number of a removed element is reused.
-pub(super) struct Slab<T> {
+pub struct Slab<T> {
     list: Blocks<T>,
     /// First free number.
     free: u32,
@@ -148,7 +149,7 @@ impl<T: Link> Slab<T> {
             return number;
         }
         let number = self.list.len();
-        assert!(number < limit as usize, "a packed index has too many parts");
+        assert!(number < limit as usize, "a packed value has too many parts");
         self.list.push(thing);
         self.taken += 1;
         number as u32
