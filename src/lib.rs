@@ -9,6 +9,7 @@ pub mod dedupe;
 mod marker;
 pub mod storage;
 pub mod tags;
+mod texts;
 
 #[cfg(test)]
 mod grammar_tests;

@@ -5,26 +5,22 @@
 //! the rest of the URL compressed. Any other value is stored verbatim: decoding always returns the
 //! original value, byte for byte.
 
-mod bits;
-mod builtin;
 mod fields;
 mod hosts;
-mod matcher;
-mod prefix;
-mod runs;
-mod table;
-mod tables;
+mod sink;
 #[cfg(test)]
 mod tests;
-mod training;
 
-use self::bits::{Bits, Writer};
 use self::fields::{Fields, Form};
 use self::hosts::Hosts;
-use self::matcher::PADDING;
-use self::table::{Length, Number, Table, Text, TextSink};
-use self::tables::Tables;
+use self::sink::ValueSink;
 use super::Value;
+use crate::texts::bits::{Bits, Writer};
+use crate::texts::builtin;
+use crate::texts::matcher::PADDING;
+use crate::texts::sink::{Length, Text};
+use crate::texts::table::{self, Number, Table};
+use crate::texts::tables::Tables;
 
 /// The base of a chunk, to which its records refer; stored with the chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,9 +47,8 @@ const LONG: u8 = 0xf0;
 /// Four bytes of length follow, and then the value verbatim.
 const STORED: u8 = 0xf1;
 
-/// Maximum size of a compressed value, in bytes, so that a small record cannot expand to a very
-/// large value.
-const COMPRESSED: usize = 1 << 16;
+/// Maximum size of a compressed value, in bytes.
+const COMPRESSED: usize = crate::texts::MAX_BYTES;
 
 /// Splits the bytes of a record: true if stored verbatim, the body, and the total length.
 fn split(packed: &[u8]) -> Option<(bool, &[u8], usize)> {
@@ -197,7 +192,12 @@ impl Codec {
         done
     }
 
-    fn decode_text(&self, base: Base, bits: &mut Bits<'_>, text: &mut impl TextSink) -> Option<()> {
+    fn decode_text(
+        &self,
+        base: Base,
+        bits: &mut Bits<'_>,
+        text: &mut impl ValueSink,
+    ) -> Option<()> {
         let table = self.tables.get(base.table)?;
         let Some((form, wacz)) = read_head(table, bits)? else {
             return table.decode(bits, text);

@@ -2,11 +2,10 @@
 //!
 //! This is a single, long file because reading and writing must agree on every symbol.
 
-use super::COMPRESSED;
 use super::bits::{Bits, PEEK};
-use super::fields::{self, Form, write_date};
 use super::prefix;
 use super::runs::{self, Alphabet};
+use super::sink::TextSink;
 
 /// Maximum length of the text of a symbol, in bytes.
 pub const TEXT: usize = 15;
@@ -362,149 +361,5 @@ impl Table {
             + self.lengths.capacity()
             + size_of_val(&*self.index)
             + self.classes.iter().map(Classes::memory).sum::<usize>()
-    }
-}
-
-/// Receives a decoded value, part by part. Each method returns `None` if the value gets too long.
-pub trait TextSink {
-    /// Appends bytes.
-    fn push(&mut self, bytes: &[u8]) -> Option<()>;
-    /// Appends the first `len` bytes; faster than `push`, because the maximum length is known.
-    fn push_some<const N: usize>(&mut self, bytes: &[u8; N], len: usize) -> Option<()>;
-    /// Appends a number in decimal.
-    fn push_number(&mut self, n: u64) -> Option<()>;
-    /// Appends a date, with a space before and after it.
-    fn push_date(&mut self, form: Form, seconds: u32, millis: u16) -> Option<()>;
-    /// Appends a run.
-    fn push_run(&mut self, alphabet: Alphabet, len: usize, bits: &mut Bits<'_>) -> Option<()>;
-}
-
-/// Computes only the length of a value, to check that it can be decoded.
-#[derive(Default)]
-pub struct Length(pub usize);
-
-impl TextSink for Length {
-    #[inline]
-    fn push(&mut self, bytes: &[u8]) -> Option<()> {
-        self.0 += bytes.len();
-        (self.0 <= COMPRESSED).then_some(())
-    }
-
-    #[inline]
-    fn push_some<const N: usize>(&mut self, _: &[u8; N], len: usize) -> Option<()> {
-        self.0 += len;
-        (self.0 <= COMPRESSED).then_some(())
-    }
-
-    #[inline]
-    fn push_number(&mut self, n: u64) -> Option<()> {
-        self.0 += n.checked_ilog10().unwrap_or(0) as usize + 1;
-        Some(())
-    }
-
-    #[inline]
-    fn push_date(&mut self, form: Form, _: u32, _: u16) -> Option<()> {
-        self.0 += form.len() + 2;
-        Some(())
-    }
-
-    #[inline]
-    fn push_run(&mut self, alphabet: Alphabet, len: usize, bits: &mut Bits<'_>) -> Option<()> {
-        let mut run = [0; runs::MAX_BYTES];
-        alphabet.read(bits, run.get_mut(..len)?)?;
-        self.0 += len;
-        (self.0 <= COMPRESSED).then_some(())
-    }
-}
-
-/// A text that is appended to a value.
-pub struct Text<'a> {
-    /// The value, and spare room after it.
-    out: &'a mut super::Value,
-    /// Length of the value without the spare room.
-    len: usize,
-    /// Position at which the text begins.
-    start: usize,
-}
-
-/// Initial room, in bytes, which most values do not exceed.
-const ROOM: usize = 128;
-
-impl<'a> Text<'a> {
-    /// Creates a text that is appended to `out`.
-    pub fn new(out: &'a mut super::Value) -> Text<'a> {
-        let len = out.len();
-        // `resize` would write byte by byte.
-        out.extend_from_slice(&[0; ROOM]);
-        Text {
-            out,
-            start: len,
-            len,
-        }
-    }
-
-    /// Removes the spare room, and returns the length of the text.
-    pub fn finish(self) -> usize {
-        self.out.truncate(self.len);
-        self.len - self.start
-    }
-
-    /// Returns room for the next bytes.
-    #[inline]
-    fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
-        if self.len + bytes > self.out.len() {
-            self.grow(bytes)?;
-        }
-        self.out.get_mut(self.len..self.len + bytes)
-    }
-
-    #[cold]
-    fn grow(&mut self, bytes: usize) -> Option<()> {
-        let len = 2 * self.len + bytes;
-        (self.len - self.start <= COMPRESSED).then(|| self.out.resize(len, 0))
-    }
-}
-
-impl TextSink for Text<'_> {
-    #[inline]
-    fn push(&mut self, bytes: &[u8]) -> Option<()> {
-        self.room(bytes.len())?.copy_from_slice(bytes);
-        self.len += bytes.len();
-        Some(())
-    }
-
-    #[inline]
-    fn push_some<const N: usize>(&mut self, bytes: &[u8; N], len: usize) -> Option<()> {
-        self.room(N)?.copy_from_slice(bytes);
-        self.len += len;
-        Some(())
-    }
-
-    #[inline]
-    fn push_number(&mut self, mut n: u64) -> Option<()> {
-        let len = n.checked_ilog10().unwrap_or(0) as usize + 1;
-        for digit in self.room(len)?.iter_mut().rev() {
-            *digit = b'0' + (n % 10) as u8;
-            n /= 10;
-        }
-        self.len += len;
-        Some(())
-    }
-
-    #[inline]
-    fn push_date(&mut self, form: Form, seconds: u32, millis: u16) -> Option<()> {
-        let room = self.room(fields::DATE + 2)?;
-        room[0] = b' ';
-        let date = (&mut room[1..=fields::DATE]).try_into().ok()?;
-        let len = write_date(form, seconds, millis, date);
-        room[len + 1] = b' ';
-        self.len += len + 2;
-        Some(())
-    }
-
-    fn push_run(&mut self, alphabet: Alphabet, len: usize, bits: &mut Bits<'_>) -> Option<()> {
-        alphabet.read(bits, self.room(len)?)?;
-        self.len += len;
-        Some(())
     }
 }
