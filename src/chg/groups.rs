@@ -15,7 +15,7 @@ use super::keys::{GROUP, Keys};
 use super::packed::Stored;
 use super::store::{Store, field_number};
 use super::time::{Millis, of_score};
-use super::uris::{Op, Stock, Uris};
+use super::uris::{Kept, Op, Stock};
 
 /// Maximum number of leased groups whose hashes are cached; about 1 KB each.
 const MAX_LEASED: usize = 1024;
@@ -176,7 +176,7 @@ impl<K: Store> Groups<K> {
             return Ok(());
         }
         let key = self.uris_of(ks, loaded);
-        let Some(kept) = ks.uris(&key, Uris::len)? else {
+        let Some(kept) = ks.uris(&key, |kept| kept.len())? else {
             return Ok(());
         };
         let group = &mut loaded.group;
@@ -194,7 +194,7 @@ impl<K: Store> Groups<K> {
         &self,
         ks: &mut K,
         loaded: &Loaded<K>,
-        look: impl FnOnce(&Uris) -> T,
+        look: impl FnOnce(&Kept<'_>) -> T,
     ) -> Result<Option<T>> {
         if !loaded.group.keeps {
             return Ok(None);
@@ -205,7 +205,7 @@ impl<K: Store> Groups<K> {
 
     /// Returns the number and the earliest due time of the kept URIs of a group.
     pub(super) fn stock(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Stock> {
-        Ok(self.kept(ks, loaded, Uris::stock)?.unwrap_or_default())
+        Ok(self.kept(ks, loaded, |kept| kept.stock())?.unwrap_or_default())
     }
 
     /// Returns the due time of a group that has just become free.
@@ -307,7 +307,7 @@ impl<K: Store> Groups<K> {
         let holds = &mut loaded.group.holds;
         let held = |token| holds.iter().any(|hold: &Hold| hold.token == token);
         let lost = ks.uris(&key, |uris| {
-            let tokens = uris.leases().map(|lease| lease.token);
+            let tokens = uris.tokens();
             tokens.filter(|&token| !held(token)).collect::<Vec<_>>()
         })?;
         let lost = lost.unwrap_or_default();

@@ -7,7 +7,7 @@ use super::ledger::Ledger;
 use super::reports::Report;
 use super::store::Store;
 use super::time::Millis;
-use super::uris::{Op, Stock, Uris};
+use super::uris::{Op, Stock};
 
 /// The outcome of the fetch of a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ impl<K: Store> Outcomes<'_, K> {
                     failed: false,
                 };
                 let key = self.groups.uris_of(ks, loaded);
-                let (_, stock) = ks.change_uris_then(&key, &back, Uris::stock)?;
+                let (_, stock) = ks.change_uris_then(&key, &back, |kept| kept.stock())?;
                 Ok((0, stock.unwrap_or_default()))
             }
             CountChange::Done(token, execution) => {
@@ -184,7 +184,7 @@ impl<K: Store> Outcomes<'_, K> {
 
     /// Returns the number of URIs of a group that plain clients queued: those name no execution in the group.
     pub(super) fn unattributed(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<u64> {
-        let kept = self.groups.kept(ks, loaded, Uris::len)?.unwrap_or(0);
+        let kept = self.groups.kept(ks, loaded, |kept| kept.len())?.unwrap_or(0);
         let counted = self.ledger.counted_in(ks, &loaded.key)?;
         // Plain clients may have written any number.
         let attributed = counted

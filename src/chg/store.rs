@@ -6,7 +6,7 @@ use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};
 
 use super::group::{Group, Options};
 use super::packed::Stored;
-use super::uris::{Changed, Op, Uris};
+use super::uris::{Changed, Kept, Op, Uris};
 
 /// Expected type of such a key in error messages.
 pub const KEPT_URIS: KeyType = KeyType::Native("queue of URIs");
@@ -17,7 +17,7 @@ pub trait Store: Keyspace + 'static {
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
-    fn uris<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Uris) -> T) -> Result<Option<T>>;
+    fn uris<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Kept<'_>) -> T) -> Result<Option<T>>;
 
     /// Applies a change. [`Op::Add`] and [`Op::Load`] create the key if it does not exist; it is
     /// deleted with its last URI and lease.
@@ -37,7 +37,7 @@ pub trait Store: Keyspace + 'static {
         &mut self,
         key: &Self::Name,
         op: &Op<'_>,
-        look: impl FnOnce(&Uris) -> T,
+        look: impl FnOnce(&Kept<'_>) -> T,
     ) -> Result<(Changed, Option<T>)>;
 
     /// Returns true if the key exists.
@@ -113,10 +113,10 @@ impl Native for Uris {
 }
 
 impl Store for MemoryKeyspace {
-    fn uris<T>(&mut self, key: &Vec<u8>, read: impl FnOnce(&Uris) -> T) -> Result<Option<T>> {
+    fn uris<T>(&mut self, key: &Vec<u8>, read: impl FnOnce(&Kept<'_>) -> T) -> Result<Option<T>> {
         match self.keys.get(key) {
             None => Ok(None),
-            Some(Plain::Native(uris)) => Ok(Some(read(uris))),
+            Some(Plain::Native(uris)) => Ok(Some(read(&Kept::verbatim(uris)))),
             Some(_) => Err(KeyError::WrongType {
                 key: key.clone(),
                 needs: KEPT_URIS,
@@ -128,7 +128,7 @@ impl Store for MemoryKeyspace {
         &mut self,
         key: &Vec<u8>,
         op: &Op<'_>,
-        look: impl FnOnce(&Uris) -> T,
+        look: impl FnOnce(&Kept<'_>) -> T,
     ) -> Result<(Changed, Option<T>)> {
         if !self.keeps_uris(key)? && !op.makes_the_key() {
             return Ok((Changed::Nothing, None));
@@ -138,7 +138,7 @@ impl Store for MemoryKeyspace {
             unreachable!("looked at above");
         };
         let changed = uris.apply(op);
-        let seen = look(uris);
+        let seen = look(&Kept::verbatim(uris));
         if uris.is_empty() {
             self.keys.remove(key);
         }

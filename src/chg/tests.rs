@@ -551,8 +551,12 @@ impl<K: Storage> World<K> {
     /// Returns what commands show of the frontier.
     fn shown(&mut self) -> Vec<Reply> {
         let (ks, frontier, now) = (&mut self.ks, &mut self.frontier, self.now);
+        let Reply::Map(mut info) = frontier.info(ks, 0, now).unwrap() else {
+            panic!("info is a map")
+        };
+        info.retain(|(name, _)| *name != Reply::bulk("storage"));
         let mut shown = vec![
-            frontier.info(ks, 0, now).unwrap(),
+            Reply::Map(info),
             frontier.list(ks, None, None, 100).unwrap(),
         ];
         for group in GROUPS {

@@ -13,6 +13,17 @@ pub fn of_score(score: f64) -> Millis {
     score.floor() as Millis
 }
 
+/// Returns a number that is small for a time near the base.
+pub(super) fn zigzag(time: Millis, base: Millis) -> u64 {
+    let ahead = time.wrapping_sub(base) as i64;
+    ((ahead << 1) ^ (ahead >> 63)) as u64
+}
+
+/// Returns the time of the result of [`zigzag`].
+pub(super) fn unzigzag(n: u64, base: Millis) -> Millis {
+    base.wrapping_add((n >> 1) ^ (n & 1).wrapping_neg())
+}
+
 /// Assigns scores to groups that become due "now", in the order of their arrival.
 #[derive(Debug, Default)]
 pub struct Arrivals {

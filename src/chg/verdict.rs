@@ -101,7 +101,7 @@ impl<K: Store> Judge<'_, K> {
                 uris.earliest(),
                 uris.earliest_of(&|execution| paused.has(execution)),
                 uris.len(),
-                uris.leases().count() as u64,
+                uris.tokens().count() as u64,
             )
         })?;
         let (next, earliest, unpaused, kept, kept_held) = kept.unwrap_or((None, None, None, 0, 0));

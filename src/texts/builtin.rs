@@ -1,4 +1,4 @@
-//! The table that every index starts with. Saved values refer to it, so it must never change.
+//! The table that every store starts with. Saved texts refer to it, so it must never change.
 
 use std::sync::OnceLock;
 

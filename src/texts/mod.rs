@@ -11,8 +11,188 @@ mod runs;
 pub mod sink;
 pub mod table;
 pub mod tables;
+#[cfg(test)]
+mod tests;
 mod training;
+
+use self::bits::{Bits, Writer};
+use self::matcher::PADDING;
+use self::sink::{Length, Text, TextSink};
+use self::tables::Tables;
 
 /// Maximum length of a text that is compressed, in bytes, so that a few bytes cannot expand to a very
 /// large text.
 pub const MAX_BYTES: usize = 1 << 16;
+
+/// Compresses short texts, such as URLs, with symbol tables that are learned from them.
+///
+/// Texts belong to owners, such as queues of URLs. All texts of an owner use the table that was assigned
+/// to it. With the same table and mark, equal texts give equal bytes and different texts give different
+/// bytes, so compressed texts can be compared.
+///
+/// The lowest bit of the first byte is 0 for a compressed text with the mark 0, whose codes begin with the
+/// next bit. Otherwise, the next bit is 1 for a verbatim text, the other six bits are the mark, and the
+/// codes or the text follow in the next byte.
+#[derive(Clone, Default)]
+pub struct Texts {
+    tables: Tables,
+    /// The text that is being compressed, with padding.
+    scratch: Vec<u8>,
+}
+
+/// First bit of a text that is verbatim or has a mark.
+const SPECIAL: u8 = 1;
+/// Second bit of such a text: it is verbatim.
+const VERBATIM: u8 = 2;
+/// Position of the mark in the first byte of such a text.
+const MARK: u32 = 2;
+
+impl Texts {
+    /// Maximum mark of a text.
+    pub const MAX_MARK: u8 = u8::MAX >> MARK;
+
+    /// Returns the table for a new owner, and counts the owner.
+    pub fn assign(&mut self) -> u16 {
+        self.tables.current()
+    }
+
+    /// Counts an owner that has its table already, while loading.
+    pub fn adopt(&mut self, table: u16) {
+        self.tables.adopt(table);
+    }
+
+    /// Removes an owner. The last one of a table removes the table, unless new owners use it.
+    pub fn retire(&mut self, table: u16) {
+        self.tables.retire(table);
+    }
+
+    /// Returns true if a table with that number exists. The built-in table 0 always does.
+    pub fn has_table(&self, table: u16) -> bool {
+        self.tables.get(table).is_some()
+    }
+
+    /// Learns from a text, for tables of later owners. Does a part of the work of training now and then.
+    pub fn learn(&mut self, text: &[u8]) {
+        self.tables.learn(text);
+    }
+
+    /// Compresses a text of an owner with that table, and appends it to `out`: at most one byte more than the
+    /// text. The mark is any number up to [`Texts::MAX_MARK`] that is stored with the text; 0 takes the least
+    /// room.
+    ///
+    /// # Panics
+    /// Panics if the mark is too large.
+    pub fn compress(&mut self, table: u16, mark: u8, text: &[u8], out: &mut Vec<u8>) {
+        assert!(mark <= Self::MAX_MARK, "a mark of at most six bits");
+        let start = out.len();
+        if text.len() <= MAX_BYTES {
+            if mark > 0 {
+                out.push(mark << MARK | SPECIAL);
+            }
+            self.scratch.clear();
+            self.scratch.extend_from_slice(text);
+            self.scratch.extend_from_slice(&[0; PADDING]);
+            let mut bits = Writer::new(out);
+            if mark == 0 {
+                bits.put(0, 1);
+            }
+            self.tables.matcher(table).encode(&self.scratch, &mut bits);
+            bits.finish();
+            if self.scratch.capacity() > MAX_SCRATCH {
+                self.scratch = Vec::new();
+            }
+            if out.len() - start <= text.len() {
+                return;
+            }
+            out.truncate(start);
+        }
+        out.push(mark << MARK | VERBATIM | SPECIAL);
+        out.extend_from_slice(text);
+    }
+
+    /// Returns the mark of a compressed text.
+    #[inline]
+    pub fn mark(bytes: &[u8]) -> u8 {
+        match bytes {
+            [first, ..] if first & SPECIAL != 0 => first >> MARK,
+            _ => 0,
+        }
+    }
+
+    /// Expands a compressed text of an owner with that table, and appends it to `out`. Malformed bytes give
+    /// some text of at most about [`MAX_BYTES`].
+    pub fn expand(&self, table: u16, bytes: &[u8], out: &mut Vec<u8>) {
+        match verbatim(bytes) {
+            Some(text) => out.extend_from_slice(text),
+            None => {
+                let mut text = Text::new(out);
+                let _ = self.decode(table, bytes, &mut text);
+                text.finish();
+            }
+        }
+    }
+
+    /// Returns the length of a text, in bytes; `None` if it cannot be expanded.
+    pub fn len(&self, table: u16, bytes: &[u8]) -> Option<usize> {
+        if let Some(text) = verbatim(bytes) {
+            return Some(text.len());
+        }
+        let mut length = Length::default();
+        self.decode(table, bytes, &mut length)?;
+        (length.0 <= MAX_BYTES).then_some(length.0)
+    }
+
+    fn decode(&self, table: u16, bytes: &[u8], text: &mut impl TextSink) -> Option<()> {
+        let is_marked = bytes.first()? & SPECIAL != 0;
+        let mut bits = Bits::new(bytes, bytes.len());
+        let is_there = bits.skip(if is_marked { u8::BITS } else { 1 });
+        is_there
+            .then(|| self.tables.get(table))??
+            .decode(&mut bits, text)
+    }
+
+    /// Returns the symbol tables and their numbers, in ascending order and in their saved form.
+    pub fn tables(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        self.tables.iter()
+    }
+
+    /// Restores a symbol table that was saved.
+    ///
+    /// # Errors
+    /// The reason why the table is invalid.
+    pub fn add_table(&mut self, number: u16, table: &[u8]) -> Result<(), String> {
+        self.tables.restore(number, table)
+    }
+
+    /// Ends loading, after every owner was adopted: removes tables without owners.
+    pub fn settle(&mut self) {
+        self.tables.settle();
+    }
+
+    /// Returns the memory use in bytes, without the value itself.
+    pub fn memory(&self) -> usize {
+        self.tables.memory() + self.scratch.capacity()
+    }
+}
+
+/// Maximum capacity that is kept for the text that is being compressed, in bytes.
+const MAX_SCRATCH: usize = 4096;
+
+/// Returns the text of bytes that contain it verbatim.
+#[inline]
+fn verbatim(bytes: &[u8]) -> Option<&[u8]> {
+    let (first, text) = bytes.split_first()?;
+    (first & (VERBATIM | SPECIAL) == VERBATIM | SPECIAL).then_some(text)
+}
+
+/// Returns the scheme and the host of a URL, that is, everything before the path; empty for a text
+/// without them.
+pub fn host_of(url: &[u8]) -> &[u8] {
+    let scheme = url.iter().take(12).take_while(|&&c| c != b':').count();
+    if !url[scheme..].starts_with(b"://") {
+        return b"";
+    }
+    let start = scheme + 3;
+    let end = memchr::memchr3(b'/', b'?', b'#', &url[start..]);
+    end.map_or(url, |end| &url[..start + end])
+}

@@ -1,4 +1,5 @@
-//! The tables of an index: which exist, which one new chunks use, and when to train another one.
+//! The tables of a store: which exist, which one new owners use, and when to train another one. An owner
+//! is a part of the store whose texts all use the same table, such as a chunk of a packed index.
 
 use std::sync::Arc;
 
@@ -7,14 +8,14 @@ use super::matcher::Matcher;
 use super::table::{Classes, NUMBERS, Number, Table};
 use super::training::{Sample, Training};
 
-/// Number of the table that every index starts with.
+/// Number of the table that every store starts with.
 pub const BUILTIN: u16 = 0;
 
-/// Maximum number of tables of an index.
+/// Maximum number of tables of a store.
 const MAX_TABLES: usize = 255;
 /// Maximum number of cached matchers.
 const MATCHERS: usize = 3;
-/// Number of values before the first attempt: a small index gains nothing.
+/// Number of values before the first attempt: a small store gains nothing.
 const FIRST: u32 = 1 << 11;
 /// Number of values after the first attempt; it grows with each attempt, up to [`LATEST`].
 const LATER: u32 = 1 << 14;
@@ -32,7 +33,7 @@ const BETTER: (u64, u64) = (19, 20);
 /// All tables by number, and the state of the training of new ones.
 pub struct Tables {
     tables: Vec<Option<Used>>,
-    /// Number of the table for new chunks.
+    /// Number of the table for new owners.
     current: u16,
     /// Cached matchers, most recently used last.
     matchers: Vec<(u16, Matcher)>,
@@ -41,19 +42,22 @@ pub struct Tables {
     /// Number of values between attempts.
     pause: u32,
     state: Learning,
-    counts: [[u32; CLASSES]; NUMBERS],
+    /// Counts of the classes of numbers, once there are any.
+    counts: Option<Box<Counts>>,
     memory: usize,
 }
 
 /// Number of classes of numbers that are counted.
 const CLASSES: usize = 72;
 
+type Counts = [[u32; CLASSES]; NUMBERS];
+
 #[derive(Clone)]
 struct Used {
     table: Arc<Table>,
     saved: Arc<[u8]>,
-    /// Number of chunks that refer to the table.
-    chunks: u32,
+    /// Number of owners that refer to the table.
+    owners: u32,
 }
 
 enum Learning {
@@ -91,7 +95,7 @@ impl Default for Tables {
             wait: FIRST,
             pause: LATER,
             state: Learning::Waiting,
-            counts: [[0; CLASSES]; NUMBERS],
+            counts: None,
             memory: 0,
         }
     }
@@ -122,24 +126,24 @@ impl Tables {
         Some(&self.tables.get(at)?.as_ref()?.table)
     }
 
-    /// Returns the number of the table for a new chunk, and counts the chunk.
+    /// Returns the number of the table for a new owner, and counts the owner.
     pub fn current(&mut self) -> u16 {
         self.adopt(self.current);
         self.current
     }
 
-    /// Adds a chunk that refers to the table.
+    /// Adds an owner that refers to the table.
     pub fn adopt(&mut self, number: u16) {
         if let Some(used) = self.used(number) {
-            used.chunks = used.chunks.saturating_add(1);
+            used.owners = used.owners.saturating_add(1);
         }
     }
 
-    /// Removes a chunk that refers to the table.
+    /// Removes an owner that refers to the table.
     pub fn retire(&mut self, number: u16) {
         if let Some(used) = self.used(number) {
-            used.chunks = used.chunks.saturating_sub(1);
-            if used.chunks == 0 && number != self.current {
+            used.owners = used.owners.saturating_sub(1);
+            if used.owners == 0 && number != self.current {
                 self.remove(number);
             }
         }
@@ -172,7 +176,10 @@ impl Tables {
     /// Counts the class of a number.
     #[inline]
     pub fn count(&mut self, number: Number, class: u8) {
-        if let Some(count) = self.counts[number as usize].get_mut(usize::from(class)) {
+        let counts = self
+            .counts
+            .get_or_insert_with(|| Box::new([[0; CLASSES]; NUMBERS]));
+        if let Some(count) = counts[number as usize].get_mut(usize::from(class)) {
             *count = count.saturating_add(1);
         }
     }
@@ -208,9 +215,15 @@ impl Tables {
                 let is_first = self.pause == LATER;
                 if sample.len() >= SAMPLES[usize::from(!is_first)] {
                     let sample = std::mem::take(sample);
-                    let classes = self.counts.map(|counts| Classes::new(&counts));
+                    let counts = self.counts.as_deref_mut();
+                    let classes = match &counts {
+                        Some(counts) => counts.map(|of| Classes::new(&of)),
+                        None => [(); NUMBERS].map(|()| Classes::new(&[])),
+                    };
                     // Recent values have more weight.
-                    self.counts = self.counts.map(|counts| counts.map(|count| count / 4));
+                    for count in counts.into_iter().flatten().flatten() {
+                        *count /= 4;
+                    }
                     self.state = Learning::Training(Box::new(Training::new(sample, classes)));
                 }
             }
@@ -256,7 +269,7 @@ impl Tables {
         let saved = table.save().into();
         self.insert(number, table, saved);
         self.current = number;
-        // The previous table is removed unless chunks use it.
+        // The previous table is removed unless owners use it.
         self.adopt(current);
         self.retire(current);
     }
@@ -281,7 +294,7 @@ impl Tables {
         self.tables[at] = Some(Used {
             table: Arc::new(table),
             saved,
-            chunks: 0,
+            owners: 0,
         });
     }
 
@@ -302,7 +315,7 @@ impl Tables {
         used.filter_map(|(number, used)| Some((number, &*used.as_ref()?.saved)))
     }
 
-    /// Restores a saved table; new chunks use the last one.
+    /// Restores a saved table; new owners use the last one.
     ///
     /// # Errors
     /// The reason why the table is invalid.
@@ -317,7 +330,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Ends loading: removes tables without chunks, except the current one.
+    /// Ends loading: removes tables without owners, except the current one.
     pub fn settle(&mut self) {
         for number in 1..=self.tables.len() as u16 {
             self.adopt(number);
@@ -327,7 +340,8 @@ impl Tables {
 
     /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
-        self.memory + self.tables.capacity() * size_of::<Option<Used>>()
+        let counts = self.counts.as_ref().map_or(0, |_| size_of::<Counts>());
+        self.memory + counts + self.tables.capacity() * size_of::<Option<Used>>()
     }
 
     /// Asserts that the incremental memory count is right.

@@ -10,7 +10,7 @@ use super::super::keys::{COUNTED, GROUP};
 use super::super::ledger::counted_field;
 use super::super::reconcile::{Counted, right_count, room};
 use super::super::store::Store;
-use super::super::uris::Uris;
+use super::super::uris::Kept;
 use super::{Check, PAGE};
 
 /// Maximum number of attempts to read a group that changes while it is read.
@@ -33,7 +33,7 @@ impl Account {
         let uris = lent.with(|frontier, ks| frontier.keys.uris_key(ks, id));
         let mut from = Some(0);
         while let Some(number) = from {
-            let page = |uris: &Uris| account.read_kept(uris, number);
+            let page = |uris: &Kept<'_>| account.read_kept(uris, number);
             from = lent.with(|_, ks| ks.uris(&uris, page))?.flatten();
             lent.pause().await;
         }
@@ -56,7 +56,7 @@ impl Account {
     }
 
     /// Reads the kept URIs of some executions; returns the number to continue from if there may be more.
-    fn read_kept(&mut self, uris: &Uris, from: u64) -> Option<u64> {
+    fn read_kept(&mut self, uris: &Kept<'_>, from: u64) -> Option<u64> {
         let before = self.kept.len();
         let mut last = 0;
         for share in uris.executions_from(from).take(PAGE) {

@@ -7,7 +7,7 @@ use crate::chg::keys::ONCE;
 use crate::chg::packed::either::{Either, Holder};
 use crate::chg::packed::{ENVELOPE as PACKED_ENVELOPE, Name, Packed};
 use crate::chg::store::{KEPT_URIS, Store};
-use crate::chg::uris::{CHUNK_BYTES, Changed, ENVELOPE, Op, Uris};
+use crate::chg::uris::{CHUNK_BYTES, Changed, ENVELOPE, Kept, Op, Uris};
 use crate::dedupe::store::Store as _;
 use crate::marker::Marker;
 use crate::storage::Storage;
@@ -65,15 +65,16 @@ impl Native for Uris {
 }
 
 impl Store for RedisKeyspace {
-    fn uris<T>(&mut self, key: &RmString, read: impl FnOnce(&Uris) -> T) -> Result<Option<T>> {
-        Ok(self.native::<Uris>(key)?.map(read))
+    fn uris<T>(&mut self, key: &RmString, read: impl FnOnce(&Kept<'_>) -> T) -> Result<Option<T>> {
+        let uris = self.native::<Uris>(key)?;
+        Ok(uris.map(|uris| read(&Kept::verbatim(uris))))
     }
 
     fn change_uris_then<T>(
         &mut self,
         key: &RmString,
         op: &Op<'_>,
-        look: impl FnOnce(&Uris) -> T,
+        look: impl FnOnce(&Kept<'_>) -> T,
     ) -> Result<(Changed, Option<T>)> {
         let arguments = || op.to_args();
         let changed = self.change_native(key, op.makes_the_key(), |uris: &mut Uris| {
@@ -82,7 +83,7 @@ impl Store for RedisKeyspace {
                 by: By::Arguments(&arguments),
                 event: CHANGE,
             });
-            ((changed, Some(look(uris))), replicated)
+            ((changed, Some(look(&Kept::verbatim(uris)))), replicated)
         })?;
         Ok(changed.unwrap_or((Changed::Nothing, None)))
     }

@@ -6,7 +6,7 @@ use crawlspace_host::keyspace::{Batch, KeyType, Keyspace, Result};
 
 use super::super::group::{Group, Options};
 use super::super::store::Store;
-use super::super::uris::{Changed, Op, Uris};
+use super::super::uris::{Changed, Kept, Op};
 use super::{Name, Packed, Stored, Value};
 
 /// Access to a packed frontier.
@@ -487,7 +487,7 @@ impl<P: Store, H: Holder> Keyspace for Either<P, H> {
 }
 
 impl<P: Store, H: Holder> Store for Either<P, H> {
-    fn uris<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Uris) -> T) -> Result<Option<T>> {
+    fn uris<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Kept<'_>) -> T) -> Result<Option<T>> {
         either!(
             self,
             key,
@@ -500,7 +500,7 @@ impl<P: Store, H: Holder> Store for Either<P, H> {
         &mut self,
         key: &Self::Name,
         op: &Op<'_>,
-        look: impl FnOnce(&Uris) -> T,
+        look: impl FnOnce(&Kept<'_>) -> T,
     ) -> Result<(Changed, Option<T>)> {
         either!(
             self,

@@ -77,6 +77,13 @@ impl Executions {
         number
     }
 
+    /// Counts one place that refers to an execution.
+    pub fn hold_number(&mut self, number: u32) {
+        if let Some(execution) = self.all.get_mut(number as usize) {
+            execution.users += 1;
+        }
+    }
+
     /// Counts one place less.
     pub fn release(&mut self, number: u32) {
         if let Some(execution) = self.all.get_mut(number as usize) {

@@ -11,13 +11,40 @@ use crawlspace_compact::keyed;
 use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::linear::List;
 use crawlspace_compact::number::{Reader, put_bytes};
+use crawlspace_host::sizes::class;
 
 use super::super::group::Id;
+use super::super::time::Millis;
 use super::super::uris::Uris;
 use super::record::Record;
+use super::spelling::Spelling;
 
 /// Number of groups that are decoded at a time.
 const OPEN: usize = 4;
+
+/// Maximum size of the records of a group's queue that are kept in its block, in bytes. A larger queue has pages of its
+/// own.
+const PACKED_BYTES: usize = 512;
+
+/// The URIs of a group.
+#[derive(Clone, Debug)]
+pub(super) struct Stock {
+    pub spelling: Spelling,
+    pub uris: Uris,
+}
+
+/// Where the URIs of an open group are.
+#[derive(Clone, Debug)]
+enum Place {
+    /// None are kept.
+    Nowhere,
+    /// In the block, unchanged.
+    Block,
+    /// Decoded; they may have changed.
+    Here(Box<Stock>),
+    /// In pages of their own.
+    Apart,
+}
 
 /// A decoded group.
 #[derive(Clone, Debug)]
@@ -25,6 +52,9 @@ pub(super) struct Open {
     pub slot: u32,
     pub id: Id,
     pub record: Record,
+    place: Place,
+    /// Due time in the block, to which the times of its URIs are relative.
+    base: Millis,
     /// The record changed since it was read.
     changed: bool,
     /// The record changed since it was logged.
@@ -39,7 +69,8 @@ pub(super) struct Groups {
     free: Blocks<u32>,
     table: Interner<Blocks<Handles>>,
     open: SmallVec<[Box<Open>; OPEN]>,
-    uris: BTreeMap<u32, Box<Uris>>,
+    /// URIs of groups that have many.
+    apart: BTreeMap<u32, Box<Stock>>,
     len: u64,
     /// Bytes of all blocks.
     bytes: usize,
@@ -95,15 +126,17 @@ impl Groups {
         };
         self.len += 1;
         let record = Record::default();
-        self.put(slot, id, &record);
-        self.table.insert(keyed::hash(id), slot + 1);
         let open = Open {
             slot,
             id: Id::from_slice(id),
             record,
+            place: Place::Nowhere,
+            base: 0,
             changed: false,
             unlogged: false,
         };
+        self.put(&open, None);
+        self.table.insert(keyed::hash(id), slot + 1);
         self.keep_open(open);
         slot
     }
@@ -113,7 +146,7 @@ impl Groups {
             let first = self.open.iter().position(|open| !open.unlogged);
             if let Some(first) = first {
                 let closed = self.open.remove(first);
-                self.close(&closed);
+                self.close(*closed);
             }
         }
         self.open.push(Box::new(open));
@@ -125,12 +158,35 @@ impl Groups {
         let block = self.blocks.get(slot as usize).expect("a slot in use");
         let mut from = split(block);
         let id = Id::from_slice(from.bytes().expect("own memory"));
+        let record = Record::read(&mut from).expect("own memory");
+        let place = if !from.is_empty() {
+            Place::Block
+        } else if self.apart.contains_key(&slot) {
+            Place::Apart
+        } else {
+            Place::Nowhere
+        };
         Open {
             slot,
             id,
-            record: Record::read(&mut from).expect("own memory"),
+            base: record.group.due,
+            record,
+            place,
             changed: false,
             unlogged: false,
+        }
+    }
+
+    /// Decodes the URIs in the block of a group.
+    fn unpack(&self, slot: u32, base: Millis) -> Stock {
+        let block = self.blocks.get(slot as usize).expect("a slot in use");
+        let mut from = split(block);
+        from.bytes().expect("own memory");
+        Record::read(&mut from).expect("own memory");
+        let (spelling, len) = Spelling::read(from.rest()).expect("own memory");
+        Stock {
+            spelling,
+            uris: Uris::unpack(base, &from.rest()[len..]),
         }
     }
 
@@ -184,60 +240,132 @@ impl Groups {
     /// Writes all open groups back.
     pub fn close_all(&mut self) {
         for open in std::mem::take(&mut self.open) {
-            self.close(&open);
+            self.close(*open);
         }
     }
 
-    fn close(&mut self, open: &Open) {
+    fn close(&mut self, mut open: Open) {
         let slot = open.slot;
-        if open.record.is_empty() && !self.uris.contains_key(&slot) {
+        if open.record.is_empty() && matches!(open.place, Place::Nowhere) {
             self.table.remove(keyed::hash(&open.id), slot + 1);
             let block = self.blocks.get_mut(slot as usize).expect("a slot in use");
-            self.bytes -= block.len();
+            self.bytes -= class(block.len());
             *block = Box::default();
             self.free.push(slot);
             self.len -= 1;
-        } else if open.changed {
-            self.put(slot, &open.id, &open.record);
+            return;
+        }
+        if !open.changed {
+            return;
+        }
+        if matches!(open.place, Place::Block) {
+            let stock = self.unpack(slot, open.base);
+            open.place = Place::Here(Box::new(stock));
+        }
+        let stock = match std::mem::replace(&mut open.place, Place::Nowhere) {
+            Place::Here(stock) => Some(stock),
+            _ => None,
+        };
+        if let Some(stock) = self.put(&open, stock) {
+            self.apart.insert(slot, stock);
         }
     }
 
-    fn put(&mut self, slot: u32, id: &[u8], record: &Record) {
+    /// Writes the block of a group; returns its URIs if they are too many for the block.
+    fn put(&mut self, open: &Open, stock: Option<Box<Stock>>) -> Option<Box<Stock>> {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
-        put_bytes(&mut bytes, id);
-        record.write(&mut bytes);
-        let block = self.blocks.get_mut(slot as usize).expect("a slot in use");
+        put_bytes(&mut bytes, &open.id);
+        open.record.write(&mut bytes);
+        let end = bytes.len();
+        let mut apart = None;
+        if let Some(stock) = stock {
+            stock.spelling.write(&mut bytes);
+            let base = open.record.group.due;
+            if !stock.uris.pack(base, PACKED_BYTES, &mut bytes) {
+                bytes.truncate(end);
+                apart = Some(stock);
+            }
+        }
+        let block = self.blocks.get_mut(open.slot as usize).expect("a slot in use");
         if block.len() == bytes.len() {
             block.copy_from_slice(&bytes);
         } else {
-            self.bytes = self.bytes - block.len() + bytes.len();
+            self.bytes = self.bytes - class(block.len()) + class(bytes.len());
             *block = bytes[..].into();
         }
         self.scratch = bytes;
+        apart
     }
 
     /// Returns the URIs kept for a group.
-    pub fn uris(&self, slot: u32) -> Option<&Uris> {
-        self.uris.get(&slot).map(|uris| &**uris)
-    }
-
-    /// Returns the URIs kept for a group for a change.
-    pub fn uris_mut(&mut self, slot: u32) -> &mut Uris {
+    pub fn stock(&mut self, slot: u32) -> Option<&mut Stock> {
         self.get(slot);
-        self.uris.entry(slot).or_default()
+        let at = self.open.iter().position(|open| open.slot == slot);
+        let at = at.expect("just opened");
+        if matches!(self.open[at].place, Place::Block) {
+            let stock = self.unpack(slot, self.open[at].base);
+            self.open[at].place = Place::Here(Box::new(stock));
+        }
+        match &mut self.open[at].place {
+            Place::Here(stock) => Some(stock),
+            Place::Apart => self.apart.get_mut(&slot).map(|stock| &mut **stock),
+            Place::Nowhere | Place::Block => None,
+        }
     }
 
-    /// Removes the URIs of a group if none are left.
-    pub fn tidy(&mut self, slot: u32) {
-        if self.uris.get(&slot).is_some_and(|uris| uris.is_empty()) {
-            self.uris.remove(&slot);
+    /// Calls `look` with the URIs kept for a group, without opening it.
+    pub fn look_at_stock<T>(&self, slot: u32, look: impl FnOnce(&Stock) -> T) -> Option<T> {
+        let open = self.open.iter().find(|open| open.slot == slot);
+        if let Some(Place::Here(stock)) = open.map(|open| &open.place) {
+            return Some(look(stock));
+        }
+        if let Some(stock) = self.apart.get(&slot) {
+            return Some(look(stock));
+        }
+        let open = self.read(slot);
+        matches!(open.place, Place::Block).then(|| look(&self.unpack(slot, open.base)))
+    }
+
+    /// Stores URIs of a group that had none.
+    pub fn add_stock(&mut self, slot: u32, stock: Stock) {
+        self.get(slot);
+        let open = self.open.iter_mut().find(|open| open.slot == slot);
+        let open = open.expect("just opened");
+        open.place = Place::Here(Box::new(stock));
+        open.changed = true;
+    }
+
+    /// Records that the URIs of a group changed; returns what is left of them if they are none.
+    pub fn changed_stock(&mut self, slot: u32) -> Option<Box<Stock>> {
+        let open = self.open.iter_mut().find(|open| open.slot == slot);
+        let open = open.expect("it is open");
+        open.changed = true;
+        match std::mem::replace(&mut open.place, Place::Nowhere) {
+            Place::Here(stock) if stock.uris.is_empty() => Some(stock),
+            Place::Apart => {
+                let stock = self.apart.get(&slot)?;
+                if stock.uris.is_empty() {
+                    return self.apart.remove(&slot);
+                }
+                if stock.uris.is_small(PACKED_BYTES / 2) {
+                    open.place = Place::Here(self.apart.remove(&slot)?);
+                } else {
+                    open.place = Place::Apart;
+                }
+                None
+            }
+            place => {
+                open.place = place;
+                None
+            }
         }
     }
 
     /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
-        let uris: usize = self.uris.values().map(|uris| uris.memory() + 32).sum();
+        let apart = self.apart.values();
+        let uris: usize = apart.map(|stock| stock.uris.memory() + 128).sum();
         self.blocks.memory() + self.free.memory() + self.table.memory() + self.bytes + uris
     }
 

@@ -1,20 +1,27 @@
 //! Answers as the keys of a plain frontier would, for the rules of politeness.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
+
 use smallvec::SmallVec;
+
+use crawlspace_compact::number::{Reader, put};
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::text::{parse_unsigned, push_number};
 
 use super::super::group::{Group, Id, Options};
 use super::super::keys::COUNTED;
-use super::super::uris::{Changed, Op, Uris};
+use super::super::uris::{Bytes, Changed, Kept, Op, Uris, Words};
 use super::executions::Executions;
-use super::groups::Groups;
+use super::groups::{Groups, Stock};
 use super::log::{Kind, Log};
 use super::name::{Name, Part};
 use super::order::Order;
 use super::record::{Record, SETS};
 use super::small::Small;
+use super::spelling::Spelling;
+use crate::texts::Texts;
 
 /// A value read from a key.
 pub type Value = SmallVec<[u8; 64]>;
@@ -32,6 +39,7 @@ pub struct Packed {
     /// Number of the next entry of `chg_ready`.
     pub(super) pushed: u64,
     pub(super) executions: Executions,
+    pub(super) texts: RefCell<Texts>,
     pub(super) small: Small,
     pub(super) log: Log,
 }
@@ -58,6 +66,77 @@ pub struct Stored {
     pub group: Group,
     /// Number of fields that its hash would have for the group itself.
     pub fields: u64,
+}
+
+/// Numbers of executions.
+type Numbers = SmallVec<[u32; 4]>;
+
+/// Returns the stored form of the number of an execution.
+fn stored_number(number: u32) -> SmallVec<[u8; 8]> {
+    let mut bytes = SmallVec::new();
+    put(&mut bytes, number.into());
+    bytes
+}
+
+/// Returns the stored form of an execution; `None` if it is unknown.
+fn stored(executions: &Executions, name: &[u8]) -> Option<SmallVec<[u8; 8]>> {
+    executions.find(name).map(stored_number)
+}
+
+fn number_of(stored: &[u8]) -> u32 {
+    Reader::new(stored).number().unwrap_or_default() as u32
+}
+
+fn numbers(uris: &Uris) -> Numbers {
+    uris.ids().map(number_of).collect()
+}
+
+/// The words in which the URIs of a group are stored: numbers of executions, and compressed URIs.
+struct Spelled<'a> {
+    executions: &'a Executions,
+    texts: &'a RefCell<Texts>,
+    spelling: &'a Spelling,
+    id: &'a [u8],
+}
+
+impl Words for Spelled<'_> {
+    fn execution<'a>(&'a self, stored: &'a [u8]) -> &'a [u8] {
+        self.executions.name(number_of(stored))
+    }
+
+    fn stored<'a>(&'a self, execution: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        let number = self.executions.find(execution)?;
+        Some(Cow::Owned(stored_number(number).to_vec()))
+    }
+
+    fn uri<'a>(&'a self, stored: &'a [u8]) -> Cow<'a, [u8]> {
+        let mut uri = Vec::new();
+        self.spelling.expand(&self.texts.borrow(), self.id, stored, &mut uri);
+        Cow::Owned(uri)
+    }
+
+    fn stored_uri<'a>(&'a self, uri: &'a [u8]) -> Cow<'a, [u8]> {
+        let mut bytes = Vec::new();
+        let mut texts = self.texts.borrow_mut();
+        self.spelling.shorten(&mut texts, self.id, uri, &mut bytes);
+        Cow::Owned(bytes)
+    }
+}
+
+/// Calls `read` with the URIs of a group, as clients know them.
+fn read_in<T>(
+    (executions, texts): (&Executions, &RefCell<Texts>),
+    id: &[u8],
+    stock: &Stock,
+    read: impl FnOnce(&Kept<'_>) -> T,
+) -> T {
+    let words = Spelled {
+        executions,
+        texts,
+        spelling: &stock.spelling,
+        id,
+    };
+    read(&Kept::new(&stock.uris, &words))
 }
 
 impl Packed {
@@ -218,8 +297,8 @@ impl Packed {
     }
 
     fn slot_has(&self, slot: u32, execution: &[u8]) -> bool {
-        let kept = self.groups.uris(slot).map_or(0, |uris| uris.count_of(execution));
-        kept > 0 || self.groups.look(slot, |open| self.count(&open.record, execution)) > 0
+        let kept = self.look_at_kept(slot, |kept| kept.count_of(execution));
+        kept.unwrap_or(0) > 0 || self.groups.look(slot, |open| self.count(&open.record, execution)) > 0
     }
 
     /// Returns the number of fields of a hash.
@@ -625,9 +704,22 @@ impl Packed {
     }
 
     /// Calls `read` with the URIs of a group; returns `None` if there are none.
-    pub fn uris<T>(&mut self, key: &Name, read: impl FnOnce(&Uris) -> T) -> Option<T> {
+    pub fn uris<T>(&mut self, key: &Name, read: impl FnOnce(&Kept<'_>) -> T) -> Option<T> {
         let slot = self.groups.find(key.id())?;
-        self.groups.uris(slot).map(read)
+        let words = (&self.executions, &self.texts);
+        let stock = self.groups.stock(slot)?;
+        Some(read_in(words, key.id(), stock, read))
+    }
+
+    /// Calls `read` with the URIs of a group, without opening it.
+    pub(super) fn look_at_kept<T>(
+        &self,
+        slot: u32,
+        read: impl FnOnce(&Kept<'_>) -> T,
+    ) -> Option<T> {
+        let words = (&self.executions, &self.texts);
+        let id = self.groups.id(slot);
+        self.groups.look_at_stock(slot, |stock| read_in(words, id, stock, read))
     }
 
     /// Changes the URIs of a group, and calls `look` with the result.
@@ -635,22 +727,172 @@ impl Packed {
         &mut self,
         key: &Name,
         op: &Op<'_>,
-        look: impl FnOnce(&Uris) -> T,
+        look: impl FnOnce(&Kept<'_>) -> T,
     ) -> (Changed, Option<T>) {
-        let known = self.groups.find(key.id()).filter(|&slot| self.groups.uris(slot).is_some());
-        let slot = match known {
-            Some(slot) => slot,
-            None if op.makes_the_key() => self.groups.enter(key.id()),
-            None => return (Changed::Nothing, None),
-        };
-        let uris = self.groups.uris_mut(slot);
-        let changed = uris.apply(op);
-        let seen = look(uris);
-        self.groups.tidy(slot);
+        let (changed, seen) = self.apply_to_uris(key.id(), op, look);
         if changed != Changed::Nothing {
             self.log.begin(Kind::Uris).name(key.id()).change(op);
         }
+        (changed, seen)
+    }
+
+    pub(super) fn apply_to_uris<T>(
+        &mut self,
+        id: &[u8],
+        op: &Op<'_>,
+        look: impl FnOnce(&Kept<'_>) -> T,
+    ) -> (Changed, Option<T>) {
+        let known = self.groups.find(id);
+        let slot = match (known, op) {
+            (Some(slot), _) if self.groups.stock(slot).is_some() => slot,
+            (_, Op::Add { uri, .. }) => {
+                let slot = self.groups.enter(id);
+                let stock = Stock {
+                    spelling: Spelling::new(self.texts.get_mut(), id, uri),
+                    uris: Uris::default(),
+                };
+                self.groups.add_stock(slot, stock);
+                slot
+            }
+            _ => return (Changed::Nothing, None),
+        };
+        let stock = self.groups.stock(slot).expect("it was looked at");
+        let held = numbers(&stock.uris);
+        let texts = self.texts.get_mut();
+        let (executions, spelling) = (&mut self.executions, &stock.spelling);
+        let mut shorten = |uri: &[u8]| {
+            let mut bytes = Vec::new();
+            spelling.shorten(texts, id, uri, &mut bytes);
+            bytes
+        };
+        let mut entered = None;
+        let changed = match *op {
+            Op::Add {
+                execution,
+                weight,
+                due,
+                depth,
+                attempts,
+                uri,
+            } => {
+                let number = executions.hold(execution);
+                entered = Some(number);
+                stock.uris.apply(&Op::Add {
+                    execution: &stored_number(number),
+                    weight,
+                    due,
+                    depth,
+                    attempts,
+                    uri: &shorten(uri),
+                })
+            }
+            Op::Take {
+                token,
+                execution,
+                now,
+            } => stored(executions, execution).map_or(Changed::Nothing, |id| {
+                stock.uris.apply(&Op::Take {
+                    token,
+                    execution: &id,
+                    now,
+                })
+            }),
+            Op::Drop { execution, limit } => stored(executions, execution).map_or(Changed::Nothing, |id| {
+                stock.uris.apply(&Op::Drop {
+                    execution: &id,
+                    limit,
+                })
+            }),
+            Op::Remove { execution, uri } => stored(executions, execution).map_or(Changed::Nothing, |id| {
+                stock.uris.apply(&Op::Remove {
+                    execution: &id,
+                    uri: &shorten(uri),
+                })
+            }),
+            ref op => stock.uris.apply(op),
+        };
+        if let (Changed::Added, Op::Add { uri, .. }) = (changed, op) {
+            stock.spelling.learn(self.texts.get_mut(), id, uri);
+        }
+        self.settle_executions(slot, &held, entered);
+        let words = (&self.executions, &self.texts);
+        let stock = self.groups.stock(slot).expect("as above");
+        let seen = read_in(words, id, stock, look);
+        self.tidy_stock(slot);
         (changed, Some(seen))
+    }
+
+    /// Removes the URIs of a group after a change if none are left.
+    fn tidy_stock(&mut self, slot: u32) {
+        if let Some(stock) = self.groups.changed_stock(slot) {
+            self.texts.get_mut().retire(stock.spelling.table());
+            for number in numbers(&stock.uris) {
+                self.executions.release(number);
+            }
+        }
+    }
+
+    /// Counts the executions that the URIs of a group refer to, after a change; `entered` is counted already.
+    fn settle_executions(&mut self, slot: u32, held: &Numbers, entered: Option<u32>) {
+        let now = self.groups.stock(slot).map(|stock| numbers(&stock.uris));
+        let now = now.unwrap_or_default();
+        if *held != now {
+            for &number in now.iter().filter(|number| !held.contains(number)) {
+                self.executions.hold_number(number);
+            }
+            for &number in held.iter().filter(|number| !now.contains(number)) {
+                self.executions.release(number);
+            }
+        }
+        if let Some(number) = entered {
+            self.executions.release(number);
+        }
+    }
+
+    /// Adds a chunk of URIs of a group.
+    pub(super) fn load_uris(&mut self, id: &[u8], chunk: &[u8]) -> Result<(), String> {
+        let slot = self.groups.enter(id);
+        if self.groups.stock(slot).is_none() {
+            let mut first = None;
+            let mut look = Uris::default();
+            look.load(chunk)?;
+            if let Some(queued) = look.batch(1).first() {
+                first = Some(queued.uri.clone());
+            } else if let Some(leased) = look.leases().next() {
+                first = Some(leased.uri.to_vec());
+            }
+            let first = first.unwrap_or_default();
+            let stock = Stock {
+                spelling: Spelling::new(self.texts.get_mut(), id, &first),
+                uris: Uris::default(),
+            };
+            self.groups.add_stock(slot, stock);
+        }
+        let stock = self.groups.stock(slot).expect("added above");
+        let held = numbers(&stock.uris);
+        let (executions, texts) = (&mut self.executions, self.texts.get_mut());
+        let spelling = &stock.spelling;
+        let mut entered = Vec::new();
+        let loaded = stock.uris.load_in(
+            &mut |name| {
+                let number = executions.hold(name);
+                entered.push(number);
+                Bytes::from_slice(&stored_number(number))
+            },
+            &mut |uri| {
+                let mut bytes = Vec::new();
+                spelling.shorten(texts, id, uri, &mut bytes);
+                spelling.learn(texts, id, uri);
+                Bytes::from_vec(bytes)
+            },
+            chunk,
+        );
+        self.settle_executions(slot, &held, None);
+        for number in entered {
+            self.executions.release(number);
+        }
+        self.tidy_stock(slot);
+        loaded.map(drop)
     }
 
     /// Writes back what changed, and returns the log of all changes since the last call.
@@ -673,6 +915,7 @@ impl Packed {
             + self.ready.memory()
             + self.executions.memory()
             + self.small.memory()
+            + self.texts.borrow().memory()
     }
 
     /// Returns the number of memory blocks.
@@ -695,7 +938,7 @@ impl Packed {
             len += 1;
             self.groups.look(slot, |open| {
                 let record = &open.record;
-                assert!(!record.is_empty() || self.groups.uris(slot).is_some());
+                assert!(!record.is_empty() || self.groups.look_at_stock(slot, |_| ()).is_some());
                 listed += record.listed;
                 for (count, score) in scored.iter_mut().zip(record.scores) {
                     *count += u64::from(score.is_some());

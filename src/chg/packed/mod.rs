@@ -17,6 +17,7 @@ mod order;
 mod record;
 mod saved;
 mod small;
+mod spelling;
 
 pub use keys::{Packed, Stored, Value};
 pub use name::Name;

@@ -9,7 +9,7 @@ use crawlspace_compact::number::{Reader, put, put_bytes};
 
 use super::super::group::{Group, Hold, Id, Options, Released};
 use super::super::politeness::Backoff;
-use super::super::time::{ARRIVALS, Millis};
+use super::super::time::{ARRIVALS, Millis, unzigzag, zigzag};
 
 /// The numbers of URIs that a group counts without keeping them, by execution.
 pub(super) type Counts = SmallVec<[(u32, u64); 1]>;
@@ -51,15 +51,6 @@ const SCORES: u32 = 14;
 const USUAL: u64 = 1;
 const WITHIN: u64 = 2;
 const ANYWHERE: u64 = 3;
-
-fn zigzag(time: Millis, base: Millis) -> u64 {
-    let ahead = time.wrapping_sub(base) as i64;
-    ((ahead << 1) ^ (ahead >> 63)) as u64
-}
-
-fn unzigzag(n: u64, base: Millis) -> Millis {
-    base.wrapping_add((n >> 1) ^ (n & 1).wrapping_neg())
-}
 
 /// Returns the usual score of a group in each set: its due time; its first deadline.
 fn usual(group: &Group) -> [Millis; SETS] {

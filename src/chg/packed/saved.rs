@@ -46,16 +46,12 @@ impl Packed {
             Kind::Uris => {
                 let id = entries.name()?;
                 let op = entries.change()?;
-                let slot = self.groups.enter(id);
-                self.groups.uris_mut(slot).apply(&op);
-                self.groups.tidy(slot);
+                self.apply_to_uris(id, &op, |_| ());
             }
             Kind::Load => {
                 let id = entries.name()?;
                 let chunk = entries.from.bytes()?;
-                let slot = self.groups.enter(id);
-                let loaded = self.groups.uris_mut(slot).load(chunk);
-                self.groups.tidy(slot);
+                let loaded = self.load_uris(id, chunk);
                 loaded.map_err(|_| Malformed("has malformed URIs"))?;
             }
             Kind::Queued => {
@@ -179,12 +175,12 @@ impl Packed {
             self.groups.look(slot, |open| {
                 log_group(log, id, &open.record, &self.executions, &mut scratch);
             });
-            if let Some(uris) = self.groups.uris(slot) {
-                uris.encode(CHUNK_BYTES / 2, &mut |chunk| {
+            self.look_at_kept(slot, |kept| {
+                kept.encode(CHUNK_BYTES / 2, &mut |chunk| {
                     log.begin(Kind::Load).name(id).bytes(chunk);
                     each(log);
                 });
-            }
+            });
             each(log);
         }
         self.ready.range(0, self.ready.len() as usize, &mut |_, slot| {

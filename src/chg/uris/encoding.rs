@@ -15,9 +15,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use smallvec::SmallVec;
+
 use super::bounds::{EXECUTION_BYTES, MAX_INTEGER, MAX_NUMBER, MAX_PASS, MAX_WEIGHT, URI_BYTES};
 use super::execution::Execution;
 use super::record::{Position, Record, Records, append};
+use super::kept::{Verbatim, Words};
 use super::{Lease, MAX_LEASES, Uris};
 use crawlspace_compact::envelope::Envelope;
 use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};
@@ -35,6 +38,9 @@ pub const ENVELOPE: Envelope = Envelope {
 /// the prefix that they share with the previous one, so that a few bytes could expand to very many; where the limit
 /// would be exceeded, a URI is written in full.
 const STOOD_FOR: usize = 16;
+
+/// A stored execution or URI.
+pub(in crate::chg) type Bytes = SmallVec<[u8; 128]>;
 
 /// A chunk that was checked.
 struct Chunk<'a> {
@@ -157,6 +163,7 @@ pub(super) fn check(chunk: &[u8]) -> Result<(), String> {
 /// A chunk under construction.
 struct Encoder<'a> {
     uris: &'a Uris,
+    words: &'a dyn Words,
     chunk_bytes: usize,
     each: &'a mut dyn FnMut(&[u8]),
     executions: BTreeMap<u64, &'a Execution>,
@@ -176,7 +183,7 @@ impl<'a> Encoder<'a> {
             .insert(execution.number, execution)
             .is_none()
         {
-            self.named += execution.id.len() + 40;
+            self.named += self.words.execution(&execution.id).len() + 40;
         }
     }
 
@@ -195,12 +202,17 @@ impl<'a> Encoder<'a> {
         put(out, lease.place.due);
         put(out, lease.place.seq);
         put(out, lease.attempts.into());
-        put_bytes(out, &lease.uri);
+        put_bytes(out, &self.words.uri(&lease.uri));
         self.leased += 1;
         self.end_if_long();
     }
 
-    fn record(&mut self, record: Record<'_>) {
+    fn record(&mut self, stored: Record<'_>) {
+        let uri = self.words.uri(stored.uri);
+        let record = Record {
+            uri: &uri,
+            ..stored
+        };
         self.name(self.execution(record.place.execution));
         let stood_for = self.stood_for + record.uri.len();
         let shares = stood_for <= STOOD_FOR * self.records.len();
@@ -238,7 +250,7 @@ impl<'a> Encoder<'a> {
             put(&mut chunk, execution.number);
             put(&mut chunk, execution.weight.into());
             chunk.extend_from_slice(&execution.pass.to_le_bytes());
-            put_bytes(&mut chunk, &execution.id);
+            put_bytes(&mut chunk, self.words.execution(&execution.id));
         }
         put(&mut chunk, self.leased);
         chunk.extend_from_slice(&self.leases);
@@ -257,8 +269,19 @@ impl Uris {
     /// Serializes the value in chunks of about `chunk_bytes`, each of which ends with the URI or execution that fills
     /// it. Equal values give equal chunks.
     pub fn encode(&self, chunk_bytes: usize, each: &mut dyn FnMut(&[u8])) {
+        self.encode_in(&Verbatim, chunk_bytes, each);
+    }
+
+    /// Serializes a value that is stored in other words.
+    pub(in crate::chg) fn encode_in(
+        &self,
+        words: &dyn Words,
+        chunk_bytes: usize,
+        each: &mut dyn FnMut(&[u8]),
+    ) {
         let mut encoder = Encoder {
             uris: self,
+            words,
             chunk_bytes,
             each,
             executions: BTreeMap::new(),
@@ -289,10 +312,23 @@ impl Uris {
     /// Adds the contents of a chunk; returns the number of URIs added, including leased ones. URIs that exist already
     /// are skipped. On an error, which describes the problem, nothing changes.
     pub(crate) fn load(&mut self, chunk: &[u8]) -> Result<u64, String> {
+        self.load_in(&mut |id| id.into(), &mut |uri| uri.into(), chunk)
+    }
+
+    /// Adds the contents of a chunk, translated to the words in which this value is stored.
+    pub(in crate::chg) fn load_in(
+        &mut self,
+        stored_id: &mut dyn FnMut(&[u8]) -> Bytes,
+        stored_uri: &mut dyn FnMut(&[u8]) -> Bytes,
+        chunk: &[u8],
+    ) -> Result<u64, String> {
         let chunk = Chunk::read(chunk)?;
         let mut numbers = BTreeMap::new();
-        for stored in &chunk.executions {
-            let known = self.executions.find(stored.id);
+        let ids: Vec<Bytes> = (chunk.executions.iter())
+            .map(|stored| stored_id(stored.id))
+            .collect();
+        for (stored, id) in chunk.executions.iter().zip(&ids) {
+            let known = self.executions.find(id);
             if known.is_none() && self.executions.by_number(stored.number).is_some() {
                 return Err("a chunk of URIs is of another group".to_string());
             }
@@ -301,16 +337,17 @@ impl Uris {
         self.next = self.next.max(chunk.next);
         self.executions.clock = self.executions.clock.max(chunk.clock);
         self.executions.next = self.executions.next.max(chunk.next_execution);
-        for stored in &chunk.executions {
+        for (stored, id) in chunk.executions.iter().zip(&ids) {
             self.executions
-                .restore(stored.id, stored.number, stored.weight, stored.pass);
+                .restore(id, stored.number, stored.weight, stored.pass);
         }
         let mut loaded = 0;
         for stored in &chunk.leases {
             let execution = numbers[&stored.place.execution];
+            let uri = stored_uri(stored.uri);
             if self.leased(stored.token).is_some()
                 || self.leases.len() >= MAX_LEASES
-                || (!stored.dropped && self.knows(execution, stored.uri))
+                || (!stored.dropped && self.knows(execution, &uri))
             {
                 continue;
             }
@@ -323,7 +360,7 @@ impl Uris {
                 },
                 attempts: stored.attempts,
                 dropped: stored.dropped,
-                uri: stored.uri.into(),
+                uri: uri[..].into(),
             });
             if let Some(execution) = self.executions.by_number_mut(execution) {
                 execution.held += 1;
@@ -337,6 +374,8 @@ impl Uris {
                 break;
             };
             record.place.execution = numbers[&record.place.execution];
+            let uri = stored_uri(record.uri);
+            record.uri = &uri;
             if !self.knows(record.place.execution, record.uri) {
                 self.enqueue(record);
                 loaded += 1;

@@ -23,6 +23,21 @@ pub(super) struct Execution {
 }
 
 impl Execution {
+    /// Creates an execution without URIs.
+    pub(super) fn new(id: &[u8], number: u64, weight: u32, pass: u128) -> Execution {
+        Execution {
+            id: id.into(),
+            mark: mark(id),
+            number,
+            weight,
+            pass,
+            queued: 0,
+            leased: 0,
+            held: 0,
+            earliest: Millis::MAX,
+        }
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.queued == 0 && self.held == 0
     }

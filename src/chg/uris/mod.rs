@@ -10,9 +10,11 @@
 
 mod bounds;
 mod change;
+mod compact;
 mod encoding;
 mod execution;
 mod executions;
+mod kept;
 mod op;
 mod page;
 mod queue;
@@ -21,10 +23,14 @@ mod share;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use super::time::Millis;
 
 pub use bounds::{EXECUTION_BYTES, MAX_WEIGHT, URI_BYTES};
+pub(super) use encoding::Bytes;
 pub use encoding::{CHUNK_BYTES, ENVELOPE};
+pub use kept::{Kept, Words};
 pub use op::{Changed, Op};
 pub use record::Position;
 
@@ -52,14 +58,14 @@ struct Lease {
 }
 
 /// A leased URI, as returned to callers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leased<'a> {
     /// Token of the lease.
     pub token: u64,
     /// The crawl execution.
     pub execution: &'a [u8],
     /// The URI.
-    pub uri: &'a [u8],
+    pub uri: Cow<'a, [u8]>,
     /// Number of failed attempts.
     pub attempts: u32,
     /// Number of links between a seed and the URI.
@@ -175,7 +181,7 @@ impl Uris {
                 .executions
                 .by_number(lease.place.execution)
                 .map_or(&[], |e| &e.id),
-            uri: &lease.uri,
+            uri: Cow::Borrowed(&lease.uri),
             attempts: lease.attempts,
             depth: lease.place.depth,
             due: lease.place.due,
@@ -247,6 +253,11 @@ impl Uris {
         leased || self.queue.find(execution, uri).is_some()
     }
 
+    /// Returns the ids of all executions, in order of appearance.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &[u8]> {
+        self.executions.iter().map(|execution| &*execution.id)
+    }
+
     /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         let leased: usize = self
@@ -285,7 +296,7 @@ impl Uris {
     /// assert_eq!(uris.pick(999, &|_| false), None);
     /// let next = uris.pick(1000, &|_| false).unwrap().to_vec();
     /// uris.apply(&Op::Take { token: 7, execution: &next, now: 1000 });
-    /// assert_eq!(uris.leased(7).unwrap().uri, b"http://example.com/");
+    /// assert_eq!(&*uris.leased(7).unwrap().uri, b"http://example.com/");
     /// assert_eq!(uris.apply(&Op::Done { token: 7 }), Changed::Removed(1));
     /// assert!(uris.is_empty());
     /// ```

@@ -1,6 +1,9 @@
 //! A page of queued URIs: up to about two kilobytes of records in one block of memory.
 
+use crawlspace_compact::number::{self, Malformed, Reader, put};
+
 use super::record::{Position, Record, RecordHead, Records, append};
+use crate::chg::time::{Millis, unzigzag, zigzag};
 
 /// Maximum size of a page in bytes, unless it holds a single URI. Longer pages take less memory per URI, and
 /// more time per change.
@@ -26,6 +29,20 @@ fn rounded(bytes: usize) -> usize {
     bytes.next_multiple_of(step)
 }
 
+/// Splits records around the number that follows kind, execution and depth of the first one.
+fn split_first(bytes: &[u8]) -> Result<Option<(&[u8], u64, &[u8])>, Malformed> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let mut from = Reader::new(bytes);
+    from.byte()?;
+    from.number()?;
+    from.number()?;
+    let before = &bytes[..from.at()];
+    let number = from.number()?;
+    Ok(Some((before, number, from.rest())))
+}
+
 /// A reader of records that this module has written itself.
 struct Walk<'a>(Records<'a>);
 
@@ -45,6 +62,31 @@ impl<'a> Walk<'a> {
 impl Page {
     fn records(&self) -> Walk<'_> {
         Walk(Records::new(&self.0))
+    }
+
+    /// Appends the records, with the due time of the first one relative to a base.
+    pub(super) fn pack(&self, base: Millis, out: &mut Vec<u8>) {
+        if let Some((before, due, after)) = self.split_first() {
+            out.extend_from_slice(before);
+            put(out, zigzag(due, base));
+            out.extend_from_slice(after);
+        }
+    }
+
+    /// Restores a page from the result of [`Page::pack`].
+    pub(super) fn unpack(base: Millis, packed: &[u8]) -> Result<Page, Malformed> {
+        let mut bytes = Vec::with_capacity(rounded(packed.len() + number::MAX_BYTES));
+        if let Some((before, due, after)) = split_first(packed)? {
+            bytes.extend_from_slice(before);
+            put(&mut bytes, unzigzag(due, base));
+            bytes.extend_from_slice(after);
+        }
+        Ok(Page(bytes))
+    }
+
+    /// Splits the records around the due time of the first one.
+    fn split_first(&self) -> Option<(&[u8], u64, &[u8])> {
+        split_first(&self.0).expect("a page is whole")
     }
 
     /// Returns the length of the records in bytes.

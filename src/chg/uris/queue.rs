@@ -7,8 +7,10 @@
 use std::collections::BTreeMap;
 
 use crawlspace_compact::keyed;
+use crawlspace_compact::number::Malformed;
 
 use super::page::{PAGE_BYTES, Page};
+use crate::chg::time::Millis;
 pub(super) use super::record::{Position, Record};
 
 /// Mask of the hashes. Tests have many URIs with the same hash.
@@ -37,6 +39,21 @@ impl Queue {
     /// Returns the number of URIs.
     pub(super) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Returns the page of a queue that has only one.
+    pub(super) fn only_page(&self) -> Option<&Page> {
+        match &self.pages {
+            Pages::One(page) => Some(page),
+            Pages::Many(_) => None,
+        }
+    }
+
+    /// Restores a queue of `len` URIs from the result of [`Page::pack`].
+    pub(super) fn restore(&mut self, len: u64, base: Millis, bytes: &[u8]) -> Result<(), Malformed> {
+        self.len = len;
+        self.pages = Pages::One(Page::unpack(base, bytes)?);
+        Ok(())
     }
 
     /// Returns the position of a URI.

@@ -11,11 +11,11 @@
 
 use super::super::time::Millis;
 use super::bounds::{MAX_NUMBER, MAX_PASS, MAX_WEIGHT};
-use super::execution::{Execution, mark};
+use super::execution::Execution;
 use super::executions::All;
 
 /// Advance of the pass per URI for an execution of weight 1. Passes have 44 more bits.
-const STRIDE: u128 = 1 << 84;
+pub(super) const STRIDE: u128 = 1 << 84;
 
 fn later(pass: u128, by: u128) -> u128 {
     pass.saturating_add(by).min(MAX_PASS)
@@ -69,22 +69,21 @@ impl Executions {
         let number = self.next;
         self.next += 1;
         let pass = later(self.clock, stride(weight));
-        self.insert(id, number, weight, pass);
+        self.insert(Execution::new(id, number, weight, pass));
         Some(number)
     }
 
-    fn insert(&mut self, id: &[u8], number: u64, weight: u32, pass: u128) {
-        self.all.insert(Execution {
-            id: id.into(),
-            mark: mark(id),
-            number,
-            weight,
-            pass,
-            queued: 0,
-            leased: 0,
-            held: 0,
-            earliest: Millis::MAX,
-        });
+    /// Adds an execution whose number and name are new.
+    pub(super) fn insert(&mut self, execution: Execution) {
+        self.all.insert(execution);
+    }
+
+    /// Returns the executions if there are few.
+    pub(super) fn few(&self) -> Option<&[Execution]> {
+        match &self.all {
+            All::Few(few) => Some(few),
+            All::Many(_) => None,
+        }
     }
 
     /// Restores an execution from a file or a call; its number must not belong to another
@@ -99,7 +98,7 @@ impl Executions {
             }
             None => {
                 self.next = self.next.max(number + 1);
-                self.insert(id, number, weight, pass);
+                self.insert(Execution::new(id, number, weight, pass));
             }
         }
         self.all.note(number);

@@ -17,6 +17,7 @@ use self::sink::ValueSink;
 use super::Value;
 use crate::texts::bits::{Bits, Writer};
 use crate::texts::builtin;
+use crate::texts::host_of;
 use crate::texts::matcher::PADDING;
 use crate::texts::sink::{Length, Text};
 use crate::texts::table::{self, Number, Table};
@@ -317,18 +318,6 @@ impl Codec {
     pub fn memory(&self) -> usize {
         self.hosts.memory() + self.tables.memory() + self.scratch.capacity()
     }
-}
-
-/// Returns the scheme and the host of a URL, that is, everything before the path; empty for a text
-/// without them.
-fn host_of(url: &[u8]) -> &[u8] {
-    let scheme = url.iter().take(12).take_while(|&&c| c != b':').count();
-    if !url[scheme..].starts_with(b"://") {
-        return b"";
-    }
-    let start = scheme + 3;
-    let end = memchr::memchr3(b'/', b'?', b'#', &url[start..]);
-    end.map_or(url, |end| &url[..start + end])
 }
 
 /// Returns the difference of two dates in zigzag encoding: small for small differences of either
