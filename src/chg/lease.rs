@@ -163,7 +163,7 @@ fn lease_of<K: Store>(
     };
     let uri = groups.kept(ks, &loaded, |uris| {
         let leased = uris.leased(token)?;
-        Some((leased.execution.to_vec(), leased.uri.to_vec()))
+        Some((leased.execution.to_vec(), uris.uri_of(&leased)))
     })?;
     Ok(Some(Lease {
         chg: id.to_vec(),

@@ -102,7 +102,7 @@ impl<K: Store> Frontier<K> {
                 Front::Settled => None,
                 Front::Candidate(place, mut loaded) => {
                     let lease = self.consider(ks, place, &mut loaded, ask, now)?;
-                    if lease.is_some() {
+                    if lease.is_some() && ks.has_plain_writers() {
                         self.groups.keep_leased(loaded);
                     }
                     lease
@@ -394,7 +394,8 @@ impl<K: Store> Frontier<K> {
                     now,
                 };
                 let (_, taken) = ks.change_uris_then(&key, &take, |uris| {
-                    (uris.leased(token).map(|l| l.uri.to_vec()), uris.stock())
+                    let leased = uris.leased(token);
+                    (leased.map(|leased| uris.uri_of(&leased)), uris.stock())
                 })?;
                 let (uri, stock) = taken.unwrap_or_default();
                 (uri.map(|uri| (execution, uri)), stock)

@@ -206,7 +206,7 @@ impl<K: Store> Outcomes<'_, K> {
             let leased = uris.leased(token)?;
             Some(Report {
                 chg: loaded.id.to_vec(),
-                uri: Some((leased.execution.to_vec(), leased.uri.to_vec())),
+                uri: Some((leased.execution.to_vec(), uris.uri_of(&leased))),
                 times: u64::from(leased.attempts) + 1,
                 given_up: false,
                 counts: !leased.dropped,

@@ -23,6 +23,11 @@ impl<K: Store> Types<K> {
         self.checked = false;
     }
 
+    /// Returns true if no other client has written to the keys since they were checked.
+    pub fn is_checked(&self) -> bool {
+        self.checked
+    }
+
     /// Checks the types of the keys that exist once, so that a command does not fail half-way; checks again
     /// only after another client has written to them.
     ///

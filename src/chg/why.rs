@@ -266,7 +266,7 @@ fn hold_reply<K: Store>(
     let key = groups.uris_of(ks, loaded);
     let uri = ks.uris(&key, |uris| {
         let leased = uris.leased(hold.token)?;
-        Some((Reply::bulk(leased.execution), Reply::bulk(leased.uri)))
+        Some((Reply::bulk(leased.execution), Reply::bulk(uris.uri_of(&leased))))
     })?;
     let (execution, uri) = uri.flatten().unwrap_or((Reply::Nil, Reply::Nil));
     Ok(Reply::named([

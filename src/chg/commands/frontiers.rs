@@ -6,14 +6,13 @@ use std::os::raw::c_int;
 use crate::chg::error::{Error, Result};
 use crate::chg::frontier::Frontier;
 use crate::chg::grammar::Now;
-use crate::chg::keys::{GROUP, Heard, heard_once, possible_groups};
-use crate::chg::packed::either::EitherName;
+use crate::chg::keys::{GROUP, Heard, ONCE, heard_once, possible_groups};
 use crate::chg::time::Millis;
 use crate::storage::Storage;
 use crawlspace_host::keyspace::Keyspace;
 use crawlspace_host::names::Lengths;
 use crawlspace_host::reply::Reply;
-use crawlspace_host::server::acl::{Access, User};
+use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::alarm;
 use crawlspace_host::server::api::{Ctx, RmString, context_flags, raw};
 use crawlspace_host::server::blocked::BlockedClient;
@@ -26,7 +25,7 @@ use crawlspace_host::server::notify::{Change, is_replicated};
 use crawlspace_host::server::registry::{Cached, Registry};
 use crawlspace_host::server::scope::{Names, visit};
 
-use super::store::{FrontierKeys, Held, storage_of};
+use super::store::{FrontierKeys, Held, packed_key, storage_of};
 use super::waiter::Waiter;
 use super::{metrics, settings};
 
@@ -41,6 +40,11 @@ pub struct CachedFrontier {
     storage: Storage,
     /// Nothing is stored yet, or the storage may have changed.
     may_change: bool,
+    /// The key of a packed frontier.
+    packed_key: RmString,
+    /// The documented keys, and the shortest name that the hash of a group could have, for permissions.
+    documented: Vec<RmString>,
+    any_group: RmString,
     /// Waiting clients, in the order of their arrival.
     pub waiters: Line<Waiter>,
     /// Groups that plain clients wrote to.
@@ -55,10 +59,16 @@ impl CachedFrontier {
     fn open(keys: &mut RedisKeyspace, prefix: &[u8]) -> CachedFrontier {
         let found = storage_of(keys, prefix);
         let storage = found.unwrap_or_else(settings::storage);
+        let name = |name: &[u8]| RmString::new(&[prefix, name].concat());
+        let documented = ONCE.iter().filter(|row| row.documented);
+        let packed_key = packed_key(prefix);
         CachedFrontier {
-            frontier: lend(keys, storage, prefix, |keys| Frontier::open(keys, prefix)),
+            frontier: lend(keys, storage, &packed_key, |keys| Frontier::open(keys, prefix)),
             storage,
             may_change: found.is_none(),
+            packed_key,
+            documented: documented.map(|row| name(row.name.as_bytes())).collect(),
+            any_group: name(GROUP.before),
             waiters: Line {
                 all: VecDeque::new(),
             },
@@ -114,17 +124,40 @@ pub fn names() -> Names {
 fn lend<T>(
     keys: &mut RedisKeyspace,
     storage: Storage,
-    prefix: &[u8],
+    packed_key: &RmString,
     act: impl FnOnce(&mut FrontierKeys) -> T,
 ) -> T {
+    if storage == Storage::Packed {
+        keys.release();
+        let mut lent = FrontierKeys {
+            plain: keys.another(),
+            packed: Some(Held::new(keys.another(), packed_key.clone())),
+        };
+        return act(&mut lent);
+    }
     let another = keys.another();
-    let plain = std::mem::replace(keys, another);
-    let packed =
-        (storage == Storage::Packed).then(|| Held::new(plain.another(), prefix));
-    let mut lent = FrontierKeys { plain, packed };
+    let mut lent = FrontierKeys {
+        plain: std::mem::replace(keys, another),
+        packed: None,
+    };
     let done = act(&mut lent);
     *keys = lent.plain;
     done
+}
+
+/// Opens a frontier again if its storage has changed.
+fn refresh(cached: &mut CachedFrontier, keys: &mut RedisKeyspace, prefix: &[u8]) {
+    if !cached.may_change {
+        return;
+    }
+    let found = storage_of(keys, prefix);
+    let storage = found.unwrap_or_else(settings::storage);
+    if storage != cached.storage {
+        cached.storage = storage;
+        let key = &cached.packed_key;
+        cached.frontier = lend(keys, storage, key, |keys| Frontier::open(keys, prefix));
+    }
+    cached.may_change = found.is_none();
 }
 
 /// Calls `act` with a frontier in its current storage, and its keys.
@@ -134,16 +167,9 @@ fn in_storage<T, E>(
     prefix: &[u8],
     act: impl FnOnce(&mut CachedFrontier, &mut FrontierKeys) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
-    if cached.may_change {
-        let found = storage_of(keys, prefix);
-        let storage = found.unwrap_or_else(settings::storage);
-        if storage != cached.storage {
-            cached.storage = storage;
-            cached.frontier = lend(keys, storage, prefix, |keys| Frontier::open(keys, prefix));
-        }
-        cached.may_change = found.is_none();
-    }
-    lend(keys, cached.storage, prefix, |keys| act(cached, keys))
+    refresh(cached, keys, prefix);
+    let key = cached.packed_key.clone();
+    lend(keys, cached.storage, &key, |keys| act(cached, keys))
 }
 
 /// Calls `act` with a frontier, which is opened if it is not cached.
@@ -231,43 +257,30 @@ pub fn permit(
     access: Access,
 ) -> std::result::Result<(), String> {
     let user = call.user();
-    let check = |cached: &mut CachedFrontier, keys: &mut FrontierKeys| {
-        let frontier = &mut cached.frontier;
-        for (key, _) in frontier.keys.once.all().filter(|(_, row)| row.documented) {
-            check_access(&user, key, access)?;
+    let prefix = call.prefix;
+    let check = |cached: &mut CachedFrontier, keys: &mut RedisKeyspace| {
+        for key in &cached.documented {
+            user.check(key, access)?;
         }
         match touched {
-            Touched::AnyGroup => check_access(&user, &frontier.keys.any_group, access)?,
+            Touched::AnyGroup => user.check(&cached.any_group, access)?,
             Touched::Groups(groups) => {
                 for id in *groups {
-                    check_access(&user, &frontier.keys.key(keys, GROUP, id), access)?;
+                    user.check(&keys.name(&[prefix, GROUP.before, id]), access)?;
                 }
             }
         }
-        match access {
-            Access::Write => frontier.types.check(keys).map_err(|e| e.to_string()),
-            Access::Read => Ok(()),
+        refresh(cached, keys, prefix);
+        if access == Access::Read || cached.frontier.types.is_checked() {
+            return Ok(());
         }
+        in_storage(cached, keys, prefix, |cached, keys| {
+            cached.frontier.types.check(keys).map_err(|e| e.to_string())
+        })
     };
-    let prefix = call.prefix;
     let open = |keys: &mut RedisKeyspace| Ok(CachedFrontier::open(keys, prefix));
-    let check = |cached: &mut CachedFrontier, keys: &mut RedisKeyspace| {
-        in_storage(cached, keys, prefix, check)
-    };
     let done = FRONTIERS.with((call.db, prefix), &mut call.keys, open, check);
     done.ok_or_else(|| Error::Busy.to_string())?
-}
-
-/// Refuses with `NOPERM` unless the user has this access to a key.
-fn check_access(
-    user: &User,
-    key: &<FrontierKeys as Keyspace>::Name,
-    access: Access,
-) -> std::result::Result<(), String> {
-    match key {
-        EitherName::Plain(key) => user.check(key, access),
-        EitherName::Packed(name) => user.check(&RmString::new(name.as_ref()), access),
-    }
 }
 
 /// Makes an empty packed frontier of a prefix without a frontier; one that is packed already stays as it is.
@@ -277,7 +290,7 @@ pub fn make_packed(call: &mut Call<'_>) -> std::result::Result<(), String> {
         Some(Storage::Plain) => Err(Error::Plain.to_string()),
         Some(Storage::Packed) => Ok(()),
         None => {
-            let mut held = Held::new(call.keys.another(), call.prefix);
+            let mut held = Held::new(call.keys.another(), packed_key(call.prefix));
             held.store().map_err(|error| error.to_string())?;
             drop(held);
             let prefix = call.prefix;

@@ -17,6 +17,7 @@ use crawlspace_host::server::command::{Internal, InternalCall, register_internal
 use crawlspace_host::server::keyspace::{By, RedisKeyspace, Replicated};
 use crawlspace_host::server::native::{self, Native, Registered};
 use crawlspace_host::server::notify::Change;
+use crawlspace_host::server::replication::is_heard;
 use crawlspace_host::text::Shown;
 
 use super::frontiers::on_change;
@@ -142,18 +143,24 @@ impl Native for Packed {
 pub struct Held {
     keys: RedisKeyspace,
     key: RmString,
-    prefix: Box<[u8]>,
+    /// The value in the key, once it was opened.
+    value: *mut Packed,
     /// A frontier that is not stored yet.
     new: Option<Box<Packed>>,
 }
 
+/// Returns the name of the key of the packed frontier with this prefix.
+pub fn packed_key(prefix: &[u8]) -> RmString {
+    RmString::new(&[prefix, KEY].concat())
+}
+
 impl Held {
-    /// Opens the frontier with this prefix.
-    pub fn new(keys: RedisKeyspace, prefix: &[u8]) -> Held {
+    /// Opens the frontier in a key, with a key space that nothing else uses.
+    pub fn new(keys: RedisKeyspace, key: RmString) -> Held {
         Held {
             keys,
-            key: RmString::new(&[prefix, KEY].concat()),
-            prefix: prefix.into(),
+            key,
+            value: std::ptr::null_mut(),
             new: None,
         }
     }
@@ -165,30 +172,36 @@ impl Held {
 
     /// Replicates the changes so far.
     pub fn flush(&mut self) -> Result<()> {
-        let log = self.with(Packed::flush)?;
-        if log.is_empty() {
+        if self.value.is_null() && self.new.is_none() {
             return Ok(());
         }
-        self.put(log)
+        match self.with(Packed::flush)? {
+            Some(log) => self.put(log),
+            None => Ok(()),
+        }
     }
 
     fn put(&mut self, log: Vec<u8>) -> Result<()> {
-        let exists = self.keys.native::<Packed>(&self.key)?.is_some();
+        let exists = !self.value.is_null();
         let mut new = self.new.take();
         let arguments = || vec![b"APPLY".to_vec(), log.clone()];
         let replicated = Replicated {
             by: By::Arguments(&arguments),
             event: c"chg.packed",
         };
-        self.keys.change_native(&self.key, true, |packed: &mut Packed| {
-            if let Some(new) = new.take() {
-                *packed = *new;
-            }
-            ((), Some(replicated))
-        })?;
+        self.value = std::ptr::null_mut();
+        self.keys
+            .change_native(&self.key, true, |packed: &mut Packed| {
+                if let Some(new) = new.take() {
+                    *packed = *new;
+                }
+                ((), Some(replicated))
+            })?;
         if !exists {
+            let key = self.key.clone();
+            let prefix = &key.as_ref()[..key.as_ref().len() - KEY.len()];
             for row in ONCE.iter().filter(|row| row.documented) {
-                let key = RmString::new(&[&self.prefix, row.name.as_bytes()].concat());
+                let key = RmString::new(&[prefix, row.name.as_bytes()].concat());
                 self.keys.mark(&key)?;
             }
         }
@@ -198,16 +211,19 @@ impl Held {
 
 impl Holder for Held {
     fn with<T>(&mut self, act: impl FnOnce(&mut Packed) -> T) -> Result<T> {
-        let mut act = Some(act);
-        let mut once = |packed: &mut Packed| act.take().map(|act| act(packed));
-        let done = self
-            .keys
-            .change_native(&self.key, false, |packed: &mut Packed| (once(packed), None))?;
-        let done = match done {
-            Some(done) => done,
-            None => once(self.new.get_or_insert_default()),
-        };
-        Ok(done.expect("called once"))
+        if self.value.is_null() {
+            self.value = self.keys.native_pointer(&self.key)?;
+            // SAFETY: as below.
+            if let Some(packed) = unsafe { self.value.as_mut() } {
+                packed.set_logged(is_heard());
+            }
+        }
+        // SAFETY: main thread, and the only reference: it ends with this call. The key stays open in `keys`, which only
+        // this type uses; nothing deletes the key while a command or a slice of a job works on its frontier.
+        match unsafe { self.value.as_mut() } {
+            Some(packed) => Ok(act(packed)),
+            None => Ok(act(self.new.get_or_insert_default())),
+        }
     }
 
     fn check(&mut self, key: &Name) -> Result<()> {
@@ -218,7 +234,10 @@ impl Holder for Held {
         match self.keys.holds_native::<Marker>(&name) {
             Some(true) => Ok(()),
             None if self.keys.native::<Packed>(&self.key)?.is_none() => Ok(()),
-            None => self.keys.mark(&name),
+            None => {
+                self.value = std::ptr::null_mut();
+                self.keys.mark(&name)
+            }
             Some(false) => Err(KeyError::Refused(format!(
                 "MIXED key '{}' is a plain key beside a packed frontier; rename or delete it",
                 Shown(key.as_ref())

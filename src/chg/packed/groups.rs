@@ -1,6 +1,6 @@
 //! The groups of a packed frontier: each one a block of bytes with a number, found by its id.
 //!
-//! The groups that a command works on are open: decoded, and written back when the command ends.
+//! The groups that were used last are open: decoded, and written back when others take their place.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ use super::super::uris::Uris;
 use super::record::Record;
 use super::spelling::Spelling;
 
-/// Number of groups that are decoded at a time.
-const OPEN: usize = 4;
+/// Number of groups that stay decoded, also between commands.
+const OPEN: usize = 16;
 
 /// Maximum size of the records of a group's queue that are kept in its block, in bytes. A larger queue has pages of its
 /// own.
@@ -69,6 +69,11 @@ pub(super) struct Groups {
     free: Blocks<u32>,
     table: Interner<Blocks<Handles>>,
     open: SmallVec<[Box<Open>; OPEN]>,
+    /// Hashes of the ids, and slots, of the open groups.
+    hashes: SmallVec<[u64; OPEN]>,
+    slots: SmallVec<[u32; OPEN]>,
+    /// Position of the open group that was used last.
+    last: usize,
     /// URIs of groups that have many.
     apart: BTreeMap<u32, Box<Stock>>,
     len: u64,
@@ -103,12 +108,15 @@ impl Groups {
 
     /// Returns the slot of a group.
     pub fn find(&self, id: &[u8]) -> Option<u32> {
-        if let Some(open) = self.open.iter().find(|open| open.id[..] == *id) {
+        if let Some(open) = self.open.get(self.last).filter(|open| open.id[..] == *id) {
             return Some(open.slot);
         }
-        let number = self
-            .table
-            .find(keyed::hash(id), |number| self.id(number - 1) == id)?;
+        let hash = keyed::hash(id);
+        let at = self.hashes.iter().position(|&other| other == hash);
+        if let Some(open) = at.map(|at| &self.open[at]).filter(|open| open.id[..] == *id) {
+            return Some(open.slot);
+        }
+        let number = self.table.find(hash, |number| self.id(number - 1) == id)?;
         Some(number - 1)
     }
 
@@ -141,16 +149,49 @@ impl Groups {
         slot
     }
 
-    fn keep_open(&mut self, open: Open) -> &mut Open {
+    /// Returns the position of an open group.
+    #[inline]
+    fn position(&self, slot: u32) -> Option<usize> {
+        if self.slots.get(self.last) == Some(&slot) {
+            return Some(self.last);
+        }
+        self.slots.iter().position(|&other| other == slot)
+    }
+
+    fn keep_open(&mut self, open: Open) -> usize {
         if self.open.len() == OPEN {
             let first = self.open.iter().position(|open| !open.unlogged);
             if let Some(first) = first {
-                let closed = self.open.remove(first);
-                self.close(*closed);
+                self.close_at(first);
             }
         }
+        self.hashes.push(keyed::hash(&open.id));
+        self.slots.push(open.slot);
         self.open.push(Box::new(open));
-        self.open.last_mut().expect("just pushed")
+        self.last = self.open.len() - 1;
+        self.last
+    }
+
+    /// Returns the position of a group, which is opened if necessary.
+    fn opened(&mut self, slot: u32) -> usize {
+        match self.position(slot) {
+            Some(at) => {
+                self.last = at;
+                at
+            }
+            None => {
+                let open = self.read(slot);
+                self.keep_open(open)
+            }
+        }
+    }
+
+    fn close_at(&mut self, at: usize) {
+        self.hashes.remove(at);
+        self.slots.remove(at);
+        let open = self.open.remove(at);
+        self.last = 0;
+        self.close(*open);
     }
 
     /// Decodes a group.
@@ -192,28 +233,22 @@ impl Groups {
 
     /// Returns a group for reading.
     pub fn get(&mut self, slot: u32) -> &Open {
-        match self.open.iter().position(|open| open.slot == slot) {
-            Some(at) => &self.open[at],
-            None => {
-                let open = self.read(slot);
-                self.keep_open(open)
-            }
-        }
+        let at = self.opened(slot);
+        &self.open[at]
     }
 
     /// Calls `look` with a group, without opening it.
     pub fn look<T>(&self, slot: u32, look: impl FnOnce(&Open) -> T) -> T {
-        match self.open.iter().find(|open| open.slot == slot) {
-            Some(open) => look(open),
+        match self.position(slot) {
+            Some(at) => look(&self.open[at]),
             None => look(&self.read(slot)),
         }
     }
 
     /// Returns a group for a change.
     pub fn change(&mut self, slot: u32) -> &mut Open {
-        self.get(slot);
-        let open = self.open.iter_mut().find(|open| open.slot == slot);
-        let open = open.expect("just opened");
+        let at = self.opened(slot);
+        let open = &mut self.open[at];
         open.changed = true;
         open.unlogged = true;
         open
@@ -221,9 +256,8 @@ impl Groups {
 
     /// Returns the record of a group for a change that is logged in another way.
     pub fn change_quietly(&mut self, slot: u32) -> &mut Record {
-        self.get(slot);
-        let open = self.open.iter_mut().find(|open| open.slot == slot);
-        let open = open.expect("just opened");
+        let at = self.opened(slot);
+        let open = &mut self.open[at];
         open.changed = true;
         &mut open.record
     }
@@ -237,8 +271,19 @@ impl Groups {
         }
     }
 
+    /// Removes the open groups of which nothing is stored any more.
+    pub fn close_empty(&mut self) {
+        let is_gone =
+            |open: &Open| open.record.is_empty() && matches!(open.place, Place::Nowhere);
+        while let Some(at) = self.open.iter().position(|open| is_gone(open)) {
+            self.close_at(at);
+        }
+    }
+
     /// Writes all open groups back.
     pub fn close_all(&mut self) {
+        self.hashes.clear();
+        self.slots.clear();
         for open in std::mem::take(&mut self.open) {
             self.close(*open);
         }
@@ -300,9 +345,7 @@ impl Groups {
 
     /// Returns the URIs kept for a group.
     pub fn stock(&mut self, slot: u32) -> Option<&mut Stock> {
-        self.get(slot);
-        let at = self.open.iter().position(|open| open.slot == slot);
-        let at = at.expect("just opened");
+        let at = self.opened(slot);
         if matches!(self.open[at].place, Place::Block) {
             let stock = self.unpack(slot, self.open[at].base);
             self.open[at].place = Place::Here(Box::new(stock));
@@ -316,7 +359,7 @@ impl Groups {
 
     /// Calls `look` with the URIs kept for a group, without opening it.
     pub fn look_at_stock<T>(&self, slot: u32, look: impl FnOnce(&Stock) -> T) -> Option<T> {
-        let open = self.open.iter().find(|open| open.slot == slot);
+        let open = self.position(slot).map(|at| &self.open[at]);
         if let Some(Place::Here(stock)) = open.map(|open| &open.place) {
             return Some(look(stock));
         }
@@ -329,17 +372,16 @@ impl Groups {
 
     /// Stores URIs of a group that had none.
     pub fn add_stock(&mut self, slot: u32, stock: Stock) {
-        self.get(slot);
-        let open = self.open.iter_mut().find(|open| open.slot == slot);
-        let open = open.expect("just opened");
+        let at = self.opened(slot);
+        let open = &mut self.open[at];
         open.place = Place::Here(Box::new(stock));
         open.changed = true;
     }
 
     /// Records that the URIs of a group changed; returns what is left of them if they are none.
     pub fn changed_stock(&mut self, slot: u32) -> Option<Box<Stock>> {
-        let open = self.open.iter_mut().find(|open| open.slot == slot);
-        let open = open.expect("it is open");
+        let at = self.opened(slot);
+        let open = &mut self.open[at];
         open.changed = true;
         match std::mem::replace(&mut open.place, Place::Nowhere) {
             Place::Here(stock) if stock.uris.is_empty() => Some(stock),

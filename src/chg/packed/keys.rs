@@ -264,9 +264,11 @@ impl Packed {
         match key.part {
             Part::Group => {
                 let slot = self.groups.find(key.id())?;
-                self.groups.get(slot);
                 let open = self.groups.get(slot);
                 if let Some(execution) = field.strip_prefix(COUNTED) {
+                    if open.record.counts.is_empty() {
+                        return None;
+                    }
                     let record = open.record.clone();
                     let n = self.count(&record, execution);
                     return (n > 0).then(|| number_text(n));
@@ -859,7 +861,7 @@ impl Packed {
             if let Some(queued) = look.batch(1).first() {
                 first = Some(queued.uri.clone());
             } else if let Some(leased) = look.leases().next() {
-                first = Some(leased.uri.to_vec());
+                first = Some(leased.stored.to_vec());
             }
             let first = first.unwrap_or_default();
             let stock = Stock {
@@ -895,15 +897,20 @@ impl Packed {
         loaded.map(drop)
     }
 
-    /// Writes back what changed, and returns the log of all changes since the last call.
-    pub fn flush(&mut self) -> Vec<u8> {
+    /// Switches the log off while nobody reads it.
+    pub fn set_logged(&mut self, logged: bool) {
+        self.log.is_off = !logged;
+    }
+
+    /// Ends a command, and returns the log of its changes; `None` if nothing changed.
+    pub fn flush(&mut self) -> Option<Vec<u8>> {
         let (log, executions) = (&mut self.log, &self.executions);
         let mut scratch = Vec::new();
         self.groups.take_unlogged(|open| {
             log_group(log, &open.id, &open.record, executions, &mut scratch);
         });
-        self.groups.close_all();
-        self.log.take()
+        self.groups.close_empty();
+        std::mem::take(&mut self.log.begun).then(|| self.log.take())
     }
 
     /// Returns the memory use in bytes.
@@ -967,6 +974,10 @@ pub(super) fn log_group(
     executions: &Executions,
     scratch: &mut Vec<u8>,
 ) {
+    if log.is_off {
+        log.begin(Kind::Group);
+        return;
+    }
     let without = Record {
         counts: super::record::Counts::new(),
         listed: 0,

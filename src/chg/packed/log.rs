@@ -71,17 +71,27 @@ impl Kind {
 pub(super) struct Log {
     pub bytes: Vec<u8>,
     names: VecDeque<Box<[u8]>>,
+    /// Nobody reads the log, so nothing is written.
+    pub is_off: bool,
+    /// An entry was begun.
+    pub begun: bool,
 }
 
 impl Log {
     /// Begins an entry.
     pub fn begin(&mut self, kind: Kind) -> &mut Log {
-        self.bytes.push(kind as u8);
+        self.begun = true;
+        if !self.is_off {
+            self.bytes.push(kind as u8);
+        }
         self
     }
 
     /// Appends the id of a group or the name of an execution.
     pub fn name(&mut self, name: &[u8]) -> &mut Log {
+        if self.is_off {
+            return self;
+        }
         match self.names.iter().position(|known| **known == *name) {
             Some(at) => put(&mut self.bytes, (at as u64) << 1 | 1),
             None => {
@@ -96,18 +106,25 @@ impl Log {
 
     /// Appends other bytes.
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Log {
-        put_bytes(&mut self.bytes, bytes);
+        if !self.is_off {
+            put_bytes(&mut self.bytes, bytes);
+        }
         self
     }
 
     /// Appends a number.
     pub fn number(&mut self, n: u64) -> &mut Log {
-        put(&mut self.bytes, n);
+        if !self.is_off {
+            put(&mut self.bytes, n);
+        }
         self
     }
 
     /// Appends a change of URIs.
     pub fn change(&mut self, op: &Op<'_>) -> &mut Log {
+        if self.is_off {
+            return self;
+        }
         let flag = u64::from;
         match *op {
             Op::Add {

@@ -221,13 +221,14 @@ impl Record {
 
     /// Returns the number of fields that the hash of the group would have for the group itself.
     pub fn own_fields(&self) -> u64 {
-        let written = self.group.write();
-        let fields = written.iter().flatten().count() as u64;
-        match (self.exists, self.group.ours) {
+        let group = &self.group;
+        let options = u64::from(group.options != Options::default());
+        let leases = group.expired > 0 || !group.holds.is_empty() || group.last.is_some();
+        match (self.exists, group.ours) {
             (false, _) => 0,
             // Only options were set.
-            (true, false) => u64::from(written[4].is_some()),
-            (true, true) => fields,
+            (true, false) => options,
+            (true, true) => 3 + u64::from(leases) + options,
         }
     }
 }

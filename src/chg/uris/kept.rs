@@ -97,6 +97,11 @@ impl<'a> Kept<'a> {
         self.uris.earliest_of(&|id| paused(words.execution(id)))
     }
 
+    /// Returns the URI of a leased one.
+    pub fn uri_of(&self, leased: &Leased<'a>) -> Vec<u8> {
+        self.words.uri(leased.stored).into_owned()
+    }
+
     /// See [`Uris::leased`].
     pub fn leased(&self, token: u64) -> Option<Leased<'a>> {
         self.uris.leased(token).map(|leased| self.spell(leased))
@@ -113,13 +118,8 @@ impl<'a> Kept<'a> {
     }
 
     fn spell(&self, leased: Leased<'a>) -> Leased<'a> {
-        let uri = match leased.uri {
-            Cow::Borrowed(stored) => self.words.uri(stored),
-            uri => uri,
-        };
         Leased {
             execution: self.words.execution(leased.execution),
-            uri,
             ..leased
         }
     }

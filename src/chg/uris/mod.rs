@@ -23,8 +23,6 @@ mod share;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-
 use super::time::Millis;
 
 pub use bounds::{EXECUTION_BYTES, MAX_WEIGHT, URI_BYTES};
@@ -58,14 +56,14 @@ struct Lease {
 }
 
 /// A leased URI, as returned to callers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leased<'a> {
     /// Token of the lease.
     pub token: u64,
     /// The crawl execution.
     pub execution: &'a [u8],
-    /// The URI.
-    pub uri: Cow<'a, [u8]>,
+    /// The URI as it is stored.
+    pub stored: &'a [u8],
     /// Number of failed attempts.
     pub attempts: u32,
     /// Number of links between a seed and the URI.
@@ -181,7 +179,7 @@ impl Uris {
                 .executions
                 .by_number(lease.place.execution)
                 .map_or(&[], |e| &e.id),
-            uri: Cow::Borrowed(&lease.uri),
+            stored: &lease.uri,
             attempts: lease.attempts,
             depth: lease.place.depth,
             due: lease.place.due,
@@ -296,7 +294,7 @@ impl Uris {
     /// assert_eq!(uris.pick(999, &|_| false), None);
     /// let next = uris.pick(1000, &|_| false).unwrap().to_vec();
     /// uris.apply(&Op::Take { token: 7, execution: &next, now: 1000 });
-    /// assert_eq!(&*uris.leased(7).unwrap().uri, b"http://example.com/");
+    /// assert_eq!(uris.leased(7).unwrap().stored, b"http://example.com/");
     /// assert_eq!(uris.apply(&Op::Done { token: 7 }), Changed::Removed(1));
     /// assert!(uris.is_empty());
     /// ```

@@ -26,7 +26,7 @@ pub mod metric;
 pub mod native;
 pub mod notify;
 pub mod registry;
-mod replication;
+pub mod replication;
 pub mod reply;
 pub mod scope;
 pub mod turn;

@@ -50,7 +50,7 @@ static TO_COMMANDS: Listening = Listening::new();
 static TO_EVENTS: Listening = Listening::new();
 
 /// Returns true if changes must be replicated to a replica or an append-only file.
-pub(crate) fn is_heard() -> bool {
+pub fn is_heard() -> bool {
     TO_COMMANDS.get(|| in_cluster() || ask())
 }
 

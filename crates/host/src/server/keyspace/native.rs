@@ -211,6 +211,19 @@ impl RedisKeyspace {
         }
     }
 
+    /// Returns a pointer to the value of a key; null for a missing key. It is valid until this key space writes to the
+    /// key or closes it, or until another one deletes it.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if the key holds another type.
+    pub fn native_pointer<T: Native>(&mut self, key: &RmString) -> Result<*mut T> {
+        let handle = self.handle(key, KeyType::Native(T::WHAT), false)?;
+        if handle.is_null() || Self::is_empty(handle) {
+            return Ok(std::ptr::null_mut());
+        }
+        value_of::<T>(handle, key)
+    }
+
     /// Changes the value of a key, and replicates the change if `change` returns a command. With `makes`, a missing key
     /// is created; a key whose value becomes empty is deleted. A new value is stored only if `change` returns a
     /// command.
