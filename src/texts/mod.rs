@@ -47,6 +47,7 @@ const VERBATIM: u8 = 2;
 /// Position of the mark in the first byte of such a text.
 const MARK: u32 = 2;
 
+#[allow(dead_code)]
 impl Texts {
     /// Maximum mark of a text.
     pub const MAX_MARK: u8 = u8::MAX >> MARK;

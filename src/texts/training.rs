@@ -18,6 +18,8 @@ const ROUNDS: u32 = 6;
 const KEPT: usize = SYMBOLS + SYMBOLS / 2;
 /// Minimum count of a pair that is considered.
 const RARE: u32 = 3;
+/// Number of pairs that the end of a round processes per step.
+const PAIRS: usize = 2 << 10;
 
 /// Counts in a map whose hash differs between processes: the texts come from untrusted sites.
 type Counts<K> = HashMap<K, u32>;
@@ -86,6 +88,8 @@ pub struct Training {
 /// Progress of the end of a round, whose parts are separate steps because there are many pairs.
 enum End {
     NotYet,
+    /// Symbols of the round, and of a part of the frequent pairs.
+    Finding(Found),
     Found(Found),
     /// The symbols of the next round are determined.
     Symbols,
@@ -97,6 +101,8 @@ struct Found {
     bytes: Vec<(Symbol, u32)>,
     /// Gain, symbol and count of longer symbols.
     longer: Vec<(u64, Symbol, u32)>,
+    /// Number of frequent pairs that are turned into symbols.
+    pairs: usize,
 }
 
 impl Training {
@@ -111,7 +117,8 @@ impl Training {
             counts: vec![0; symbols.len()],
             symbols,
             matcher,
-            // Capacity for almost all pairs, allocated once: growing it would slow a step down.
+            // Capacity for almost all pairs, allocated once: growing it would slow a step down. When it is
+            // used up, further pairs are ignored.
             pairs: Counts::with_capacity(sample.len() / 8),
             frequent: Vec::new(),
             runs: [[0; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
@@ -146,7 +153,12 @@ impl Training {
                 self.counts[usize::from(number)] += 1;
                 if let Some(before) = before {
                     let pair = u32::from(before) << 16 | u32::from(number);
-                    let count = self.pairs.entry(pair).or_default();
+                    let mut ignored = 0;
+                    let count = if self.pairs.len() < self.pairs.capacity() {
+                        self.pairs.entry(pair).or_default()
+                    } else {
+                        self.pairs.get_mut(&pair).unwrap_or(&mut ignored)
+                    };
                     *count += 1;
                     if *count == RARE {
                         self.frequent.push(pair);
@@ -162,8 +174,7 @@ impl Training {
         });
     }
 
-    /// Returns the symbols of this round that are worth keeping, with pairs as symbols, and single
-    /// bytes separately.
+    /// Returns the symbols of this round that are worth keeping, and single bytes separately.
     fn found(&self) -> Found {
         let mut found = Found::default();
         for (symbol, &count) in self.symbols.iter().zip(&self.counts) {
@@ -176,7 +187,14 @@ impl Training {
                 _ => {}
             }
         }
-        for pair in &self.frequent {
+        found
+    }
+
+    /// Adds pairs as symbols, up to [`PAIRS`]. Returns true if there were no more.
+    fn find_pairs(&self, found: &mut Found) -> bool {
+        let rest = &self.frequent[found.pairs..];
+        let some = &rest[..rest.len().min(PAIRS)];
+        for pair in some {
             let count = self.pairs[pair];
             let [first, second] = [pair >> 16, pair & 0xffff].map(|at| self.symbols[at as usize]);
             if let (Meaning::Text(first), Meaning::Text(second)) =
@@ -192,7 +210,8 @@ impl Training {
                 }
             }
         }
-        found
+        found.pairs += some.len();
+        some.is_empty()
     }
 
     fn end_round(&mut self) -> Option<(Table, Sample)> {
@@ -202,7 +221,17 @@ impl Training {
                     self.pairs = Counts::default();
                     self.frequent = Vec::new();
                 }
-                self.end = End::Found(self.found());
+                self.end = End::Finding(self.found());
+            }
+            End::Finding(mut found) => {
+                let is_done = self.find_pairs(&mut found);
+                // The last round needs fewer.
+                keep(&mut found.longer, KEPT);
+                self.end = if is_done {
+                    End::Found(found)
+                } else {
+                    End::Finding(found)
+                };
             }
             End::Found(found) => {
                 self.round += 1;
@@ -210,7 +239,6 @@ impl Training {
                 if self.round == ROUNDS {
                     return Some(self.finish(bytes, found));
                 }
-                keep(&mut found, KEPT);
                 // Two pairs may result in the same symbol.
                 found.sort_unstable_by_key(|of| of.1);
                 found.dedup_by_key(|of| of.1);
@@ -269,7 +297,7 @@ impl Training {
             + self.pairs.allocation_size()
             + self.frequent.capacity() * 4
             + match &self.end {
-                End::Found(found) => {
+                End::Finding(found) | End::Found(found) => {
                     found.bytes.capacity() * size_of::<(Symbol, u32)>()
                         + found.longer.capacity() * size_of::<(u64, Symbol, u32)>()
                 }

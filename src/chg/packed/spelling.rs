@@ -338,19 +338,20 @@ mod tests {
     #[test]
     #[ignore = "takes a while, and prints figures"]
     fn figures_of_uris() {
-        let kinds: [(&str, fn(u64, u64) -> String); 3] =
-            [("articles", article), ("pages", page), ("queries", query)];
+        type Kind = (&'static str, fn(u64, u64) -> String);
+        type Group = (Vec<u8>, Spelling);
+        let kinds: [Kind; 3] = [("articles", article), ("pages", page), ("queries", query)];
         for (kind, uri) in kinds {
             let mut texts = Texts::default();
             for is_learned in [false, true] {
                 let id = |group: u64| format!("{:020x}:default", bits(group)).into_bytes();
-                let groups: Vec<(Vec<u8>, Spelling)> = (0..1000)
+                let groups: Vec<Group> = (0..1000)
                     .map(|group| {
                         let first = uri(group, 0).into_bytes();
                         (id(group), Spelling::new(&mut texts, &id(group), &first))
                     })
                     .collect();
-                let uris: Vec<(&(Vec<u8>, Spelling), Vec<u8>)> = (0..100_000)
+                let uris: Vec<(&Group, Vec<u8>)> = (0..100_000)
                     .map(|n| {
                         (
                             &groups[n % 1000],
