@@ -191,7 +191,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
             "up to {crates/compact/src/limits.rs every::PREFIX_BYTES}, any bytes",
             "any 1 to {crates/compact/src/limits.rs chg::ID_BYTES} bytes:",
             "at most {src/chg/past.rs MAX_PAST} |",
-            "Then the first {crates/host/src/server/info.rs MAX_JOBS} of each kind",
+            "name up to {crates/host/src/server/info.rs MAX_JOBS} items of each kind",
         ],
     ),
     (
