@@ -1,6 +1,6 @@
-"""The plug-in in a chain of steps like warcprox's, before a writer that only notes what it would write.
+"""Tests the plug-in in a chain of steps like warcprox's, with a writer that only records what it would write.
 
-The server is that of CRAWLSPACE_URL, whose database must be empty.
+The tests use the server at CRAWLSPACE_URL. Its database must be empty.
 """
 
 import datetime
@@ -25,7 +25,7 @@ processors.IDLE = 0.05
 
 
 class Step(warcprox.BaseStandardPostfetchProcessor):
-    """A step that notices sooner than warcprox's own that it is to stop."""
+    """A step that stops sooner than those of warcprox."""
 
     def _get_process_put(self):
         recorded_url = self.inq.get(timeout=0.05)
@@ -34,7 +34,7 @@ class Step(warcprox.BaseStandardPostfetchProcessor):
 
 
 class Writer(Step):
-    """Writes nothing, and notes the kind of record of each capture."""
+    """Writes nothing, and records which kind of record each capture would get."""
 
     def _process_url(self, recorded_url):
         if recorded_url.do_not_archive or isinstance(recorded_url, warcprox.warcproxy.FailedUrl):
@@ -44,14 +44,14 @@ class Writer(Step):
 
 
 class Hidden(Step):
-    """Keeps captures from being archived, as a filter that comes after the plug-in does."""
+    """Drops captures before they are archived, like a filter after the plug-in."""
 
     def _process_url(self, recorded_url):
         recorded_url.do_not_archive |= b"hidden" in recorded_url.url
 
 
 class Chain:
-    """The steps of a process."""
+    """The chain of steps of a process."""
 
     def __init__(self, crawl="crawl-1", **options):
         os.environ["CRAWLSPACE_CRAWL"] = crawl
@@ -72,9 +72,9 @@ class Chain:
             step.start()
 
     def end(self):
-        """Ends it as warcprox does, and returns the captures in the order in which they came out.
+        """Stops the chain as warcprox does, and returns the captures in the order in which they left the chain.
 
-        A step whose thread has not begun when it is stopped processes nothing, so each has to take its captures first.
+        If a step is stopped before its thread has started, it processes nothing, so wait until it has taken its captures.
         """
         for step in self.steps:
             deadline = time.monotonic() + 30
@@ -96,7 +96,7 @@ def capture(url, payload, media="text/html", **meta):
 
 
 def run(*captures, **options):
-    """What becomes of the captures, by URL."""
+    """Returns the kind of record of each capture, by URL."""
     chain = Chain(**options)
     for one in captures:
         chain.inq.put(one)
@@ -160,7 +160,7 @@ class DedupTest(unittest.TestCase):
             self.assertEqual(found, {"http://b.com/": kind}, buckets)
         self.assertEqual(self.counts("{one}:"), [2, 1])
         self.assertEqual(self.counts("{two}:"), [1, 0])
-        # Neither the claim that was given up nor the bucket that is looked up alone leaves anything that counts.
+        # Neither the released claim nor the read-only bucket changes any count.
         self.assertEqual(self.redis.hlen("{three}:claims"), 0)
         self.assertEqual(self.redis.keys("{four}*"), [])
 
@@ -197,7 +197,7 @@ class DedupTest(unittest.TestCase):
     def test_a_process_that_died_holds_its_payload_for_as_long_as_it_said(self):
         self.redis.execute_command("DEDUPE.CLAIM", PREFIX, "crawl-1", "sha1:" + hashlib.sha1(b"payload").hexdigest(), "PX", 700)
         begun = time.monotonic()
-        # What comes behind it goes on.
+        # Later captures do not wait.
         chain = Chain()
         chain.inq.put(capture("http://a.com/", b"payload"))
         chain.inq.put(capture("http://b.com/", b"other"))

@@ -1,7 +1,7 @@
-"""Dedupe for warcprox in a Crawlspace index that many crawlers share.
+"""A plug-in that deduplicates the captures of warcprox with a Crawlspace index, which many crawlers can share.
 
-``warcprox --dedup-db-file /dev/null --plugin warcprox_crawlspace.Dedup``; the settings are environment variables, which
-the README lists.
+Run ``warcprox --dedup-db-file /dev/null --plugin warcprox_crawlspace.Dedup``. The settings are environment variables;
+the README lists them.
 """
 
 from .index import Settings

@@ -1,4 +1,4 @@
-"""The indexes in Redis: what is asked of them, and what is added."""
+"""Settings, and the connection to the indexes in Redis."""
 
 import datetime
 import logging
@@ -11,29 +11,29 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-#: The bucket of a request that names none, as warcprox calls it.
+#: Name of the bucket of requests that name no bucket, as in warcprox.
 UNSPECIFIED = "__unspecified__"
 
-#: Seconds within which a connection stands, and within which the server answers.
+#: Timeouts in seconds: to connect, and to receive a reply.
 CONNECT, ANSWER = 5, 20
 
-#: Seconds between two attempts to reach the server: the first pause, and the longest.
+#: Pauses in seconds between two attempts to reach the server: the first one and the longest one.
 PAUSE, MAX_PAUSE = 0.1, 2
 
-#: Code words of replies of a server that cannot do it now, and can soon.
+#: Error codes after which a retry may succeed soon.
 PASSING = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "OOM", "UNBLOCKED")
 
 LOG = logging.getLogger("warcprox_crawlspace")
 
 
 class Settings:
-    """How the index is reached, from environment variables."""
+    """The settings, read from environment variables."""
 
     def __init__(self, environment=os.environ):
         self.url = environment.get("CRAWLSPACE_URL") or "redis://127.0.0.1:6379/0"
         self.crawl = environment.get("CRAWLSPACE_CRAWL") or ""
         if not self.crawl:
-            raise ValueError("CRAWLSPACE_CRAWL is missing: the crawl that records are added for")
+            raise ValueError("CRAWLSPACE_CRAWL is not set: set it to the id of the crawl to which records are added")
         self.prefix = environment.get("CRAWLSPACE_PREFIX") or "{*}:"
         self.claim = self._seconds(environment, "CRAWLSPACE_CLAIM", 60)
         self.timeout = self._seconds(environment, "CRAWLSPACE_TIMEOUT", 120)
@@ -46,20 +46,20 @@ class Settings:
         except ValueError:
             seconds = 0
         if not 0.001 <= seconds <= 86400:
-            raise ValueError(f"{name}={text}: seconds from 0.001 to 86400 are expected")
+            raise ValueError(f"invalid {name}={text}: expected a number of seconds from 0.001 to 86400")
         return seconds
 
     def prefix_of(self, bucket):
-        """The prefix of the index of a bucket."""
+        """Returns the prefix of the index of a bucket."""
         return self.prefix.replace("*", bucket)
 
 
 class Unreachable(Exception):
-    """The server did not answer for as long as captures may wait."""
+    """The server has not answered for the time that captures may wait."""
 
 
 class Original:
-    """The record that a payload was first stored with."""
+    """The original record of a payload."""
 
     def __init__(self, prefix, reply):
         self.prefix = prefix
@@ -68,7 +68,7 @@ class Original:
 
 
 class Server:
-    """A connection that waits for a server that restarts."""
+    """A connection to the server. It waits while the server restarts."""
 
     def __init__(self, settings):
         self.settings = settings
@@ -76,24 +76,24 @@ class Server:
             settings.url,
             socket_connect_timeout=CONNECT,
             socket_timeout=ANSWER,
-            # What may be sent again is decided here.
+            # `send` retries instead.
             retry=Retry(NoBackoff(), 0),
         )
-        #: Names this process to the server, which keeps the number of its last call.
+        #: Name of this process as a writer; the server stores the number of its last call.
         self.writer = f"warcprox-{uuid.uuid4().hex}"
         self.number = 0
-        #: When the server was first found not to answer, since it answered last.
+        #: Time of the first failed attempt since the server last answered; None while it answers.
         self._silent = None
 
     def next_number(self):
-        """The number of the next call whose retry must not count."""
+        """Returns the number of the next call, so that a repeated call counts once."""
         self.number += 1
         return self.number
 
     def send(self, commands):
-        """Sends commands in one round trip, and again until the server answers. All of them may arrive twice.
+        """Sends commands in one round trip, and repeats this until the server answers. Each command may arrive twice.
 
-        Returns a reply for each, which may be a ``redis.ResponseError``. Raises ``Unreachable``.
+        Returns a reply for each command, which may be a ``redis.ResponseError``. Raises ``Unreachable``.
         """
         pause = PAUSE
         while True:
@@ -131,14 +131,14 @@ class Server:
 
 
 def iso(date):
-    """A date of a record, in one of the forms that indexes have, as warcprox writes it; ``None`` for anything else."""
+    """Converts the date of a record to the form that warcprox writes. Returns ``None`` for an unknown form."""
     text = date.decode("latin1")
     form = "%Y-%m-%dT%H:%M:%SZ"
     try:
         if text[:14].isdigit():
             moment = datetime.datetime.strptime(text[:14], "%Y%m%d%H%M%S")
         else:
-            # Before Python 3.11 a fraction has three or six digits.
+            # Before Python 3.11, only fractions of three or six digits can be parsed.
             text = re.sub(r"\.\d+", "", text).replace("Z", "+00:00")
             moment = datetime.datetime.fromisoformat(text)
             if moment.tzinfo:
@@ -149,5 +149,5 @@ def iso(date):
 
 
 def digits(moment):
-    """A moment as 14 digits."""
+    """Formats a time as 14 digits."""
     return moment.strftime("%Y%m%d%H%M%S")

@@ -1,4 +1,4 @@
-"""The two steps in warcprox's chain: before a record is written, and after it."""
+"""The two steps that the plug-in adds to warcprox's chain: one before a record is written, and one after it."""
 
 import queue
 
@@ -9,28 +9,28 @@ import warcprox.warcproxy
 
 from .index import LOG, MAX_PAUSE, UNSPECIFIED, Original, Server, Settings, Unreachable, digits
 
-#: Maximum number of captures that are asked for, or added, in one round trip.
+#: Maximum number of captures that are looked up or added in one round trip.
 MAX_BATCH = 500
 
-#: Seconds for which a step waits for the next capture before it looks whether it is to stop.
+#: Seconds for which a step waits for the next capture before it checks whether it should stop.
 IDLE = 0.5
 
-#: Milliseconds for which the server lets a capture wait for another one of its payload.
+#: Milliseconds for which a capture waits in the server until another capture of its payload has been added.
 WAIT_MS = 200
 
 
 class _Step(warcprox.BasePostfetchProcessor):
-    """A step that works on whatever has come by the time it is ready for it."""
+    """A step that processes all captures that have arrived, in one batch."""
 
     def __init__(self, options, settings):
         super().__init__(options)
         self.settings = settings
         self.server = Server(settings)
-        #: Captures that the step holds; warcprox counts them in its status.
+        #: Captures that this step is processing; warcprox counts them in its status.
         self.batch = []
 
     def _arrived(self, wait):
-        """Captures that have come, at most as many as there is room for."""
+        """Returns the captures that have arrived, as many as fit into the batch."""
         arrived = []
         try:
             while len(self.batch) + len(arrived) < MAX_BATCH:
@@ -45,9 +45,9 @@ class _Step(warcprox.BasePostfetchProcessor):
 
 
 class Dedup(_Step, warcprox.dedup.DedupableMixin):
-    """Looks payloads up, and claims those that are new. It brings the step along that adds records.
+    """Looks payloads up, and claims those that are new. It also inserts the step that adds records.
 
-    A plug-in of warcprox: ``--plugin warcprox_crawlspace.Dedup``.
+    This class is the plug-in of warcprox: ``--plugin warcprox_crawlspace.Dedup``.
     """
 
     CHAIN_POSITION = "early"
@@ -57,12 +57,12 @@ class Dedup(_Step, warcprox.dedup.DedupableMixin):
     def __init__(self, options=None, controller=None):
         try:
             if controller is None:
-                raise ValueError("this plug-in needs a warcprox that gives plug-ins its controller")
+                raise ValueError("this version of warcprox does not pass its controller to plug-ins: use a newer one")
             if controller.dedup_db is not None:
-                raise ValueError("warcprox's own dedupe is on: --dedup-db-file /dev/null switches it off")
+                raise ValueError("warcprox's own dedupe is enabled: disable it with --dedup-db-file /dev/null")
             settings = Settings()
         except ValueError as error:
-            # warcprox tries again with fewer arguments, whatever the reason was.
+            # After any error, warcprox calls the constructor again with fewer arguments; log only the first error.
             if controller is not None or not Dedup._refused:
                 LOG.critical("%s", error)
             Dedup._refused = True
@@ -87,7 +87,7 @@ class Dedup(_Step, warcprox.dedup.DedupableMixin):
             return
         asked, self.batch = self.batch, []
         try:
-            # When nothing else has come, the server may say when the first one's payload is there.
+            # If no other capture has arrived, the server may wait until the payload of the first one has been added.
             self._ask(asked, waits=not arrived)
         except Unreachable as error:
             LOG.error("%s: %s captures are archived without dedupe", error, len(asked))
@@ -108,7 +108,7 @@ class Dedup(_Step, warcprox.dedup.DedupableMixin):
         )
 
     def _ask(self, asked, waits):
-        """One round trip for all of them, and one more for claims that are not needed after all."""
+        """Looks all captures up in one round trip, and releases unneeded claims in a second one."""
         commands = []
         for recorded_url in asked:
             capture = recorded_url.crawlspace
@@ -123,11 +123,11 @@ class Dedup(_Step, warcprox.dedup.DedupableMixin):
 
 
 class Storer(_Step):
-    """Adds records that were written, and settles their claims."""
+    """Adds the records that have been written, and ends their claims."""
 
     def __init__(self, options, settings):
         super().__init__(options, settings)
-        #: What is to be sent for the batch; sent again as it is, so that it counts once.
+        #: The commands for the batch. They are repeated unchanged, so that they count once.
         self._commands = None
 
     def _get_process_put(self):
@@ -140,7 +140,7 @@ class Storer(_Step):
             self._settle()
         except Unreachable as error:
             if not self.stop.is_set():
-                # What is in files must get into the index: the queue before this step fills up meanwhile.
+                # The records are in files, so they must be added to the index. The queue before this step fills up meanwhile.
                 LOG.error("%s: records of %s captures wait to be added", error, len(self.batch))
                 self.stop.wait(MAX_PAUSE)
                 return
@@ -174,24 +174,24 @@ class Storer(_Step):
 
 
 class _Capture:
-    """What becomes of the payload of a capture, in each of its buckets."""
+    """The look-ups and claims for the payload of a capture, in each of its buckets."""
 
     def __init__(self, recorded_url, settings):
         meta = recorded_url.warcprox_meta or {}
         buckets = meta.get("dedup-buckets") or {UNSPECIFIED: "rw"}
         self.settings = settings
         self.digest = warcprox.digest_str(recorded_url.payload_digest, False)
-        #: Prefixes that are written to, and those that are looked up alone; in an order that all processes have.
+        #: Prefixes to write to, and prefixes that are only looked up, in the same order in all processes.
         self.writable = sorted({settings.prefix_of(name) for name, mode in buckets.items() if mode != "ro"})
         self.readable = sorted({settings.prefix_of(name) for name in buckets} - set(self.writable))
-        #: Tokens of claims, by prefix.
+        #: Tokens of the claims, by prefix.
         self.tokens = {}
         self.original = None
-        #: Whether another capture of the payload is about to be stored.
+        #: True while another capture of the payload is being stored.
         self.is_pending = False
 
     def questions(self, waits):
-        """Commands that ask for the payload. With ``waits`` the server answers when the payload is there."""
+        """Returns the commands that look the payload up. With ``waits``, the server waits for a pending record."""
         crawl = self.settings.crawl
         asked = [["DEDUPE.LOOKUP", prefix, "CRAWL", crawl, self.digest] for prefix in self.readable]
         lasting = int(self.settings.claim * 1000)
@@ -201,7 +201,7 @@ class _Capture:
         return asked
 
     def take(self, recorded_url, replies):
-        """Takes the replies to its questions. Returns commands that give up claims that are not needed."""
+        """Reads the replies to these commands. Returns commands that release unneeded claims."""
         originals = []
         for prefix in self.readable:
             reply = next(replies)
@@ -230,7 +230,7 @@ class _Capture:
         return needless
 
     def settlement(self, recorded_url, revisits):
-        """Commands that say what was written. A revisit goes to the others of its prefix in ``revisits``."""
+        """Returns commands that report the written record. Adds a revisit to the list of its prefix in ``revisits``."""
         written = recorded_url.warc_records
         if written and written[0].type == b"response":
             date, url, size = digits(recorded_url.timestamp), recorded_url.url, written[0].length

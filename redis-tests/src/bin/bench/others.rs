@@ -18,7 +18,8 @@ use crate::told::slice_longest;
 pub const RATE: u32 = 5_000;
 
 /// Name of a row about the waits of other clients: median, 99 % and 99.9 %.
-pub const MEANWHILE: &str = "waits of other clients: p50 / p99 / p99.9; p99.9 above idle";
+pub const MEANWHILE: &str =
+    "waiting time of other clients: p50 / p99 / p99.9; the result is p99.9 minus p99.9 when idle";
 
 /// Creates requests of other clients: a string, in each request.
 pub fn pages(server: &Server) -> Arc<Batches> {

@@ -46,11 +46,11 @@ targets! {
     PACKING_SLICE        "" "longest slice of `PACK` and `UNPACK`"                    Never(1.0, "ms");
     PACKING_OTHERS       "" "waits of other clients during `PACK` and `UNPACK`"       AtMost(3.0, "ms");
     PAGES                "C1" "pages of one client against Veidemann's sequence"      AtLeast(8.0);
-    ADD_SEED             "C2" "processor time of `ADD` against the seed's script"     AtMost(0.95, "×");
+    ADD_SEED             "C2" "processor time of `ADD` against Veidemann's script"     AtMost(0.95, "×");
     ADD_SCRIPT           "C2" "time of `ADD` against an atomic script"                AtMost(0.95, "×");
-    NEXT_SEED            "C2" "processor time of `NEXT` against the seed's script"    AtMost(0.5, "×");
+    NEXT_SEED            "C2" "processor time of `NEXT` against Veidemann's script"    AtMost(0.5, "×");
     NEXT_SCRIPT          "C2" "time of `NEXT` against an atomic script"               AtMost(0.65, "×");
-    RELEASE_SEED         "C2" "processor time of `RELEASE` against the seed's commands" AtMost(0.25, "×");
+    RELEASE_SEED         "C2" "processor time of `RELEASE` against Veidemann's commands" AtMost(0.25, "×");
     RELEASE_SCRIPT       "C2" "time of `RELEASE` against an atomic script"            AtMost(0.8, "×");
     GROWTH               "C2" "time added by a larger frontier against a script's"    AtMost(1.0, "×");
     SWEEP_SLICE          "C3" "longest slice of `SWEEP`"                              Never(1.0, "ms");

@@ -18,7 +18,7 @@ const MEASURED: &[(&str, &[&str])] = &[
              ({theirs| D6 | memory per hash, packed: growth of `used_memory` |} with plain keys)",
             "{ours| C1 | pages, one client, no pipeline} pages per second from one client \
              ({theirs| C1 | pages, one client, no pipeline} with Veidemann's scripts)",
-            "become public or private in {ours| T2 | toggle of one collection: } µs,",
+            "becomes public or private in {ours| T2 | toggle of one collection: } µs,",
             "| Memory per hash, packed index | {ours| D6 | memory per hash, packed: growth of `used_memory` |} bytes \
              | {theirs| D6 | memory per hash, packed: growth of `used_memory` |} bytes:",
             "| Committing 500 000 hashes | {ours| D5 | `COMMIT` of 500 k hashes, plain keys | the doc} s \
@@ -191,7 +191,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
             "up to {crates/compact/src/limits.rs every::PREFIX_BYTES}, any bytes",
             "any 1 to {crates/compact/src/limits.rs chg::ID_BYTES} bytes:",
             "at most {src/chg/past.rs MAX_PAST} |",
-            "Then the first {crates/host/src/server/info.rs MAX_JOBS} of each kind",
+            "name up to {crates/host/src/server/info.rs MAX_JOBS} items of each kind",
         ],
     ),
     (

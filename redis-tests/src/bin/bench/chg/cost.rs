@@ -16,7 +16,7 @@ const STEPS: [&str; 4] = [
     "`RELEASE`",
 ];
 
-/// Targets of each against the seed's commands and against the atomic script.
+/// Targets of each against Veidemann's commands and against the atomic script.
 const TARGETS: [[Goal; 2]; 4] = [
     [targets::ADD_SEED, targets::ADD_SCRIPT],
     [targets::ADD_SEED, targets::ADD_SCRIPT],
@@ -86,7 +86,7 @@ fn findings(sizes: &[u64; 3], costs: &[[[Costs; 4]; 3]; 3], swept: &Costs) -> Fi
         let [of_seed, of_lua] = TARGETS[step];
         let what_at = format!("{what}, server time at {some} groups");
         table! { found;
-            "C2", &what_at, "the seed's script and commands, by processor time", ours.text(), seed.text(),
+            "C2", &what_at, "Veidemann's script and commands, by processor time", ours.text(), seed.text(),
                 ours.processor.over(&seed.processor), of_seed;
             "C2", what_at, "one atomic Lua script, by `commandstats`", ours.text(), lua.text(),
                 ours.commands.over(&lua.commands), of_lua;

@@ -130,7 +130,7 @@ fn findings(
 ) -> Findings {
     let mut found = Findings::default();
     let groups = grouped(groups);
-    let script = "the seed's script";
+    let script = "Veidemann's script";
     let micros = |micros: f64| format!("{micros:.2} µs");
     let [our_time, their_time] = [ours, theirs].map(|long| long.loaded.seconds.shown(time));
     let [our_wait, their_wait] = [ours, theirs].map(|long| long.loaded.during());

@@ -121,7 +121,7 @@ fn cases(archive: &Archive, order: u64) -> Vec<Case> {
         target: None,
     };
     let all = ["POINT", "all"];
-    let plugin = "the seed's plugin in Java";
+    let plugin = "a Java plug-in for collections";
     let to_all = Some((plugin, "plugin-all"));
     let public = Some(("Java regex of all that are public", "regex-public"));
     let ten_thousand = Some(("Java regex of 10 000 alternatives", "regex-all"));
