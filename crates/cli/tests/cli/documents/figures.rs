@@ -137,9 +137,9 @@ const CONSTANTS: &[(&str, &[&str])] = &[
             "off by up to {crates/warc/src/parser.rs SLACK} bytes",
             "Records over {crates/serve/src/resource/loader/mod.rs MAX_CHECKED_FIRST}, and those over \
              {crates/serve/src/resource/stored/mod.rs MAX_IN_MEMORY} on other servers,",
-            "may together read {crates/serve/src/resource/revisit/budget.rs MAX_ROWS} rows and \
+            "`serve` reads at most {crates/serve/src/resource/revisit/budget.rs MAX_ROWS} rows and \
              {crates/serve/src/resource/revisit/budget.rs MAX_TRIES} records;",
-            "remembered for {crates/serve/src/resource/in_vain.rs REMEMBERED}.",
+            "is cached for {crates/serve/src/resource/in_vain.rs REMEMBERED}.",
         ],
     ),
     (
