@@ -173,9 +173,9 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         "docs/guide/tags-sync.md",
         &[
             "a tag of more than {crates/compact/src/limits.rs tags::TAG_BYTES} bytes are errors",
-            "of up to {crates/compact/src/limits.rs tags::ID_BYTES} bytes",
-            "More than {crates/cli/src/mirror/follow.rs BURST} ids at a time",
-            "noticed within {crates/cli/src/mirror/follow.rs CHECK} |",
+            "have up to {crates/compact/src/limits.rs tags::ID_BYTES} bytes",
+            "If more than {crates/cli/src/mirror/follow.rs BURST} ids change at a time",
+            "notices a restart within {crates/cli/src/mirror/follow.rs CHECK} |",
         ],
     ),
     (
