@@ -162,7 +162,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
         return late();
     };
     let mut out = Metrics::default();
-    out.family("build_info", "gauge", "The version that runs.");
+    out.family("build_info", "gauge", "Version of the program.");
     out.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     config_reloads(reloads, &mut out);
     out.family("requests_total", "counter", "Requests to a collection.");
