@@ -155,8 +155,8 @@ const CONSTANTS: &[(&str, &[&str])] = &[
             "more than {crates/serve/src/indexes.rs MAX_WAITING} others wait;",
             "{crates/serve/src/server/indexes/mod.rs WAIT.0} seconds by default, \
              {crates/serve/src/server/indexes/mod.rs WAIT.1} at most.",
-            "within {crates/serve/src/indexes.rs OUTCOME_TTL} after that",
-            "are retried for {crates/jobs/src/request/mod.rs RETRY_TIMEOUT},",
+            "within {crates/serve/src/indexes.rs OUTCOME_TTL} after its end",
+            "the client retries for {crates/jobs/src/request/mod.rs RETRY_TIMEOUT},",
         ],
     ),
     (
