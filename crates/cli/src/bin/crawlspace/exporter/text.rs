@@ -155,7 +155,7 @@ fn any(n: Option<f64>) -> Vec<(&'static str, f64)> {
 
 const INDEX: &[Of<Stats>] = figures! { Stats, it:
     index_hashes gauge "Hashes in the merged index." one(it.hashes);
-    index_crawls gauge "Crawls of an index; label state."
+    index_crawls gauge "Crawls of an index, by state."
         vec![("committed", it.crawls as f64), ("uncommitted", it.uncommitted as f64)];
     index_records gauge "Records of committed crawls." one(it.total_urls);
     index_revisits gauge "Revisit records of committed crawls." one(it.dupe_urls);
@@ -168,7 +168,7 @@ const INDEX: &[Of<Stats>] = figures! { Stats, it:
 };
 
 const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
-    frontier_groups gauge "Groups of a frontier; label state." vec![
+    frontier_groups gauge "Groups of a frontier, by state." vec![
         ("waiting", it.groups_waiting as f64),
         ("ready", it.groups_ready as f64),
         ("busy", it.groups_busy as f64),
@@ -193,9 +193,9 @@ const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
 };
 
 const SPACE: &[Of<tags::Info>] = figures! { tags::Info, it:
-    space_ids gauge "Ids with tags; label kind." by_kind([it.record_ids, it.file_ids, it.tag_ids]);
-    space_edges gauge "Tags of ids; label kind." by_kind([it.record_edges, it.file_edges, it.tag_edges]);
-    space_staged_ids gauge "Ids in staged copies; label kind."
+    space_ids gauge "Ids with tags, by kind." by_kind([it.record_ids, it.file_ids, it.tag_ids]);
+    space_edges gauge "Tags of ids, by kind." by_kind([it.record_edges, it.file_edges, it.tag_edges]);
+    space_staged_ids gauge "Ids in staged copies, by kind."
         by_kind([it.staged_record_ids, it.staged_file_ids, it.staged_tag_ids]);
     space_tags gauge "Distinct tags of a tag space." one(it.tags);
     space_rules gauge "Rules of a tag space." one(it.rules);
