@@ -106,9 +106,9 @@ grammar! {
 
 command! {
     prefix "chg.add", "write deny-oom";
-    /// Tells that URIs were queued for crawl host groups, which wait until they are due.
+    /// Counts URIs that were queued for crawl host groups, and queues each group until it is due.
     ///
-    /// O(N log M) where N is the number of URIs and M that of waiting groups
+    /// O(N log M) where N is the number of URIs and M the number of waiting groups
     pub struct Add<'a> {
         now: Now = NOW,
         execution: &'a [u8] = EXECUTION,
@@ -135,9 +135,9 @@ grammar! {
 
 command! {
     prefix "chg.adduri", "write deny-oom";
-    /// Queues URIs for crawl host groups, and keeps them until they are leased.
+    /// Queues URIs for crawl host groups, and stores the URIs in the frontier.
     ///
-    /// O(N log M) where N is the number of URIs and M that of waiting groups and kept URIs
+    /// O(N log M) where N is the number of URIs and M the number of waiting groups and kept URIs
     pub struct AddUri<'a> {
         now: Now = NOW,
         execution: &'a [u8] = EXECUTION,
@@ -155,9 +155,9 @@ command! {
 
 command! {
     prefix "chg.next", "write blocking";
-    /// Leases the groups that have been ready longest, waiting for them if asked to.
+    /// Leases the groups that have been due for longest; with BLOCK, waits until a group is due.
     ///
-    /// O(N log M) where N is the number of leases and M that of waiting and busy groups
+    /// O(N log M) where N is the number of leases and M the number of waiting and busy groups
     pub struct Next<'a> {
         now: Now = NOW,
         {
@@ -256,7 +256,7 @@ grammar! {
 
 command! {
     prefix "chg.release", "write blocking";
-    /// Ends a lease: the group waits for as long as politeness asks, then it is due again.
+    /// Ends a lease; the group becomes due again after its politeness pause.
     ///
     /// O(log M) where M is the number of waiting and busy groups
     pub struct Release<'a> {
@@ -287,7 +287,7 @@ impl Release<'_> {
 
 command! {
     prefix "chg.extend", "write fast";
-    /// Gives a lease a new deadline, for a fetch that takes longer.
+    /// Sets a new deadline for a lease, so that a slow fetch can finish.
     ///
     /// O(log M) where M is the number of busy groups
     pub struct Extend<'a> {
@@ -300,9 +300,9 @@ command! {
 
 command! {
     prefix "chg.expired", "write";
-    /// Takes reports of leases that ran out off their list.
+    /// Returns reports of expired leases, and removes them from the list.
     ///
-    /// O(N log M) where N is the number of reports and M that of busy groups
+    /// O(N log M) where N is the number of reports and M the number of busy groups
     pub struct Expired {
         now: Now = NOW,
         { count: Option<u64> = COUNT.after("COUNT"), }
@@ -311,9 +311,9 @@ command! {
 
 command! {
     prefix "chg.sweep", "write blocking";
-    /// Moves groups that are due to the ready queue, for workers that pop it themselves.
+    /// Moves due groups to the ready queue, for plain clients that take groups from it.
     ///
-    /// O(N log M) where N is the number of groups moved and M that of waiting and busy ones, in slices
+    /// O(N log M) where N is the number of groups moved and M the number of waiting and busy groups, in slices
     pub struct Sweep {
         now: Now = NOW,
         { limit: Option<u64> = Integer::from("groups", 1).after("LIMIT"), }
@@ -322,7 +322,7 @@ command! {
 
 command! {
     prefix "chg.block", "write fast";
-    /// Holds a group until a time, for example after a 429 or in an outage.
+    /// Blocks a group until a given time, for example because the host is down.
     ///
     /// O(log M) where M is the number of waiting groups
     pub struct Block<'a> {
@@ -337,9 +337,9 @@ type What<'a> = Option<Target<'a>>;
 
 command! {
     prefix "chg.pause", "write blocking";
-    /// Holds a group, a crawl execution or the whole frontier until it is resumed.
+    /// Pauses a group, a crawl execution or the whole frontier until CHG.RESUME.
     ///
-    /// O(1); for an execution O(N log M) where N is the number of due groups that it holds and M of waiting ones, in slices
+    /// O(1); for an execution O(N log M) where N is the number of due groups that the pause affects and M the number of waiting groups, in slices
     pub struct Pause<'a> {
         now: Now = NOW,
         what: What<'a> = Optional(OneOf("what", (
@@ -351,9 +351,9 @@ command! {
 
 command! {
     prefix "chg.resume", "write blocking";
-    /// Lets a group, a crawl execution or the whole frontier go on.
+    /// Resumes a group, a crawl execution or the whole frontier after CHG.PAUSE.
     ///
-    /// O(1); for an execution O(N log M) where N is the number of due groups that are still paused and M of waiting ones, in slices
+    /// O(1); for an execution O(N log M) where N is the number of due groups that are still paused and M the number of waiting groups, in slices
     pub struct Resume<'a> {
         now: Now = NOW,
         what: What<'a> = Optional(OneOf("what", (
@@ -376,7 +376,7 @@ grammar! {
 
 command! {
     prefix "chg.limit", "write deny-oom";
-    /// Sets how many fetches at a time a group allows, how far apart, the pause after each, and how many URIs.
+    /// Sets limits of a group: parallel fetches, the gap between them, the pause after each, and the number of URIs.
     ///
     /// O(log M) where M is the number of waiting groups
     pub struct Limit<'a> {
@@ -388,9 +388,9 @@ command! {
 
 command! {
     prefix "chg.group", "write deny-oom";
-    /// Puts groups behind one shared gate, because one server or operator is behind them.
+    /// Puts groups behind one shared gate, for hosts of one server or one operator.
     ///
-    /// O(N log M) where N is the number of groups and M that of waiting ones
+    /// O(N log M) where N is the number of groups given and M the number of waiting groups
     pub struct Group<'a> {
         now: Now = NOW,
         gate: &'a [u8] = Bytes::new("group", ID_BYTES).or_empty(),
@@ -409,9 +409,9 @@ pub enum Dropped<'a> {
 
 command! {
     prefix "chg.drop", "write blocking";
-    /// Takes the URIs of a crawl execution out of all groups, or all URIs out of a group.
+    /// Removes the URIs of a crawl execution from all groups, or all URIs from one group.
     ///
-    /// O(N + M log K) where N is the number of groups and M of URIs of the execution, and K of waiting groups, in slices
+    /// O(N + M log K) where N is the number of groups of the execution, M the number of its URIs and K the number of waiting groups, in slices
     pub struct Drop<'a> {
         now: Now = NOW,
         what: Dropped<'a> = OneOf("what", (
@@ -425,7 +425,7 @@ command! {
     prefix "chg.move", "write deny-oom blocking";
     /// Moves everything that is queued for one group to another.
     ///
-    /// O(N log M) where N is the number of URIs moved and M that of the other group, in slices
+    /// O(N log M) where N is the number of URIs moved and M the number of URIs of the other group, in slices
     pub struct Move<'a> {
         now: Now = NOW,
         from: &'a [u8] = Bytes::new("from", ID_BYTES),
@@ -445,9 +445,9 @@ impl Move<'_> {
 
 command! {
     prefix "chg.why", "readonly";
-    /// Tells why a group is not being fetched from: its state, holder, gate and when it is due.
+    /// Explains why a group is not being fetched from: its state, its leases, its gate, and when it is due.
     ///
-    /// O(log M + N) where M is the number of waiting groups and N that of executions listed, 1000 at most
+    /// O(log M + N) where M is the number of waiting groups and N the number of executions listed, at most 1000
     pub struct Why<'a> {
         now: Now = NOW,
         chg: &'a [u8] = CHG,
@@ -456,7 +456,7 @@ command! {
 
 command! {
     prefix "chg.info", "readonly";
-    /// Tells the sizes of the queues, rates, and whether politeness was kept.
+    /// Returns the lengths of the queues, their rates, and whether politeness was kept.
     ///
     /// O(log M) where M is the number of waiting groups
     pub struct Info {
@@ -466,9 +466,9 @@ command! {
 
 command! {
     prefix "chg.list", "readonly";
-    /// Lists the groups that wait, are ready or are being fetched from, page by page.
+    /// Lists the groups that are waiting, ready or being fetched from, page by page.
     ///
-    /// O(N + log M squared) where N is the number of groups listed and M that of all
+    /// O(N + (log M)^2) where N is the number of groups listed and M the number of all groups
     pub struct List {
         now: Now = NOW,
         {
@@ -505,9 +505,9 @@ impl List {
 
 command! {
     prefix "chg.uris", "readonly";
-    /// Lists the URIs that are kept and queued for a group, page by page.
+    /// Lists the URIs that the frontier stores for a group, page by page.
     ///
-    /// O(N + log M) where N is the number of URIs listed and M that of all of the group
+    /// O(N + log M) where N is the number of URIs listed and M the number of all URIs of the group
     pub struct Uris<'a> {
         now: Now = NOW,
         chg: &'a [u8] = CHG,
@@ -521,7 +521,7 @@ command! {
 
 command! {
     prefix "chg.check", "readonly blocking";
-    /// Proves that every queued URI is counted once and every group stands in one queue.
+    /// Checks a frontier for lost and double-counted URIs, and for groups in the wrong queue.
     ///
     /// O(N) where N is the number of keys in the database, in slices
     pub struct Check {
@@ -531,7 +531,7 @@ command! {
 
 command! {
     prefix "chg.repair", "write deny-oom blocking";
-    /// Mends what CHG.CHECK finds: counts that drifted, and groups that stand in no queue.
+    /// Repairs the inconsistencies that CHG.CHECK finds: wrong counts, and groups that are in no queue.
     ///
     /// O(N) where N is the number of keys in the database, in slices
     pub struct Repair {

@@ -99,7 +99,7 @@ const fn sequence<'a>() -> After<Block<Sequence<'a>>> {
 
 command! {
     prefix "dedupe.lookup", "readonly fast";
-    /// Says for each hash which crawl holds its original record, and where.
+    /// Returns the original record of each hash: its crawl, WACZ index, date, URL and size.
     ///
     /// O(N) where N is the number of hashes
     pub struct Lookup<'a> {
@@ -115,7 +115,7 @@ command! {
     prefix "dedupe.lookupurl", "readonly blocking";
     /// Lists the captures of URLs, newest first.
     ///
-    /// O(C*log(N)+C*L) for each URL, where C is the number of crawls, N that of hashes, L the limit, in slices
+    /// O(C*log(N)+C*L) for each URL, where C is the number of crawls, N the number of hashes and L the limit, in slices
     pub struct LookUpUrl<'a> {
         {
             own: Option<&'a [u8]> = CRAWL.after("CRAWL"),
@@ -138,7 +138,7 @@ command! {
 
 command! {
     prefix "dedupe.claim", "write deny-oom blocking";
-    /// Looks a hash up, or else reserves it, so that only one worker stores the payload.
+    /// Looks up a hash, and reserves it if it is unknown, so that only one worker stores the payload.
     ///
     /// O(1)
     pub struct Claim<'a> {
@@ -154,7 +154,7 @@ command! {
 
 command! {
     prefix "dedupe.unclaim", "write fast";
-    /// Gives a claim up, so that another worker can store the payload.
+    /// Releases a claim, so that another worker can store the payload.
     ///
     /// O(1)
     pub struct Unclaim {
@@ -165,7 +165,7 @@ command! {
 
 command! {
     prefix "dedupe.begin", "write deny-oom fast";
-    /// Makes a crawl known before its first record, or continues a committed one.
+    /// Starts a crawl before its first record, or continues a committed crawl.
     ///
     /// O(1)
     pub struct Begin<'a> {
@@ -202,7 +202,7 @@ grammar! {
 
 command! {
     prefix "dedupe.add", "write deny-oom fast";
-    /// Tells that response records were written, and settles the claim on their payload.
+    /// Adds the response records that a crawl has written, and settles a claim.
     ///
     /// O(N) where N is the number of records
     pub struct Add<'a> {
@@ -248,7 +248,7 @@ impl<'a> From<OneRevisit<'a>> for Revisited<'a> {
 
 command! {
     prefix "dedupe.revisit", "write deny-oom fast";
-    /// Tells that revisit records were written: what they save, and what they depend on.
+    /// Counts revisit records and the bytes that they save, and records which crawls they depend on.
     ///
     /// O(N) where N is the number of records
     pub struct Revisit<'a> {
@@ -267,7 +267,7 @@ command! {
 
 command! {
     prefix "dedupe.waczopen", "write deny-oom";
-    /// Lists a WACZ file that is being written, and gives its index.
+    /// Registers a WACZ file that a crawl begins to write, and returns its index.
     ///
     /// O(N) where N is the number of WACZ files of the crawl
     pub struct WaczOpen<'a> {
@@ -278,9 +278,9 @@ command! {
 
 command! {
     prefix "dedupe.waczclose", "write deny-oom";
-    /// Fills in the hash and size of a finished WACZ file, and counts its size once.
+    /// Marks a WACZ file as finished, stores its hash and size, and counts its size once.
     ///
-    /// O(1) for the first and last files of the crawl, O(N) between
+    /// O(1) for the first and last files of the crawl, O(N) for the others, where N is the number of WACZ files of the crawl
     pub struct WaczClose<'a> {
         crawl: &'a [u8] = CRAWL,
         index: u64 = Integer::new("index", 0, u32::MAX as u64),
@@ -293,7 +293,7 @@ command! {
 
 command! {
     prefix "dedupe.waczlist", "readonly";
-    /// Lists the WACZ files of a crawl in the order of their indexes.
+    /// Lists the WACZ files of a crawl, ordered by index.
     ///
     /// O(N) where N is the number of WACZ files of the crawl
     pub struct WaczList<'a> {
@@ -303,9 +303,9 @@ command! {
 
 command! {
     prefix "dedupe.commit", "write deny-oom blocking";
-    /// Makes a crawl part of the merged index: all of its hashes become visible at once.
+    /// Merges a crawl into the index: all of its hashes become visible at once.
     ///
-    /// O(N) where N is the number of hashes that are new since the last commit, in slices
+    /// O(N) where N is the number of hashes added since the last commit, in slices
     pub struct Commit<'a> {
         crawl: &'a [u8] = CRAWL,
     }
@@ -313,7 +313,7 @@ command! {
 
 command! {
     prefix "dedupe.cancel", "write blocking";
-    /// Drops an uncommitted crawl, or what came since the last commit of a continued one.
+    /// Deletes an uncommitted crawl, or the changes to a committed crawl since its last commit.
     ///
     /// O(N) where N is the number of hashes dropped, in slices
     pub struct Cancel<'a> {
@@ -325,7 +325,7 @@ type Crawls<'a> = SmallVec<[&'a [u8]; 4]>;
 
 command! {
     prefix "dedupe.remove", "write blocking";
-    /// Removes committed crawls: their hashes go to the next holder, or go.
+    /// Removes committed crawls: each of their hashes moves to the next crawl that has it, or is deleted.
     ///
     /// O(N) where N is the number of hashes of the removed crawls, in slices
     pub struct Remove<'a> {
@@ -335,9 +335,9 @@ command! {
 
 command! {
     prefix "dedupe.retain", "write blocking";
-    /// Says which crawls are the whole collection: others are tracked as removed, or purged.
+    /// Declares which crawls form the collection; counts all others as removed, or removes them with PURGE.
     ///
-    /// O(C) where C is the number of crawls; with PURGE also the cost of removing the others
+    /// O(C) where C is the number of crawls; with PURGE, plus the cost of removing the other crawls
     pub struct Retain<'a> {
         // A second `PURGE` is the id of a crawl.
         purge: Option<()> = Optional(Flag("PURGE")),
@@ -370,7 +370,7 @@ impl<'a> Shape<'a> for References {
 
 command! {
     prefix "dedupe.requires", "readonly blocking";
-    /// Lists the WACZ files that a crawl or a WACZ depends on, ready for relation.requires.
+    /// Lists the WACZ files of other crawls that a crawl or a WACZ file needs for replay.
     ///
     /// O(N) where N is the number of WACZ files of the required crawls
     pub struct Requires {
@@ -389,7 +389,7 @@ command! {
 
 command! {
     prefix "dedupe.requiredby", "readonly blocking";
-    /// Lists the crawls that would break if this one went, with their numbers of revisits.
+    /// Lists the crawls that could not be replayed in full without this one, with their numbers of revisits.
     ///
     /// O(C) where C is the number of crawls, in slices
     pub struct RequiredBy<'a> {
@@ -399,9 +399,9 @@ command! {
 
 command! {
     prefix "dedupe.stats", "readonly blocking";
-    /// Counts, hashes, savings and memory of an index, or of one crawl.
+    /// Returns the figures of an index or of one crawl: hashes, records, savings and memory.
     ///
-    /// O(C) where C is the number of crawls, in slices; O(1) for one crawl; O(N) with SAMPLES
+    /// O(C) where C is the number of crawls, in slices; O(1) for one crawl; O(S) with SAMPLES, where S is the number of samples
     pub struct Stats<'a> {
         of: Option<Figures<'a>> = Optional(OneOf("of", (
             SAMPLES.after("SAMPLES").or_value().map(Figures::Sampled),
@@ -412,9 +412,9 @@ command! {
 
 command! {
     prefix "dedupe.crawls", "readonly blocking";
-    /// Lists the crawls of an index with their figures.
+    /// Lists the crawls of an index with their states and counts.
     ///
-    /// O(C) where C is the number of crawls, in slices; with UNLISTED O(K) for the K keys of the database
+    /// O(C) where C is the number of crawls, in slices; with UNLISTED O(K) where K is the number of keys in the database
     pub struct ListCrawls {
         which: Option<Which> = Optional(Choice("which", &[
             ("UNCOMMITTED", Which::Uncommitted),
@@ -426,7 +426,7 @@ command! {
 
 command! {
     prefix "dedupe.check", "readonly blocking";
-    /// Looks at every key of an index and counts what does not fit together.
+    /// Checks an index for inconsistencies, and counts them by kind.
     ///
     /// O(N) where N is the number of hashes of all crawls, in slices
     pub struct Check {}
@@ -434,7 +434,7 @@ command! {
 
 command! {
     prefix "dedupe.repair", "write deny-oom blocking";
-    /// Does what DEDUPE.CHECK does, and sets right what it finds.
+    /// Repairs the inconsistencies that DEDUPE.CHECK finds.
     ///
     /// O(N) where N is the number of hashes of all crawls, in slices
     pub struct Repair {}
@@ -442,7 +442,7 @@ command! {
 
 command! {
     prefix "dedupe.profile", "write fast";
-    /// Reads or sets the key layout of an index.
+    /// Returns or sets the profile of an index: its key names and its spelling of hashes.
     ///
     /// O(1)
     pub struct Profile {

@@ -85,9 +85,9 @@ type Tags<'a> = SmallVec<[&'a [u8]; 4]>;
 
 command! {
     key "tags.add", "write fast deny-oom";
-    /// Attaches tags to a record, a file or another tag.
+    /// Adds tags to a record, a file or another tag.
     ///
-    /// O(N) where N is the number of tags given; for a tag, and of those that carry it
+    /// O(N) where N is the number of tags given, and for TAG also of the tags that carry the id
     pub struct Add<'a> {
         to: Subject<'a> = block(""),
         tags: Tags<'a> = Many(TAG),
@@ -96,9 +96,9 @@ command! {
 
 command! {
     key "tags.rem", "write fast";
-    /// Takes tags off a record, a file or another tag.
+    /// Removes tags from a record, a file or another tag.
     ///
-    /// O(N) where N is the number of tags given; for a tag, and of those that carry it
+    /// O(N) where N is the number of tags given, and for TAG also of the tags that carry the id
     pub struct Rem<'a> {
         from: Subject<'a> = block(""),
         tags: Tags<'a> = Many(TAG),
@@ -107,9 +107,9 @@ command! {
 
 command! {
     key "tags.get", "readonly fast";
-    /// Tells the tags of a record, a file or another tag.
+    /// Returns the tags of a record, a file or another tag.
     ///
-    /// O(N) where N is the number of tags, with ALL of those they carry as well
+    /// O(N) where N is the number of tags in the reply
     pub struct Get<'a> {
         of: Subject<'a> = block(""),
         { all: bool = Flag("ALL"), }
@@ -126,7 +126,7 @@ grammar! {
 
 command! {
     key "tags.load", "write deny-oom";
-    /// Loads many records, files or tags with their tags: adding, setting, replacing all, or into a staged copy.
+    /// Loads the tags of many records, files or tags: adds tags, sets them, replaces all ids, or fills a staged copy.
     ///
     /// O(N) where N is the number of ids and tags given
     pub struct Load<'a> {
@@ -153,9 +153,9 @@ pub enum Condition {
 
 command! {
     key "tags.swap", "write";
-    /// Puts a staged copy in place of all records, files or tags, or throws it away.
+    /// Replaces all records, files or tags by the staged copy, or deletes the staged copy.
     ///
-    /// O(1); what was in place is freed in the background
+    /// O(1); the replaced ids are freed in the background
     pub struct Swap {
         kind: Tagged = KIND,
         {
@@ -169,7 +169,7 @@ command! {
 
 command! {
     key "tags.ruleset", "write deny-oom";
-    /// Sets a rule that reads tags out of a field of captures.
+    /// Sets a rule that derives tags from a field of captures.
     ///
     /// O(N) where N is the length of the regular expression
     pub struct RuleSet<'a> {
@@ -182,7 +182,7 @@ command! {
 
 command! {
     key "tags.ruledel", "write fast";
-    /// Removes a rule.
+    /// Deletes a rule.
     ///
     /// O(N) where N is the number of rules
     pub struct RuleDel<'a> {
@@ -200,7 +200,7 @@ command! {
 
 command! {
     key "tags.pointset", "write deny-oom";
-    /// Sets an access point: an expression with a name, or with a pattern of names.
+    /// Sets an access point: an expression under a name, or under a pattern of names.
     ///
     /// O(N) where N is the length of the expression
     pub struct PointSet<'a> {
@@ -211,7 +211,7 @@ command! {
 
 command! {
     key "tags.pointdel", "write fast";
-    /// Removes an access point.
+    /// Deletes an access point.
     ///
     /// O(log N) where N is the number of access points
     pub struct PointDel<'a> {
@@ -221,9 +221,9 @@ command! {
 
 command! {
     key "tags.points", "readonly";
-    /// Lists the access points, or tells what a name means.
+    /// Lists the access points, or resolves a name to its access point.
     ///
-    /// O(N) where N is the number of access points; with a name, of those that are patterns
+    /// O(N) where N is the number of access points; with a name, the number of those that are patterns
     pub struct Points<'a> {
         name: Option<&'a [u8]> = Optional(Text("name")),
     }
@@ -318,9 +318,9 @@ impl Options<'_> {
 
 command! {
     key "tags.filter", "readonly";
-    /// Gives the captures of a batch that an access point, an expression and filters let pass.
+    /// Returns the captures of a batch that pass an access point, an expression and filters.
     ///
-    /// O(N) where N is the number of captures, and linear in their length
+    /// O(N) where N is the total length of the captures in bytes
     pub struct Filter<'a> {
         request: Request = block("").map(Options::<'a>::request),
         batch: Batch<'a> = OneOf("batch", (
@@ -332,9 +332,9 @@ command! {
 
 command! {
     key "tags.explain", "readonly";
-    /// Tells why a capture passes or not: each tag with its source, each clause with its verdict.
+    /// Explains why a capture passes or not: the source of each tag, and the result of each clause.
     ///
-    /// O(N) where N is the size of the condition with all access points in it
+    /// O(N) where N is the size of the condition, including its access points
     pub struct Explain<'a> {
         request: Request = block("").map(Options::<'a>::request),
         line: &'a [u8] = Text("line").after("LINES"),
@@ -343,7 +343,7 @@ command! {
 
 command! {
     key "tags.list", "readonly";
-    /// Gives the tags of which a capture that has one of them alone passes an expression.
+    /// Lists the tags that satisfy an expression.
     ///
     /// O(N) where N is COUNT
     pub struct List<'a> {
@@ -358,7 +358,7 @@ command! {
 
 command! {
     key "tags.scan", "readonly";
-    /// Walks through the records, files or tags that have tags.
+    /// Iterates over the records, files or tags that have tags.
     ///
     /// O(N) where N is COUNT
     pub struct Scan<'a> {
@@ -373,7 +373,7 @@ command! {
 
 command! {
     key "tags.info", "readonly fast";
-    /// Tells how much there is in a tag space.
+    /// Returns the figures of a tag space: its numbers of ids, tags, rules and access points, and its memory.
     ///
     /// O(1)
     pub struct Info {}

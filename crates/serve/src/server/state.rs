@@ -162,7 +162,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
         return late();
     };
     let mut out = Metrics::default();
-    out.family("build_info", "gauge", "The version that runs.");
+    out.family("build_info", "gauge", "Version of the program.");
     out.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     config_reloads(reloads, &mut out);
     out.family("requests_total", "counter", "Requests to a collection.");
@@ -177,7 +177,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
             out.sample("requests_total", &labels, count as f64);
         }
     }
-    let help = "Records read that deviate from the standard; label deviation.";
+    let help = "Records read that deviate from the standard, by deviation.";
     out.family("record_deviations_total", "counter", help);
     let asked = |collection: &&Arc<Collection>| collection.requests.counts().next().is_some();
     for collection in federation.collections.iter().filter(asked) {
@@ -199,7 +199,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
             out.sample(name, &labels(seen, &step), figure(seen));
         }
     }
-    let help = "Failed requests to a source; label error.";
+    let help = "Failed requests to a source, by error.";
     out.family("source_errors_total", "counter", help);
     for seen in seen.iter().filter(|seen| was_asked(seen)) {
         let step = seen.step.to_string();
@@ -218,7 +218,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
 
 fn config_reloads(reloads: &Reloads, out: &mut Metrics) {
     let name = "config_reloads_total";
-    let help = "Reloads of the configuration; label result.";
+    let help = "Reloads of the configuration, by result.";
     out.family(name, "counter", help);
     out.sample(name, &[("result", "success")], reloads.succeeded as f64);
     out.sample(name, &[("result", "failure")], reloads.failed as f64);

@@ -137,9 +137,9 @@ const CONSTANTS: &[(&str, &[&str])] = &[
             "off by up to {crates/warc/src/parser.rs SLACK} bytes",
             "Records over {crates/serve/src/resource/loader/mod.rs MAX_CHECKED_FIRST}, and those over \
              {crates/serve/src/resource/stored/mod.rs MAX_IN_MEMORY} on other servers,",
-            "may together read {crates/serve/src/resource/revisit/budget.rs MAX_ROWS} rows and \
+            "`serve` reads at most {crates/serve/src/resource/revisit/budget.rs MAX_ROWS} rows and \
              {crates/serve/src/resource/revisit/budget.rs MAX_TRIES} records;",
-            "remembered for {crates/serve/src/resource/in_vain.rs REMEMBERED}.",
+            "is cached for {crates/serve/src/resource/in_vain.rs REMEMBERED}.",
         ],
     ),
     (
@@ -155,8 +155,8 @@ const CONSTANTS: &[(&str, &[&str])] = &[
             "more than {crates/serve/src/indexes.rs MAX_WAITING} others wait;",
             "{crates/serve/src/server/indexes/mod.rs WAIT.0} seconds by default, \
              {crates/serve/src/server/indexes/mod.rs WAIT.1} at most.",
-            "within {crates/serve/src/indexes.rs OUTCOME_TTL} after that",
-            "are retried for {crates/jobs/src/request/mod.rs RETRY_TIMEOUT},",
+            "within {crates/serve/src/indexes.rs OUTCOME_TTL} after its end",
+            "the client retries for {crates/jobs/src/request/mod.rs RETRY_TIMEOUT},",
         ],
     ),
     (
@@ -173,9 +173,9 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         "docs/guide/tags-sync.md",
         &[
             "a tag of more than {crates/compact/src/limits.rs tags::TAG_BYTES} bytes are errors",
-            "of up to {crates/compact/src/limits.rs tags::ID_BYTES} bytes",
-            "More than {crates/cli/src/mirror/follow.rs BURST} ids at a time",
-            "noticed within {crates/cli/src/mirror/follow.rs CHECK} |",
+            "have up to {crates/compact/src/limits.rs tags::ID_BYTES} bytes",
+            "If more than {crates/cli/src/mirror/follow.rs BURST} ids change at a time",
+            "notices a restart within {crates/cli/src/mirror/follow.rs CHECK} |",
         ],
     ),
     (

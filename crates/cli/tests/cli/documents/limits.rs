@@ -68,7 +68,7 @@ fn the_page_of_release_has_the_statuses_that_make_a_group_back_off() {
             _ => format!("{} to {}", range.start(), range.end()),
         });
     let ranges: Vec<String> = ranges.collect();
-    let expected = format!("{} and a negative status say", ranges.join(", "));
+    let expected = format!("{} and a negative status indicate", ranges.join(", "));
     let page = read("docs/commands/chg.release.md").replace('\n', " ");
     assert!(page.contains(&expected), "{expected}");
 }

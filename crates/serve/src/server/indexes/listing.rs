@@ -169,7 +169,7 @@ pub(in super::super) async fn metrics(indexes: &Arc<Indexes>, out: &mut Metrics)
     out.family(
         "index_building",
         "gauge",
-        "Indexes that are being built, or wait for that.",
+        "Indexes that are being built, or wait to be built.",
     );
     out.sample("index_building", &[], indexes.building().len() as f64);
     let Some(Ok(entries)) = look(indexes).await else {

@@ -13,12 +13,12 @@ const GAUGE: &str = "gauge";
 /// Formats the metrics of all these servers.
 pub(super) fn of(looks: &[Look]) -> String {
     let mut out = Metrics::default();
-    out.family("build_info", GAUGE, "The version that runs.");
+    out.family("build_info", GAUGE, "Version of the program.");
     out.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     out.family(
         "up",
         GAUGE,
-        "Whether the server answers and has loaded the module.",
+        "1 if the server answers and has loaded the module.",
     );
     for look in looks {
         let up = f64::from(u8::from(look.outcome.is_ok()));
@@ -27,7 +27,7 @@ pub(super) fn of(looks: &[Look]) -> String {
     out.family(
         "scrape_duration_seconds",
         GAUGE,
-        "Time that a look at the server took.",
+        "Time that it took to query the server.",
     );
     for look in looks {
         let server = [("server", &look.server[..])];
@@ -44,8 +44,7 @@ pub(super) fn of(looks: &[Look]) -> String {
         &seen.frontiers
     });
     each(&mut out, &seen, SPACE, "space", |seen| &seen.spaces);
-    let help =
-        "Indexes, frontiers and tag spaces without figures, because there are more than the limit.";
+    let help = "Indexes, frontiers and tag spaces that are not exported, because there are more than the limit.";
     out.family("not_exported", GAUGE, help);
     for (server, seen) in &seen {
         let others = [
@@ -78,18 +77,18 @@ chg_expired chg_expired_total counter Leases that expired.
 chg_waiters chg_waiters gauge Clients that wait for a lease.
 tags_batches tags_batches_total counter Batches of captures filtered.
 tags_batches_away tags_batches_away_total counter Batches filtered in the background.
-tags_batches_waiting tags_batches_waiting gauge Batches that are, or are to be, filtered in the background.
-indexes indexes gauge Indexes that something is cached of.
-frontiers frontiers gauge Frontiers that something is cached of.
+tags_batches_waiting tags_batches_waiting gauge Batches that are being filtered in the background, or wait for it.
+indexes indexes gauge Indexes with cached data.
+frontiers frontiers gauge Frontiers with cached data.
 tags_spaces spaces gauge Tag spaces that were used.
-jobs_running jobs_running gauge Jobs under way, waiting ones included.
+jobs_running jobs_running gauge Jobs that are running or waiting.
 jobs_done jobs_done_total counter Jobs that ended.
 slices slices_total counter Slices of jobs.
 slice_longest_us slice_longest_seconds gauge The longest slice of a job since the module was loaded.
-slice_longest_cpu_us slice_longest_cpu_seconds gauge The longest slice of a job in processor time.
-keyspace_events keyspace_events_subscribed gauge Whether the module listens to changes of keys.
-panics panics_total counter Bugs that were caught and became an error reply.
-evicting_policy evicting_policy gauge Whether the server may evict keys, which destroys an index.
+slice_longest_cpu_us slice_longest_cpu_seconds gauge Processor time of the longest slice of a job.
+keyspace_events keyspace_events_subscribed gauge 1 if the module is notified of changes of keys.
+panics panics_total counter Internal errors (panics) that were returned as error replies.
+evicting_policy evicting_policy gauge 1 if the server may evict keys, which destroys an index.
 used_memory server_memory_bytes gauge Memory that the server uses.
 maxmemory server_memory_max_bytes gauge Maximum memory of the server (maxmemory); 0 for no limit.
 rdb_changes_since_last_save server_unsaved_changes gauge Changes since the last snapshot.
@@ -113,7 +112,7 @@ fn of_servers(out: &mut Metrics, seen: &[(&str, &Observation)]) {
             out.sample(name, &[("server", server)], f64::from(u8::from(is(seen))));
         }
     };
-    let help = "Whether the last snapshot and the last write of the append-only file succeeded.";
+    let help = "1 if the last snapshot and the last write of the append-only file succeeded.";
     whether(out, "server_persistence_ok", help, |seen| {
         let names = [
             "rdb_last_bgsave_status",
@@ -123,7 +122,7 @@ fn of_servers(out: &mut Metrics, seen: &[(&str, &Observation)]) {
         let mut texts = names.iter().filter_map(|name| seen.texts.get(*name));
         texts.all(|status| status == "ok")
     });
-    let help = "Whether the server is a master.";
+    let help = "1 if the server is a master.";
     whether(out, "server_master", help, |seen| {
         seen.texts.get("role").is_some_and(|role| role == "master")
     });
@@ -156,7 +155,7 @@ fn any(n: Option<f64>) -> Vec<(&'static str, f64)> {
 
 const INDEX: &[Of<Stats>] = figures! { Stats, it:
     index_hashes gauge "Hashes in the merged index." one(it.hashes);
-    index_crawls gauge "Crawls of an index; label state."
+    index_crawls gauge "Crawls of an index, by state."
         vec![("committed", it.crawls as f64), ("uncommitted", it.uncommitted as f64)];
     index_records gauge "Records of committed crawls." one(it.total_urls);
     index_revisits gauge "Revisit records of committed crawls." one(it.dupe_urls);
@@ -164,12 +163,12 @@ const INDEX: &[Of<Stats>] = figures! { Stats, it:
     index_wacz_bytes gauge "Bytes of finished WACZ files." one(it.total_crawl_size);
     index_removed_crawls gauge "Crawls that are counted as removed from the collection." one(it.removed_crawls);
     index_memory_bytes gauge "Memory of the keys of an index, estimated." one(it.memory);
-    index_packed gauge "Whether the index is packed." one(u64::from(it.storage == Storage::Packed));
+    index_packed gauge "1 if the index is packed." one(u64::from(it.storage == Storage::Packed));
     index_import_progress_ratio gauge "Progress of the running import, 0 to 1." any(it.update_progress);
 };
 
 const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
-    frontier_groups gauge "Groups of a frontier; label state." vec![
+    frontier_groups gauge "Groups of a frontier, by state." vec![
         ("waiting", it.groups_waiting as f64),
         ("ready", it.groups_ready as f64),
         ("busy", it.groups_busy as f64),
@@ -177,7 +176,7 @@ const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
         ("gated", it.groups_gated as f64),
     ];
     frontier_due_groups gauge "Groups that can be leased now." one(it.due);
-    frontier_oldest_due_seconds gauge "Time since the group that is due longest became due."
+    frontier_oldest_due_seconds gauge "Time since the group that has been due for longest became due."
         vec![("", it.oldest_ready_ms as f64 / 1000.0)];
     frontier_uris gauge "URIs queued." one(it.uris);
     frontier_executions gauge "Executions with queued URIs." one(it.executions);
@@ -188,15 +187,15 @@ const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
     frontier_expired_total counter "Leases that expired." one(it.expired);
     frontier_expired_reports gauge "Reports of expired leases that no client has read." one(it.expired_reports);
     frontier_reports_dropped_total counter "Reports of expired leases that were dropped." one(it.reports_dropped);
-    frontier_paused gauge "Whether the whole frontier is paused." one(u64::from(it.paused == "all"));
+    frontier_paused gauge "1 if the whole frontier is paused." one(u64::from(it.paused == "all"));
     frontier_smallest_margin_seconds gauge "Minimum difference between an observed pause and the requested one; negative if a host was fetched from too soon."
         any(it.smallest_margin_ms.map(|ms| ms as f64 / 1000.0));
 };
 
 const SPACE: &[Of<tags::Info>] = figures! { tags::Info, it:
-    space_ids gauge "Ids with tags; label kind." by_kind([it.record_ids, it.file_ids, it.tag_ids]);
-    space_edges gauge "Tags of ids; label kind." by_kind([it.record_edges, it.file_edges, it.tag_edges]);
-    space_staged_ids gauge "Ids in staged copies; label kind."
+    space_ids gauge "Ids with tags, by kind." by_kind([it.record_ids, it.file_ids, it.tag_ids]);
+    space_edges gauge "Tags of ids, by kind." by_kind([it.record_edges, it.file_edges, it.tag_edges]);
+    space_staged_ids gauge "Ids in staged copies, by kind."
         by_kind([it.staged_record_ids, it.staged_file_ids, it.staged_tag_ids]);
     space_tags gauge "Distinct tags of a tag space." one(it.tags);
     space_rules gauge "Rules of a tag space." one(it.rules);
