@@ -51,9 +51,9 @@ impl<K: Store> Frontier<K> {
         self.first_idle.at(ks, &self.keys.once.idle)
     }
 
-    /// Deletes idle groups whose gate has passed, at most `MAX_EVICTED` at a time. If a plain client has
-    /// queued URIs for such a group, the group is put into `chg_wait` instead: the client saw a known group,
-    /// and did not queue it.
+    /// Deletes idle groups whose gate has passed, at most `MAX_EVICTED` at a time. If a plain
+    /// client has queued URIs for such a group, puts the group into `chg_wait` instead: the client
+    /// found an existing group, and so did not queue it itself.
     pub(super) fn evict_idle(&mut self, ks: &mut K, now: Millis) -> Result<()> {
         self.drops.unmark_over(ks, now)?;
         for _ in 0..MAX_EVICTED {

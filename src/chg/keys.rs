@@ -13,7 +13,7 @@ pub enum Heard {
     Queue,
     /// The key may hold another type.
     Type,
-    /// Tokens may have to continue from another number.
+    /// The next token may have to continue from another number.
     Tokens,
 }
 

@@ -58,7 +58,7 @@ impl<K: Store> Frontier<K> {
         }
         if *when == When::Stored && loaded.group.options.delay.is_none() {
             return Err(Error::Argument(format!(
-                "no delay is stored for group '{}': say AT, DELAY or ELAPSED, or store one with CHG.LIMIT ... DELAY; nothing was changed",
+                "no delay is stored for group '{}': pass AT, DELAY or ELAPSED, or store a delay with CHG.LIMIT ... DELAY; nothing was changed",
                 crawlspace_host::text::Shown(id)
             )));
         }

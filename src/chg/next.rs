@@ -198,7 +198,7 @@ impl<K: Store> Frontier<K> {
             let mut step = self.expire(ks, &mut loaded, now)?;
             let is_ready = step.placement == Placement::Ready;
             if is_ready {
-                // It is the next candidate.
+                // The group is the next candidate.
                 step.placement = Placement::Stay;
             }
             self.apply(ks, &mut loaded, &step, now)?;
@@ -224,9 +224,9 @@ impl<K: Store> Frontier<K> {
         })
     }
 
-    /// Skips the next groups that searches would skip if these executions were paused, and returns their
-    /// number: 0 if the next group would be leased, or if there is none. Nothing is written, so the walk
-    /// returns to a group on which a search has more to do.
+    /// Skips the next groups that searches would skip if these executions were paused, and returns
+    /// their number: 0 if the next group would be leased, or if there is none. Writes nothing: a
+    /// group that needs a write is left to the searches.
     pub(super) fn look_ahead(&mut self, ks: &mut K, paused: &Paused, now: Millis) -> Result<u64> {
         let Some(mut ahead) = self.queues.skipped.take_ahead() else {
             return Ok(0);
@@ -324,15 +324,17 @@ impl<K: Store> Frontier<K> {
                         self.save(ks, loaded)?;
                     }
                 }
-                // The group must not hold back the groups that it represents. The new representative may sort
-                // before it, so the skipped group must have been counted by now.
+                // Another group takes over as representative, so that the paused group does not
+                // hold it back. The new representative may sort before the paused group, so skip
+                // the paused group first.
                 self.replace_representative(ks, loaded)?;
                 Ok(None)
             }
             Verdict::Remove => {
                 self.unqueue(ks, place, &loaded.id)?;
                 if !loaded.group.holds.is_empty() {
-                    // It comes back when its lease expires, even if a plain client removed it from there.
+                    // The group comes back when its lease expires, even if a plain client removed
+                    // it from `chg_busy`.
                     self.queues.show_busy(ks, loaded)?;
                 } else if loaded.group.is_idle() {
                     self.retire_if_idle(ks, loaded, now)?;
@@ -381,7 +383,8 @@ impl<K: Store> Frontier<K> {
         self.figures.lease(now, pause);
         let due = group.due;
         if group.released == 0 && group.last.is_none() {
-            // The first lease since the group was created, possibly not for the first time.
+            // The first lease since the hash was created. An earlier hash of the group may have
+            // been deleted.
             self.past.forget(ks, &loaded.id)?;
         }
         let (uri, stock) = match execution {

@@ -9,8 +9,8 @@ use super::time::Millis;
 use super::transition::{Event, Seen};
 
 impl<K: Store> Frontier<K> {
-    /// Counts kept URIs that the hash of a group did not count, and queues the group. A group that a plain
-    /// client is fetching from is queued by that client when it is done.
+    /// Counts kept URIs that the hash of a group did not count, and queues the group. If a plain
+    /// client is fetching from the group, that client queues it afterwards.
     pub(super) fn reclaim(
         &mut self,
         ks: &mut K,

@@ -1,5 +1,5 @@
-//! Plausibility of counts. Plain clients may write any number that a field can hold, and a key cannot hold
-//! the sum of such numbers.
+//! Plausibility of counts. Plain clients may write any number that a field can hold, and the sum of
+//! such numbers may not fit into a key.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,8 +55,9 @@ impl Counted {
     }
 }
 
-/// Returns the correct value of `c` for a group that says `uris`, when `kept` URIs are kept for it and
-/// `counted` are counted by execution; and whether the old value is plausible.
+/// Returns the correct value of `c` for a group whose hash contains `uris`, when `kept` URIs are
+/// kept for it and `counted` are counted by execution. Also returns whether the old value is
+/// plausible.
 pub(super) fn right_count(uris: u64, kept: u64, counted: u64, room: u64) -> (u64, bool) {
     let reconcile = uris.saturating_sub(kept) <= room;
     let named = kept + counted;
@@ -84,15 +85,15 @@ impl Has {
 /// Executions by name.
 pub(super) type Table = BTreeMap<Box<[u8]>, Has>;
 
-/// Sort key that determines the executions from which a surplus is subtracted first: whether their value is
-/// possible at all, whether groups name them, their excess over the named URIs, largest first, and their
-/// name.
+/// Sort key for the executions from which a surplus is subtracted first: whether their value is
+/// possible at all, whether groups name them, their excess over the named URIs (largest first), and
+/// their name.
 type Surplus = (bool, bool, Reverse<u64>, Box<[u8]>);
 
 /// Determines the correct values of `EIDC` when groups have `sum` URIs, some of them attributed to
-/// executions. A surplus is subtracted from executions that have more than all groups, then from those that
-/// no group names, then from others, and among these first from the largest excess. Pauses between
-/// executions.
+/// executions. If `EIDC` has more, the surplus is subtracted in this order: from executions with
+/// more URIs than all groups together, from executions that no group names, and from the others,
+/// largest excess first. Pauses between executions.
 pub(super) async fn share_out(table: &mut Table, sum: u64, mut pause: impl AsyncFnMut()) {
     let sum = u128::from(sum);
     let mut in_all = 0;

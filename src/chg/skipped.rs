@@ -1,5 +1,5 @@
-//! Paused groups at the heads of the queues, which keep their position: a search continues behind them and
-//! never reads them twice.
+//! Paused groups at the heads of the queues. They keep their position: a search continues after
+//! them and never reads them twice.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};

@@ -146,16 +146,17 @@ impl Check {
         let kept = frontier.keys.uris_key(ks, id);
         let hidden = !loaded.group.keeps && ks.keeps_uris(&kept)?;
         if hidden {
-            self.problem(|| format!("group '{shown}' has kept URIs, but its state lacks them"));
+            self.problem(|| format!("group '{shown}' has kept URIs, but its hash does not say so"));
         }
         let wrong = right != found || hidden;
-        // Changes made meanwhile are accounted for with the state at the beginning, except for repairs.
+        // If a group changed during the check, use its count from when the check began, plus
+        // repairs.
         let mut count = i128::from(then.unwrap_or(found));
         if self.repairs && then.is_none() && (wrong || !account.absurd.is_empty()) {
             self.mended_groups.insert(id.into());
         }
         if self.repairs && wrong {
-            // The sums are compared at the end.
+            // `compare_sums` repairs the counts of executions at the end.
             if loaded.missing.take() > 0 || hidden {
                 frontier.groups.restore_leases(ks, &mut loaded, self.now)?;
             }
@@ -210,7 +211,9 @@ impl Check {
         }
         let (shown, of) = (Shown(id), Shown(execution));
         self.problem(|| {
-            format!("group '{shown}' has URIs of execution '{of}', whose list of groups lacks it")
+            format!(
+                "group '{shown}' has URIs of execution '{of}', but is not in its list of groups"
+            )
         });
         if self.repairs {
             frontier.ledger.enlist(ks, execution, id)?;
@@ -329,7 +332,7 @@ mod tests {
                 let check = check(repairs, 1);
                 run(&mut ks, &mut frontier, check, |_, _, _| {}).1
             };
-            let text = "group 'host' has kept URIs, but its state lacks them";
+            let text = "group 'host' has kept URIs, but its hash does not say so";
             let problems = Reply::Array(vec![Reply::bulk(text)]);
             assert_eq!(field(&look(false), "problems"), problems);
             let report = look(true);

@@ -157,7 +157,7 @@ impl Check {
             });
             lent.pause().await;
         }
-        // Some have been deleted since.
+        // Includes executions deleted since the check began.
         self.each_changed(lent, |audit| &audit.executions, Check::found)
             .await;
         Ok(())
@@ -193,7 +193,7 @@ impl Check {
                 lent.pause().await;
             }
         }
-        // Some have been deleted since.
+        // Includes groups deleted since the check began.
         let went = |check: &mut Check, id: &[u8], count| {
             if check.is_new(id) {
                 check.counts.sum_groups = check.counts.sum_groups.saturating_add(count);

@@ -163,7 +163,7 @@ impl Check {
                 self.mended += 1;
             }
         }
-        // The progress among the remaining entries; 0 at the end.
+        // The number of entries processed of those that remain; 0 at the end.
         Ok(if batch.is_empty() { 0 } else { kept.max(1) })
     }
 
