@@ -135,7 +135,8 @@ codes! {
 }
 
 impl Code {
-    /// Returns true if the server refused the command for the moment only: it loads its data or waits for a failover.
+    /// Returns true if the server cannot run the command yet, because it is loading its data or
+    /// waiting for a failover.
     pub fn is_transient(self) -> bool {
         matches!(
             self,

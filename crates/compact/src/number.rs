@@ -27,7 +27,8 @@ pub fn put_bytes(out: &mut impl Sink, bytes: &[u8]) {
     out.put_slice(bytes);
 }
 
-/// Error: a description of malformed bytes, as the end of a sentence about them, such as *is truncated*.
+/// Error that describes malformed bytes. The text completes a sentence about them, such as *is
+/// truncated*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -186,7 +187,7 @@ impl<'a> Reader<'a> {
         if self.is_empty() {
             Ok(())
         } else {
-            Err(Malformed("has bytes behind its end"))
+            Err(Malformed("has extra bytes after its end"))
         }
     }
 }

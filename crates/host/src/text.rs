@@ -28,8 +28,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Parses an unsigned decimal number in the format that Redis writes. Returns `None` for anything
-/// else and above `i64::MAX`, because replies and counters are signed.
+/// Parses an unsigned decimal number in the format that Redis writes. Returns `None` for any other
+/// text, and for numbers above `i64::MAX`, because replies and counters are signed.
 pub fn parse_unsigned(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || bytes.len() > 19 || (bytes.len() > 1 && bytes[0] == b'0') {
         return None;

@@ -105,7 +105,7 @@ fn missing_repeated_swapped_and_foreign_chunks_are_refused() {
         let other = good.clone().of_version(version);
         refused(other, format!("version {version}"));
     }
-    let newer = "it is of version 1; this module reads version 2";
+    let newer = "it has version 1; this module reads version 2";
     assert_contains(server.log(), newer);
     assert_unharmed(&mut server, &mut c, &before);
 }

@@ -42,8 +42,8 @@ pub struct RedisKeyspace {
     reader: Option<Reader>,
 }
 
-/// Returns true if a key, given by its name after the prefix, is the module's own book-keeping, which every user of a
-/// command may read.
+/// Returns true for bookkeeping keys of the module, given by their name after the prefix. Every
+/// user of a command may read them.
 pub(crate) type Exempt = fn(&[u8]) -> bool;
 
 /// User whose permissions apply to reads.
@@ -52,7 +52,7 @@ struct Reader {
     /// Length of the common prefix of all keys.
     prefix: usize,
     exempt: Exempt,
-    /// Pair of keys: permission to read the second one implies permission to read the first.
+    /// Pair of keys: a user who may read the second key may also read the first.
     stands_for: Option<(RmString, RmString)>,
 }
 
@@ -72,9 +72,10 @@ impl RedisKeyspace {
         }
     }
 
-    /// Refuses every read of a key that this user may not read, except for exempt keys with this prefix. Only for work
-    /// that does not write: a refusal half-way through a write would leave half of it. For the first key of
-    /// `stands_for`, the permission to read the second key is checked.
+    /// Refuses every read of a key that this user may not read, except for exempt keys with this
+    /// prefix. Only for work that does not write, because a refusal half-way through a write would
+    /// leave partial data. Reads of the first key of `stands_for` need permission for its second
+    /// key instead.
     pub fn read_as(
         &mut self,
         user: User,
@@ -102,8 +103,8 @@ impl RedisKeyspace {
         self.open.clear();
     }
 
-    /// Offers strings for fields that are likely to be requested next, in this order: an argument is already a server
-    /// string and need not be created again.
+    /// Offers strings for fields that are likely to be requested next, in this order. Arguments are
+    /// already server strings, so they can be reused.
     pub fn offer_fields(&mut self, mut fields: impl Iterator<Item = RmString>) {
         self.last_field = fields.next();
         self.expected.clear();
