@@ -1,5 +1,5 @@
-//! New fields of a continued crawl, including fields that a plain client wrote and that no list
-//! contains yet.
+//! Finds the new fields of a continued crawl, including fields that a plain client wrote and that
+//! no list contains yet.
 
 use super::counts;
 use super::digest::Digest;
@@ -33,14 +33,14 @@ pub struct Gather<N> {
     merging: N,
     added: N,
     numbers: Numbers,
-    /// Skips hashes that another crawl owns, if the crawl was committed by plain clients and its
-    /// holders were not recorded. A commit may treat such hashes as new without harm; other jobs
-    /// must not change them.
+    /// Skips hashes that another crawl owns, if plain clients committed this crawl, because the
+    /// lists of holders do not name it then. A commit may safely treat such hashes as new. Other
+    /// jobs must not change them.
     spare_unrecorded: bool,
 }
 
 impl<N: Clone + AsRef<[u8]>> Gather<N> {
-    /// Creates the state for a crawl. `spares` skips hashes whose holders were not recorded.
+    /// Creates the state for a crawl. `spares` sets `spare_unrecorded`.
     pub(super) fn new<K: Store<Name = N>>(
         index: &mut Index<K>,
         ks: &mut K,

@@ -99,7 +99,7 @@ impl Packed {
         let (expected, before) = match &self.loading {
             Some(loading) if loading.there != self.table.len() => {
                 return Err(format!(
-                    "chunk {number} of a packed index follows a change of the value"
+                    "chunk {number} of a packed index arrived after the value was changed"
                 ));
             }
             Some(loading) => (loading.next, loading.seal),

@@ -222,7 +222,7 @@ impl<'a> Log<'a> {
             None => self.rest.bytes()?,
         };
         if !field::is_first(kind, raw) {
-            return Err("has a hash in another spelling than its own".into());
+            return Err("has a hash whose spelling number is not the preferred one".into());
         }
         self.field.clear();
         field::write(kind, raw, &mut self.field);
@@ -257,7 +257,9 @@ pub fn apply_log(
     }
     match missing {
         0 => Ok(()),
-        n => Err(format!("{n} records that it takes are missing")),
+        n => Err(format!(
+            "a log of changes of a packed index refers to {n} records that are missing from the crawl's hash"
+        )),
     }
 }
 

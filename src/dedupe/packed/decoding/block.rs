@@ -119,7 +119,7 @@ impl Packed {
             ..*record
         };
         if self.has_twin(owner, &of_owner, hash) {
-            Err("has an owner apart from its record".into())
+            Err("has an owner entry for a hash with a record".into())
         } else {
             Ok(())
         }

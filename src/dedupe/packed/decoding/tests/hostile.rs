@@ -278,7 +278,7 @@ fn contradictions_are_refused() {
             vec![some(3, &[held(0, b"f", b"1"), held(0, b"f", b"2")])],
         ),
         (
-            "apart from its record",
+            "owner entry for a hash with a record",
             counts(1, 0, 1, 0),
             vec![some(0, &[text(0, "f")]), some(2, &[owner(OWNS, b"f", 0)])],
         ),
