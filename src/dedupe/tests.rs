@@ -1,5 +1,5 @@
-//! Random histories against a model without keys: an index must contain exactly what replaying the
-//! commits of the remaining crawls would yield.
+//! Random histories, compared with a model without keys. An index must contain exactly the result
+//! of replaying the commits of the remaining crawls.
 
 use std::collections::{BTreeMap, BTreeSet};
 

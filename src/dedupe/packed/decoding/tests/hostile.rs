@@ -314,7 +314,7 @@ fn contradictions_are_refused() {
             vec![some(3, &[held(OWNS, b"f", b"1")])],
         ),
         ("of invalid length", counts(0, 0, 0, 0), vec![some(0, &[])]),
-        // A text that has a shorter form, an unknown spelling, and a spelling that is not the
+        // A text that fits a spelling, an unknown spelling, and a spelling that is not the
         // preferred one.
         (
             "kind",
