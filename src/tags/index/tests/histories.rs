@@ -23,7 +23,7 @@ enum Step {
     /// Replaces the index with the oldest snapshot, as copying a key would.
     Return,
     SaveAndLoad(usize),
-    /// Continues the scans, and begins one.
+    /// Continues the running scans, and begins another one.
     Scan(Tagged, usize),
 }
 
