@@ -1,4 +1,4 @@
-//! Adding URIs to groups: the operation *Adding a uri* of the seed.
+//! Adds URIs to groups: the operation *Adding a uri* of the design document.
 
 use super::error::{Error, Result};
 use super::frontier::Frontier;

@@ -155,8 +155,8 @@ impl<K: Store> Groups<K> {
         ]
     }
 
-    /// Checks whether kept URIs exist that the group should count and does not: if this module has written
-    /// nothing to its hash, or if the hash counts only leased URIs.
+    /// Finds kept URIs that the group should count and does not. Checks this only if this module
+    /// has not written to the group's hash, or if the hash counts only leased URIs.
     pub(super) fn find_uncounted(&self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
         let group = &loaded.group;
         let looks_empty = group.keeps && group.uris <= group.holds.len() as u64;
@@ -214,7 +214,7 @@ impl<K: Store> Groups<K> {
             .take_if(|unsaved| unsaved.id[..] == *id)
     }
 
-    /// Writes the unsaved group; with an id, only if it is that group.
+    /// Writes the unsaved group. With an id, writes it only if it has that id.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.
@@ -353,7 +353,7 @@ impl<K: Store> Groups<K> {
         Ok(next.flatten())
     }
 
-    /// Makes a group that is overdue for deletion look deleted, for commands that only read.
+    /// Makes a group whose deletion is overdue look deleted, for commands that only read.
     pub(super) fn show_as_deleted(
         &self,
         ks: &mut K,

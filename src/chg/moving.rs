@@ -71,7 +71,7 @@ impl Moving {
                     lent.pause().await;
                 }
             }
-            // More URIs may have arrived behind the scan.
+            // More URIs may have arrived in parts that the scan has passed.
             if !self.done && !met {
                 self.with_both(lent, |pair| pair.move_rest())?;
             }
@@ -141,7 +141,7 @@ impl<K: Store> Pair<'_, K> {
         if self.to.group.uris > 0 {
             frontier.save(ks, &self.to)?;
         } else if self.moving.done && self.to.group.gate > now {
-            // Nothing was queued, but the pause applies to URIs that are added later.
+            // Nothing was queued, but later URIs must respect the pause.
             frontier.retire_if_idle(ks, &mut self.to, now)?;
         }
         let mut left = Step::to(Placement::Stay);
@@ -236,7 +236,8 @@ impl<K: Store> Pair<'_, K> {
         Ok(met)
     }
 
-    /// Moves the count of plain clients, which name no execution, unless kept URIs were added again.
+    /// Moves the URIs that plain clients counted without naming an execution. Moves nothing if kept
+    /// URIs were added in the meantime.
     fn move_rest(&mut self) -> Result<bool> {
         if !self.keeps()? {
             self.move_count(self.from.group.uris)?;
@@ -251,7 +252,7 @@ impl<K: Store> Pair<'_, K> {
             return Ok(());
         }
         self.from.group.uris -= counted;
-        // Behind a shared gate its due time is the time when the gate opens.
+        // The due time of a group behind a shared gate is the time when the gate opens.
         let due = if self.from.group.options.gate.is_empty() {
             self.from.group.due
         } else {

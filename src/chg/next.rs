@@ -1,8 +1,8 @@
 //! The search for the next group to lease.
 //!
-//! Three queues have candidates: `chg_ready`, the head of `chg_wait` once it is due, and the head of
-//! `chg_busy` once its lease has expired. The group that has been due longest is leased first. Groups are
-//! never moved in bulk, so a search costs the same whether one group is due or a million.
+//! Three queues have candidates: `chg_ready`, the head of `chg_wait` once it is due, and the head
+//! of `chg_busy` once its lease has expired. The group that has been due longest is leased first.
+//! Groups are not moved in bulk, so a search costs the same whether one group is due or a million.
 
 use crawlspace_host::keyspace::Batch;
 
@@ -153,8 +153,8 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Removes a group from its queue if it is due there; returns false if it is not, or is too far from the
-    /// head of `chg_ready` or of the list behind its gate to be found.
+    /// Removes a group from its queue if it is due there. Returns false if it is not due, or if it
+    /// is too far from the head of `chg_ready` or of the list behind its gate to be found.
     fn take_out(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<bool> {
         if let Some(due) = ks.zset_score(&self.keys.once.wait, &loaded.id)? {
             return Ok(of_score(due) <= now && self.queues.leave_wait(ks, &loaded.id)?);
@@ -180,9 +180,10 @@ impl<K: Store> Frontier<K> {
                 self.queues.take_ready(ks, at)?;
                 return Ok(Front::Settled);
             };
-            // A group in this queue is ready, whatever its due time says.
+            // A group in this queue is ready, even if its due time is later.
             let ready_from = loaded.group.due.min(now) as f64;
-            // A paused group must not hide the groups behind it, which may have been due longer.
+            // Return a paused group as the candidate, so that it is skipped. It must not hide the
+            // groups behind it, which may have been due longer.
             if (ready_from <= waits_from && ready_from <= busy_from)
                 || self.judge().is_paused(ks, &loaded, &paused, now)?
             {
@@ -206,7 +207,7 @@ impl<K: Store> Frontier<K> {
                 return Ok(Front::Candidate(Stand::None, loaded));
             }
             if is_ready {
-                // The lease of a plain client, with nothing left to fetch.
+                // A plain client held the lease, and nothing is left to fetch.
                 self.retire_if_idle(ks, &mut loaded, now)?;
             }
             return Ok(Front::Settled);
@@ -217,7 +218,7 @@ impl<K: Store> Frontier<K> {
         Ok(match self.groups.load_sound(ks, &first.id)? {
             Some(loaded) => Front::Candidate(Stand::Wait(first.score), loaded),
             None => {
-                // Its key holds another type; CHG.CHECK reports that.
+                // The key of the group holds another type, which CHG.CHECK reports.
                 self.queues.leave_wait(ks, &first.id)?;
                 Front::Settled
             }

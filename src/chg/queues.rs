@@ -12,7 +12,7 @@ use super::store::Store;
 use super::time::{Arrivals, Millis, of_score};
 
 /// Maximum number of entries at the head and at the tail of `chg_ready` that are searched for a
-/// group that has nothing left. An entry further inside is skipped when it reaches the head.
+/// group that has nothing left. An entry between them is skipped when it reaches the head.
 const MAX_SEARCHED: u64 = 100;
 
 /// The queues of a frontier.

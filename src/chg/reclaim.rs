@@ -1,5 +1,6 @@
-//! Groups whose hash a plain client deleted or emptied while URIs are kept for them. The kept URIs are the
-//! source of truth: the next command on the group counts them again and queues the group.
+//! Groups whose hash a plain client deleted or emptied while URIs are kept for them. The kept URIs
+//! are the source of truth, so the next command on the group counts them again and queues the
+//! group.
 
 use super::error::Result;
 use super::frontier::Frontier;

@@ -1,5 +1,5 @@
-//! Times of the politeness frontier: whole milliseconds since the epoch, by the clock of the caller. No rule
-//! reads a clock itself.
+//! Times of the politeness frontier are whole milliseconds since the epoch, by the clock of the
+//! caller. The rules do not read a clock.
 
 /// Milliseconds: since the epoch, or between two times.
 pub type Millis = u64;
@@ -20,15 +20,15 @@ pub struct Arrivals {
     n: u32,
 }
 
-/// Number of arrivals that are distinguished per millisecond: a double that holds a time in milliseconds
-/// until the year 2527 has twelve bits to spare.
+/// Number of arrivals that are distinguished per millisecond. A double that holds a time in
+/// milliseconds until the year 2527 has twelve bits to spare.
 const ARRIVALS: u32 = 1 << 11;
 
 impl Arrivals {
     /// Returns the score of the next arrival at this time.
     pub fn score(&mut self, now: Millis) -> f64 {
         if now < self.now {
-            // Only in simulations; arrivals at the later time keep their order.
+            // This happens only in simulations. Arrivals at the later time keep their order.
             return now as f64;
         }
         self.n = if self.now == now {

@@ -11,7 +11,7 @@ const MAX_TOKEN: Token = 1 << 53;
 /// Number of tokens reserved in advance: one second's worth.
 const RESERVED: Token = 1_000_000;
 
-/// The last minted token, and the end of the range reserved in the key.
+/// Mints tokens. Stores the last minted token, and the end of the range reserved in the key.
 pub(super) struct Tokens<K: Store> {
     key: K::Name,
     /// The last minted token and the end of the reserved range; `None` if not read yet.

@@ -23,8 +23,8 @@ impl<K: Store> Types<K> {
         self.checked = false;
     }
 
-    /// Checks the types of the keys that exist once, so that a command does not fail half-way; checks again
-    /// only after another client has written to them.
+    /// Checks the types of the keys that exist once, so that a command does not fail half-way.
+    /// After the first check, checks again only when another client has written to these keys.
     ///
     /// # Errors
     /// `WRONGTYPE` for the first key that holds another type.

@@ -1,5 +1,5 @@
-//! Proof of conservation: every queued URI is counted once in its group, its execution and the total, and
-//! every group with queued URIs is in exactly one queue. Repairs violations on request.
+//! Check of conservation: every queued URI is counted once in its group, its execution and the
+//! total, and every group with queued URIs is in exactly one queue. Repairs violations on request.
 
 mod account;
 mod queues;
@@ -134,8 +134,8 @@ impl Check {
         audit
     }
 
-    /// Returns true if other clients have changed a group since the check began, so that its queue cannot be
-    /// checked.
+    /// Returns true if other clients have changed a group since the check began, so that its queue
+    /// can no longer be checked.
     fn was_changed<K: Store>(&mut self, frontier: &Frontier<K>, id: &[u8]) -> bool {
         let audit = self.audit(frontier);
         let changed = audit.is_none_or(|audit| audit.groups.contains_key(id));
@@ -163,7 +163,8 @@ impl Check {
         Ok(())
     }
 
-    /// Records the count of an execution in `EIDC` as of the beginning, once.
+    /// Records the count that an execution had in `EIDC` when the check began. Does so only once
+    /// per execution.
     fn found(&mut self, execution: &[u8], count: u64) {
         if self.executions.contains_key(execution) {
             return;

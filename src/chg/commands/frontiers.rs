@@ -152,7 +152,8 @@ pub fn on_frontier<T>(
     with_frontier(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
 }
 
-/// Changes the frontier of a command, if the user may write to these keys, and serves the waiting clients.
+/// Changes the frontier of a command, if the user may write to these keys, and then serves the
+/// waiting clients.
 pub fn change<T>(
     call: &mut Call<'_>,
     touched: &Touched<'_>,
@@ -207,8 +208,8 @@ pub fn permit(
     done.ok_or_else(|| Error::Busy.to_string())?
 }
 
-/// Creates, in a cluster, a key named exactly like the prefix, so that the server redirects clients to the
-/// right node while the slot migrates.
+/// Creates, if in a cluster, a key with exactly the prefix as its name, so that the server redirects
+/// clients to the right node while the slot migrates.
 pub fn anchor(call: &mut Call<'_>) -> std::result::Result<(), String> {
     if !in_cluster() {
         return Ok(());
@@ -290,7 +291,8 @@ fn leave(client: BlockedClient) -> Option<Waiter> {
     left
 }
 
-/// Ends a client's wait after `CLIENT UNBLOCK`: it gets the leases it has, usually none.
+/// Ends a client's wait after `CLIENT UNBLOCK`. The client gets the leases that it has, usually
+/// none.
 pub fn timed_out(_: Ctx, client: BlockedClient) -> std::result::Result<Reply, String> {
     Ok(leave(client).map_or(Reply::Nil, |waiter| waiter.reply()))
 }
