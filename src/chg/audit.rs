@@ -83,7 +83,7 @@ pub struct Audit {
     watched: Option<Box<[u8]>>,
     /// Number of groups taken from the head of `chg_ready`.
     pub(super) taken: u64,
-    /// Plain clients wrote meanwhile, so the audit proves nothing.
+    /// Plain clients wrote during the audit, so it proves nothing.
     pub(super) disturbed: bool,
 }
 

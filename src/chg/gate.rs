@@ -142,8 +142,9 @@ impl<K: Store> Frontier<K> {
             .wait(ks, &loaded.id, loaded.group.due as f64 + LAST)
     }
 
-    /// Puts a group into `chg_wait` for the time when its gate opens, or its due time if that is later;
-    /// returns true if it is due as soon as the gate opens, so that it can represent others.
+    /// Puts a group into `chg_wait` until its gate opens, or until its due time if that is later.
+    /// Returns true if the group is due as soon as the gate opens, so that it can represent other
+    /// groups.
     fn wait_for_gate(&mut self, ks: &mut K, loaded: &mut Loaded<K>, until: Millis) -> Result<bool> {
         let own = self.groups.due_of(ks, loaded)?;
         let due = own.max(until);

@@ -1,5 +1,5 @@
-//! `CHG.MOVE`: moves everything queued for one group to another, because a host turned out to share its
-//! address with others.
+//! `CHG.MOVE`: moves everything queued for one group to another, for example because two hosts
+//! turned out to share an address.
 
 use crawlspace_host::reply::Reply;
 
@@ -89,7 +89,7 @@ impl Moving {
         lent.with_time(|frontier, ks, time| {
             let mut from = match frontier.groups.known(ks, &self.from) {
                 Err(Error::NoChg(_)) if self.moved > 0 => {
-                    // The rest of the group was removed while its URIs were moved.
+                    // Another client removed the rest of the group while its URIs were moved.
                     self.done = true;
                     return Ok(false);
                 }
@@ -160,8 +160,8 @@ impl<K: Store> Pair<'_, K> {
         Ok(first.is_some_and(|first| !first.is_empty()))
     }
 
-    /// Returns true if the hash has more fields than those of the group itself and of its last release, so
-    /// that counts of executions remain. The hash may have been deleted.
+    /// Returns true if the hash has other fields than those of the group itself and of its last
+    /// release, that is, if counts of executions remain. The hash may have been deleted.
     fn counts(&mut self) -> Result<bool> {
         let next = self.frontier.keys.fields.next.as_ref();
         let next = self.ks.hash_has(&self.from.key, next)?;

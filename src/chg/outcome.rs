@@ -159,8 +159,8 @@ impl<K: Store> Outcomes<'_, K> {
         }
     }
 
-    /// Ends the lease of a kept URI that is not retried; if the URI counts, it is subtracted from its
-    /// execution. Returns the number of URIs that the group loses, and the remaining kept URIs.
+    /// Ends the lease of a kept URI that is not retried. If the URI still counts, subtracts it from
+    /// its execution. Returns the number of URIs that the group loses, and the remaining kept URIs.
     pub(super) fn finish(
         &mut self,
         ks: &mut K,
@@ -184,7 +184,8 @@ impl<K: Store> Outcomes<'_, K> {
         Ok((1, stock))
     }
 
-    /// Returns the number of URIs of a group that plain clients queued: those name no execution in the group.
+    /// Returns the number of URIs of a group that plain clients queued. Plain clients do not record
+    /// an execution in the group.
     pub(super) fn unattributed(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<u64> {
         let kept = self.groups.kept(ks, loaded, Uris::len)?.unwrap_or(0);
         let counted = self.ledger.counted_in(ks, &loaded.key)?;

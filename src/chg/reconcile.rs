@@ -33,7 +33,7 @@ impl Counted {
         }
     }
 
-    /// Removes an implausible count: the largest one, while all counts together exceed `room`.
+    /// If the counts together exceed `room`, removes the largest one and returns it as implausible.
     pub(super) fn take_absurd(&mut self, room: u64) -> Option<(Box<[u8]>, u64)> {
         if self.sum <= u128::from(room) {
             return None;

@@ -110,7 +110,7 @@ impl<K: Store> Judge<'_, K> {
         if next.is_some() {
             return Ok(Verdict::Lease(next));
         }
-        // Besides kept URIs there may be others that are only counted.
+        // The group may also have URIs that are only counted.
         let counted = group.uris.saturating_sub(kept);
         let mut free = counted.saturating_sub(held.saturating_sub(kept_held));
         let all_free = free;

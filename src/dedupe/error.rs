@@ -35,7 +35,7 @@ pub enum Error {
     Canceled(Vec<u8>),
     /// `REMOVING`: the crawl is being removed or canceled.
     Removing(Vec<u8>),
-    /// `PURGING`: a purge by another program has set the crawl aside.
+    /// `PURGING`: a purge by another program has moved the crawl to `to-remove-crawls`.
     Purging(Vec<u8>),
     /// `PURGING`: a purge by another program is running in this index.
     PurgingIndex,

@@ -179,7 +179,7 @@ impl Findings {
                 return Ok(());
             }
             // A commit by a plain client or a purge by another program passes through the same
-            // state. A repair must not undo those.
+            // state, and a repair must not undo such an operation.
             self.hidden_owners += 1;
             if index.standing(ks, owner)?.is_some() {
                 return Ok(());

@@ -27,8 +27,8 @@ pub(super) async fn gather<K: Store>(lent: &Lent<K>, crawl: &[u8], spares: bool)
     .await
 }
 
-/// Finds the fields of a continued crawl that a plain client added, and lists them in
-/// `h:<crawl>:merging` next to those that our own commands listed.
+/// Finds the fields of a continued crawl that a plain client added. Adds them to
+/// `h:<crawl>:merging`, where our own commands also list fields.
 pub struct Gather<N> {
     merging: N,
     added: N,

@@ -198,7 +198,7 @@ const CRAWLS_AT_ONCE: usize = 16;
 /// Passes each crawl in any of these sets to `each`, in sorted order.
 ///
 /// # Errors
-/// Those of `each`; `WRONGTYPE` if a key holds another type; errors of the server.
+/// The errors of `each`; `WRONGTYPE` if a key holds another type; errors of the server.
 pub(super) async fn each_crawl<K: Store>(
     lent: &Lent<K>,
     sets: &[Pick<K::Name>],

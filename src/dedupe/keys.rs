@@ -18,7 +18,7 @@ pub enum Group {
     State,
     /// Keys other than the merged index that a change of storage moves.
     Moved,
-    /// Keys that count towards the memory of an index, in addition to those of its crawls.
+    /// Keys that count towards the memory of an index, in addition to the keys of its crawls.
     Measured,
     /// Keys that mark the existence of an index.
     Marks,

@@ -68,7 +68,7 @@ impl<K: Store> Index<K> {
     /// Looks up several hashes, like `Index::find`. Calls `permit` for each key that the result discloses.
     ///
     /// # Errors
-    /// Those of `permit`; `WRONGTYPE` if a key holds another type; errors of the server.
+    /// The errors of `permit`; `WRONGTYPE` if a key holds another type; errors of the server.
     pub fn look_up(
         &mut self,
         ks: &mut K,

@@ -1,8 +1,8 @@
 //! Deduplication by payload hash: finds out whether a payload was stored, by which crawl, and
 //! where.
 //!
-//! The keys are those of the hash-based deduplication of browser crawlers: plain Redis keys with
-//! documented names. The rules here depend neither on Redis nor on the clock.
+//! The index has the keys of the hash-based deduplication of browser crawlers: plain Redis keys
+//! with documented names. The rules here depend neither on Redis nor on the clock.
 
 pub mod add;
 mod adopt;

@@ -95,7 +95,8 @@ impl Removal {
         Ok(Reply::counts(&[self.removed, self.dropped, self.reowned]))
     }
 
-    /// Returns the crawls to remove, sorted: the requested ones and those of an earlier removal interrupted by a crash.
+    /// Returns the crawls to remove, sorted: the requested crawls, and the crawls of an earlier
+    /// removal that a crash interrupted.
     fn join<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -192,8 +193,8 @@ impl Removal {
     }
 }
 
-/// Deletes the data that a crawl wrote outside of its own keys: its claims and, if the `whole` crawl is removed, the
-/// names of its WACZ files in `src:d` and its sets of references.
+/// Deletes the data that a crawl wrote outside of its own keys: its claims and, if the `whole`
+/// crawl is removed, the names of its WACZ files in `src:d` and its sets of references.
 async fn drop_traces<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()> {
     if whole {
         let waczs = lent.with(|index, ks| index.crawls.key(ks, crawl, CrawlKey::Waczs));

@@ -1,5 +1,6 @@
-//! Dependencies of crawls with revisits: the WACZ files required for replay, for
-//! `relation.requires` of a WACZ's `datapackage.json`, and the reverse lookup.
+//! Dependencies of crawls with revisits. Finds the WACZ files that a crawl requires for replay,
+//! which `relation.requires` of a WACZ's `datapackage.json` lists, and the crawls that require a
+//! crawl.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -188,8 +189,8 @@ pub fn required_by<K: Store>(crawl: &[u8]) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let mut rows = Vec::new();
         let note = |index: &mut Index<K>, ks: &mut K, other: &[u8]| {
-            // Crawlers may store their requirements elsewhere, but `h:<crawl>:deps` counts the
-            // revisits in any case.
+            // Crawlers may store their requirements elsewhere, but `h:<crawl>:deps` always counts
+            // the revisits.
             let deps = index.crawls.key(ks, other, CrawlKey::Deps);
             let requires = index.crawls.key(ks, other, CrawlKey::Requires);
             let revisits = ks.hash_get(&deps, &crawl)?;

@@ -21,7 +21,7 @@ pub struct Sequence<'a> {
 /// Runs `act` for a crawl once per sequence number. A retry gets the stored reply.
 ///
 /// # Errors
-/// `STALE` if the writer has used a higher number, and those of `act`.
+/// `STALE` if the writer has used a higher number; the errors of `act`.
 pub(super) fn once<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

@@ -14,7 +14,7 @@ use super::record::Record;
 use super::store::Store;
 use super::wacz::WaczEntry;
 
-/// Scans all keys, and passes those of crawls that are in no set to `each`, with the crawl.
+/// Scans all keys. Passes each key of a crawl that is in no set to `each`, with the crawl.
 ///
 /// # Errors
 /// The first error of `each`, or of a read.

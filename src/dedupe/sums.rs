@@ -9,7 +9,7 @@ use super::job::{Lent, each_crawl};
 use super::keys::CrawlKey;
 use super::store::Store;
 
-/// Differences between the sums in `allcounts` and those of the committed crawls.
+/// Differences between the sums in `allcounts` and the sums of the counts of committed crawls.
 #[derive(Default)]
 pub(super) struct Lacks {
     /// Missing amount by name of the sum. Negative if the sum is too high.

@@ -284,7 +284,8 @@ pub struct Asked {
     pub urls: Vec<Vec<u8>>,
 }
 
-/// Captures of a URL and their records, by date, crawl and hash: newest first, those with invalid dates last.
+/// Captures of a URL and their records, by date, crawl and hash. The newest come first, and
+/// captures with invalid dates last.
 type Captures = BTreeMap<(Reverse<Option<Moment>>, Vec<u8>, Vec<u8>), Vec<u8>>;
 
 /// Returns the job that lists the captures of URLs, newest first; its reply has a list for each URL.

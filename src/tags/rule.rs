@@ -16,7 +16,8 @@ use crawlspace_host::text::Shown;
 pub use crawlspace_compact::limits::tags::RULE_NAME_BYTES as NAME_BYTES;
 /// Maximum number of templates of a rule.
 const MAX_TEMPLATES: usize = 1000;
-/// Limits of a rule's regular expression, which is compiled wherever the space is loaded.
+/// Limits of a rule's regular expression. It is compiled again on every server that loads the
+/// space.
 const LIMITS: Limits = Limits {
     pattern_bytes: 64 << 10,
     compiled_bytes: 4 << 20,

@@ -138,7 +138,7 @@ impl Verdicts {
         self.masks[tag] = condition.mask(std::iter::once(name));
     }
 
-    /// Adds the answers of a carried tag to those of its carrier.
+    /// Adds the answers for a carried tag to the answers for its carrier.
     fn add(&mut self, carrier: usize, carried: usize) {
         let mask = std::mem::take(&mut self.masks[carried]);
         for (word, more) in self.masks[carrier].iter_mut().zip(&mask) {

@@ -69,7 +69,8 @@ pub enum Source<'a> {
 }
 
 impl View {
-    /// Returns the clauses, which must all hold: those of the point, the expression and each filter.
+    /// Returns the clauses of the access point, of the expression and of each filter, all of which
+    /// must hold.
     ///
     /// # Errors
     /// Fails if the expression, a point or a filter is invalid; `TOOBIG` beyond the limits.

@@ -1,4 +1,4 @@
-//! Replies of the commands for operators; field names are those of the reply.
+//! Replies of the commands for operators. The fields have the names that the replies use.
 
 use super::Millis;
 use crate::reply::{as_optional_text, as_text};

@@ -75,7 +75,8 @@ codes! {
     HasCrawls = "HASCRAWLS",
     /// The index has no index by URL, or it is still being built.
     NoUrls = "NOURLS",
-    /// A purge by another program has set the crawl aside, or is running in the index.
+    /// A purge by another program has moved the crawl to `to-remove-crawls`, or is running in the
+    /// index.
     Purging = "PURGING",
 
     /// The host group does not exist.

@@ -70,7 +70,7 @@ struct Counts {
     total: i64,
     sum_groups: u64,
     sum_executions: u64,
-    /// URIs that groups count without keeping them, as far as the counts are plausible.
+    /// URIs that groups count without keeping them. Implausible counts are not included.
     counted: u64,
 }
 

@@ -169,7 +169,7 @@ pub fn change<T>(
     })
 }
 
-/// The keys that a command touches, besides those that exist once per frontier.
+/// The keys that a command touches, in addition to the keys that exist once per frontier.
 pub enum Touched<'a> {
     /// Hashes of these groups.
     Groups(&'a [&'a [u8]]),

@@ -129,7 +129,7 @@ impl All {
         }
     }
 
-    /// Returns the memory use in bytes, besides the value itself.
+    /// Returns the memory use in bytes, without the value itself.
     pub(super) fn memory(&self) -> usize {
         let ids: usize = self.from(0).map(|e| e.id.len().next_multiple_of(16)).sum();
         ids + match self {

@@ -65,7 +65,7 @@ pub struct Leased<'a> {
     pub depth: u32,
     /// Due time of the URI.
     pub due: Millis,
-    /// The execution was dropped meanwhile, so the URI does not count any more.
+    /// The execution was dropped during the lease, so the URI does not count any more.
     pub dropped: bool,
 }
 

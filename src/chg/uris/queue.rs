@@ -100,7 +100,7 @@ impl Queue {
         }
     }
 
-    /// Returns the memory use in bytes, besides the value itself.
+    /// Returns the memory use in bytes, without the value itself.
     pub(super) fn memory(&self) -> usize {
         match &self.pages {
             Pages::One(page) => page.memory(),

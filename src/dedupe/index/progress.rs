@@ -187,7 +187,7 @@ impl<K: Store> UnderWay<K> {
         self.set_removing(ks, crawl, Some(&state))
     }
 
-    /// Ends a removal: deletes its marks, and keeps those of interrupted cancels.
+    /// Ends a removal: deletes its marks, and keeps the marks of interrupted cancels.
     pub(crate) fn end_removal(&mut self, ks: &mut K) -> Result<()> {
         let marks = counts::fields(ks, &self.removals)?;
         if !marks.iter().any(|(_, state)| state.starts_with(CANCEL)) {

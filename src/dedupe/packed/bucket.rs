@@ -29,7 +29,7 @@ fn mark(hash: u64) -> u8 {
     ((hash >> 24) as u8).max(1)
 }
 
-/// A set of slots: the highest bit of byte `i` stands for slot `i`.
+/// A set of slots, as the highest bits of bytes: byte `i` represents slot `i`.
 pub(super) struct Marked(u128);
 
 impl Iterator for Marked {

@@ -20,7 +20,7 @@ impl Packed {
     /// time while memory is being prefetched.
     ///
     /// # Errors
-    /// Those of `meanwhile`.
+    /// The errors of `meanwhile`.
     pub fn look_up<'a, E>(
         &self,
         fields: impl Iterator<Item = &'a [u8]>,

@@ -3,7 +3,7 @@
 //! Chunks form a linked list, and records are appended to the last chunk. A record stays at its
 //! place until it is changed or deleted, or until half of its chunk is dead and the segment needs
 //! another chunk. Then the live records move to the end. So a walk along the list returns every
-//! record that remains, whatever else changes between its steps.
+//! record that remains, even if other records change between its steps.
 
 use super::Packed;
 use super::blocks::NONE;

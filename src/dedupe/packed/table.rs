@@ -2,8 +2,8 @@
 //!
 //! The lowest bits of a hash select a shard. Shards are split and merged one at a time (linear
 //! hashing). A shard is a list of buckets of one cache line each. The highest bits of a hash select
-//! the bucket at which its search begins, so that a walk in the order of those bits continues
-//! correctly after the shard has grown.
+//! the bucket at which its search begins. Therefore a walk in the order of the highest bits
+//! continues correctly after the shard has grown.
 
 use super::blocks::Blocks;
 use super::place::{RecordSlot, Records};

@@ -130,7 +130,8 @@ impl Expression {
         }
     }
 
-    /// Returns the number of parts of the resulting condition, without those of expanded access points.
+    /// Returns the number of parts of the resulting condition. Parts of expanded access points are
+    /// not counted.
     fn parts(&self) -> usize {
         match self {
             Expression::OneOf(_, choices) => 1 + choices.len(),

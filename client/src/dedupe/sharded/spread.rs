@@ -70,7 +70,8 @@ fn unhex(text: &[u8]) -> Option<Vec<u8>> {
     read_hex(Case::Any, text, &mut raw).then_some(raw)
 }
 
-/// Decodes base32 in either case, padded or not, to exactly this number of bytes; no bits may be left over.
+/// Decodes base32 in either case, padded or not, to exactly this number of bytes. Fails if bits are
+/// left over.
 fn unbase32(text: &[u8], bytes: usize) -> Option<Vec<u8>> {
     let mut raw = vec![0; bytes];
     read_base32(Case::Any, text, &mut raw).then_some(raw)

@@ -89,7 +89,7 @@ fn each_code_of_the_dedupe_commands_is_known() {
         Code::BadFormat,
     );
 
-    // A claim is awaited, and its crawl is cancelled meanwhile.
+    // A client waits for a claim, and the crawl is cancelled in the meantime.
     let other = Index::on(&server, "other:");
     other.add(b"c", &adding, &[record()]).unwrap();
     let hash = b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ";

@@ -125,7 +125,7 @@ impl BlockedClient {
         client
     }
 
-    /// Answers the client. Skips a client that disconnected or timed out meanwhile.
+    /// Answers the client, unless it disconnected or timed out in the meantime.
     pub fn answer(self, outcome: Outcome) {
         if take_hooks(self).is_none() {
             return;

@@ -329,7 +329,7 @@ fn run_slice(ctx: Ctx) {
                 Some(queue) if queue.front().is_none_or(|q| q.id.shares_queue(&queued.id)) => {
                     queue.push_front(queued);
                 }
-                // The queue is gone: all its jobs were aborted meanwhile.
+                // The queue no longer exists, because all its jobs were aborted.
                 _ => runner.queues.push_back(VecDeque::from([queued])),
             }
         }

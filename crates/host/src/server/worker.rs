@@ -375,7 +375,7 @@ extern "C" fn done(bell: c_int, _: *mut c_void, _: c_int) {
     });
 }
 
-/// Drops a value on a thread of its own, for values that take long to drop.
+/// Drops a value on a separate thread, for values that take long to drop.
 pub fn drop_away<T: Send + 'static>(what: T) {
     // If no thread can be started, the value is dropped on this thread.
     start(move || drop(what));

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use super::matcher::Matcher;
 use super::table::{Classes, NUMBERS, Symbol, Table};
 
-/// Parts of URLs, separated by spaces. The parts in each line are about twice as frequent as those
-/// in the next line.
+/// Parts of URLs, separated by spaces. The parts in each line are about twice as frequent as the
+/// parts in the next line.
 const PARTS: [&str; 10] = [
     "- / _ e n o s t",
     "& . .html .jpg = ? a c d i r u",

@@ -364,7 +364,8 @@ fn put_rest(number: u64, class: u8, bits: &mut Writer<'_>) {
     bits.put_long(number & ((1 << rest) - 1), rest);
 }
 
-/// Reads the date format and the WACZ index; the inner `None` stands for values in other formats.
+/// Reads the date format and the WACZ index. The inner `None` means that the value has another
+/// format.
 #[inline]
 fn read_head(table: &Table, bits: &mut Bits<'_>) -> Option<Option<(Form, u64)>> {
     let Some(head) = table.classes(Number::Head).read_class(bits)?.checked_sub(1) else {

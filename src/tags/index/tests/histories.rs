@@ -79,7 +79,7 @@ fn id(kind: Tagged, n: u16) -> Bytes {
     }
 }
 
-/// A scan: the ids that existed during all of it, and those that were returned.
+/// A scan: the ids that existed during all of it, and the ids that it returned.
 struct Walk {
     kind: Tagged,
     cursor: u64,
