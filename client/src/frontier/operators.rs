@@ -80,9 +80,9 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(drop).repeatable().waits())
     }
 
-    /// Drops the URIs of all crawls from a group, and keeps its pause and limits (`CHG.DROP …
-    /// GROUP`). Returns the number of executions that had any, and the number of URIs. After a
-    /// retry, both numbers count only what the second attempt dropped.
+    /// Drops the URIs of all crawls from a group, and keeps its pause and limits
+    /// (`CHG.DROP … GROUP`). Returns the number of executions that had any, and the number of URIs.
+    /// After a retry, both numbers count only what the second attempt dropped.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
