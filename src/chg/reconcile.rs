@@ -225,8 +225,11 @@ mod tests {
                 .find(|(e, _)| **e == *id.as_bytes())
                 .map(|e| e.1)
         };
-        assert_eq!(of("a"), Some(10), "what could be is left alone");
-        assert!(of("d") >= Some(2), "what groups name is not taken");
+        assert_eq!(of("a"), Some(10), "a plausible count is left alone");
+        assert!(
+            of("d") >= Some(2),
+            "URIs that groups name are not subtracted"
+        );
     }
 
     #[test]

@@ -123,7 +123,11 @@ impl Store for MemoryKeyspace {
     fn take_packed(&mut self, key: &Vec<u8>, records: &Vec<u8>, take: &Take<'_>) -> Result<bool> {
         // A replica must find the same record as its master.
         let there = self.hash_get(records, take.field)?;
-        assert_eq!(there.as_deref(), take.record, "a record is taken as it is");
+        assert_eq!(
+            there.as_deref(),
+            take.record,
+            "a replica has the same record"
+        );
         self.change_packed(key, &Op::Take(*take))
     }
 

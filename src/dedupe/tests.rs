@@ -765,7 +765,7 @@ impl World {
             return; // a crawler writes a revisit instead
         }
         if state.plainly {
-            return; // the new records could not be told from the committed ones
+            return; // the new records could not be distinguished from the committed ones
         }
         let id = CRAWLS[crawl];
         let key = |parts: &[&[u8]]| [&[&b"{p}:"[..]], parts].concat().concat();

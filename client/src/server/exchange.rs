@@ -188,7 +188,7 @@ impl<W: Wire> Exchange<W> {
         let mut replies = self.send(&mut [request]).await;
         match replies.pop() {
             Some(reply) => reply.map(Some),
-            None => unreachable!("as many replies as requests"),
+            None => unreachable!("one reply per request"),
         }
     }
 

@@ -109,7 +109,9 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let taken = self.take(N)?;
-        Ok(taken.try_into().expect("as many as were asked for"))
+        Ok(taken
+            .try_into()
+            .expect("`take` returns the requested number of bytes"))
     }
 
     /// Reads the next number.

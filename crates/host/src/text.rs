@@ -60,7 +60,7 @@ pub fn parse_signed(bytes: &[u8]) -> Option<i64> {
 pub fn push_number(text: &mut impl Write, n: u64) {
     let mut digits = itoa::Buffer::new();
     let written = text.write_all(digits.format(n).as_bytes());
-    written.expect("memory takes what is written to it");
+    written.expect("writing to memory does not fail");
 }
 
 #[cfg(test)]

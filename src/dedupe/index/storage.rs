@@ -253,7 +253,7 @@ impl<K: Store> Places<K> {
         }
         let [merged, moving] = [&self.merged_key, &self.moving_key];
         match ks.holds(merged) {
-            Holds::Hash if ks.exists(moving) => return Ok(()), // until that one is packed
+            Holds::Hash if ks.exists(moving) => return Ok(()), // wait until the hash in `moving` is packed
             Holds::Hash => {
                 ks.rename(merged, moving)?;
                 self.plain = Some(moving.clone());

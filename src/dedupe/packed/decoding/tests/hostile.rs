@@ -80,7 +80,7 @@ fn with(kind: PartKind, change: impl FnOnce(&mut Vec<u8>)) -> Result<Packed, Str
 #[track_caller]
 fn assert_refused(result: Result<Packed, String>, why: &str) {
     let Err(error) = result else {
-        panic!("taken, though {why}");
+        panic!("accepted, although {why}");
     };
     assert!(error.contains(why), "{error:?} does not say {why:?}");
 }
