@@ -52,7 +52,8 @@ codes! {
     Unblocked = "UNBLOCKED",
     /// A writer has sent a higher number before, or the token does not match the claim or lease.
     Stale = "STALE",
-    /// Another module called in the middle of a command, or a script has been running for too long.
+    /// Another module ran this command in the middle of one of our commands, or a script has been
+    /// running for too long.
     Busy = "BUSY",
 
     /// The crawl does not exist.

@@ -443,7 +443,7 @@ mod tests {
         }
     }
 
-    /// Returns the pauses of a call that fails in the end.
+    /// Returns the pauses of a call whose retries all fail.
     fn pauses(random: Option<fn() -> f64>) -> Vec<Duration> {
         let mut options = Server::options("redis://127.0.0.1:1/");
         options.random = random.unwrap_or(options.random);

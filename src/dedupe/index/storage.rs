@@ -146,7 +146,7 @@ impl<K: Store> Places<K> {
         }
     }
 
-    /// Creates the places of an empty index with that storage.
+    /// Creates the state of an empty index with that storage.
     pub(super) fn of_empty(names: &Names<K::Name>, storage: Storage) -> Places<K> {
         let is_packed = storage == Storage::Packed;
         Places {
@@ -468,8 +468,8 @@ impl<K: Store> Places<K> {
 }
 
 impl<K: Store> Index<K> {
-    /// Updates the places of the committed part, and sets the marker if there is a packed index. Must be called at the
-    /// end of every step that changes the index.
+    /// Updates the cached storage of the committed part, and sets the marker if there is a packed
+    /// index. Must be called at the end of every step that changes the index.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; errors of the server.
