@@ -18,7 +18,7 @@ const REFUSED_TOGETHER: [&str; 5] = [
     "tag has",
     "cannot be combined",
     "is less than MIN",
-    "stands twice",
+    "is given twice",
     "are the same group",
 ];
 

@@ -1,7 +1,7 @@
 //! Crawlspace: a Redis module for the state that web-archive crawlers share.
 //!
-//! This file registers the module; the rules are in [`dedupe`], [`chg`] and [`tags`], the code that calls the
-//! server is in `server`.
+//! This file registers the module. The rules are in [`dedupe`], [`chg`] and [`tags`]; the code that
+//! calls the server is in `server`.
 
 pub mod chg;
 pub mod dedupe;
@@ -49,8 +49,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     }
 }
 
-/// Called by the server before it unloads the module. Refused, because the event loop holds a callback of this
-/// module.
+/// Called by the server before it unloads the module. Refuses, because the event loop holds a
+/// callback of this module.
 #[cfg(feature = "module")]
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]

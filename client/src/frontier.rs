@@ -213,8 +213,8 @@ impl<S: Ask> Frontier<S> {
     /// already queued counts once. Returns, for each URI, the number of URIs that its group has now; `None`
     /// when the budget of the group is spent and the URI was rejected.
     ///
-    /// `weight` is the execution's share of the fetches of a group that several executions want, from 1 to a
-    /// million. The default is 1; `None` keeps the current weight.
+    /// `weight` is the execution's share of the fetches of a group when several executions have
+    /// URIs for it, from 1 to 1,000,000. The default is 1; `None` keeps the current weight.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;

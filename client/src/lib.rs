@@ -3,10 +3,9 @@
 //! ## Modules and types
 //!
 //! * [`server`] connects to a server or a cluster and sends calls, blocking or async.
-//! * [`dedupe`] calls the `DEDUPE.*` commands, with typed replies: payloads that are already
-//!   stored.
-//! * [`frontier`] calls the `CHG.*` commands: hosts that may be fetched from now.
-//! * [`tags`] calls the `TAGS.*` commands: who may see which capture.
+//! * [`dedupe`] has the `DEDUPE.*` commands, which find payloads that are already stored.
+//! * [`frontier`] has the `CHG.*` commands, which find hosts that may be fetched from now.
+//! * [`tags`] has the `TAGS.*` commands, which decide who may see which capture.
 //! * [`dedupe::Sharded`] spreads an index that is too large for one server over several prefixes.
 //! * [`Batch`] sends many calls in one round trip; the calls of [`AsyncServer`] are futures.
 

@@ -396,8 +396,8 @@ impl<S: Ask> TagSpace<S> {
         }))
     }
 
-    /// Lists the tags that satisfy the expression: a capture with only this tag would pass (`TAGS.LIST`).
-    /// Returns one page, starting at cursor 0.
+    /// Lists the tags that satisfy the expression, that is, tags with which a capture without other
+    /// tags would pass (`TAGS.LIST`). Returns one page, starting at cursor 0.
     ///
     /// ```no_run
     /// # use crawlspace_client::tags::*;

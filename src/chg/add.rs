@@ -1,4 +1,4 @@
-//! Adding URIs to groups: the operation *Adding a uri* of the seed.
+//! Adds URIs to groups: the operation *Adding a uri* of the design document.
 
 use super::error::{Error, Result};
 use super::frontier::Frontier;
@@ -70,8 +70,8 @@ impl<K: Store> Frontier<K> {
             return Ok(vec![None; uris.len()]);
         }
         for uri in uris.iter().skip(1) {
-            // All or nothing: later URIs are checked here; the first one is read before anything is written
-            // anyway.
+            // Load all groups before the first write, so that a key of the wrong type changes
+            // nothing. The loop below loads the first group before it writes.
             self.groups.load(ks, uri.chg)?;
         }
         let field = ks.name(&[COUNTED, execution]);

@@ -68,11 +68,11 @@ impl Audits {
     }
 }
 
-/// The previous counts of everything that has changed since an audit began: an audit takes many steps, but
-/// proves the state at one moment.
+/// The previous counts of everything that has changed since an audit began. An audit takes many
+/// steps, but with these counts it can prove the state at one moment.
 ///
-/// The maps are ordered, here and in the audit itself: clients choose the names, and a map that grows node by
-/// node never pauses to rehash, even at the millionth entry.
+/// The maps are ordered, here and in the audit itself. Clients choose the names, and a map that
+/// grows node by node never pauses to rehash, even at the millionth entry.
 #[derive(Debug, Default)]
 pub struct Audit {
     /// The owner of the audit; a new audit replaces it.
@@ -83,7 +83,7 @@ pub struct Audit {
     watched: Option<Box<[u8]>>,
     /// Number of groups taken from the head of `chg_ready`.
     pub(super) taken: u64,
-    /// Plain clients wrote meanwhile, so the audit proves nothing.
+    /// Plain clients wrote during the audit, so it proves nothing.
     pub(super) disturbed: bool,
 }
 

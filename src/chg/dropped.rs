@@ -1,7 +1,8 @@
-//! Crawl executions that were dropped while some of their leases were held. The holder of such a lease may
-//! not know about the drop, and would revive the crawl with the links that it finds: until the last of these
-//! leases ends, new URIs of the execution are refused. They are also refused while an execution is being
-//! dropped, because the job does not return to groups that it has passed.
+//! Crawl executions that were dropped while some of their leases were held. The holder of such a
+//! lease may not know about the drop, and could revive the crawl with the links that it finds. So
+//! new URIs of the execution are refused until the last of these leases ends. They are also refused
+//! while the job that drops the execution runs, because the job does not return to groups that it
+//! has passed.
 //!
 //! `chg_dropped` holds these executions by the deadline of their last lease.
 

@@ -1,5 +1,6 @@
-//! `CHG.DROP`: removes the URIs of an aborted crawl from all groups. The execution stays aborted until the
-//! last lease ends whose worker may not know. Or empties a group of the URIs of all crawls, which continue.
+//! `CHG.DROP`: removes the URIs of an aborted crawl from all groups, or the URIs of all crawls from
+//! one group. The first form also refuses new URIs of the execution until the last lease ends whose
+//! worker may not know about the drop. The second form lets the crawls continue.
 
 use std::sync::Arc;
 
@@ -237,7 +238,8 @@ mod tests {
         let done = loop {
             match drop.step(&mut frontier, &mut ks, &mut || false).unwrap() {
                 Step::More => {
-                    // Groups that the job has passed, has not reached, and does not know.
+                    // Adds URIs to a group that the job has passed, to one that it has not reached,
+                    // and to a new one.
                     frontier.invalidate();
                     for n in 0..25 {
                         assert_eq!(add(&mut frontier, &mut ks, &format!("h{n}")), None);

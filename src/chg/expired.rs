@@ -11,8 +11,8 @@ use super::transition::{Event, Seen, Step};
 use smallvec::SmallVec;
 
 impl<K: Store> Frontier<K> {
-    /// Ends the expired leases of a group. Their URIs return to the queue, or are given up after too many
-    /// attempts; either way a report is stored. The caller applies the returned step.
+    /// Ends the expired leases of a group. Their URIs return to the queue, or are given up after
+    /// too many attempts. In both cases a report is stored. The caller applies the returned step.
     pub(super) fn expire(
         &mut self,
         ks: &mut K,
@@ -45,8 +45,8 @@ impl<K: Store> Frontier<K> {
         Ok(step)
     }
 
-    /// Removes the oldest reports from the list and returns them. Leases that expired unnoticed are ended
-    /// first.
+    /// Removes the oldest reports from the list and returns them. Before that, ends expired leases
+    /// that no command has ended yet.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.

@@ -30,7 +30,8 @@ pub struct Frontier<K: Store> {
     pub keys: Rc<Keys<K>>,
     /// Maximum number of leases of a kept URI that may expire before it is given up.
     pub attempts: u64,
-    /// Milliseconds added to a pause, because a release happens up to that much after its millisecond began.
+    /// Milliseconds added to each pause. Times are whole milliseconds, so the actual release may be
+    /// up to this much later than its recorded time.
     pub rounding: Millis,
     /// Statistics since the frontier was opened.
     pub figures: Figures,
@@ -83,7 +84,8 @@ impl<K: Store> Frontier<K> {
         self.ledger.audits.disturb();
     }
 
-    /// Invalidates everything cached, and resets the statistics: the database or the master is another one.
+    /// Invalidates everything cached, and resets the statistics. Called after the database or the
+    /// master changed.
     pub fn invalidate_all(&mut self) {
         self.invalidate();
         self.tokens.invalidate();

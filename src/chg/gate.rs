@@ -1,10 +1,16 @@
-//! Gates that several groups share because they belong to one server or operator: while one of the groups is
-//! fetched from, or the pause after that lasts, no other group is leased.
+//! Gates that several groups share because they belong to one server or operator. While a worker
+//! fetches from one of the groups, and during the pause after that, no other group of the gate is
+//! leased.
 //!
-//! A gate is the hash `chg_gate:<name>`: `n`, the time when it opens; the values that determine this time,
-//! `p`, the end of the longest pause, and `l:<group>`, the deadline of a lease; and `w`, the group that
-//! represents all of them in `chg_wait`. The others wait in the list `chg_gated:<name>`, so that opening the
-//! gate moves one group instead of thousands.
+//! A gate is the hash `chg_gate:<name>` with these fields:
+//!
+//! - `n`: the time when the gate opens
+//! - `p`: the end of the longest pause
+//! - `l:<group>`: the deadline of a lease of this group
+//! - `w`: the representative, the one group that waits in `chg_wait` on behalf of all
+//!
+//! `n` is computed from `p` and the deadlines. The other groups wait in the list
+//! `chg_gated:<name>`, so that opening the gate moves one group instead of thousands.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -14,18 +20,20 @@ use super::keys::{GATE, GATED};
 use super::store::{Store, field_number};
 use super::time::Millis;
 
-/// Score fraction that sorts a group behind all others that are due in the same millisecond.
+/// Score fraction that sorts a group after all others that are due in the same millisecond.
 const LAST: f64 = 0.999;
-/// Maximum number of groups behind a gate that are examined for a representative. If none of them qualifies,
-/// the next one becomes the representative all the same: the search continues when its turn comes.
+/// Maximum number of groups behind a gate that are examined for a representative. If none of them
+/// qualifies, the next one becomes the representative anyway, and the search continues when its
+/// turn comes.
 const LOOKED_AT: usize = 1000;
 /// Maximum number of entries of the queue behind a gate that are searched for a group that leaves it.
 const MAX_SEARCHED: u64 = 1000;
 
 impl<K: Store> Frontier<K> {
-    /// Updates a gate after the leases of one of its groups changed: with the last deadline of the group, if
-    /// it is leased, and with the end of its pause. The gate is closed as long as any of its groups is leased
-    /// or pauses; one group waits in `chg_wait` on behalf of all that came due before it opens.
+    /// Updates a gate after the leases of one of its groups changed: stores the last deadline of
+    /// the group, if it is leased, and the end of its pause. The gate stays closed while any of its
+    /// groups is leased or pauses. Until then its representative waits in `chg_wait` for all groups
+    /// that came due.
     pub(super) fn update_gate(
         &mut self,
         ks: &mut K,
@@ -60,7 +68,8 @@ impl<K: Store> Frontier<K> {
         }
         self.promote(ks, gate, loaded, until)?;
         if is_own {
-            // It was waiting for the previous opening time; now the other groups take precedence.
+            // The group was waiting for the previous opening time. Now the other groups take
+            // precedence.
             loaded.group.due = self.groups.due_of(ks, loaded)?.max(until);
             self.queues
                 .wait(ks, &loaded.id, loaded.group.due as f64 + LAST)?;
@@ -116,8 +125,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Queues a group that has just been fetched from: it comes after all others, including those that have
-    /// not come up yet to find the gate closed.
+    /// Queues a group that a worker has just fetched from. The group comes after all others of the
+    /// gate, including due groups that no search has moved behind the gate yet.
     pub(super) fn wait_last_behind_gate(
         &mut self,
         ks: &mut K,
@@ -133,8 +142,9 @@ impl<K: Store> Frontier<K> {
             .wait(ks, &loaded.id, loaded.group.due as f64 + LAST)
     }
 
-    /// Puts a group into `chg_wait` for the time when its gate opens, or its due time if that is later;
-    /// returns true if it is due as soon as the gate opens, so that it can represent others.
+    /// Puts a group into `chg_wait` until its gate opens, or until its due time if that is later.
+    /// Returns true if the group is due as soon as the gate opens, so that it can represent other
+    /// groups.
     fn wait_for_gate(&mut self, ks: &mut K, loaded: &mut Loaded<K>, until: Millis) -> Result<bool> {
         let own = self.groups.due_of(ks, loaded)?;
         let due = own.max(until);
@@ -144,8 +154,8 @@ impl<K: Store> Frontier<K> {
         Ok(own <= until)
     }
 
-    /// Makes the next group behind a gate its representative. That may be `own`, the group that the caller is
-    /// changing, whose stored state is out of date.
+    /// Makes the next group behind a gate its representative. The next group may be `own`, the
+    /// group that the caller is changing; its stored state is out of date.
     fn promote(
         &mut self,
         ks: &mut K,
@@ -268,7 +278,7 @@ mod tests {
         assert!(leases.is_empty());
         let gated = frontier.keys.key(ks, GATED, b"g");
         assert_eq!(ks.list_get(&gated, 0), Ok(Some(b"x".to_vec())));
-        // z cannot represent the gate any more, so that the release of x promotes x.
+        // Now z cannot represent the gate, so the release of x promotes x.
         frontier.block(ks, b"z", 1_000_000, 30).unwrap();
         let done = Fate::Done {
             execution: b"e",

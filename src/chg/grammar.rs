@@ -1,8 +1,8 @@
 //! Grammar of the `CHG` commands: names, flags, descriptions and arguments.
 //!
-//! One file, though a long one: it is a reference table, whose rows share options.
+//! This file is long because it is a reference table whose rows share options.
 
-// Without the feature `module` only tests read what was parsed.
+// Without the feature `module`, only tests read the parsed values.
 #![cfg_attr(
     not(feature = "module"),
     allow(dead_code, unused_imports, unused_macros)
@@ -44,7 +44,7 @@ fn cursor<T>(text: &[u8], parse: impl FnOnce(&[u8]) -> Option<T>) -> Result<Opti
     }
     parse(text).map(Some).ok_or_else(|| {
         format!(
-            "ERR invalid CURSOR '{}': 0, or what this command gave, is expected",
+            "ERR invalid CURSOR '{}': use 0, or the cursor that the previous page returned",
             Shown(text)
         )
     })
@@ -70,8 +70,8 @@ fn read_status(text: &[u8]) -> Result<i64, String> {
     })
 }
 
-/// Parses a pause that a host requested, clamped to 0 and ten years: an invalid value of a host must not fail a
-/// release.
+/// Parses a pause that a host requested, and clamps it to 0 and ten years. A release must not fail
+/// because a host sent an invalid value.
 fn read_wait(text: &[u8]) -> Result<Millis, String> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -173,7 +173,7 @@ command! {
 impl Next<'_> {
     fn check(&self) -> Result<(), String> {
         if self.group.is_some() && (self.count.is_some() || self.block.is_some()) {
-            return Err("ERR syntax error: GROUP asks for one lease of one group now, and cannot be combined with COUNT or BLOCK".to_owned());
+            return Err("ERR syntax error: GROUP leases one group without waiting, so it cannot be combined with COUNT or BLOCK".to_owned());
         }
         check_block(self.now, self.block)
     }
@@ -494,7 +494,7 @@ impl List {
             .map(Cursor::queue);
         match (queue, self.only) {
             (Some(queue), Some(only)) if queue != only => Err(format!(
-                "ERR CURSOR is of a listing of groups that are {}, and STATE says {}",
+                "ERR CURSOR belongs to a listing with STATE {}, but STATE is {}; use the same STATE for every page",
                 queue.name(),
                 only.name()
             )),

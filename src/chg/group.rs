@@ -124,8 +124,8 @@ pub struct Limits {
 }
 
 impl Group {
-    /// Decodes the fields `n`, `c`, `s`, `l`, `o`. Never fails, whatever a plain client wrote: text that is not a
-    /// number counts as 0.
+    /// Decodes the fields `n`, `c`, `s`, `l`, `o`. Never fails: plain clients may have written
+    /// anything, and text that is not a number counts as 0.
     pub fn read(fields: [Option<&[u8]>; FIELDS]) -> Group {
         let [due, uris, state, leases, options] = fields;
         let number = |field: Option<&[u8]>| field.and_then(parse_unsigned).unwrap_or(0);
@@ -243,12 +243,13 @@ impl Group {
         !self.holds.is_empty() && self.is_runnable()
     }
 
-    /// Returns the time before which no fetch begins, whatever is queued.
+    /// Returns the time before which no fetch begins, even if URIs are queued.
     pub fn closed_until(&self) -> Millis {
         self.gate.max(self.options.blocked)
     }
 
-    /// Returns true if no URI is queued and no lease is held, so that the group belongs into no queue.
+    /// Returns true if no URI is queued and no lease is held, so that the group belongs in no
+    /// queue.
     pub fn is_idle(&self) -> bool {
         self.uris == 0 && self.holds.is_empty()
     }

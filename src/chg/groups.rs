@@ -23,10 +23,12 @@ const MAX_LEASED: usize = 1024;
 /// The hashes of the groups of a frontier, and their kept URIs.
 pub(super) struct Groups<K: Store> {
     keys: Rc<Keys<K>>,
-    /// A released group that is written once the lease taken with the release is known, or when it is read.
+    /// A released group whose write is deferred: until the lease that follows the release is known,
+    /// or until the group is read.
     unsaved: RefCell<Option<Box<Loaded<K>>>>,
-    /// Groups as they were written with a lease, so that its release need not read them again. A group is
-    /// evicted when anything else loads it, which may write to its hash, or a plain client writes to it.
+    /// Leased groups as they were last written, so that a release need not read them again. A group
+    /// is evicted when any other operation loads it, because that operation may write to its hash,
+    /// and when a plain client writes to it.
     leased: RefCell<HashMap<Id, Box<Loaded<K>>>>,
 }
 
@@ -65,7 +67,7 @@ impl<K: Store> Groups<K> {
     /// Caches a group that was just written with a lease.
     pub(super) fn keep_leased(&mut self, mut loaded: Box<Loaded<K>>) {
         loaded.raw = std::array::from_fn(|_| None);
-        // The write has stored the fields that these flags stand for.
+        // The write stored the fields that these flags are read from.
         loaded.group.known = true;
         loaded.group.ours = true;
         let leased = self.leased.get_mut();
@@ -170,8 +172,8 @@ impl<K: Store> Groups<K> {
         ]
     }
 
-    /// Checks whether kept URIs exist that the group should count and does not: if this module has written
-    /// nothing to its hash, or if the hash counts only leased URIs.
+    /// Finds kept URIs that the group should count and does not. Checks this only if this module
+    /// has not written to the group's hash, or if the hash counts only leased URIs.
     pub(super) fn find_uncounted(&self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
         if !ks.has_plain_writers() {
             return Ok(());
@@ -232,7 +234,7 @@ impl<K: Store> Groups<K> {
             .take_if(|unsaved| unsaved.id[..] == *id)
     }
 
-    /// Writes the unsaved group; with an id, only if it is that group.
+    /// Writes the unsaved group. With an id, writes it only if it has that id.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.
@@ -279,8 +281,9 @@ impl<K: Store> Groups<K> {
         Ok(())
     }
 
-    /// Restores the leases that were lost with the hash of a group, with the deadline in `chg_busy`; if that
-    /// is lost too, their URIs return to the queue. Returns true if the group is in `chg_busy`.
+    /// Restores the leases that were lost with the hash of a group. They get the deadline from
+    /// `chg_busy`; if the group is not there, their URIs return to the queue. Returns true if the
+    /// group is in `chg_busy`.
     pub(super) fn restore_leases(
         &self,
         ks: &mut K,
@@ -300,8 +303,9 @@ impl<K: Store> Groups<K> {
         Ok(busy)
     }
 
-    /// Adds the leases that were lost with the hash to a group in memory, without writing anything. Returns
-    /// whether the group is in `chg_busy`, and the leases whose deadline was lost, too.
+    /// Adds the leases that were lost with the hash to a group in memory, without writing anything.
+    /// Returns whether the group is in `chg_busy`, and, if it is not, the tokens of the lost
+    /// leases, which have no deadline.
     pub(super) fn find_leases(
         &self,
         ks: &mut K,
@@ -322,16 +326,16 @@ impl<K: Store> Groups<K> {
         };
         holds.extend(lost.into_iter().map(|token| Hold {
             token,
-            // Tokens are minted from the clock in microseconds.
+            // A token is the clock in microseconds when it was minted, or slightly more.
             granted: (token / 1000).min(now),
             deadline: of_score(deadline),
         }));
         Ok((true, Vec::new()))
     }
 
-    /// Returns the time when the last lease of a group ends whose worker may find links for an execution: a
-    /// lease of one of its kept URIs, or any lease if URIs of the execution are counted, because such a lease
-    /// does not name an execution.
+    /// Returns the deadline of the last lease of a group whose worker may still find links for an
+    /// execution. Such a lease is a lease of one of the execution's kept URIs; or any lease if URIs
+    /// of the execution are only counted, because leases of counted URIs do not name an execution.
     pub(super) fn leased_until(
         &self,
         ks: &mut K,
@@ -357,7 +361,8 @@ impl<K: Store> Groups<K> {
         Ok(last)
     }
 
-    /// Returns the first execution with kept URIs in a group, from a number on, and the number after it.
+    /// Returns the first execution at or after number `from` that has kept URIs in a group, and the
+    /// number to continue from.
     pub(super) fn next_kept(
         &self,
         ks: &mut K,
@@ -374,7 +379,7 @@ impl<K: Store> Groups<K> {
         Ok(next.flatten())
     }
 
-    /// Makes a group that is overdue for deletion look deleted, for commands that only read.
+    /// Makes a group whose deletion is overdue look deleted, for commands that only read.
     pub(super) fn show_as_deleted(
         &self,
         ks: &mut K,

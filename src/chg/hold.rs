@@ -22,8 +22,9 @@ pub enum Target<'a> {
     Execution(&'a [u8]),
 }
 
-/// Pauses or resumes an execution. Before a pause takes effect, the job finds out in slices which groups
-/// searches will skip, so that the first search after that need not. Until then groups are leased as usual.
+/// Pauses or resumes an execution. Before a pause takes effect, the job finds in slices the groups
+/// that searches will skip, so that the first search afterwards is fast. Until then groups are
+/// leased as usual.
 pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> Job<K> {
     let execution = execution.to_vec();
     Job::new(async move |lent: Lent<K>| {
@@ -47,7 +48,7 @@ pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> 
         })?;
         let mut seen = 0;
         lent.slices(|frontier, ks, time| {
-            // Groups that come due meanwhile are left to searches.
+            // Searches handle groups that come due while the job runs.
             while seen < due {
                 let skipped = frontier.look_ahead(ks, &paused, now)?;
                 if skipped == 0 {
@@ -123,7 +124,7 @@ impl<K: Store> Frontier<K> {
             let stood_behind = self.leave_gate(ks, &mut loaded)?;
             let old = std::mem::replace(&mut loaded.group.options.gate, gate.to_vec());
             if !old.is_empty() && !loaded.group.holds.is_empty() {
-                // The leases of the group closed the old gate, and will not open it any more.
+                // The leases of the group kept the old gate closed. Remove them from it.
                 self.update_gate(ks, &old, &mut loaded, now)?;
             }
             let due = self.groups.due_of(ks, &loaded)?.max(now);
@@ -136,7 +137,7 @@ impl<K: Store> Frontier<K> {
             };
             self.place(ks, &mut loaded, &Step::to(placement), now)?;
             self.save_options(ks, &loaded)?;
-            // The leases of the group, or its pause, close the new gate, too.
+            // The leases or the pause of the group also close the new gate.
             let closes = !loaded.group.holds.is_empty() || loaded.group.gate > now;
             if closes && !gate.is_empty() {
                 let pause = loaded.group.gate.max(now);
@@ -146,8 +147,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Saves a group of which possibly only the options are known: it gets no due time, so that a plain
-    /// client that queues its first URI sees that it is new.
+    /// Saves a group of which possibly only the options are known. Such a group gets no due time,
+    /// so that a plain client that queues its first URI sees that the group is new.
     fn save_options(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         if loaded.group.ours || !loaded.group.is_idle() || loaded.group.due != 0 {
             return self.save(ks, loaded);

@@ -1,6 +1,6 @@
-//! Idle groups, with no queued URIs and no leases. They are in none of the documented queues; their hash is
-//! kept until the politeness gate has passed, so that a URI that arrives shortly after the last fetch still
-//! waits.
+//! Idle groups have no queued URIs and no leases, and are in none of the documented queues. Their
+//! hash is kept until the politeness gate has passed, so that a URI that arrives shortly after the
+//! last fetch still waits.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -51,9 +51,9 @@ impl<K: Store> Frontier<K> {
         self.first_idle.at(ks, &self.keys.once.idle)
     }
 
-    /// Deletes idle groups whose gate has passed, at most `MAX_EVICTED` at a time. If a plain client has
-    /// queued URIs for such a group, the group is put into `chg_wait` instead: the client saw a known group,
-    /// and did not queue it.
+    /// Deletes idle groups whose gate has passed, at most `MAX_EVICTED` at a time. If a plain
+    /// client has queued URIs for such a group, puts the group into `chg_wait` instead: the client
+    /// found an existing group, and so did not queue it itself.
     pub(super) fn evict_idle(&mut self, ks: &mut K, now: Millis) -> Result<()> {
         self.drops.unmark_over(ks, now)?;
         for _ in 0..MAX_EVICTED {
@@ -72,8 +72,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Queues a group for which plain clients queued URIs while it was idle, or which they deleted while it
-    /// had kept URIs.
+    /// Queues a group if plain clients queued URIs for it while it was idle, or deleted its hash
+    /// although URIs are kept for it.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.

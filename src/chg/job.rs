@@ -1,5 +1,5 @@
-//! Long work on one frontier, in slices: other commands may run between slices, so a job leaves the frontier
-//! consistent wherever it pauses.
+//! Long work on one frontier, in slices. Other commands may run between slices, so a job leaves the
+//! frontier consistent whenever it pauses.
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::slices;

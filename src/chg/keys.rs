@@ -1,5 +1,5 @@
-//! The keys of a frontier: one table of their names, and of their role for permissions and for notifications of
-//! changes.
+//! The keys of a frontier. One table has their names, and their roles for permissions and for
+//! notifications of changes.
 
 pub use crawlspace_compact::limits::chg::ID_BYTES;
 use crawlspace_host::keyspace::{KeyType, Keyspace};
@@ -13,7 +13,7 @@ pub enum Heard {
     Queue,
     /// The key may hold another type.
     Type,
-    /// Tokens may have to continue from another number.
+    /// The next token may have to continue from another number.
     Tokens,
     /// The frontier may be in another storage.
     Storage,
@@ -171,8 +171,8 @@ const ENDINGS: Endings = {
     endings
 };
 
-/// Returns true if a key may belong to a cached frontier, whose prefix has one of these lengths. Fast for the many keys
-/// of a server that belong to other applications.
+/// Returns true if a key may belong to a cached frontier, whose prefix has one of these lengths.
+/// Quickly rejects the many keys of a server that belong to other applications.
 pub fn may_be_ours(key: &[u8], lengths: &Lengths) -> bool {
     let may_be_once = ENDINGS.may_end(key) && heard_once(key).next().is_some();
     may_be_once || lengths.any(key, GROUP_NAME)

@@ -20,15 +20,16 @@ use super::uris::Stock;
 pub enum ReleaseReply {
     /// The lease was released; the due time of the group.
     Released(Millis),
-    /// The lease had been released before: the first reply, and the lease taken with that release, if it is
-    /// still held.
+    /// The lease had been released before. Contains the first reply, and the lease taken with that
+    /// release, if it is still held.
     Before(Millis, Option<Lease>),
 }
 
 impl<K: Store> Frontier<K> {
     /// Releases a lease after a fetch.
     ///
-    /// The group is written by [`Frontier::keep_next`], which may follow, or by `Groups::write_back`.
+    /// The caller must then call [`Frontier::keep_next`] or `Groups::write_back`, which write the
+    /// group.
     ///
     /// # Errors
     /// `NOCHG` if the group is unknown, `STALE` if the lease of the token is not held, `ERR` if the leased
@@ -58,7 +59,7 @@ impl<K: Store> Frontier<K> {
         }
         if *when == When::Stored && loaded.group.options.delay.is_none() {
             return Err(Error::Argument(format!(
-                "no delay is stored for group '{}': say AT, DELAY or ELAPSED, or store one with CHG.LIMIT ... DELAY; nothing was changed",
+                "no delay is stored for group '{}': pass AT, DELAY or ELAPSED, or store a delay with CHG.LIMIT ... DELAY; nothing was changed",
                 crawlspace_host::text::Shown(id)
             )));
         }
@@ -66,7 +67,7 @@ impl<K: Store> Frontier<K> {
         self.check_gate(ks, &loaded.group.options.gate.clone())?;
         if uncounted {
             self.reclaim(ks, &mut loaded, now)?;
-            // The execution has more URIs to subtract now.
+            // Compute the change again, because the execution has more URIs now.
             change = self.outcomes().change_for(ks, &loaded, token, fate)?;
         }
 
@@ -193,7 +194,7 @@ fn released_before<K: Store>(
             let next = next.map_or_else(Vec::new, |next| next.as_ref().to_vec());
             Some((last, next))
         }
-        // The group was deleted, and perhaps created again but not leased since.
+        // The group was deleted. It may have been created again, but was not leased since.
         None if loaded.group.holds.is_empty() && loaded.group.last.is_none() => {
             past.find(ks, &loaded.id, token)?
         }

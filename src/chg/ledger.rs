@@ -1,10 +1,10 @@
-//! The counts of queued URIs: `EIDC` and `QCT` of the frontier, the fields of groups that count URIs per
-//! execution, and the groups of each execution, so that `CHG.DROP` visits no other groups.
+//! The counts of queued URIs: `EIDC` and `QCT` of the frontier, and the fields of groups that count
+//! URIs per execution. Also the groups of each execution, so that `CHG.DROP` visits only these.
 //!
-//! The fields of the hash `chg_of:<execution>` are the groups with queued URIs of the execution that this
-//! module keeps or counts. (Plain clients do not record in a group which execution its URIs belong to, so
-//! their URIs are not found this way.) A field is written when the first URI of an execution is added to a
-//! group, and removed with the last one, but not in between.
+//! The fields of the hash `chg_of:<execution>` are the groups for which this module keeps or counts
+//! queued URIs of the execution. (Plain clients do not record the execution of a URI in its group,
+//! so their URIs are not found this way.) A field is written when the first URI of an execution is
+//! added to a group, and removed with the last one.
 
 use std::rc::Rc;
 
@@ -17,8 +17,8 @@ use super::groups::{Groups, Loaded};
 use super::keys::{COUNTED, GROUP, Keys};
 use super::store::{Store, field_number};
 
-/// Maximum number of executions of one group that a command counts again; the others are left to
-/// `CHG.REPAIR`.
+/// Maximum number of executions of one group that a command counts again. `CHG.REPAIR` counts the
+/// others.
 const COUNTED_AGAIN: usize = 256;
 
 /// Maximum number of groups that are examined for URIs of an execution.
@@ -60,7 +60,7 @@ impl<K: Store> Ledger<K> {
         Ok(field_number(ks, key, &counted_field(execution))?)
     }
 
-    /// Changes that number; returns its previous value.
+    /// Changes the number that [`Ledger::counted`] returns, and returns its previous value.
     pub(super) fn count(
         &self,
         ks: &mut K,
@@ -130,8 +130,8 @@ impl<K: Store> Ledger<K> {
         }
     }
 
-    /// Removes a group, which keeps no URIs of an execution, from the list of the execution, unless it counts
-    /// some.
+    /// Removes a group that keeps no URIs of an execution from the list of the execution, unless
+    /// the group counts some.
     pub(super) fn delist_unless_counted(
         &self,
         ks: &mut K,
@@ -173,9 +173,9 @@ impl<K: Store> Ledger<K> {
         Ok(Some(sum))
     }
 
-    /// Adds kept URIs that a group counts again to `EIDC` and `QCT`. A plain client that subtracts a URI from
-    /// a group subtracts it from these two as well; but if only a few groups have the execution, their sum is
-    /// the minimum for `EIDC`, and `EIDC` is not raised above it.
+    /// Adds kept URIs that a group counts again to `EIDC` and `QCT`. The plain client that emptied
+    /// the group may have subtracted its URIs from these two. If only a few groups have the
+    /// execution, `EIDC` is raised at most to the sum of these groups.
     pub(super) fn count_missing(
         &mut self,
         ks: &mut K,

@@ -1,5 +1,5 @@
-//! `CHG.MOVE`: moves everything queued for one group to another, because a host turned out to share its
-//! address with others.
+//! `CHG.MOVE`: moves everything queued for one group to another, for example because two hosts
+//! turned out to share an address.
 
 use crawlspace_host::reply::Reply;
 
@@ -71,7 +71,7 @@ impl Moving {
                     lent.pause().await;
                 }
             }
-            // More URIs may have arrived behind the scan.
+            // More URIs may have arrived in parts that the scan has passed.
             if !self.done && !met {
                 self.with_both(lent, |pair| pair.move_rest())?;
             }
@@ -89,7 +89,7 @@ impl Moving {
         lent.with_time(|frontier, ks, time| {
             let mut from = match frontier.groups.known(ks, &self.from) {
                 Err(Error::NoChg(_)) if self.moved > 0 => {
-                    // The rest of the group was removed while its URIs were moved.
+                    // Another client removed the rest of the group while its URIs were moved.
                     self.done = true;
                     return Ok(false);
                 }
@@ -141,7 +141,7 @@ impl<K: Store> Pair<'_, K> {
         if self.to.group.uris > 0 {
             frontier.save(ks, &self.to)?;
         } else if self.moving.done && self.to.group.gate > now {
-            // Nothing was queued, but the pause applies to URIs that are added later.
+            // Nothing was queued, but later URIs must respect the pause.
             frontier.retire_if_idle(ks, &mut self.to, now)?;
         }
         let mut left = Step::to(Placement::Stay);
@@ -160,8 +160,8 @@ impl<K: Store> Pair<'_, K> {
         Ok(first.is_some_and(|first| !first.is_empty()))
     }
 
-    /// Returns true if the hash has more fields than those of the group itself and of its last release, so
-    /// that counts of executions remain. The hash may have been deleted.
+    /// Returns true if the hash has other fields than those of the group itself and of its last
+    /// release, that is, if counts of executions remain. The hash may have been deleted.
     fn counts(&mut self) -> Result<bool> {
         let next = self.frontier.keys.fields.next.as_ref();
         let next = self.ks.hash_has(&self.from.key, next)?;
@@ -236,7 +236,8 @@ impl<K: Store> Pair<'_, K> {
         Ok(met)
     }
 
-    /// Moves the count of plain clients, which name no execution, unless kept URIs were added again.
+    /// Moves the URIs that plain clients counted without naming an execution. Moves nothing if kept
+    /// URIs were added in the meantime.
     fn move_rest(&mut self) -> Result<bool> {
         if !self.keeps()? {
             self.move_count(self.from.group.uris)?;
@@ -251,7 +252,7 @@ impl<K: Store> Pair<'_, K> {
             return Ok(());
         }
         self.from.group.uris -= counted;
-        // Behind a shared gate its due time is the time when the gate opens.
+        // The due time of a group behind a shared gate is the time when the gate opens.
         let due = if self.from.group.options.gate.is_empty() {
             self.from.group.due
         } else {

@@ -1,8 +1,8 @@
 //! The search for the next group to lease.
 //!
-//! Three queues have candidates: `chg_ready`, the head of `chg_wait` once it is due, and the head of
-//! `chg_busy` once its lease has expired. The group that has been due longest is leased first. Groups are
-//! never moved in bulk, so a search costs the same whether one group is due or a million.
+//! Three queues have candidates: `chg_ready`, the head of `chg_wait` once it is due, and the head
+//! of `chg_busy` once its lease has expired. The group that has been due longest is leased first.
+//! Groups are not moved in bulk, so a search costs the same whether one group is due or a million.
 
 use crawlspace_host::keyspace::Batch;
 
@@ -153,8 +153,8 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Removes a group from its queue if it is due there; returns false if it is not, or is too far from the
-    /// head of `chg_ready` or of the list behind its gate to be found.
+    /// Removes a group from its queue if it is due there. Returns false if it is not due, or if it
+    /// is too far from the head of `chg_ready` or of the list behind its gate to be found.
     fn take_out(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<bool> {
         if let Some(due) = ks.zset_score(&self.keys.once.wait, &loaded.id)? {
             return Ok(of_score(due) <= now && self.queues.leave_wait(ks, &loaded.id)?);
@@ -180,9 +180,10 @@ impl<K: Store> Frontier<K> {
                 self.queues.take_ready(ks, at)?;
                 return Ok(Front::Settled);
             };
-            // A group in this queue is ready, whatever its due time says.
+            // A group in this queue is ready, even if its due time is later.
             let ready_from = loaded.group.due.min(now) as f64;
-            // A paused group must not hide the groups behind it, which may have been due longer.
+            // Return a paused group as the candidate, so that it is skipped. It must not hide the
+            // groups behind it, which may have been due longer.
             if (ready_from <= waits_from && ready_from <= busy_from)
                 || self.judge().is_paused(ks, &loaded, &paused, now)?
             {
@@ -198,7 +199,7 @@ impl<K: Store> Frontier<K> {
             let mut step = self.expire(ks, &mut loaded, now)?;
             let is_ready = step.placement == Placement::Ready;
             if is_ready {
-                // It is the next candidate.
+                // The group is the next candidate.
                 step.placement = Placement::Stay;
             }
             self.apply(ks, &mut loaded, &step, now)?;
@@ -206,7 +207,7 @@ impl<K: Store> Frontier<K> {
                 return Ok(Front::Candidate(Stand::None, loaded));
             }
             if is_ready {
-                // The lease of a plain client, with nothing left to fetch.
+                // A plain client held the lease, and nothing is left to fetch.
                 self.retire_if_idle(ks, &mut loaded, now)?;
             }
             return Ok(Front::Settled);
@@ -217,16 +218,16 @@ impl<K: Store> Frontier<K> {
         Ok(match self.groups.load_sound(ks, &first.id)? {
             Some(loaded) => Front::Candidate(Stand::Wait(first.score), loaded),
             None => {
-                // Its key holds another type; CHG.CHECK reports that.
+                // The key of the group holds another type, which CHG.CHECK reports.
                 self.queues.leave_wait(ks, &first.id)?;
                 Front::Settled
             }
         })
     }
 
-    /// Skips the next groups that searches would skip if these executions were paused, and returns their
-    /// number: 0 if the next group would be leased, or if there is none. Nothing is written, so the walk
-    /// returns to a group on which a search has more to do.
+    /// Skips the next groups that searches would skip if these executions were paused, and returns
+    /// their number: 0 if the next group would be leased, or if there is none. Writes nothing: a
+    /// group that needs a write is left to the searches.
     pub(super) fn look_ahead(&mut self, ks: &mut K, paused: &Paused, now: Millis) -> Result<u64> {
         let Some(mut ahead) = self.queues.skipped.take_ahead() else {
             return Ok(0);
@@ -324,15 +325,17 @@ impl<K: Store> Frontier<K> {
                         self.save(ks, loaded)?;
                     }
                 }
-                // The group must not hold back the groups that it represents. The new representative may sort
-                // before it, so the skipped group must have been counted by now.
+                // Another group takes over as representative, so that the paused group does not
+                // hold it back. The new representative may sort before the paused group, so skip
+                // the paused group first.
                 self.replace_representative(ks, loaded)?;
                 Ok(None)
             }
             Verdict::Remove => {
                 self.unqueue(ks, place, &loaded.id)?;
                 if !loaded.group.holds.is_empty() {
-                    // It comes back when its lease expires, even if a plain client removed it from there.
+                    // The group comes back when its lease expires, even if a plain client removed
+                    // it from `chg_busy`.
                     self.queues.show_busy(ks, loaded)?;
                 } else if loaded.group.is_idle() {
                     self.retire_if_idle(ks, loaded, now)?;
@@ -381,7 +384,8 @@ impl<K: Store> Frontier<K> {
         self.figures.lease(now, pause);
         let due = group.due;
         if group.released == 0 && group.last.is_none() {
-            // The first lease since the group was created, possibly not for the first time.
+            // The first lease since the hash was created. An earlier hash of the group may have
+            // been deleted.
             self.past.forget(ks, &loaded.id)?;
         }
         let (uri, stock) = match execution {

@@ -28,8 +28,9 @@ pub enum Fate<'a> {
 /// The effect of a release on the counts of a group.
 pub(super) enum CountChange {
     Nothing,
-    /// URIs that the crawler keeps are done: `own` of those counted for the execution, and `whole` in all,
-    /// including those that plain clients counted.
+    /// URIs that the crawler keeps are done. `own` is the number to subtract from the execution's
+    /// count in the group; `whole` is the number to subtract in all, including URIs counted by
+    /// plain clients.
     Uncount {
         execution: Vec<u8>,
         own: u64,
@@ -37,7 +38,7 @@ pub(super) enum CountChange {
     },
     /// The leased URI returns to the queue.
     Return(Token, Option<Millis>),
-    /// The leased URI is done; with its execution, if it still counts.
+    /// The leased URI is done. Contains its execution, if the URI still counts.
     Done(Token, Option<Vec<u8>>),
 }
 
@@ -75,14 +76,14 @@ impl<K: Store> Outcomes<'_, K> {
             Fate::Retry(at) => CountChange::Return(token, Some(at)),
             Fate::Done { execution, .. } if execution != own => {
                 return Err(Error::Argument(format!(
-                    "the lease is of a URI of execution '{}', not '{}'; nothing was changed",
+                    "the leased URI belongs to execution '{}', not '{}'; nothing was changed",
                     crawlspace_host::text::Shown(&own),
                     crawlspace_host::text::Shown(execution)
                 )));
             }
             Fate::Done { count, .. } if count.is_some_and(|count| count != 1) => {
                 return Err(Error::Argument(
-                    "a lease of a kept URI is done with that one, so the count is 1; nothing was changed"
+                    "the lease is for one kept URI, so the count must be 1; nothing was changed"
                         .to_string(),
                 ));
             }
@@ -90,8 +91,9 @@ impl<K: Store> Outcomes<'_, K> {
         })
     }
 
-    /// Determines how many counted URIs of an execution can be subtracted from a group: never more than were
-    /// queued for the execution, in this group or by plain clients, which name no execution.
+    /// Determines how many counted URIs of an execution can be subtracted from a group: at most the
+    /// number queued for the execution in this group, plus the URIs that plain clients queued,
+    /// which name no execution.
     pub(super) fn uncount(
         &mut self,
         ks: &mut K,
@@ -157,8 +159,8 @@ impl<K: Store> Outcomes<'_, K> {
         }
     }
 
-    /// Ends the lease of a kept URI that is not retried; if the URI counts, it is subtracted from its
-    /// execution. Returns the number of URIs that the group loses, and the remaining kept URIs.
+    /// Ends the lease of a kept URI that is not retried. If the URI still counts, subtracts it from
+    /// its execution. Returns the number of URIs that the group loses, and the remaining kept URIs.
     pub(super) fn finish(
         &mut self,
         ks: &mut K,
@@ -182,7 +184,8 @@ impl<K: Store> Outcomes<'_, K> {
         Ok((1, stock))
     }
 
-    /// Returns the number of URIs of a group that plain clients queued: those name no execution in the group.
+    /// Returns the number of URIs of a group that plain clients queued. Plain clients do not record
+    /// an execution in the group.
     pub(super) fn unattributed(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<u64> {
         let kept = self.groups.kept(ks, loaded, |kept| kept.len())?.unwrap_or(0);
         let counted = self.ledger.counted_in(ks, &loaded.key)?;

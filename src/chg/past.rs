@@ -1,4 +1,5 @@
-//! The last releases of deleted groups, kept for retries: the client may not have received the reply.
+//! The last releases of deleted groups. They are kept because a client that did not receive the
+//! reply may retry.
 
 use std::rc::Rc;
 
@@ -27,7 +28,8 @@ impl<K: Store> Past<K> {
         Past { keys }
     }
 
-    /// Stores the last release of a group that is being deleted: the client may not have received the reply.
+    /// Stores the last release of a group that is being deleted, because the client may not have
+    /// received the reply.
     pub(super) fn keep_last(
         &mut self,
         ks: &mut K,

@@ -9,7 +9,8 @@ use super::error::Result;
 use super::keys::COUNTED;
 use super::store::Store;
 
-/// Pauses of executions and of the whole frontier; those of single groups are stored in the groups.
+/// Pauses of executions and of the whole frontier. Pauses of single groups are stored in the
+/// groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Paused {
     pub all: bool,

@@ -32,7 +32,7 @@ impl Factor {
     }
 }
 
-/// Facts about a fetch, which determine the pause after it.
+/// Facts about a fetch that determine the pause after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Duration of the fetch.

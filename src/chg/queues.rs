@@ -11,8 +11,8 @@ use super::skipped::{Place, Position, Skipped};
 use super::store::Store;
 use super::time::{Arrivals, Millis, of_score};
 
-/// Maximum number of entries at the head and at the tail of `chg_ready` that are searched for a group that
-/// has nothing left; an entry beyond that is skipped when it comes up.
+/// Maximum number of entries at the head and at the tail of `chg_ready` that are searched for a
+/// group that has nothing left. An entry between them is skipped when it reaches the head.
 const MAX_SEARCHED: u64 = 100;
 
 /// The queues of a frontier.
@@ -41,7 +41,7 @@ impl<K: Store> Queues<K> {
         self.first_busy.invalidate();
     }
 
-    /// Invalidates the order of arrival, too: the database or the master is another one.
+    /// Also invalidates the order of arrival. Called after the database or the master changed.
     pub(super) fn invalidate_all(&mut self) {
         self.invalidate();
         self.arrivals = Arrivals::default();

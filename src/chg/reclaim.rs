@@ -1,5 +1,6 @@
-//! Groups whose hash a plain client deleted or emptied while URIs are kept for them. The kept URIs are the
-//! source of truth: the next command on the group counts them again and queues the group.
+//! Groups whose hash a plain client deleted or emptied while URIs are kept for them. The kept URIs
+//! are the source of truth, so the next command on the group counts them again and queues the
+//! group.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -9,8 +10,8 @@ use super::time::Millis;
 use super::transition::{Event, Seen};
 
 impl<K: Store> Frontier<K> {
-    /// Counts kept URIs that the hash of a group did not count, and queues the group. A group that a plain
-    /// client is fetching from is queued by that client when it is done.
+    /// Counts kept URIs that the hash of a group did not count, and queues the group. If a plain
+    /// client is fetching from the group, that client queues it afterwards.
     pub(super) fn reclaim(
         &mut self,
         ks: &mut K,

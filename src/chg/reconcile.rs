@@ -1,5 +1,5 @@
-//! Plausibility of counts. Plain clients may write any number that a field can hold, and a key cannot hold
-//! the sum of such numbers.
+//! Plausibility of counts. Plain clients may write any number that a field can hold, and the sum of
+//! such numbers may not fit into a key.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,7 @@ impl Counted {
         }
     }
 
-    /// Removes an implausible count: the largest one, while all counts together exceed `room`.
+    /// If the counts together exceed `room`, removes the largest one and returns it as implausible.
     pub(super) fn take_absurd(&mut self, room: u64) -> Option<(Box<[u8]>, u64)> {
         if self.sum <= u128::from(room) {
             return None;
@@ -55,8 +55,9 @@ impl Counted {
     }
 }
 
-/// Returns the correct value of `c` for a group that says `uris`, when `kept` URIs are kept for it and
-/// `counted` are counted by execution; and whether the old value is plausible.
+/// Returns the correct value of `c` for a group whose hash contains `uris`, when `kept` URIs are
+/// kept for it and `counted` are counted by execution. Also returns whether the old value is
+/// plausible.
 pub(super) fn right_count(uris: u64, kept: u64, counted: u64, room: u64) -> (u64, bool) {
     let reconcile = uris.saturating_sub(kept) <= room;
     let named = kept + counted;
@@ -84,15 +85,15 @@ impl Has {
 /// Executions by name.
 pub(super) type Table = BTreeMap<Box<[u8]>, Has>;
 
-/// Sort key that determines the executions from which a surplus is subtracted first: whether their value is
-/// possible at all, whether groups name them, their excess over the named URIs, largest first, and their
-/// name.
+/// Sort key for the executions from which a surplus is subtracted first: whether their value is
+/// possible at all, whether groups name them, their excess over the named URIs (largest first), and
+/// their name.
 type Surplus = (bool, bool, Reverse<u64>, Box<[u8]>);
 
 /// Determines the correct values of `EIDC` when groups have `sum` URIs, some of them attributed to
-/// executions. A surplus is subtracted from executions that have more than all groups, then from those that
-/// no group names, then from others, and among these first from the largest excess. Pauses between
-/// executions.
+/// executions. If `EIDC` has more, the surplus is subtracted in this order: from executions with
+/// more URIs than all groups together, from executions that no group names, and from the others,
+/// largest excess first. Pauses between executions.
 pub(super) async fn share_out(table: &mut Table, sum: u64, mut pause: impl AsyncFnMut()) {
     let sum = u128::from(sum);
     let mut in_all = 0;
@@ -224,8 +225,11 @@ mod tests {
                 .find(|(e, _)| **e == *id.as_bytes())
                 .map(|e| e.1)
         };
-        assert_eq!(of("a"), Some(10), "what could be is left alone");
-        assert!(of("d") >= Some(2), "what groups name is not taken");
+        assert_eq!(of("a"), Some(10), "a plausible count is left alone");
+        assert!(
+            of("d") >= Some(2),
+            "URIs that groups name are not subtracted"
+        );
     }
 
     #[test]

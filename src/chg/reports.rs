@@ -36,8 +36,8 @@ impl Report {
         }
     }
 
-    /// Encodes the report as an element of `chg_expired`: the number of leases, the lengths of
-    /// group, execution and URI (`-` if absent), and these three.
+    /// Encodes the report as an element of `chg_expired`: the number of leases; the lengths of
+    /// group, execution and URI (`-` if absent); and these three texts.
     fn write(&self) -> Vec<u8> {
         let mut text = Vec::new();
         push_number(&mut text, self.times);
@@ -95,8 +95,8 @@ impl<K: Store> Reports<K> {
         Reports { keys }
     }
 
-    /// Stores a report until it is read; returns the number of reports dropped because the list is
-    /// full. Reports of URIs that are given up are always stored.
+    /// Stores a report until it is read. Returns the number of reports that were dropped because
+    /// the list is full. Reports of URIs that were given up are always stored.
     pub(super) fn keep(&self, ks: &mut K, report: &Report) -> Result<u64> {
         if !report.given_up && ks.list_len(&self.keys.once.expired)? >= MAX_REPORTS {
             return Ok(1);

@@ -1,5 +1,5 @@
-//! Paused groups at the heads of the queues, which keep their position: a search continues behind them and
-//! never reads them twice.
+//! Paused groups at the heads of the queues. They keep their position: a search continues after
+//! them and never reads them twice.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
@@ -199,7 +199,7 @@ fn hash(id: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The walk of all searches, and that of a job that prepares the next one.
+/// The walk that all searches share, and the walk that a job prepares to replace it.
 #[derive(Debug, Default)]
 pub(super) struct Skipped {
     walk: Walk,
@@ -212,7 +212,8 @@ impl Skipped {
         &mut self.walk
     }
 
-    /// Takes out the walk in preparation, unless other clients wrote to the queues since it began.
+    /// Takes out the walk in preparation. `None` if other clients wrote to the queues since it
+    /// began.
     pub(super) fn take_ahead(&mut self) -> Option<Walk> {
         self.ahead.take()
     }

@@ -1,6 +1,6 @@
 //! Times and spans of time as arguments of commands.
 
-// Without the feature `module` only tests read what was parsed.
+// Without the feature `module`, only tests read the parsed values.
 #![cfg_attr(not(feature = "module"), allow(dead_code))]
 
 use crawlspace_host::grammar::{After, Arg, ArgKind, Args, Integer, Limits, Shape};
@@ -8,7 +8,8 @@ use crawlspace_host::text::parse_unsigned;
 
 use super::time::{Millis, TEN_YEARS};
 
-/// The latest time that a client may specify: tokens derived from it are exact as JavaScript numbers.
+/// The latest time that a client may specify. Tokens derived from it can be represented exactly as
+/// JavaScript numbers.
 const LATEST_NOW: Millis = 8_000_000_000_000;
 
 /// The current time of a command.
@@ -20,8 +21,8 @@ pub struct Now {
     pub simulated: bool,
 }
 
-/// The option `NOW`, with which a client specifies the time in simulations. A group or execution may also
-/// have the name `NOW`.
+/// The option `NOW`, with which a client specifies the time in simulations. A group or execution
+/// may also be named `NOW`.
 #[derive(Clone, Copy)]
 pub(super) struct NowOption;
 

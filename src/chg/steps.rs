@@ -1,4 +1,4 @@
-//! Steps that result from events of groups, applied to the queues, gates and hashes.
+//! Applies the steps that result from events of groups to the queues, gates and hashes.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -72,7 +72,8 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Returns the time when a lease may next be granted or a group must be deleted, for the timer.
+    /// Returns the time when a lease may next be granted or a group must be deleted. The alarm is
+    /// set to this time.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.

@@ -1,5 +1,5 @@
-//! Requirements of the rules of politeness on a key space besides plain keys: the URIs of a group,
-//! one value per key.
+//! Key space that the politeness rules need: plain keys, and the URIs of a group as one native
+//! value per key.
 
 use crawlspace_host::keyspace::memory::{self, Native, Plain};
 use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};

@@ -1,5 +1,5 @@
-//! The queue worker of the seed, for crawlers whose workers pop `chg_ready` themselves: moves due groups
-//! there, in the order in which they became due.
+//! The queue worker of the design document, for crawlers whose workers pop `chg_ready` themselves.
+//! It moves due groups there, in the order in which they became due.
 
 use crawlspace_host::reply::Reply;
 
@@ -48,7 +48,8 @@ enum Swept {
 }
 
 impl<K: Store> Frontier<K> {
-    /// Makes the group ready that has been due longest, except for those skipped at the head of `chg_wait`.
+    /// Makes the group that has been due longest ready, except for groups skipped at the head of
+    /// `chg_wait`.
     fn sweep_first(&mut self, ks: &mut K, skipped: u64, now: Millis) -> Result<Swept> {
         self.evict_idle(ks, now)?;
         let due = |first: Option<(K::Value, f64)>| first.filter(|(_, at)| of_score(*at) <= now);
@@ -73,8 +74,8 @@ impl<K: Store> Frontier<K> {
         Ok(Swept::FromBusy)
     }
 
-    /// Moves a due group from `chg_wait` to `chg_ready`. A blocked group is moved to the end of its block
-    /// instead, and a paused one stays; both return false.
+    /// Moves a due group from `chg_wait` to `chg_ready`. A blocked group is moved to the end of its
+    /// block instead, and a paused group stays where it is; in these two cases returns false.
     fn make_ready(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<bool> {
         let mut loaded = self.groups.load(ks, id)?;
         if loaded.missing.get() > 0 {

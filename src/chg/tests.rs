@@ -599,7 +599,7 @@ impl<K: Storage> World<K> {
 
     fn finish(&mut self, lease: &Lease) {
         let (ks, now) = (&mut self.ks, self.now);
-        // A crawler knows the executions of its URIs; here all executions are tried.
+        // A crawler knows the executions of its URIs. This test tries all executions.
         let executions: Vec<Vec<u8>> = match &lease.uri {
             Some((execution, _)) => vec![execution.clone()],
             None => {
@@ -687,8 +687,8 @@ proptest! {
     }
 }
 
-/// Puts groups of one execution in front of one of another, and leases the first few while a job pauses the
-/// first execution.
+/// Puts groups of one execution before groups of another, and leases the first few while a job
+/// pauses the first execution.
 #[test]
 fn first_search_after_a_pause_looks_at_no_paused_group() {
     let mut world = World::<MemoryKeyspace>::new();

@@ -1,5 +1,5 @@
-//! Times of the politeness frontier: whole milliseconds since the epoch, by the clock of the caller. No rule
-//! reads a clock itself.
+//! Times of the politeness frontier are whole milliseconds since the epoch, by the clock of the
+//! caller. The rules do not read a clock.
 
 /// Milliseconds: since the epoch, or between two times.
 pub type Millis = u64;
@@ -39,7 +39,7 @@ impl Arrivals {
     /// Returns the score of the next arrival at this time.
     pub fn score(&mut self, now: Millis) -> f64 {
         if now < self.now {
-            // Only in simulations; arrivals at the later time keep their order.
+            // This happens only in simulations. Arrivals at the later time keep their order.
             return now as f64;
         }
         self.n = if self.now == now {

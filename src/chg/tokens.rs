@@ -5,13 +5,13 @@ use super::error::Result;
 use super::store::Store;
 use super::time::Millis;
 
-/// Exclusive upper bound of tokens, so that they are exact as JavaScript numbers.
+/// Exclusive upper bound of tokens: larger numbers are not exact in JavaScript.
 const MAX_TOKEN: Token = 1 << 53;
 
 /// Number of tokens reserved in advance: one second's worth.
 const RESERVED: Token = 1_000_000;
 
-/// The last minted token, and the end of the range reserved in the key.
+/// Mints tokens. Stores the last minted token, and the end of the range reserved in the key.
 pub(super) struct Tokens<K: Store> {
     key: K::Name,
     /// The last minted token and the end of the reserved range; `None` if not read yet.
@@ -28,10 +28,11 @@ impl<K: Store> Tokens<K> {
         self.minted = None;
     }
 
-    /// Mints a token. A range of tokens is reserved in the key in advance, so that most tokens cost no write,
-    /// and a server that takes over from the key continues above all tokens ever minted. A token is at least
-    /// the clock in microseconds, so that tokens grow even if the newest reservation was lost, with a replica
-    /// that lagged behind its master or with the last second of an append-only file.
+    /// Mints a token. A range of tokens is reserved in the key in advance. So most tokens cost no
+    /// write, and a server that takes over from the key continues above all minted tokens. The
+    /// newest reservation can be lost, with a replica that lags behind its master or with the last
+    /// second of an append-only file. To grow even then, a token is at least the clock in
+    /// microseconds.
     pub(super) fn mint(&mut self, ks: &mut K, now: Millis) -> Result<Token> {
         let (last, reserved) = match self.minted {
             Some(minted) => minted,

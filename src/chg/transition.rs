@@ -91,8 +91,8 @@ pub(super) enum Placement {
     Queue(Millis),
     /// Moved within `chg_wait`, if it is there.
     Reschedule(Millis),
-    /// Moved within `chg_wait`, if it is there: to `latest` if it waits longer, then to `earliest` if it waits shorter.
-    /// A skipped group is examined again.
+    /// Moved within `chg_wait`, if it is there: not later than `latest`, and not earlier than
+    /// `earliest`. A skipped group is examined again.
     Shift {
         latest: Option<Millis>,
         earliest: Millis,
@@ -185,8 +185,8 @@ impl Group {
         step
     }
 
-    /// Returns the due time of a group that was just released: the end of its pause and block; and if all its URIs are
-    /// kept, not before the first of them is due.
+    /// Returns the due time of a group that was just released: the end of its pause and block. If
+    /// all its URIs are kept, the group is also not due before the first of them is.
     pub(super) fn due_with(&self, stock: Stock) -> Millis {
         let closed = self.closed_until();
         match stock.earliest {
@@ -207,8 +207,9 @@ impl Group {
         }
     }
 
-    /// Returns the placement of a group that was in a queue beside its leases when one of these ended: the URI that
-    /// returned may be due earlier than the queued ones; a URI that is only counted is due at once.
+    /// Returns the placement of a group after one of its leases ended, if the group was also in a
+    /// queue. The URI that returned may be due earlier than the queued ones. A URI that is only
+    /// counted is due at once.
     fn shift(&self, counted: bool, earliest: Millis, seen: &Seen) -> Placement {
         let first = if counted {
             Some(0)
@@ -247,7 +248,8 @@ impl Group {
         if self.options.gap > 0 {
             self.gate = self.gate.max(hold.granted + self.options.gap);
         }
-        // The reply to a release is kept until the next lease; a lease taken with the release belongs to it.
+        // Keep the reply to a release until the next lease. If the lease was taken with that
+        // release, the reply is kept with it.
         self.last = self.last.filter(|last| after == Some(last.token));
         // With PARALLEL the group waits for its next lease in `chg_wait`, from which it can be removed at any time.
         let beside = Step::to_if(self.is_runnable(), Placement::Wait(self.due_from(seen)));
@@ -266,7 +268,8 @@ impl Group {
         self.released = seen.now;
         let mut due = self.due_with(seen.stock);
         if let (Some(at), 1) = (end.retry, self.uris) {
-            // It is the only URI of the group, and the crawler that keeps it specified the time.
+            // This is the only URI of the group, and the crawler, which keeps it, specified the
+            // time.
             due = due.max(at);
         }
         let placement = match (was_runnable, self.is_runnable()) {

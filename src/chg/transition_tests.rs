@@ -94,7 +94,7 @@ struct World {
     arrivals: u64,
     busy: BTreeMap<usize, Millis>,
     idle: BTreeMap<usize, Millis>,
-    /// The time before which each group must not be fetched from, according to its releases and limits.
+    /// The earliest time of the next fetch from each group, according to its releases and limits.
     not_before: [Millis; GROUPS],
 }
 
@@ -175,7 +175,8 @@ impl World {
         assert!(group.holds.len() as u64 <= MAX_PARALLEL, "{group:?}");
     }
 
-    /// Leases the group that has been due longest; among ready groups, the one that came first.
+    /// Leases the group that has been due longest. Among ready groups, it is the one that became
+    /// ready first.
     fn lease(&mut self, ms: u16, keeps: bool) {
         let now = self.now;
         let over = self.busy.iter().filter(|(_, deadline)| **deadline <= now);
@@ -203,7 +204,7 @@ impl World {
         let group = &self.groups[id];
         let closed = group.closed_until();
         if closed > now {
-            // A group that has become closed meanwhile is parked.
+            // A group whose gate was closed in the meantime is parked.
             return self.wait(id, closed);
         }
         assert!(
@@ -299,7 +300,7 @@ impl World {
                 self.happen(group, Event::Limited(&limits));
             }
             Op::Lose { group } => {
-                // A plain client removed it from its queue, and its kept URIs are found.
+                // A plain client removed the group from its queue, and its kept URIs are found.
                 let lost = self.wait.remove(&group).is_some();
                 if lost || self.ready.contains(&group) {
                     self.happen(group, Event::Reclaimed);

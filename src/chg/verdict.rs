@@ -1,5 +1,5 @@
-//! The verdict on a group at the head of a queue: leased, skipped, parked, sent behind its gate, removed. Nothing is
-//! written here.
+//! The verdict on a group at the head of a queue: whether a search leases it, skips it, parks it,
+//! sends it behind its gate or removes it. This module writes nothing.
 
 use super::error::Result;
 use super::gates::Gates;
@@ -15,15 +15,16 @@ pub(super) enum Verdict {
     Lease(Option<Vec<u8>>),
     /// The group is not due before this time.
     Park(Millis),
-    /// The group is paused, and keeps its position; the time when a URI of an unpaused execution comes due.
+    /// The group is paused and keeps its position. Contains the time when a URI of an unpaused
+    /// execution comes due.
     Pass(Option<Millis>),
     /// The shared gate is closed until this time.
     Gate(Millis),
-    /// The group does not belong into the queue.
+    /// The group does not belong in the queue.
     Remove,
 }
 
-/// The expected verdict of a search on a group that it does not lease.
+/// The predicted verdict of a search on a group that the search does not lease.
 pub(super) struct Foreseen {
     /// The search would do more than skip the group.
     pub returns: bool,
@@ -46,8 +47,9 @@ pub(super) struct Judge<'a, K: Store> {
 }
 
 impl<K: Store> Judge<'_, K> {
-    /// Decides whether a candidate may be leased, considering everything that can hold it back. A group of which only
-    /// paused URIs are due keeps its position, whatever else holds it back.
+    /// Decides whether a candidate may be leased, considering everything that can hold it back. If
+    /// only paused URIs of a group are due, the group keeps its position even if something else
+    /// holds it back, too.
     pub(super) fn verdict(
         &self,
         ks: &mut K,
@@ -57,7 +59,7 @@ impl<K: Store> Judge<'_, K> {
     ) -> Result<Verdict> {
         let group = &loaded.group;
         let held = group.holds.len() as u64;
-        // Plain clients may queue a group of which nothing is known, or nothing is counted.
+        // Plain clients may queue a group that has no hash, or no count.
         let from_outside = !group.ours && group.uris == 0;
         if held >= group.options.parallel || (group.uris <= held && !from_outside) {
             return Ok(Verdict::Remove);
@@ -70,7 +72,7 @@ impl<K: Store> Judge<'_, K> {
             return Ok(by_uris);
         }
         let closed = group.closed_until();
-        // A group that only plain clients know is ready when they say so.
+        // If only plain clients have written to a group, it is ready as soon as they queue it.
         if closed > now && (group.ours || group.options.blocked > now) {
             return Ok(Verdict::Park(closed));
         }
@@ -108,7 +110,7 @@ impl<K: Store> Judge<'_, K> {
         if next.is_some() {
             return Ok(Verdict::Lease(next));
         }
-        // Besides kept URIs there may be others that are only counted.
+        // The group may also have URIs that are only counted.
         let counted = group.uris.saturating_sub(kept);
         let mut free = counted.saturating_sub(held.saturating_sub(kept_held));
         let all_free = free;

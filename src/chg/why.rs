@@ -1,4 +1,4 @@
-//! Explains why a host is not being fetched from: the state of a group, in words.
+//! Explains why no worker fetches from a host: the state of a group, in words.
 
 use crawlspace_host::reply::Reply;
 

@@ -36,8 +36,8 @@ pub struct Adding<'a> {
 impl<K: Store> Index<K> {
     /// Adds `response` records to a crawl. Returns the number of hashes that are new to the crawl.
     ///
-    /// An identical record is a retry and counts nothing. Another record of a known hash counts as
-    /// a URL and leaves the stored record, unless it replaces that record under `earliest`.
+    /// An identical record is a retry and counts nothing. A different record of a known hash counts
+    /// as a URL, but replaces the stored record only with `earliest`, if it is earlier.
     ///
     /// # Errors
     /// `STALE` for an old token or sequence number; `REMOVING` while the crawl is being removed;
@@ -56,7 +56,8 @@ impl<K: Store> Index<K> {
     }
 }
 
-/// Checks the token and returns the hashes whose claims it settles; none without a token.
+/// Checks the token, and returns the hashes whose claims this call settles. Returns none without a
+/// token.
 fn check_claimed<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -100,15 +101,15 @@ fn add_once<K: Store>(
     let (mut new, mut urls) = (0, 0);
     let (mut value, mut room) = (Vec::new(), Room::default());
     let profile = index.profile();
-    // Packed records are not in the plain hash.
+    // Packed records are not in the plain hash, so a lookup there is not enough.
     let one_place = !index.may_be_packed(ks, crawl)?;
     let one_step = one_place && index.has_written_records(ks, crawl);
     for Response { digest, record } in responses {
         let field = digest.written(profile);
         let record = &record.as_stored(profile, &mut room);
         record.write(&mut value);
-        // If another hash of this call was new, this one most likely is too: `HSETNX` then checks
-        // and stores in one step.
+        // If an earlier hash of this call was new, this one most likely is, too. `HSETNX` checks
+        // and stores it in one step.
         let at_once = new > 0 && one_step && ks.hash_set_new(&records, field, &value)?;
         let stored = if at_once {
             None
@@ -138,7 +139,8 @@ fn add_once<K: Store>(
         }
     }
     if urls > 0 {
-        // A mere retry must not turn a committed crawl into a continued one.
+        // Do this only if something counts: a retry must not turn a committed crawl into a
+        // continued one.
         start(index, ks, crawl)?;
         counts::add(ks, &counts_key, counts::TOTAL_URLS, urls)?;
     }
@@ -151,8 +153,8 @@ fn add_once<K: Store>(
     Ok(new)
 }
 
-/// Returns true if a record of a hash that the crawl has counts as another URL, that is, if it is
-/// not a retry.
+/// Returns true if a record counts as another URL, that is, if it is not a retry. The crawl already
+/// has a record of its hash.
 fn counts_again<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

@@ -1,5 +1,5 @@
-//! Crawls that other programs committed, took out of `allcrawls` or canceled. Committed ones get a place in the commit
-//! order; the others are restored when they are used again.
+//! Crawls that other programs committed, canceled, or removed from `allcrawls`. Committed crawls
+//! get a place in the commit order. The others are restored when a command uses them again.
 
 use super::counts;
 use super::error::{Error, Result};
@@ -38,7 +38,7 @@ fn adopt<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8], number: u64) 
     let hashes = index.records_len(ks, crawl)?;
     let files = ks.list_len(&waczs)?;
     if !continued {
-        // For a continued crawl, it is unknown which of its hashes belong to the commit.
+        // It is unknown which hashes of a continued crawl belong to the commit.
         baseline.set_seen(ks, hashes)?;
     }
     baseline.set_files(ks, files)?;
@@ -56,8 +56,8 @@ fn seen_by_commit<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> R
     Ok(seen.unwrap_or(0))
 }
 
-/// Assigns a commit number to every crawl that a plain client committed, in the order of their ids, before the calling
-/// job takes its own number.
+/// Assigns a commit number to every crawl that a plain client committed, in the order of their ids.
+/// A job calls this before it takes its own number.
 ///
 /// # Errors
 /// `WRONGTYPE` if a key holds another type; errors of the server.
@@ -81,7 +81,8 @@ pub async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
     crawls.run(lent, note).await?;
     lent.with(|index, ks| {
         if most_seen > index.places.merged().len(ks)? {
-            // Another program removed hashes from this crawl.
+            // The crawl had more hashes than the merged index has now, so another program removed
+            // some.
             index.mark_holders_untrusted(ks)?;
         }
         if opening == index.opening() {
@@ -102,7 +103,7 @@ pub async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
         lent.pause().await;
     }
     lent.with(|index, _| {
-        // A crawl that a plain client commits behind the walk is left to the next job.
+        // If a plain client commits a crawl that the walk has passed, the next job adopts it.
         if opening == index.opening() {
             index.ledger.set_all_adopted();
         }
@@ -110,8 +111,8 @@ pub async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
     Ok(())
 }
 
-/// Removes a crawl from the sets in which other programs mark crawls that they are about to delete. A canceled crawl no
-/// longer counts as removed.
+/// Removes a crawl from the sets in which other programs mark crawls that they are about to delete.
+/// If the crawl was canceled, it no longer counts as removed.
 pub fn drop_marks<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     if index.crawls.is_canceled(ks, crawl)? {
         let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
@@ -131,7 +132,7 @@ pub fn drop_marks<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> R
     index.crawls.drop_marks_of_others(ks, crawl)
 }
 
-/// Restores a crawl that another program set aside, before it is continued.
+/// Restores a crawl that another program took out of the sets, before it is continued.
 pub fn restore_if_set_aside<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -150,7 +151,7 @@ pub fn restore<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Resu
     index.set_committed(ks, crawl, true)?;
     drop_marks(index, ks, crawl)?;
     ensure_base(index, ks, crawl)?;
-    // Removals skipped the crawl while it was not listed.
+    // Removals skipped the crawl while it was unlisted.
     index.crawls.baseline(ks, crawl).set_seen(ks, 0)?;
     index.mark_unrecorded(ks, crawl)?;
     index.ledger.forget_unrecorded();

@@ -353,7 +353,8 @@ fn a_commit_among_plain_writes_counts_nothing_twice() {
                     .crawls
                     .is_uncommitted(&mut world.ks, b"A")
                     .unwrap();
-                // While a crawl is in both sets, counts by plain clients cannot be told from ours.
+                // While a crawl is in both sets, counts by plain clients cannot be distinguished
+                // from ours.
                 if is_settled {
                     world.plain_import_records(b"A", 10..13);
                     urls += 3;
@@ -703,7 +704,7 @@ fn revisits_that_waited_are_settled_once_when_the_commit_is_cut_short() {
 
 #[test]
 fn revisits_wait_for_commits_of_any_size() {
-    // For a few records each is looked up; for many, the key names show first whether any revisit
+    // For a few records, each is looked up. For many, the key names show first whether any revisit
     // is waiting.
     for records in [1, 15, 16, 400] {
         for waits in [false, true] {

@@ -34,7 +34,8 @@ use super::wacz::WaczEntry;
 pub fn check<K: Store>(repair: bool) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         if repair {
-            // Writing jobs of an index run one at a time, so the storage does not change during a repair.
+            // Only one writing job of an index runs at a time, so the storage does not change
+            // during a repair.
             return Check::new(true).run(&lent).await;
         }
         loop {
@@ -46,7 +47,7 @@ pub fn check<K: Store>(repair: bool) -> Job<K> {
             let mut look = pin!(Check::new(false).run(&lent));
             let outcome = poll_fn(|context| {
                 if lent.with(storage) != began_in {
-                    // Records not checked yet may have moved to the other storage: start over.
+                    // Unchecked records may have moved to the other storage: start again.
                     return Poll::Ready(None);
                 }
                 look.as_mut().poll(context).map(Some)
@@ -60,10 +61,11 @@ pub fn check<K: Store>(repair: bool) -> Job<K> {
 
 struct Check {
     sums: BTreeMap<Vec<u8>, i64>,
-    /// Counts that crawls canceled by another program may add to the sums.
+    /// Counts of crawls that another program canceled, which the sums may include.
     canceled: BTreeMap<Vec<u8>, i64>,
     sums_unknown: bool,
-    /// Number of bytes that the sum of sizes may lack, for crawls that plain clients committed.
+    /// Number of bytes that may be missing from the sum of sizes, for crawls that plain clients
+    /// committed.
     uncertain_size: i64,
     /// Crawls that are in no set but have keys that cannot be rebuilt.
     unlisted: BTreeSet<Vec<u8>>,
@@ -156,8 +158,8 @@ impl Check {
         crawls.run(lent, sum).await
     }
 
-    /// Checks the owners of all hashes, and whether every hash has its written spelling. The latter must be known
-    /// before hashes of crawls are looked up.
+    /// Checks the owners of all hashes, and whether every hash is stored in its written spelling.
+    /// Lookups of hashes in the records of crawls depend on that, so this check comes first.
     async fn check_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let census = lent.with(|index, _| index.spelling.begin_census(index.opening()));
         let mut all_written = true;
@@ -192,7 +194,8 @@ impl Check {
         self.check_urls(lent, crawl).await
     }
 
-    /// Checks the URL index of a crawl. Records by plain clients are only added by the next commit of the crawl.
+    /// Checks the URL index of a crawl. Skips a continued crawl unless repairing: records by plain
+    /// clients enter the URL index only with the next commit.
     async fn check_urls<K: Store>(&mut self, lent: &Lent<K>, crawl: &[u8]) -> Result<()> {
         let repair = self.findings.repair;
         if let Some(drift) = &mut self.findings.url_drift
@@ -245,7 +248,7 @@ impl Check {
         records.run(lent, take_out).await
     }
 
-    /// Checks all keys for those of crawls that are in no set.
+    /// Finds keys that belong to crawls in no set.
     async fn check_strays<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let check = |index: &mut Index<K>, ks: &mut K, crawl: Vec<u8>, which: CrawlKey| {
             if !which.is_ours() {
@@ -284,12 +287,13 @@ impl Check {
         } else {
             counts::all(ks, &counts_key, b"")?
         };
-        // Plain clients both committed and continued the crawl: its committed share is unknown.
+        // If plain clients both committed and continued the crawl, its committed share of the
+        // counts is unknown.
         self.sums_unknown |= !adopted && index.crawls.is_uncommitted(ks, crawl)?;
         for (name, n) in committed {
             *self.sums.entry(name).or_default() += n;
         }
-        // Unreadable counts were reported above.
+        // `check_counts` reports unreadable counts.
         let uncertain = uncertain_size(index, ks, crawl).unwrap_or(0);
         self.uncertain_size = self.uncertain_size.saturating_add(uncertain);
         let waczs = index.crawls.key(ks, crawl, CrawlKey::Waczs);
@@ -303,8 +307,9 @@ impl Check {
         Ok(())
     }
 
-    /// Checks for a lost value of a packed index. The records of crawls are lost together with their hashes, and the
-    /// only trace left is the number of records that the last commits recorded.
+    /// Checks whether the value of a packed index was lost. The records of crawls are lost together
+    /// with their hashes. The only remaining trace is the number of records stored by the last
+    /// commits.
     fn check_packed_value<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -327,7 +332,7 @@ impl Check {
         Ok(())
     }
 
-    /// Checks the commit numbers of a crawl, each of which must map back to the crawl. Returns the valid ones.
+    /// Checks that each commit number of a crawl maps back to the crawl. Returns the valid numbers.
     fn check_numbers<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -353,7 +358,7 @@ impl Check {
         }
         if kept != numbers {
             if kept.is_empty() {
-                // All numbers belong to other crawls: append this crawl to the commit order.
+                // All numbers belong to other crawls. Append this crawl to the commit order.
                 kept.push(index.next_number(ks)?);
                 index.ledger.record(ks, kept[0], crawl)?;
             }
@@ -393,7 +398,7 @@ impl Check {
             let allowed = sum.saturating_sub(uncertain)..=sum.saturating_add(canceled);
             let is_drift = is.is_none_or(|n| !allowed.contains(&n));
             self.findings.count_drift += u64::from(is_drift);
-            // Missing sizes are added.
+            // A repair adds missing sizes.
             let is_less = is.is_some_and(|n| n < sum) && canceled == 0;
             if self.findings.repair && (is_drift || is_less) {
                 counts::set(ks, &index.names().allcounts, name, sum)?;

@@ -1,8 +1,8 @@
 //! Claims: reservations of payloads that are about to be stored.
 //!
-//! `claims` maps a hash to `token deadline crawl`. Deadlines are milliseconds since the epoch, so a claim expires at
-//! the same time after a restart or on a replica. Each new claim also examines a few other claims and deletes the
-//! expired ones, so that the key does not grow without bound.
+//! `claims` maps a hash to `token deadline crawl`. Deadlines are milliseconds since the epoch, so
+//! that a claim expires at the same time after a restart or on a replica. Each new claim also
+//! examines a few others and deletes expired ones, so that the key does not grow without bound.
 
 use super::digest::Digest;
 use super::error::Result;

@@ -1,8 +1,9 @@
 //! `COMMIT`: merges a crawl into the merged index.
 //!
-//! The hashes of the crawl become visible in the last slice. Until then, lookups skip owners that are not in
-//! `allcrawls` and, for a continued crawl, the fields in `h:<crawl>:merging`. The progress of a commit is stored in
-//! `committing`, which each slice updates, so that a commit interrupted by a crash resumes with exact counts.
+//! The hashes of the crawl become visible in the last slice. Until then, lookups skip owners that
+//! are not in `allcrawls` and, for a continued crawl, the fields in `h:<crawl>:merging`. Each slice
+//! stores the progress of the commit in `committing`, so that a commit interrupted by a crash
+//! resumes with exact counts.
 
 use crawlspace_host::reply::Reply;
 
@@ -26,12 +27,12 @@ use super::urls;
 use super::wacz::WaczEntry;
 use super::waiting::{count_waiting, may_have_waiting};
 
-/// Maximum number of records that are copied before they are deleted from the plain hash. The two kinds of change are
-/// replicated separately.
+/// Maximum number of records that are copied before they are deleted from the plain hash.
+/// Alternating between copies and deletions would replicate each change as a separate command.
 const MAX_MOVED: usize = 32;
 
-/// Number of hashes for which a commit checks whether the crawl owns them already. If so, another program merged them
-/// during the crawl, without regard to our lists of holders.
+/// Number of hashes for which a commit checks whether the crawl already owns them. If it does,
+/// another program merged them during the crawl without updating our lists of holders.
 const LOOKED_AT: usize = if cfg!(test) { 2 } else { 8 };
 
 /// Returns the job that commits a crawl; its reply is the number of new and of known hashes.
@@ -62,7 +63,8 @@ struct Commit<'a> {
     looked_at: usize,
     /// True if revisits may be waiting for an original of this crawl.
     may_wait: bool,
-    /// True if another program removed the crawl from `allcrawls`, so that none of it is counted in the sums.
+    /// True if another program removed the crawl from `allcrawls`, so that the sums include none of
+    /// its counts.
     came_back: bool,
 }
 
@@ -85,7 +87,7 @@ impl Commit<'_> {
             } else if lent.with(|index, ks| self.begin(index, ks))? {
                 break;
             } else {
-                // A plain client may have committed the crawl, which does not update `src:d`.
+                // A plain client may have committed the crawl without updating `src:d`.
                 let files = self.announce_files(lent).await?;
                 lent.with(|index, ks| note_files(index, ks, self.crawl, files))?;
                 return Ok(Reply::counts(&[0, 0]));
@@ -121,16 +123,16 @@ impl Commit<'_> {
         let crawl = self.crawl;
         index.under_way.refuse_while_removing(ks, crawl)?;
         index.note_purge(ks)?;
-        // Restore a crawl with packed records that another program removed from `allcrawls`: packed records are
-        // committed.
+        // Restore a crawl that another program removed from `allcrawls` if it has packed records,
+        // because packed records are committed.
         let is_out = match index.crawls.state(ks, crawl)? {
             None => index.places.packed_len(ks, crawl)? > 0,
             Some(CrawlState::Uncommitted) => index.was_set_aside(ks, crawl)?,
             Some(_) => false,
         };
         if index.standing(ks, crawl)? == Some(CrawlState::Canceled) {
-            // Its crawler counted it in `allcounts` while writing. Its hashes may have been removed since, together
-            // with their owners.
+            // The crawler added the crawl's counts to `allcounts` while writing. The crawl's hashes
+            // and their owners may have been removed since.
             ensure_base(index, ks, crawl)?;
             index.crawls.baseline(ks, crawl).set_seen(ks, 0)?;
             index.set_committed(ks, crawl, true)?;
@@ -144,7 +146,8 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Returns true if an earlier run was interrupted. This run also commits the records added since.
+    /// Returns true if an earlier run was interrupted. This run then also commits the records added
+    /// since.
     fn was_cut_short<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
         let Some(state) = index.under_way.commit_state(ks, self.crawl)? else {
             return Ok(false);
@@ -159,7 +162,7 @@ impl Commit<'_> {
         Ok(!self.continued && index.places.packed_len(ks, self.crawl)? > 0)
     }
 
-    /// Deletes these records.
+    /// Deletes the packed records that `has_strays` found.
     async fn clear<K: Store>(&self, lent: &Lent<K>) -> Result<()> {
         let of = Of::Packed(self.crawl.to_vec());
         let records = lent.with(|index, ks| Walk::stored(index, ks, of));
@@ -169,8 +172,9 @@ impl Commit<'_> {
         records.run(lent, take_out).await
     }
 
-    /// Returns true if the plain hash may contain copies of packed records, which never count: an earlier run copied
-    /// them, or a plain client put them there and no sweep has run since (`swept`).
+    /// Returns true if the plain hash may contain copies of packed records, which never count.
+    /// Either an earlier run copied them, or a plain client wrote them and no sweep has run since
+    /// (`swept`).
     fn may_be_twice<K: Store>(
         &self,
         index: &mut Index<K>,
@@ -187,7 +191,8 @@ impl Commit<'_> {
             && index.has_unseen_fields(ks, self.crawl)?)
     }
 
-    /// Deletes packed records from the plain hash of the crawl, to which other records were added in the meantime.
+    /// Deletes packed records from the plain hash of the crawl. Other clients may have added more
+    /// records to it in the meantime, so the hash cannot be deleted as a whole.
     async fn sweep<K: Store>(&self, lent: &Lent<K>) -> Result<()> {
         let crawl = self.crawl;
         let records = lent.with(|index, ks| index.crawls.key(ks, crawl, CrawlKey::Records));
@@ -228,7 +233,8 @@ impl Commit<'_> {
             return Ok(false);
         }
         if state.is_none() {
-            // Plain clients did not register the crawl; clients that add to it meanwhile must find it registered.
+            // Plain clients did not register the crawl. Clients that add to it during the commit
+            // must find it registered.
             index.set_uncommitted(ks, crawl, true)?;
         }
         self.take_number(index, ks)?;
@@ -260,7 +266,7 @@ impl Commit<'_> {
         let [added, merging] = [CrawlKey::Added, CrawlKey::Merging]
             .map(|key| lent.with(|index, ks| index.crawls.key(ks, crawl, key)));
         if self.continued {
-            // Fields added since then join the fields of this commit.
+            // Fields added since the interruption join the fields of this commit.
             let fields = lent.with(|_, ks| Walk::hash(ks, added.clone()));
             let join = |_: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
                 ks.hash_set(&merging, field, b"")?;
@@ -275,8 +281,8 @@ impl Commit<'_> {
         if lent.with(|index, ks| index.last_number(ks))? <= self.state.number {
             return Ok(());
         }
-        // Another commit or a removal happened between the crash and this run: undo the first run, and take a new
-        // commit number.
+        // Another commit or a removal happened between the interruption and this run: undo the
+        // first run, and take a new commit number.
         let fields = self.fields(lent);
         let numbers = [self.state.number];
         let excluded = |other: &[u8]| other == crawl;
@@ -288,7 +294,7 @@ impl Commit<'_> {
         lent.with(|index, ks| self.take_number(index, ks))
     }
 
-    /// Returns the hash whose fields this commit walks.
+    /// Returns the hash whose fields this commit visits.
     fn walked_key<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> K::Name {
         let which = if self.continued {
             CrawlKey::Merging
@@ -298,7 +304,7 @@ impl Commit<'_> {
         index.crawls.key(ks, self.crawl, which)
     }
 
-    /// Returns a walk over these fields, from the first one.
+    /// Returns a new walk over the fields of this commit.
     fn fields<K: Store>(&self, lent: &Lent<K>) -> Walk<K> {
         lent.with(|index, ks| {
             let key = self.walked_key(index, ks);
@@ -379,8 +385,8 @@ impl Commit<'_> {
         Ok(done)
     }
 
-    /// Merges one field of the crawl, unless the hash `skipped` contains it. Adds the spellings of packed records that
-    /// are still to be deleted from the plain hash to `moved`.
+    /// Merges one field of the crawl, unless the hash `skipped` contains it. Adds the spellings of
+    /// records that were packed, but are still in the plain hash, to `moved`.
     fn merge_field<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -391,7 +397,7 @@ impl Commit<'_> {
     ) -> Result<()> {
         let (crawl, continued) = (self.crawl, self.continued);
         if index.urls.are_kept() {
-            // Plain clients may have written the record.
+            // A plain client may have written the record.
             urls::correct(index, ks, crawl, &Digest::of_field(field), true)?;
         }
         // Almost always the hash is new and merged in one step.
@@ -448,7 +454,8 @@ impl Commit<'_> {
         let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
         let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
         let before = counts::all(ks, &baseline, b"baseline.")?;
-        // Plain clients add the crawls that they commit, also during this commit, to `allcounts` themselves.
+        // Plain clients themselves add the counts of crawls that they commit to `allcounts`, also
+        // during this commit.
         let is_counted =
             !self.came_back && index.crawls.state(ks, crawl)? == Some(CrawlState::Committed);
         let mut sums = Vec::new();
@@ -513,7 +520,8 @@ fn announce_file<K: Store>(
     if !ks.set_has(&names.finished, &entry.filename)? {
         ks.set_add(&names.finished, &entry.filename)?;
     } else if at as i64 >= committed || file_before(ks, baseline, at)?.is_some() {
-        // The name may be present already: from another crawl, an importer or an earlier run. Removals check for that.
+        // Another crawl, an importer or an earlier run may have added the name already. Removals
+        // check for that.
         ks.set_add(&names.shared, &entry.filename)?;
     }
     Ok(true)

@@ -1,4 +1,5 @@
-//! Repair of counters that a plain client corrupted, whose lower bounds are the numbers in use.
+//! Repair of counters that a plain client corrupted. A counter must be at least as high as any
+//! number in use.
 
 use crawlspace_host::text::{parse_signed, parse_unsigned};
 
@@ -11,8 +12,8 @@ use super::index::progress::CommitState;
 use super::job::{Lent, Walk};
 use super::store::Store;
 
-/// Counts the counters that are not integers, or that are lower than a number in use. With `repair`, sets them to the
-/// highest number in use.
+/// Counts the counters that are not integers or are lower than a number in use. With `repair`, sets
+/// them to the highest number in use.
 ///
 /// # Errors
 /// `WRONGTYPE` if a key holds another type; errors of the server.

@@ -25,7 +25,7 @@ pub const REDUNDANT_SIZE: &[u8] = b"estimatedRedundantSize";
 /// `redundantUrls`: the number of those records.
 pub const REDUNDANT_URLS: &[u8] = b"redundantUrls";
 
-/// Fields of `allcounts` that the counts of a crawl do not have.
+/// Fields of `allcounts` that have no counterpart in the counts of a crawl.
 pub const OF_NO_CRAWL: [&[u8]; 5] = [
     REMOVED_CRAWLS,
     REMOVED_CRAWL_SIZE,

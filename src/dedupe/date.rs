@@ -8,13 +8,13 @@ use crawlspace_compact::calendar;
 /// A date of 14 or 17 digits.
 pub type Digits = SmallVec<[u8; 17]>;
 
-/// The point in time of a date, in UTC. Only the syntax of dates is checked: a date that does not exist, such as 31
-/// February, is that many days after the start of its month.
+/// The point in time of a date, in UTC. Only the syntax of dates is checked. A nonexistent date
+/// such as 31 February is counted in days from the start of its month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     /// Seconds since 1970.
     seconds: i64,
-    /// Fraction of the second, in units of the last digit that a date has room for.
+    /// Fraction of the second, in units of the smallest digit that a date can have.
     fraction: u64,
 }
 
@@ -33,9 +33,10 @@ pub fn is_date(date: &[u8]) -> bool {
     Parts::of(date).is_some()
 }
 
-/// Converts a date to digits in UTC: 14, or 17 for a date with a fraction of a second, which is truncated to
-/// milliseconds. Dates of digits stay unchanged, as do invalid fields of a UTC date, such as day 31 of February.
-/// Returns `None` if the date has none of the formats, or its year in UTC does not have four digits.
+/// Converts a date to digits in UTC: to 14 digits, or to 17 if it has a fraction of a second, which
+/// is truncated to milliseconds. Dates of digits stay unchanged. Invalid fields of a UTC date, such
+/// as day 31 of February, also stay unchanged. Returns `None` if the date has none of the formats,
+/// or if its year in UTC does not have four digits.
 pub fn to_digits(date: &[u8]) -> Option<Digits> {
     let parts = Parts::of(date)?;
     let mut digits = Digits::new();
@@ -68,7 +69,8 @@ pub fn to_digits(date: &[u8]) -> Option<Digits> {
 }
 
 impl Moment {
-    /// Returns the point in time of a date, `None` if it has none of the formats. A date without a time zone is in UTC.
+    /// Returns the point in time of a date, or `None` if the date has none of the formats. A date
+    /// without a time zone is in UTC.
     pub fn of(date: &[u8]) -> Option<Moment> {
         let parts = Parts::of(date)?;
         let n = |digits: &[u8]| digits.iter().fold(0, |n, c| n * 10 + i64::from(c - b'0'));
@@ -93,7 +95,8 @@ impl Moment {
 }
 
 impl Moment {
-    /// Returns the last point in time that a date may stand for: the end of its second if it has no fraction.
+    /// Returns the latest point in time that a date can represent: the end of its second if it has
+    /// no fraction.
     pub fn latest(date: &[u8]) -> Option<Moment> {
         let mut moment = Moment::of(date)?;
         if Parts::of(date)?.fraction.is_empty() {

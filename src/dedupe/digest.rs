@@ -104,8 +104,8 @@ fn recognise(text: &[u8]) -> Option<(Algorithm, SmallVec<[u8; 32]>)> {
     }
 }
 
-/// Returns true if a field is `sha256:` and 64 lower-case hex digits: the most common spelling,
-/// which is also the written one. Without early return, the loop is vectorized.
+/// Returns true if a field is `sha256:` and 64 lower-case hex digits. This is the most common
+/// spelling, and also the written one. The loop has no early return, so that it is vectorized.
 fn is_written_sha256(field: &[u8]) -> bool {
     field.len() == 71
         && field.starts_with(b"sha256:")
@@ -213,7 +213,7 @@ impl Digest {
                 spelling.clear();
                 spelling.extend_from_slice(label);
                 spelling.extend_from_slice(value);
-                // A bare value may stand for a hash of another algorithm, or for an unknown one.
+                // A bare value may also be a hash of another algorithm, or of an unknown one.
                 if label.is_empty() && Digest::of_field(&spelling) != *self {
                     continue;
                 }

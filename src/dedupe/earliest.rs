@@ -1,8 +1,8 @@
 //! `ADD … EARLIEST`: keeps the earliest of a crawl's records of a hash, and counts each record
 //! once, in any order of arrival.
 //!
-//! To do so, every record that was counted but is not the stored one leaves a mark in
-//! `h:<crawl>:unstored`, until a commit begins or the uncommitted records are canceled.
+//! Every record that was counted but is not stored leaves a mark in `h:<crawl>:unstored`. The marks
+//! are deleted when a commit begins or the uncommitted records are canceled.
 
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
@@ -73,8 +73,8 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
             || self.is_marked(index, ks, crawl, &mark(digest, &whole))?;
         let has_precise = of_second.is_some_and(|stored| !stored.millis.is_empty())
             || self.is_marked(index, ks, crawl, &precise(digest, &capture))?;
-        // A date without milliseconds and the first one with milliseconds in the same second are
-        // the same capture.
+        // Within a second, a date without milliseconds and the first date with milliseconds
+        // describe the same capture.
         let is_retry = match capture.millis {
             [] => has_precise,
             _ => has_whole && !has_precise,
@@ -97,13 +97,13 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
                 self.marks.insert(mark(digest, &capture), false);
             }
             match displaced {
-                // A less precise date of the same capture adds nothing.
+                // A less precise date of the same capture needs no mark.
                 Some(displaced) if displaced.millis.is_empty() && displaced.is_same(&capture) => {}
                 Some(displaced) if !is_stored => self.mark(digest, &displaced),
                 _ => {}
             }
         } else if counts || !is_known && !capture.millis.is_empty() {
-            // A retry changes nothing in a crawl that is not continued.
+            // A retry must not change a committed crawl that is not continued.
             if counts || index.crawls.is_uncommitted(ks, crawl)? {
                 self.mark(digest, &capture);
             }
@@ -132,7 +132,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         if let Some(&is) = self.marks.get(mark) {
             return Ok(is);
         }
-        // Marks left by a commit or a removal of plain clients are void.
+        // Marks left after a commit or a removal by plain clients are invalid.
         Ok(index.crawls.is_uncommitted(ks, crawl)? && ks.hash_has(&self.unstored, mark)?)
     }
 
@@ -149,7 +149,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
     }
 
     /// Returns true if the crawl's record of a hash belongs to one of its commits, including a
-    /// running one.
+    /// commit that is running.
     fn is_taken<K: Store<Name = N>>(
         &mut self,
         index: &mut Index<K>,
@@ -163,7 +163,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         if index.under_way.is_committing(ks, crawl)? {
             return Ok(true);
         }
-        // Records that plain clients added after the last commit are not listed anywhere.
+        // No list contains the records that plain clients added after the last commit.
         let commits = match &mut self.commits {
             Some(commits) => commits,
             none => none.insert(Gather::new(index, ks, crawl, true)?),
@@ -178,7 +178,7 @@ fn mark(digest: &Digest, capture: &Capture<'_>) -> Mark {
     fingerprint(digest, &date, capture.url)
 }
 
-/// Returns the mark of a second that contains a marked capture with milliseconds.
+/// Returns the mark of a second for which a capture with milliseconds is marked.
 fn precise(digest: &Digest, capture: &Capture<'_>) -> Mark {
     let second = [capture.second, b"."].concat();
     fingerprint(digest, &second, capture.url)
@@ -375,7 +375,7 @@ mod tests {
             world.add(before, Adding::default());
             if !before.is_empty() {
                 world.commit();
-                // A mere retry leaves no mark before the crawl is continued.
+                // A retry leaves no mark before the crawl is continued.
                 world.add(&[(9, 0, 0, 0, 1)], Adding::default());
             }
             let new = order.run(&mut world);

@@ -1,4 +1,4 @@
-//! Errors of the `DEDUPE.*` commands: the error code and the sentence side by side.
+//! Errors of the `DEDUPE.*` commands, each with its error code and its sentence.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ pub enum Error {
     Canceled(Vec<u8>),
     /// `REMOVING`: the crawl is being removed or canceled.
     Removing(Vec<u8>),
-    /// `PURGING`: a purge by another program has set the crawl aside.
+    /// `PURGING`: a purge by another program has moved the crawl to `to-remove-crawls`.
     Purging(Vec<u8>),
     /// `PURGING`: a purge by another program is running in this index.
     PurgingIndex,
@@ -45,7 +45,7 @@ pub enum Error {
     HasCrawls,
     /// `NOURLS`: the index has no complete URL index; the text describes its state.
     NoUrls(&'static str),
-    /// `BUSY`: called from a callback in the middle of another command of this module.
+    /// `BUSY`: a callback ran this command in the middle of another command of this module.
     Busy,
     /// `BADFORMAT`: the index was written by a newer version.
     BadFormat(Vec<u8>),
@@ -81,7 +81,7 @@ impl fmt::Display for Error {
             Error::BadPrefix(reason) => write!(f, "BADPREFIX {reason}"),
             Error::NoHash(hash) => write!(
                 f,
-                "NOHASH '{}' is not in this index, so nothing can be a revisit of it; nothing was counted",
+                "NOHASH '{}' is not in this index, so a revisit of it has no original; nothing was counted",
                 Shown(hash)
             ),
             Error::Committed(crawl) => write!(
@@ -110,7 +110,7 @@ impl fmt::Display for Error {
                 Shown(crawl)
             ),
             Error::PurgingIndex => f.write_str(
-                "PURGING a purge by another program is running or was interrupted: to-remove-crawls has crawls; let it end, or DEDUPE.COMMIT those that stay and DEDUPE.REMOVE the others",
+                "PURGING to-remove-crawls is not empty: a purge by another program is running or was interrupted; wait until it ends, or run DEDUPE.COMMIT for the crawls of that set to keep and DEDUPE.REMOVE for the others",
             ),
             Error::Stale(text) => write!(f, "STALE {text}"),
             Error::HasCrawls => f.write_str(

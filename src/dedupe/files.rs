@@ -20,7 +20,7 @@ pub struct Finished<'a> {
     pub hash: &'a [u8],
     /// The size in bytes.
     pub size: u64,
-    /// Permits a placeholder with another name.
+    /// Permits the file to replace a placeholder with another name.
     pub renames: bool,
 }
 
@@ -58,9 +58,8 @@ pub fn open_wacz<K: Store>(
 /// Fills in the hash and size of a finished WACZ file and counts its size once. Closing it again with another size
 /// counts the difference.
 ///
-/// # Errors
-/// `NOCRAWL`, and `ERR` if the list has no entry at that index or the entry is another file. With `renames`, a file
-/// replaces a placeholder of another name, but never another finished file.
+/// `NOCRAWL`; `ERR` if the list has no entry at that index, or the entry is another file. With
+/// `renames`, a file may replace a placeholder with another name, but never another finished file.
 pub fn close_wacz<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -81,7 +80,7 @@ pub fn close_wacz<K: Store>(
     let len = ks.list_len(&waczs)?;
     let Some(stored) = ks.list_get(&waczs, i)? else {
         return Err(Error::Argument(format!(
-            "index {i} is not in the WACZ list of crawl '{}', which has {len} entries; DEDUPE.WACZOPEN makes one",
+            "index {i} is not in the WACZ list of crawl '{}', which has {len} entries; DEDUPE.WACZOPEN adds one",
             Shown(crawl)
         )));
     };

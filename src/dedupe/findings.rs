@@ -14,7 +14,7 @@ use super::record::Record;
 use super::store::Store;
 use super::sums::committed_share;
 
-/// The results of a check, as counts; with `repair`, problems are fixed as they are found.
+/// The results of a check, as counts. With `repair`, problems are fixed as they are found.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) repair: bool,
@@ -37,8 +37,8 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Checks that a crawl's counts are integers, including those as of its last commit. A repair derives the latter
-    /// from the sum minus the counts of the other crawls.
+    /// Checks that a crawl's counts are integers, including the counts as of its last commit. A
+    /// repair computes the latter as the sum minus the counts of the other crawls.
     pub fn check_counts<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -59,7 +59,8 @@ impl Findings {
             self.count_drift += 1;
             if self.repair {
                 let share = match committed_share(index, ks, crawl, name) {
-                    // The shares of several crawls cannot be told apart.
+                    // If the counts of several crawls are unreadable, their shares of the sum
+                    // cannot be separated.
                     Err(Error::Argument(_)) => 0,
                     share => share?,
                 };
@@ -107,14 +108,15 @@ impl Findings {
             return Ok(());
         }
         let digest = Digest::of_field(field);
-        // A commit by a plain client leaves these lists behind.
+        // A commit by a plain client does not delete these lists.
         let may_be_listed =
             index.crawls.is_uncommitted(ks, crawl)? || index.under_way.is_committing(ks, crawl)?;
         if may_be_listed && index.crawls.is_listed(ks, crawl, &digest)? {
             return Ok(()); // not committed yet
         }
         match index.spelling.owner(ks, &index.places, &digest)? {
-            // A hash that a plain client added to a continued crawl is not listed anywhere before its commit.
+            // No list contains a hash that a plain client added to a continued crawl until the
+            // crawl is committed.
             None if index.crawls.is_uncommitted(ks, crawl)?
                 && index.has_unseen_fields(ks, crawl)? => {}
             None => {
@@ -134,8 +136,8 @@ impl Findings {
                 let baseline = index.crawls.baseline(ks, crawl);
                 let mut holders = index.ledger.holders(ks, &index.places, &digest)?;
                 let is_recorded = holders.iter().any(|n| numbers.contains(n));
-                // The same applies to hashes that a plain client added to a committed crawl, whose holders are found by
-                // looking them up.
+                // The same applies to hashes that a plain client added to a committed crawl:
+                // holders of such hashes are found by lookups in the records.
                 if !is_recorded && !baseline.is_unrecorded(ks)? && !may_have_more(index, ks, crawl)?
                 {
                     self.stale_holders += 1;
@@ -176,8 +178,8 @@ impl Findings {
             if index.crawls.is_canceled(ks, owner)? {
                 return Ok(());
             }
-            // This is also the state during a commit by a plain client or a purge by another program; a repair must
-            // not undo those.
+            // A commit by a plain client or a purge by another program passes through the same
+            // state, and a repair must not undo such an operation.
             self.hidden_owners += 1;
             if index.standing(ks, owner)?.is_some() {
                 return Ok(());
@@ -190,7 +192,8 @@ impl Findings {
         Ok(())
     }
 
-    /// Checks that every holder is a commit whose crawl has the hash and is not its owner.
+    /// Checks that every holder in a list is a commit of a crawl that has the hash and does not own
+    /// it.
     pub fn check_holders<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -222,7 +225,7 @@ impl Findings {
             }
         }
         if digest.canonical() != hash {
-            // Lookups do not find this spelling.
+            // Lookups do not find a list under this spelling.
             self.stale_holders += 1;
             if self.repair {
                 index.places.further_holders().del(ks, hash)?;
@@ -286,7 +289,7 @@ impl Findings {
     }
 }
 
-/// Returns true if a committed crawl may have hashes that are not in any list.
+/// Returns true if a committed crawl may have hashes that no list contains.
 fn may_have_more<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<bool> {
     if index.crawls.is_uncommitted(ks, crawl)? {
         index.has_unseen_fields(ks, crawl)
@@ -297,11 +300,13 @@ fn may_have_more<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Re
 
 /// The state of a crawl with packed records.
 pub(super) enum Packed {
-    /// Committed, or a job of it was interrupted, or a purge by another program has set it aside.
+    /// The crawl is committed, a job of it is running or was interrupted, or a purge by another
+    /// program took it out of the sets.
     Known,
     /// The crawl is in no set.
     Unlisted,
-    /// Uncommitted: its records are in the plain hash, and the packed ones are copies left by a commit.
+    /// Uncommitted: its records are in the plain hash, and a commit left copies of them in the
+    /// packed index.
     Stray,
 }
 

@@ -1,5 +1,5 @@
-//! New fields of a continued crawl, including fields that a plain client wrote and that no list
-//! contains yet.
+//! Finds the new fields of a continued crawl, including fields that a plain client wrote and that
+//! no list contains yet.
 
 use super::counts;
 use super::digest::Digest;
@@ -27,20 +27,20 @@ pub(super) async fn gather<K: Store>(lent: &Lent<K>, crawl: &[u8], spares: bool)
     .await
 }
 
-/// Finds the fields of a continued crawl that a plain client added, and lists them in
-/// `h:<crawl>:merging` next to those that our own commands listed.
+/// Finds the fields of a continued crawl that a plain client added. Adds them to
+/// `h:<crawl>:merging`, where our own commands also list fields.
 pub struct Gather<N> {
     merging: N,
     added: N,
     numbers: Numbers,
-    /// Skips hashes that another crawl owns, if the crawl was committed by plain clients and its
-    /// holders were not recorded. A commit may treat such hashes as new without harm; other jobs
-    /// must not change them.
+    /// Skips hashes that another crawl owns, if plain clients committed this crawl, because the
+    /// lists of holders do not name it then. A commit may safely treat such hashes as new. Other
+    /// jobs must not change them.
     spare_unrecorded: bool,
 }
 
 impl<N: Clone + AsRef<[u8]>> Gather<N> {
-    /// Creates the state for a crawl. `spares` skips hashes whose holders were not recorded.
+    /// Creates the state for a crawl. `spares` sets `spare_unrecorded`.
     pub(super) fn new<K: Store<Name = N>>(
         index: &mut Index<K>,
         ks: &mut K,

@@ -1,8 +1,8 @@
 //! Long-running work in time slices: the building blocks of dedupe jobs.
 //!
-//! A job is an async function that borrows the index and its keys for one slice at a time. Anything may happen between
-//! two slices: other commands, a crash, a restart. So a job stores the state that it must not lose in keys, in the
-//! same slice as the work that the state counts, and every part is safe to repeat.
+//! A job is an async function that borrows the index and its keys for one slice at a time. Anything
+//! may happen between two slices: other commands, a crash, a restart. Therefore a job stores counts
+//! in keys, in the same slice as the counted work, and every part of a job can be repeated safely.
 
 use std::collections::BTreeSet;
 
@@ -35,11 +35,13 @@ pub struct Walk<K: Store> {
     sources: Vec<Source<K>>,
     batch: Batch,
     given: u64,
-    /// Fields that a scan step returned beyond the size of a batch, and their hash. A server returns a small hash in
-    /// one step, and also the last fields of a hash whose fields the walk deletes, because these share a few buckets.
+    /// Fields that a scan step returned beyond the size of a batch. A server returns a small hash
+    /// in one step. When the walk deletes fields, the server also returns the last fields of a
+    /// large hash in one step, because they share a few buckets.
     left: Vec<Box<[u8]>>,
     left_of: Option<K::Name>,
-    /// Number of entries per batch, lower if each entry takes long, such as a hash that thousands of crawls hold.
+    /// Number of entries per batch. Lower if each entry takes long, such as a hash that thousands
+    /// of crawls hold.
     size: usize,
 }
 
@@ -137,7 +139,7 @@ impl<K: Store> Walk<K> {
         while self.batch.len() < size
             && let (Some(hash), Some(field)) = (&self.left_of, self.left.pop())
         {
-            // Read again, because other clients may have changed it since.
+            // Read the value again, because other clients may have changed it since the scan.
             if let Some(value) = ks.hash_get(hash, &field)? {
                 self.batch.push(&field, value.as_ref());
             }
@@ -196,7 +198,7 @@ const CRAWLS_AT_ONCE: usize = 16;
 /// Passes each crawl in any of these sets to `each`, in sorted order.
 ///
 /// # Errors
-/// Those of `each`; `WRONGTYPE` if a key holds another type; errors of the server.
+/// The errors of `each`; `WRONGTYPE` if a key holds another type; errors of the server.
 pub(super) async fn each_crawl<K: Store>(
     lent: &Lent<K>,
     sets: &[Pick<K::Name>],
@@ -251,7 +253,7 @@ mod tests {
             if done {
                 break;
             }
-            // Delete the fields that were read, and change the others.
+            // Deletes the fields that were read, and changes the others.
             for field in &fields {
                 if found.contains(field) {
                     ks.hash_del(&key, field).unwrap();

@@ -18,13 +18,13 @@ pub enum Group {
     State,
     /// Keys other than the merged index that a change of storage moves.
     Moved,
-    /// Keys that count towards the memory of an index, in addition to those of its crawls.
+    /// Keys that count towards the memory of an index, in addition to the keys of its crawls.
     Measured,
     /// Keys that mark the existence of an index.
     Marks,
 }
 
-/// Roles of keys that other programs change as well, and that decide who owns a hash.
+/// Roles of keys that other programs also change, and that decide who owns a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     /// The merged index.
@@ -100,7 +100,7 @@ impl Once {
         }
     }
 
-    /// Marks the key as changed by other programs as well, and as deciding who owns a hash.
+    /// Marks a key that other programs also change, and that decides who owns a hash.
     const fn shared(self, shared: Shared) -> Once {
         let shared = Some(shared);
         Once { shared, ..self }
@@ -281,7 +281,8 @@ impl CrawlKey {
 
     /// Parses the name of a crawl's key, without the prefix. Returns the crawl and the key.
     pub fn parse(name: &[u8]) -> Option<(&[u8], CrawlKey)> {
-        // The shortest form last: every `h:<crawl>:counts` also looks like the records of a crawl.
+        // Try the shortest form last: every `h:<crawl>:counts` also looks like the records of a
+        // crawl.
         let (crawl, which) = CrawlKey::ALL.iter().rev().find_map(|&which| {
             let (before, after) = which.around();
             let crawl = name.strip_prefix(before)?.strip_suffix(after)?;
@@ -352,20 +353,20 @@ fn prefixes_of_once(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     rows_for(key).filter_map(|row| row.prefix_of(key))
 }
 
-/// Returns true if a name, if it belongs to a crawl at all, is that of its counts.
+/// Returns true if a name, in case it belongs to a crawl, is the name of the crawl's counts.
 fn is_counts(name: &[u8]) -> bool {
     name.ends_with(CrawlKey::Counts.around().1)
 }
 
-/// Returns the positions at which the name of a crawl's records may begin in a key. Crawlers write counts for each
-/// capture, so those are excluded first.
+/// Returns the positions at which the name of a crawl's records may begin in a key. Crawlers write
+/// counts for each capture, so keys of counts are excluded first.
 fn records_in<'a>(name: &'a [u8], lengths: &Lengths) -> impl Iterator<Item = usize> + use<'a> {
     let searched = if is_counts(name) { &[] } else { name };
     lengths.find(searched, RECORDS)
 }
 
-/// Returns true if a key may be a cached key of an index with a prefix of one of these lengths. Most keys of a server
-/// with other data belong to no index, which this check detects quickly.
+/// Returns true if a key may be a cached key of an index with a prefix of one of these lengths.
+/// Quickly rejects the keys of other applications, which are most keys on a shared server.
 pub fn may_be_ours(key: &[u8], lengths: &Lengths) -> bool {
     let may_be_once = ENDINGS.may_end(key) && prefixes_of_once(key).next().is_some();
     may_be_once || lengths.any(key, RECORDS) && !is_counts(key)
@@ -376,9 +377,10 @@ pub fn marks_an_index(key: &[u8]) -> bool {
     META.prefix_of(key).is_some()
 }
 
-/// Returns the possible prefixes of a key, at most `max_prefix` bytes long. A prefix of one of these `lengths` comes
-/// with the crawl whose records the key then contains; a key that an index has once comes with `None`. Key names may
-/// have any length, unlike prefixes and crawl ids.
+/// Returns the possible prefixes of a key, at most `max_prefix` bytes long. If the key may contain
+/// the records of a crawl, the prefix has one of these `lengths` and comes with the crawl. If the
+/// key may be one that an index has once, the prefix comes with `None`. Key names may have any
+/// length, unlike prefixes and crawl ids.
 pub fn possible_prefixes<'a>(
     key: &'a [u8],
     max_prefix: usize,
@@ -395,7 +397,7 @@ pub fn possible_prefixes<'a>(
     once.chain(records)
 }
 
-/// Returns the prefix and the role of a key that other programs change as well, in any profile.
+/// Returns the prefix and the role of a key that other programs also change, in any profile.
 pub fn prefix_of_shared(key: &[u8]) -> Option<(&[u8], Shared)> {
     let mut shared = rows_for(key).filter_map(|row| Some((row, row.shared?)));
     shared.find_map(|(row, shared)| Some((row.prefix_of(key)?, shared)))

@@ -1,4 +1,4 @@
-//! The two documented lookups in one: hash → crawl → record.
+//! Lookup of a hash: combines the two documented lookups, hash → crawl and crawl → record.
 
 use smallvec::SmallVec;
 
@@ -52,8 +52,9 @@ enum Sight {
 pub type Found<K> = SmallVec<[Option<Original<K>>; 1]>;
 
 impl<K: Store> Index<K> {
-    /// Looks up a hash in the merged index, then in the records of the crawl `own`, if given, and then in those of
-    /// visible crawls. Owners that are not committed, or whose record is gone, are skipped.
+    /// Looks up a hash in the merged index, then in the records of the crawl `own`, if given, and
+    /// then in the records of visible crawls. Skips owners that are not committed or have no
+    /// record.
     pub(super) fn find(
         &mut self,
         ks: &mut K,
@@ -67,7 +68,7 @@ impl<K: Store> Index<K> {
     /// Looks up several hashes, like `Index::find`. Calls `permit` for each key that the result discloses.
     ///
     /// # Errors
-    /// Those of `permit`; `WRONGTYPE` if a key holds another type; errors of the server.
+    /// The errors of `permit`; `WRONGTYPE` if a key holds another type; errors of the server.
     pub fn look_up(
         &mut self,
         ks: &mut K,
@@ -78,7 +79,7 @@ impl<K: Store> Index<K> {
         let mut all = Found::<K>::new();
         let sights = sights(self, ks, digests, &mut permit, &mut all)?;
         all.resize_with(digests.len(), || None);
-        // Names are cached, so those of the same crawl usually have the same address.
+        // Key names are cached, so two names of the same crawl usually have the same address.
         let mut permitted: SmallVec<[*const [u8]; 4]> = SmallVec::new();
         for (i, digest) in digests.iter().enumerate() {
             match sights.get(i) {

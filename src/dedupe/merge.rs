@@ -72,8 +72,8 @@ pub(super) fn merge<K: Store>(
     state: &mut CommitState,
 ) -> Result<bool> {
     let Some((spelling, owner)) = index.spelling.locate_owner(ks, &index.places, digest)? else {
-        // The merged index must use the spelling of the crawl's records, so that the documented
-        // second lookup works.
+        // The merged index must use the spelling of the crawl's records. Otherwise the second
+        // documented lookup, crawl → record, fails.
         let found;
         let spelling = match spelling {
             Some(spelling) => spelling,
@@ -101,11 +101,12 @@ pub(super) fn merge<K: Store>(
     if !visible {
         let owner = owner.as_ref();
         if !index.under_way.is_committing(ks, owner)? && !index.under_way.is_removing(ks, owner)? {
-            // Another program added it, or took the crawl out of the set and may put it back.
+            // Another program added the hash, or took the owner out of `allcrawls` and may put it
+            // back.
             index.mark_holders_untrusted(ks)?;
         }
-        // The owner is not committed, or its record is gone: the next holder becomes the owner,
-        // which is this crawl unless another committed crawl holds the hash.
+        // The owner is not committed, or its record is gone. The next holder becomes the owner:
+        // another committed crawl that holds the hash, or else this crawl.
         match index.next_holder(ks, digest, owner, &is_owner)? {
             Some((holder, _)) => {
                 index.places.merged().set(ks, &spelling, &holder)?;
@@ -139,9 +140,9 @@ fn drop_numbers_of<K: Store>(
     index.ledger.set_holders(ks, &index.places, digest, numbers)
 }
 
-/// Removes a hash of a crawl from the merged index: its next holder becomes the owner, or the hash
-/// is deleted. `numbers` are the crawl's commits; crawls for which `excluded` returns true inherit
-/// nothing.
+/// Removes a hash of a crawl from the merged index. The next holder becomes the owner; if there is
+/// none, the hash is deleted. `numbers` are the commits of the crawl. Crawls for which `excluded`
+/// returns true cannot become owners.
 pub(super) fn withdraw<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

@@ -1,7 +1,8 @@
-//! Dedupe by payload hash: which payloads have been stored, by which crawl, and where.
+//! Deduplication by payload hash: finds out whether a payload was stored, by which crawl, and
+//! where.
 //!
-//! The contract is the hash-based dedupe of browser crawlers. All state is in plain Redis keys with
-//! documented names; the rules here are pure and depend neither on Redis nor on the clock.
+//! The index has the keys of the hash-based deduplication of browser crawlers: plain Redis keys
+//! with documented names. The rules here depend neither on Redis nor on the clock.
 
 pub mod add;
 mod adopt;

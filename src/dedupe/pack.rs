@@ -1,8 +1,9 @@
 //! `PACK` and `UNPACK`: move the committed part of an index from one storage to the other.
 //!
-//! The old storage is renamed to `moving`, and its entries are moved slice by slice. Each entry is in exactly one of
-//! the two at the end of every slice, and lookups read both, so that clients notice nothing. After a crash, the same
-//! command resumes the move, and the other command reverts it.
+//! The old storage is renamed to `moving`, and its entries are moved slice by slice. At the end of
+//! every slice, each entry is in exactly one of the two storages, and lookups read both, so that
+//! clients do not notice the move. After a crash, the same command resumes the move, and the other
+//! command reverts it.
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
@@ -35,8 +36,9 @@ struct Move {
     all: u64,
 }
 
-/// Packs the entries of a packed index that are in plain hashes, after a `PACK` was interrupted, or after another
-/// program deleted the marker and wrote to the name of the merged index. Returns the number of hashes and records.
+/// Packs entries of a packed index that are in plain hashes. There are such entries after an
+/// interrupted `PACK`, and after another program deleted the marker and wrote to the name of the
+/// merged index. Returns the number of hashes and records.
 ///
 /// # Errors
 /// The errors of [`move_to`].
@@ -139,8 +141,8 @@ impl Move {
         .await
     }
 
-    /// Moves the rest of the merged index: hashes whose owner has no record of them. Entries that a plain client wrote
-    /// while there was no marker follow after those set aside.
+    /// Moves the rest of the merged index: hashes whose owner has no record of them. Afterwards
+    /// moves the entries that a plain client wrote while there was no marker.
     async fn move_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         while let Some(mut left) = lent.with(|index, ks| self.left(index, ks)) {
             let before = self.hashes;
@@ -164,7 +166,7 @@ impl Move {
     /// Returns a walk over the rest of the merged index, if there is any.
     fn left<K: Store>(&self, index: &Index<K>, ks: &mut K) -> Option<Walk<K>> {
         match (self.to, index.places.plain_key()) {
-            // Another program may have changed the stored storage in the meantime.
+            // Another program may have changed the storage in the meantime.
             _ if !index.places.is_moving() || index.places.storage() != self.to => None,
             (Storage::Packed, plain) => plain.map(|plain| Walk::hash(ks, plain.clone())),
             (Storage::Plain, _) => Some(packed_walk(index, Of::Merged)),
@@ -186,7 +188,7 @@ impl Move {
     }
 }
 
-/// Adds entries that another program wrote to the name of the merged index to the entries still to be packed.
+/// Adds the entries that another program wrote to the name of the merged index to `moving`.
 async fn join_rest<K: Store>(lent: &Lent<K>) -> Result<()> {
     let Some((merged, moving)) = lent.with(|index, ks| index.places.two_plain_hashes(ks)) else {
         return Ok(());
@@ -231,8 +233,8 @@ fn packed_walk<K: Store>(index: &Index<K>, of: Of) -> Walk<K> {
     Walk::over(index.places.packed_source(of).into_iter().collect())
 }
 
-/// Moves an entry of the merged index to the current storage. If the hash was packed with another owner before, that
-/// owner is kept, as with `HSETNX`, if it is committed.
+/// Moves an entry of the merged index to the current storage. If the hash is already packed with a
+/// committed owner, that owner is kept, as with `HSETNX`.
 fn move_owner<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -304,7 +306,7 @@ fn pack_records<K: Store>(
             None => None,
         };
         let owns = owner.is_some_and(|owner| owner.as_ref() == crawl);
-        // Records that a plain client wrote next to packed ones never counted.
+        // Records that a plain client wrote next to packed ones do not count.
         if !index.places.packed(Part::Records(crawl)).has(ks, field)? {
             index
                 .places
@@ -317,7 +319,7 @@ fn pack_records<K: Store>(
             owned.push(field);
         }
     }
-    // One kind of change at a time, because each kind is replicated separately.
+    // Make one kind of change at a time, because each kind is replicated separately.
     let (mut hashes, mut records) = (0, 0);
     if let Some(merged) = &merged {
         for field in owned {

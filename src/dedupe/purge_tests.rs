@@ -1,9 +1,10 @@
-//! Browsertrix's purge, step by step and in its order, interleaved with our jobs, which run in slices, and
-//! with crashes: no hash that a crawl holds is ever lost.
+//! Runs the steps of a purge by Browsertrix in their order, interleaved with our jobs, which run in
+//! slices, and with crashes. Checks that no hash that a crawl holds is ever lost.
 //!
-//! The model knows the records that each crawl must have. A record is deleted only by a request: the last part
-//! of such a purge, `REMOVE`, `RETAIN PURGE`, or `CANCEL`. After each history every started operation is
-//! finished, the documented repair is run, and each hash that a committed crawl holds must be found.
+//! The model knows the records that each crawl must have. A record is deleted only by a request:
+//! the last part of such a purge, `REMOVE`, `RETAIN PURGE`, or `CANCEL`. At the end of each
+//! history, the test finishes every started operation, runs the documented repair, and looks up
+//! each hash that a committed crawl holds.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -65,7 +66,7 @@ enum Plainly {
     SetAside,
     DropMerged,
     DropCounts,
-    /// All commands that put a crawl back; they are determined when it begins.
+    /// All commands that put a crawl back. They are determined when the first one runs.
     PutBack(Crawl),
     Own(Crawl, Vec<u8>),
     Count(Vec<u8>, i64),
@@ -196,8 +197,8 @@ impl World {
         self.index.places.shown() == "plain"
     }
 
-    /// Simulates that the server notifies the module of a plain client's change; the timer of the module fires
-    /// at once, or not.
+    /// Simulates that the server notifies the module of a plain client's change. The module's timer
+    /// may or may not fire at once.
     fn reopen(&mut self) {
         self.index = open(&mut self.ks);
         if self.rng.chance(50) {
@@ -255,7 +256,7 @@ impl World {
         }
         self.note(format!("add {} {n} plainly {plainly}", shown(crawl)));
         if plainly {
-            // It is added to the set of uncommitted crawls at its start, or to no set.
+            // The crawl is added to the set of uncommitted crawls at its start, or to no set.
             let is_new = !self.holds.contains_key(crawl);
             if is_new && self.rng.chance(70) {
                 let set = name(b"uncommittedcrawls");
@@ -371,7 +372,8 @@ impl World {
         self.reopen();
     }
 
-    /// Returns the steps that put a crawl back. Older versions list it first, newer ones last.
+    /// Returns the steps that put a crawl back. Older versions of Browsertrix list the crawl first,
+    /// newer ones last.
     fn put_back(&mut self, crawl: Crawl) -> Vec<Plainly> {
         let is_old = self.rng.chance(40);
         let mut steps = Vec::new();
@@ -523,8 +525,8 @@ impl World {
         true
     }
 
-    /// Handles the end of a removal: the crawl is gone, or was in no set any more when its turn came and
-    /// remains.
+    /// Handles the end of a removal. Either the crawl is gone, or it was in no set when the removal
+    /// reached it, and remains.
     fn forget(&mut self, crawl: &[u8]) {
         if self.index.has_documents(&mut self.ks, crawl).unwrap() {
             self.leaving.remove(crawl);
@@ -611,7 +613,8 @@ impl World {
         found.map(|found| found.crawl().to_vec())
     }
 
-    /// Asserts that each hash that a committed crawl holds is found in a crawl that holds it.
+    /// Asserts that a lookup finds each hash that a committed crawl holds, in a crawl that holds
+    /// it.
     fn look_ups_hold(&mut self) {
         let committed = self.members(b"allcrawls");
         for n in 0..HASHES {
@@ -699,7 +702,8 @@ impl World {
         self.run("REPAIR", check(true));
         self.is_sound();
         assert!(self.index.ledger.is_trusted());
-        // The lists of holders are correct again: removing any crawl loses no hash of another crawl.
+        // The lists of holders are correct again, so removing a crawl loses no hash of another
+        // crawl.
         while let Some(crawl) = self.rng.one_of(&self.members(b"allcrawls")) {
             let removal = remove(vec![crawl.clone()]);
             self.run(&format!("REMOVE {}", shown(&crawl)), removal);

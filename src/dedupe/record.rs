@@ -21,7 +21,8 @@ pub struct Record<'a> {
     pub size: u64,
 }
 
-/// Positions of the fields of a record in its value, for callers that keep the value and parse it once.
+/// Positions of the fields of a record in its value, for callers that keep the value and parse it
+/// only once.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts {
     wacz_index: u64,
@@ -33,8 +34,9 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Parses a value from both ends, so that the URL may contain spaces. Values without a size, which older crawlers
-    /// wrote, or with `NaN` as their size, have size 0. Returns `None` if there is no index, date or URL.
+    /// Parses a value from both ends, so that the URL may contain spaces. Values of older crawlers
+    /// without a size, or with the size `NaN`, get the size 0. Returns `None` if there is no index,
+    /// date or URL.
     pub fn of(value: &[u8]) -> Option<Parts> {
         // The index is short.
         let first = value.iter().position(|&b| b == b' ')?;
@@ -76,9 +78,10 @@ impl<'a> Record<'a> {
         Some(Parts::of(value)?.record(value))
     }
 
-    /// Returns the record as this profile stores it. Readers of the browsertrix profile only know dates of digits, and
-    /// split a value at its spaces, so there a date is converted to 14 digits, or 17 if it has a fraction of a second,
-    /// and a space in a URL to `%20`. `room` holds converted fields.
+    /// Returns the record as this profile stores it. Readers of the browsertrix profile only know
+    /// dates of digits, and split a value at its spaces. So for this profile, a date is converted
+    /// to 14 digits, or to 17 if it has a fraction of a second, and a space in a URL to `%20`.
+    /// `room` holds converted fields.
     pub fn as_stored<'s>(&self, profile: Profile, room: &'s mut Room) -> Record<'s>
     where
         'a: 's,
@@ -136,9 +139,10 @@ const SECOND_DIGITS: usize = 14;
 /// The capture that a record describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capture<'a> {
-    /// The second of its date, in 14 digits. A date in an unknown format is unequal to any other date.
+    /// The second of the capture's date, in 14 digits. A date in an unknown format differs from any
+    /// other date.
     pub second: &'a [u8],
-    /// The milliseconds of its date, in three digits; empty if the date has no fraction.
+    /// The milliseconds of the capture's date, in three digits; empty if the date has no fraction.
     pub millis: &'a [u8],
     /// The URL, in the spelling that the profile stores.
     pub url: &'a [u8],
@@ -158,8 +162,8 @@ impl Capture<'_> {
 }
 
 impl<'a> Record<'a> {
-    /// Returns the capture that the record describes. It is equal for all spellings of the date, and for spellings of
-    /// the URL that the profile stores in the same way.
+    /// Returns the capture that the record describes. Two captures are equal if their dates differ
+    /// only in spelling, and the profile stores their URLs in the same way.
     pub fn capture<'s>(&self, profile: Profile, room: &'s mut Room) -> Capture<'s>
     where
         'a: 's,
@@ -188,19 +192,19 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Returns true if both records describe the same capture, so that the second one is treated as a retry. Dates are
-    /// compared at the precision of the coarser one, because indexes of packages have 14 digits where crawlers store
-    /// 17.
+    /// Returns true if both records describe the same capture, so that the second one is treated as
+    /// a retry. Dates are compared at the precision of the coarser one: indexes of packages have 14
+    /// digits where crawlers store 17.
     pub fn is_same(&self, other: &Record<'_>, profile: Profile) -> bool {
         let (mut mine, mut theirs) = (Room::default(), Room::default());
         let mine = self.capture(profile, &mut mine);
         mine.is_same(&other.capture(profile, &mut theirs))
     }
 
-    /// Compares two records of a hash by their dates, to the millisecond: the earlier one is the original. A date
-    /// without a fraction counts as the end of its second, so that the more precise of two dates of a capture is kept.
-    /// The other fields decide between captures with equal dates, so that only equal records are `Equal`. An invalid
-    /// date comes last.
+    /// Compares two records of a hash by their dates, to the millisecond. The earlier one is the
+    /// original. A date without a fraction counts as the end of its second, so that the more
+    /// precise of two dates of a capture is kept. If the dates are equal, the other fields decide,
+    /// so that only equal records are `Equal`. An invalid date comes last.
     pub fn cmp_age(&self, other: &Record<'_>) -> Ordering {
         let (mine, theirs) = (Moment::latest(self.date), Moment::latest(other.date));
         let moments = mine

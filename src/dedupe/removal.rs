@@ -1,8 +1,9 @@
 //! `REMOVE`, `RETAIN` and `CANCEL`: the removal of crawls from the index.
 //!
-//! The work is proportional to the removed crawls. Each of their hashes goes to its next holder in commit order, or is
-//! deleted. `removing` lists the crawls that are being removed until all of them are done, so that a removal
-//! interrupted by a crash is completed by running it again.
+//! The work is proportional to the size of the removed crawls. The next holder in commit order
+//! becomes the owner of each of their hashes; a hash without another holder is deleted. `removing`
+//! lists the crawls until all of them are removed, so that running an interrupted removal again
+//! completes it.
 
 use crawlspace_host::reply::Reply;
 
@@ -25,7 +26,7 @@ use super::sums::{Lacks, committed_count, lacks, uncount};
 use super::undo::{drop_finished, restore_baseline};
 use super::wacz::file;
 
-/// Field of `removing` with the counts so far. No crawl has an empty id.
+/// Field of `removing` with the counts so far. It is not a crawl, because no crawl has an empty id.
 const FIGURES: &[u8] = b"";
 
 /// Checks that all these crawls can be removed.
@@ -45,8 +46,8 @@ pub fn check_removable<K: Store>(index: &mut Index<K>, ks: &mut K, crawls: &[&[u
     Ok(())
 }
 
-/// Returns the job that removes committed crawls, including those of an interrupted removal. Its reply is the numbers
-/// of crawls removed, of hashes deleted, and of hashes that have another owner now.
+/// Returns the job that removes committed crawls, including the crawls of an interrupted removal.
+/// Its reply has three numbers: crawls removed, hashes deleted, and hashes that got another owner.
 ///
 /// # Errors
 /// The job fails with `WRONGTYPE` if a key holds another type, and with errors of the server.
@@ -94,7 +95,8 @@ impl Removal {
         Ok(Reply::counts(&[self.removed, self.dropped, self.reowned]))
     }
 
-    /// Returns the crawls to remove, sorted: the requested ones and those of an earlier removal interrupted by a crash.
+    /// Returns the crawls to remove, sorted: the requested crawls, and the crawls of an earlier
+    /// removal that a crash interrupted.
     fn join<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -112,7 +114,7 @@ impl Removal {
                 wanted.push(crawl.to_vec());
             }
         }
-        // An earlier job in the queue may have removed some of them.
+        // An earlier job may have removed some of them already.
         for crawl in crawls {
             if index.crawls.is_removable(ks, &crawl)?
                 && !index.under_way.is_canceling(ks, &crawl)?
@@ -122,14 +124,15 @@ impl Removal {
         }
         wanted.sort();
         wanted.dedup();
-        // An interrupted commit must not resume with counts from before this removal.
+        // Take a number, so that an interrupted commit does not resume with counts from before this
+        // removal.
         if !wanted.is_empty() {
             index.next_number(ks)?;
         }
         Ok(wanted)
     }
 
-    /// Removes a crawl's hashes from the merged index; none of `crawls` inherits any.
+    /// Removes a crawl's hashes from the merged index. None of `crawls` can become an owner.
     async fn withdraw<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -159,7 +162,8 @@ impl Removal {
                     Withdrawn::Reowned => self.reowned += 1,
                     Withdrawn::Dropped => self.dropped += 1,
                 }
-                // Packed records are deleted one by one; the plain hash of the crawl is deleted as a whole at the end.
+                // Delete packed records one by one. The plain hash of the crawl is deleted as a
+                // whole at the end.
                 index.places.unpack_record(ks, crawl, field)
             })?;
             self.write_figures(index, ks)?;
@@ -189,15 +193,15 @@ impl Removal {
     }
 }
 
-/// Deletes the data that a crawl wrote outside of its own keys: its claims and, if the `whole` crawl is removed, the
-/// names of its WACZ files in `src:d` and its sets of references.
+/// Deletes the data that a crawl wrote outside of its own keys: its claims and, if the `whole`
+/// crawl is removed, the names of its WACZ files in `src:d` and its sets of references.
 async fn drop_traces<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Result<()> {
     if whole {
         let waczs = lent.with(|index, ks| index.crawls.key(ks, crawl, CrawlKey::Waczs));
         for at in 0..lent.with(|_, ks| ks.list_len(&waczs))? {
             lent.with(|index, ks| match file(ks, &waczs, at)? {
                 Some(entry) => {
-                    // If the name of a placeholder is present, it belongs to another crawl.
+                    // If the name of a placeholder is in `src:d`, it belongs to another crawl.
                     let is_ours = entry.is_closed()
                         && index.crawls.state(ks, crawl)? == Some(CrawlState::Committed);
                     drop_finished(index, ks, &entry.filename, is_ours)
@@ -329,8 +333,8 @@ impl Cancel<'_> {
         index.under_way.set_canceled(ks, crawl, self.dropped)
     }
 
-    /// Removes the hashes of a crawl that was never committed from the merged index, where an interrupted commit put
-    /// them.
+    /// Removes hashes from the merged index that an interrupted commit added. The crawl was never
+    /// committed.
     async fn withdraw<K: Store>(&self, lent: &Lent<K>) -> Result<()> {
         let crawl = self.crawl;
         let excluded = |other: &[u8]| other == crawl;
@@ -341,7 +345,7 @@ impl Cancel<'_> {
         })?;
         let mut withdraw = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
             withdraw(index, ks, crawl, &self.numbers, field, &excluded)?;
-            // Copied by its interrupted commit.
+            // Deletes the copy that the interrupted commit made.
             index.places.unpack_record(ks, crawl, field)
         };
         lent.slices(|index, ks, time| {
@@ -352,7 +356,8 @@ impl Cancel<'_> {
         .await
     }
 
-    /// Drops the records of the hashes in a list of a continued crawl; those in `merging` may be in the merged index.
+    /// Deletes the records of the hashes in a list of a continued crawl. Hashes in `merging` may be
+    /// in the merged index.
     async fn drop_listed<K: Store>(&mut self, lent: &Lent<K>, list: CrawlKey) -> Result<()> {
         let crawl = self.crawl;
         let excluded = |other: &[u8]| other == crawl;
@@ -381,7 +386,8 @@ impl Cancel<'_> {
         let crawl = self.crawl;
         if self.continued {
             restore_baseline(index, ks, crawl)?;
-            // Sequence numbers only increase, and those from before the commit remain valid.
+            // Keeps the sequence numbers: they only increase, and those from before the commit
+            // remain valid.
             for key in [CrawlKey::Added, CrawlKey::Merging, CrawlKey::Unstored] {
                 let key = index.crawls.key(ks, crawl, key);
                 ks.delete(&key)?;
@@ -397,8 +403,9 @@ impl Cancel<'_> {
     }
 }
 
-/// Returns the job for `RETAIN`: the crawls in `keep` are the whole collection, and other committed crawls are removed
-/// with `purge`, or tracked as removed without. Its reply is that of [`remove`].
+/// Returns the job for `RETAIN`, which declares the crawls in `keep` to be the whole collection.
+/// With `purge`, other committed crawls are removed; otherwise they are counted as removed. The
+/// reply is that of [`remove`].
 ///
 /// # Errors
 /// The errors of [`remove`].
@@ -430,7 +437,7 @@ async fn others<K: Store>(lent: &Lent<K>, keep: &[Vec<u8>]) -> Result<Vec<Vec<u8
 async fn purge_others<K: Store>(lent: &Lent<K>, others: Vec<Vec<u8>>) -> Result<Reply> {
     lent.with(|index, ks| index.register(ks))?;
     let reply = Removal::default().run(lent, others).await?;
-    // No crawl is tracked as removed afterwards.
+    // All tracked crawls were removed, so reset their counts.
     lent.with(|index, ks| {
         for count in [counts::REMOVED_CRAWLS, counts::REMOVED_CRAWL_SIZE] {
             ks.hash_set(&index.names().allcounts, count, b"0")?;

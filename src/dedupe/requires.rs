@@ -1,5 +1,6 @@
-//! Dependencies of crawls with revisits: the WACZ files required for replay, for
-//! `relation.requires` of a WACZ's `datapackage.json`, and the reverse lookup.
+//! Dependencies of crawls with revisits. Finds the WACZ files that a crawl requires for replay,
+//! which `relation.requires` of a WACZ's `datapackage.json` lists, and the crawls that require a
+//! crawl.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -148,7 +149,7 @@ impl Requires {
                     json.push(b'}');
                 }
                 json.push(b']');
-                // JSON is UTF-8: names with other bytes are only exact in the other format.
+                // JSON must be UTF-8. Names with other bytes are exact only in the other format.
                 Reply::bulk(String::from_utf8_lossy(&json).as_bytes())
             }
             Format::Resp => Reply::Array(
@@ -178,8 +179,8 @@ fn requirements<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Res
     counts::members(ks, &key)
 }
 
-/// Returns the job for `REQUIREDBY`; its reply is the crawls with revisits of this crawl's records,
-/// and their numbers.
+/// Returns the job for `REQUIREDBY`. Its reply lists the crawls with revisits of this crawl's
+/// records, each with the number of these revisits.
 ///
 /// # Errors
 /// The job fails with `WRONGTYPE` if a key holds another type.
@@ -188,8 +189,8 @@ pub fn required_by<K: Store>(crawl: &[u8]) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let mut rows = Vec::new();
         let note = |index: &mut Index<K>, ks: &mut K, other: &[u8]| {
-            // Crawlers may store their requirements elsewhere; revisits are counted here in any
-            // case.
+            // Crawlers may store their requirements elsewhere, but `h:<crawl>:deps` always counts
+            // the revisits.
             let deps = index.crawls.key(ks, other, CrawlKey::Deps);
             let requires = index.crawls.key(ks, other, CrawlKey::Requires);
             let revisits = ks.hash_get(&deps, &crawl)?;

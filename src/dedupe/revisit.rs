@@ -60,8 +60,8 @@ struct DependencyKeys<'a, N> {
 }
 
 impl<K: Store> Index<K> {
-    /// Adds `revisit` records. All of them are counted, or none if one has no original. Each one is
-    /// counted for the crawl that holds its original in `h:<crawl>:deps`, independent of
+    /// Adds `revisit` records. Counts all of them, or none if one has no original. Each revisit is
+    /// also counted in `h:<crawl>:deps` for the crawl that holds its original, regardless of
     /// `dependency`.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ fn revisit_once<K: Store>(
             continue;
         }
         if is_new {
-            // It may have been counted before without being recorded as a dependency.
+            // The revisit may have been counted before without being recorded as a dependency.
             save_for_undo(index, ks, crawl, &[b"req.", &source[..]].concat(), b"")?;
             ks.set_add(&keys.requires, &source)?;
         }
@@ -132,7 +132,8 @@ fn revisit_once<K: Store>(
     Ok(n as u64)
 }
 
-/// Returns the bytes saved by revisits of a crawl, and those originals that belong to other crawls.
+/// Returns the number of bytes that the revisits of a crawl save, and the originals that belong to
+/// other crawls.
 fn originals<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

@@ -1,4 +1,4 @@
-//! `SEQ writer n`: makes a command safe to retry when its reply was lost.
+//! `SEQ writer n`: makes it safe to send a command again if its reply was lost.
 
 pub use crawlspace_compact::limits::dedupe::WRITER_BYTES;
 use crawlspace_host::text::Shown;
@@ -18,10 +18,10 @@ pub struct Sequence<'a> {
     pub n: u64,
 }
 
-/// Runs `act` for a crawl once per sequence number: a retry gets the stored reply.
+/// Runs `act` for a crawl once per sequence number. A retry gets the stored reply.
 ///
 /// # Errors
-/// `STALE` if the writer has used a higher number, and those of `act`.
+/// `STALE` if the writer has used a higher number; the errors of `act`.
 pub(super) fn once<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -43,15 +43,15 @@ pub(super) fn once<K: Store>(
 
 /// Returns the stored reply if this number was executed before.
 ///
-/// # Errors
-/// `STALE` if the writer has used a higher number: only the reply to the last number is kept.
+/// `STALE` if the writer has used a higher number, because only the reply to its last number is
+/// kept.
 fn replayed<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
     seq: Sequence<'_>,
 ) -> Result<Option<u64>> {
-    // Keys left over from a crawl that plain clients removed must not affect a new one.
+    // Ignore numbers left over from a removed crawl with this id. Plain clients do not delete them.
     if index.crawls.state(ks, crawl)?.is_none() {
         return Ok(None);
     }

@@ -71,8 +71,9 @@ fn crawl_memory<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> u64
     .sum()
 }
 
-/// Estimates the memory in bytes of the crawls in a set from the first `samples` crawls of a scan: in proportion to the
-/// records of all crawls if they are `committed`, otherwise in proportion to the number of crawls.
+/// Estimates the memory in bytes of the crawls in a set from the first `samples` crawls of a scan.
+/// If they are `committed`, the estimate is proportional to the number of their records, otherwise
+/// to the number of crawls.
 fn estimate<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -212,8 +213,8 @@ pub enum Which {
 /// Progress of the running jobs, by crawl.
 pub type UnderWay = BTreeMap<Vec<u8>, Completion>;
 
-/// Returns the job for `CRAWLS`; its reply is a map of the statistics of each crawl, with the `progress` of those in
-/// `under_way`.
+/// Returns the job for `CRAWLS`. Its reply is a map of the statistics of each crawl. The crawls in
+/// `under_way` also have a `progress`.
 ///
 /// # Errors
 /// The job fails with `WRONGTYPE` if a key holds another type.

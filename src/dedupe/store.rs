@@ -34,7 +34,7 @@ pub trait Store: Keyspace + 'static {
     -> Result<Option<T>>;
 
     /// Applies a change that involves no other key. Returns true if a field is new, or was deleted.
-    /// The key is created if necessary, and deleted with its last entry.
+    /// Creates the key if necessary, and deletes it with its last entry.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; errors of the server.
@@ -121,14 +121,18 @@ impl Store for MemoryKeyspace {
     }
 
     fn take_packed(&mut self, key: &Vec<u8>, records: &Vec<u8>, take: &Take<'_>) -> Result<bool> {
-        // A replica must find the same record.
+        // A replica must find the same record as its master.
         let there = self.hash_get(records, take.field)?;
-        assert_eq!(there.as_deref(), take.record, "a record is taken as it is");
+        assert_eq!(
+            there.as_deref(),
+            take.record,
+            "a replica has the same record"
+        );
         self.change_packed(key, &Op::Take(*take))
     }
 
     fn mark(&mut self, key: &Vec<u8>) -> Result<()> {
-        // An empty index has no key otherwise.
+        // An index that was empty has no key yet.
         self.keys.insert(key.clone(), Plain::Native(Box::default()));
         Ok(())
     }

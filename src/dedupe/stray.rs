@@ -1,5 +1,5 @@
-//! Stray keys: those of crawls that the index does not list, left over or written without
-//! registering the crawl.
+//! Stray keys: keys of crawls that are in no set. They are left over, or a client wrote them
+//! without registering the crawl.
 
 use crawlspace_host::keyspace::Batch;
 
@@ -14,7 +14,7 @@ use super::record::Record;
 use super::store::Store;
 use super::wacz::WaczEntry;
 
-/// Scans all keys, and passes those of crawls that are in no set to `each`, with the crawl.
+/// Scans all keys. Passes each key of a crawl that is in no set to `each`, with the crawl.
 ///
 /// # Errors
 /// The first error of `each`, or of a read.
@@ -60,11 +60,11 @@ pub(super) fn stray_of<K: Store>(
     Ok(is_stray.then(|| (crawl.to_vec(), which)))
 }
 
-/// Returns true if a key may belong to an index whose prefix begins with this one: `h:h:c1` belongs
-/// to crawl `h:c1` in the index with an empty prefix, and to crawl `c1` in the index with prefix
-/// `h:`.
+/// Returns true if a key may belong to an index with a longer prefix that begins with this one. For
+/// example, `h:h:c1` belongs to crawl `h:c1` in the index with an empty prefix, and to crawl `c1`
+/// in the index with the prefix `h:`.
 fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> bool {
-    // A crawl's key begins like this, or has its id right after the prefix.
+    // The key of a crawl begins like this, or has the crawl id right after the prefix.
     let starts = [CrawlKey::Records, CrawlKey::Waczs]
         .into_iter()
         .flat_map(|which| memchr::memmem::find_iter(key, which.around().0));
@@ -72,7 +72,8 @@ fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> b
     if ends.len() > MAX_NESTED {
         return true; // if in doubt, it must not be deleted
     }
-    // `h:claims` belongs to crawl `claims`, or contains the claims of the index with prefix `h:`.
+    // `h:claims` may be the records of crawl `claims`, or the claims of the index with the prefix
+    // `h:`.
     let once = ONCE.iter().filter_map(|row| row.prefix_of(key));
     let once = once.map(<[u8]>::len).filter(|&end| end > prefix_len);
     let of_crawls = ends
@@ -93,9 +94,9 @@ fn is_prefix<K: Store>(ks: &mut K, prefix: &[u8]) -> bool {
 /// Maximum number of positions in a key's name that are examined for the end of a longer prefix.
 const MAX_NESTED: usize = 64;
 
-/// Returns true if a key of an unknown crawl has the content of such a key. Other applications may
-/// use the same database with names such as `h:session`, and crawlers may store their requirements
-/// here while the crawl itself is elsewhere.
+/// Returns true if a key of an unknown crawl has the content that such a key must have. Other
+/// applications may use names such as `h:session` in the same database. Crawlers may also store
+/// their requirements here while the crawl itself is elsewhere.
 fn looks_ours<K: Store>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
     let key = ks.name(&[key]);
     let mut batch = Batch::default();

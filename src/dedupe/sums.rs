@@ -9,10 +9,10 @@ use super::job::{Lent, each_crawl};
 use super::keys::CrawlKey;
 use super::store::Store;
 
-/// Differences between the sums in `allcounts` and those of the committed crawls.
+/// Differences between the sums in `allcounts` and the sums of the counts of committed crawls.
 #[derive(Default)]
 pub(super) struct Lacks {
-    /// Missing amount by name of the sum; negative if the sum is too high.
+    /// Missing amount by name of the sum. Negative if the sum is too high.
     pub(super) by_name: BTreeMap<&'static [u8], i64>,
     /// Bytes of canceled crawls, which the sum may include.
     pub(super) canceled_size: i64,
@@ -26,7 +26,8 @@ pub fn committed_count<K: Store>(
     name: &[u8],
 ) -> Result<i64> {
     let baseline = index.crawls.baseline(ks, crawl);
-    // All counts of a crawl that is not continued are committed, regardless of the client that committed it.
+    // If a crawl is not continued, all of its counts are committed, regardless of the client that
+    // committed it.
     if index.crawls.is_uncommitted(ks, crawl)? && baseline.has_numbers(ks)? {
         return baseline.count(ks, name);
     }
@@ -34,8 +35,8 @@ pub fn committed_count<K: Store>(
     counts::read(ks, &counts_key, name)
 }
 
-/// Returns the contribution to `allcounts` of a crawl that plain clients both committed and continued: the remainder
-/// after subtracting the contributions of the other crawls.
+/// Returns the contribution to `allcounts` of a crawl that plain clients both committed and
+/// continued. It is the sum minus the contributions of the other crawls.
 pub fn committed_share<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -64,13 +65,14 @@ pub fn removed_count<K: Store>(
     if !index.crawls.is_canceled(ks, crawl)? {
         return Ok(0); // a purge by Browsertrix recomputes the sums
     }
-    // Browsertrix counts during the crawl.
+    // Browsertrix adds to `allcounts` while it crawls.
     let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
     let sum = counts::read(ks, &index.names().allcounts, name)?;
     Ok(counts::read(ks, &counts_key, name)?.min(sum.max(0)))
 }
 
-/// Subtracts a removed crawl's contribution from `allcounts`, and its share of the differences from `lacks`.
+/// Subtracts a removed crawl's contribution from `allcounts`, and updates the differences in
+/// `lacks`.
 pub fn uncount<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -101,8 +103,9 @@ pub fn uncount<K: Store>(
     Ok(())
 }
 
-/// Returns the bytes of a committed crawl's WACZ files that `allcounts` may lack. A concurrent crawl of Browsertrix
-/// adds all counts to both keys while it runs, except the sizes of its files, which it only adds to its own counts.
+/// Returns the number of bytes of a committed crawl's WACZ files that may be missing from
+/// `allcounts`. A concurrent crawl of Browsertrix adds its counts to both keys while it runs, but
+/// adds the sizes of its files only to its own counts.
 pub fn uncertain_size<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<i64> {
     let size = committed_count(index, ks, crawl, counts::TOTAL_CRAWL_SIZE)?;
     let baseline = index.crawls.baseline(ks, crawl);
@@ -113,7 +116,8 @@ pub fn uncertain_size<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) 
     Ok(baseline.uncertain_size(ks)?.saturating_add(more.max(0)))
 }
 
-/// Returns the differences between the sums and the counts of the committed crawls, if `crawls` may be their cause.
+/// Returns the differences between the sums and the counts of the committed crawls, if `crawls` may
+/// have caused them.
 pub async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
     let mut may_lack = false;
     for crawl in crawls {

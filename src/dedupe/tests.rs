@@ -1,5 +1,5 @@
-//! Random histories against a model without keys: an index must contain exactly what replaying the
-//! commits of the remaining crawls would yield.
+//! Random histories, compared with a model without keys. An index must contain exactly the result
+//! of replaying the commits of the remaining crawls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -244,7 +244,7 @@ struct ModelCrawl {
     uncommitted: bool,
     /// True if plain commands committed the crawl first.
     plainly: bool,
-    /// Number of the crawl in the order of visible crawls, if it is visible.
+    /// Position of the crawl among visible crawls, if it is visible.
     visible: Option<u64>,
 }
 
@@ -273,7 +273,7 @@ impl ModelCrawl {
         }
         let mut met = self.now.others.clone();
         met.insert(mark(&stored));
-        // A second counts as often as there are different milliseconds in it, and at least once.
+        // A second counts once for each different number of milliseconds in it, and at least once.
         let in_second = |met: &BTreeSet<Met>| {
             let of_second = |met: &&Met| (met.0, met.1) == (hash, capture.second());
             let all: Vec<_> = met.iter().filter(of_second).collect();
@@ -582,7 +582,7 @@ impl World {
                 let reply = reply.unwrap();
                 match model.commit(*crawl) {
                     Some((new, _)) if model.crawls[crawl].plainly => {
-                        // Its holdings next to other owners were not recorded before.
+                        // The lists of holders did not name the crawl before.
                         let Ok(Reply::Array(figures)) = &reply else {
                             panic!("{reply:?}")
                         };
@@ -688,7 +688,7 @@ impl World {
         }
     }
 
-    /// Runs a commit that dies on the way.
+    /// Runs a commit that is killed before it ends.
     fn abandon(&mut self, crawl: usize, steps: usize) {
         let id = CRAWLS[crawl];
         let began = self
@@ -765,7 +765,7 @@ impl World {
             return; // a crawler writes a revisit instead
         }
         if state.plainly {
-            return; // the new records could not be told from the committed ones
+            return; // the new records could not be distinguished from the committed ones
         }
         let id = CRAWLS[crawl];
         let key = |parts: &[&[u8]]| [&[&b"{p}:"[..]], parts].concat().concat();
@@ -781,7 +781,7 @@ impl World {
         self.index = open(&mut self.ks, self.storage);
         state.uncommitted = true;
         state.now.records.insert(hash_at, Capture::PLAIN);
-        // It cannot be told from the hashes with which an interrupted commit began.
+        // The hash cannot be distinguished from the hashes with which an interrupted commit began.
         if let Some(cut) = &mut state.cut {
             cut.insert(hash_at);
         }

@@ -1,11 +1,18 @@
 //! Restores a continued crawl to the state of its last commit.
 //!
-//! `h:<crawl>:baseline` stores that state: `baseline.<count>`, `hashes`, `wacz` (length of the WACZ list),
-//! `commits`. Later changes that cannot be derived from the counts are saved there when they first happen:
-//! `undo.wacz.<i>` the old list element, `undo.dep.<crawl>` the old number of revisits (empty: no dependency yet,
-//! `0`: a dependency that a plain client wrote), `undo.req.<crawl>` a new member of `reqCrawls`, `undo.ref.<uuid>`
-//! a new set of references, `undo.member.<length of uuid>:<uuid><reference>` a new member of an existing set. A
-//! commit renames `undo.` to `merging-undo.` and saves its own counts as `merging.`; both are deleted when it ends.
+//! `h:<crawl>:baseline` stores that state: `baseline.<count>`, `hashes`, `wacz` (length of the WACZ
+//! list), and `commits`. Later changes that cannot be derived from the counts are saved there when
+//! they first happen:
+//!
+//! - `undo.wacz.<i>`: the old list element
+//! - `undo.dep.<crawl>`: the old number of revisits (empty: no dependency yet, `0`: a dependency
+//!   that a plain client wrote)
+//! - `undo.req.<crawl>`: a new member of `reqCrawls`
+//! - `undo.ref.<uuid>`: a new set of references
+//! - `undo.member.<length of uuid>:<uuid><reference>`: a new member of an existing set
+//!
+//! A commit renames `undo.` to `merging-undo.`, and saves its own counts as `merging.`. When the
+//! commit ends, both are deleted.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -24,8 +31,8 @@ fn parse_member(what: &[u8]) -> Option<(&[u8], &[u8])> {
     rest[colon + 1..].split_at_checked(usize::try_from(len).ok()?)
 }
 
-/// Saves the value of `what` before its first change since the last commit, or since the start of the running one.
-/// Only crawls that can be restored to a commit need this.
+/// Saves the value of `what` before its first change since the last commit, or since the start of a
+/// running commit. Only crawls that can be restored to a commit need this.
 pub fn save_for_undo<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -44,7 +51,7 @@ pub fn save_for_undo<K: Store>(
     Ok(())
 }
 
-/// Starts a commit: changes so far belong to this commit, later ones to the next.
+/// Starts a commit. All changes so far belong to this commit, and later changes to the next.
 pub fn begin_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
     let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
@@ -149,7 +156,7 @@ pub fn restore_baseline<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]
         }
         ks.list_trim(&waczs, files)?;
     }
-    // `undo.` is newer than `merging-undo.`, so the older state is restored last.
+    // `merging-undo.` has older values than `undo.`, so it is restored last.
     for generation in [&b"undo."[..], b"merging-undo."] {
         for (field, was) in fields.iter() {
             let Some(what) = field.strip_prefix(generation) else {
@@ -230,9 +237,10 @@ fn has_committed_file<K: Store>(
     Ok(false)
 }
 
-/// Removes the name of a deleted file from `src:d`, unless a committed crawl that remains has a finished file with
-/// that name, which may be the same file. The lists are only searched for the rare names that several crawls share,
-/// and for names in `src:d` that no commit of this crawl can have added (`is_ours` is false).
+/// Removes the name of a deleted file from `src:d`, unless another committed crawl has a finished
+/// file with that name, which may be the same file. The files of other crawls are only searched if
+/// several crawls share the name (which is rare), or if no commit of this crawl can have added it
+/// (`is_ours` is false).
 pub fn drop_finished<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -272,8 +280,9 @@ pub fn file_before<K: Store>(ks: &mut K, baseline: &K::Name, i: u64) -> Result<O
     Ok(None)
 }
 
-/// Makes the current state of a committed crawl its baseline, before it is continued. Plain clients added their
-/// writes since the last commit to `allcounts` at once, and a cancel must keep them.
+/// Makes the current state of a committed crawl its baseline, before it is continued. Writes by
+/// plain clients since the last commit are already counted in `allcounts`, and a cancel must keep
+/// them.
 pub fn rebase<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     let [baseline, counts_key, waczs] = [CrawlKey::Baseline, CrawlKey::Counts, CrawlKey::Waczs]
         .map(|key| index.crawls.key(ks, crawl, key));

@@ -1,10 +1,12 @@
 //! The URL index: finds the captures of a URL without reading all records.
 //!
-//! `h:<crawl>:urls` is a sorted set of the crawl's hashes. The score of each hash combines a fingerprint of the URL of
-//! its record with the minute of its date: the candidates for a URL are adjacent, newest first, and the record's own
-//! URL and date decide. The field `urls` of `crawlspace` enables the index; without it no key is written or read.
-//! Version 0.1.0 used positive scores of the URL alone, and new scores are negative: a set may contain entries of both
-//! kinds until the URL index is switched on again.
+//! `h:<crawl>:urls` is a sorted set of the crawl's hashes. The score of each hash combines a
+//! fingerprint of the URL of its record with the minute of its date. So the candidates for a URL
+//! are adjacent, newest first; a lookup then compares the URLs and dates of their records. The
+//! field `urls` of `crawlspace` enables the URL index; without it no key is written or read.
+//!
+//! Version 0.1.0 used positive scores of the URL alone, and new scores are negative. A set may
+//! contain both until the URL index is switched on again.
 
 pub use crawlspace_compact::limits::dedupe::{CAPTURES, MAX_CAPTURES};
 use std::cmp::Reverse;
@@ -44,7 +46,8 @@ fn stored_url(url: &[u8], profile: Profile) -> Vec<u8> {
     given.as_stored(profile, &mut room).url.to_vec()
 }
 
-/// Returns true if the entry of a hash does not match the crawl's record; with `mends`, corrects it.
+/// Returns true if the entry of a hash does not match the crawl's record. With `mends`, corrects
+/// the entry.
 pub(super) fn correct<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -71,7 +74,8 @@ pub(super) fn correct<K: Store>(
     Ok(differs)
 }
 
-/// Returns true if a plain client wrote this record of a continued crawl, and no commit has merged it.
+/// Returns true if a plain client wrote this record of a continued crawl, and no commit has merged
+/// it.
 fn is_unseen<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -112,8 +116,8 @@ fn seen_record<K: Store>(
 struct Candidates<N> {
     key: N,
     scores: RangeInclusive<f64>,
-    /// Ranks of the hashes that are not read yet. `None` before the first read, since few URLs have more hashes than
-    /// fit into the first batch.
+    /// Ranks of the hashes that are not read yet. `None` before the first read, because the first
+    /// batch usually has all hashes of a URL.
     ranks: Option<Range<u64>>,
 }
 
@@ -183,8 +187,9 @@ impl<N: Clone + AsRef<[u8]>> Candidates<N> {
     }
 }
 
-/// Returns the job that switches the URL index on or off. Its reply is a map of the state and of the numbers of crawls
-/// and records in the URL index. Repeating ON adds the records that plain clients have written since.
+/// Returns the job that switches the URL index on or off. Its reply is a map of the state and of
+/// the numbers of crawls and records in the URL index. Switching it on again adds the records that
+/// plain clients have written since.
 ///
 /// # Errors
 /// The job fails with `WRONGTYPE` if a key holds another type, and with errors of the server.
@@ -279,7 +284,8 @@ pub struct Asked {
     pub urls: Vec<Vec<u8>>,
 }
 
-/// Captures of a URL and their records, by date, crawl and hash: newest first, those with invalid dates last.
+/// Captures of a URL and their records, by date, crawl and hash. The newest come first, and
+/// captures with invalid dates last.
 type Captures = BTreeMap<(Reverse<Option<Moment>>, Vec<u8>, Vec<u8>), Vec<u8>>;
 
 /// Returns the job that lists the captures of URLs, newest first; its reply has a list for each URL.
@@ -346,7 +352,8 @@ async fn captures<K: Store>(
                 hashes.clear();
                 let more = candidates.next(ks, &mut hashes)?;
                 if !hashes.is_empty() && index.places.packed_key().is_some() {
-                    // Packed records are in another key: a user who may not read this one must not see them either.
+                    // If records are packed, they are in another key. A user who may not read the
+                    // plain key must not see them either.
                     let records = index.crawls.key(ks, crawl, CrawlKey::Records);
                     ks.hash_len(&records)?;
                 }
@@ -361,7 +368,8 @@ async fn captures<K: Store>(
                         let place = (Reverse(moment), &crawl[..], digest.canonical());
                         keep(&mut found, asked.limit, place, value);
                     }
-                    // A record in a packed index may take as long as many in a plain one.
+                    // Reading one record of a packed index may take as long as reading many plain
+                    // ones.
                     let is_last = !more && i + 1 == hashes.len();
                     if !is_last && !time() {
                         let score = ks.zset_score(&candidates.key, hash)?;
@@ -380,14 +388,14 @@ async fn captures<K: Store>(
     Ok(found)
 }
 
-/// Returns the score of the oldest capture that may still be returned once the limit is reached. Captures in the same
-/// minute may be newer.
+/// Returns the score of the oldest capture that may still be in the reply once the limit is
+/// reached. Captures of the same minute may be newer than it.
 fn last_wanted(found: &Captures, url: &[u8], limit: u64) -> Option<f64> {
     let ((Reverse(oldest), ..), _) = found.last_key_value()?;
     (found.len() as u64 >= limit).then(|| score(url, *oldest))
 }
 
-/// Adds a capture to the newest ones, of which at most `limit` are kept.
+/// Adds a capture to the newest ones, and keeps at most `limit` of them.
 fn keep(
     found: &mut Captures,
     limit: u64,

@@ -1,7 +1,8 @@
-//! Revisits that Browsertrix's importer counted before it found their original.
+//! Revisits that Browsertrix's importer counted before it found their originals.
 //!
-//! The importer stores them in two hashes per payload hash, `rev:<hash>:c` and `rev:<hash>:s`: crawl → number of
-//! revisits, and crawl → bytes. A commit that adds the original adds the bytes saved to the counts of these crawls.
+//! The importer stores them in two hashes per payload hash: `rev:<hash>:c` maps a crawl to its
+//! number of revisits, and `rev:<hash>:s` maps a crawl to their bytes. A commit that adds the
+//! original adds the bytes saved to the counts of these crawls.
 
 use crawlspace_host::keyspace::{Batch, KeyType};
 use crawlspace_host::text::parse_signed;
@@ -19,12 +20,12 @@ use super::store::Store;
 /// Prefix of the hash in both key names.
 const WAITING: &[u8] = b"rev:";
 
-/// Number of records of a commit that are worth a step of a scan over all key names: looking up the revisits of this
-/// many records takes as long as several steps.
+/// Number of records of a commit per step of a scan over all key names. Looking up the revisits of
+/// this many records takes longer than one step.
 const RECORDS_A_STEP: u64 = 16;
 
-/// Returns true if there may be such revisits for a commit of `records` hashes. If the server has relatively few keys,
-/// their names are scanned; otherwise a lookup per hash is cheaper.
+/// Returns true if there may be such revisits for a commit of `records` hashes. If the server has
+/// few keys compared to that, scans their names; otherwise a lookup per hash is cheaper.
 pub(super) async fn may_have_waiting<K: Store>(lent: &Lent<K>, records: u64) -> Result<bool> {
     if !lent.with(|index, ks| was_imported_to(index, ks))? {
         return Ok(false);
@@ -52,8 +53,8 @@ pub(super) async fn may_have_waiting<K: Store>(lent: &Lent<K>, records: u64) -> 
     Ok(may_wait)
 }
 
-/// Returns true if an importer has written to the index. It stores its progress from the first package on, and the time
-/// when it ended.
+/// Returns true if an importer has written to the index. An importer stores its progress from the
+/// first package on, and the time at which it ended.
 fn was_imported_to<K: Store>(index: &mut Index<K>, ks: &mut K) -> Result<bool> {
     let names = index.names();
     Ok(index.profile() == Profile::Browsertrix
@@ -68,7 +69,8 @@ pub(super) fn count_waiting<K: Store>(
     crawl: &[u8],
     digest: &Digest,
 ) -> Result<()> {
-    // The importer writes a hash as in its package, with or without the label of its algorithm.
+    // The importer writes a hash as it is in the package, with or without the label of its
+    // algorithm.
     for hash in [digest.canonical(), digest.written(index.profile())] {
         let numbers = ks.name(&[index.prefix(), WAITING, hash, b":c"]);
         if !ks.exists(&numbers) {
@@ -100,7 +102,7 @@ pub(super) fn count_waiting<K: Store>(
     Ok(())
 }
 
-/// Adds to the bytes that a crawl saved, while `crawl` is being committed.
+/// Adds to the bytes that the crawl `waiting` saved, while `crawl` is being committed.
 fn add_saved<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -118,7 +120,7 @@ fn add_saved<K: Store>(
     }
     counts::add(ks, &counts_key, CONSERVED_SIZE, saved)?;
     match standing {
-        // A purge recomputes the sums.
+        // The running purge recomputes the sums.
         CrawlState::Outgoing => return Ok(()),
         CrawlState::Uncommitted if waiting == crawl => {
             let field = [b"merging.", CONSERVED_SIZE].concat();
@@ -133,7 +135,7 @@ fn add_saved<K: Store>(
                 counts::add(ks, &baseline, &field, saved)?;
             }
         }
-        // The importer adds to both keys from the first record on.
+        // The importer adds to both keys, starting with the first record.
         CrawlState::Committed | CrawlState::Canceled | CrawlState::Unlisted => {}
     }
     counts::add(ks, &index.names().allcounts, CONSERVED_SIZE, saved)

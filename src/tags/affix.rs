@@ -1,8 +1,8 @@
-//! The commonest kind of rule without a regular expression: a run of bytes of one class between two fixed
-//! texts, such as `(?:^|/)ARCHIVEIT-(\d+)-`.
+//! The most common kind of rule, searched for without a regular expression: a run of bytes of one
+//! class between two fixed texts, such as `(?:^|/)ARCHIVEIT-(\d+)-`.
 //!
-//! Searching with the regular expression and its groups takes five times as long, and reading a tag out of a
-//! field is most of what a capture costs.
+//! Searching with the regular expression and its groups takes five times as long, and reading a tag
+//! from a field is most of the cost of a capture.
 
 use memchr::memmem::Finder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
@@ -33,9 +33,9 @@ impl Affix {
     /// Converts a regular expression of this kind with one group, which is the run; returns `None` for all
     /// other regular expressions.
     ///
-    /// The run must be greedy, have a minimum length and no maximum, and end where `after` cannot begin, so
-    /// that there is only one way to match at each position. `before` must contain a byte that cannot occur
-    /// in a run, so that no byte is examined more often than `before` is long.
+    /// The run must be greedy, have a minimum length and no maximum, and end where `after` cannot
+    /// begin. Then there is only one way to match at each position. `before` must contain a byte
+    /// that cannot occur in a run. Then no byte is examined more often than `before` is long.
     pub fn of(pattern: &[u8]) -> Option<Affix> {
         let hir = regex_syntax::ParserBuilder::new()
             .unicode(false)
@@ -83,8 +83,8 @@ impl Affix {
     #[inline]
     pub fn find<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
         let before = self.before.needle();
-        // `before` usually stands at the start, even where it may occur anywhere; a search takes three times
-        // as long to find that out.
+        // `before` is usually at the start, even if it may occur anywhere. Finding it by a search
+        // takes three times as long.
         if let Some(rest) = value.strip_prefix(before)
             && let Some(run) = self.run(rest)
         {

@@ -1,9 +1,10 @@
-//! A condition prepared for many captures: tests of tags are separated from tests of the line, and every question about
-//! tags has a number.
+//! A condition prepared for many captures. Tests of tags are separated from tests of the line, and
+//! every question about tags has a number.
 //!
-//! The tags of a capture are those that it has directly and those that these carry. Whether one of them answers a
-//! question therefore follows from the answers for each direct tag, which are computed once and cached as a [`Mask`]
-//! with one bit per question. A capture then costs only the look-up of the masks of its direct tags.
+//! A capture has its direct tags and all tags that these carry. A question about tags is therefore
+//! answered by the answers for each direct tag. These are computed once, and cached as a [`Mask`]
+//! with one bit per question. A capture then costs only the look-up of the masks of its direct
+//! tags.
 
 use crawlspace_cdx::{Dialect, Field, Filter, Format, Line};
 use hashbrown::HashSet;
@@ -30,7 +31,7 @@ pub struct Condition {
     cost: usize,
     /// A field that the condition tests and that only CDXJ lines can have, if there is one.
     needs_cdxj: Option<Box<[u8]>>,
-    /// Number of columns a line must have for the fields that are given by number.
+    /// Number of columns that a line must have, for fields that are given by number.
     needs_columns: usize,
 }
 
@@ -52,9 +53,9 @@ enum Node {
     Any(Vec<Node>),
 }
 
-/// Returns the worst-case cost of searching one byte for a regular expression of this weight, in sixteenths of the cost
-/// of a byte of a plain condition. Heavy expressions cannot keep a useful cache of automaton states, so each byte costs
-/// a full step.
+/// Returns the worst-case cost of searching one byte for a regular expression of this weight, in
+/// sixteenths of the cost of a byte of a plain condition. A heavy expression has too many automaton
+/// states to cache, so each byte costs a full step.
 pub(super) fn cost(weight: usize) -> usize {
     match weight {
         ..=64 => weight,
@@ -63,7 +64,8 @@ pub(super) fn cost(weight: usize) -> usize {
 }
 
 impl Condition {
-    /// Creates a condition of clauses that must all hold; `dialect` is the dialect of the filters among them.
+    /// Creates a condition from clauses that must all hold. `dialect` is the dialect of the filters
+    /// among them.
     pub fn new(clauses: Vec<Clause>, dialect: Dialect) -> Condition {
         let mut condition = Condition {
             questions: Vec::new(),
@@ -167,13 +169,13 @@ impl Condition {
             .collect()
     }
 
-    /// Builds the node of an `|`, with all questions about tags merged into one.
+    /// Builds the node of an `|`, and merges all of its questions about tags into one.
     fn any(&mut self, parts: Vec<Clause>, dialect: Dialect) -> Node {
         let mut one: Option<Question> = None;
         let mut others = Vec::new();
         for part in parts {
             match self.node(part, dialect) {
-                // It is the last question, so no other node refers to it or to a later one.
+                // The question is the last one, so no other node refers to it or to a later one.
                 Node::Question(asked) if asked + 1 == self.questions.len() => {
                     let question = self.questions.pop().unwrap_or_default();
                     match &mut one {
@@ -204,7 +206,7 @@ impl Condition {
         }
     }
 
-    /// Records that a field is needed for something other than the clauses: for collapsing.
+    /// Records that collapsing needs a field, in addition to the clauses.
     pub fn also_needs(&mut self, field: &Field) {
         self.needs(field);
     }
@@ -324,7 +326,7 @@ impl Node {
             Node::Always => true,
             Node::Question(n) => mask[n / 64] & (1 << (n % 64)) != 0,
             Node::Field(test) => line.is_some_and(|line| test.passes(line)),
-            // The existence of the field was checked when the line was read.
+            // Reading the line has checked that the field exists.
             Node::Filter(filter) => {
                 line.is_some_and(|line| filter.passes(line, &mut |_| false).unwrap_or(false))
             }

@@ -1,7 +1,8 @@
 //! Serialization of a space for RDB files, append-only files and other servers.
 //!
-//! A space is a sequence of chunks, each of which can be checked on its own; loading all of them in order
-//! into an empty space gives an equal space. In its [`crawlspace_compact::envelope`] a chunk is:
+//! A space is a sequence of chunks, each of which can be checked on its own. Loading all of them in
+//! order into an empty space gives an equal space. In its [`crawlspace_compact::envelope`], a chunk
+//! has this form:
 //!
 //! | bytes | |
 //! |---|---|
@@ -63,8 +64,7 @@ impl Space {
 
     /// Adds the contents of a chunk to the space.
     ///
-    /// # Errors
-    /// Returns a description of the problem if the chunk is malformed. What earlier chunks loaded remains.
+    /// Describes the problem if the chunk is malformed. The contents of earlier chunks remain.
     pub fn load_chunk(&mut self, chunk: &[u8]) -> Result<(), String> {
         let mut body = Reader::new(ENVELOPE.body(chunk)?);
         let malformed = |Malformed(what)| format!("a chunk of a tag space {what}");

@@ -69,7 +69,7 @@ impl Error {
     /// Creates the error for a batch that has used up its processor time.
     pub fn too_long() -> Error {
         Error::TooBig(
-            "a batch that takes more of a processor's time than crawlspace.tags-batch-ms allows, or than 2 seconds in MULTI and scripts; send fewer lines at a time, or use tags or simpler regexes".to_string(),
+            "the batch took more processor time than crawlspace.tags-batch-ms allows, or more than 2 seconds in MULTI or a script; send fewer lines at a time, or use tags or simpler regexes".to_string(),
         )
     }
 
@@ -105,12 +105,12 @@ impl fmt::Display for Error {
                 Shown(name)
             ),
             Error::NoFields => f.write_str(
-                "BADFIELD a tag has no fields; leave tests of fields out of the expression",
+                "BADFIELD a tag has no fields; remove the tests of fields from the expression",
             ),
             Error::Unexplained(why) => write!(f, "BADLINE line 1: {why}"),
             Error::BadLine { line, why } => write!(
                 f,
-                "BADLINE line {line}: {why}; BADLINES DROP leaves such lines out"
+                "BADLINE line {line}: {why}; BADLINES DROP skips such lines"
             ),
             Error::BadHeader { line, why } => write!(f, "BADLINE line {line}: {why}"),
             Error::Cycle(name) => {

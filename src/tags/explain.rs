@@ -11,15 +11,15 @@ use super::view::{Asked, Source, View};
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::Shown;
 
-/// A clause, whether it holds, and the verdicts of its parts.
+/// A clause, whether it holds, and the verdicts on its parts.
 struct Verdict {
     text: Vec<u8>,
     holds: bool,
     parts: Vec<Verdict>,
 }
 
-/// Maximum length of the text of a clause as shown, in bytes. The text of a clause contains those of all its
-/// parts.
+/// Maximum length of the shown text of a clause, in bytes. The text of a clause contains the texts
+/// of all its parts.
 const TEXT_BYTES: usize = 1000;
 
 /// A tag of the capture and the source of that tag.
@@ -41,12 +41,12 @@ pub fn explain(
     let needed = view.work(raw.len(), Some(&condition));
     if needed > work {
         return Err(Error::TooBig(format!(
-            "a line that takes {needed} bytes of work, the maximum is {work}; use simpler regexes"
+            "the line takes {needed} bytes of work, the maximum is {work}; use simpler regexes"
         )));
     }
     if raw.len() > view.longest_line(&condition) {
         return Err(Error::Unexplained(format!(
-            "it has {} bytes, more than the {} that regexes of this size are searched for in",
+            "it has {} bytes, the maximum is {} for regexes of this size",
             raw.len(),
             view.longest_line(&condition)
         )));
@@ -99,8 +99,8 @@ fn capture(raw: &[u8], format: Format) -> Result<Line<'_>, Error> {
     }
 }
 
-/// Returns the verdict of each clause; clauses given by an option are labelled with that option (`POINT`,
-/// `WHERE`).
+/// Returns the verdict on each clause. A clause given by an option is labelled with that option
+/// (`POINT`, `WHERE`).
 fn verdicts(
     asked: &Asked,
     clauses: &[Clause],
@@ -220,7 +220,7 @@ fn why(view: &View, verdicts: &[Verdict], tags: &[Tag]) -> String {
     };
     let mut cause = failed;
     let mut below = false;
-    // Descend to the part that decides, as long as there is a single one.
+    // As long as a single part decides, descend to it.
     while let Some(next) = deciding(cause) {
         cause = next;
         below = true;
@@ -253,7 +253,8 @@ fn deciding(verdict: &Verdict) -> Option<&Verdict> {
         parts => {
             let mut like = parts.iter().filter(|part| part.holds == verdict.holds);
             let first = like.next()?;
-            // Of several failing parts of an `&` the first is reason enough; in an `|` all parts fail.
+            // If several parts of an `&` fail, the first is reason enough. If an `|` fails, all
+            // parts fail.
             let alone = like.next().is_none() || !parts.iter().all(|p| p.holds == verdict.holds);
             alone.then_some(first)
         }

@@ -26,8 +26,8 @@ pub struct Request {
     pub limit: Option<u64>,
     /// Format of the lines.
     pub format: Format,
-    /// Drops malformed lines, which are an error otherwise. A header with another order of columns is an error in any
-    /// case.
+    /// Drops malformed lines. Otherwise they are an error. A header with another order of columns
+    /// is an error in any case.
     pub drop_bad_lines: bool,
     /// Form of the reply.
     pub returns: Returns,
@@ -61,18 +61,18 @@ impl Batch<'_> {
     /// Returns the size of the batch in bytes of work.
     pub fn bytes(&self) -> usize {
         match self {
-            // A line has a cost even if it is empty.
+            // Even an empty line has a cost.
             Batch::Lines(lines) => lines.iter().map(|line| line.len() + LINE_COST).sum(),
             Batch::Blob(text) => text.len(),
         }
     }
 }
 
-/// Maximum number of tags in a reply. Captures share the tags that their own tags carry, so a few bytes of input could
-/// produce a huge reply.
+/// Maximum number of tags in a reply. Many captures may share the tags that their own tags carry,
+/// so a few bytes of input could produce a huge reply.
 const MAX_TAGS: usize = 10_000_000;
 
-/// Amount of work after which the turn is asked whether to continue.
+/// Amount of work after which the scheduler is asked whether the turn continues.
 const STRIDE: usize = if cfg!(test) { 100 } else { 1 << 16 };
 
 /// Fixed cost per line, in bytes of work, when lines are separate arguments.
@@ -149,7 +149,7 @@ impl Request {
         turn: &mut dyn Turn,
     ) -> Option<Result<Reply, Error>> {
         if progress.lines == 0 {
-            // The condition may have been prepared for a request with another format.
+            // The condition may have been prepared for a request with another line format.
             if let Some(error) = condition.lacks(self.format) {
                 return Some(Err(error));
             }
@@ -188,7 +188,8 @@ impl Request {
 
 /// The progress of a batch.
 pub struct Progress {
-    /// Number of lines processed; for a text, `bytes` is the number of bytes processed.
+    /// Number of lines processed. If the batch is one text, `bytes` is the number of bytes
+    /// processed.
     lines: usize,
     bytes: usize,
     collapse: Option<Collapse>,
@@ -215,7 +216,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Filters lines, at `cost` bytes of work each beside their length; returns true when all are processed.
+    /// Filters lines. Each line costs its length plus `cost` bytes of work. Returns true when all
+    /// are processed.
     fn all<'l, I: Iterator<Item = &'l [u8]>>(
         &mut self,
         lines: &mut I,
@@ -223,7 +225,7 @@ impl Run<'_> {
         turn: &mut dyn Turn,
     ) -> Result<bool, Error> {
         let mut work = 0;
-        // After the last line that `limit` admits no further line needs to be read.
+        // Once `limit` lines were kept, no further line has to be read.
         while self.progress.left > 0 {
             let Some(raw) = lines.next() else { break };
             work += (raw.len() + cost).saturating_mul(self.work_of_a_byte);
@@ -254,7 +256,7 @@ impl Run<'_> {
             return Err(Error::BadLine {
                 line: n + 1,
                 why: format!(
-                    "it has {} bytes, more than the {} that regexes of this size are searched for in",
+                    "it has {} bytes, the maximum is {} for regexes of this size",
                     raw.len(),
                     self.longest
                 ),
@@ -263,7 +265,7 @@ impl Run<'_> {
         let line = match Line::read(raw, self.request.format) {
             Ok(Read::Capture(line)) => line,
             Ok(Read::Skipped) => return Ok(false),
-            // A header applies to all lines below it, so that dropping it alone would be wrong.
+            // A header applies to all lines below it, so dropping only the header would be wrong.
             Err(bad) if bad.is_order() => {
                 return Err(Error::BadHeader {
                     line: n + 1,
@@ -306,7 +308,7 @@ enum Kept {
     Numbers(Vec<Reply>),
     Bits(Vec<u8>),
     Count(u64),
-    /// Replies with tags, and the total number of tags.
+    /// Reply entries with tags, and the total number of tags.
     Tags(Vec<Reply>, usize),
 }
 
@@ -346,7 +348,7 @@ impl Kept {
                 *count += tags.len();
                 if *count > MAX_TAGS {
                     return Err(Error::TooBig(format!(
-                        "more than {MAX_TAGS} tags to return; split the batch"
+                        "the reply would have more than {MAX_TAGS} tags; split the batch"
                     )));
                 }
                 let tags = tags.into_iter().map(Reply::Bulk).collect();

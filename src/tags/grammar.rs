@@ -1,6 +1,6 @@
 //! Grammar of the `TAGS` commands: names, flags, descriptions and arguments.
 
-// Without the feature `module` only tests read what was parsed.
+// Without the feature `module`, only tests read the parsed values.
 #![cfg_attr(
     not(feature = "module"),
     allow(dead_code, unused_imports, unused_macros)
@@ -44,7 +44,7 @@ fn tag(tag: &[u8]) -> Result<&[u8], String> {
         0 => Err("ERR tag is empty".to_owned()),
         n if n > TAG_BYTES => Err(format!("ERR tag has {n} bytes, the maximum is {TAG_BYTES}")),
         _ if tag.contains(&b' ') => Err(format!(
-            "ERR tag '{}' holds a space, which separates tags",
+            "ERR tag '{}' contains a space, which separates tags",
             Shown(tag)
         )),
         _ => Ok(tag),
@@ -57,7 +57,7 @@ fn cursor(text: &[u8]) -> Result<u64, String> {
     let digits = digits.filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
     digits.and_then(|text| text.parse().ok()).ok_or_else(|| {
         format!(
-            "ERR invalid cursor '{}': 0, or what the last call gave, is expected",
+            "ERR invalid cursor '{}': use 0, or the cursor that the previous call returned",
             Shown(text)
         )
     })
@@ -229,7 +229,8 @@ command! {
     }
 }
 
-/// Filters, up to the next option word. A filter that equals an option word must come right after `FILTER`.
+/// Filters, up to the next option word. A filter that is equal to an option word must come right
+/// after `FILTER`.
 #[derive(Clone, Copy)]
 struct Specs;
 

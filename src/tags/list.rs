@@ -18,8 +18,9 @@ pub struct Wanted<'a> {
     pub count: usize,
 }
 
-/// Returns the tags that would let a capture with that tag alone pass, and the next cursor, 0 at the end. The
-/// condition must stay within the limits `most`, and `count` tags must not need more than `work` questions.
+/// Returns the tags with which a capture without other tags would pass, and the next cursor; 0 at
+/// the end. The condition must stay within the limits `most`, and `count` tags must not need more
+/// than `work` tests.
 ///
 /// # Errors
 /// Fails if the condition is invalid; `TOOBIG` beyond the limits.
@@ -33,7 +34,7 @@ pub fn list(
     let condition = Arc::new(view.condition(asked, most)?);
     if wanted.count.saturating_mul(condition.parts()) > work {
         return Err(Error::TooBig(format!(
-            "a COUNT of {} times {} parts of the expression, together more than {work}; ask for fewer at a time",
+            "COUNT {} times the {} parts of the expression is more than {work}; use a smaller COUNT",
             wanted.count,
             condition.parts()
         )));
@@ -42,7 +43,7 @@ pub fn list(
         return Err(Error::NoFields);
     }
     let mut found = Vec::new();
-    // The shared caches of the space are not for conditions that are used once.
+    // Use a separate cache, because this condition is used only once.
     let mut cache = Cache::default();
     let mut judge = Judge::new(view, &condition, &mut cache);
     let next = view

@@ -1,9 +1,10 @@
 //! Tags, which determine the captures that a reader may see.
 //!
-//! A [`space::Space`] holds the tagging index (the tags of records, files and tags), rules that read tags out
-//! of the fields of a capture, and access points, which are named expressions. A capture has the tags of its
-//! record, of its file and of the rules that match, and all tags that these carry. A batch of captures is
-//! tested against a [`condition::Condition`] on a [`view::View`] of the space.
+//! A [`space::Space`] has three parts: the tagging index (the tags of records, files and tags),
+//! rules that read tags from the fields of a capture, and access points, which are named
+//! expressions. A capture has the tags of its record, of its file and of the rules that match, and
+//! all tags that these carry. A batch of captures is tested against a [`condition::Condition`] on a
+//! [`view::View`] of the space.
 
 mod affix;
 pub mod condition;

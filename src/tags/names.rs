@@ -2,11 +2,12 @@
 
 use super::index::padding;
 
-/// Returns the ids under which a record may be tagged: with the filename as in the line and without its folders, and,
-/// if the offset has leading zeroes, with them (as in files of earlier versions) and without.
+/// Returns the ids under which a record may be tagged: with the filename as in the line, and
+/// without its folders. If the offset has leading zeroes, returns ids with them (as in files of
+/// earlier versions) and without.
 pub fn ids_of_record(id: &mut Vec<u8>) -> impl Iterator<Item = &[u8]> {
     let whole = id.len();
-    // Timestamps and offsets never contain a slash, but urlkeys do.
+    // Timestamps and offsets never contain a slash, but urlkeys may.
     let space = memchr::memrchr(b' ', id).unwrap_or(0);
     let file = memchr::memrchr(b' ', &id[..space]).map_or(0, |at| at + 1);
     let base = memchr::memrchr(b'/', &id[file..space]).map(|slash| file + slash + 1);

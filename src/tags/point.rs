@@ -29,7 +29,7 @@ pub struct Point {
     expression: Expression,
     /// The name as a pattern, if it is one.
     pattern: Option<Pattern>,
-    /// A regular expression in the expression may take long to compile.
+    /// True if a regular expression in the expression may take long to compile.
     heavy: bool,
 }
 
@@ -92,8 +92,8 @@ impl Point {
     }
 }
 
-/// Returns true if a name is a pattern, that is, contains a special character of regular expressions. A dot
-/// alone does not make a pattern, because names of sites have dots.
+/// Returns true if a name is a pattern, that is, if it contains a special character of regular
+/// expressions. A dot alone does not count, because names of sites have dots.
 fn is_pattern(name: &[u8]) -> bool {
     name.iter().any(|b| b"\\()[]{}*+?|^$".contains(b))
 }
@@ -107,8 +107,8 @@ pub fn has_heavy_pattern(expression: &[u8]) -> bool {
 pub struct Named<'a> {
     /// The access point.
     pub point: &'a Point,
-    /// Positions of the groups of its pattern in the name; the whole name comes first. Empty for a literal
-    /// point.
+    /// Positions in the name of the groups of the pattern; the first is the whole name. Empty if
+    /// the access point is literal.
     pub groups: Vec<Option<Range<usize>>>,
 }
 
@@ -155,7 +155,8 @@ impl Points {
         self.by_order.get(order).map(|point| &**point)
     }
 
-    /// Sets an access point; one with the same name is replaced and keeps its position.
+    /// Sets an access point. If one with the same name exists, the new one replaces it and takes
+    /// its position.
     ///
     /// # Errors
     /// `CYCLE`, or `TOOBIG` if the space is full.
@@ -164,9 +165,9 @@ impl Points {
         self.restore(point)
     }
 
-    /// Sets an access point without a check for cycles, for loading a saved space. A saved space may contain
-    /// a cycle: removing a point can make its name match a pattern that leads back. Readers' requests detect
-    /// such a cycle.
+    /// Sets an access point without a check for cycles, for loading a saved space. A saved space
+    /// may contain a cycle: after an access point is removed, its name may match a pattern that
+    /// refers back to the access point that used the name. Requests of readers detect such a cycle.
     ///
     /// # Errors
     /// `TOOBIG` if the space is full.
@@ -174,7 +175,7 @@ impl Points {
         let known = self.by_name.get(&point.name).copied();
         if known.is_none() && self.len() >= MAX_POINTS {
             return Err(Error::TooBig(format!(
-                "a space has at most {MAX_POINTS} access points; a name with a group, such as org-(\\d+), stands for many"
+                "a space has at most {MAX_POINTS} access points; one name with a group, such as org-(\\d+), can replace many"
             )));
         }
         if known.is_none() && point.pattern.is_some() && self.patterns.len() >= MAX_PATTERNS {
@@ -210,8 +211,8 @@ impl Points {
         true
     }
 
-    /// Returns the access point that a request means: the literal one of that name, else the first pattern
-    /// that matches the whole name.
+    /// Returns the access point for a name in a request: the literal access point of that name,
+    /// otherwise the first pattern that matches the whole name.
     ///
     /// # Errors
     /// `NOPOINT`.
@@ -240,7 +241,8 @@ impl Points {
         )))
     }
 
-    /// Refuses a point that refers back to itself, as far as references have no groups.
+    /// Refuses an access point that refers back to itself. Only references without groups are
+    /// checked.
     fn refuse_cycle(&self, new: &Point) -> Result<(), Error> {
         let mut seen: BTreeSet<&[u8]> = BTreeSet::new();
         let mut to_see: Vec<&[u8]> = Vec::new();
@@ -253,7 +255,7 @@ impl Points {
             let found = self.named(name).ok();
             let is_new = literal
                 || match (&new.pattern, &found) {
-                    // If a literal point of that name exists, the pattern is not tried.
+                    // A pattern is not tried if a literal access point of that name exists.
                     (Some(pattern), found) => {
                         pattern.is_match(name)
                             && found.as_ref().is_none_or(|f| {
@@ -272,7 +274,7 @@ impl Points {
         Ok(())
     }
 
-    /// Returns true if `there`, which is set already, is tried no earlier than `new` would be.
+    /// Returns true if the existing access point `there` is not tried before `new` would be.
     fn comes_after(&self, there: &Point, new: &Point) -> bool {
         let place = |point: &Point| self.by_name.get(&point.name).copied().unwrap_or(u64::MAX);
         place(there) >= place(new)
@@ -322,7 +324,7 @@ mod tests {
         assert!(matches!(all.set(own), Err(Error::Cycle(_))));
         let pattern = Point::new(b"e(.*)", b"@e1").unwrap();
         assert!(matches!(all.set(pattern), Err(Error::Cycle(_))));
-        // `a` itself is literal, so the pattern is not tried for it.
+        // The name `a` belongs to a literal access point, so the pattern is not tried for it.
         all.set(Point::new(b"[ab]", b"@a").unwrap()).unwrap();
     }
 }

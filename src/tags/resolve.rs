@@ -50,7 +50,7 @@ impl<'a> Resolver<'a> {
         self.pattern_bytes.set(all);
         if all > self.most.pattern_bytes {
             return Err(Error::TooBig(format!(
-                "regexes that are together as large as more than {} bytes of plain text; use tags instead of long or many regexes",
+                "all regexes together are larger than {} bytes of plain text; use tags instead of long or many regexes",
                 self.most.pattern_bytes
             )));
         }
@@ -79,7 +79,7 @@ impl<'a> Resolver<'a> {
         }
         if within.len() >= MAX_DEPTH {
             return Err(Error::TooBig(format!(
-                "access points nested more than {MAX_DEPTH} deep, at '{}'",
+                "access points are nested more than {MAX_DEPTH} deep, at '{}'",
                 Shown(name)
             )));
         }
@@ -119,7 +119,7 @@ impl<'a> Resolver<'a> {
                 let name = Field::named(field);
                 match test {
                     Test::Matches => {
-                        // Text from a reader's request is matched literally, not as a pattern.
+                        // Match the text from a reader's request literally, not as a pattern.
                         let quoted = |n: usize| values(n).map(escaped);
                         let pattern = filled(value, quoted, of)?;
                         self.count_pattern(Pattern::size(&pattern))?;
@@ -159,8 +159,8 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Returns a regular expression that matches these bytes and nothing else. Letters and digits are
-/// escaped too: after `(?`, `\x{` or `{` they would not be literal.
+/// Returns a regular expression that matches exactly these bytes. Also escapes letters and digits,
+/// because they would not be literal after `(?`, `\x{` or `{`.
 fn escaped(bytes: &[u8]) -> Vec<u8> {
     let escape = |byte: &u8| format!("\\x{byte:02x}").into_bytes();
     bytes.iter().flat_map(escape).collect()

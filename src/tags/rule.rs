@@ -1,4 +1,4 @@
-//! Rules that read tags out of a field of a capture.
+//! Rules that read tags from a field of a capture.
 
 pub use crawlspace_compact::limits::tags::MAX_RULES;
 use crawlspace_compact::limits::tags::{FIELD_BYTES, TEMPLATE_BYTES};
@@ -16,13 +16,15 @@ use crawlspace_host::text::Shown;
 pub use crawlspace_compact::limits::tags::RULE_NAME_BYTES as NAME_BYTES;
 /// Maximum number of templates of a rule.
 const MAX_TEMPLATES: usize = 1000;
-/// Limits of a rule's regular expression, which is compiled wherever the space is loaded.
+/// Limits of a rule's regular expression. It is compiled again on every server that loads the
+/// space.
 const LIMITS: Limits = Limits {
     pattern_bytes: 64 << 10,
     compiled_bytes: 4 << 20,
 };
 
-/// A rule: for captures whose field matches a regular expression, templates give tags.
+/// A rule. If a regular expression matches a field of a capture, the templates of the rule give
+/// tags to the capture.
 #[derive(Debug)]
 pub struct Rule {
     name: Box<[u8]>,
@@ -76,7 +78,7 @@ impl Rule {
                 Ok((Box::from(text), Template::parse(text, &groups)?))
             })
             .collect::<Result<_, Error>>()?;
-        // An affix knows only the first group, and not where the whole match begins.
+        // An affix finds only the first group, and not the start of the whole match.
         let only_first = !templates.iter().any(|(_, t)| t.names_other_than(1));
         Ok(Rule {
             name: name.into(),
@@ -124,7 +126,7 @@ impl Rule {
         self.templates.iter().map(|(text, _)| &**text)
     }
 
-    /// Returns the part of the field that determines the tags, if the rule matches: fields with
+    /// Returns the part of the field that determines the tags, if the rule matches. Fields with
     /// equal parts get equal tags. The part is the first group, or the whole field.
     #[inline]
     pub fn part<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
@@ -163,7 +165,7 @@ impl Rule {
 
     fn bytes(&self) -> usize {
         let templates: usize = self.templates.iter().map(|(t, _)| 100 + 2 * t.len()).sum();
-        // A compiled pattern takes some kilobytes, and more the longer it is.
+        // A compiled pattern takes some kilobytes, plus an amount that grows with its length.
         16_384 + self.name.len() + 64 * self.regex.len() + templates
     }
 }
@@ -193,7 +195,8 @@ impl Rules {
         self.0.iter().map(|rule| &**rule)
     }
 
-    /// Sets a rule; one with the same name is replaced and keeps its position.
+    /// Sets a rule. If one with the same name exists, the new one replaces it and takes its
+    /// position.
     ///
     /// # Errors
     /// `TOOBIG` if the space is full.

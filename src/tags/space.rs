@@ -17,7 +17,7 @@ use super::view::{Asked, View};
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::slices::Time;
 
-/// Maximum number of changed tags recorded for caches that have not caught up.
+/// Maximum number of changed tags recorded for caches that are not up to date.
 const MAX_CHANGES: usize = 4096;
 /// Maximum number of caches kept for reuse.
 const MAX_CACHES: usize = 4;
@@ -36,19 +36,19 @@ pub struct Space {
     points: Arc<Points>,
     /// Number of changes of tags so far.
     version: u64,
-    /// The latest changes: the version, and the tag whose verdicts became unknown with it.
+    /// The latest changes: the version, and the tag whose verdicts it invalidated.
     changes: VecDeque<(u64, Box<[u8]>)>,
-    /// Oldest version from which a cache can still catch up.
+    /// Oldest version from which a cache can be brought up to date.
     told_from: u64,
     caches: Arc<Mutex<Vec<Cache>>>,
     conditions: Conditions,
 }
 
-/// Prepared conditions, most recently used last. They are valid until a point changes.
+/// Prepared conditions, most recently used last. They are valid until an access point changes.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions(Arc<Mutex<Vec<Ready>>>);
 
-/// A prepared condition and the request that it was made of.
+/// A prepared condition, and the request for which it was prepared.
 type Ready = (Asked, Arc<Condition>);
 
 impl Conditions {
@@ -81,7 +81,8 @@ impl Conditions {
             return Ok(condition);
         }
         let condition = Arc::new(request.condition(view, most)?);
-        // The factor 16 accounts for parsed text; compiled regular expressions are larger and counted apart.
+        // The factor 16 accounts for parsed text. Compiled regular expressions are larger, and are
+        // counted separately.
         let bytes = |of: &Ready| 16 * of.0.bytes() + of.1.bytes();
         let ready = (request.asked.clone(), condition.clone());
         if is_kept(request) && bytes(&ready) <= MAX_CACHED_BYTES {
@@ -98,14 +99,15 @@ impl Conditions {
     }
 }
 
-/// Returns true if the condition of a request may be shared with other requests. It may not if `COLLAPSE` needs a field
-/// that only some lines have: that field becomes part of the condition.
+/// Returns true if the condition of a request may be shared with other requests. It may not if
+/// `COLLAPSE` needs a field that only some lines have, because that field becomes part of the
+/// condition.
 fn is_kept(request: &Request) -> bool {
     let collapse = request.collapse.as_ref();
     collapse.is_none_or(|collapse| collapse.field().is_standard())
 }
 
-/// A cache on loan, which returns to the shelf when it is dropped.
+/// A cache on loan from the space. It is returned when this value is dropped.
 #[derive(Default)]
 pub struct Lent {
     cache: Cache,
@@ -116,7 +118,7 @@ pub struct Lent {
 
 /// Bytes of caches on loan to tasks that wait for their turn.
 static ASIDE: AtomicUsize = AtomicUsize::new(0);
-/// Maximum of [`ASIDE`]; beyond it a waiting task loses its cache.
+/// Maximum of [`ASIDE`]. Beyond it, a waiting task drops its cache.
 const ASIDE_BYTES: usize = 64 << 20;
 
 impl Lent {
@@ -126,7 +128,8 @@ impl Lent {
         &mut self.cache
     }
 
-    /// Puts the cache aside until the next turn; its contents are dropped if too many bytes are aside already.
+    /// Keeps the cache until the next turn of the task. Drops its contents if waiting tasks already
+    /// keep too many bytes.
     pub fn put_aside(&mut self) {
         let bytes = self.cache.bytes();
         if ASIDE.load(Relaxed).saturating_add(bytes) > ASIDE_BYTES {
@@ -148,8 +151,8 @@ impl Drop for Lent {
     }
 }
 
-/// A clone shares its contents with the original until one of them changes; caches, conditions and versions are not
-/// shared.
+/// A clone shares its contents with the original until one of them changes. It does not share
+/// caches, conditions and versions.
 impl Clone for Space {
     fn clone(&self) -> Space {
         Space {
@@ -263,20 +266,20 @@ impl Space {
         self.note(touched);
         let plain = plain_of(kind, id);
         if *plain != *id {
-            // Files written by versions that did not parse offsets as numbers may contain the id verbatim.
+            // Files of versions that did not parse offsets as numbers may contain the id verbatim.
             let (more, touched) = self.index.remove(kind, &plain, tags);
             self.note(touched);
             removed += more;
         }
         if kind == Tagged::Tag && removed > 0 {
-            // Its name may have left the index already.
+            // The name may have left the index already.
             self.note_tag(id);
         }
         removed
     }
 
-    /// Loads ids with their tags; the tags of an id that is given twice are merged. Returns the replaced contents, to
-    /// be freed by the caller.
+    /// Loads ids with their tags. The tags of an id that is given twice are merged. Returns the
+    /// replaced contents, which the caller frees.
     ///
     /// # Errors
     /// Fails if a tag or id is malformed; `CYCLE`; `TOOBIG`; `NOSTAGE`.
@@ -403,7 +406,7 @@ impl Space {
         self.version += 1;
         if self.changes.len() >= MAX_CHANGES {
             self.changes.pop_front();
-            // Caches that lack only changes that are still recorded can catch up.
+            // A cache can still be brought up to date if all changes that it lacks are recorded.
             self.told_from = self.changes.front().map_or(self.version, |(at, _)| at - 1);
         }
         self.changes.push_back((self.version, name));

@@ -1,4 +1,4 @@
-//! A batch with everything needed to filter it, so that any thread can continue it.
+//! A batch with everything needed to filter it. Any thread can continue it.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// Creates a task for a batch that has not been started, with its condition if that is already prepared.
+    /// Creates a task for a batch that has not been started. `condition` is set if it is already
+    /// prepared.
     pub fn new(
         request: Request,
         view: View,
@@ -59,8 +60,8 @@ impl Task {
         }
     }
 
-    /// Filters the batch that the task was created with, for as long as the turn lasts. Returns the reply
-    /// once the batch is complete.
+    /// Filters the batch for which the task was created, for as long as the turn lasts. Returns the
+    /// reply once the batch is complete.
     pub fn go_on(&mut self, batch: Batch<'_>, turn: &mut dyn Turn) -> Option<Result<Reply, Error>> {
         let condition = match self.condition.clone() {
             Some(condition) => condition,

@@ -12,8 +12,8 @@ enum Piece {
     Group(usize),
 }
 
-/// The groups that a template may refer to: those of a regular expression, by number from 0 (the whole
-/// match); some also have a name.
+/// The groups that a template may refer to: the groups of a regular expression, by number. Group 0
+/// is the whole match. Some groups also have a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Groups(Vec<Option<String>>);
 
@@ -99,8 +99,9 @@ impl Template {
         text.len()
     }
 
-    /// Appends the meaning of a `$` at `text[at]`, and returns the number of bytes read. Without `groups` a
-    /// `$` is literal, and so is, in a regular expression, a `$` that is not followed by a group.
+    /// Appends the meaning of a `$` at `text[at]`, and returns the number of bytes read. Without
+    /// `groups`, a `$` is literal. In a regular expression, a `$` that is not followed by a group
+    /// is literal, too.
     pub fn dollar(
         &mut self,
         text: &[u8],
@@ -128,7 +129,7 @@ impl Template {
             return Ok(2);
         }
         Err(Error::syntax(
-            "a '$' without a number or a name in braces; '$$' is a '$'",
+            "a '$' without a number or a name in braces; write '$$' for a '$',",
             at,
         ))
     }

@@ -499,7 +499,7 @@ fn ask(asks: &Asks, space: &Space, naive: &Naive) -> Result<(), TestCaseError> {
         .map(|(n, _)| Reply::count(n as u64))
         .collect();
     prop_assert_eq!(found, Reply::Array(expected), "{}", text);
-    // The tags that are shown must equal the tags that were judged.
+    // The tags that are shown must be the same as the tags that were tested.
     for (capture, line) in captures.iter().zip(&lines).take(8) {
         let Ok(crawlspace_cdx::Read::Capture(line)) =
             crawlspace_cdx::Line::read(line.as_bytes(), Format::Auto)

@@ -1,9 +1,9 @@
-//! Caches that outlive a capture: the tags that a part of a field gives, and the verdict of a condition on
-//! each tag.
+//! Caches that outlive a capture: the tags that rules give for a part of a field, and the verdict
+//! of a condition on each tag.
 //!
-//! Tags are identified by name, so that nothing here depends on the numbers in a space. A change of a tag's
-//! edges invalidates only the verdicts on that tag and its carriers: after such a change the next filter
-//! judges one tag again.
+//! Tags are identified by name, so that nothing here depends on the numbers in a space. A change of
+//! a tag's edges invalidates only the verdicts on that tag and its carriers. The next filter
+//! computes just these again.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ const MAX_CONDITIONS: usize = 8;
 /// Conditions with more parts are not cached beyond a batch, to save memory.
 const MAX_PARTS: usize = 1 << 14;
 
-/// Minimum number of tags and of parts of fields that a cache can hold. A cache that outgrows its room is
-/// emptied.
+/// Minimum number of tags, and of parts of fields, that a cache can hold. A cache that exceeds its
+/// capacity is emptied.
 const ROOM: usize = 1 << 16;
 
 /// Maximum length of a cached part of a field, in bytes.
@@ -50,8 +50,9 @@ pub struct Cache {
     verdicts: Vec<(Arc<Condition>, Verdicts)>,
 }
 
-/// The tags that a rule gives for parts of its field. Short parts, such as collection numbers, are stored in
-/// the table itself: it fits a processor's cache, and a look-up follows no pointer.
+/// The tags that a rule gives for parts of its field. Short parts, such as collection numbers, are
+/// stored in the table itself, which then fits a processor's cache, and whose look-up follows no
+/// pointer.
 #[derive(Debug, Default)]
 struct Parts {
     short: HashMap<u64, One>,
@@ -60,7 +61,8 @@ struct Parts {
     lists: Vec<Given>,
 }
 
-/// The tags of a part: twice the number of its only tag, or one more than twice the index of a list.
+/// The tags of a part. An even value is twice the number of its only tag. An odd value is one more
+/// than twice the index of a list.
 type One = u32;
 
 impl Parts {
@@ -113,7 +115,8 @@ fn packed(part: &[u8]) -> Option<u64> {
 #[derive(Debug)]
 struct Verdicts {
     none: Verdict,
-    /// By number of the tag: the verdict on a capture that has this tag alone.
+    /// By number of the tag: the verdict on a capture that has only this tag and the tags that it
+    /// carries.
     alone: Vec<Verdict>,
     masks: Vec<Mask>,
 }
@@ -126,7 +129,7 @@ enum Verdict {
 }
 
 impl Verdicts {
-    /// Initializes the answers for a tag with those that follow from its name.
+    /// Initializes the answers for a tag with the answers that its own name gives.
     fn begin(&mut self, tag: usize, condition: &Condition, name: &[u8]) {
         if self.alone.len() <= tag {
             self.alone.resize(tag + 1, Verdict::Unknown);
@@ -135,7 +138,7 @@ impl Verdicts {
         self.masks[tag] = condition.mask(std::iter::once(name));
     }
 
-    /// Adds the answers of a carried tag to those of its carrier.
+    /// Adds the answers for a carried tag to the answers for its carrier.
     fn add(&mut self, carrier: usize, carried: usize) {
         let mask = std::mem::take(&mut self.masks[carried]);
         for (word, more) in self.masks[carrier].iter_mut().zip(&mask) {
@@ -190,7 +193,7 @@ impl Cache {
     /// Returns the approximate memory use in bytes.
     pub fn bytes(&self) -> usize {
         let verdicts: usize = self.verdicts.iter().map(|(_, v)| v.alone.len() * 25).sum();
-        // A name is stored twice, a part once, each with its length and a slot of a table.
+        // A name is stored twice, and a part once, each with its length and a slot of a table.
         self.names.len() * 120 + self.parts * 80 + verdicts
     }
 
@@ -309,7 +312,8 @@ impl<'a> Judge<'a> {
                 field => line.field(field),
             };
             let Some(value) = value else { continue };
-            // A rule gives no tags if the line has no such column, which reads as `-` or empty.
+            // If the line has no such column, the field reads as `-` or empty, and a rule gives no
+            // tags.
             if value.len() <= 1 && !line.has(rule.field()) {
                 continue;
             }
@@ -341,11 +345,12 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Judges a tag and all tags that it carries, each once: chains may be long and are often shared.
+    /// Computes the verdicts on a tag and on all tags that it carries, each once, because chains
+    /// may be long and are often shared.
     #[cold]
     fn judge(&mut self, tag: u32) -> Verdict {
         let index = &self.view.index;
-        // Tags on the path down, each with the number of its carried tags that were visited.
+        // Tags on the current path, each with the number of its carried tags that were visited.
         let mut way = vec![(tag, 0)];
         while let Some((tag, looked_at)) = way.pop() {
             let at = tag as usize;
@@ -373,7 +378,8 @@ impl<'a> Judge<'a> {
         self.verdicts.alone[tag as usize]
     }
 
-    /// Returns true if a capture that has this tag alone passes, as far as tags are concerned.
+    /// Returns true if a capture that has only this tag, and the tags that it carries, passes the
+    /// tests of tags.
     pub fn tag_passes(&mut self, tag: &[u8]) -> bool {
         let number = self.cache.number(tag);
         self.alone(number) == Verdict::Passes

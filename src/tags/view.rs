@@ -47,12 +47,12 @@ impl Asked {
     }
 }
 
-/// Maximum number of steps of the regular expressions per line, which take some seconds: a search cannot be
-/// interrupted.
+/// Maximum number of steps of the regular expressions per line. They take some seconds, and a
+/// search cannot be interrupted.
 const STEPS: usize = 200_000_000;
-/// Lines up to this length are always processed, however heavy the rules of the space are.
+/// Lines up to this length are always processed, even if the rules of the space are heavy.
 const LINE_BYTES: usize = 16_384;
-/// Lines up to this length are always processed, however heavy the condition of a reader is.
+/// Lines up to this length are always processed, even if the condition of a reader is heavy.
 const READERS_LINE_BYTES: usize = 4096;
 
 /// The source of a tag of a capture.
@@ -69,13 +69,14 @@ pub enum Source<'a> {
 }
 
 impl View {
-    /// Returns the clauses, which must all hold: those of the point, the expression and each filter.
+    /// Returns the clauses of the access point, of the expression and of each filter, all of which
+    /// must hold.
     ///
     /// # Errors
     /// Fails if the expression, a point or a filter is invalid; `TOOBIG` beyond the limits.
     pub fn clauses(&self, asked: &Asked, most: Bounds) -> Result<Vec<Clause>, Error> {
         let resolver = Resolver::new(&self.points, most);
-        // All filters are counted before any of them is compiled.
+        // Count all filters before compiling any of them.
         for spec in &asked.filters {
             resolver.count_filter(spec)?;
         }
@@ -103,8 +104,9 @@ impl View {
         Ok(Condition::new(clauses, asked.dialect))
     }
 
-    /// Returns the maximum work of this number of bytes of captures, in bytes of a plain condition. With
-    /// `condition` the captures are tested against it; without, only their tags are determined.
+    /// Returns the maximum work for this number of bytes of captures, in bytes of a plain
+    /// condition. With `condition`, the captures are tested against it; otherwise only their tags
+    /// are determined.
     pub fn work(&self, bytes: usize, condition: Option<&Condition>) -> usize {
         let tests = condition.map_or(0, Condition::tests);
         let rules = self.rules.iter().map(|rule| cost(rule.weight()));
@@ -112,8 +114,8 @@ impl View {
         bytes.saturating_mul((1 + tests / 4).saturating_add(cost / 16))
     }
 
-    /// Returns the maximum length of a line that is processed, in bytes. Regular expressions take time linear
-    /// in the line, but a search cannot be interrupted.
+    /// Returns the maximum length of a line that is processed, in bytes. The time of a search is
+    /// linear in the length of the line, and a search cannot be interrupted.
     pub fn longest_line(&self, condition: &Condition) -> usize {
         let of_all = (STEPS / self.weight(Some(condition)).max(1)).max(LINE_BYTES);
         let of_readers = (STEPS / condition.weight().max(1)).max(READERS_LINE_BYTES);

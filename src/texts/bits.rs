@@ -1,6 +1,6 @@
 //! Bit streams in bytes, lowest bit first.
 
-/// Minimum number of bits that [`Bits::peek`] returns, if there are as many.
+/// Minimum number of valid bits that [`Bits::peek`] returns, unless fewer are left.
 pub const PEEK: u32 = 57;
 
 /// Appends bits to a vector of bytes.
@@ -58,7 +58,7 @@ pub struct Bits<'a> {
 }
 
 impl<'a> Bits<'a> {
-    /// Reads the bits of the first `len` bytes. Bytes after them may be peeked at, but not
+    /// Reads the bits of the first `len` bytes. The bytes after them may be peeked at, but not
     /// consumed.
     pub fn new(bytes: &'a [u8], len: usize) -> Bits<'a> {
         Bits {

@@ -1,12 +1,12 @@
-//! The table that every store starts with. Saved texts refer to it, so it must never change.
+//! The table that every index starts with. It must never change, because saved values refer to it.
 
 use std::sync::OnceLock;
 
 use super::matcher::Matcher;
 use super::table::{Classes, NUMBERS, Symbol, Table};
 
-/// Parts of URLs, separated by spaces. The parts of each line are about twice as frequent as those
-/// of the next line.
+/// Parts of URLs, separated by spaces. The parts in each line are about twice as frequent as the
+/// parts in the next line.
 const PARTS: [&str; 10] = [
     "- / _ e n o s t",
     "& . .html .jpg = ? a c d i r u",
@@ -58,13 +58,13 @@ pub fn matcher() -> &'static Matcher {
     MATCHER.get_or_init(|| Matcher::new(table()))
 }
 
-/// Returns classes for dates within a month, records of any size, and some thousand hosts.
+/// Returns codes that suit dates within a month, records of any size, and some thousand hosts.
 fn classes() -> [Classes; NUMBERS] {
     let around = |middle: usize, len: usize| {
         let count = |class: usize| 64 >> class.abs_diff(middle).min(6);
         Classes::new(&(0..len).map(count).collect::<Vec<u32>>())
     };
-    // The first date format with the WACZ indexes 0, 1, 2 to 3...
+    // The first date format with the WACZ index 0, 1, 2 to 3, and so on.
     let head = Classes::new(&[1, 64, 16, 16, 8, 4, 2]);
     [head, around(19, 26), around(14, 30), around(8, 20)]
 }

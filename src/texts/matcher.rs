@@ -10,10 +10,10 @@ pub const PADDING: usize = 16;
 
 /// Finds symbols in texts. It is large, so only a few exist at a time.
 pub struct Matcher {
-    /// Symbols by the hash of their first three bytes, or of both bytes: first position in `texts`,
-    /// and number of symbols.
+    /// Symbols by a hash of their first three bytes, or of both bytes if they have two: the first
+    /// position in `texts`, and the number of symbols.
     starts: Box<[(u16, u16); 1 << START_BITS]>,
-    /// All symbols of two bytes or more. Of those with the same first bytes, the longest come
+    /// All symbols of two bytes or more. Among symbols with the same first bytes, the longest come
     /// first.
     texts: Vec<u128>,
     /// The numbers of the symbols in `texts`.
@@ -34,7 +34,7 @@ const START_BITS: u32 = 12;
 pub enum Token {
     /// The symbol with that number.
     Text(u16),
-    /// A run, and the number of its symbol. If the flag is set, the symbol does not imply the
+    /// A run, and the number of its symbol. The flag is set if the symbol does not imply the
     /// length.
     Run(u16, Run, bool),
     /// A byte that has no symbol.
@@ -110,7 +110,7 @@ impl Matcher {
             let Some(run) = run else {
                 return;
             };
-            // A symbol that covers the whole run is even shorter.
+            // A single symbol that covers the whole run is even shorter.
             let len = run.end - run.start;
             let longer = self.longest(padded, at, text.len() - at);
             if let Some((number, longer)) = longer.filter(|&(_, longer)| longer >= len) {

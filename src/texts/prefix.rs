@@ -3,8 +3,8 @@
 /// Maximum length of a code, in bits.
 pub const MAX_BITS: u32 = 12;
 
-/// Returns the code lengths for symbols with these counts: 1 to `longest` bits each, and the code
-/// is complete. There must be at least two and at most 2^`longest` symbols.
+/// Returns code lengths for symbols with these counts: 1 to `longest` bits each, and a complete
+/// code. There must be at least two and at most 2^`longest` symbols.
 pub fn lengths(counts: &[u32], longest: u32) -> Vec<u8> {
     // Huffman's algorithm, bottom up: leaves are sorted, and inner nodes are created in ascending
     // order.
@@ -36,7 +36,7 @@ pub fn lengths(counts: &[u32], longest: u32) -> Vec<u8> {
     for node in (0..2 * n - 2).rev() {
         depths[node] = depths[parents[node]] + 1;
     }
-    // Truncate codes that are too long, lengthen other codes until all fit, and then shorten the
+    // Truncate codes that are too long. Then lengthen other codes until all fit. Then shorten the
     // most frequent ones while there is room left.
     let room = 1u64 << longest;
     let mut bits: Vec<u32> = depths[..n].iter().map(|&d| d.min(longest)).collect();
@@ -69,8 +69,8 @@ pub fn is_complete(lengths: &[u8], longest: u32) -> bool {
         && lengths.iter().map(|&l| room >> l).sum::<usize>() == room
 }
 
-/// Returns the codes of those lengths, first bit lowest. Codes of equal length are in the order of
-/// their symbols, so the last of the longest codes consists of ones.
+/// Returns the codes of those lengths, with the first bit lowest. Codes of equal length are in the
+/// order of their symbols, so all bits of the last of the longest codes are ones.
 pub fn codes(lengths: &[u8]) -> Vec<u16> {
     let mut next = [0u32; MAX_BITS as usize + 2];
     for &length in lengths {

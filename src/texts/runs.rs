@@ -1,5 +1,5 @@
-//! Runs of digits and letters that look random: hashes, numbers, ids. Symbols do not help there, but only few
-//! characters occur, so each takes only a few bits.
+//! Runs of digits and letters that look random: hashes, numbers, ids. Symbols do not help there,
+//! but few different characters occur, so each takes only a few bits.
 
 use super::bits::{Bits, Writer};
 
@@ -58,10 +58,10 @@ const CLASS: [u8; 256] = {
     class
 };
 
-/// Number of bits of a counter of a class, enough for the length of a word.
+/// Number of bits of the counter of a class, its *lane*. Enough for the length of a word.
 const LANE: u32 = 12;
 
-/// The value 1 in the lane of each class.
+/// The value 1 at the position of the lane of each class.
 const ONE: [u64; UPPER as usize + 1] = {
     let mut one = [0; UPPER as usize + 1];
     let mut n = 0;
@@ -72,7 +72,7 @@ const ONE: [u64; UPPER as usize + 1] = {
     one
 };
 
-/// The kind of each class, as the set of all classes of the kind: digits, lower case or upper case.
+/// The kind of each class: digits, lower case or upper case. A kind is the set of its classes.
 const KIND: [u8; UPPER as usize + 1] = {
     let mut kind = [0; UPPER as usize + 1];
     kind[DIGIT as usize] = DIGIT;
@@ -89,13 +89,13 @@ const PART: usize = 9;
 const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
 const UPPER_DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 
-/// Number of bits for each number of decimal digits.
+/// Number of bits needed for each number of decimal digits.
 const DECIMAL_BITS: [u32; 17] = [
     0, 4, 7, 10, 14, 17, 20, 24, 27, 30, 34, 37, 40, 44, 47, 50, 54,
 ];
 
-/// Finds the runs of a text one after the other, in linear time: a long word is counted once, and the counts
-/// are updated as it is consumed.
+/// Finds the runs of a text one after the other, in linear time. The bytes of a long word are
+/// counted once, and the counts are updated as the word is consumed.
 pub struct Runs<'a> {
     text: &'a [u8],
     word: Word,
@@ -109,11 +109,11 @@ pub struct Runs<'a> {
 struct Word {
     start: usize,
     end: usize,
-    /// Number of bytes of each class, in lanes.
+    /// Number of bytes of each class; each count is in the lane of its class.
     classes: u64,
     /// Number of changes from one kind of byte to another.
     changes: u16,
-    /// Position before which no run of decimal digits is long enough.
+    /// Position before which no run of decimal digits is long enough to use.
     scanned: usize,
 }
 
@@ -199,7 +199,7 @@ impl<'a> Runs<'a> {
                 end: word.start + len.min(MAX_BYTES),
             });
         }
-        // There may still be enough digits in one place.
+        // There may still be enough decimal digits in a row.
         let mut at = word.scanned;
         while at + DECIMAL <= word.end {
             let rest = self.text[at..word.end].iter().take(MAX_BYTES);
@@ -228,7 +228,7 @@ impl<'a> Runs<'a> {
 }
 
 impl Word {
-    /// Returns the alphabet of the whole rest, if it is a run.
+    /// Returns the alphabet if the whole rest of the word is a run.
     fn alphabet(&self) -> Option<Alphabet> {
         let len = self.end - self.start;
         let lane = |n: u32| self.classes >> (n * LANE) & ((1 << LANE) - 1);
@@ -255,8 +255,8 @@ impl Word {
 fn first_digit(text: &[u8], mut from: usize) -> Option<usize> {
     const HIGH: u64 = 0x8080_8080_8080_8080;
     while let Some(word) = text.get(from..from + 8) {
-        // Eight bytes at a time: digits become 0 to 9, and adding 0x76 sets the highest bit of all values
-        // from 10 on.
+        // Process eight bytes at a time. Digits become 0 to 9; adding 0x76 then sets the highest
+        // bit of all other values.
         let word =
             u64::from_le_bytes(word.try_into().expect("eight bytes")) ^ 0x3030_3030_3030_3030;
         let others = ((word & !HIGH) + 0x7676_7676_7676_7676) | word;
@@ -326,7 +326,7 @@ impl Alphabet {
         }
     }
 
-    /// Reads the characters of a run into `run`; `None` if the input ends before.
+    /// Reads the characters of a run into `run`. Returns `None` if the input ends too early.
     pub fn read(self, bits: &mut Bits<'_>, run: &mut [u8]) -> Option<()> {
         let (each, digits): (u32, &[u8]) = match self {
             Alphabet::Decimal => {

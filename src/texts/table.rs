@@ -1,6 +1,6 @@
-//! Tables of symbols: the parts that texts of a kind consist of, and their codes.
+//! Tables of symbols, that is, of frequent parts of texts and their codes.
 //!
-//! This is a single, long file because reading and writing must agree on every symbol.
+//! This file is long because reading and writing must agree on every symbol.
 
 use super::bits::{Bits, PEEK};
 use super::prefix;
@@ -12,8 +12,8 @@ pub const TEXT: usize = 15;
 /// Maximum number of symbols in a table; a power of two.
 pub const SYMBOLS: usize = 1 << 10;
 
-/// A part of a text: literal bytes, a run of a given length, or a byte without a symbol of its own. The last byte
-/// tells which.
+/// A part of a text: literal bytes, a run of a given length, or a byte without a symbol of its own.
+/// The last byte tells which of these it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol([u8; TEXT + 1]);
 
@@ -21,16 +21,16 @@ pub struct Symbol([u8; TEXT + 1]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning<'a> {
     Text(&'a [u8]),
-    /// A run of that length; 0 if the length follows.
+    /// A run of that length. If the length is 0, the actual length follows the symbol.
     Run(Alphabet, usize),
-    /// The byte follows.
+    /// The byte itself follows the symbol.
     Escape,
 }
 
-/// Value of the last byte for a run, plus the number of its alphabet.
+/// Last byte of a symbol for a run: this value plus the number of the alphabet.
 const RUN: u8 = 16;
 
-/// Number of bits of the length of a run, if it follows.
+/// Number of bits of the length of a run, if it follows the symbol.
 pub const RUN_BITS: u32 = 6;
 
 impl Symbol {
@@ -62,7 +62,8 @@ impl Symbol {
         }
     }
 
-    /// Returns the symbol as a number: the first byte of a text is the lowest, its length the highest.
+    /// Returns the symbol as a number: the first byte of the text is the lowest byte, and the
+    /// length is the highest.
     pub fn bits(&self) -> u128 {
         u128::from_le_bytes(self.0)
     }
@@ -84,7 +85,7 @@ pub struct Classes {
 
 /// Maximum code length of a class, in bits.
 const CLASS_BITS: u32 = 8;
-/// Stands for all classes without a code; seven bits follow.
+/// Represents all classes without a code. The class follows in seven bits.
 const OTHER: u8 = 127;
 
 impl Classes {
@@ -135,7 +136,7 @@ impl Classes {
         Some(highest << rest | bits.take(rest)?)
     }
 
-    /// Reads a class that does not stand for a number.
+    /// Reads a class whose value is not the length of a number.
     #[inline]
     pub fn read_class(&self, bits: &mut Bits<'_>) -> Option<u8> {
         let (class, length, _) = self.next(bits.peek());
@@ -205,8 +206,8 @@ pub const NUMBERS: usize = 4;
 #[derive(Clone)]
 pub struct Table {
     symbols: Vec<Symbol>,
-    /// Code lengths of the symbols. The last symbol is the escape, and no symbol has a longer code, so its code
-    /// consists of ones, like the bits that fill the last byte of a record.
+    /// Code lengths of the symbols. The last symbol is the escape. No symbol has a longer code, so
+    /// the code of the escape consists of ones, like the bits that fill the last byte of a record.
     lengths: Vec<u8>,
     /// Symbol for each possible beginning of the input, with the code length in the lowest four bits.
     index: Box<[u16; 1 << prefix::MAX_BITS]>,
@@ -220,7 +221,7 @@ impl Table {
         let runs = Alphabet::ALL.map(|alphabet| (Symbol::run(alphabet, 0), 1));
         let kept = symbols.len().min(SYMBOLS - runs.len() - 1);
         let all = || symbols[..kept].iter().chain(&runs);
-        // Doubled, so that every other symbol is more frequent than the escape.
+        // Double the counts, so that every other symbol is more frequent than the escape.
         let mut counts: Vec<u32> = all().map(|s| s.1.max(1).saturating_mul(2)).collect();
         let mut symbols: Vec<Symbol> = all().map(|s| s.0).collect();
         symbols.push(Symbol::ESCAPE);

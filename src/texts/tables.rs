@@ -1,5 +1,4 @@
-//! The tables of a store: which exist, which one new owners use, and when to train another one. An owner
-//! is a part of the store whose texts all use the same table, such as a chunk of a packed index.
+//! The tables of an index: all tables, the table for new chunks, and when to train another one.
 
 use std::sync::Arc;
 
@@ -15,13 +14,13 @@ pub const BUILTIN: u16 = 0;
 const MAX_TABLES: usize = 255;
 /// Maximum number of cached matchers.
 const MATCHERS: usize = 3;
-/// Number of values before the first attempt: a small store gains nothing.
+/// Number of values before the first training. A smaller index would gain nothing.
 const FIRST: u32 = 1 << 11;
-/// Number of values after the first attempt; it grows with each attempt, up to [`LATEST`].
+/// Number of values after the first training. It grows with each training, up to [`LATEST`].
 const LATER: u32 = 1 << 14;
 const LATEST: u32 = 1 << 20;
-/// Size in bytes of the first sample, which is small so that the first table is ready soon, and of
-/// later ones.
+/// Size in bytes of the first sample and of later ones. The first is small, so that the first table
+/// is ready soon.
 const SAMPLES: [usize; 2] = [32 << 10, 128 << 10];
 /// Interval of sampled values: one value in this many.
 const ONE_IN: u32 = 2;
@@ -39,7 +38,7 @@ pub struct Tables {
     matchers: Vec<(u16, Matcher)>,
     /// Number of values until the next training step.
     wait: u32,
-    /// Number of values between attempts.
+    /// Number of values between two trainings.
     pause: u32,
     state: Learning,
     /// Counts of the classes of numbers, once there are any.
@@ -102,7 +101,7 @@ impl Default for Tables {
 }
 
 impl Clone for Tables {
-    /// Restarts training in the clone, and does not clone the caches.
+    /// Clones the tables. The clone restarts the training, and starts with empty caches.
     fn clone(&self) -> Self {
         Tables {
             tables: self.tables.clone(),
@@ -249,7 +248,7 @@ impl Tables {
         }
     }
 
-    /// Makes a new table current if it is better.
+    /// Makes a new table the current one if it is better.
     fn compare(
         &mut self,
         New {
@@ -269,7 +268,7 @@ impl Tables {
         let saved = table.save().into();
         self.insert(number, table, saved);
         self.current = number;
-        // The previous table is removed unless owners use it.
+        // Removes the previous table unless chunks use it.
         self.adopt(current);
         self.retire(current);
     }
@@ -315,7 +314,7 @@ impl Tables {
         used.filter_map(|(number, used)| Some((number, &*used.as_ref()?.saved)))
     }
 
-    /// Restores a saved table; new owners use the last one.
+    /// Restores a saved table. New chunks use the table that was restored last.
     ///
     /// # Errors
     /// The reason why the table is invalid.

@@ -1,8 +1,9 @@
 //! Trains a table: finds the symbols that encode texts of a kind best, in small steps.
 //!
-//! Training starts with single bytes. Each round splits a sample into the current symbols, counts
-//! symbols and pairs of neighbours, and keeps those that save most: symbols, and pairs as new
-//! symbols. So the length of symbols about doubles with each round.
+//! Training starts with single bytes as symbols. Each round splits a sample into the current
+//! symbols, and counts the symbols and the pairs of neighbours. It keeps the symbols and pairs that
+//! save most bits; the pairs become new symbols. So the length of symbols about doubles with each
+//! round.
 
 use hashbrown::HashMap;
 
@@ -13,15 +14,16 @@ use super::table::{Classes, Meaning, NUMBERS, SYMBOLS, Symbol, TEXT, Table};
 /// Approximate number of bytes that a step processes.
 const STEP: usize = 2 << 10;
 const ROUNDS: u32 = 6;
-/// Number of symbols kept between rounds. More than a table has, because some become parts of later
-/// symbols.
+/// Number of symbols kept between rounds. It is more than a table has, because some symbols become
+/// parts of later symbols.
 const KEPT: usize = SYMBOLS + SYMBOLS / 2;
 /// Minimum count of a pair that is considered.
 const RARE: u32 = 3;
 /// Number of pairs that the end of a round processes per step.
 const PAIRS: usize = 2 << 10;
 
-/// Counts in a map whose hash differs between processes: the texts come from untrusted sites.
+/// Counts. The hash of the map differs between processes, because the texts come from untrusted
+/// sites.
 type Counts<K> = HashMap<K, u32>;
 
 /// Texts to train on.
@@ -52,7 +54,7 @@ impl Sample {
         self.texts.get(start..end)
     }
 
-    /// Returns the encoded size in bits of one text in sixteen, which are excluded from training.
+    /// Returns the encoded size in bits of one text in sixteen. Training excludes these texts.
     pub fn bits(&self, matcher: &Matcher) -> u64 {
         let texts = (0..self.ends.len()).filter(|&at| is_for_comparison(at));
         let texts = texts.filter_map(|at| self.get(at));
@@ -85,7 +87,7 @@ pub struct Training {
     end: End,
 }
 
-/// Progress of the end of a round, whose parts are separate steps because there are many pairs.
+/// Progress of the end of a round. Its parts are separate steps, because there are many pairs.
 enum End {
     NotYet,
     /// Symbols of the round, and of a part of the frequent pairs.
@@ -106,7 +108,7 @@ struct Found {
 }
 
 impl Training {
-    /// Starts training on a sample. The classes of numbers are determined already.
+    /// Starts training on a sample. The classes of numbers are not trained.
     pub fn new(sample: Sample, classes: [Classes; NUMBERS]) -> Training {
         let symbols: Vec<Symbol> = (0..=u8::MAX).map(|byte| Symbol::text(&[byte])).collect();
         let matcher = Matcher::of(&symbols, Vec::new());
@@ -117,8 +119,8 @@ impl Training {
             counts: vec![0; symbols.len()],
             symbols,
             matcher,
-            // Capacity for almost all pairs, allocated once: growing it would slow a step down. When it is
-            // used up, further pairs are ignored.
+            // Allocate the capacity for almost all pairs at once, because growing it would slow
+            // down a step.
             pairs: Counts::with_capacity(sample.len() / 8),
             frequent: Vec::new(),
             runs: [[0; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
@@ -127,7 +129,8 @@ impl Training {
         }
     }
 
-    /// Performs a step. Returns the table and the sample to compare it with after the last step.
+    /// Performs a step. After the last step, returns the table and the sample with which to compare
+    /// it.
     pub fn step(&mut self) -> Option<(Table, Sample)> {
         let mut bytes = 0;
         while bytes < STEP {
@@ -174,7 +177,8 @@ impl Training {
         });
     }
 
-    /// Returns the symbols of this round that are worth keeping, and single bytes separately.
+    /// Returns the symbols of this round that are worth keeping, with the pairs as new symbols.
+    /// Single bytes are separate.
     fn found(&self) -> Found {
         let mut found = Found::default();
         for (symbol, &count) in self.symbols.iter().zip(&self.counts) {
@@ -266,7 +270,8 @@ impl Training {
         mut found: Vec<(u64, Symbol, u32)>,
     ) -> (Table, Sample) {
         let mut symbols = bytes;
-        // Unused bytes are escaped, except the characters of plain URLs, which may occur later.
+        // Unused bytes are escaped. The characters of plain URLs are kept, because they may occur
+        // later.
         symbols.retain(|(symbol, count)| {
             *count > 0 || matches!(symbol.meaning(), Meaning::Text([0x21..=0x7e]))
         });

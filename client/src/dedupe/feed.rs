@@ -7,8 +7,9 @@ use std::thread;
 use super::{Added, Adding, Index, Sequence};
 use crate::{Batch, Code, Error, Pending, Server};
 
-/// Maximum number of records per call: the server handles them in well under a millisecond. A second run
-/// sends the same calls only if this limit is the same, so it belongs in the name of their sequence.
+/// Maximum number of records per call: the server handles them in well under a millisecond. A
+/// repeated run sends the same calls only if this limit has not changed, so the name of the
+/// sequence must include it.
 pub const RECORDS: usize = 250;
 /// Size limit of a call in bytes: a call ends at this size even if it has fewer than [`RECORDS`] records.
 pub const CALL_BYTES: usize = 256 << 10;
@@ -19,13 +20,13 @@ const TRIP_BYTES: usize = 1 << 20;
 /// Number of round trips that are prepared while one is in flight.
 const AHEAD: usize = 2;
 
-/// Accepts records in a deterministic order: a second run must push the same records in the same order.
+/// Packs records into calls. A repeated run must push the same records in the same order.
 pub struct Feed<'a> {
     prefix: &'a [u8],
     crawl: &'a [u8],
-    /// Prefix of the names of the sequences. Each position in a round trip has its own sequence, and the
-    /// round trips are numbered: a call that is refused while later ones are accepted can then be sent again,
-    /// because no other call has advanced its sequence.
+    /// Prefix of the names of the sequences. Each position in a round trip has its own sequence,
+    /// and the round trips are numbered. So a call that was refused while later ones were accepted
+    /// can be sent again: no other call has advanced its sequence.
     writer: &'a str,
     number: u64,
     /// Concatenated hash, date and URL of each record; `records` holds their end offsets.
@@ -60,9 +61,11 @@ pub fn writer_at(writer: &str, position: u64) -> String {
     format!("{writer} {position}")
 }
 
-/// Adds the records that `fill` pushes to a crawl; of several records with one hash, the earliest is kept, in
-/// any order. The same records with the same writer name are counted once, however often and wherever earlier
-/// runs were interrupted.
+/// Adds the records that `fill` pushes to a crawl. If several records have the same hash, the
+/// earliest is kept, regardless of their order.
+///
+/// An interrupted run can be repeated any number of times: the same records with the same writer
+/// name are counted once.
 ///
 /// # Errors
 /// The error of `fill`, or the error of a call that failed.
@@ -103,8 +106,8 @@ fn send(server: &Server, trips: &Receiver<Trip>) -> Result<(), Error> {
         for reply in trip.replies {
             match reply.take() {
                 Ok(_) => {}
-                // An earlier run got further: it reached a later round trip, so every call of this one was
-                // counted.
+                // An earlier run has sent a later call of this sequence. It does so only after all
+                // calls of this round trip were counted.
                 Err(error) if error.code() == Some(Code::Stale) => {}
                 Err(error) => return Err(error),
             }

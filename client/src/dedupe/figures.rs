@@ -206,17 +206,17 @@ map_reply! {
         unlisted_crawls: u64,
         /// Crawls that a purge by Browsertrix has taken out and neither restored nor deleted.
         to_remove_crawls: u64,
-        /// Lists of further holders of a hash that are out of date.
+        /// Lists of the other crawls that hold a hash that are out of date.
         stale_holders: u64,
         /// Crawls whose commit or removal is running or was interrupted; plus one for a running or
         /// interrupted change of storage.
         interrupted: u64,
         /// WACZ files of committed crawls that were never finished; not an error.
         placeholders: u64,
-        /// True if no errors were found; a repair reports the state before it.
+        /// True if no errors were found. A repair reports the state before the repair.
         ok: bool,
-        /// Hashes that the index by URL lacks or has under another URL, plus its entries without a record.
-        /// `None` if there is no index by URL.
+        /// Hashes that the index by URL lacks or lists under another URL, plus its entries without
+        /// a record. `None` if there is no index by URL.
         url_drift: Option<u64>,
         /// Number of repairs made. `None` for a check, which repairs nothing.
         repaired: Option<u64>,
@@ -241,8 +241,8 @@ impl<S: Ask> Index<S> {
         self.server.ask(Call::new(stats).repeatable().waits())
     }
 
-    /// Returns the statistics of the index with `memory` estimated from a sample of crawls, 0 to 64, which is
-    /// cheap enough for frequent polling (`DEDUPE.STATS … SAMPLES`).
+    /// Returns the statistics of the index, with `memory` estimated from a sample of 0 to 64 crawls
+    /// (`DEDUPE.STATS … SAMPLES`). Cheap enough for frequent polling.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;

@@ -113,8 +113,8 @@ pub struct Revisited<'a> {
     /// Size of the `revisit` record in bytes.
     pub size: u64,
     /// The original that the record refers to, as returned by [`lookup`](super::Index::lookup) or
-    /// [`claim`](super::Index::claim). Without it, the server looks the payload up again, and may note
-    /// another original than the one that the record refers to.
+    /// [`claim`](super::Index::claim). If it is `None`, the server looks up the payload again, and
+    /// may store a reference to a different original than the one in the WARC record.
     pub original: Option<&'a Original>,
 }
 
@@ -149,9 +149,9 @@ impl Sequence<'_> {
         command.arg("SEQ").arg(self.writer).arg(self.number);
     }
 
-    /// Calls `add` with the sequence for `ADD` calls of a writer that also sends `REVISIT`s. The two have
-    /// separate sequences, so that an `ADD` that was refused is not mistaken for a counted one because the
-    /// `REVISIT` after it succeeded.
+    /// Calls `add` with the sequence for `ADD` calls of a writer that also sends `REVISIT`s. The
+    /// two kinds of calls have separate sequences. Otherwise a refused `ADD` would look counted
+    /// once a later `REVISIT` has succeeded.
     pub(super) fn adding<T>(&self, add: impl FnOnce(&Adding<'_>) -> T) -> T {
         let writer = [self.writer, b" add"].concat();
         add(&Adding {
@@ -181,8 +181,8 @@ impl Sequence<'_> {
 pub struct Adding<'a> {
     /// Makes the call safe to send twice.
     pub sequence: Option<Sequence<'a>>,
-    /// Keeps the earliest record of a hash within an uncommitted crawl, in any order of arrival. Otherwise
-    /// the first one to arrive is kept.
+    /// Keeps the earliest record of a hash within an uncommitted crawl, regardless of the order of
+    /// arrival. Otherwise the record that arrives first is kept.
     pub earliest: bool,
     /// Token of a claim on one of the hashes, which this call settles.
     pub token: Option<&'a [u8]>,
@@ -204,16 +204,18 @@ impl Adding<'_> {
     }
 }
 
-/// Detail noted about the original of a revisit, which later tells what a crawl needs for replay.
+/// Detail that the server stores about the original of a revisit. It determines what
+/// [`requires`](super::Index::requires) can report about the crawl.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reference<'a> {
     /// The crawl of the original.
     #[default]
     Crawl,
-    /// The crawl of the original, and the WACZ file of the original as a requirement of the WACZ with this
-    /// id, which is being written.
+    /// The crawl of the original; and the WACZ file of the original, as a requirement of the WACZ
+    /// with this id, to which the revisit is written.
     Wacz(&'a [u8]),
-    /// The number of revisits per crawl, without references: the crawler notes the originals elsewhere.
+    /// Only the number of revisits of the crawl, without references: the crawler stores the
+    /// originals elsewhere.
     None,
 }
 
@@ -230,7 +232,7 @@ impl std::fmt::Debug for Reference<'_> {
 /// Options of [`Index::revisit`](super::Index::revisit).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Revisiting<'a> {
-    /// Detail noted about the originals.
+    /// Detail that the server stores about the originals.
     pub reference: Reference<'a>,
     /// Makes the call safe to send twice.
     pub sequence: Option<Sequence<'a>>,

@@ -81,8 +81,9 @@ impl FromRedisValue for Dependent {
 }
 
 impl<S: Ask> Index<S> {
-    /// Lists the WACZ files that are required for replay besides the crawl's own files (`DEDUPE.REQUIRES`).
-    /// With `transitive`, includes the dependencies of their crawls, and so on.
+    /// Lists the WACZ files that are required for replay in addition to the crawl's own files
+    /// (`DEDUPE.REQUIRES`). With `transitive`, includes the dependencies of their crawls, and so
+    /// on.
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;

@@ -53,8 +53,8 @@ map_reply! {
         hashes: u64,
         /// Number of records of committed crawls that this call moved.
         records: u64,
-        /// Memory in bytes: of the packed value, or, estimated, of the plain merged index including the lists
-        /// of further holders of hashes.
+        /// Memory in bytes, of the packed value or of the plain merged index. The plain index is
+        /// estimated, and includes the lists of the other crawls that hold a hash.
         memory: u64,
     }
 }

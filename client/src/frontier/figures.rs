@@ -1,4 +1,4 @@
-//! Replies of the commands for operators; field names are those of the reply.
+//! Replies of the commands for operators. The fields have the names that the replies use.
 
 use super::Millis;
 use crate::reply::{as_optional_text, as_text};
@@ -13,7 +13,8 @@ map_reply! {
         state: String,
         /// Reason, as a sentence.
         why: String,
-        /// Due time of the group, as far as it depends on time alone.
+        /// Due time of the group. Does not consider holds without an end, such as a pause of the
+        /// whole frontier.
         due: Millis,
         /// Milliseconds until the group is due.
         r#in: u64,
@@ -95,7 +96,8 @@ map_reply! {
         groups_busy: u64,
         /// Groups without URIs whose politeness gate is still closed.
         groups_idle: u64,
-        /// Groups queued behind a closed shared gate; one member of each gate waits on behalf of the others.
+        /// Groups queued behind a closed shared gate, without the one member of each gate that
+        /// waits on behalf of the others.
         groups_gated: u64,
         /// Groups that can be leased now: ready groups, and waiting groups that are due.
         due: u64,

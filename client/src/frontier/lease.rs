@@ -113,8 +113,8 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// Returns the `BLOCK` argument in milliseconds after having waited for `waited` already, at most `max`.
-    /// `None` if the server should not block.
+    /// Returns the `BLOCK` argument in milliseconds, at most `max`, after the caller has already
+    /// waited for `waited`. `None` if the server should not block.
     fn left(self, waited: Duration, max: Duration) -> Option<u64> {
         let left = match self {
             Wait::No => return None,
@@ -192,8 +192,8 @@ impl Facts {
 /// Outcome for the URI of a lease.
 #[derive(Clone, Copy)]
 pub enum Fetched<'a> {
-    /// The URI was handled and is removed. In a frontier that only counts URIs: `count` URIs of this
-    /// execution.
+    /// The URI was handled and is removed. In a frontier that only counts URIs, `count` URIs of
+    /// this execution are subtracted.
     #[allow(missing_docs)]
     Done { execution: &'a [u8], count: u64 },
     /// The URI is retried at this time.
@@ -447,7 +447,8 @@ impl<S: Steps> Frontier<S> {
             if taken.is_some() || next.wait == Wait::No {
                 return Ok((due, taken));
             }
-            // The call has waited for as long as a call may, or it was a retry, which does not wait.
+            // Either the server waited for the maximum time of one call, or the call was a retry,
+            // which does not wait.
             let wait = match next.wait {
                 Wait::UpTo(whole) => match whole.checked_sub(begun.elapsed()) {
                     Some(left) => Wait::UpTo(left),

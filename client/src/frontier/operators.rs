@@ -60,8 +60,9 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(moving).waits())
     }
 
-    /// Drops all URIs of an aborted crawl (`CHG.DROP`). Returns the number of groups that had any, and the
-    /// number of URIs; after a retry, those that the second attempt dropped.
+    /// Drops all URIs of an aborted crawl (`CHG.DROP`). Returns the number of groups that had any,
+    /// and the number of URIs. After a retry, both numbers count only what the second attempt
+    /// dropped.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -79,9 +80,9 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(drop).repeatable().waits())
     }
 
-    /// Drops the URIs of all crawls from a group; its pause and limits are kept (`CHG.DROP … GROUP`). Returns
-    /// the number of executions that had any, and the number of URIs; after a retry, those that the second
-    /// attempt dropped.
+    /// Drops the URIs of all crawls from a group, and keeps its pause and limits
+    /// (`CHG.DROP … GROUP`). Returns the number of executions that had any, and the number of URIs.
+    /// After a retry, both numbers count only what the second attempt dropped.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;

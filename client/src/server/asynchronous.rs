@@ -63,7 +63,7 @@ impl AsyncServer {
         if options.only_one {
             let cause = (
                 redis::ErrorKind::InvalidClientConfig,
-                "only a server that blocks can have a single connection that is never replaced",
+                "only_one needs a blocking client: use Server instead of AsyncServer",
             );
             return Err(options.failed(cause.into()));
         }

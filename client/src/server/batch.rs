@@ -58,9 +58,8 @@ impl Batch {
     ///
     /// When the connection breaks, the whole batch is retried if every call is repeatable.
     ///
-    /// # Errors
-    /// The error of the first call without a reply, because the server could not be reached. Errors that the
-    /// server returns are delivered by the [`Pending`] of each call.
+    /// Fails with the error of the first call that got no reply because the server could not be
+    /// reached. Errors that the server returns are delivered by the [`Pending`] of each call.
     pub fn send(&self, server: &Server) -> Result<(), Error> {
         server.send(self)
     }

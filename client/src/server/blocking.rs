@@ -155,7 +155,7 @@ struct Node {
     idle: Vec<(Instant, Connection)>,
     /// Number of connections, idle or in use.
     open: usize,
-    /// True if the only connection broke, which is never replaced.
+    /// True if the only connection of the pool broke. It is never replaced.
     over: bool,
 }
 

@@ -52,7 +52,8 @@ codes! {
     Unblocked = "UNBLOCKED",
     /// A writer has sent a higher number before, or the token does not match the claim or lease.
     Stale = "STALE",
-    /// Another module called in the middle of a command, or a script has been running for too long.
+    /// Another module ran this command in the middle of one of our commands, or a script has been
+    /// running for too long.
     Busy = "BUSY",
 
     /// The crawl does not exist.
@@ -75,7 +76,8 @@ codes! {
     HasCrawls = "HASCRAWLS",
     /// The index has no index by URL, or it is still being built.
     NoUrls = "NOURLS",
-    /// A purge by another program has set the crawl aside, or is running in the index.
+    /// A purge by another program has moved the crawl to `to-remove-crawls`, or is running in the
+    /// index.
     Purging = "PURGING",
 
     /// The host group does not exist.
@@ -135,7 +137,8 @@ codes! {
 }
 
 impl Code {
-    /// Returns true if the server refused the command for the moment only: it loads its data or waits for a failover.
+    /// Returns true if the server cannot run the command yet, because it is loading its data or
+    /// waiting for a failover.
     pub fn is_transient(self) -> bool {
         matches!(
             self,

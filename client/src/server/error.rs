@@ -63,7 +63,8 @@ impl Error {
         self.cause.is_io_error()
     }
 
-    /// Returns true if the server may answer later: it is unreachable, loads its data, or waits for a failover.
+    /// Returns true if the server may answer later: it is unreachable, loading its data, or waiting
+    /// for a failover.
     ///
     /// ```
     /// use crawlspace_client::{Error, redis};

@@ -188,7 +188,7 @@ impl<W: Wire> Exchange<W> {
         let mut replies = self.send(&mut [request]).await;
         match replies.pop() {
             Some(reply) => reply.map(Some),
-            None => unreachable!("as many replies as requests"),
+            None => unreachable!("one reply per request"),
         }
     }
 
@@ -254,7 +254,7 @@ impl<W: Wire> Exchange<W> {
         let replies = replies.map(|(leg, name)| match (leg.reply, leg.trouble) {
             (Some(reply), _) => reply,
             (None, Some((cause, address))) => Err(self.failed(name, cause, &address)),
-            (None, None) => unreachable!("what has no reply has a reason"),
+            (None, None) => unreachable!("a request without a reply has an error"),
         });
         replies.collect()
     }
@@ -399,8 +399,8 @@ impl Attempt {
     }
 }
 
-/// Returns true if the server did nothing but will serve the command soon. A replica that lost its master may take
-/// longer than the retries do.
+/// Returns true if the server rejected the command, but will accept it soon. Excludes a replica
+/// that lost its master, because it may take longer to recover than the retries last.
 fn is_busy(cause: &RedisError) -> bool {
     let code = cause.code().and_then(Code::of);
     code.is_some_and(|code| code.is_transient() && code != Code::MasterDown)
@@ -443,7 +443,7 @@ mod tests {
         }
     }
 
-    /// Returns the pauses of a call that fails in the end.
+    /// Returns the pauses of a call whose retries all fail.
     fn pauses(random: Option<fn() -> f64>) -> Vec<Duration> {
         let mut options = Server::options("redis://127.0.0.1:1/");
         options.random = random.unwrap_or(options.random);

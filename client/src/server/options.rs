@@ -66,10 +66,10 @@ impl Options {
         }
     }
 
-    /// Sets the maximum number of connections per server of a cluster. They are opened on demand. For a
-    /// [`Server`], it is the number of concurrent calls (default 1). For an [`AsyncServer`], it is the number
-    /// of concurrent blocking calls (default unlimited), besides the fast calls, which share one connection.
-    /// 0 counts as 1.
+    /// Sets the maximum number of connections per server of a cluster. They are opened on demand.
+    /// For a [`Server`], it is the number of concurrent calls (default 1). For an [`AsyncServer`],
+    /// it is the number of concurrent blocking calls (default unlimited); fast calls share one more
+    /// connection. 0 counts as 1.
     pub fn connections(mut self, connections: usize) -> Options {
         self.connections = Some(connections.max(1));
         self

@@ -23,7 +23,7 @@ impl Tls {
             if self.ca.is_some() || self.client.is_some() {
                 return Err((
                     ErrorKind::InvalidClientConfig,
-                    "certificates are for servers at rediss://",
+                    "certificates need a URL that begins with rediss://",
                 )
                     .into());
             }

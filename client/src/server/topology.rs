@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(topology.owner(None), node("other.example", 7001));
         assert_eq!(topology.known().last(), Some(&Address::Seed));
         let nobody = topology.learn(&Address::Seed, Value::Array(Vec::new()));
-        assert_eq!(nobody, Ok(false), "what was known stays");
+        assert_eq!(nobody, Ok(false), "the known slots are kept");
         assert_eq!(topology.owner(Some(99)), node("other.example", 7001));
     }
 
@@ -236,7 +236,11 @@ mod tests {
         assert!(!topology.is_cluster());
         let to = topology.redirected(&Address::Seed, &error("ASK 5 10.0.0.2:7002"), false);
         assert_eq!(to, Some(node("10.0.0.2", 7002)));
-        assert_eq!(topology.owner(Some(5)), Address::Seed, "that was for once");
+        assert_eq!(
+            topology.owner(Some(5)),
+            Address::Seed,
+            "ASK redirects only once"
+        );
         let to = topology.redirected(&Address::Seed, &error("MOVED 5 :7003"), true);
         assert_eq!(to, Some(node("seed.example", 7003)));
         assert_eq!(topology.owner(Some(5)), node("seed.example", 7003));

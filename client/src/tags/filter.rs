@@ -85,7 +85,7 @@ impl Format {
     }
 }
 
-/// Criterion by which consecutive captures count as equal.
+/// Criterion by which consecutive captures are considered equal.
 #[derive(Clone, Copy)]
 pub struct Collapse<'a> {
     /// Field that is compared.

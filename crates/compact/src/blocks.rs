@@ -1,4 +1,4 @@
-//! Long lists as lists of blocks, which grow without copying their elements.
+//! Long lists as lists of blocks, which grow without copying most of their elements.
 
 use crate::linear::List;
 
@@ -54,7 +54,7 @@ impl<T> List for Blocks<T> {
     fn push(&mut self, element: T) {
         match self.blocks.last_mut() {
             Some(last) if last.len() < BLOCK => {
-                // Only the block of a small list grows.
+                // Only the block of a list with a single block grows.
                 if last.len() == last.capacity() {
                     last.reserve_exact(last.len().min(BLOCK - last.len()));
                 }

@@ -1,7 +1,7 @@
 //! Hexadecimal and base32 encoding (RFC 4648).
 //!
-//! Many digits are converted at a time, without branching on single digits: every command carries hashes in
-//! these encodings.
+//! Every command carries hashes in these encodings. Therefore many digits are converted at a time,
+//! without a branch per digit.
 
 use crate::sink::Sink;
 
@@ -34,7 +34,8 @@ fn spell(values: u64, case: Case) -> u64 {
 fn read_eight(case: Case, digits: [u8; 8], wrong: &mut u64) -> [u8; 4] {
     let mut word = u64::from_le_bytes(digits);
     if case == Case::Any {
-        // One of these bits distinguishes digits from bytes that the next step would turn into digits.
+        // One of these bits is set in every digit, but not in other bytes that the next step would
+        // accept as digits.
         *wrong |= !(word | word << 1) & (EACH * 0x40);
         word |= EACH * 0x20;
     }

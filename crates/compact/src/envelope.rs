@@ -41,7 +41,7 @@ impl Opened<'_> {
 }
 
 impl Envelope {
-    /// Clears the buffer and reserves the header, after which the body is to be written.
+    /// Clears the buffer and reserves the header. The caller then writes the body.
     pub fn begin(&self, chunk: &mut Vec<u8>) {
         chunk.clear();
         chunk.resize(HEAD, 0);
@@ -82,7 +82,7 @@ impl Envelope {
             .ok_or_else(|| format!("a chunk of {what} is empty"))?;
         if of != *version {
             return Err(format!(
-                "a chunk of {what} is of version {of}; this module reads version {version}"
+                "a chunk of {what} has version {of}; this module reads version {version}"
             ));
         }
         let parts = chunk.split_first_chunk::<HEAD>();
@@ -95,7 +95,7 @@ impl Envelope {
                 sum: u64::from_le_bytes(sum),
             }),
             Some((len, _, body)) if len < body.len() => {
-                Err(format!("a chunk of {what} has bytes behind its end"))
+                Err(format!("a chunk of {what} has extra bytes after its end"))
             }
             _ => Err(format!("a chunk of {what} is truncated")),
         }
@@ -136,7 +136,10 @@ mod tests {
         assert_eq!(error(&chunk[..HEAD]), "a chunk of a test is truncated");
         assert_eq!(error(&chunk[..5]), "a chunk of a test is truncated");
         let longer = [&chunk[..], b"x"].concat();
-        assert_eq!(error(&longer), "a chunk of a test has bytes behind its end");
+        assert_eq!(
+            error(&longer),
+            "a chunk of a test has extra bytes after its end"
+        );
         let mut damaged = chunk.clone();
         damaged[HEAD] ^= 1;
         assert!(error(&damaged).ends_with("its checksum differs"));
@@ -145,7 +148,7 @@ mod tests {
             ..ENVELOPE
         }
         .sealed(&[b"body"]);
-        let old = "a chunk of a test is of version 2; this module reads version 3";
+        let old = "a chunk of a test has version 2; this module reads version 3";
         assert_eq!(error(&before), old);
     }
 

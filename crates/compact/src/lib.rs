@@ -7,7 +7,7 @@
 //! - [`blocks`]: long lists that grow without copying their elements
 //! - [`keyed`]: hashes that clients cannot predict
 //! - [`limits`]: limits and defaults of the commands
-//! - [`linear`], [`interner`]: hash tables that grow by one small bucket at a time; numbers of equal values
+//! - [`linear`], [`interner`]: hash tables that grow by one small bucket at a time, and a table that numbers distinct values
 //!
 //! The crate does no I/O and reads no clock. Input may be untrusted: each value has exactly one encoding, and
 //! every other one is an error.

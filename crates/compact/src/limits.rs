@@ -1,21 +1,22 @@
-//! Limits and defaults of the commands, each once: for the module, for programs that must keep to them, and for tests.
+//! Limits and defaults of the commands, each defined once for the module, client programs and
+//! tests.
 //!
-//! `docs/limits.md` has them as a table.
+//! `docs/limits.md` lists them in a table.
 
 /// A duration, in milliseconds.
 pub type Millis = u64;
 
-/// Defines limits, and `ALL`: the name and the value of each.
+/// Defines limits, and `ALL`, the list of their names and values.
 macro_rules! limits {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
         $($(#[$doc])* pub const $name: $type = $value;)*
 
-        /// The name and the value of each limit.
+        /// Name and value of each limit.
         pub const ALL: &[(&str, u64)] = &[$((stringify!($name), $name as u64)),*];
     };
 }
 
-/// Limits of every family.
+/// Limits shared by all families.
 pub mod every {
     limits! {
         /// Maximum length of a key prefix, in bytes.
@@ -54,7 +55,7 @@ pub mod dedupe {
         CAPTURES: u64 = 100;
         /// Maximum duration of a claim, in milliseconds: a day.
         CLAIM_MS: Millis = 24 * 60 * 60 * 1000;
-        /// Maximum number of crawls that others see while they run. A look-up of an unknown hash looks at each.
+        /// Maximum number of visible crawls. A look-up of an unknown hash reads each of them.
         MAX_VISIBLE: usize = 64;
     }
 }
@@ -70,8 +71,8 @@ pub mod chg {
         ID_BYTES: usize = 1024;
         /// Maximum length of a URI that the frontier keeps, in bytes.
         URI_BYTES: usize = 64 << 10;
-        /// Maximum distance of a time from now, in milliseconds: ten years with three leap days. A later time is a
-        /// mistake in units.
+        /// Maximum distance of a time from now, in milliseconds: ten years with three leap days. A
+        /// later time is most likely in the wrong unit.
         TEN_YEARS: Millis = 3653 * 24 * 60 * 60 * 1000;
         /// Default duration of a lease, in milliseconds.
         LEASE_MS: Millis = 600_000;
@@ -81,24 +82,28 @@ pub mod chg {
         MAX_ATTEMPTS: u64 = 1_000_000;
         /// Maximum weight of an execution.
         MAX_WEIGHT: u64 = 1_000_000;
-        /// Maximum number of fetches at a time from one group.
+        /// Maximum number of concurrent fetches from one group.
         MAX_PARALLEL: u64 = 1000;
-        /// Maximum number of leases, of reports and of entries of a page in a reply.
+        /// Maximum number of leases, of reports, or of entries of a page in one reply.
         MAX_COUNT: u64 = 1000;
         /// Default number of entries of a page.
         COUNT: u64 = 100;
-        /// Maximum number of reports of expired leases that are kept. Reports of URIs that are given up do not count.
+        /// Maximum number of stored reports of expired leases. Reports of URIs that were given up
+        /// do not count.
         MAX_REPORTS: u64 = 100_000;
-        /// Maximum pause that back-off asks for, in milliseconds: a day.
+        /// Maximum pause after back-off, in milliseconds: a day.
         MAX_BACKOFF: Millis = 24 * 60 * 60 * 1000;
-        /// Minimum pause that back-off doubles, in milliseconds.
+        /// Pause from which back-off starts to double, in milliseconds. Shorter pauses are raised
+        /// to it.
         BACKOFF_BASE: Millis = 1000;
-        /// Maximum number of steps of back-off. They lead from [`BACKOFF_BASE`] to [`MAX_BACKOFF`].
+        /// Maximum number of steps of back-off: enough to double [`BACKOFF_BASE`] to
+        /// [`MAX_BACKOFF`].
         MAX_STEPS: u32 = 17;
     }
 
-    /// Statuses that make a group back off: too many requests, a gateway or service that is down, bandwidth used up,
-    /// and errors of content networks in front of a dead origin. Negative statuses, no response at all, do as well.
+    /// Statuses that make a group back off: too many requests, a gateway or service that is down,
+    /// bandwidth used up, and errors of a CDN whose origin is down. Negative statuses (no response)
+    /// also make it back off.
     pub const TROUBLE: [RangeInclusive<i64>; 4] = [429..=429, 502..=504, 509..=509, 520..=530];
 }
 
@@ -109,7 +114,8 @@ pub mod tags {
         TAG_BYTES: usize = 1024;
         /// Maximum length of an id of a record or file, in bytes.
         ID_BYTES: usize = 16_384;
-        /// Maximum number of tags of one id, without those of its tags. Changing one takes as long as there are others.
+        /// Maximum number of tags of one id, not counting inherited ones. The time to change a tag
+        /// grows with the number of tags of its id.
         MAX_TAGS: usize = 10_000;
         /// Maximum number of rules of a space.
         MAX_RULES: usize = 1000;
@@ -121,7 +127,8 @@ pub mod tags {
         TEMPLATE_BYTES: usize = 4096;
         /// Maximum number of access points of a space.
         MAX_POINTS: usize = 100_000;
-        /// Maximum number of access points whose names are patterns, which are tried one after the other.
+        /// Maximum number of access points whose names are patterns. A look-up tries them one after
+        /// the other.
         MAX_PATTERNS: usize = 1000;
         /// Maximum length of the name of an access point, in bytes.
         POINT_NAME_BYTES: usize = 1024;

@@ -1,9 +1,9 @@
 //! Linear hashing: a hash table of small buckets that grows and shrinks by one bucket at a time, so that a
 //! change takes little time in a table of any size.
 //!
-//! The lowest bits of a hash select its bucket. Hashes in bit-reversed order (lowest bit first) therefore
-//! visit all buckets in turn, for any number of buckets: this is the order of [`Linear::at`], in which a walk
-//! over a changing table misses nothing.
+//! The lowest bits of a hash select its bucket. If hashes are ordered by their reversed bits
+//! (lowest bit first), all hashes of a bucket are adjacent, for any number of buckets.
+//! [`Linear::at`] visits the buckets in this order, so a walk over a changing table misses nothing.
 
 /// A list that grows and shrinks at its end. The implementation determines the cost of cloning the table.
 pub trait List: Default {

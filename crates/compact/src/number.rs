@@ -27,7 +27,8 @@ pub fn put_bytes(out: &mut impl Sink, bytes: &[u8]) {
     out.put_slice(bytes);
 }
 
-/// Error: a description of malformed bytes, as the end of a sentence about them, such as *is truncated*.
+/// Error that describes malformed bytes. The text completes a sentence about them, such as *is
+/// truncated*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -108,7 +109,9 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let taken = self.take(N)?;
-        Ok(taken.try_into().expect("as many as were asked for"))
+        Ok(taken
+            .try_into()
+            .expect("`take` returns the requested number of bytes"))
     }
 
     /// Reads the next number.
@@ -186,7 +189,7 @@ impl<'a> Reader<'a> {
         if self.is_empty() {
             Ok(())
         } else {
-            Err(Malformed("has bytes behind its end"))
+            Err(Malformed("has extra bytes after its end"))
         }
     }
 }

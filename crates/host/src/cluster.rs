@@ -64,9 +64,9 @@ fn numbers(version: &str) -> [u32; 3] {
 /// State of a slot that is being moved key by key, with the id of the other node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open<'a> {
-    /// Keys move from this node to that node.
+    /// Keys are moving from this node to the node with this id.
     Migrating(&'a str),
-    /// Keys move from that node to this node.
+    /// Keys are moving to this node from the node with this id.
     Importing(&'a str),
 }
 

@@ -1,4 +1,4 @@
-//! Active defragmentation: moves memory where the server's allocator wants it.
+//! Active defragmentation: moves memory to where the server's allocator wants it.
 
 use std::mem::{ManuallyDrop, size_of, take};
 

@@ -75,7 +75,7 @@ const fn place(end: u32) -> (usize, u64) {
 #[derive(Default)]
 pub struct Lengths(AtomicU64);
 
-/// First length that shares its bit with all longer ones.
+/// First length that is not distinguished from longer ones.
 const LONG: usize = 63;
 
 impl Lengths {

@@ -23,7 +23,7 @@ impl Reply {
         Reply::Bulk(bytes.as_ref().to_vec())
     }
 
-    /// Makes an integer. Counts above `i64::MAX` cannot occur; they would be sent as `i64::MAX`.
+    /// Makes an integer. A count above `i64::MAX` cannot occur; it would be sent as `i64::MAX`.
     pub fn count(n: u64) -> Reply {
         Reply::Int(i64::try_from(n).unwrap_or(i64::MAX))
     }

@@ -1,11 +1,12 @@
-//! Long work in slices, as the rules of the command families use it.
+//! Long work in slices, for the rules of the command families.
 //!
-//! A [`Job`] is an async function over two values, such as an index and its key space. Both are lent to it for one
-//! slice at a time: it reaches them by closures, which cannot await, so nothing is borrowed or half-written across a
-//! pause. There is no runtime: one step of the job is one poll.
+//! A [`Job`] is an async function over two values, such as an index and its key space. Both values
+//! are lent to the job for one slice at a time. The job reaches them through closures, which cannot
+//! await, so nothing is borrowed or half-written across a pause. There is no runtime: one step of
+//! the job is one poll.
 //!
-//! Anything may happen between slices: other commands, a crash, a restart. Therefore a job stores each count in the
-//! closure that computed it, and each part is safe to repeat.
+//! Anything may happen between slices: other commands, a crash, a restart. Therefore a job stores
+//! each count in the same closure that computed it, and every part of a job can be repeated safely.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -91,7 +92,10 @@ impl<A, B> Lent<A, B> {
     pub fn with_time<T>(&self, act: impl FnOnce(&mut A, &mut B, Time<'_>) -> T) -> T {
         let loan = Loan::new(&self.0.place, ptr::null_mut());
         let slice = loan.before;
-        assert!(!slice.is_null(), "values are lent once, to a job that runs");
+        assert!(
+            !slice.is_null(),
+            "lent values are accessed without nesting, and only while the job runs"
+        );
         // SAFETY: only `Job::step` sets the place, for as long as it holds the slice mutably borrowed, and does not
         // touch the slice itself meanwhile. The place is null until this call ends, so there is no second borrow.
         let slice = unsafe { &mut *slice };

@@ -28,8 +28,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Parses an unsigned decimal number in the format that Redis writes. Returns `None` for anything
-/// else and above `i64::MAX`, because replies and counters are signed.
+/// Parses an unsigned decimal number in the format that Redis writes. Returns `None` for any other
+/// text, and for numbers above `i64::MAX`, because replies and counters are signed.
 pub fn parse_unsigned(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || bytes.len() > 19 || (bytes.len() > 1 && bytes[0] == b'0') {
         return None;
@@ -60,7 +60,7 @@ pub fn parse_signed(bytes: &[u8]) -> Option<i64> {
 pub fn push_number(text: &mut impl Write, n: u64) {
     let mut digits = itoa::Buffer::new();
     let written = text.write_all(digits.format(n).as_bytes());
-    written.expect("memory takes what is written to it");
+    written.expect("writing to memory does not fail");
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Fair scheduling of work across threads, so that long work does not hold up short work.
 //!
-//! Work is done in pieces. A thread takes the work with the least time used so far and, every other time, the work that
-//! has waited longest: short work finishes soon under any load, and long work still makes progress. Light work, known
-//! to be short in total, can have threads of its own.
+//! Work is done in pieces. A thread alternates between the work that has used the least time and
+//! the work that has waited longest. So short work finishes soon under any load, and long work
+//! still makes progress. Light work, which is known to be short in total, can have threads of its
+//! own.
 
 use std::collections::VecDeque;
 
-/// Decision about work after one part of it.
+/// Decision about work after one piece of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Continue with the turn.
@@ -36,7 +37,8 @@ struct Waiting<T> {
 #[derive(Debug)]
 pub struct Turns<T> {
     waiting: VecDeque<Waiting<T>>,
-    /// True if the next one taken is the one that waited longest; one flag for all work, one for light work.
+    /// True if the work that has waited longest is taken next. One flag for all work, one for light
+    /// work.
     by_age: [bool; 2],
 }
 
@@ -142,7 +144,7 @@ mod tests {
                 turns.put(LONG, false, 0);
             }
             assert_eq!(give(&mut turns, 3 * clients, false), []);
-            // It has used the least time, and gets a turn at least every other time.
+            // The new work has used the least time, so it gets at least every other turn.
             for pieces in 1..=5 {
                 let name = "short";
                 let each = 100;

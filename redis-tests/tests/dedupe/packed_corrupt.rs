@@ -105,7 +105,7 @@ fn missing_repeated_swapped_and_foreign_chunks_are_refused() {
         let other = good.clone().of_version(version);
         refused(other, format!("version {version}"));
     }
-    let newer = "it is of version 1; this module reads version 2";
+    let newer = "it has version 1; this module reads version 2";
     assert_contains(server.log(), newer);
     assert_unharmed(&mut server, &mut c, &before);
 }
@@ -189,7 +189,7 @@ fn a_value_whose_chunks_are_not_all_there_can_be_used() {
     assert_eq!(c.committed("new", 50_000..50_010), (10, 0));
     assert_eq!(c.owners([50_005]), ["new"]);
     let reply = chunk(&mut c, 1);
-    assert_contains(format!("{reply:?}"), "follows a change of the value");
+    assert_contains(format!("{reply:?}"), "arrived after the value was changed");
     let before = digest(&mut c, KEY);
     c.plain("DEBUG RELOAD");
     assert_eq!(digest(&mut c, KEY), before);

@@ -106,7 +106,7 @@ fn other_versions_are_refused_by_name(family: &Family) {
             let line = |line: &&str| {
                 line.contains(&format!("cannot be read: {what}"))
                     && line.contains(&format!(
-                        "is of version {version}; this module reads version {now}"
+                        "has version {version}; this module reads version {now}"
                     ))
             };
             assert!(log.lines().any(|at| line(&at)), "{what}, {version}: {log}");

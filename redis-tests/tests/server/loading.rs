@@ -72,7 +72,7 @@ fn include_of_the_package_is_warned_of() {
     let include = "include /usr/share/redis-crawlspace/*.conf";
     let server = configured(&format!("{include}\nloadmodule MODULE\n"));
     let path = server.configuration();
-    let advice = "delete this line, because another one loads the module";
+    let advice = "delete this line, because another line loads the module";
     let expected = format!("crawlspace: {}:1: {advice}: {include}", path.display());
     assert_contains(server.log(), &expected);
     let server = configured("loadmodule MODULE\n");

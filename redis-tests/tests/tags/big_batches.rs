@@ -451,7 +451,7 @@ fn batch_beyond_its_time_is_refused() {
         &["LINES", "x"],
     ]
     .concat();
-    s.refused_with("FILTER", &words, "TOOBIG regexes that are together");
+    s.refused_with("FILTER", &words, "TOOBIG all regexes together are larger");
     assert!(server.is_alive());
 }
 

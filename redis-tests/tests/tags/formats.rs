@@ -195,7 +195,7 @@ fn a_header_with_another_order_of_columns_is_an_error_even_where_bad_lines_are_d
         let said = s.err_with("EXPLAIN", &["LINES", header]);
         assert!(said.contains("its header names columns"), "{said}");
         let said = s.err_with("FILTER BADLINES DROP LINES", &lines);
-        assert!(!said.contains("BADLINES DROP leaves"), "{said}");
+        assert!(!said.contains("BADLINES DROP skips"), "{said}");
     }
     // A file of CDXJ may have one.
     let json = r#"urlkey 2020 {"filename": "filename", "offset": "456"}"#;

@@ -1,4 +1,4 @@
-//! The account of one group: its URIs by execution, of which there may be very many.
+//! Check of one group: its URIs are counted by execution, and there may be very many executions.
 
 use crawlspace_host::keyspace::KeyError;
 use crawlspace_host::text::{Shown, parse_unsigned};
@@ -27,7 +27,8 @@ struct Account {
 }
 
 impl Account {
-    /// Reads a group. Up to `room` of its URIs may be counted without being kept.
+    /// Reads a group. Up to `room` of its URIs may be counted without being kept; higher counts are
+    /// implausible.
     async fn read<K: Store>(lent: &Lent<K>, id: &[u8], room: u64) -> Result<Account> {
         let mut account = Account::default();
         let uris = lent.with(|frontier, ks| frontier.keys.uris_key(ks, id));
@@ -69,8 +70,8 @@ impl Account {
 }
 
 impl Check {
-    /// Checks a group, whose URIs may be of very many executions. A group that changes while it is read is
-    /// read again.
+    /// Checks a group. Its URIs may belong to very many executions. A group that changes while it
+    /// is being read is read again.
     pub(super) async fn look_at_group<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -99,7 +100,7 @@ impl Check {
         self.note(lent, id, account).await
     }
 
-    /// Reports that a key of the group holds another type; any other error ends the check.
+    /// Reports a key of the group that holds another type. Any other error ends the check.
     fn refused(&mut self, error: Error) -> Result<()> {
         match error {
             Error::Key(error @ KeyError::WrongType { .. }) => {
@@ -110,8 +111,8 @@ impl Check {
         }
     }
 
-    /// Checks that a group counts what is queued for it, that its counts are plausible, and that it is in the
-    /// right queue.
+    /// Checks that a group counts all URIs that are queued for it, that its counts are plausible,
+    /// and that it is in the right queue.
     fn judge<K: Store>(
         &mut self,
         frontier: &mut Frontier<K>,
@@ -146,16 +147,17 @@ impl Check {
         let kept = frontier.keys.uris_key(ks, id);
         let hidden = !loaded.group.keeps && ks.keeps_uris(&kept)?;
         if hidden {
-            self.problem(|| format!("group '{shown}' has kept URIs, but its state lacks them"));
+            self.problem(|| format!("group '{shown}' has kept URIs, but its hash does not say so"));
         }
         let wrong = right != found || hidden;
-        // Changes made meanwhile are accounted for with the state at the beginning, except for repairs.
+        // If a group changed during the check, use its count from when the check began, plus
+        // repairs.
         let mut count = i128::from(then.unwrap_or(found));
         if self.repairs && then.is_none() && (wrong || !account.absurd.is_empty()) {
             self.mended_groups.insert(id.into());
         }
         if self.repairs && wrong {
-            // The sums are compared at the end.
+            // `compare_sums` repairs the counts of executions at the end.
             if loaded.missing.take() > 0 || hidden {
                 frontier.groups.restore_leases(ks, &mut loaded, self.now)?;
             }
@@ -210,7 +212,9 @@ impl Check {
         }
         let (shown, of) = (Shown(id), Shown(execution));
         self.problem(|| {
-            format!("group '{shown}' has URIs of execution '{of}', whose list of groups lacks it")
+            format!(
+                "group '{shown}' has URIs of execution '{of}', but is not in its list of groups"
+            )
         });
         if self.repairs {
             frontier.ledger.enlist(ks, execution, id)?;
@@ -329,7 +333,7 @@ mod tests {
                 let check = check(repairs, 1);
                 run(&mut ks, &mut frontier, check, |_, _, _| {}).1
             };
-            let text = "group 'host' has kept URIs, but its state lacks them";
+            let text = "group 'host' has kept URIs, but its hash does not say so";
             let problems = Reply::Array(vec![Reply::bulk(text)]);
             assert_eq!(field(&look(false), "problems"), problems);
             let report = look(true);

@@ -1,5 +1,5 @@
-//! Proof of conservation: every queued URI is counted once in its group, its execution and the total, and
-//! every group with queued URIs is in exactly one queue. Repairs violations on request.
+//! Check of conservation: every queued URI is counted once in its group, its execution and the
+//! total, and every group with queued URIs is in exactly one queue. Repairs violations on request.
 
 mod account;
 mod queues;
@@ -70,7 +70,7 @@ struct Counts {
     total: i64,
     sum_groups: u64,
     sum_executions: u64,
-    /// URIs that groups count without keeping them, as far as the counts are plausible.
+    /// URIs that groups count without keeping them. Implausible counts are not included.
     counted: u64,
 }
 
@@ -134,8 +134,8 @@ impl Check {
         audit
     }
 
-    /// Returns true if other clients have changed a group since the check began, so that its queue cannot be
-    /// checked.
+    /// Returns true if other clients have changed a group since the check began, so that its queue
+    /// can no longer be checked.
     fn was_changed<K: Store>(&mut self, frontier: &Frontier<K>, id: &[u8]) -> bool {
         let audit = self.audit(frontier);
         let changed = audit.is_none_or(|audit| audit.groups.contains_key(id));
@@ -157,13 +157,14 @@ impl Check {
             });
             lent.pause().await;
         }
-        // Some have been deleted since.
+        // Includes executions deleted since the check began.
         self.each_changed(lent, |audit| &audit.executions, Check::found)
             .await;
         Ok(())
     }
 
-    /// Records the count of an execution in `EIDC` as of the beginning, once.
+    /// Records the count that an execution had in `EIDC` when the check began. Does so only once
+    /// per execution.
     fn found(&mut self, execution: &[u8], count: u64) {
         if self.executions.contains_key(execution) {
             return;
@@ -193,7 +194,7 @@ impl Check {
                 lent.pause().await;
             }
         }
-        // Some have been deleted since.
+        // Includes groups deleted since the check began.
         let went = |check: &mut Check, id: &[u8], count| {
             if check.is_new(id) {
                 check.counts.sum_groups = check.counts.sum_groups.saturating_add(count);

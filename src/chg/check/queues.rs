@@ -105,7 +105,7 @@ impl Check {
         Ok(())
     }
 
-    /// Checks `chg_ready`, whose head may be taken meanwhile.
+    /// Checks `chg_ready`. Other clients may take groups from its head during the check.
     pub(super) async fn look_at_ready<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         // Position relative to the head at the beginning.
         let mut at = 0;
@@ -163,7 +163,7 @@ impl Check {
                 self.mended += 1;
             }
         }
-        // The progress among the remaining entries; 0 at the end.
+        // The number of entries processed that are still in the list; 0 at the end.
         Ok(if batch.is_empty() { 0 } else { kept.max(1) })
     }
 

@@ -1,5 +1,5 @@
-//! Check of the sums: the URIs of all groups, of all executions, and the total; with the changes made
-//! meanwhile.
+//! Check of the sums: the URIs of all groups, the URIs of all executions, and the total. The sums
+//! account for changes made during the check.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -47,7 +47,8 @@ impl Check {
                         let Some(mut loaded) = frontier.groups.load_sound(ks, id)? else {
                             return Ok(());
                         };
-                        // The key itself decides, whatever a plain client wrote to the state.
+                        // Checks the key of the URIs itself, because a plain client may have
+                        // overwritten the state.
                         loaded.group.keeps = true;
                         frontier
                             .ledger
@@ -108,8 +109,9 @@ impl Check {
         Ok(())
     }
 
-    /// Repairs the count of an execution in `EIDC`; returns false if commands have changed any count since
-    /// the check began: the origin of the new URIs is unknown then, and is left to the next repair.
+    /// Repairs the count of an execution in `EIDC`. Returns false if commands have changed any
+    /// count since the check began: then the origin of the new URIs is unknown, and the next repair
+    /// handles them.
     fn mend_count<K: Store>(
         &mut self,
         frontier: &Frontier<K>,

@@ -58,7 +58,7 @@ impl Act for Next<'static> {
         on_frontier(call, |cached, keys| {
             cached.simulated = now.simulated;
             if !cached.waiters.all.is_empty() {
-                // Clients in the line have waited longer.
+                // Serves the waiting clients first: they have waited longer.
                 cached.serve(keys, now.ms)?;
             }
             Ok(match next(cached, keys, ctx, &wanted, None, &now)? {
@@ -73,7 +73,7 @@ impl Act for Next<'static> {
 fn next_of(call: &mut Call<'_>, wanted: &Wanted, chg: &[u8], now: &Now) -> Result<Answer, String> {
     let lease = on_frontier(call, |cached, keys| {
         cached.simulated = now.simulated;
-        // Clients in the line have waited longer.
+        // Serves the waiting clients first: they have waited longer.
         cached.serve(keys, now.ms)?;
         let ask = wanted.ask(None);
         let lease = cached.frontier.next_of(keys, chg, &ask, now.ms)?;
@@ -113,7 +113,7 @@ fn next(
         (Some(block), _) if can_block(ctx) => {
             Some((block > 0).then(|| now.ms.saturating_add(block)))
         }
-        // Nothing found yet, and more candidates than there is time for now.
+        // Nothing was found before the time was up, and candidates remain.
         (_, Search::Unfinished) => Some(None),
         _ => None,
     };
@@ -171,7 +171,7 @@ impl Act for Release<'static> {
                 cached.serve(keys, now.ms)?;
                 return Ok(Answer::Reply(reply));
             };
-            // Clients in the line have waited longer.
+            // Serves the waiting clients first: they have waited longer.
             if !cached.waiters.all.is_empty() {
                 cached.serve(keys, now.ms)?;
             }

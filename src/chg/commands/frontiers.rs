@@ -51,7 +51,7 @@ pub struct CachedFrontier {
     pub(super) touched: Vec<Box<[u8]>>,
     /// Time of the next action.
     pub(super) wake: Option<Millis>,
-    /// The clients of the frontier specify the time, so nothing happens by the clock.
+    /// Clients of the frontier specify the time, so no action is triggered by the clock.
     pub simulated: bool,
 }
 
@@ -106,7 +106,7 @@ impl Cached for CachedFrontier {
     }
 }
 
-const ROLE_CHANGED: &str = "UNBLOCKED the server is not the master any more, or only just became it; ask again, on the master";
+const ROLE_CHANGED: &str = "UNBLOCKED the server is not a master any more, or became one just now; run the command again on the master";
 
 static FRONTIERS: Registry<CachedFrontier> = Registry::new(&metrics::FRONTIERS);
 
@@ -226,7 +226,8 @@ pub fn on_frontier<T>(
     with_frontier(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
 }
 
-/// Changes the frontier of a command, if the user may write to these keys, and serves the waiting clients.
+/// Changes the frontier of a command, if the user may write to these keys, and then serves the
+/// waiting clients.
 pub fn change<T>(
     call: &mut Call<'_>,
     touched: &Touched<'_>,
@@ -242,7 +243,7 @@ pub fn change<T>(
     })
 }
 
-/// The keys that a command touches, besides those that exist once per frontier.
+/// The keys that a command touches, in addition to the keys that exist once per frontier.
 pub enum Touched<'a> {
     /// Hashes of these groups.
     Groups(&'a [&'a [u8]]),
@@ -317,8 +318,8 @@ pub fn anchor(call: &mut Call<'_>) -> std::result::Result<(), String> {
     made.map_err(|error| error.to_string())
 }
 
-/// Updates the metric of waiting clients over all frontiers, for clients that left in another way than
-/// through an action on a frontier.
+/// Updates the metric of waiting clients over all frontiers. Needed for clients that stopped
+/// waiting without an action on a frontier.
 fn show_waiters() {
     let mut frontiers = FRONTIERS.borrow();
     let waiters = frontiers
@@ -350,8 +351,8 @@ pub fn awake(ctx: Ctx) {
                     }
                 });
                 if let Err(error) = here.and(woken.map_err(|error| error.to_string())) {
-                    // Its slot is moving away, or a key has another type: clients cannot be served until that
-                    // is resolved, so the waiting clients get the error.
+                    // The slot is being migrated or a key has the wrong type. No client can be
+                    // served until that is resolved, so the waiting clients get the error.
                     if let Some(cached) = FRONTIERS.borrow().get_mut(db, prefix) {
                         cached.waiters.end(&Err(error), |_| true);
                     }
@@ -386,13 +387,14 @@ fn leave(client: BlockedClient) -> Option<Waiter> {
     left
 }
 
-/// Ends a client's wait after `CLIENT UNBLOCK`: it gets the leases it has, usually none.
+/// Ends a client's wait after `CLIENT UNBLOCK`. The client gets the leases that it has, usually
+/// none.
 pub fn timed_out(_: Ctx, client: BlockedClient) -> std::result::Result<Reply, String> {
     Ok(leave(client).map_or(Reply::Nil, |waiter| waiter.reply()))
 }
 
-/// Handles a change of keys by other clients: waiting clients are served soon, or get an error if they cannot
-/// wait any longer.
+/// Handles a change of keys by other clients: serves the waiting clients soon, or sends them an
+/// error if they cannot wait any longer.
 pub fn on_change(ctx: Ctx, change: Change<'_>) {
     FRONTIERS.on_change(change, |frontiers, db, key| {
         if frontiers.is_empty() {

@@ -28,7 +28,7 @@ struct FrontierJob {
     db: c_int,
     prefix: Vec<u8>,
     writes: bool,
-    /// The user as whom the job reads.
+    /// The user with whose permissions the job reads.
     user: Option<RmString>,
     /// The time that the client specified, if it did.
     simulated: Option<u64>,
@@ -80,7 +80,7 @@ impl Slices for FrontierJob {
     }
 }
 
-/// Submits a job for the calling client; `now` is given for a job that writes.
+/// Submits a job for the calling client. `now` is `None` for jobs that only read.
 fn submit(
     call: &mut Call<'_>,
     now: Option<&Now>,
@@ -89,8 +89,8 @@ fn submit(
 ) -> Result<Answer, String> {
     let writes = now.is_some();
     let id = JobId::new(call.db, call.prefix, writes, work, arguments);
-    // A client that specifies the time requests different work each time, and so does a client that reads as
-    // its own user.
+    // Only jobs that write by the clock can be shared. With a time from the client every request
+    // differs, and a job that only reads uses the permissions of its own user.
     let may_attach = now.is_some_and(|now| !now.simulated);
     submit_as(call, id, (now, may_attach), job)
 }
@@ -103,8 +103,8 @@ fn submit_as(
     (now, may_attach): (Option<&Now>, bool),
     job: Job<FrontierKeys>,
 ) -> Result<Answer, String> {
-    // The writes of the command so far are replicated before those of the job, and no key stays open that the
-    // job may free.
+    // Replicates the writes of the command before those of the job, and closes keys that the job
+    // may free.
     call.keys.release();
     let simulated = now.filter(|now| now.simulated).map(|now| now.ms);
     let job = FrontierJob {
@@ -128,7 +128,7 @@ pub(super) fn pause_in_slices(
     execution: &[u8],
     pause: bool,
 ) -> Result<Answer, String> {
-    // A pause waits only for other pauses, not for other jobs on the frontier, which may take long.
+    // A pause waits only for other pauses. Other jobs on the frontier may take long.
     let id = JobId::new(call.db, call.prefix, false, "pause", &[]);
     let job = pause_execution(execution, pause, now.ms);
     submit_as(call, id, (Some(now), false), job)

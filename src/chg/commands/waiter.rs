@@ -16,7 +16,7 @@ pub struct Waiter {
     pub lease: Millis,
     /// Maximum number of leases.
     pub count: usize,
-    /// The client waits only for the end of a long search.
+    /// True if the client waits only because the search takes long, not for a group to become due.
     pub searches: bool,
     /// The release that this request is fused with: group, token, and due time in the reply.
     pub after: Option<(Vec<u8>, Token, Millis)>,

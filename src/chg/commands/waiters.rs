@@ -1,8 +1,8 @@
 //! Clients that wait for a lease.
 //!
 //! The clients of a frontier wait in one line. Every event that makes a group due serves the line
-//! from the front: a command as part of its own execution, and otherwise the alarm, which is set to
-//! the time when the next group is due.
+//! from the front. If a command caused the event, it serves the line itself; otherwise the alarm
+//! does, which is set to the time when the next group is due.
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,7 @@ impl CachedFrontier {
             let waiter = &mut waiting.wish;
             let answer = match searched {
                 Ok(_) => waiter.answer(&mut self.frontier, keys),
-                // A client that has leases already gets those instead of the error.
+                // A client that already has leases gets them instead of the error.
                 Err(_) if !waiter.leases.is_empty() => waiter.answer(&mut self.frontier, keys),
                 Err(error) => Err(error),
             };
@@ -101,7 +101,7 @@ impl CachedFrontier {
         }
         self.frontier.evict_idle(keys, now)?;
         self.serve(keys, now)?;
-        // Clients whose timeout has passed, behind a client that keeps waiting.
+        // Answer clients whose timeout has passed, even behind a client that keeps waiting.
         for mut waiting in self.waiters.take(|waiting| waiting.is_over(now)) {
             let answer = waiting.wish.answer(&mut self.frontier, keys);
             waiting.answer(answer.map_err(|error| error.to_string()));

@@ -1,7 +1,8 @@
 //! Serialization of the URIs of a group for RDB files, append-only files and other servers.
 //!
-//! A value is one or more chunks of about a mebibyte, each of which is self-contained; loading all of them into an
-//! empty value gives an equal one. In its [`crawlspace_compact::envelope`] a chunk is:
+//! A value is one or more chunks of about a mebibyte, each of which is self-contained. Loading all
+//! of them into an empty value gives an equal one. In its [`crawlspace_compact::envelope`], a chunk
+//! has this form:
 //!
 //! | bytes | |
 //! |---|---|
@@ -34,9 +35,9 @@ pub const ENVELOPE: Envelope = Envelope {
     version: 2,
 };
 
-/// Maximum expansion of a chunk: bytes of full URIs per byte of the chunk, up to every record. URIs are written without
-/// the prefix that they share with the previous one, so that a few bytes could expand to very many; where the limit
-/// would be exceeded, a URI is written in full.
+/// Maximum expansion of a chunk: the bytes of full URIs per byte of the chunk, for each part up to
+/// the end of a record. URIs are written without the prefix that they share with the previous one,
+/// so a few bytes could expand to very many. A URI that would exceed the limit is written in full.
 const STOOD_FOR: usize = 16;
 
 /// A stored execution or URI.
@@ -299,7 +300,8 @@ impl Uris {
             encoder.record(record);
             true
         });
-        // Executions that only wait for the clock come last, when the value is not empty any more.
+        // Write executions without URIs last, when the value is not empty any more. They wait only
+        // for the clock.
         for execution in self.executions.iter().filter(|e| e.is_idle()) {
             encoder.name(execution);
             encoder.end_if_long();

@@ -1,6 +1,6 @@
-//! The executions of a group, found by number and by name. Most groups have a single execution and few have
-//! many, so a short list suffices. Groups with very many executions get an index for each order, so that no
-//! operation over all of them takes quadratic time.
+//! The executions of a group, found by number and by name. Most groups have a single execution and
+//! few have many, so a short list is enough for them. Groups with very many executions get an index
+//! for each order, so that no operation on all of them takes quadratic time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -129,7 +129,7 @@ impl All {
         }
     }
 
-    /// Returns the memory use in bytes, besides the value itself.
+    /// Returns the memory use in bytes, without the value itself.
     pub(super) fn memory(&self) -> usize {
         let ids: usize = self.from(0).map(|e| e.id.len().next_multiple_of(16)).sum();
         ids + match self {

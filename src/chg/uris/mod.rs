@@ -3,10 +3,9 @@
 //! [`Uris`] is a value: it changes only through [`Op`]s, which are replicated as they are, and reads no clock. `queue`
 //! holds the queued URIs, and `share` decides which execution is next.
 //!
-//! Memory for URLs of 91 bytes that share only their host, everything included: a group takes about 240 bytes plus 110
-//! for its first URI, ten URIs take 88 to 100 bytes each, a hundred or a million take 98; with a common directory, 86.
-//! A change takes some microseconds regardless of the number of URIs, because memory only grows by pages of two
-//! kilobytes and by B-tree nodes.
+//! Memory for URLs of 91 bytes that share only their host, everything included: a group takes about
+//! 240 bytes, plus 110 for its first URI. With ten URIs, each takes 88 to 100 bytes; with a hundred
+//! or a million, 98. URLs that share a directory take 86.
 
 mod bounds;
 mod change;
@@ -70,7 +69,7 @@ pub struct Leased<'a> {
     pub depth: u32,
     /// Due time of the URI.
     pub due: Millis,
-    /// The execution was dropped meanwhile, so the URI does not count any more.
+    /// The execution was dropped during the lease, so the URI does not count any more.
     pub dropped: bool,
 }
 
@@ -140,8 +139,9 @@ impl Uris {
             .map_or(0, |e| e.queued + u64::from(e.leased))
     }
 
-    /// Returns the next execution among those that are not `paused` and have a URI that is due: in proportion to their
-    /// weights, and among equals the one that appeared first.
+    /// Returns the next execution among those that are not `paused` and have a URI that is due.
+    /// Executions are chosen in proportion to their weights; among equals, the one that appeared
+    /// first is next.
     pub fn pick(&self, now: Millis, paused: &dyn Fn(&[u8]) -> bool) -> Option<&[u8]> {
         self.executions.pick(now, paused).map(|e| &*e.id)
     }
@@ -300,8 +300,8 @@ impl Uris {
     /// ```
     pub fn apply(&mut self, op: &Op<'_>) -> Changed {
         if self.is_empty() {
-            // The result must not depend on whether the key was deleted. Remaining executions are freed with the key,
-            // in the background if there are many.
+            // Reset the value, because the result must not depend on whether the key was deleted.
+            // Remaining executions are freed with the key, in the background if there are many.
             *self = Uris::default();
         }
         match *op {

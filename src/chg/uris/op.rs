@@ -1,7 +1,7 @@
 //! Changes of the URIs of a group, as values.
 //!
-//! A change contains everything that its effect depends on, so that the same changes give the same state on a
-//! replica and from an append-only file.
+//! A change contains everything that determines its effect, so that the same changes give the same
+//! state on a replica and from an append-only file.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -27,8 +27,8 @@ pub enum Op<'a> {
         /// The URI.
         uri: &'a [u8],
     },
-    /// Leases the next URI of an execution: among those that are due the lowest depth, then the earliest due
-    /// time, then the insertion order decides.
+    /// Leases the next URI of an execution that is due: the one with the lowest depth, then the
+    /// earliest due time, then the lowest insertion order.
     Take {
         /// Token of the new lease, which must not be in use.
         token: u64,
@@ -51,8 +51,8 @@ pub enum Op<'a> {
         /// The attempt failed.
         failed: bool,
     },
-    /// Removes queued URIs of an execution, first ones first; leased ones are dropped: the lease remains, but
-    /// the URI does not count any more.
+    /// Removes queued URIs of an execution, first ones first. Its leased URIs are dropped: their
+    /// leases remain, but the URIs do not count any more.
     Drop {
         /// The crawl execution.
         execution: &'a [u8],
@@ -76,7 +76,8 @@ pub enum Op<'a> {
 /// The effect of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// Nothing changed: the URI is known, nothing was due, the lease does not exist, …
+    /// Nothing changed: for example, the URI was known, nothing was due, or the lease did not
+    /// exist.
     Nothing,
     /// The URI was queued.
     Added,

@@ -22,8 +22,8 @@ pub(super) struct Stands {
     run_goes_on: bool,
 }
 
-/// Rounds a size up to what the allocator reserves anyway (jemalloc's size classes), so that growing rarely
-/// needs another block.
+/// Rounds a size up to the size that the allocator reserves anyway (jemalloc's size classes), so
+/// that growing rarely needs another block.
 fn rounded(bytes: usize) -> usize {
     let step = (bytes.next_power_of_two() / 8).max(16);
     bytes.next_multiple_of(step)
@@ -204,7 +204,7 @@ impl Page {
         let bytes = &mut self.0;
         let len = bytes.len() - (end - start) + patch.len();
         let wanted = rounded(len);
-        // Neither too small, nor so large that giving memory back is worth a copy.
+        // The buffer is too small, or so large that giving memory back is worth a copy.
         if len > bytes.capacity() || wanted < bytes.capacity() / 4 * 3 {
             let mut moved = Vec::with_capacity(wanted);
             moved.extend_from_slice(&bytes[..start]);
@@ -225,9 +225,13 @@ impl Page {
         bytes[start..tail].copy_from_slice(patch);
     }
 
-    /// Returns the offset at which to split a page that a URI made too long: after the URI if it is the last
-    /// of its execution and depth, where more will be added; before it if it is the last of all, so that a
-    /// page to which nothing more is added stays full; otherwise in the middle.
+    /// Returns the offset at which to split a page that a URI made too long:
+    ///
+    /// - before the URI if it is the last of all, so that a page to which nothing more is added
+    ///   stays full
+    /// - after the URI if it is the last of its execution and depth, because more URIs will be
+    ///   added there
+    /// - in the middle otherwise
     pub(super) fn cut(&self, stands: Stands) -> usize {
         if stands.end == self.len() {
             stands.start
@@ -238,8 +242,8 @@ impl Page {
         }
     }
 
-    /// Moves the records from the first one that begins at or after `cut`, and at least the last one, to a
-    /// new page; returns `None` for a single record.
+    /// Moves the records that begin at or after `cut`, and at least the last record, to a new page.
+    /// Returns `None` if there is only one record.
     pub(super) fn split(&mut self, cut: usize) -> Option<Page> {
         let mut records = self.records();
         let mut start = 0;

@@ -1,8 +1,8 @@
 //! The queued URIs of a group in order, with a look-up by their bytes.
 //!
-//! A few URIs are a single [`Page`], which is searched linearly. More URIs are several pages in order, and an
-//! index from a hash of each URI to its page. The hash is keyed, because URIs come from the web, and
-//! therefore differs between processes; nothing that is written depends on it.
+//! A few URIs are a single [`Page`], which is searched linearly. More URIs are several pages in
+//! order, with an index from a hash of each URI to its page. The hash is keyed, because URIs come
+//! from the web. It differs between processes, but nothing that is written depends on it.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ impl Queue {
         }
     }
 
-    /// Returns the memory use in bytes, besides the value itself.
+    /// Returns the memory use in bytes, without the value itself.
     pub(super) fn memory(&self) -> usize {
         match &self.pages {
             Pages::One(page) => page.memory(),
@@ -162,8 +162,9 @@ struct Tree {
     /// Pages by lower bound: all URIs of a page are at or after its bound, and all URIs of the previous pages
     /// are before it.
     order: BTreeMap<Position, u32>,
-    /// Number of URIs with a hash in a page: the hash in the upper half, the page in the lower. A count that
-    /// has reached its maximum stays there, which costs an unsuccessful look-up.
+    /// Number of URIs with a hash in a page: the hash is the upper half of the key, the page the
+    /// lower. A count that has reached its maximum stays there, which may cost an unsuccessful
+    /// look-up.
     known: BTreeMap<u64, u8>,
     /// The next number for a page, unless it is in use.
     next: u32,

@@ -1,8 +1,9 @@
 //! Queued URIs as a sequence of bytes, each encoded relative to the previous one.
 //!
-//! The URIs of a group belong to few hosts, and were mostly added together. So a record stores how many
-//! bytes its URI shares with the previous one, and, in the same execution and depth, only how much later it
-//! is due; numbers are varints ([`crawlspace_compact::number`]). A record is:
+//! The URIs of a group belong to few hosts, and most were added together. So a record stores how
+//! many bytes its URI shares with the previous one. If execution and depth are the same, it stores
+//! only how much later it is due. Numbers are varints ([`crawlspace_compact::number`]). A record
+//! is:
 //!
 //! 1. a byte: bit 0 if execution and depth are the same as before, bit 1 if attempts follow, the upper
 //!    six bits the number of shared bytes, or 63 for 63 and more;
@@ -25,8 +26,8 @@ const TRIED: u8 = 2;
 const SHARED_SHIFT: u32 = 2;
 const MAX_SHARED: usize = 63;
 
-/// Position of a URI in the queue: by execution, then depth, then due time, then insertion order. The default
-/// precedes all others.
+/// Position of a URI in the queue, ordered by execution, then depth, then due time, then insertion
+/// order. The default position precedes all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Number of the execution.

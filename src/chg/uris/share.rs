@@ -5,9 +5,9 @@
 //! run this gives the exact share: the rounding error of a stride is below 2^-64 of it.
 //!
 //! The clock of the group is the pass at which a URI was last leased. An execution that had nothing
-//! due meanwhile, or was paused, is treated as if it had kept up with the clock, so that it neither
-//! catches up nor waits; a new execution starts one stride after the clock, so that a stream of new
-//! executions cannot starve the others.
+//! due in the meantime, or was paused, is treated as if it had kept up with the clock. So it
+//! neither catches up nor waits. A new execution starts one stride after the clock, so that a
+//! stream of new executions cannot starve the others.
 
 use super::super::time::Millis;
 use super::bounds::{MAX_NUMBER, MAX_PASS, MAX_WEIGHT};
@@ -152,9 +152,9 @@ impl Executions {
         self.drop_idle(number);
     }
 
-    /// Drops idle executions that are equivalent to new ones, after the last URI of `number` may
-    /// have been removed. An execution ahead of the clock is kept, because otherwise it could get
-    /// more than its share by leaving and returning.
+    /// Drops idle executions that would be treated like new ones. Called after the last URI of
+    /// `number` may have been removed. An execution ahead of the clock is kept, because otherwise
+    /// it could get more than its share by leaving and returning.
     pub(super) fn drop_idle(&mut self, number: u64) {
         self.all.note(number);
         self.all.drop_idle(self.clock);

@@ -13,7 +13,8 @@ use crawlspace_compact::envelope::HEAD;
 
 const EXECUTIONS: [&[u8]; 4] = [b"a", b"b", b"execution \r\n\0", b"\xff"];
 
-/// Returns a URI that is as likely known as new; some are long enough for several pages.
+/// Returns a URI that may or may not be known already, with equal probability. Some URIs are long
+/// enough for several pages.
 fn uri(n: u16) -> Vec<u8> {
     let mut uri = format!("https://www.example.org/{}/page-{n}", n % 5).into_bytes();
     match n % 40 {
@@ -421,7 +422,7 @@ proptest! {
         prop_assert!(Uris::default().load(&chunk[..at.index(chunk.len())]).is_err());
     }
 
-    /// Feeds a forged chunk with a valid checksum: it is refused, or gives a usable value.
+    /// Loads a forged chunk with a valid checksum. The value must refuse it, or remain usable.
     #[test]
     fn a_forged_chunk_breaks_nothing(
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),
@@ -429,7 +430,7 @@ proptest! {
         again in any::<bool>(),
     ) {
         let mut chunk = chunks(&sample(), CHUNK_BYTES).remove(0);
-        // Mostly the part before the URIs, where more can break.
+        // Mostly changes the part before the URIs, where more can go wrong.
         let reach = if again { chunk.len() - HEAD } else { 120 };
         for (at, byte) in changes {
             chunk[HEAD + at.index(reach)] = byte;
@@ -505,7 +506,7 @@ fn sample() -> Uris {
     uris
 }
 
-/// Applies every kind of change, whatever the value holds.
+/// Applies every kind of change to any value.
 fn exercise(uris: &mut Uris) {
     for n in 0..20 {
         uris.apply(&Op::Add {
@@ -549,7 +550,7 @@ fn exercise(uris: &mut Uris) {
     let _ = uris.memory();
 }
 
-/// Keeps all of these executions supplied, and counts the URIs that each one gets.
+/// Always queues URIs of all these executions, and counts the URIs that each one gets.
 fn shares(weights: &[(Vec<u8>, u64)], picks: u64) -> BTreeMap<Vec<u8>, u64> {
     let mut uris = Uris::default();
     let mut n = 0;
@@ -583,7 +584,7 @@ fn shares(weights: &[(Vec<u8>, u64)], picks: u64) -> BTreeMap<Vec<u8>, u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Each execution has had its share at any time, within one URI per execution.
+    /// Asserts that each execution has had its share at any time, within one URI.
     #[test]
     fn shares_are_in_proportion_to_weights(
         weights in proptest::collection::vec(prop_oneof![1..10u64, 1..=MAX_WEIGHT], 1..7),
@@ -819,7 +820,7 @@ fn a_heavier_weight_shortens_the_wait() {
     }
     put(b"light", 1, 0);
     put(b"light", 1, 1);
-    // Known already: only the weight is new.
+    // The URI is known already, so only the weight changes.
     assert_eq!(put(b"light", 1000, 1), Changed::Weighed);
     assert_eq!(put(b"light", 1000, 1), Changed::Nothing);
     let turns = (0..4).map(|token| take(&mut uris, token, 0).unwrap() == b"light");

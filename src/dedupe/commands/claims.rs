@@ -1,7 +1,8 @@
 //! `DEDUPE.CLAIM` and `DEDUPE.UNCLAIM`, and the clients that block on a claim.
 //!
-//! The command that ends a claim serves the blocked clients in order of arrival: the first one gets the
-//! claim, or all of them get the new record. If a claim expires, a timer does so.
+//! The command that ends a claim serves the blocked clients in order of arrival: either the first
+//! one gets the claim, or all of them get the new record. If the claim expires, a timer serves
+//! them.
 
 use std::collections::VecDeque;
 use std::os::raw::c_int;
@@ -198,7 +199,8 @@ fn pending_reply(holder: &[u8], deadline: Millis, now: Millis) -> Reply {
     ])
 }
 
-/// Returns true if any client blocks on a claim; cheaper than finding out which.
+/// Returns true if any client blocks on a claim. Cheaper than finding the hashes that they wait
+/// for.
 pub fn anybody_waits() -> bool {
     metrics::CLAIMS_PENDING.get() > 0
 }
@@ -258,7 +260,7 @@ impl Waiters {
     }
 }
 
-/// Replies to clients whose wait timed out with the holder of the claim.
+/// When a wait times out, replies to the client with the holder of the claim.
 fn end_waits() {
     let now = even_ms();
     let mut waiters = WAITERS.borrow();
@@ -268,7 +270,7 @@ fn end_waits() {
         let reply = pending_reply(&waiting.wish.holder, waiting.wish.deadline, now);
         waiting.answer(Ok(reply));
     }
-    // Expired claims wait until writes are possible again.
+    // If writes are impossible now, expired claims are handled later, so they set no alarm.
     let ends = waiters.line.all.iter().map(|waiting| waiting.wish.deadline);
     if let Some(first) = ends
         .chain(waiters.line.until())
@@ -304,7 +306,7 @@ fn awake(ctx: Ctx) {
     }
 }
 
-/// Ends the waits of clients that claim for a crawl which was canceled.
+/// Ends the waits of clients that claim for a canceled crawl.
 pub fn cancel_waiters(db: c_int, prefix: &[u8], crawl: &[u8]) {
     if anybody_waits() {
         let canceled = Err(Error::Canceled(crawl.to_vec()).to_string());
@@ -340,10 +342,10 @@ fn timed_out(_: Ctx, client: BlockedClient) -> Result<Reply, String> {
 }
 
 const ROLE_CHANGED: &str =
-    "UNBLOCKED the server is not a master any more; claim again on the master";
+    "UNBLOCKED the server is not a master any more; run DEDUPE.CLAIM again on the master";
 
-/// Handles changes of keys by other clients: blocked clients are retried soon, or get an error if they cannot
-/// wait on.
+/// Handles changes of keys by other clients. The requests of blocked clients are retried soon, or
+/// get an error if the clients cannot keep waiting.
 pub fn on_change(_: Ctx, change: Change<'_>) {
     if !anybody_waits() {
         return;

@@ -44,7 +44,8 @@ impl Cached for CachedIndex {
 
 static INDEXES: Registry<CachedIndex> = Registry::new(&metrics::INDEXES);
 
-/// Merged indexes that plain clients wrote to recently; true if a key was deleted or is about to be.
+/// Indexes whose merged index plain clients wrote to recently. The value is true if a key was
+/// deleted or is about to be.
 static INVALIDATED: MainThread<FxHashMap<Box<[u8]>, bool>> =
     MainThread::new(FxHashMap::with_hasher(FxBuildHasher));
 
@@ -80,7 +81,7 @@ pub fn with_index<T>(
     let done = INDEXES.with((db, prefix), keys, open, act);
     let done = done.ok_or(Error::Busy)?;
     if matches!(done, Err(Error::Key(KeyError::Refused(_)))) {
-        // The server aborted halfway, so memory and keys may differ.
+        // The server refused a write halfway, so the cache and the keys may differ.
         INDEXES.borrow().evict(db, prefix);
     }
     done
@@ -164,8 +165,9 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
     });
 }
 
-/// Notes an index whose merged index a plain client wrote to, in any spelling, or that lost a key which
-/// decides who owns a hash. What the index states about spellings and holders is invalidated after the event.
+/// Notes an index if a plain client wrote to its merged index, in any spelling, or if it lost a key
+/// that decides who owns a hash. A timer then invalidates what the index stores about spellings and
+/// holders.
 fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Shared) {
     if prefix.len() > PREFIX_BYTES {
         return;
@@ -196,7 +198,8 @@ fn invalidate_after(ctx: Ctx, delay_ms: i64) {
     };
 }
 
-/// Clears the mark "written spellings only" of the indexes that plain clients wrote to.
+/// Clears the mark `written` of the indexes that plain clients wrote to, which says that hashes
+/// have their written spelling only.
 extern "C" fn invalidate_noted(ctx: RawCtx, _: *mut c_void) {
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };
@@ -223,7 +226,8 @@ extern "C" fn invalidate_noted(ctx: RawCtx, _: *mut c_void) {
                 index.write_spelling(keys)
             };
             visit(ctx, &scope, |(db, prefix), keys, here| {
-                // While the slot is being migrated, keys come and go unchanged.
+                // While the slot is being migrated, keys appear and disappear without being
+                // changed.
                 if here.is_ok() {
                     let _ = with_index(db, prefix, keys, mark);
                 }

@@ -51,8 +51,7 @@ impl Slices for IndexJob {
         }
         let (job, kind) = (&mut self.job, self.kind);
         let (prefix, user) = (&self.prefix, &self.user);
-        // Opening needs no permissions: the user's permissions are checked for the job's own reads
-        // only.
+        // Opening the index needs no permissions. Only the reads of the job itself are checked.
         let mut opening = RedisKeyspace::new(ctx);
         let step = slice(self.db, &self.prefix, &mut opening, |index, opening| {
             opening.release();
@@ -160,7 +159,7 @@ impl Act for Commit<'static> {
                 (Keys::Of(crawl, CrawlKey::CONTENT), Access::Read),
             ],
         )?;
-        // Records added after a running commit began are not part of that commit but of this one.
+        // A running commit does not include records added after it began, but this one does.
         let may_attach = on_index(call, |cached, keys| {
             let index = &mut cached.index;
             Ok(!index.under_way.is_committing(keys, crawl)?

@@ -14,8 +14,7 @@ use crawlspace_host::server::reply::{send_array, send_bulk, send_int, send_nil};
 use super::indexes::on_index;
 use super::metrics;
 
-/// Offers hashes that have their written spelling to the key space, which can reuse these strings of the
-/// server.
+/// Offers hashes in their written spelling to the key space, which can reuse these server strings.
 pub fn offer<'a>(
     keys: &mut RedisKeyspace,
     profile: Profile,

@@ -47,7 +47,8 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
         store::register(ctx)?;
     }
     claims::start();
-    // A single listener for both: the server notifies each listener of every change of every key.
+    // A single listener for both, because the server notifies every listener of every change of
+    // every key.
     notify::listen(Listener {
         cares_for: |key| may_be_ours(key, indexes::lengths()),
         marks: marks_an_index,

@@ -127,8 +127,9 @@ impl Store for RedisKeyspace {
     }
 }
 
-/// `crawlspace.packed key APPLY records log`, `crawlspace.packed key CHUNK chunk` and `crawlspace.packed key MARK
-/// content`. Only the server sends it; a manual call changes a packed index accordingly.
+/// `crawlspace.packed key APPLY records log`, `crawlspace.packed key CHUNK chunk` and
+/// `crawlspace.packed key MARK content`. Only the server sends this command. A manual call changes
+/// a packed index accordingly.
 struct ChangePacked;
 
 impl Internal for ChangePacked {
@@ -140,9 +141,9 @@ impl Internal for ChangePacked {
             [b"APPLY", records, log] => apply(call, records, log),
             [b"CHUNK", chunk] => change(call, |packed: &mut Packed| packed.load(chunk)),
             [b"MARK", content] => change(call, |marker: &mut Marker| marker.load(content)),
-            _ => Err("ERR syntax error: a key, then CHUNK and a chunk, APPLY, a key and a log, or MARK and a content are expected".into()),
+            _ => Err("ERR syntax error: expected key CHUNK chunk, key APPLY records log, or key MARK content".into()),
         };
-        // A replica caches its indexes, too.
+        // Replicas also cache indexes.
         let (db, key) = (selected_db(call.ctx), call.key.clone());
         call.keys.release();
         indexes::on_change(call.ctx, Change::Key(db, key.as_ref()));
@@ -168,15 +169,16 @@ fn change<T: Native>(
     }
 }
 
-/// Applies the changes of the master. Records that the master packed are in the same plain hash here.
+/// Applies the changes of the master. The master packed records from the plain hash `records`,
+/// which has the same records here.
 fn apply(
     call: &mut InternalCall<'_>,
     records: &[u8],
     log: &[u8],
 ) -> std::result::Result<(), String> {
     let records = RmString::new(records);
-    // The server only knows the first key of the command, so check the other one. A replication link may have no
-    // user.
+    // The server only knows the first key of the command, so the other one is checked here. A
+    // replication link may have no user.
     let user = User::current_name(call.ctx);
     User::named_or_nobody(user.as_ref()).check(&records, Access::Read)?;
     let mut taken: Vec<Option<Value>> = Vec::new();

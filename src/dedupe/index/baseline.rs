@@ -9,13 +9,13 @@ use crate::dedupe::store::Store;
 
 /// Commit numbers of the crawl.
 const COMMITS: &[u8] = b"commits";
-/// Set if the holdings of the crawl are not recorded in full.
+/// Set if the lists of holders may not name the crawl for all of its hashes.
 const FOUND: &[u8] = b"found";
 /// Number of records in the crawl after its last commit.
 const SEEN: &[u8] = b"hashes";
 /// Number of records that are both packed and plain.
 const COPIED: &[u8] = b"copied";
-/// Number of fields that plain clients had added when our command continued the crawl.
+/// Number of fields that plain clients had added when one of our commands continued the crawl.
 const MORE: &[u8] = b"more";
 /// Number of bytes that plain clients added to the crawl between its commits.
 const UNCERTAIN: &[u8] = b"uncertain";
@@ -50,12 +50,13 @@ impl<K: Store> Baseline<K> {
         Ok(())
     }
 
-    /// Returns true if the holdings of the crawl are not recorded in full.
+    /// Returns true if the lists of holders may not name the crawl for all of its hashes.
     pub(crate) fn is_unrecorded(&self, ks: &mut K) -> Result<bool> {
         Ok(ks.hash_has(&self.key, FOUND)?)
     }
 
-    /// Marks the holdings of the crawl as not recorded in full. Returns false if they were marked already.
+    /// Records that the lists of holders may not name the crawl for all of its hashes. Returns
+    /// false if that was recorded already.
     pub(crate) fn mark_unrecorded(&self, ks: &mut K) -> Result<bool> {
         let is_new = !self.is_unrecorded(ks)?;
         if is_new {
@@ -64,8 +65,8 @@ impl<K: Store> Baseline<K> {
         Ok(is_new)
     }
 
-    /// Returns the first commit number of the crawl if its holdings are not recorded in full, `u64::MAX` without
-    /// a number.
+    /// Returns the first commit number of the crawl if the lists of holders may not name it for all
+    /// of its hashes. Returns `u64::MAX` if the crawl has no commit number.
     pub(crate) fn unrecorded_number(&self, ks: &mut K) -> Result<Option<u64>> {
         Ok(match self.numbers(ks)?.first() {
             None => Some(u64::MAX),
@@ -103,7 +104,8 @@ impl<K: Store> Baseline<K> {
         Ok(())
     }
 
-    /// Returns the number of fields that plain clients had added when our command continued the crawl.
+    /// Returns the number of fields that plain clients had added when one of our commands continued
+    /// the crawl.
     pub(crate) fn more(&self, ks: &mut K) -> i64 {
         counts::read(ks, &self.key, MORE).unwrap_or(0)
     }
@@ -147,8 +149,8 @@ impl<K: Store> Baseline<K> {
         counts::read(ks, &self.key, UNCERTAIN)
     }
 
-    /// Records that plain clients added `more` to a count of a committed crawl, which becomes part of its
-    /// baseline.
+    /// Records that plain clients added `more` to a count of a committed crawl. The addition
+    /// becomes part of the crawl's baseline.
     pub(crate) fn note_uncertain(&self, ks: &mut K, name: &[u8], more: i64) -> Result<()> {
         if name == counts::TOTAL_CRAWL_SIZE && more > 0 {
             counts::add(ks, &self.key, UNCERTAIN, more)?;

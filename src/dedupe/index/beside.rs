@@ -1,13 +1,14 @@
 //! Changes of an index by other programs, without our commands.
 //!
-//! Browsertrix purges by renaming `allcrawls` to `to-remove-crawls`, deleting the merged index and its counts, and
-//! putting the crawls to keep back one by one. Until its last step, the records of the crawls in that set cannot be
-//! rebuilt from anywhere else. Crawls that Browsertrix canceled after some of their hashes were merged are in
-//! `canceledcrawls`.
+//! Browsertrix purges an index in steps. It renames `allcrawls` to `to-remove-crawls`, deletes the
+//! merged index and its counts, and then puts the crawls that it keeps back one by one. Until its
+//! last step, the records of the crawls in `to-remove-crawls` exist nowhere else. Crawls that
+//! Browsertrix canceled after some of their hashes were merged are in `canceledcrawls`.
 //!
-//! Such a purge changes the owners of hashes without regard to our lists of holders. From the detection of a purge
-//! until `REPAIR` has checked the whole index, the field `untrusted` of the `crawlspace` key is set, and the next
-//! holder of a hash is looked up in every committed crawl.
+//! Such a purge changes the owners of hashes without updating our lists of holders. When a purge is
+//! detected, the field `untrusted` of the `crawlspace` key is set, and remains until `REPAIR` has
+//! checked the whole index. Until then, the next holder of a hash is looked up in every committed
+//! crawl.
 
 use crawlspace_host::keyspace::Batch;
 
@@ -29,8 +30,9 @@ impl<K: Store> Index<K> {
         Ok(self.places.packed_len(ks, crawl)? > 0)
     }
 
-    /// Returns true if another program took a crawl with packed (that is, committed) records out of `allcrawls` and
-    /// left its other keys in place. False if it deleted the crawl, or if the id was used again since.
+    /// Returns true if another program took a crawl with packed (that is, committed) records out of
+    /// `allcrawls`, but left its other keys in place. Returns false if the program deleted the
+    /// crawl, or if its id was used again since.
     pub(crate) fn was_set_aside(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if self.places.packed_len(ks, crawl)? == 0 {
             return Ok(false);
@@ -40,7 +42,7 @@ impl<K: Store> Index<K> {
         }
         match self.standing(ks, crawl)? {
             Some(CrawlState::Unlisted) => {}
-            // The packed records of a crawl that was never committed are copies left by a commit.
+            // If the crawl was never committed, its packed records are copies left by a commit.
             Some(CrawlState::Uncommitted)
                 if !self.crawls.baseline(ks, crawl).numbers(ks)?.is_empty() => {}
             _ => return Ok(false),
@@ -63,8 +65,8 @@ impl<K: Store> Index<K> {
         Ok(is_uncommitted && !self.was_set_aside(ks, crawl)?)
     }
 
-    /// Returns the state of a crawl, including crawls that other programs set aside and crawls in no set; `None` if
-    /// there is no such crawl.
+    /// Returns the state of a crawl, including crawls that other programs took out of the sets and
+    /// crawls in no set. Returns `None` if there is no such crawl.
     pub(crate) fn standing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<CrawlState>> {
         if self.crawls.is_outgoing(ks, crawl)? {
             return Ok(Some(CrawlState::Outgoing));
@@ -99,8 +101,8 @@ impl<K: Store> Index<K> {
         }
     }
 
-    /// Returns true if the list of a hash's holders contains its owner. Only another program leaves such a list behind,
-    /// by changing the owner.
+    /// Returns true if the list of a hash's holders also contains its owner. This happens only if
+    /// another program changes the owner.
     pub(crate) fn is_owner_listed(
         &mut self,
         ks: &mut K,
@@ -133,7 +135,7 @@ impl<K: Store> Index<K> {
             .ok_or_else(|| Error::NoCrawl(crawl.to_vec()))
     }
 
-    /// Returns true if a continued crawl may have fields that none of our commands listed as added.
+    /// Returns true if a continued crawl may have fields that none of our commands listed.
     pub(crate) fn has_unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.unseen_fields(ks, crawl)? != Some(0))
     }
@@ -143,15 +145,15 @@ impl<K: Store> Index<K> {
         Ok(self.unseen_fields(ks, crawl)? > Some(0))
     }
 
-    /// Returns true if a continued crawl may have fields that a plain client added after our command continued it.
-    /// Fields added earlier are committed.
+    /// Returns true if plain clients may have added fields to a continued crawl after our command
+    /// continued it. Fields that they added earlier are committed.
     pub(crate) fn has_unclear_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         let committed = self.crawls.baseline(ks, crawl).more(ks);
         Ok(self.unseen_fields(ks, crawl)? != Some(committed))
     }
 
-    /// Returns the number of fields of a crawl that none of our commands listed: negative if plain clients deleted
-    /// some, `None` if no commit of ours counted them.
+    /// Returns the number of fields of a crawl that none of our commands listed. Negative if plain
+    /// clients deleted some; `None` if no commit of ours counted the fields.
     pub(crate) fn unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<i64>> {
         let Some(seen) = self.crawls.baseline(ks, crawl).seen(ks)? else {
             return Ok(None);

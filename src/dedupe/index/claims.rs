@@ -88,8 +88,8 @@ impl<K: Store> Claims<K> {
             .filter(|claim| claim.deadline > now))
     }
 
-    /// Deletes some expired claims, starting at `cursor`, which is `None` again when all claims were visited.
-    ///
+    /// Deletes some expired claims, starting at `cursor`. Sets `cursor` to `None` when all claims
+    /// were visited.
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; errors of the server.
     pub fn sweep(&self, ks: &mut K, cursor: &mut Option<K::Cursor>, now: Millis) -> Result<()> {
@@ -106,8 +106,8 @@ impl<K: Store> Claims<K> {
         Ok(())
     }
 
-    /// Refuses a stale token: one of the hashes is claimed with another token, and none with this one. An expired claim
-    /// that was not taken over counts as held.
+    /// Refuses a stale token, that is, if one of the hashes is claimed with another token and none
+    /// with this one. An expired claim that no other client took over counts as held.
     ///
     /// # Errors
     /// `STALE` if another token holds the claim; `WRONGTYPE` if a key holds another type; errors of the server.

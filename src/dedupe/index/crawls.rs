@@ -23,11 +23,13 @@ pub enum CrawlState {
     Committed,
     /// Listed in both sets: continued after its commit.
     Continued,
-    /// Listed in `to-remove-crawls`: a purge by another program has not decided on it yet.
+    /// Listed in `to-remove-crawls`: a running purge by another program has not yet put the crawl
+    /// back or deleted it.
     Outgoing,
     /// Listed in `canceledcrawls` only: canceled by another program.
     Canceled,
-    /// Not listed in any set: written by another program that did not register it, or left over.
+    /// Not listed in any set: another program wrote it without registering it, or did not delete
+    /// all of its keys.
     Unlisted,
 }
 
@@ -139,8 +141,8 @@ impl<K: Store> Crawls<K> {
         is_finished.then_some(&known.records)
     }
 
-    /// Returns true if every field of the crawl's records is known to have its written spelling; `None` if not checked
-    /// yet.
+    /// Returns true if every field of the crawl's records is known to have its written spelling.
+    /// Returns `None` if that was not checked yet.
     pub(super) fn is_written(&self, crawl: &[u8]) -> Option<bool> {
         self.get(crawl)?.is_written
     }
@@ -236,7 +238,8 @@ impl<K: Store> Crawls<K> {
         ks.exists(&self.outgoing)
     }
 
-    /// Returns true if a purge by another program took the crawl out of `allcrawls` and has not decided on it yet.
+    /// Returns true if a purge by another program took the crawl out of `allcrawls`, and has not
+    /// yet put it back or deleted it.
     pub(crate) fn is_outgoing(&self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.are_purged(ks) && ks.set_has(&self.outgoing, crawl)?)
     }
@@ -289,8 +292,8 @@ impl<K: Store> Index<K> {
         is_new
     }
 
-    /// Invalidates the records of a crawl after a write by a plain client: lookups in it try every spelling from now
-    /// on.
+    /// Invalidates the records of a crawl after a write by a plain client. From now on, lookups in
+    /// these records try every spelling.
     pub fn invalidate_records(&mut self, crawl: &[u8]) {
         if self.crawls.invalidate_records(crawl) {
             self.ledger.forget_unrecorded();
@@ -313,8 +316,8 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Returns true if new records of the crawl belong to a later commit: the crawl is committed, or its commit is
-    /// running.
+    /// Returns true if new records of the crawl belong to a later commit: the crawl is committed,
+    /// or is being committed.
     pub(crate) fn is_continuing(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.crawls.is_committed(ks, crawl)?
             || self.under_way.is_committing(ks, crawl)?

@@ -1,8 +1,9 @@
 //! The holders of a hash, in commit order.
 //!
-//! The merged index names the owner of a hash. Every commit has a number, `commits` maps it to the crawl, and `holders`
-//! maps a hash to the numbers of the commits that contained it after its owner's. Crawls that plain clients committed
-//! get a number when they are first seen, but their hashes were never recorded as held: they have to be looked up.
+//! The merged index names the owner of a hash. Every commit has a number: `commits` maps the number
+//! to the crawl, and `holders` maps a hash to the numbers of the later commits that also contained
+//! it. Crawls that plain clients committed get a number when they are first seen. The lists of
+//! holders do not name these *unrecorded* crawls, so their records must be searched.
 
 use std::rc::Rc;
 
@@ -19,7 +20,7 @@ use crate::dedupe::store::{Store, Stored, Under};
 /// Field of `crawlspace` that marks the lists of holders as possibly incomplete.
 const UNTRUSTED: &[u8] = b"untrusted";
 
-/// Crawls whose holdings are not recorded, each with its commit number, in commit order.
+/// Unrecorded crawls, each with its commit number, in commit order.
 pub type Unrecorded = Vec<(u64, Vec<u8>)>;
 
 /// The commit order, and the lists of further holders of hashes.
@@ -30,7 +31,7 @@ pub struct Ledger<K: Store> {
     meta: K::Name,
     /// True if any hash has a list of further holders; `None` if unknown.
     has_lists: Option<bool>,
-    /// Committed crawls whose holdings are not recorded.
+    /// Committed crawls that the lists of holders may not name.
     unrecorded: Option<Rc<Unrecorded>>,
     /// All committed crawls, in commit order.
     in_order: Option<Rc<Unrecorded>>,
@@ -66,13 +67,13 @@ impl<K: Store> Ledger<K> {
         }
     }
 
-    /// Drops the cache of crawls whose holdings are not recorded, because plain clients added to one of them, or
-    /// because one was restored.
+    /// Drops the cache of unrecorded crawls, because plain clients added to a crawl, or a crawl was
+    /// restored.
     pub(crate) fn forget_unrecorded(&mut self) {
         self.unrecorded = None;
     }
 
-    /// Assigns a commit number to a crawl whose holdings are not recorded.
+    /// Assigns a commit number to an unrecorded crawl.
     pub(crate) fn adopt(&mut self, ks: &mut K, crawl: &[u8], number: u64) -> Result<()> {
         self.record(ks, number, crawl)?;
         self.in_order = None;
@@ -119,8 +120,8 @@ impl<K: Store> Ledger<K> {
         Ok(())
     }
 
-    /// Marks the lists of holders as complete, after the whole index was checked and repaired, unless it is being
-    /// purged.
+    /// Marks the lists of holders as complete after the whole index was checked and repaired. Does
+    /// nothing during a purge by another program.
     pub(crate) fn mark_trusted(&mut self, ks: &mut K, crawls: &Crawls<K>) -> Result<()> {
         if self.untrusted && !crawls.are_purged(ks) {
             ks.hash_del(&self.meta, UNTRUSTED)?;
@@ -139,15 +140,15 @@ impl<K: Store> Ledger<K> {
         self.adopted = true;
     }
 
-    /// Caches the crawls whose holdings are not recorded, as found by a walk over all crawls.
+    /// Caches the unrecorded crawls that a walk over all crawls found.
     pub fn set_unrecorded(&mut self, mut unrecorded: Unrecorded) {
         unrecorded.sort();
         unrecorded.dedup();
         self.unrecorded = Some(Rc::new(unrecorded));
     }
 
-    /// Returns the number of hashes to process between two checks of the time. Each hash costs a lookup in every crawl
-    /// whose holdings are not recorded.
+    /// Returns the number of hashes to process between two checks of the time. Each hash costs a
+    /// lookup in every unrecorded crawl.
     pub fn batch(&self, usual: usize) -> usize {
         let looked = [&self.unrecorded, &self.in_order];
         let looked = looked.into_iter().flatten().map(|list| list.len()).max();
@@ -200,7 +201,7 @@ impl<K: Store> Ledger<K> {
 }
 
 impl<K: Store> Index<K> {
-    /// Marks the holdings of a committed crawl as not recorded in full, after plain clients added to it.
+    /// Marks a committed crawl as unrecorded after plain clients added to it.
     pub(crate) fn mark_unrecorded(&mut self, ks: &mut K, crawl: &[u8]) -> Result<()> {
         if self.crawls.baseline(ks, crawl).mark_unrecorded(ks)? {
             self.ledger.forget_unrecorded();
@@ -208,8 +209,9 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Returns the first commit number of a crawl that may hold hashes which are not recorded: plain clients committed
-    /// it, or added to it since its last commit.
+    /// Returns the first commit number of a crawl if the lists of holders may not name it for all
+    /// of its hashes. This is so if plain clients committed the crawl, or added to it since its
+    /// last commit.
     pub(crate) fn first_unrecorded(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<u64>> {
         if let Some(number) = self.crawls.baseline(ks, crawl).unrecorded_number(ks)? {
             return Ok(Some(number));
@@ -225,8 +227,7 @@ impl<K: Store> Index<K> {
             .copied())
     }
 
-    /// Returns the committed crawls whose holdings are not recorded, because plain clients committed them, in commit
-    /// order as far as known.
+    /// Returns the unrecorded crawls, in commit order as far as known.
     pub(crate) fn unrecorded(&mut self, ks: &mut K) -> Result<Rc<Unrecorded>> {
         if let Some(known) = &self.ledger.unrecorded {
             return Ok(Rc::clone(known));
@@ -283,7 +284,7 @@ impl<K: Store> Index<K> {
         if !self.crawls.is_committed(ks, crawl)? || self.under_way.is_leaving(ks, crawl)? {
             return Ok(None);
         }
-        // A continued crawl exposes none of its new hashes while it is committed again.
+        // While a continued crawl is committed again, its new hashes are not visible.
         let committing = self.under_way.is_committing(ks, crawl)?;
         if (self.crawls.is_uncommitted(ks, crawl)? || committing)
             && self.crawls.is_listed(ks, crawl, digest)?
@@ -294,8 +295,8 @@ impl<K: Store> Index<K> {
         Ok(value.filter(|value| Record::parse(value.as_ref()).is_some()))
     }
 
-    /// Returns the first committed crawl, in commit order, that holds the hash in addition to its `owner`, and its
-    /// record. Skips crawls for which `excluded` returns true.
+    /// Returns the first committed crawl, in commit order, that has the hash and is not its
+    /// `owner`, with its record. Skips crawls for which `excluded` returns true.
     pub(crate) fn next_holder(
         &mut self,
         ks: &mut K,
@@ -304,7 +305,8 @@ impl<K: Store> Index<K> {
         excluded: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Option<Under<K::Value>>> {
         let numbers = self.ledger.holders(ks, &self.places, digest)?;
-        // A commit by a plain client may have taken a hash from any crawl that owned it.
+        // When a plain client commits, it may make its crawl the owner of a hash that any other
+        // crawl owned.
         let plain = !self.ledger.is_trusted()
             || (self.crawls.is_committed(ks, owner)?
                 && self
@@ -347,12 +349,13 @@ impl<K: Store> Index<K> {
                 (Some(r), Some(l)) if r.0 <= l.0 => recorded.next().expect("peeked"),
                 (_, Some(_)) => {
                     let next = looked.next().expect("peeked");
-                    // A later commit of ours to such a crawl is recorded like any other.
+                    // If we committed such a crawl again later, the lists of holders name that
+                    // commit.
                     if candidates.iter().any(|(_, c)| *c == next.1) {
                         continue;
                     }
-                    // In a continued crawl, hashes that plain clients added are uncommitted, and cannot be told apart
-                    // from committed ones.
+                    // Hashes that plain clients added to a continued crawl are uncommitted, and
+                    // cannot be distinguished from committed ones.
                     let unclear = plain
                         && self.crawls.is_uncommitted(ks, &next.1)?
                         && self.has_unclear_fields(ks, &next.1)?;

@@ -1,7 +1,7 @@
 //! A dedupe index: the keys that share a prefix, and their cache in memory.
 //!
-//! The keys are authoritative. Everything here except the prefix is a cache that can be rebuilt from them, and is
-//! invalidated whenever another client changes the keys that it was read from.
+//! The keys are authoritative. Everything here except the prefix is a cache that can be rebuilt
+//! from the keys. It is invalidated when another client changes the keys that it was read from.
 
 pub mod baseline;
 pub mod beside;
@@ -41,7 +41,7 @@ const FORMAT: &[u8] = b"1";
 /// Maximum number of crawls that are examined for the layout of an index that does not store it.
 const CRAWLS_LOOKED_AT: usize = 8;
 
-/// An index and its cache. Each part has private fields and a file of its own; rules use the parts that they need.
+/// An index and its cache. Each part of the cache is in a file of its own and has private fields.
 pub struct Index<K: Store> {
     prefix: Vec<u8>,
     profile: Profile,
@@ -80,8 +80,9 @@ impl<K: Store> Index<K> {
         self.opening
     }
 
-    /// Opens the index with this prefix. Its layout is read from its keys, or is `new` if there are none. `anchored`
-    /// keeps a key with exactly the prefix as its name, which cluster mode needs while the slot migrates.
+    /// Opens the index with this prefix. Its layout is read from its keys, or is `new` if there are
+    /// none. With `anchored`, the index keeps a key with exactly the prefix as its name. Cluster
+    /// mode needs this key while the slot is migrated.
     ///
     /// # Errors
     /// `BADFORMAT` if a newer version wrote the index.
@@ -105,7 +106,7 @@ impl<K: Store> Index<K> {
             let name = ks.name(&[prefix, MERGED.name(profile).as_bytes()]);
             ks.exists(&name)
         };
-        // The layout of an index that plain clients created follows from its key names.
+        // The key names show the layout of an index that plain clients created.
         let profile = match stored {
             Some(profile) => profile,
             None if has_merged(Profile::Document) => Profile::Document,
@@ -206,8 +207,8 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Stores the format and the layout before the first write of our own, so that a later change of the configuration
-    /// does not affect this index.
+    /// Stores the format and the layout before our first write, so that a later change of the
+    /// configuration does not affect this index.
     pub(crate) fn register(&mut self, ks: &mut K) -> Result<()> {
         self.prepare_storage(ks)?;
         if self.registered {

@@ -28,9 +28,9 @@ fn leaves_whole(state: &[u8]) -> bool {
 pub struct CommitState {
     /// Commit number.
     pub number: u64,
-    /// Number of hashes so far that the crawl became the owner of.
+    /// Number of hashes so far for which the crawl became the owner.
     pub new: u64,
-    /// Number of hashes so far that the index knew.
+    /// Number of hashes so far that the index already had.
     pub known: u64,
 }
 
@@ -106,7 +106,7 @@ impl<K: Store> UnderWay<K> {
         crawl: &[u8],
         state: Option<CommitState>,
     ) -> Result<()> {
-        // Load the cache before the write, so that it is not loaded again after it.
+        // Load the cache before the write, so that it does not have to be read again afterwards.
         self.committing(ks)?;
         match state {
             Some(state) => {
@@ -126,8 +126,8 @@ impl<K: Store> UnderWay<K> {
         Ok(self.removing(ks)?.contains_key(crawl))
     }
 
-    /// Returns true if the whole crawl is being removed. Lookups skip it from the start, so that it
-    /// disappears at once.
+    /// Returns true if the whole crawl is being removed. Lookups skip such a crawl from the start
+    /// of the removal, so that it disappears at once.
     pub(crate) fn is_leaving(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.removing(ks)?.get(crawl) == Some(&true))
     }
@@ -187,7 +187,7 @@ impl<K: Store> UnderWay<K> {
         self.set_removing(ks, crawl, Some(&state))
     }
 
-    /// Ends a removal: deletes its marks, and keeps those of interrupted cancels.
+    /// Ends a removal: deletes its marks, and keeps the marks of interrupted cancels.
     pub(crate) fn end_removal(&mut self, ks: &mut K) -> Result<()> {
         let marks = counts::fields(ks, &self.removals)?;
         if !marks.iter().any(|(_, state)| state.starts_with(CANCEL)) {

@@ -1,9 +1,9 @@
 //! The spellings of a hash.
 //!
-//! Our own commands write each hash in one form. Plain clients may have written another form, so a lookup that
-//! misses tries all of them, but only where plain clients may have written. For the merged index, the field
-//! `written` of the `crawlspace` key contains its size at the time when all of its fields had their written
-//! form.
+//! Our own commands write each hash in one form. Plain clients may have written another form, so a
+//! lookup that misses tries all forms. It does so only where plain clients may have written. For
+//! the merged index, the field `written` of the `crawlspace` key stores the size that the merged
+//! index had when all of its fields were in their written form.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -24,8 +24,8 @@ pub struct Spelling<K: Store> {
     is_written: bool,
     /// The value of `written` in the `crawlspace` key.
     size: Option<u64>,
-    /// Number of times that a field in another form was added to the merged index. A check of all its fields is
-    /// only valid if this number did not change.
+    /// Number of times that a field in another form was added to the merged index. If this number
+    /// changes during a check of all fields, the check is invalid.
     oddities: u64,
 }
 
@@ -46,7 +46,8 @@ impl<K: Store> Spelling<K> {
         self.profile = profile;
     }
 
-    /// Reads the size that the last job stored. If plain clients have added hashes since, the sizes differ.
+    /// Reads the size that the last job stored. If plain clients have added hashes since, the
+    /// current size differs.
     pub(super) fn read(&mut self, ks: &mut K, places: &Places<K>) -> Result<()> {
         let size = ks.hash_get(&self.meta, b"written")?;
         self.size = size.and_then(|n| parse_unsigned(n.as_ref()));
@@ -55,8 +56,8 @@ impl<K: Store> Spelling<K> {
         Ok(())
     }
 
-    /// Invalidates the state after a plain client wrote to the merged index: lookups try every spelling from
-    /// now on.
+    /// Invalidates the state after a plain client wrote to the merged index. From now on, lookups
+    /// try every spelling.
     pub(crate) fn invalidate(&mut self, ks: &mut K, places: &Places<K>) -> Result<()> {
         if places.plain_key().is_some() {
             self.is_written &= places.merged().len(ks)? == 0;
@@ -69,8 +70,9 @@ impl<K: Store> Spelling<K> {
         (opening, self.oddities)
     }
 
-    /// Ends a check that found all fields in their written form. It is ignored if another form was added in the
-    /// meantime, or if the index was reopened because other clients changed its keys.
+    /// Ends a check that found all fields in their written form. Ignores the result if another form
+    /// was added in the meantime, or if the index was reopened because other clients changed its
+    /// keys.
     pub fn end_census(&mut self, opening: u64, begun: (u64, u64)) {
         self.is_written |= self.begin_census(opening) == begun;
     }
@@ -136,7 +138,7 @@ impl<K: Store> Spelling<K> {
         in_other_spellings(self.profile, digest, |field| places.merged().get(ks, field))
     }
 
-    /// Returns the size that the `crawlspace` key should contain, if it contains another one.
+    /// Returns the size to store in the `crawlspace` key, if it differs from the stored one.
     fn unwritten_size(&self, ks: &mut K, places: &Places<K>) -> Result<Option<Option<u64>>> {
         let size = if self.is_written {
             Some(places.merged().len(ks)?).filter(|&size| size > 0)
@@ -157,8 +159,8 @@ impl<K: Store> Spelling<K> {
 }
 
 impl<K: Store> Index<K> {
-    /// Stores whether the merged index has only written forms, so that a restart need not check all of it. Must
-    /// be called at the end of every step that changed it.
+    /// Stores whether the merged index has only written forms, so that a restart does not have to
+    /// check all of it. Must be called at the end of every step that changed the merged index.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; errors of the server.

@@ -1,18 +1,19 @@
 //! The storage of the committed part of an index: plain keys, or one packed value.
 //!
-//! Three kinds of hashes can be in either storage: the merged index, the records of committed crawls, and the further
-//! holders of hashes. The rules access them through the functions here, and are the same for both storages. While an
-//! index changes its storage (`PACK`, `UNPACK`), every entry is in exactly one of the two; entries that are still to be
-//! packed are in `moving`.
+//! Three kinds of hashes can be in either storage: the merged index, the records of committed
+//! crawls, and the further holders of hashes. The rules access them through the functions here, and
+//! are the same for both storages. While an index changes its storage (`PACK`, `UNPACK`), every
+//! entry is in exactly one of the two. Entries that are still to be packed are in `moving`.
 //!
-//! The packed index is at a key that is not documented. The name of the merged index holds a marker: a plain client
-//! that looks up a hash there gets `WRONGTYPE` instead of "unknown", and one that deletes or renames the marker
-//! destroys no record.
+//! The packed index is at a key that is not documented. The name of the merged index holds a
+//! marker. A plain client that looks up a hash there gets `WRONGTYPE` instead of "unknown", and a
+//! client that deletes or renames the marker destroys no record.
 //!
-//! The records of an uncommitted crawl are always in its plain hash. Its commit copies them into the packed index and
-//! deletes the plain hash at its end; meanwhile `copied` in `h:<crawl>:baseline` is the number of records in both. A
-//! plain client may write to the hash of a committed crawl at any time; if the crawl has packed the same hash, the
-//! packed record counts, as if the client had found the field set (`HSETNX`).
+//! The records of an uncommitted crawl are always in its plain hash. Its commit copies them into
+//! the packed index, and deletes the plain hash at the end. In between, `copied` in
+//! `h:<crawl>:baseline` is the number of records in both. A plain client may write to the hash of a
+//! committed crawl at any time. If the crawl has packed the same hash, the packed record counts, as
+//! if the client's `HSETNX` had found the field.
 
 use std::borrow::Cow;
 
@@ -73,8 +74,8 @@ pub struct Places<K: Store> {
 }
 
 impl<K: Store> Places<K> {
-    /// Detects the storage from the keys and from `stored`, the value in the `crawlspace` key. `new` is the storage of
-    /// an index for which neither exists.
+    /// Detects the storage from the keys and from `stored`, the value in the `crawlspace` key. If
+    /// there is neither, the storage is `new`.
     pub(super) fn find(
         ks: &mut K,
         names: &Names<K::Name>,
@@ -96,14 +97,14 @@ impl<K: Store> Places<K> {
         let packed =
             (storage == Storage::Packed || is_there).then(|| old.unwrap_or(&names.packed).clone());
         let plain = match (storage, merged, moving) {
-            // A marker was left behind; it is deleted before the first write.
+            // A marker is left over. It is deleted before the first write.
             (Storage::Plain, Marker, _) => None,
             (Storage::Plain, _, _) => Some(names.merged.clone()),
-            // Without other parts of an index, the key belongs to another program.
+            // If no other part of an index exists, the key belongs to another program.
             (Storage::Packed, _, Hash) if is_there || stored.is_some() => {
                 Some(names.moving.clone())
             }
-            // A plain client created it while there was no marker.
+            // A plain client created this hash while there was no marker.
             (Storage::Packed, Hash, _) => Some(names.merged.clone()),
             _ => None,
         };
@@ -116,7 +117,7 @@ impl<K: Store> Places<K> {
         }
     }
 
-    /// Creates the places of an empty index with that storage.
+    /// Creates the state of an empty index with that storage.
     pub(super) fn of_empty(names: &Names<K::Name>, storage: Storage) -> Places<K> {
         let is_packed = storage == Storage::Packed;
         Places {
@@ -202,7 +203,8 @@ impl<K: Store> Places<K> {
         self.plain.as_ref()
     }
 
-    /// Returns true if plain hashes contain a part of a packed index that can be packed now: no purge is running.
+    /// Returns true if plain hashes contain a part of a packed index that can be packed now, that
+    /// is, while no purge is running.
     pub fn has_left_to_pack(&self, ks: &mut K, crawls: &Crawls<K>) -> bool {
         self.storage == Storage::Packed && self.is_moving() && !crawls.are_purged(ks)
     }
@@ -212,23 +214,24 @@ impl<K: Store> Places<K> {
         self.storage == Storage::Packed && ks.exists(&self.packed_name)
     }
 
-    /// Puts a marker at the name of the merged index, where plain clients look up hashes. A hash that a plain client
-    /// created there is set aside, and packed by the next `PACK`. During a purge by another program the key is left as
-    /// that program expects it.
+    /// Puts a marker at the name of the merged index, where plain clients look up hashes. If a
+    /// plain client created a hash there, the hash is renamed to `moving`, and the next `PACK`
+    /// packs it. During a purge by another program the key is not touched, because that program
+    /// uses it.
     pub(super) fn mark(&mut self, ks: &mut K, crawls: &mut Crawls<K>) -> Result<()> {
         if self.is_marked || !self.is_there(ks) || crawls.are_purged(ks) {
             return Ok(());
         }
         let [merged, moving] = [&self.merged_key, &self.moving_key];
         match ks.holds(merged) {
-            Holds::Hash if ks.exists(moving) => return Ok(()), // until that one is packed
+            Holds::Hash if ks.exists(moving) => return Ok(()), // wait until the hash in `moving` is packed
             Holds::Hash => {
                 ks.rename(merged, moving)?;
                 self.plain = Some(moving.clone());
                 crawls.clear();
             }
             Holds::Nothing => {}
-            // It has the same effect as a marker, and must not be deleted by us.
+            // This key has the same effect as a marker. It is not ours to delete.
             Holds::Packed | Holds::Other => return Ok(()),
             Holds::Marker => {
                 self.is_marked = true;
@@ -249,7 +252,7 @@ impl<K: Store> Places<K> {
         Ok(())
     }
 
-    /// Deletes the marker of a packed index that another program deleted or renamed.
+    /// Deletes the marker if another program deleted or renamed the packed index.
     ///
     /// # Errors
     /// Errors of the server.
@@ -268,7 +271,7 @@ impl<K: Store> Places<K> {
         }
         if to == Storage::Packed && ks.exists(moving) && !self.is_moving() {
             return Err(Error::Argument(format!(
-                "key '{}' is in the way; rename or delete it",
+                "key '{}' exists, but the index needs that name to change its storage; rename or delete it",
                 Shown(moving.as_ref())
             )));
         }
@@ -300,7 +303,8 @@ impl<K: Store> Places<K> {
                     return Ok(false);
                 }
                 if ks.holds(&moving) == Holds::Hash {
-                    // A reversal: the entries that were still to be packed become the merged index again.
+                    // The change is reverted: the entries still to be packed become the merged
+                    // index again.
                     ks.rename(&moving, &merged)?;
                 }
                 ks.hash_del(&self.meta, b"storage")?;
@@ -309,8 +313,9 @@ impl<K: Store> Places<K> {
         Ok(true)
     }
 
-    /// Returns the plain hash that another program created at the name of a packed merged index while the marker was
-    /// missing, and the hash of entries still to be packed, into which it has to be merged.
+    /// Returns two plain hashes that have to be merged: the hash that another program created at
+    /// the name of a packed merged index while the marker was missing, and the hash of entries
+    /// still to be packed.
     pub(crate) fn two_plain_hashes(&self, ks: &mut K) -> Option<(K::Name, K::Name)> {
         let [merged, moving] = [&self.merged_key, &self.moving_key];
         let are_both = [merged, moving]
@@ -434,8 +439,8 @@ impl<K: Store> Places<K> {
 }
 
 impl<K: Store> Index<K> {
-    /// Updates the places of the committed part, and sets the marker if there is a packed index. Must be called at the
-    /// end of every step that changes the index.
+    /// Updates the cached storage of the committed part, and sets the marker if there is a packed
+    /// index. Must be called at the end of every step that changes the index.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; errors of the server.
@@ -450,8 +455,8 @@ impl<K: Store> Index<K> {
         self.places.mark(ks, &mut self.crawls)
     }
 
-    /// Restores a marker that another program deleted. The marker of an index without a value is kept: its keys may be
-    /// in the middle of a rename.
+    /// Restores a marker that another program deleted. If the packed value is missing, nothing is
+    /// done, because a client may be renaming the keys of the index.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; errors of the server.
@@ -506,8 +511,8 @@ impl<K: Store> Index<K> {
         })
     }
 
-    /// Returns true if records of a crawl may be packed. Those of an uncommitted crawl are not, or are in its plain
-    /// hash as well.
+    /// Returns true if the records of a crawl may be packed. Records of an uncommitted crawl are
+    /// not packed, or are in its plain hash as well.
     pub(crate) fn may_be_packed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.places.packed.is_some() && self.crawls.is_committed(ks, crawl)?)
     }
@@ -518,8 +523,8 @@ impl<K: Store> Index<K> {
         let plain = ks.hash_len(&records)?;
         let packed = self.places.packed_len(ks, crawl)?;
         if packed == 0 || !self.may_be_packed(ks, crawl)? {
-            // The packed records of an uncommitted crawl are copies, unless another program took the crawl out of the
-            // sets: then they exist nowhere else.
+            // The packed records of an uncommitted crawl are copies, unless another program took
+            // the crawl out of the sets. In that case they exist nowhere else.
             let are_copies = packed > 0 && self.has_copies(ks, crawl)?;
             return Ok(if are_copies { plain } else { plain + packed });
         }

@@ -14,11 +14,12 @@ pub(crate) enum Home {
     Plain,
     /// The packed index; the field is deleted from the plain hash.
     Packed,
-    /// The storage that contains the field; the plain hash for a new one.
+    /// The storage that contains the field. A new field goes to the plain hash.
     Same,
 }
 
-/// A hash whose fields are in a plain key, in the packed index or, while the index changes its storage, in both.
+/// A hash whose fields are in a plain key or in the packed index. While the index changes its
+/// storage, fields may be in either.
 ///
 /// If a field is in both, the packed one counts: see the [module of storages](super::storage).
 pub(crate) struct Table<'a, N: Clone> {

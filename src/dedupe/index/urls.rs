@@ -31,14 +31,15 @@ pub enum State {
     Off,
     /// New records are added, and existing ones are being added.
     Building,
-    /// Complete except for recent records of plain clients; some entries have the format of version 0.1.0.
+    /// Complete except for recent records of plain clients. Some entries have the format of version
+    /// 0.1.0, without a date.
     Undated,
     /// Complete except for recent records of plain clients.
     On,
 }
 
-/// Returns the score of a capture: a whole number from -2^53 to -1, all of which a double represents exactly. Newer
-/// captures of a URL have lower scores.
+/// Returns the score of a capture: an integer from -2^53 to -1, which a double represents exactly.
+/// Newer captures of a URL have lower scores.
 pub(in crate::dedupe) fn score(url: &[u8], moment: Option<Moment>) -> f64 {
     let latest = (1 << MINUTE_BITS) - 1;
     let minute = moment.map_or(0, |moment| moment.minute().clamp(1, latest));
@@ -46,7 +47,8 @@ pub(in crate::dedupe) fn score(url: &[u8], moment: Option<Moment>) -> f64 {
     -((url << MINUTE_BITS | minute as u64) as f64) - 1.0
 }
 
-/// Returns the range of scores of a URL's captures, newest first, optionally limited to those before a date.
+/// Returns the range of scores of a URL's captures, newest first. With `before`, only of captures
+/// before that date.
 pub(in crate::dedupe) fn scores(url: &[u8], before: Option<Moment>) -> RangeInclusive<f64> {
     let newest = score(url, None) - ((1_u64 << MINUTE_BITS) - 1) as f64;
     before.map_or(newest, |before| score(url, Some(before)))..=score(url, None)
@@ -89,7 +91,7 @@ impl<K: Store> Urls<K> {
         self.state != State::Off
     }
 
-    /// Refuses a key of another type at the name of a crawl's URL index.
+    /// Refuses if the key of a crawl's URL index holds another type.
     pub(in crate::dedupe) fn check_key(
         &self,
         ks: &mut K,

@@ -1,10 +1,10 @@
-//! Visible crawls: their hashes are found by lookups of other crawls while they run.
+//! Visible crawls: crawls whose hashes other crawls can look up while they run.
 //!
 //! The field `visible <crawl>` of `crawlspace` marks such a crawl, and contains its number in the
-//! order in which crawls became visible. Their hashes are not in the merged index: a lookup that
-//! finds no committed holder searches their records. So a commit, a cancel and a removal have the
-//! same result as for any other crawl, and a hash that a visible crawl drops belongs to the next
-//! one at once.
+//! order in which crawls became visible. The hashes of visible crawls are not in the merged index:
+//! a lookup that finds no committed holder searches the records of these crawls. Therefore a
+//! commit, a cancel and a removal work as for any other crawl. If a visible crawl drops a hash,
+//! lookups at once find the next visible crawl that has it.
 
 pub use crawlspace_compact::limits::dedupe::MAX_VISIBLE;
 use std::rc::Rc;
@@ -58,7 +58,7 @@ impl<K: Store> Visible<K> {
         self.crawls.iter().any(|(_, visible)| visible == crawl)
     }
 
-    /// Refuses another visible crawl if the limit is reached.
+    /// Refuses to make another crawl visible if the limit is reached.
     ///
     /// # Errors
     /// `ERR` names the limit.
@@ -70,7 +70,8 @@ impl<K: Store> Visible<K> {
     ) -> Result<()> {
         let mut others = 0;
         for (_, other) in self.crawls.iter() {
-            // Plain clients end crawls without deleting their marks.
+            // Plain clients end crawls without deleting these marks, so the marks alone do not
+            // count.
             others += usize::from(other != crawl && crawls.is_uncommitted(ks, other)?);
         }
         if others < MAX_VISIBLE {

@@ -11,8 +11,8 @@ pub(super) const SLOTS: usize = 10;
 pub(super) struct Bucket {
     /// Eight bits of the hash per slot, 0 for an empty slot.
     marks: [u8; SLOTS],
-    /// Number of places that passed this bucket because it was full, and are in a later one.
-    /// Saturates at its maximum and then stays there.
+    /// Number of places that belong here but are in a later bucket, because this one was full.
+    /// Saturates at its maximum, and then stays there.
     passed: u16,
     /// Highest eight bits of the chunk numbers.
     high: [u8; SLOTS],
@@ -23,14 +23,13 @@ pub(super) struct Bucket {
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// Returns eight bits of a hash that are used for neither the shard nor the bucket, and that are
-/// never 0.
+/// Returns eight bits of a hash. They are never 0, and select neither the shard nor the bucket.
 #[inline]
 fn mark(hash: u64) -> u8 {
     ((hash >> 24) as u8).max(1)
 }
 
-/// A set of slots: the highest bit of byte `i` stands for slot `i`.
+/// A set of slots, as the highest bits of bytes: byte `i` represents slot `i`.
 pub(super) struct Marked(u128);
 
 impl Iterator for Marked {
@@ -97,7 +96,7 @@ impl Bucket {
         self.passed == 0
     }
 
-    /// Counts a place that was stored in a later bucket.
+    /// Counts a place that was stored in a later bucket because this one is full.
     pub fn pass(&mut self) {
         self.passed = self.passed.saturating_add(1);
     }

@@ -240,8 +240,8 @@ impl Chunks {
         self.look_for_dead(segment, number);
     }
 
-    /// Marks a record of that length as dead. If it was the last live record, frees the chunk and
-    /// returns its base, which is to be retired.
+    /// Marks a record of that length as dead. If it was the last live record of its chunk, frees
+    /// the chunk and returns its base. The caller must then retire that base.
     #[must_use]
     pub fn kill(&mut self, segment: &mut Segment, place: RecordSlot, bytes: usize) -> Option<Base> {
         let chunk = self.slab.get_mut(place.chunk);
@@ -302,8 +302,8 @@ impl Chunks {
         }
     }
 
-    /// Returns the chunk of a segment with the lowest sequence number that is not below `sequence`.
-    /// `hint` is its probable number.
+    /// Returns the first chunk of a segment whose sequence number is at least `sequence`. `hint` is
+    /// the probable number of that chunk.
     pub fn chunk_from(&self, segment: &Segment, crawl: u32, sequence: u32, hint: u32) -> u32 {
         let hinted = self.slab.peek(hint);
         if hinted.is_some_and(|chunk| chunk.crawl == crawl && chunk.sequence == sequence) {

@@ -1,11 +1,11 @@
-//! The numbered crawls of a packed index, and its other lists of records.
+//! The numbered crawls of a packed index, and its lists of records that belong to no crawl.
 
 use crawlspace_compact::blocks::{Blocks, Link, NONE, Slab};
 use super::segments::Segment;
 use crawlspace_compact::interner::{Handles, Interner};
 use crawlspace_compact::keyed::hash;
 
-/// Number of the list of owners without a record.
+/// Number of the list of owners that have no record of the hash.
 pub(super) const OWNERS: u32 = NONE - 1;
 /// Number of the list of holders.
 pub(super) const HOLDERS: u32 = NONE - 2;
@@ -45,7 +45,7 @@ pub(super) struct Crawls {
     slab: Slab<Crawl>,
     /// Numbers of ids, plus one.
     ids: Interner<Blocks<Handles>>,
-    /// Owners without records.
+    /// Owners that have no record of the hash.
     pub owners: List,
     pub holders: List,
     /// Memory of the ids, in bytes.
@@ -86,7 +86,7 @@ impl Crawls {
         number
     }
 
-    /// Removes a crawl that has nothing left.
+    /// Removes a crawl that has no records and owns nothing.
     pub fn leave(&mut self, number: u32) {
         let crawl = self.slab.get(number);
         if crawl.list.records > 0 || crawl.owned_without > 0 {

@@ -19,8 +19,8 @@ use crawlspace_compact::number::Reader;
 pub(super) type Wrong = Cow<'static, str>;
 
 /// Maximum number of records for which memory is reserved before any of them was read. Later,
-/// memory is reserved for three times the number of records read, so that a few bytes cannot claim
-/// a lot of memory.
+/// memory is reserved for three times the number of records read. So a few bytes cannot claim a lot
+/// of memory.
 const UNSEEN: u64 = 1 << 20;
 
 /// A value of which some chunks are still missing.
@@ -33,7 +33,7 @@ pub(super) struct Loading {
     /// [`PartKind`] of the last section.
     kind: PartKind,
     announced: Counts,
-    /// Numbers of crawls here, by the numbers that they were saved with.
+    /// Numbers of crawls in this value, by the numbers that they were saved with.
     crawls: Vec<u32>,
     /// Number of the last host.
     host: u32,
@@ -44,7 +44,7 @@ pub(super) struct Loading {
     list: u64,
     /// Number of records read, over all lists.
     records: u64,
-    /// Number of records in the table after the last chunk.
+    /// Number of records in the table after the last chunk was loaded.
     there: usize,
 }
 
@@ -52,9 +52,8 @@ impl Packed {
     /// Adds the contents of a chunk from an untrusted source. Between two chunks the value contains
     /// everything loaded so far, and can be used.
     ///
-    /// # Errors
-    /// The reason why the chunk is invalid. Unless the chunk is merely damaged or out of order, the
-    /// value is empty afterwards.
+    /// The reason why the chunk is invalid. The value is empty afterwards, unless the chunk is just
+    /// damaged or out of order.
     pub fn load(&mut self, chunk: &[u8]) -> Result<(), String> {
         let (sections, sum) = self.opened(chunk)?;
         let mut loading = self.loading.take().unwrap_or_default();
@@ -75,7 +74,7 @@ impl Packed {
         }
     }
 
-    /// Returns `Ok` if all chunks were loaded.
+    /// Checks that all chunks were loaded.
     ///
     /// # Errors
     /// A message that chunks are missing.
@@ -99,7 +98,7 @@ impl Packed {
         let (expected, before) = match &self.loading {
             Some(loading) if loading.there != self.table.len() => {
                 return Err(format!(
-                    "chunk {number} of a packed index follows a change of the value"
+                    "chunk {number} of a packed index arrived after the value was changed"
                 ));
             }
             Some(loading) => (loading.next, loading.seal),

@@ -1,7 +1,7 @@
-//! Serialization of a packed index for RDB files, append-only files and other servers: a series of
-//! chunks, which `docs/formats/packed-index.md` describes.
+//! Serialization of a packed index for RDB files, append-only files and other servers. The result
+//! is a series of chunks, which `docs/formats/packed-index.md` describes.
 //!
-//! Records are written as they are in memory, so that saving is mostly copying.
+//! Records have the same form as in memory, so that saving is mostly copying.
 
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
@@ -19,11 +19,11 @@ pub const ENVELOPE: Envelope = Envelope {
     what: "a packed index",
     version: 2,
 };
-/// Size in bytes of a chunk before its sections: the envelope, and the number of the chunk.
+/// Size in bytes of the header of a chunk: the envelope, and the number of the chunk.
 pub(super) const HEAD: usize = envelope::HEAD + 4;
-/// Size in bytes of a section before its content: kind and length.
+/// Size in bytes of the header of a section: kind and length.
 pub(super) const SECTION: usize = 5;
-/// Size in bytes of a block before its records: base and length.
+/// Size in bytes of the header of a block: base and length.
 pub(super) const BLOCK: usize = 10;
 
 /// The kind of a section, in the order of sections.
@@ -56,7 +56,7 @@ pub(super) struct Counts {
     pub crawls: u64,
     pub tables: u64,
     pub hosts: u64,
-    /// Records of crawls, and those of them whose crawl owns the hash.
+    /// Records of crawls; and how many of them belong to the crawl that owns the hash.
     pub records: u64,
     pub owned: u64,
     /// Owners without a record.
@@ -125,7 +125,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Begins a section. The next [`Writer::room`] keeps it in one chunk with the bytes after it.
+    /// Begins a section. The header of the section will be in the same chunk as the bytes of the
+    /// next [`Writer::room`].
     pub(super) fn open(&mut self, kind: PartKind, head: &[u8]) {
         self.close();
         self.section = Some((self.bytes.len(), kind));
@@ -133,8 +134,9 @@ impl<'a> Writer<'a> {
         self.bytes.extend_from_slice(head);
     }
 
-    /// Returns the buffer for that number of bytes of the open section, which has that head: in
-    /// this chunk, or in the next one.
+    /// Returns the buffer with room for that number of bytes of the open section. If the chunk is
+    /// full, first begins the next chunk and continues the section there, again with `head` at its
+    /// start.
     pub(super) fn room(&mut self, head: &[u8], bytes: usize) -> &mut Vec<u8> {
         if let Some((at, kind)) = self.section
             && self.bytes.len() + bytes > self.limit
@@ -193,7 +195,7 @@ impl Packed {
         for count in self.counts().all() {
             put(writer.room(&[], 10), *count);
         }
-        // Saved crawls are numbered without gaps.
+        // Saved crawls get consecutive numbers.
         let crawls: Vec<u32> = self.crawls.iter().map(|(number, _)| number).collect();
         for (n, (_, crawl)) in self.crawls.iter().enumerate() {
             if n == 0 {
@@ -239,7 +241,7 @@ impl Packed {
                 block.extend_from_slice(record);
                 if list == OWNERS {
                     let at = block.len() - OWNER_BYTES;
-                    // Numbers are sorted.
+                    // `crawls` is sorted.
                     let saved = crawls.binary_search(&number_at(&block[at..]));
                     let saved = saved.expect("an owner is a crawl") as u32;
                     block[at..].copy_from_slice(&saved.to_le_bytes());
@@ -253,11 +255,11 @@ impl Packed {
     }
 
     /// Passes every entry to `element` once, in any order. Equal contents yield equal entries,
-    /// whatever their history. For `DEBUG DIGEST`.
+    /// regardless of how the contents were created. For `DEBUG DIGEST`.
     pub fn elements(&self, element: &mut dyn FnMut(&[&[u8]])) {
         let mut joined = Vec::new();
         self.entries(&mut |parts| {
-            // In one piece, because each piece costs time in the server's digest.
+            // Pass each entry in one piece, because each piece costs time in the server's digest.
             joined.clear();
             parts.iter().for_each(|part| put_bytes(&mut joined, part));
             element(&[&joined]);

@@ -1,8 +1,8 @@
 //! Fields in binary form: the digest and the number of its spelling, or the text if no spelling
 //! fits.
 //!
-//! Number and bytes give the same text back, and each text has exactly one number: two fields are
-//! equal if both are equal.
+//! A number and its bytes yield the same text again, and each text has exactly one number. So two
+//! fields are equal if and only if both their numbers and their bytes are equal.
 
 use smallvec::SmallVec;
 
@@ -22,9 +22,9 @@ struct Spelling(&'static [u8], usize, Digits);
 /// Number of a field that is stored verbatim.
 pub(super) const TEXT: u8 = 0;
 
-/// The spellings by number, from 1. Numbers are part of saved values: spellings may be added, up to
-/// 15. A text that fits several spellings, such as 32 digits from 2 to 7, has the number of the
-/// first.
+/// The spellings by number, from 1. Their numbers are part of saved values. Spellings may be added,
+/// up to 15. A text that fits several spellings, such as 32 digits from 2 to 7, has the number of
+/// the first.
 const SPELLINGS: [Spelling; 13] = [
     Spelling(b"sha256:", 32, Digits::Hex(Case::Lower)),
     Spelling(b"", 32, Digits::Hex(Case::Lower)),
@@ -62,7 +62,7 @@ impl<'a> Field<'a> {
             71 => &[1, 10],
             64 => &[2, 11],
             37 => &[3],
-            // Digits that are both hex and base32 are read as the first of these.
+            // Digits that are valid in both notations are read in the first one.
             32 => &[4, 6],
             36 => &[5],
             45 => &[7],
@@ -144,7 +144,7 @@ const LENGTHS: [u8; 1 + SPELLINGS.len()] = {
     lengths
 };
 
-/// Appends the text that a spelling and a digest stand for.
+/// Appends the text of a spelling and a digest.
 pub(super) fn write(kind: u8, raw: &[u8], out: &mut Text) {
     let Some(Spelling(label, _, digits)) = SPELLINGS.get(usize::from(kind).wrapping_sub(1)) else {
         out.extend_from_slice(raw);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crawlspace::dedupe::packed::{Cursor, Packed, Part};
 use crawlspace_host::keyspace::Batch;
 
-/// Counts the bytes in use. The module itself uses the server's allocator instead.
+/// Allocator that counts the bytes in use. The module itself uses the server's allocator instead.
 #[cfg_attr(feature = "module", expect(dead_code))]
 struct Counting;
 
@@ -91,7 +91,7 @@ fn hash(n: u64) -> [u8; 71] {
     hash
 }
 
-/// Returns a record of about 91 bytes; most URLs are on a few of 5000 hosts.
+/// Returns a record of about 91 bytes. Most URLs are on a few of 5000 hosts.
 fn record(n: u64, crawl: u64) -> Vec<u8> {
     const NAMES: [&str; 8] = [
         "archive", "museum", "gazette", "library", "parish", "kommune", "radio", "journal",
@@ -186,7 +186,8 @@ impl Figures {
             if is_expected && n % size == 0 {
                 packed.expect(&crawl, size);
             }
-            // Every 64th is timed alone for the maximum, the others together for the mean.
+            // Time every 64th record alone for the maximum, and the other records together for the
+            // mean.
             entries.push((hash(n), record(n, n / size)));
             if n % 64 > 0 && n + 1 < self.hashes {
                 continue;

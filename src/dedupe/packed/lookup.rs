@@ -1,4 +1,5 @@
-//! Lookups of many fields at once: each stage prefetches the memory that the next one reads, so that the waits overlap.
+//! Lookups of many fields at once. Each stage prefetches the memory that the next one reads, so
+//! that the waits for memory overlap.
 
 use smallvec::SmallVec;
 
@@ -14,11 +15,12 @@ pub(super) struct Probe<'a> {
 }
 
 impl Packed {
-    /// Looks fields up, and passes the owner of each field, in order, to `each`, with the owner's record of the field;
-    /// the record is empty if the owner has none. Calls `meanwhile` twice, each time while memory is being prefetched.
+    /// Looks up fields. Passes the owner of each field and the owner's record of the field to
+    /// `each`, in order. The record is empty if the owner has none. Calls `meanwhile` twice, each
+    /// time while memory is being prefetched.
     ///
     /// # Errors
-    /// Those of `meanwhile`.
+    /// The errors of `meanwhile`.
     pub fn look_up<'a, E>(
         &self,
         fields: impl Iterator<Item = &'a [u8]>,
@@ -39,15 +41,15 @@ impl Packed {
         Ok(())
     }
 
-    /// Announces that these fields will be looked up soon.
+    /// Prefetches memory for fields that will be looked up soon.
     pub fn expect_look_ups<'a>(&self, fields: impl Iterator<Item = &'a [u8]>) {
         for field in fields {
             self.probe(field);
         }
     }
 
-    /// Begins a lookup, and prefetches the table. Work between the steps of a lookup, such as other lookups, overlaps
-    /// with the memory accesses.
+    /// Begins a lookup by prefetching the table. The caller can do other work, such as other
+    /// lookups, while the memory is being read.
     pub(super) fn probe<'a>(&self, field: &'a [u8]) -> Probe<'a> {
         let field = Field::parse(field);
         let hash = field.hash();

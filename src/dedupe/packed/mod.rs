@@ -1,15 +1,15 @@
 //! A packed index: the committed part of an index in a single value, that is, the merged index, the
 //! records of its crawls, and the further holders of hashes.
 //!
-//! It behaves like the plain hashes that it replaces, byte for byte: any field and any value can be
-//! stored and is returned unchanged. It knows nothing about the spelling of hashes, their owners or
-//! the meaning of records.
+//! It behaves exactly like the plain hashes that it replaces: any field and any value can be
+//! stored, and is returned byte for byte. It does not interpret spellings of hashes, ids of owners
+//! or contents of records.
 //!
 //! Records are stored contiguously in chunks of memory, grouped by crawl (`chunk`), and are found
-//! through a table of their places (`table`). A hash that a crawl has and owns, which is by far the
-//! most common case, is one record with one place in the table, under the hash of the field alone.
-//! The record of a crawl that does not own the field is under a hash of field and crawl, so that a
-//! field that thousands of crawls have is found as quickly as any other.
+//! through a table of their places (`table`). In the most common case, a crawl has a record of a
+//! hash and owns the hash. This takes one record and one place in the table, under the hash of the
+//! field alone. The record of a crawl that does not own the field is in the table under a hash of
+//! field and crawl, so that a field that thousands of crawls have is found as quickly as any other.
 
 mod bucket;
 mod chunk;
@@ -272,8 +272,8 @@ impl Packed {
         true
     }
 
-    /// Reserves memory for about this many more records of a crawl. Replaces the previous
-    /// announcement; 0 means that no more records follow.
+    /// Reserves memory for about this many more records of a crawl. Replaces the previous number; 0
+    /// means that no more records follow.
     pub fn expect(&mut self, _crawl: &[u8], records: u64) {
         self.table
             .expect(usize::try_from(records).unwrap_or(usize::MAX));

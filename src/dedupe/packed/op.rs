@@ -1,8 +1,9 @@
 //! Changes of a packed index, as replicated and written to append-only files.
 //!
-//! A log is a sequence of changes, each a byte for its kind followed by its operands. Byte strings of any
-//! length are preceded by their length (7 bits per byte, lowest first), and a field by the number of its
-//! spelling. Changes of a crawl's records follow a `CRAWL` that names it.
+//! A log is a sequence of changes. Each change is a byte for its kind, followed by its operands. A
+//! byte string of variable length is preceded by its length (7 bits per byte, lowest first), and a
+//! field by the number of its spelling. A `CRAWL` names the crawl to whose records the following
+//! changes apply.
 
 use super::decoding::Wrong;
 use super::field::{self, Field, TEXT, Text, digest_len};
@@ -16,9 +17,9 @@ pub enum Op<'a> {
     Set(Part<'a>, &'a [u8], &'a [u8]),
     /// Deletes a field.
     Del(Part<'a>, &'a [u8]),
-    /// Copies a record of the crawl's plain hash.
+    /// Copies a record from the crawl's plain hash.
     Take(Take<'a>),
-    /// Announces a number of records of a crawl.
+    /// Announces how many more records of a crawl will follow.
     Expect(&'a [u8], u64),
 }
 
@@ -29,7 +30,7 @@ pub struct Take<'a> {
     pub crawl: &'a [u8],
     /// The hash.
     pub field: &'a [u8],
-    /// The record; not part of logs, because every replica has it in its plain hash.
+    /// The record. Logs do not contain it, because every replica has it in its plain hash.
     pub record: Option<&'a [u8]>,
     /// True if the crawl becomes the owner of a hash that has none.
     pub owns: bool,
@@ -55,8 +56,8 @@ fn push_field(log: &mut Vec<u8>, text: &[u8]) {
     log.extend_from_slice(field.raw());
 }
 
-/// Names the crawl of the next changes, unless it is the current one. `mark` is the position of the current
-/// crawl's name, including its length, in the log; 0 for none.
+/// Names the crawl of the next changes, unless it is the current one. `mark` is the position in the
+/// log of the current crawl's name, including its length; 0 if there is none.
 fn push_crawl(log: &mut Vec<u8>, mark: &mut usize, crawl: &[u8]) {
     let start = log.len();
     log.push(CRAWL);
@@ -69,7 +70,7 @@ fn push_crawl(log: &mut Vec<u8>, mark: &mut usize, crawl: &[u8]) {
 }
 
 impl Op<'_> {
-    /// Appends the change to a log. `mark` belongs to the log, and is 0 at its beginning.
+    /// Appends the change to a log. `mark` belongs to the log, and must be 0 at its beginning.
     pub fn write(&self, log: &mut Vec<u8>, mark: &mut usize) {
         match *self {
             Op::Set(part, field, value) => {
@@ -108,8 +109,8 @@ impl Op<'_> {
         }
     }
 
-    /// Applies the change. Returns true if a field is new, or was deleted. The record of a `Take` must be
-    /// given.
+    /// Applies the change. Returns true if a field is new, or was deleted. For a `Take`, the record
+    /// must be set.
     pub fn apply(&self, packed: &mut Packed) -> bool {
         match *self {
             Op::Set(part, field, value) => packed.set(part, field, value),
@@ -135,8 +136,8 @@ impl Op<'_> {
     }
 }
 
-/// Reads a log from its beginning. The encoding is canonical: anything that [`Op::write`] would not have
-/// written is an error, so that no bit is ignored.
+/// Reads a log from its beginning. The encoding is canonical: any bytes that [`Op::write`] would
+/// not have written are an error, so that no bit is ignored.
 pub struct Log<'a> {
     rest: Reader<'a>,
     /// The current crawl.
@@ -222,7 +223,7 @@ impl<'a> Log<'a> {
             None => self.rest.bytes()?,
         };
         if !field::is_first(kind, raw) {
-            return Err("has a hash in another spelling than its own".into());
+            return Err("has a hash whose spelling number is not the preferred one".into());
         }
         self.field.clear();
         field::write(kind, raw, &mut self.field);
@@ -257,7 +258,9 @@ pub fn apply_log(
     }
     match missing {
         0 => Ok(()),
-        n => Err(format!("{n} records that it takes are missing")),
+        n => Err(format!(
+            "a log of changes of a packed index refers to {n} records that are missing from the crawl's hash"
+        )),
     }
 }
 

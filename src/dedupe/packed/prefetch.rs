@@ -9,7 +9,7 @@ pub(super) fn line<T>(at: &T) {
         // SAFETY: a hint, which reads nothing and cannot fail.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(at).cast()) };
     }
-    // Not available on this architecture yet; lookups are merely slower.
+    // Prefetching is not implemented for this architecture. Lookups are slower without it.
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
 }

@@ -7,9 +7,11 @@
 //! | length | the field: a digest whose length follows from the kind, or text |
 //! | … | the data of the field, which depends on the list |
 //!
-//! The data is the packed value, which contains its own length, in a crawl; the number of the owner in four bytes,
-//! lowest first, in the list of owners without a record; and the value, preceded by its length as above, in the list
-//! of holders.
+//! The data of a field depends on the list:
+//!
+//! - in a crawl: the packed value, which contains its own length
+//! - in the list of owners without a record: the number of the owner in four bytes, lowest first
+//! - in the list of holders: the value, preceded by its length as above
 
 use std::borrow::Cow;
 
@@ -74,7 +76,7 @@ impl<'a> Record<'a> {
             None => reader.bytes()?,
         };
         if !field::is_first(head & KIND, raw) {
-            return Err("has a field of another kind than its text".into());
+            return Err("has a field whose kind is not the preferred one for its text".into());
         }
         Ok(Record {
             head,
@@ -112,7 +114,8 @@ impl<'a> Record<'a> {
         if head & KIND == field::TEXT {
             return Record::at(bytes).raw == raw;
         }
-        // The length of almost all digests, as a constant, so that the comparison is inlined.
+        // Compare as arrays, with the length of almost all digests as a constant, so that the
+        // comparison is inlined.
         match <&[u8; 32]>::try_from(raw) {
             Ok(raw) => bytes[1..].first_chunk() == Some(raw),
             Err(_) => bytes[1..].starts_with(raw),

@@ -1,4 +1,4 @@
-//! Incremental scans of a part, which may change between two steps.
+//! Incremental scans of a part of a packed index. The part may change between two steps.
 
 use crawlspace_compact::blocks::NONE;
 use super::crawls::{HOLDERS, OWNERS};
@@ -13,7 +13,7 @@ use crawlspace_host::keyspace::Batch;
 /// at least once, even if others change between steps.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor {
-    /// Position in the merged index: by hash, because an entry may move from one crawl to another.
+    /// Position in the merged index, by hash, because an entry may move from one crawl to another.
     walk: TableCursor,
     /// Position in a list of records: the chunk's sequence number in its segment, the chunk, and
     /// the next record.
@@ -22,8 +22,7 @@ pub struct Cursor {
     offset: u32,
 }
 
-/// Numbers of entries and of bytes after which a step ends, and maximum number of records that a
-/// step examines.
+/// A step ends after `ENTRIES` entries or `BYTES` bytes, and examines at most `LOOKED_AT` records.
 const ENTRIES: usize = 16;
 const BYTES: usize = 1 << 16;
 const LOOKED_AT: usize = 256;
@@ -118,8 +117,8 @@ impl Packed {
         false
     }
 
-    /// Returns the value in a part of a place that `find` returned; for [`Part::Owners`], the
-    /// owner.
+    /// Returns the value in a part, for a place that `find` returned. For [`Part::Owners`], the
+    /// value is the owner.
     pub(super) fn value_of(&self, place: RecordSlot, part: Part<'_>) -> Value {
         let mut value = Value::new();
         match part {

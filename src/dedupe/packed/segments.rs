@@ -1,9 +1,9 @@
 //! Segments: the chunks of a crawl, or of another list of records.
 //!
-//! Chunks form a linked list, and records are appended to the last chunk. A record stays where it
-//! is until it is changed or deleted, or until half of its chunk is dead and the segment needs
-//! another chunk: then the live records move to the end. So a walk along the list returns every
-//! record that stays, whatever else happens between its steps.
+//! Chunks form a linked list, and records are appended to the last chunk. A record stays at its
+//! place until it is changed or deleted, or until half of its chunk is dead and the segment needs
+//! another chunk. Then the live records move to the end. So a walk along the list returns every
+//! record that remains, even if other records change between its steps.
 
 use super::Packed;
 use crawlspace_compact::blocks::NONE;
@@ -43,7 +43,7 @@ impl Segment {
         (self.used, self.live)
     }
 
-    /// Returns true if most of the segment is dead, beyond a small amount that is always tolerated.
+    /// Returns true if most of the segment is dead. A small amount is always tolerated.
     pub fn is_sparse(&self) -> bool {
         self.used - self.live > self.live + 2 * CHUNK as u64
     }

@@ -24,8 +24,8 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Returns the capacity for a shard with `own` places: it gets a share of the expected places
-    /// in proportion to its current ones.
+    /// Returns the capacity for a shard with `own` places. A shard gets a share of the expected
+    /// places in proportion to its current ones.
     fn of(self, own: usize) -> usize {
         let share = own * self.expected / (self.len + 1);
         (own + share).min(2 * FULL).max(own)
@@ -168,7 +168,7 @@ impl Shard {
 
     /// Appends all places and their hashes to `out`.
     fn all(&self, records: &impl Records, out: &mut Vec<(u64, RecordSlot)>) {
-        // In groups, so that the memory accesses of many records overlap.
+        // Process groups of buckets, so that the memory accesses of many records overlap.
         for buckets in self.buckets.chunks(8) {
             let from = out.len();
             for place in buckets.iter().flat_map(Bucket::places) {
@@ -227,15 +227,15 @@ impl Shard {
         *self = Shard::of(all.into_iter(), ahead);
     }
 
-    /// Passes the places of the next buckets, from the hashes that begin with `from`, to `each`.
-    /// Returns the position of the remaining ones, if there are any.
+    /// Passes the places of the next buckets to `each`, starting with hashes that begin with
+    /// `from`. Returns the position of the remaining ones, if there are any.
     pub fn walk(
         &self,
         from: u32,
         records: &impl Records,
         each: &mut dyn FnMut(RecordSlot),
     ) -> Option<u32> {
-        /// Number of home buckets per step.
+        /// Number of buckets per step, counted by the bucket at which the search for a hash begins.
         const HOMES: usize = 2;
         if self.buckets.is_empty() {
             return None;

@@ -113,7 +113,7 @@ impl Packed {
         record.start + kept
     }
 
-    /// Inserts a record, which must not exist.
+    /// Inserts a record. It must not exist yet.
     pub(super) fn put(
         &mut self,
         list: u32,
@@ -140,7 +140,7 @@ impl Packed {
         }
     }
 
-    /// Removes a record. Its crawl remains, even if it has no records left.
+    /// Removes a record. Its crawl remains even if it has no more records.
     pub(super) fn take_out(&mut self, place: RecordSlot) {
         let list = self.list_of(place);
         let hash = self.chunks.hash(place);
@@ -150,8 +150,8 @@ impl Packed {
         self.count(list, is_owner, -1);
         let list = self.crawls.list_mut(list);
         if list.records == 0 {
-            // Sequence numbers start at 0 again: no running scan has anything left to return from
-            // this segment.
+            // Sequence numbers start at 0 again. This is safe: no running scan has any record of
+            // this segment left to return.
             list.segment = Segment::default();
         }
     }
@@ -205,8 +205,8 @@ impl Packed {
         self.table.insert(hash, place, &self.chunks);
     }
 
-    /// Makes the crawl of a record the owner of its field, which must have none, or removes the
-    /// ownership.
+    /// Makes the crawl of a record the owner of its field, which must have no owner; or removes
+    /// that ownership.
     pub(super) fn set_owner(&mut self, place: RecordSlot, is_owner: bool) {
         let crawl = self.list_of(place);
         let hash = self.chunks.hash(place);
@@ -277,8 +277,8 @@ impl Packed {
         place
     }
 
-    /// Moves records from mostly dead chunks of a segment to its last chunk, as long as that has
-    /// `reserve` bytes left, and up to about `most` bytes.
+    /// Moves records from mostly dead chunks of a segment to its last chunk. Stops when that chunk
+    /// has fewer than `reserve` bytes left, or after about `most` bytes.
     pub(super) fn compact(&mut self, list: u32, reserve: usize, most: usize) {
         let mut moved = 0;
         let mut bytes = Vec::new();
@@ -364,7 +364,7 @@ impl Packed {
             let segment = &mut self.crawls.list_mut(list).segment;
             self.chunks.open(list, segment, base, LONG - 1);
         }
-        // Only a little at a time, because every removal may trigger it.
+        // Move only a little, because every removal may do this.
         self.compact(list, 0, CHUNK / 8);
     }
 }

@@ -1,9 +1,9 @@
 //! A hash table of the places of records, without the fields themselves.
 //!
-//! The table is split into shards by the lowest bits of the hashes; shards are split and merged one at a time (linear
-//! hashing). A shard is a list, of any length, of buckets of one cache line each. The highest bits of a hash determine
-//! where it begins in its shard, so that a walk in the order of those bits continues correctly after the shard has
-//! grown.
+//! The lowest bits of a hash select a shard. Shards are split and merged one at a time (linear
+//! hashing). A shard is a list of buckets of one cache line each. The highest bits of a hash select
+//! the bucket at which its search begins. Therefore a walk in the order of the highest bits
+//! continues correctly after the shard has grown.
 
 use crawlspace_compact::blocks::Blocks;
 use super::place::{RecordSlot, Records};
@@ -13,7 +13,7 @@ use crawlspace_compact::linear::{Bucket, address};
 use crawlspace_compact::linear::{Linear, List as _};
 use crawlspace_host::defrag::Mover;
 
-/// Interval of insertions at which memory for announced records is allocated.
+/// Memory for announced records is allocated once per this many insertions.
 const PACE: usize = 16;
 /// Maximum number of shards, as limited by the bits of a hash that have no other use.
 const SHARDS: usize = 1 << 24;
@@ -29,8 +29,8 @@ pub(super) struct Table {
     expected: usize,
 }
 
-/// A position in a walk in hash order: by the reversed lowest bits, which select the shard, and within a shard by the
-/// highest bits.
+/// A position in a walk over the table. Shards are visited in the order of the reversed lowest bits
+/// of hashes, and the places of a shard in the order of the highest bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TableCursor {
     /// The reversed lowest bits: everything before them has been returned.
@@ -51,7 +51,7 @@ impl Table {
         self.shards.get(hash)
     }
 
-    /// Returns the numbers from which shards compute their capacity.
+    /// Returns the numbers by which shards determine their capacity.
     fn ahead(&self) -> Ahead {
         Ahead {
             len: self.len(),
@@ -100,7 +100,7 @@ impl Table {
             .change(hash, |shard| shard.replace(hash, place, by));
     }
 
-    /// Announces `more` places.
+    /// Sets the number of places that will be added.
     pub fn expect(&mut self, more: usize) {
         self.expected = more.min(EXPECTED);
         let more = self.expected;
@@ -142,8 +142,9 @@ impl Table {
         }
     }
 
-    /// Passes places from a position on to `each`, at least those of one bucket. Returns the next position, if there is
-    /// one. A walk from the first position to the last returns every place that stays, some of them twice.
+    /// Passes the places of one or more buckets, starting at a position, to `each`. Returns the
+    /// next position, if there is one. A walk from the first position to the last returns every
+    /// place that remains, and may return some twice.
     pub fn walk(
         &self,
         from: TableCursor,
@@ -152,7 +153,7 @@ impl Table {
     ) -> Option<TableCursor> {
         let step = self.shards.at(u64::from(from.shard) << 32)?;
         let depth = step.depth;
-        // A shard that was merged since is walked from its beginning.
+        // If the shard was merged since, walk it from its beginning.
         let within = if depth < from.depth { 0 } else { from.within };
         if let Some(within) = step.bucket.walk(within, records, each) {
             return Some(TableCursor {
@@ -190,7 +191,8 @@ impl Table {
         }
     }
 
-    /// Returns the number of shards with memory of their own: a shard that was split off may have received no places.
+    /// Returns the number of shards that have allocated memory. A shard that was split off may have
+    /// received no places.
     #[cfg(test)]
     pub fn shards_with_room(&self) -> usize {
         self.shards

@@ -411,7 +411,7 @@ fn memory_is_given_back() {
         packed.put_new(crawl, &sha256(n), &value(n as u16 | 4));
     }
     let full = packed.memory();
-    // In an order other than that of the records, so that the live records are moved together.
+    // Remove in another order than that of the records, so that live records move together.
     let mut order: Vec<u32> = (0..20_000).collect();
     order.sort_unstable_by_key(|&n| field::hash_in(u64::from(n), 3));
     for &n in &order[..18_000] {

@@ -88,7 +88,7 @@ fn captures_that_stay_are_listed_once_while_others_come_and_go() {
                 .drop(&mut ks, &mut index.crawls, b"a", &digest)
                 .unwrap();
         }
-        // A slice may read a single record, so adding one per slice would never end.
+        // A slice may read just one record, so adding one per slice would never end.
         if changes <= 10 {
             add(&mut index, &mut ks, &[changes * 2 + 100]);
         }

@@ -21,7 +21,7 @@ const AT_ONCE_BYTES: usize = 64 << 20;
 /// Maximum processor time of a batch for a client that cannot be blocked, in milliseconds.
 const AT_ONCE_MS: u64 = 2_000;
 
-/// Maximum work of a light batch, which does not wait behind the long batches of other clients.
+/// Maximum work of a light batch. A light batch does not wait for long batches of other clients.
 const LIGHT: usize = 4 << 20;
 
 impl Act for Filter<'static> {
@@ -61,7 +61,7 @@ impl Act for Filter<'static> {
         let waits = can_block(call.ctx);
         if !waits && batch.bytes() > AT_ONCE_BYTES {
             return Err(Error::TooBig(format!(
-                "a batch of {} bytes; in MULTI, scripts and where blocking is denied at most {AT_ONCE_BYTES} are filtered at once; split it, or send it by itself",
+                "the batch has {} bytes, the maximum is {AT_ONCE_BYTES} in MULTI, in scripts and where the client cannot be blocked; split it, or send it outside of them",
                 batch.bytes()
             ))
             .to_string());

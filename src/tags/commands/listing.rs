@@ -15,11 +15,10 @@ use crawlspace_host::reply::Reply;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::worker::{Terms, in_one_turn, submit};
 
-/// Maximum number of questions about tags answered on the main thread, which takes some
-/// milliseconds.
+/// Maximum number of tests of tags on the main thread. They take some milliseconds.
 const FEW_QUESTIONS: usize = 500_000;
 
-/// Maximum number answered on another thread, which takes some seconds.
+/// Maximum number of tests of tags on another thread. They take some seconds.
 const MAX_QUESTIONS: usize = 1 << 30;
 
 impl Act for List<'static> {

@@ -50,8 +50,8 @@ fn pair(name: &[u8], expression: &[u8]) -> Reply {
     Reply::Array(vec![Reply::bulk(name), Reply::bulk(expression)])
 }
 
-/// Returns the access point of a name: the one set under exactly this name, else the one that a
-/// request would get.
+/// Returns the access point of a name: the one set under exactly this name, otherwise the one that
+/// a request with this name would get.
 fn meant(points: &Points, name: &[u8]) -> Result<Reply, Error> {
     if let Some(point) = points.set_as(name) {
         return Ok(pair(point.name(), point.text()));

@@ -63,7 +63,8 @@ impl Native for Space {
     }
 }
 
-/// Scopes of the spaces in use. A deleted space is removed when a command next looks it up.
+/// Scopes of the spaces in use. A deleted space is removed from the list when a command next looks
+/// it up.
 static SPACES: MainThread<FxHashSet<Box<[u8]>>> =
     MainThread::new(FxHashSet::with_hasher(FxBuildHasher));
 
@@ -97,8 +98,8 @@ pub fn read<'a>(call: &'a mut Call<'_>) -> Result<Option<&'a Space>, String> {
     Ok(space)
 }
 
-/// Changes the space of a call, which is created if it does not exist and `makes` is true; otherwise `None`
-/// is returned. The closure returns its result and whether it changed the space.
+/// Changes the space of a call. If the space does not exist, creates it if `makes` is true, and
+/// otherwise returns `None`. The closure returns its result and whether it changed the space.
 pub fn change<R>(
     call: &mut Call<'_>,
     makes: bool,
@@ -132,10 +133,10 @@ impl Internal for Chunk {
 
     fn run(call: &mut InternalCall<'_>) -> Result<(), String> {
         let &[word, chunk] = call.arguments else {
-            return Err("ERR syntax error: a key, CHUNK and a chunk are expected".to_string());
+            return Err("ERR syntax error: expected key CHUNK chunk".to_string());
         };
         if word != b"CHUNK" {
-            return Err("ERR syntax error: a key, CHUNK and a chunk are expected".to_string());
+            return Err("ERR syntax error: expected key CHUNK chunk".to_string());
         }
         let key = call.key.clone();
         let loaded = call.keys.change_native(&key, true, |space: &mut Space| {

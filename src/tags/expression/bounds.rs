@@ -5,16 +5,16 @@ use crawlspace_host::text::Shown;
 
 use super::Error;
 
-/// Maximum number of parts of a condition, with all access points expanded. Building that many takes some
-/// tens of milliseconds.
+/// Maximum number of parts of a condition, with all access points expanded. Building such a
+/// condition takes some tens of milliseconds.
 pub const MAX_CLAUSES: usize = 1 << 18;
 /// Maximum number of parts of a condition built on the server's main thread.
 const FEW_CLAUSES: usize = 1 << 12;
-/// Maximum size of all regular expressions of a condition, in bytes of plain text that take as long to
-/// compile: about a second or a few.
+/// Maximum size of all regular expressions of a condition, in bytes of plain text that take as long
+/// to compile. Compiling this much takes one to a few seconds.
 const PATTERN_BYTES: usize = 1 << 20;
-/// Maximum size of all regular expressions on the main thread, where other clients wait: some tens of
-/// milliseconds.
+/// Maximum size of all regular expressions on the main thread, where other clients wait. Compiling
+/// this much takes some tens of milliseconds.
 const FEW_PATTERN_BYTES: usize = 16 << 10;
 
 /// Limits on the size of a condition.
@@ -47,7 +47,7 @@ pub fn limits() -> Limits {
 /// Creates the error for a condition with too many parts.
 pub(in crate::tags) fn too_many(most: usize) -> Error {
     Error::TooBig(format!(
-        "a condition of more than {most} parts, points included; give captures a tag instead of listing them"
+        "the condition has more than {most} parts, including those of access points; give captures a tag instead of listing them"
     ))
 }
 

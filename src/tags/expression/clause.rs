@@ -100,7 +100,7 @@ impl FieldTest {
     }
 }
 
-/// Writes a text so that parsing the expression yields the same text again.
+/// Writes a text in a form that the parser of expressions reads as the same text.
 fn write_text(text: &[u8], out: &mut Vec<u8>) {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b":._-/,+;%#?<>[]^".contains(b);
     if !text.is_empty() && text.iter().all(plain) {
@@ -118,7 +118,7 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
 }
 
 impl Clause {
-    /// Returns the clause as an equivalent expression; a filter as its spec.
+    /// Returns the clause as an equivalent expression. A filter is returned as its spec.
     pub fn written(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write(&mut out);

@@ -95,8 +95,8 @@ impl Expression {
         parse::parse(text, Some(groups))
     }
 
-    /// Refuses invalid regular expressions. Those that refer to groups can be checked only when they are
-    /// filled in.
+    /// Refuses invalid regular expressions. A regular expression that refers to groups can be
+    /// checked only after the groups are filled in.
     ///
     /// # Errors
     /// `BADRE`, with a description of the problem.
@@ -117,8 +117,8 @@ impl Expression {
         }
     }
 
-    /// Refuses an expression that has more parts than any condition may have, even without expanding its
-    /// access points.
+    /// Refuses an expression with more parts than the maximum of a condition. Parts of access
+    /// points are not counted.
     ///
     /// # Errors
     /// `TOOBIG`.
@@ -130,7 +130,8 @@ impl Expression {
         }
     }
 
-    /// Returns the number of parts of the resulting condition, without those of expanded access points.
+    /// Returns the number of parts of the resulting condition. Parts of expanded access points are
+    /// not counted.
     fn parts(&self) -> usize {
         match self {
             Expression::OneOf(_, choices) => 1 + choices.len(),

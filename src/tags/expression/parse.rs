@@ -9,7 +9,7 @@ const MAX_DEPTH: usize = 100;
 pub fn parse(text: &[u8], groups: Option<&Groups>) -> Result<Expression, Error> {
     if text.len() > EXPRESSION_BYTES {
         return Err(Error::TooBig(format!(
-            "an expression of {} bytes, the maximum is {EXPRESSION_BYTES}; give captures a tag instead of listing them",
+            "the expression has {} bytes, the maximum is {EXPRESSION_BYTES}; give captures a tag instead of listing them",
             text.len()
         )));
     }
@@ -146,7 +146,7 @@ impl Parser<'_> {
                 self.at += 1;
                 match self.next() {
                     Some(byte) if !TextKind::Name.ends_at(byte) => Err(Error::syntax(
-                        "a '*' before a text; it may stand alone or after one",
+                        "unexpected '*' before a text; use it alone or after a text,",
                         self.at - 1,
                     )),
                     _ => Ok(Expression::Everything),
@@ -170,7 +170,7 @@ impl Parser<'_> {
                 let after = after.copied();
                 if after.is_some_and(|b| !TextKind::Name.ends_at(b) || b"{*@(!~".contains(&b)) {
                     return Err(Error::syntax(
-                        "a '*' in the middle of a tag; it may only stand at its end",
+                        "unexpected '*' in the middle of a tag; use it only at the end,",
                         self.at,
                     ));
                 }
@@ -247,7 +247,10 @@ impl Parser<'_> {
         let start = self.at;
         match self.pieces(place)? {
             Some(text) if !text.is_empty() => Ok(text),
-            Some(_) => Err(Error::syntax(format!("{what} that is empty"), start)),
+            Some(_) => Err(Error::syntax(
+                format!("expected {what}, but the text is empty"),
+                start,
+            )),
             None => Err(Error::syntax(
                 format!("expected {what} before {}", self.found()),
                 self.at,
@@ -291,7 +294,7 @@ impl Parser<'_> {
                         Some(escaped @ (b'"' | b'\'' | b'\\')) => {
                             self.at += template.push(&[escaped]);
                         }
-                        // Other backslashes belong to the regular expression.
+                        // Leave other backslashes to the regular expression.
                         _ => {
                             template.push(b"\\");
                         }

@@ -1,7 +1,6 @@
 //! The reverse edges between tags: the carriers of each tag.
 //!
-//! A tag such as `private` may be carried by a million others; most tags are carried by none or a
-//! few.
+//! Most tags have no or few carriers, but a tag such as `private` may have a million.
 
 use super::TagId;
 use super::dictionary::hash_numbers;
@@ -16,8 +15,8 @@ pub struct Carriers {
     bytes: usize,
 }
 
-/// A page of lists; `None` if all are empty, because tags without carriers often have adjacent
-/// numbers.
+/// A page of lists. `None` if all of them are empty, which is common, because tags without carriers
+/// often have adjacent numbers.
 #[derive(Clone, Default)]
 struct Page(Option<Box<[List; PAGE]>>);
 
@@ -158,7 +157,7 @@ impl List {
     fn memory(&self) -> usize {
         match self {
             List::Few(few) if few.is_empty() => 0,
-            // The length instead of the capacity, which differs between copies.
+            // Use the length instead of the capacity, because the capacity differs between copies.
             List::Few(few) => few.len().next_power_of_two().max(2) * size_of::<TagId>(),
             List::Many(_, many) => size_of::<Interner<Pages<Handles>>>() + many.memory(),
         }

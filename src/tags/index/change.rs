@@ -7,9 +7,9 @@ use super::edges::{Edges, Tags};
 use super::names::{Names, Occurs};
 use super::{Dropped, Error, ID_BYTES, Index, MAX_TAGS, Mode, TAG_BYTES, TagId, Tagged, Touched};
 
-/// Number of names that a change of one id examines in the sweep for unused names.
+/// Number of names that a change of one id checks for the incremental sweep of unused names.
 const STEPS: u32 = 64;
-/// Number of names that a change of a whole copy examines.
+/// Number of names that a change of a whole copy checks for that sweep.
 const MORE_STEPS: u32 = 4096;
 
 impl Index {
@@ -54,15 +54,15 @@ impl Index {
         if removed == 0 {
             return (0, Touched::Nothing);
         }
-        // Before the name is dropped, because this may be its last edge.
+        // Compute this before the name is dropped, because this may be its last edge.
         let touched = self.touched(kind, &[id], Vec::new());
         self.in_place[kind as usize].assign(&mut self.names, id, &own);
         self.settle(STEPS);
         (removed as u64, touched)
     }
 
-    /// Changes many ids, each given with its tags, separated by spaces. Also returns the contents that a
-    /// replacement discards.
+    /// Changes many ids. Each id is given with its tags, which are separated by spaces. Also
+    /// returns the contents that a replacement discards.
     ///
     /// # Errors
     /// As for [`Index::add`].
@@ -127,7 +127,7 @@ impl Index {
         Ok((self.end(kind, &ids, steps), Dropped::default()))
     }
 
-    /// Returns true if [`Index::load`] changes anything when it is given no ids.
+    /// Returns true if [`Index::load`] without ids changes anything.
     pub fn changes_without_ids(&self, kind: Tagged, mode: Mode) -> bool {
         match mode {
             Mode::Merge | Mode::Set => false,
@@ -136,8 +136,8 @@ impl Index {
         }
     }
 
-    /// Replaces the contents of a kind with the staged copy; returns its number of ids. Any closure may
-    /// differ if `kind` is TAG.
+    /// Replaces the contents of a kind with the staged copy, and returns its number of ids. If
+    /// `kind` is TAG, any closure may change.
     ///
     /// # Errors
     /// Fails if there is no staged copy, or if its number of ids differs from the expected one.
@@ -195,7 +195,7 @@ impl Index {
         Ok(())
     }
 
-    /// Ends a change of these ids in place.
+    /// Ends a change of these ids in the active copy.
     fn end(&mut self, kind: Tagged, ids: &[&[u8]], steps: u32) -> Touched {
         let new = self.settle(steps);
         self.touched(kind, ids, new)
@@ -214,8 +214,8 @@ impl Index {
         }
     }
 
-    /// Schedules a check of all names, because the discarded copy of that kind may have been the last user of
-    /// some.
+    /// Schedules a check of all names, because the discarded copy of that kind may have been the
+    /// last one to use some of them.
     fn look_at_all(&mut self, kind: Tagged) {
         self.names.tags.look_at_all();
         if kind == Tagged::Record {
@@ -223,7 +223,7 @@ impl Index {
         }
     }
 
-    /// Drops unused names; returns the new numbers of tags.
+    /// Drops unused names. Returns the numbers of tags that are new.
     pub(super) fn settle(&mut self, steps: u32) -> Vec<TagId> {
         let Index {
             names,
@@ -256,7 +256,8 @@ pub(super) fn occurs(
 pub(super) struct EdgeChange<'a> {
     pub(super) names: &'a mut Names,
     pub(super) edges: &'a mut Edges,
-    /// The changed ids, by the caller's number, each with its previous set, which is held meanwhile.
+    /// The changed ids, by the caller's number, each with its previous set. The previous sets are
+    /// held until the change ends.
     undo: Vec<(usize, u32)>,
 }
 
@@ -389,7 +390,7 @@ pub(super) fn check_tag(tag: &[u8]) -> Result<(), Error> {
             let why = format!("is too long; a tag has at most {TAG_BYTES} bytes");
             return Err(Error::BadTag(tag.into(), why.into()));
         }
-        _ if memchr::memchr(b' ', tag).is_some() => "holds a space, which separates tags",
+        _ if memchr::memchr(b' ', tag).is_some() => "contains a space, which separates tags",
         _ => return Ok(()),
     };
     Err(Error::BadTag(tag.into(), why.into()))

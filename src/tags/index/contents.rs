@@ -18,7 +18,7 @@ impl Index {
         self.of(kind).scan(&self.names, cursor, count.max(1), each)
     }
 
-    /// Visits the tags that occur in edges in place; cursors work as in [`Index::scan`].
+    /// Visits the tags that occur in edges of the active copy. Cursors work as in [`Index::scan`].
     pub fn tags(&self, cursor: u64, count: usize, each: &mut dyn FnMut(TagId, &[u8])) -> u64 {
         let end = self.names.tags.highest().saturating_add(1);
         walk(end, cursor, count.max(1), |tag| {
@@ -30,8 +30,8 @@ impl Index {
         })
     }
 
-    /// Calls `each` with a list of parts per edge, for a digest that does not depend on their order: equal
-    /// contents give the same lists.
+    /// Calls `each` with a list of parts per edge, for a digest that does not depend on the order
+    /// of the edges. Equal contents give the same lists.
     pub fn elements(&self, each: &mut dyn FnMut(&[&[u8]])) {
         for (kind, staged, edges) in self.all() {
             let kind = kind.name().as_bytes();
@@ -49,7 +49,7 @@ impl Index {
         }
     }
 
-    /// Iterates over all copies, those in place first, then the staged ones.
+    /// Iterates over all copies: first the active ones, then the staged ones.
     pub(super) fn all(&self) -> impl Iterator<Item = (Tagged, bool, &Edges)> {
         let in_place = Tagged::ALL.into_iter().zip(&self.in_place);
         let staged = Tagged::ALL.into_iter().zip(&self.staged);
@@ -68,7 +68,7 @@ impl PartialEq for Index {
         if figures(self) != figures(other) {
             return false;
         }
-        // The counts are equal, so it is enough that one index contains the other.
+        // The counts are equal, so it is enough to check that one index contains the other.
         self.all()
             .zip(other.all())
             .all(|((_, _, own), (_, _, others))| {

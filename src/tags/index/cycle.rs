@@ -1,4 +1,4 @@
-//! Detection of cycles among tags that carry each other, which are not allowed.
+//! Detection of cycles: a tag must not carry itself through other tags.
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
@@ -28,8 +28,8 @@ impl End {
     }
 }
 
-/// Returns true if `from` carries `to`, directly or indirectly. Searches from both ends at once, so that it
-/// is fast if either side is small: a tag often carries few tags or has no carriers.
+/// Returns true if `from` carries `to`, directly or indirectly. Searches from both ends at once.
+/// This is fast if either side is small, and a tag often carries few tags or has no carriers.
 pub fn carries(edges: &Edges, from: TagId, to: TagId) -> bool {
     if from == to {
         return true;
@@ -70,12 +70,12 @@ pub fn carries(edges: &Edges, from: TagId, to: TagId) -> bool {
     }
 }
 
-/// Finds a cycle that is reachable from these tags: two tags of which the first carries the second, which in
-/// turn carries the first, directly or indirectly.
+/// Finds a cycle that is reachable from these tags. Returns two tags of the cycle: the first
+/// carries the second, which carries the first, directly or indirectly.
 pub fn below(edges: &Edges, tags: &[TagId]) -> Option<(TagId, TagId)> {
     let mut done = Seen::default();
     let mut open = Seen::default();
-    // The path, each tag with the number of its carried tags that were visited.
+    // The current path: each tag with the number of its carried tags that were visited.
     let mut path: Vec<(TagId, usize)> = Vec::new();
     for &tag in tags {
         if edges.carried(tag).is_empty() || done.contains(&tag) {
@@ -94,7 +94,7 @@ pub fn below(edges: &Edges, tags: &[TagId]) -> Option<(TagId, TagId)> {
                 }
                 Some(next) if open.contains(next) => return Some((*next, tag)),
                 Some(next) if done.contains(next) => {}
-                // It carries nothing, which is by far the most frequent case.
+                // The tag carries nothing, which is by far the most frequent case.
                 Some(next) if edges.carried(*next).is_empty() => {}
                 Some(next) => {
                     open.insert(*next);

@@ -13,12 +13,12 @@ use super::record::{Parts, TIMESTAMPS};
 use super::{ID_BYTES, Index, MAX_TAGS, TAG_BYTES, TagId, Tagged};
 use crawlspace_compact::number::{Malformed, Reader};
 
-/// Maximum number of tags that a chunk may add to existing ids. Each resulting set has to be built, and a few
-/// bytes could demand very many large ones.
+/// Maximum number of tags that a chunk may add to existing ids. The sets that result have to be
+/// built, and a few bytes could otherwise demand very many large ones.
 const MAX_MERGED: usize = 1 << 22;
 
 impl Index {
-    /// Adds the contents of a chunk. Any closure may differ afterwards.
+    /// Adds the contents of a chunk. Any closure may have changed afterwards.
     ///
     /// # Errors
     /// Describes the problem if the chunk is malformed or cannot be applied. The index is unchanged then.
@@ -152,7 +152,8 @@ impl<'a> Chunk<'a> {
             .iter()
             .map(|tag| change.names.number(tag))
             .collect();
-        // Each set in the order of the numbers in the index, and the number of the set in the index.
+        // The tags of each set in the order of their numbers in the index, and the number of the
+        // set in the index.
         let mut sets: Vec<(Vec<TagId>, u32)> = Vec::new();
         let mut start = 0;
         for &end in &self.ends {

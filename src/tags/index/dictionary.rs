@@ -25,7 +25,8 @@ impl Part for TagId {
     }
 }
 
-/// Returns the hash of a list of numbers that the index assigned itself, so that no client can choose them.
+/// Returns the hash of a list of numbers. No client can choose these numbers, because the index
+/// assigns them.
 pub fn hash_numbers(numbers: impl Iterator<Item = u32>) -> u64 {
     let mixed = numbers.fold(keyed::seed(), |hash, n| {
         (hash.rotate_left(23) ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -46,7 +47,7 @@ pub struct Dictionary<T> {
     slots: Pages<[Slot<T>; PAGE]>,
     /// The highest number assigned so far.
     highest: u32,
-    /// The first number of the free list, which is linked through the slots; 0 at its end.
+    /// The first number of the free list, which is linked through the slots. 0 at its end.
     free: u32,
     used: u32,
     /// Memory of the lists in bytes.
@@ -55,7 +56,7 @@ pub struct Dictionary<T> {
 
 struct Slot<T> {
     list: Option<Arc<[T]>>,
-    /// Number of holders; in a free slot, the next free number.
+    /// Number of holders of the list. In a free slot, the next free number.
     holders: u64,
 }
 
@@ -123,7 +124,7 @@ impl<T: Part> Dictionary<T> {
         self.slot(number).map_or(0, |slot| slot.holders)
     }
 
-    /// Returns the number of a list, which is stored without a holder if it is new.
+    /// Returns the number of a list. A new list is stored, without a holder.
     pub fn insert(&mut self, list: &[T]) -> u32 {
         if let Some(number) = self.find(list) {
             return number;
@@ -162,7 +163,7 @@ impl<T: Part> Dictionary<T> {
         self.slot_mut(number).holders += 1;
     }
 
-    /// Releases a list once, and returns it if it has no other holder.
+    /// Removes one holder of a list. Returns the list if that was the last holder.
     pub fn release(&mut self, number: u32) -> Option<Arc<[T]>> {
         let slot = self.slot_mut(number);
         slot.holders = slot.holders.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! The edges of one kind, in place or staged.
+//! The edges of one kind, in the active or the staged copy.
 
 use smallvec::SmallVec;
 
@@ -20,9 +20,9 @@ pub struct Edges {
     table: Table,
     /// The set of each tag.
     of_tags: Numbers,
-    /// Sets of tags; the holders of a set are the ids that have it. 0 is the empty set.
+    /// Sets of tags. The holders of a set are the ids that have it. 0 is the empty set.
     sets: Dictionary<TagId>,
-    /// Number of sets that contain each tag, plus one if the tag is an id here.
+    /// Number of sets that contain each tag, plus one if the tag itself is an id in these edges.
     uses: Numbers,
     /// Number of records that have each filename.
     file_uses: Numbers,
@@ -95,7 +95,8 @@ impl Edges {
         }
     }
 
-    /// Returns the number of a set of at least one tag, and holds the set.
+    /// Adds a holder to the set of these tags, of which there must be at least one. Returns the
+    /// number of the set.
     pub fn hold(&mut self, names: &mut Names, tags: &[TagId]) -> u32 {
         let set = self.sets.insert(tags);
         if self.sets.holders(set) == 0 {
@@ -320,7 +321,8 @@ impl Edges {
     }
 }
 
-/// Returns the key of a record; `None` if its filename is unknown, because then the record is unknown, too.
+/// Returns the key of a record. `None` if its filename is unknown, because then the record is
+/// unknown, too.
 fn key(names: &Names, id: &[u8]) -> Option<Key> {
     match Parts::of(id) {
         None => Some(whole_key(id)),
@@ -340,7 +342,7 @@ fn more(uses: &mut Numbers, names: &mut List, number: u32) {
     }
 }
 
-/// Counts one use of a name less.
+/// Counts one use of a name fewer.
 fn less(uses: &mut Numbers, names: &mut List, number: u32) {
     let before = uses.get(number);
     uses.set(number, before - 1);
@@ -357,7 +359,8 @@ pub enum Id<'a> {
 }
 
 impl<'a> Id<'a> {
-    /// Returns the id as clients know it. `joined` is the buffer used if the id has to be assembled.
+    /// Returns the id in the form that clients use. `joined` is the buffer for an id that has to be
+    /// assembled.
     pub fn bytes<'b>(&'b self, joined: &'b mut Vec<u8>) -> &'b [u8] {
         match self {
             Id::Whole(id) => id,
@@ -370,12 +373,12 @@ impl<'a> Id<'a> {
     }
 }
 
-/// Visits numbers of tags from `cursor` to `end`, until `each` has returned true `count` times; returns the
-/// next cursor, 0 at the end.
+/// Visits numbers of tags from `cursor` to `end`, until `each` has returned true `count` times.
+/// Returns the next cursor; 0 at the end.
 pub fn walk(end: u32, cursor: u64, count: usize, mut each: impl FnMut(TagId) -> bool) -> u64 {
     let mut given = 0;
     let first = u32::try_from(cursor.max(1)).unwrap_or(u32::MAX);
-    // Long runs of numbers may be free.
+    // Limit the work, because long ranges of numbers may be free.
     let most = count.saturating_mul(16).saturating_add(1024);
     for (looked, tag) in (first..end).enumerate() {
         if given >= count || looked >= most {

@@ -1,7 +1,7 @@
 //! Serialization of the index for RDB files, append-only files and other servers.
 //!
-//! The index is a sequence of chunks of about a mebibyte, each of which is self-contained; loading all of them, in any
-//! order, into an empty index gives an equal one. A chunk is:
+//! The index is a sequence of chunks of about a mebibyte, each of which is self-contained. Loading
+//! all of them into an empty index, in any order, gives an equal one. A chunk is:
 //!
 //! | bytes | |
 //! |---|---|
@@ -11,10 +11,13 @@
 //! | number | for records only: count of the filenames that follow, all different: length and bytes of each |
 //! | number | count of the ids that follow |
 //!
-//! An id of a file or tag is the number of its set (the first one is 0), followed by length and bytes. An id of a
-//! record is the number of its set, followed either by 0, length and bytes, or by one more than the number of its
-//! filename, its timestamp as a number of 14 digits, its offset, and length and bytes of its urlkey; the latter form is
-//! used whenever possible.
+//! An id of a file or tag is the number of its set (the first one is 0), followed by length and
+//! bytes.
+//!
+//! An id of a record is the number of its set, followed by one of two forms. The short form is used
+//! whenever possible: one more than the number of the filename, the timestamp as a number of 14
+//! digits, the offset, and length and bytes of the urlkey. The other form is 0, followed by length
+//! and bytes of the id.
 //!
 //! Numbers are varints ([`crawlspace_compact::number`]). Version and checksum are those of the enclosing chunk of the
 //! tag space.
@@ -28,7 +31,8 @@ use super::edges::{Edges, Id};
 use super::{Index, Tagged};
 use crawlspace_compact::number::{put, put_bytes};
 
-/// Approximate size of a chunk in bytes: a set of tags is never split, so a chunk may be up to 10 MiB larger.
+/// Approximate size of a chunk in bytes. A set of tags is never split, so a chunk may be up to 10
+/// MiB larger.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
 pub(super) const STAGED: u8 = 4;

@@ -9,7 +9,7 @@ use crawlspace_host::text::Shown;
 /// The reason that a change was refused. A refused change leaves the index unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// `tag` carries `carries` already (or equals it), so that it cannot be carried by it.
+    /// `tag` must not be carried by `carries`, because `tag` already carries or equals it.
     Cycle {
         /// The tag that was to be carried.
         tag: Box<[u8]>,
@@ -33,7 +33,7 @@ pub enum Error {
     BadId(Box<[u8]>, Cow<'static, str>),
     /// An id would exceed the maximum number of tags.
     TooMany(Box<[u8]>),
-    /// The index cannot number any more tags.
+    /// All numbers for tags are in use.
     Full,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Error {
             }
             Error::Cycle { tag, carries } => write!(
                 f,
-                "CYCLE tag '{}' already carries '{}', itself or through other tags; remove that first",
+                "CYCLE tag '{}' already carries '{}', directly or through other tags; remove that first",
                 Shown(tag),
                 Shown(carries)
             ),
@@ -63,7 +63,7 @@ impl fmt::Display for Error {
                 expected,
             } => write!(
                 f,
-                "NOSTAGE staged copy of {} holds {has} ids, not {expected}; nothing is swapped",
+                "NOSTAGE the staged copy of {} has {has} ids, not {expected}; nothing was swapped",
                 kind.name()
             ),
             Error::BadTag(tag, why) => write!(f, "ERR tag '{}' {why}", Shown(tag)),
@@ -73,7 +73,9 @@ impl fmt::Display for Error {
                 "TOOBIG '{}' would have more than {MAX_TAGS} tags of its own",
                 Shown(id)
             ),
-            Error::Full => f.write_str("TOOBIG a tag space has room for 4294967294 tags"),
+            Error::Full => {
+                f.write_str("TOOBIG the tag space is full: it has room for 4294967294 tags")
+            }
         }
     }
 }

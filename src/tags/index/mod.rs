@@ -1,10 +1,10 @@
 //! The tagging index: the tags of records, files and tags.
 //!
-//! A space may have 10⁷ records and 10⁶ tags, and changes while it is read. Therefore it consists of small
-//! pieces that copies share (`pages`): a clone is a snapshot that is taken in constant time and that another
-//! thread may read; a change copies the few pieces that it touches, if a snapshot shares them. Ids are packed
-//! side by side (`table`, `record`), and data that many of them share are stored once (`dictionary`):
-//! filenames, and sets of tags.
+//! A space may have 10⁷ records and 10⁶ tags, and may change while another thread reads it.
+//! Therefore it consists of small pieces that copies share (`pages`). A clone is a snapshot, which
+//! is taken in constant time and which another thread may read. A change copies the few pieces that
+//! it touches, if a snapshot shares them. Ids are packed side by side (`table`, `record`). Data
+//! that many ids share, filenames and sets of tags, are stored once (`dictionary`).
 
 mod carriers;
 mod change;
@@ -61,7 +61,7 @@ impl Tagged {
     }
 }
 
-/// The modes of a load, which differ in how existing edges are treated.
+/// The modes of a load. They differ in how existing edges are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Adds edges and removes none.
@@ -79,7 +79,7 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TagId(pub(crate) u32);
 
-/// Tags whose closure a change may have altered, including numbers that stand for another name now.
+/// Tags whose closure may have changed. Includes numbers that were reassigned to another name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Touched {
     /// No closure changed.
@@ -104,7 +104,7 @@ pub struct Counts {
     pub edges: u64,
 }
 
-/// Contents that a change has discarded. Freeing them may take long, and may be done on any thread.
+/// Contents that a change has discarded. Freeing them may take long; any thread may do it.
 #[derive(Default)]
 pub struct Dropped(Option<Box<Edges>>);
 
@@ -167,8 +167,8 @@ impl Index {
         self.staged[kind as usize].as_ref().map(Edges::counts)
     }
 
-    /// Returns the number of tags that occur in edges in place. After a large copy was swapped or discarded,
-    /// the number becomes exact only after some more changes.
+    /// Returns the number of tags that occur in edges of active copies. After a large copy was
+    /// swapped or discarded, the number becomes exact only after some more changes.
     pub fn tag_count(&self) -> u64 {
         self.names.tags.in_place()
     }
@@ -179,7 +179,7 @@ impl Index {
         size_of::<Index>() + self.names.memory() + copies.sum::<usize>()
     }
 
-    /// Returns the approximate number of memory blocks that freeing the index takes.
+    /// Returns the approximate number of memory blocks that are freed with the index.
     pub fn free_effort(&self) -> usize {
         self.names.pieces() + self.copies().map(Edges::pieces).sum::<usize>()
     }
@@ -205,10 +205,10 @@ impl Index {
         edges.set(edges.set_of(&self.names, id))
     }
 
-    /// Appends these tags and all that they carry, directly or indirectly, without duplicates. `into` must be
-    /// empty.
+    /// Appends these tags and all tags that they carry, directly or indirectly, without duplicates.
+    /// `into` must be empty.
     pub fn closure(&self, from: &[TagId], into: &mut Vec<TagId>) {
-        // Up to this number a linear search is faster.
+        // A linear search is faster up to this number.
         const FEW: usize = 24;
         let mut seen: HashSet<TagId, BuildHasherDefault<FxHasher>> = HashSet::default();
         let mut add = |into: &mut Vec<TagId>, tags: &[TagId]| {
@@ -236,8 +236,9 @@ impl Index {
         }
     }
 
-    /// Moves memory of ids to reduce fragmentation, starting at a cursor, while `time` returns true; returns
-    /// the next cursor, 0 at the end. Names and sets of tags, which are few, are not moved.
+    /// Moves memory of ids to reduce fragmentation, starting at a cursor, while `time` returns
+    /// true. Returns the next cursor; 0 at the end. Names and sets of tags are few, and are not
+    /// moved.
     pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
         let (first, mut shard) = ((cursor >> 32) as usize, cursor as u32 as usize);
         let copies = self.in_place.iter_mut().map(Some);

@@ -1,13 +1,13 @@
-//! The numbered names of tags and files that occur anywhere, in place or staged.
+//! The numbered names of tags and files that occur in any copy, active or staged.
 //!
-//! A name is dropped when it is not used any more. Changes record the names to check; unused names left
-//! behind by a discarded copy are found by an incremental sweep that each change advances.
+//! Unused names are dropped. Each change records the names to check. If a discarded copy leaves
+//! unused names behind, an incremental sweep finds them; each change advances the sweep.
 
 use super::TagId;
 use super::dictionary::{Dictionary, MAX_NUMBER};
 
-/// The names of tags and files. All copies of all kinds use the same numbers, so that closures span kinds,
-/// and scans continue when a staged copy is swapped in.
+/// The names of tags and files. All copies of all kinds use the same numbers. So closures can
+/// include tags of all kinds, and scans continue when a staged copy is swapped in.
 #[derive(Clone, Default)]
 pub struct Names {
     pub tags: List,
@@ -42,7 +42,7 @@ impl Names {
 
 #[derive(Clone, Default)]
 pub struct List {
-    /// All names; those that occur in place are held once.
+    /// All names. Each name that occurs in an active copy is held once.
     all: Dictionary<u8>,
     in_place: u64,
     /// Numbers to check at the end of the change.
@@ -70,7 +70,7 @@ impl List {
         self.all.get(number)
     }
 
-    /// Returns the number of names that occur in place.
+    /// Returns the number of names that occur in active copies.
     pub fn in_place(&self) -> u64 {
         self.in_place
     }
@@ -136,7 +136,8 @@ impl List {
             self.all.remove(number);
         }
     }
-    /// Checks that every name is used and that those in place are counted; both hold once a sweep is over.
+    /// Checks that every name is used, and that the count of names in active copies is right. Both
+    /// are true once a sweep has ended.
     #[cfg(test)]
     pub fn verify(&self, occurs: impl Fn(u32) -> Occurs) {
         let mut in_place = 0;

@@ -1,7 +1,7 @@
-//! A persistent vector: a long list whose copies share all elements that they have in common.
+//! A persistent vector: a long list whose copies share all elements that are equal in both.
 //!
-//! It is a tree of narrow nodes. A copy increments one reference count; the first change of an
-//! element after that copies the element and the few nodes above it, so that a reader on another
+//! It is a tree of narrow nodes. Copying the list increments one reference count. The first change
+//! of an element after that copies the element and the few nodes above it. So a reader on another
 //! thread can keep a list of millions of elements while it is changed, and each change takes
 //! microseconds.
 
@@ -11,12 +11,12 @@ use smallvec::SmallVec;
 
 use crawlspace_compact::linear::List;
 
-/// Children per node. Copying a node increments the count of each child, which costs a cache miss
-/// each.
+/// Children per node. Copying a node increments the reference count of each child, and each
+/// increment costs a cache miss.
 const FAN: usize = 1 << BITS;
 const BITS: u32 = 5;
 
-/// Size of the counts of an `Arc`, in bytes.
+/// Size of the reference counts of an `Arc`, in bytes.
 pub const COUNTS: usize = 16;
 
 pub struct Pages<E> {
@@ -111,7 +111,7 @@ impl<E: Clone> List for Pages<E> {
         nodes * (size_of::<Node<E>>() + COUNTS) + self.len * (size_of::<E>() + COUNTS)
     }
 
-    /// Returns the element for a change; it is copied first if a copy of the list shares it.
+    /// Returns the element for a change. Copies the element first if a copy of the list shares it.
     fn get_mut(&mut self, at: usize) -> Option<&mut E> {
         if at >= self.len {
             return None;
@@ -202,7 +202,7 @@ fn pop<E>(node: &mut Node<E>) -> Option<Arc<E>> {
     }
 }
 
-/// Small numbers by index; 0 by default.
+/// A list of small numbers, which are 0 by default.
 #[derive(Clone, Default)]
 pub struct Numbers(Pages<[u32; PAGE]>);
 
@@ -227,7 +227,7 @@ impl Numbers {
         }
     }
 
-    /// Returns an upper bound of the indexes in use: the numbers from it on are all 0.
+    /// Returns an upper bound of the indexes in use. All numbers from it on are 0.
     pub fn end(&self) -> u32 {
         (self.0.len() * PAGE) as u32
     }

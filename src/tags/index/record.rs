@@ -1,8 +1,8 @@
 //! Compact encoding of the ids of records.
 //!
-//! `urlkey timestamp filename offset` becomes 6 bytes of timestamp, the number of the filename, the offset, and the
-//! urlkey. Only ids that can be restored exactly are encoded: a timestamp of 14 digits, an offset without leading
-//! zeroes. Other ids are stored unchanged.
+//! `urlkey timestamp filename offset` becomes 6 bytes of timestamp, the number of the filename, the
+//! offset, and the urlkey. Only an id that can be restored exactly is encoded: its timestamp has 14
+//! digits, and its offset has no leading zeroes. Other ids are stored unchanged.
 
 use std::borrow::Cow;
 
@@ -22,12 +22,13 @@ pub struct Parts<'a> {
     pub offset: u64,
 }
 
-/// The smallest number with 15 digits, which is no timestamp.
+/// The smallest number with 15 digits, which exceeds every timestamp.
 pub const TIMESTAMPS: u64 = 100_000_000_000_000;
 
 const DIGITS: usize = 14;
 
-/// First byte of a key that is an unchanged id. Other keys have the highest bit of the first byte set.
+/// First byte of a key that is an unchanged id. In other keys, the highest bit of the first byte is
+/// set.
 const AS_IT_IS: u8 = 0;
 const IN_PARTS: u8 = 0x80;
 
@@ -117,8 +118,8 @@ pub fn parse_key<'a>(key: &'a [u8], files: &'a List) -> RecordKey<'a> {
     RecordKey::Parts(file, parts)
 }
 
-/// Returns the number of leading zeroes that can be dropped; at least one digit remains. Returns 0 for anything but
-/// digits.
+/// Returns the number of leading zeroes that can be dropped from a number; at least one digit
+/// remains. Returns 0 if the text has other bytes than digits.
 pub fn padding(number: &[u8]) -> usize {
     match number {
         [b'0', rest @ ..] if !rest.is_empty() && rest.iter().all(u8::is_ascii_digit) => {
@@ -129,7 +130,7 @@ pub fn padding(number: &[u8]) -> usize {
     }
 }
 
-/// Returns an id with a canonical offset: `007` and `7` are the same position in a file.
+/// Returns an id with a canonical offset, because `007` and `7` are the same position in a file.
 pub fn plain(id: &[u8]) -> Cow<'_, [u8]> {
     match last_field(id) {
         Some((rest, offset)) if padding(offset) > 0 => {

@@ -1,9 +1,10 @@
 //! A hash table from keys of any bytes to numbers, packed without a pointer or allocation per key.
 //!
-//! A shard stores its entries contiguously in one allocation: the number (4 bytes, little-endian), the length of the
-//! key (1 to 3 bytes, 7 bits each, lowest first), the key. They are found through slots of 4 bytes, each the offset of
-//! an entry and a few bits of its hash, so that an uncached look-up waits for memory three times: for the shard, the
-//! slot, and the entry. Removed entries remain until they are a quarter of the shard.
+//! A shard stores its entries contiguously in one allocation. An entry is the number (4 bytes,
+//! little-endian), the length of the key (1 to 3 bytes, 7 bits each, lowest first), and the key.
+//! Entries are found through slots of 4 bytes. A slot has the offset of an entry and a few bits of
+//! its hash. So an uncached look-up waits for memory three times: for the shard, the slot, and the
+//! entry. Removed entries keep their memory until they take a quarter of the shard.
 
 use super::pages::Pages;
 use crawlspace_compact::keyed::hash;
@@ -19,7 +20,7 @@ pub struct Table {
 
 #[derive(Clone, Default)]
 struct Shard {
-    /// Open addressing: probed from the position of a hash to the first empty slot.
+    /// Open addressing: a search starts at the slot of the hash, and ends at the first empty slot.
     slots: Vec<u32>,
     arena: Vec<u8>,
     /// Number of entries; `filled` also counts the slots of removed entries.
@@ -68,7 +69,8 @@ impl Table {
         self.fit();
     }
 
-    /// Adjusts the number of shards. One change never adds more than about one shard, so two steps at a time catch up.
+    /// Adjusts the number of shards. One change adds at most about one shard, so two steps per
+    /// change are enough.
     fn fit(&mut self) {
         for _ in 0..2 {
             let (len, weight) = (self.shards.len(), self.shards.weight());
@@ -95,8 +97,8 @@ impl Table {
         }
     }
 
-    /// Visits about `count` keys from `cursor` on; returns the next cursor, 0 at the end. The position of a key in this
-    /// scan does not depend on other keys.
+    /// Visits about `count` keys from `cursor` on. Returns the next cursor; 0 at the end. The
+    /// position of a key in this scan does not depend on other keys.
     pub fn scan(&self, mut cursor: u64, count: usize, each: &mut dyn FnMut(&[u8], u32)) -> u64 {
         let mut given = 0;
         // Some shards may be empty, but only a few.
@@ -114,7 +116,8 @@ impl Table {
             entries.retain(|&(place, _)| place >= cursor);
             entries.sort_unstable();
             for (i, &(place, at)) in entries.iter().enumerate() {
-                // Keys with the same hash are returned together, because a cursor cannot tell them apart.
+                // Return keys with the same hash together, because a cursor cannot distinguish
+                // them.
                 if given >= count && (i == 0 || entries[i - 1].0 < place) {
                     return place;
                 }
@@ -241,7 +244,8 @@ impl Shard {
     }
 
     fn add_slot(&mut self, hash: u64, offset: usize) {
-        // A shard has 16 KiB on average, and clients cannot choose the hashes of the keys they send.
+        // A shard has 16 KiB on average. It cannot grow far beyond that, because clients cannot
+        // choose the hashes of their keys.
         assert!(
             offset < OFFSET as usize - 1,
             "a shard has grown far too large"
@@ -297,7 +301,7 @@ impl Bucket for Shard {
     }
 
     fn memory(&self) -> usize {
-        // The length instead of the capacity, which differs between copies.
+        // Use the length instead of the capacity, because the capacity differs between copies.
         class(self.arena.len()) + self.slots.len() * 4
     }
 }

@@ -14,8 +14,8 @@ fn found(text: &str) -> Vec<(&str, Alphabet)> {
     found
 }
 
-/// Reference implementation that counts each word again for each run; returns the runs of a text
-/// without long words.
+/// Reference implementation, which counts the bytes of a word again for each run. Returns the runs
+/// of a text without long words.
 fn expected(text: &[u8]) -> Vec<Run> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -69,7 +69,7 @@ fn in_word(word: &[u8]) -> Option<(Alphabet, usize, usize)> {
     if let Some(alphabet) = alphabet {
         return Some((alphabet, 0, len));
     }
-    // There may still be enough digits in one place.
+    // There may still be enough decimal digits in a row.
     let mut at = 0;
     while at + DECIMAL <= len {
         let digits = word[at..].iter().take_while(|c| c.is_ascii_digit()).count();

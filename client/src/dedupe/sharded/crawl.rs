@@ -318,7 +318,7 @@ impl<S: Steps> Sharded<S> {
                 }
                 rounds += 1;
                 if rounds == MAX_ROUNDS {
-                    let sentence = "crawlers keep writing to the crawl; stop them first";
+                    let sentence = "crawlers are still writing to the crawl; stop them first";
                     return Err(Error::refused("sharded index", Code::Sharded, sentence));
                 }
             }

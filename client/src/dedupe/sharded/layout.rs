@@ -14,11 +14,13 @@ pub(super) fn prefixes(name: &[u8], shards: u16) -> Result<Vec<Vec<u8>>, Error> 
     let wrong = |sentence: &str| Err(Error::refused("sharded index", Code::BadPrefix, sentence));
     if name.is_empty() || name.len() > NAME_BYTES || name.iter().any(|byte| b"{}".contains(byte)) {
         return wrong(&format!(
-            "the name of an index is 1 to {NAME_BYTES} bytes, and no braces"
+            "the name of an index must have 1 to {NAME_BYTES} bytes and no braces"
         ));
     }
     if !(1..=MAX_SHARDS).contains(&shards) {
-        return wrong(&format!("an index has 1 to {MAX_SHARDS} shards"));
+        return wrong(&format!(
+            "the number of shards must be from 1 to {MAX_SHARDS}"
+        ));
     }
     let home = [b"{", name, b"-0}:"].concat();
     let home_slot = u32::from(slot::of(&home));

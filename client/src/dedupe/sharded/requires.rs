@@ -44,7 +44,8 @@ impl<S: Steps> Sharded<S> {
 
     async fn requirements(&self, of: Asked, transitive: bool) -> Result<Vec<Required>, Error> {
         let mut found = BTreeMap::new();
-        // Crawls of which all files are required, and crawls whose own requirements are still to be resolved.
+        // `whole`: crawls of which all files are required. `follow`: crawls whose own requirements
+        // are still to be resolved.
         let (mut whole, mut follow) = (BTreeSet::new(), Vec::new());
         let mut seen = BTreeSet::new();
         match of {
@@ -242,8 +243,8 @@ impl<S: Steps> Sharded<S> {
             .collect())
     }
 
-    /// Returns the dependents of a crawl in a shard that does not have the crawl: those recorded before the
-    /// crawl was removed, if it has since returned to other shards.
+    /// Returns the dependents of a crawl in a shard that does not have the crawl. These were
+    /// recorded before the crawl was removed; it may since have returned to other shards.
     async fn dependents_in(&self, shard: &Index<S>, on: &[u8]) -> Result<Vec<Dependent>, Error> {
         let batch = Batch::new();
         let asked = [&b"allcrawls"[..], b"uncommittedcrawls"].map(|set| {

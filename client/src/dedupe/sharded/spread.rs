@@ -58,8 +58,8 @@ fn bits_of(hash: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Decodes an unlabelled base32 SHA-1, which must be in capitals. Some hexadecimal MD5 values look the same,
-/// and are read as base32.
+/// Decodes an unlabelled base32 SHA-1 in capitals, as in CDX files. Some hexadecimal MD5 values
+/// have the same form; they are also read as base32.
 fn unbase32_of_a_cdx(hash: &[u8]) -> Option<Vec<u8>> {
     let capitals = |byte: &u8| byte.is_ascii_uppercase() || (b'2'..=b'7').contains(byte);
     hash.iter().all(capitals).then(|| unbase32(hash, 20))?
@@ -70,7 +70,8 @@ fn unhex(text: &[u8]) -> Option<Vec<u8>> {
     read_hex(Case::Any, text, &mut raw).then_some(raw)
 }
 
-/// Decodes base32 in either case, padded or not, to exactly this number of bytes; no bits may be left over.
+/// Decodes base32 in either case, padded or not, to exactly this number of bytes. Fails if bits are
+/// left over.
 fn unbase32(text: &[u8], bytes: usize) -> Option<Vec<u8>> {
     let mut raw = vec![0; bytes];
     read_base32(Case::Any, text, &mut raw).then_some(raw)

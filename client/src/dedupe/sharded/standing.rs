@@ -130,7 +130,7 @@ impl<S: Steps> Sharded<S> {
         let (mut standings, marks) = self.standings(&[crawl]).await?;
         match standings.pop() {
             Some(standing) => Ok((standing, marks)),
-            None => unreachable!("as many standings as crawls"),
+            None => unreachable!("one standing per crawl"),
         }
     }
 

@@ -8,8 +8,8 @@ impl<S: Steps> Sharded<S> {
     /// Packs every shard as [`Index::pack`] does; shards on different servers are packed concurrently.
     /// Returns the sums.
     ///
-    /// If it fails, some shards may be packed and others not; all calls keep returning the same results. Send
-    /// it again, or call [`unpack`](Sharded::unpack).
+    /// If the call fails, some shards may be packed and others not, but all calls keep returning
+    /// the same results. Send the call again, or call [`unpack`](Sharded::unpack).
     ///
     /// ```no_run
     /// # use crawlspace_client::dedupe::*;

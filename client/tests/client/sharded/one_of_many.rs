@@ -131,7 +131,7 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
             compare!(twins, "add", it => it.add(crawl, &adding, &added));
         }
         4 => {
-            // One at a time, because each shard refuses only its own part.
+            // Settles one claim at a time, because each shard refuses only its own part.
             let uuid = wacz_of(crawl);
             let reference = match rng.below(3) {
                 0 => Reference::Crawl,

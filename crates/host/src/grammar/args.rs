@@ -158,16 +158,16 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Makes the error for a repeated option if the next argument is one; `None` if the argument is a value that
-    /// happens to look the same.
+    /// Makes the error for a repeated option if the next argument is one. Returns `None` if the
+    /// argument is a plain value.
     #[cold]
     pub(super) fn again(&self, option: &Arg) -> Option<Error> {
         let word = Shown(self.peek()?);
         let why = match option.openers()[..] {
             [] => return None,
-            [_] => format!("{word} stands twice"),
+            [_] => format!("{word} is given twice"),
             ref several => format!(
-                "unexpected '{word}', one of {} may stand",
+                "unexpected '{word}', only one of {} is allowed",
                 several.join(", ")
             ),
         };

@@ -34,7 +34,8 @@ impl<'a, T, S: Shape<'a>, F: Fn(S::Value) -> T> Shape<'a> for Map<S, F> {
     }
 }
 
-/// Alternatives: the first shape that matches the next argument. A shape without keyword must be the last.
+/// Alternatives: reads the first shape that matches the next argument. A shape without keyword must
+/// be the last.
 #[derive(Clone, Copy)]
 pub struct OneOf<T>(pub &'static str, pub T);
 
@@ -178,8 +179,9 @@ impl<'a, S: Shape<'a>> Shape<'a> for AnyOf<S> {
     }
 }
 
-/// An optional argument before blocks of a fixed number of words, which extend to the last argument. Any word can begin
-/// a block, so the number of remaining words decides if the optional argument is present.
+/// An optional argument before blocks of a fixed number of words. The blocks extend to the last
+/// argument, and any word can begin a block. So the number of remaining words decides if the
+/// optional argument is present.
 #[derive(Clone, Copy)]
 pub struct Before<S, B> {
     /// The optional shape.

@@ -1,5 +1,5 @@
-//! Declarative command grammars: a struct declares the arguments of a command, and from it follow the parser, the
-//! arity, the `COMMAND DOCS` entry and the error messages.
+//! Declarative command grammars. A struct declares the arguments of a command; the parser, the
+//! arity, the `COMMAND DOCS` entry and the error messages are derived from it.
 //!
 //! ```
 //! use crawlspace_host::command;
@@ -156,7 +156,8 @@ macro_rules! grammar {
             $(where $check)?
         }
     };
-    // The shapes, under the names of their fields. A function that is never called infers their types.
+    // A module with the shapes, under the names of their fields. A function that is never called
+    // infers their types.
     (
         @shapes $($head:ident = $head_shape:expr,)*
         $({ $($option:ident = $option_shape:expr,)* } $($tail:ident = $tail_shape:expr,)*)?

@@ -150,10 +150,10 @@ pub struct Form<F> {
     parse: F,
 }
 
-/// A form whose value is the bytes themselves.
+/// A form that returns the bytes themselves.
 pub type BytesForm = Form<fn(&[u8]) -> Result<&[u8], Error>>;
 
-/// A form whose value has this type.
+/// A form that returns a value of this type.
 pub type FormOf<T> = Form<fn(&[u8]) -> Result<T, Error>>;
 
 impl<F> Form<F> {
@@ -256,7 +256,7 @@ impl<'a> Shape<'a> for Flag {
 pub struct After<S> {
     word: &'static str,
     shape: S,
-    /// True if the keyword, as the last argument, is a plain value instead of this option.
+    /// True if the keyword is read as a plain value when it is the last argument.
     may_be_value: bool,
 }
 

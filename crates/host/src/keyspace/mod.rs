@@ -51,8 +51,8 @@ pub enum KeyError {
         /// The required type.
         needs: KeyType,
     },
-    /// The server refused, for example because a cluster slot moved away. The text is the server's error, beginning
-    /// with its code word.
+    /// The server refused, for example because a cluster slot moved away. Contains the server's
+    /// error, which begins with its code word.
     Refused(String),
 }
 

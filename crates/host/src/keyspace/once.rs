@@ -1,7 +1,7 @@
 //! Table of the keys that a family has exactly once per prefix.
 
-/// Declares `Names`, the keys that exist once per prefix, and `ONCE`, a table with one row per key: its name,
-/// and how readers and listeners treat it. A new key needs only a new line.
+/// Declares `Names`, the keys that exist once per prefix, and `ONCE`, a table with one row per key:
+/// its name, and how readers and listeners handle it. A new key needs only a new line.
 #[macro_export]
 macro_rules! once_keys {
     ($row:ty: $($(#[$doc:meta])* $field:ident = $key:expr;)*) => {

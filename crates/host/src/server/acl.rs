@@ -32,9 +32,9 @@ static DEFAULT: MainThread<Option<User>> = MainThread::new(None);
 /// Number of client ids cached.
 const SEEN_CLIENTS: usize = 256;
 
-/// Ids of clients known to have a user. Looking a user up by client id costs more than reading the name of the current
-/// user. Ids are never reused, and a client with a user always has one until it disconnects, although `AUTH`, `RESET`
-/// or the deletion of the user may change it.
+/// Ids of clients known to have a user. Looking up the user of a client by its id costs more than
+/// reading the name of the current user. Ids are never reused. A client with a user has one until
+/// it disconnects, although `AUTH`, `RESET` or the deletion of the user may change it.
 static SEEN: MainThread<[u64; SEEN_CLIENTS]> = MainThread::new([0; SEEN_CLIENTS]);
 
 impl User {
@@ -90,8 +90,9 @@ impl User {
             if !name.is_null() {
                 SEEN.borrow()[id as usize % SEEN_CLIENTS] = id;
             }
-            // The client of a script is not in the table of clients; it has the user of its caller. Outside of scripts
-            // a client without user must not be queried: Redis 7.0 does not handle it.
+            // The client of a script is not in the table of clients, and has the user of its
+            // caller. Outside of scripts, a client without user must not be queried, because Redis
+            // 7.0 cannot handle that.
             if name.is_null() && context_flags(ctx) & raw::REDISMODULE_CTX_FLAGS_LUA != 0 {
                 name = rm!(RedisModule_GetCurrentUserName(ctx.raw()));
             }

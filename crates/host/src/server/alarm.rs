@@ -44,12 +44,12 @@ pub fn watches(watcher: fn()) {
     CLOCK.borrow().watchers.push(watcher);
 }
 
-/// Sets the alarm to go off after this many milliseconds, unless it goes off earlier anyway.
+/// Sets the alarm to go off after this many milliseconds, unless an earlier time is set.
 pub fn set_in(ms: u64) {
     set(clock::now_ms().saturating_add(ms));
 }
 
-/// Sets the alarm to a time of [`clock`], in milliseconds, unless it goes off earlier anyway.
+/// Sets the alarm to a time of [`clock`], in milliseconds, unless an earlier time is set.
 pub fn set(when: u64) {
     let mut clock = CLOCK.borrow();
     if clock.set.is_some_and(|set| set <= when) {

@@ -20,8 +20,8 @@ pub type Gone = fn(BlockedClient);
 pub type TimedOut = fn(Ctx, BlockedClient) -> Outcome;
 
 /// Returns true if the client of this context may be blocked: not in `MULTI`, in a script, or where
-/// blocking is denied. Check before blocking, because otherwise the server replies an error by
-/// itself.
+/// blocking is denied. Check this before blocking, because otherwise the server itself replies with
+/// an error.
 pub fn can_block(ctx: Ctx) -> bool {
     let denied = raw::REDISMODULE_CTX_FLAGS_MULTI
         | raw::REDISMODULE_CTX_FLAGS_LUA
@@ -125,7 +125,7 @@ impl BlockedClient {
         client
     }
 
-    /// Answers the client. Skips a client that disconnected or timed out meanwhile.
+    /// Answers the client, unless it disconnected or timed out in the meantime.
     pub fn answer(self, outcome: Outcome) {
         if take_hooks(self).is_none() {
             return;

@@ -1,8 +1,8 @@
 //! The clock by which pauses and leases are measured.
 //!
-//! It follows the server's clock but never goes back while the process runs: if the server's clock is set
-//! back, this clock continues at its pace, so that no deadline is delayed. If the server's clock is later set
-//! forward, both agree again; at the latest after a restart.
+//! It follows the server's clock but never goes back while the process runs. If the server's clock
+//! is set back, this clock continues at its own pace, so that no deadline is delayed. Both agree
+//! again when the server's clock is set forward, or after a restart.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -90,12 +90,12 @@ mod tests {
             clock.read(9 * HOUR + 1_000_000, at(2)),
             10 * HOUR + 2_000_000
         );
-        // The clock is set right again: no second hour of lead.
+        // The server's clock is set right again; this clock must not add a second hour.
         assert_eq!(
             clock.read(10 * HOUR + 3_000_000, at(3)),
             10 * HOUR + 3_000_000
         );
-        // The clock is set forward: followed.
+        // The server's clock is set forward, and this clock follows.
         assert_eq!(clock.read(12 * HOUR, at(4)), 12 * HOUR);
     }
 

@@ -1,5 +1,5 @@
-//! Cluster check: decides if this node has all keys of a prefix. Every command, slice and timer makes this check in a
-//! cluster.
+//! Cluster check: decides if this node has all keys of a prefix. In a cluster, every command, slice
+//! and timer runs this check.
 //!
 //! A command of a family declares its prefix to the server as not being a key, and reads and writes many keys, some of
 //! which it discovers only while it runs. While a slot moves key by key, a missing key may be on the other node, or may
@@ -9,9 +9,9 @@
 //! - for reading, while the slot is migrating away and no key has left yet. (Writing could create new keys, which the
 //!   server requires to be created on the other node.)
 //!
-//! Otherwise the reply is the one that the server gives to a command that names all these keys: `MOVED`, `ASK` if the
-//! prefix key has left, `TRYAGAIN`, or `CLUSTERDOWN`. Some servers redirect a command by its prefix before it reaches
-//! the module; others (Redis 8.6) do not.
+//! Otherwise the client gets the reply that the server would give to a command that names all these
+//! keys: `MOVED`, `ASK` if the prefix key has left, `TRYAGAIN`, or `CLUSTERDOWN`. Some servers
+//! redirect a command by its prefix before it reaches the module; others (Redis 8.6) do not.
 //!
 //! Events show if a key has left: the server reports every key that it deletes after sending it to another node, and
 //! every key that it receives.
@@ -204,8 +204,8 @@ fn look(ctx: Ctx, prefix: &RmString, slot: usize, writes: bool) -> Result<(), Re
     if !writes && !CHANGED.has(slot) && ask(ctx, c"EXISTS", &[prefix])? == 1 {
         return Ok(());
     }
-    // A name in the prefix's slot that never exists: while the slot is moving, the server refuses a command with both
-    // names.
+    // A name in the prefix's slot that never exists. While the slot is moving, the server refuses a
+    // command with this name and the prefix.
     let nothing = RmString::new(&[prefix.as_ref(), b"crawlspace:nothing"].concat());
     if writes {
         // `SMOVE` from a missing set changes nothing.
@@ -268,7 +268,7 @@ pub(crate) fn not_here(key: &RmString, refusal: &str) -> Option<String> {
 
 fn try_again(slot: usize) -> String {
     format!(
-        "TRYAGAIN slot {slot} is moving key by key, and only a part of the keys of this prefix is here; try again until it has moved"
+        "TRYAGAIN slot {slot} is being migrated, and this node has only some keys of the prefix; retry until the migration is complete"
     )
 }
 

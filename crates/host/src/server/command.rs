@@ -117,7 +117,8 @@ extern "C" fn entry<C: Act>(
             .map(|&argument| unsafe { string_bytes(argument) })
             .collect();
         let [_, prefix, rest @ ..] = &arguments[..] else {
-            // The server checks the arity before; this is for callers that bypass that check.
+            // The server checks the arity before the call. This check is for callers that bypass
+            // the server's check.
             return Err(format!(
                 "ERR wrong number of arguments for '{}' command",
                 C::SPEC.name

@@ -319,7 +319,7 @@ pub(crate) fn read_arguments(settings: &[Setting], arguments: &[&[u8]]) -> Resul
         let setting = setting.ok_or_else(|| {
             let names: Vec<&str> = settings.iter().map(Setting::name).collect();
             format!(
-                "unknown module argument {name}; known are {}",
+                "unknown module argument {name}; valid arguments are {}",
                 names.join(", ")
             )
         })?;

@@ -1,6 +1,7 @@
-//! Detects configurations that include the file of the Debian package, as configurations of version 0.1.0 do. `CONFIG
-//! REWRITE` adds a `loadmodule` line to a configuration with such an include, and a server without the package does not
-//! find the module file of that line.
+//! Detects configurations that include the configuration file of the Debian package, which was the
+//! way to load the module in version 0.1.0. `CONFIG REWRITE` adds a `loadmodule` line to a
+//! configuration with such an include. A server without the package then does not find the module
+//! file named in that line.
 
 use std::fs::File;
 use std::io::Read;
@@ -24,7 +25,7 @@ pub fn advice(path: &Path) -> Option<String> {
     let include = lines.iter().find(|line| line.includes_ours())?;
     let (file, number, text) = (include.file.display(), include.number, &include.text);
     Some(if lines.iter().any(Line::loads) {
-        format!("{file}:{number}: delete this line, because another one loads the module: {text}")
+        format!("{file}:{number}: delete this line, because another line loads the module: {text}")
     } else {
         format!(
             "{file}:{number}: replace this line by `loadmodule {MODULE}`, which CONFIG REWRITE keeps: {text}"
@@ -111,7 +112,7 @@ mod tests {
         let text = "include FOLDER/nested.conf\nloadmodule /x/libcrawlspace.so slice-us 400\n";
         assert_eq!(
             advice_for("beside", text).unwrap(),
-            "FOLDER/nested.conf:2: delete this line, because another one loads the module: \
+            "FOLDER/nested.conf:2: delete this line, because another line loads the module: \
              Include \"/usr/share/redis-crawlspace/load.conf\""
         );
     }

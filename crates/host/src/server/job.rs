@@ -1,9 +1,9 @@
 //! Long jobs in time slices, so that other clients are served while a job runs.
 //!
 //! Jobs of one queue run one after the other; queues take turns. The event loop runs a slice once
-//! per turn while there is work. A slice is an internal command, so that everything written in it
-//! is replicated as one transaction. (Writing from the event-loop callback itself aborts the
-//! server, and a thread that takes the global lock again and again makes clients wait for long.)
+//! A slice runs as an internal command, so that everything written in it is replicated as one
+//! transaction. (The server aborts if the event-loop callback itself writes. A thread that
+//! repeatedly takes the global lock would make clients wait for long.)
 
 use std::collections::VecDeque;
 use std::os::raw::{c_int, c_void};
@@ -116,10 +116,10 @@ pub enum Submitted {
     Waiting,
 }
 
-/// Submits a job for the client of `ctx`. If its queue is empty the job starts at once, and if one
-/// slice is enough the client is answered without being blocked. With `may_attach`, a client that
-/// requests the same work waits for the existing job. For a client that cannot be blocked (`MULTI`,
-/// scripts) the whole queue and then the job run to their end.
+/// Submits a job for the client of `ctx`. If its queue is empty, the job starts at once; if one
+/// slice is enough, the client is answered without being blocked. With `may_attach`, a client that
+/// requests the same work waits for the existing job. If the client cannot be blocked (`MULTI`,
+/// scripts), all jobs of the queue and then this job run to their end within the call.
 pub fn submit(ctx: Ctx, id: JobId, mut job: Box<dyn Slices>, may_attach: bool) -> Submitted {
     // A replica in a cluster serves reads only for a client that sent `READONLY`, so the job must
     // run within the call.
@@ -329,7 +329,7 @@ fn run_slice(ctx: Ctx) {
                 Some(queue) if queue.front().is_none_or(|q| q.id.shares_queue(&queued.id)) => {
                     queue.push_front(queued);
                 }
-                // The queue is gone: all its jobs were aborted meanwhile.
+                // The queue no longer exists, because all its jobs were aborted.
                 _ => runner.queues.push_back(VecDeque::from([queued])),
             }
         }
@@ -349,12 +349,12 @@ fn obstacle(ctx: Ctx, job: &dyn Slices) -> Option<String> {
     // SAFETY: main thread.
     let full = unsafe { rm!(RedisModule_GetUsedMemoryRatio()) } > 1.0;
     (full && job.grows()).then(|| {
-        "OOM the job stopped at 'maxmemory'; what is done is kept, and running it again with more memory finishes it"
+        "OOM the job stopped because the server reached 'maxmemory'; its completed part is kept: free memory or raise 'maxmemory', then run the command again"
             .to_string()
     })
 }
 
-const ROLE_CHANGED: &str = "UNBLOCKED the server is not a master any more; run the command again on the master, which finishes what was begun";
+const ROLE_CHANGED: &str = "UNBLOCKED the server is not a master any more; run the command again on the master to finish the job";
 
 /// Aborts jobs whose data or role changed.
 fn on_change(_: Ctx, change: Change<'_>) {

@@ -80,9 +80,9 @@ pub unsafe fn on_load(
     }
 }
 
-/// Ignores a second `loadmodule` line, so that the server starts: `CONFIG REWRITE` (which Sentinel sends at each
-/// failover) adds one to a configuration whose `loadmodule` line is in an included file. `MODULE LOAD` by a client is
-/// refused.
+/// Ignores a second `loadmodule` line, so that the server starts. `CONFIG REWRITE` (which Sentinel
+/// sends at each failover) adds such a line if the existing `loadmodule` line is in an included
+/// file. `MODULE LOAD` by a client is refused.
 ///
 /// # Safety
 /// Same as [`on_load`], after the function table is filled.

@@ -63,7 +63,8 @@ pub(super) static SLICE_LONGEST_US: Metric = Metric::new(c"slice_longest_us");
 /// Processor time of the longest slice, in microseconds of the server's thread; other processes cannot
 /// lengthen it.
 pub(super) static SLICE_LONGEST_CPU_US: Metric = Metric::new(c"slice_longest_cpu_us");
-/// 1 if the module is subscribed to all kinds of keyspace events, which it is from its first command on.
+/// 1 if the module is subscribed to all kinds of keyspace events, which happens at its first
+/// command.
 pub(super) static WATCHING: Metric = Metric::new(c"keyspace_events");
 /// Panics caught by the panic guard.
 pub static PANICS: Metric = Metric::new(c"panics");

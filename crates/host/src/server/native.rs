@@ -160,7 +160,7 @@ extern "C" fn rdb_load<T: Native>(rdb: *mut raw::RedisModuleIO, version: c_int) 
         let mut value = T::default();
         if version != T::VERSION {
             return Err(format!(
-                "it is of version {version}; this module reads version {}",
+                "it has version {version}; this module reads version {}",
                 T::VERSION
             ));
         }

@@ -3,10 +3,12 @@
 //! The server reports every change of a key, by commands, replication, expiry or eviction. The module marks its own
 //! changes, so that it does not invalidate its own caches.
 //!
-//! Every event slows down commands that do not concern the module. Therefore `watch` subscribes to most kinds only when
-//! they are needed: at the module's first command, at the first restored key that may belong to the module (from a
-//! file, a master, or by `RESTORE`), and when such a key may exist unnoticed: after loading an append-only file, or on
-//! a replica that becomes a master.
+//! Every event slows down commands that do not concern the module. Therefore `watch` subscribes to
+//! most kinds of events only when they are needed:
+//!
+//! - at the module's first command
+//! - at the first restored key that may belong to the module (from a file, a master, or by `RESTORE`)
+//! - when such a key may exist unnoticed: after an append-only file was loaded, or when a replica becomes a master
 
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_void};
@@ -51,9 +53,9 @@ pub enum Change<'a> {
     Role,
 }
 
-/// Returns true if a key changes because the master replicates to this server, another node migrates the slot to it, or
-/// a file is being loaded: these sources also send the module's own book-keeping. Slower than most handling of a
-/// change, so callers check this last.
+/// Returns true if a key changes because the master replicates to this server, another node
+/// migrates the slot to it, or a file is being loaded. These sources also send the module's own
+/// bookkeeping keys. Slower than most handling of a change, so callers check this last.
 pub fn is_replicated(ctx: Ctx, key: &[u8]) -> bool {
     if cluster::is_importing(key) {
         return true;
@@ -164,7 +166,7 @@ extern "C" fn server_event(
         }
         cluster::note_all_changed();
         if event.id == cluster::SLOTS_MOVE.id {
-            // Each key that is added or deleted with a slot also has its own event.
+            // Each key that is added or deleted with a slot also causes its own event.
             watch(ctx);
             // SAFETY: this event's data is this structure, alive during the callback.
             unsafe { cluster::note_move(subevent, data.cast()) };

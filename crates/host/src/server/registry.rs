@@ -29,7 +29,8 @@ pub trait Cached: Sized {
         true
     }
 
-    /// Handles a panic, or a change during its use: nothing that was read can be trusted.
+    /// Handles a panic, or a change while the cache was in use. Nothing that was read can be
+    /// trusted.
     fn invalidate(&mut self) -> bool {
         false
     }

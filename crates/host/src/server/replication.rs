@@ -1,16 +1,20 @@
 //! Decides if changes must be propagated: to replicas and the append-only file as commands, to clients and other
 //! modules as keyspace events.
 //!
-//! The server builds the command for a replicated change before it checks if there is any recipient. That takes a third
-//! of a microsecond, and a step of a frontier makes three to five changes. For keyspace events it creates a client and
-//! a context for each subscribed module, including this one, which takes half as long. Therefore the answer is cached
-//! for as long as it is certain.
+//! The server builds the command for a replicated change before it checks if there is any
+//! recipient. That takes a third of a microsecond, and a step of a frontier makes three to five
+//! changes. For keyspace events, the server creates a client and a context for each subscribed
+//! module, including this one, which takes half as long. Therefore this module caches whether there
+//! are recipients, for as long as the answer is certain.
 //!
-//! For commands it is certain until the server forks, changes its role or configuration, or loads a file. A new replica
-//! or append-only file gets earlier writes from a process that the server forks, and later writes from that moment on.
-//! A replica that reconnects can only resume if a backlog was kept, and a server that keeps a backlog counts as one
-//! with replicas. In a cluster, slots migrate to other nodes by other means, so there everything is propagated. For
-//! events it is certain until the configuration changes or a module is loaded or unloaded.
+//! For commands, the answer is certain until the server forks, changes its role or configuration,
+//! or loads a file. A new replica or append-only file gets earlier writes from a process that the
+//! server forks, and all later writes as commands. A replica that reconnects can only resume if the
+//! server kept a backlog, and a server that keeps a backlog counts as one with replicas. In a
+//! cluster everything is propagated, because slots can migrate to other nodes without these events.
+//!
+//! For keyspace events, the answer is certain until the configuration changes or a module is loaded
+//! or unloaded.
 
 use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -75,8 +79,8 @@ fn ask() -> bool {
     !fields.into_iter().all(is_none)
 }
 
-/// Replicates a change by calling `replicate` if there is a recipient. The server counts the change for its snapshots
-/// in either case.
+/// Replicates a change by calling `replicate` if there is a recipient. In either case, the server
+/// counts the change for its snapshots.
 pub(crate) fn replicate(ctx: Ctx, replicate: impl FnOnce()) {
     if is_heard() {
         return replicate();

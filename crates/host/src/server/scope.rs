@@ -49,8 +49,8 @@ pub fn names<'a>(scopes: impl Iterator<Item = &'a [u8]>) -> Names {
     scopes.into_iter().map(owned).collect()
 }
 
-/// Calls `act` with the keys of a scope, outside of a command, on a master. `act` also gets the result of the cluster
-/// check: an error if the keys are not all on this node.
+/// Calls `act` with the keys of a scope, outside of a command, on a master. `act` also gets the
+/// result of the cluster check, which is an error if some keys are not on this node.
 pub fn visit<T>(
     ctx: Ctx,
     scope: &[u8],

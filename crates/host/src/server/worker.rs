@@ -1,9 +1,10 @@
-//! Worker threads for commands whose clients are blocked meanwhile.
+//! Worker threads that run commands while their clients are blocked.
 //!
-//! Work gets all its input when it is submitted: it cannot access keys, which belong to the main thread. Its reply is
-//! also built on the worker thread, so that a long reply delays no other client; the main thread only passes it on.
-//! Threads work in turns: work that others wait for is put back after a piece. In addition to the threads for all work,
-//! a single thread serves light work only, which must not wait for a long piece.
+//! Work gets all its input when it is submitted, because keys belong to the main thread. The worker
+//! thread also builds the reply, so that a long reply delays no other client; the main thread only
+//! passes it on. Threads work in turns: if other work waits, the current work is put back after a
+//! piece. In addition to the threads for all work, one thread serves light work only, so that light
+//! work never waits for a long piece.
 
 use std::os::raw::{c_int, c_void};
 use std::ptr;
@@ -47,8 +48,8 @@ impl Terms {
     }
 }
 
-/// Work for another thread, on the arguments held for it. It is called until it returns an outcome, and pauses when its
-/// turn ends.
+/// Work for another thread, called with the arguments held for it. It is called again until it
+/// returns an outcome, and pauses when its turn ends.
 type Work = Box<dyn FnMut(&[&[u8]], &mut dyn Turn) -> Option<Outcome> + Send>;
 
 /// Arguments of a command that a thread reads. They are trimmed, so that their bytes do not move while a reference is
@@ -101,7 +102,8 @@ static POOL: Mutex<Pool> = Mutex::new(Pool {
     orders: Turns::new(),
     threads: [const { Threads { count: 0, idle: 0 } }; 2],
 });
-/// Number of orders that wait for a turn. An atomic, because every check of a turn reads it, too often for a lock.
+/// Number of orders that wait for a turn. An atomic instead of a lock, because every check of a
+/// turn reads it.
 static WAIT_FOR_A_TURN: AtomicUsize = AtomicUsize::new(0);
 /// Wakes threads for all work, and threads for light work only.
 static COMING: [Condvar; 2] = [const { Condvar::new() }; 2];
@@ -110,11 +112,12 @@ static WAITING: MainThread<FxHashMap<usize, Arc<AtomicBool>>> =
     MainThread::new(FxHashMap::with_hasher(FxBuildHasher));
 /// Completed orders whose reply is not passed on yet.
 static DONE: Mutex<Vec<Order>> = Mutex::new(Vec::new());
-/// Descriptor that wakes the event loop for them.
+/// Descriptor that tells the event loop about completed orders.
 static EVENT: AtomicI32 = AtomicI32::new(-1);
 
-/// Submits work for the client of `ctx`, with arguments of its command, whose bytes the caller must not read any more.
-/// For a client that cannot be blocked (`MULTI`, scripts) the work runs at once.
+/// Submits work for the client of `ctx`, with arguments of its command. The caller must not read
+/// the bytes of these arguments afterwards. For a client that cannot be blocked (`MULTI`, scripts),
+/// the work runs at once.
 ///
 /// # Errors
 /// The error reply of work that ran at once.
@@ -152,7 +155,7 @@ pub fn submit(
     let mut pool = Pool::lock();
     pool.start_threads(terms.light);
     if pool.threads[0].count == 0 {
-        // No thread can be started.
+        // No thread could be started, so the work runs here.
         drop(pool);
         let (mut order, mut turn) = (order, Share::at_once(terms));
         while !do_turn(&mut order, &mut turn) {}
@@ -372,7 +375,7 @@ extern "C" fn done(bell: c_int, _: *mut c_void, _: c_int) {
     });
 }
 
-/// Drops a value on a thread of its own, for values that take long to drop.
+/// Drops a value on a separate thread, for values that take long to drop.
 pub fn drop_away<T: Send + 'static>(what: T) {
     // If no thread can be started, the value is dropped on this thread.
     start(move || drop(what));

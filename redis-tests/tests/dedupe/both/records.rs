@@ -329,7 +329,7 @@ fn options_of_add_stand_in_any_order() {
     ] {
         assert_eq!(c.ok(line), int(1), "{line}");
     }
-    let twice = "ERR syntax error: EARLIEST stands twice (argument 4)";
+    let twice = "ERR syntax error: EARLIEST is given twice (argument 4)";
     c.refused("ADD a EARLIEST EARLIEST @7", twice);
 }
 

@@ -9,16 +9,17 @@ pub const MAX_BYTES: usize = 255;
 
 /// Maximum number of interned texts.
 const MAX_HOSTS: u32 = 1 << 26;
-/// Number of slots per allocation, small enough that nothing large is ever copied.
+/// Number of slots per allocation. Small, so that growing never copies much.
 const BLOCK: usize = 128;
-/// Number of texts that are interned at their first use. Later texts must be used twice within some time,
-/// because a text that never recurs takes more memory here than in the record.
+/// Number of texts that are interned at their first use. Once there are as many, a new text is
+/// interned only at its second use within some time, because a text that never recurs takes more
+/// memory here than in the record.
 const EAGER: u32 = 1024;
 /// Number of slots for texts that were used once.
 const SEEN: usize = 4096;
 
-/// Interned texts, numbered from 1, each with a count of the records that use it. A number without users is
-/// free, and reused.
+/// Interned texts, numbered from 1, each with a count of the records that use it. A number that no
+/// record uses is free, and is reused.
 #[derive(Clone, Default)]
 pub struct Hosts {
     /// Blocks of slots. A block stays empty as long as none of its numbers has been loaded.
@@ -41,7 +42,8 @@ pub struct Hosts {
 #[derive(Clone, Default)]
 struct Slot {
     text: Option<Box<[u8]>>,
-    /// Number of users; in a free slot, the next free number. Saturates at its maximum and then stays there.
+    /// Number of records that use the text; in a free slot, the next free number. Saturates at its
+    /// maximum, and then stays there.
     users: u32,
 }
 
@@ -63,8 +65,8 @@ impl Hosts {
             .find(hash(text), |number| self.get(number) == Some(text))
     }
 
-    /// Returns the number of a text, and adds a user. Interns a new text, unless it is too long, or used for
-    /// the first time when there are many texts.
+    /// Returns the number of a text, and adds a user. Interns a new text, unless it is too long, or
+    /// there are many texts and this one is used for the first time.
     pub fn take(&mut self, text: &[u8]) -> Option<u32> {
         let number = match self.find(text) {
             Some(number) => number,
@@ -78,7 +80,7 @@ impl Hosts {
         Some(number)
     }
 
-    /// Returns true if there are many texts and this one, as far as is known, was not used before.
+    /// Returns true if there are many texts and this one was probably not used before.
     fn is_first(&mut self, text: &[u8]) -> bool {
         if self.used < EAGER {
             return false;
@@ -86,19 +88,20 @@ impl Hosts {
         let hash = hash(text);
         self.seen.resize(SEEN, 0);
         let place = &mut self.seen[hash as usize % SEEN];
-        // Uses other bits than the place does, and is never 0, which marks an empty place.
+        // The tag uses other bits than the index of the place. It is never 0, which marks an empty
+        // place.
         let tag = (hash >> 48) as u16 | 1;
         std::mem::replace(place, tag) != tag
     }
 
-    /// Adds a user.
+    /// Counts one more record that uses the text.
     pub fn hold(&mut self, number: u32) {
         if let Some(slot) = self.slot_mut(number).filter(|slot| slot.text.is_some()) {
             slot.users = slot.users.saturating_add(1);
         }
     }
 
-    /// Removes a user. The text is removed with its last user.
+    /// Counts one record less that uses the text. Removes the text after its last use.
     pub fn release(&mut self, number: u32) {
         let Some(slot) = self.slot_mut(number).filter(|slot| slot.text.is_some()) else {
             return;
@@ -111,7 +114,7 @@ impl Hosts {
         }
     }
 
-    /// Interns a text under the number that it was saved with, without users.
+    /// Interns a text under the number that it was saved with. No record uses it yet.
     ///
     /// # Errors
     /// The reason why the number or the text is invalid.
@@ -125,7 +128,7 @@ impl Hosts {
         if text.len() > MAX_BYTES {
             return Err(format!("host {number} is {} bytes long", text.len()));
         }
-        // Unassigned numbers before it become free in `settle`.
+        // `settle` frees the lower numbers that are not assigned.
         let block = (number as usize - 1) / BLOCK;
         if self.blocks.len() <= block {
             self.blocks.resize_with(block + 1, Box::default);

@@ -1,9 +1,9 @@
 //! Compact encoding of the value of a record.
 //!
-//! Almost all values are `waczIndex date url size`, as documented. Their numbers are stored as
-//! numbers, the date relative to the base of the chunk, scheme and host of the URL as a number, and
-//! the rest of the URL compressed. Any other value is stored verbatim: decoding always returns the
-//! original value, byte for byte.
+//! Almost all values are `waczIndex date url size`, as documented. They are stored in this form:
+//! numbers in binary; the date relative to the base of the chunk; scheme and host of the URL as a
+//! number; the rest of the URL compressed. Any other value is stored verbatim. Decoding always
+//! returns the original value, byte for byte.
 
 mod fields;
 mod hosts;
@@ -23,7 +23,7 @@ use crate::texts::sink::{Length, Text};
 use crate::texts::table::{self, Number, Table};
 use crate::texts::tables::Tables;
 
-/// The base of a chunk, to which its records refer; stored with the chunk.
+/// The base of a chunk, to which the records of the chunk refer. It is stored with the chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Base {
     /// Date of the first record, in seconds since 1970.
@@ -64,7 +64,7 @@ fn split(packed: &[u8]) -> Option<(bool, &[u8], usize)> {
 }
 
 impl Codec {
-    /// Returns the base for a new chunk, whose first record has that value. `_crawl` is any number
+    /// Returns the base for a new chunk whose first record has that value. `_crawl` is any number
     /// that identifies the crawl.
     pub fn base(&mut self, _crawl: u32, first_value: &[u8]) -> Base {
         Base {
@@ -73,7 +73,7 @@ impl Codec {
         }
     }
 
-    /// Adds a chunk with that base that was not created by [`Codec::base`], while loading.
+    /// Adds a chunk with that base that was loaded, not created with [`Codec::base`].
     pub fn adopt(&mut self, base: Base) {
         self.tables.adopt(base.table);
     }
@@ -233,8 +233,8 @@ impl Codec {
         }
     }
 
-    /// Adds a record that was not encoded here: while loading, or as a copy of another record with
-    /// the same base.
+    /// Adds a record that was not encoded here, but loaded, or copied from another record with the
+    /// same base.
     pub fn hold(&mut self, base: Base, packed: &[u8]) {
         if let Some(host) = self.host_of_record(base, packed) {
             self.hosts.hold(host);
@@ -307,8 +307,8 @@ impl Codec {
         self.tables.restore(number, table)
     }
 
-    /// Ends loading, after every chunk was adopted and every record held: removes unused hosts and
-    /// tables.
+    /// Ends loading, after every chunk was adopted and every record was held. Removes unused hosts
+    /// and tables.
     pub fn settle(&mut self) {
         self.hosts.settle();
         self.tables.settle();
@@ -346,14 +346,15 @@ fn class(number: u64) -> u8 {
     (u64::BITS - number.leading_zeros()) as u8
 }
 
-/// Appends the bits of a number that its class does not imply.
+/// Appends the bits of a number, except the highest, which its class implies.
 #[inline]
 fn put_rest(number: u64, class: u8, bits: &mut Writer<'_>) {
     let rest = u32::from(class.saturating_sub(1));
     bits.put_long(number & ((1 << rest) - 1), rest);
 }
 
-/// Reads the date format and the WACZ index; the inner `None` stands for values in other formats.
+/// Reads the date format and the WACZ index. The inner `None` means that the value has another
+/// format.
 #[inline]
 fn read_head(table: &Table, bits: &mut Bits<'_>) -> Option<Option<(Form, u64)>> {
     let Some(head) = table.classes(Number::Head).read_class(bits)?.checked_sub(1) else {

@@ -10,7 +10,7 @@ use crate::dedupe::packed::place::{CHUNK, RecordSlot};
 use crate::dedupe::packed::record::Record;
 use crawlspace_compact::number::Reader;
 
-/// Prefetch distance of table lookups, in records.
+/// Number of records by which prefetching is ahead of table lookups.
 const AHEAD: usize = 12;
 
 /// A checked record of a block.
@@ -99,8 +99,8 @@ impl Packed {
         Ok(records)
     }
 
-    /// Returns true if there is another entry that must be unique: an owner of the field, or a
-    /// record of it in the same list.
+    /// Returns true if there is a second entry where only one is allowed: an owner of the field, or
+    /// a record of it in the same list.
     fn has_twin(&self, list: u32, record: &Record<'_>, hash: u64) -> bool {
         let is_twin = |place| {
             let (other, chunk) = self.chunks.record(place);
@@ -111,7 +111,7 @@ impl Packed {
         self.table.find(hash, is_twin).is_some()
     }
 
-    /// Checks that an owner without a record has no record.
+    /// Checks that an owner that was saved as being without a record has no record.
     fn check_without(&self, owner: u32, record: &Record<'_>) -> Result<(), Wrong> {
         let hash = field::hash_in(field::hash(record.kind(), record.raw), owner);
         let of_owner = Record {
@@ -119,14 +119,14 @@ impl Packed {
             ..*record
         };
         if self.has_twin(owner, &of_owner, hash) {
-            Err("has an owner apart from its record".into())
+            Err("has an owner entry for a hash with a record".into())
         } else {
             Ok(())
         }
     }
 
-    /// Checks a crawl whose records are all loaded: no two records have the same field where the
-    /// crawl owns one of them.
+    /// Checks a crawl after all of its records were loaded: if the crawl owns a field, it has only
+    /// one record of it.
     pub(super) fn check_crawl(&self, number: u32) -> Result<(), Wrong> {
         let crawl = self.crawls.get(number);
         if crawl.owned == 0 || crawl.owned == crawl.list.records {

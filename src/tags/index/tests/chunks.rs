@@ -67,7 +67,7 @@ fn a_chunk_with_any_byte_changed_or_cut_off_is_refused_or_consistent() {
     }
 }
 
-/// The encoding is canonical but for the order: each valid chunk has one meaning.
+/// The encoding is canonical, except for the order: each valid chunk has one meaning.
 #[test]
 fn what_is_written_in_another_way_is_refused() {
     let good: &[u8] = &[0, 1, 1, b't', 1, 1, 0, 1, 1, b'f', 1, 0, 1, 7, 8, 1, b'u'];
@@ -130,7 +130,7 @@ fn what_is_written_in_another_way_is_refused() {
 
 #[test]
 fn a_few_bytes_cannot_ask_for_very_much() {
-    // Counts of four billion of everything.
+    // Counts of four billion.
     let much = [0xff, 0xff, 0xff, 0xff, 0x0f];
     for (kind, before) in [
         (1, &[][..]),

@@ -23,7 +23,7 @@ enum Step {
     /// Replaces the index with the oldest snapshot, as copying a key would.
     Return,
     SaveAndLoad(usize),
-    /// Continues the scans, and begins one.
+    /// Continues the running scans, and begins another one.
     Scan(Tagged, usize),
 }
 
@@ -79,7 +79,7 @@ fn id(kind: Tagged, n: u16) -> Bytes {
     }
 }
 
-/// A scan: the ids that existed during all of it, and those that were returned.
+/// A scan: the ids that existed during all of it, and the ids that it returned.
 struct Walk {
     kind: Tagged,
     cursor: u64,

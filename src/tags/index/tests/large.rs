@@ -63,7 +63,7 @@ fn a_long_chain_is_checked_in_either_direction_without_deep_recursion() {
 #[test]
 fn a_chain_that_is_joined_in_any_order_is_checked_from_the_shorter_end() {
     let mut links = chain(20_000);
-    // An order that is neither ascending nor descending.
+    // Sort by the reversed id, which is neither ascending nor descending.
     links.sort_by_key(|(id, _)| id.iter().rev().copied().collect::<Vec<_>>());
     let mut index = Index::default();
     for (id, tag) in &links {

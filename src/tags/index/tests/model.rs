@@ -112,7 +112,7 @@ impl Model {
         all
     }
 
-    /// Returns the tags that occur in place.
+    /// Returns the tags that occur in active copies.
     pub fn tags(&self) -> BTreeSet<Bytes> {
         let carriers = self.in_place[Tagged::Tag as usize].keys();
         let carried = self.in_place.iter().flat_map(Map::values).flatten();

@@ -29,8 +29,8 @@ pub(super) struct Pending {
     key: RmString,
     handle: OpenKey,
     deletes: bool,
-    /// Arguments to replicate: for `HSET` fields and values in turn, for `HDEL` fields; empty if there is no
-    /// replica and no append-only file.
+    /// Arguments to replicate: alternating fields and values for `HSET`, or fields for `HDEL`.
+    /// Empty if there is no replica and no append-only file.
     arguments: Vec<RmString>,
     is_heard: bool,
     is_changed: bool,

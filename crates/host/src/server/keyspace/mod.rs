@@ -42,8 +42,8 @@ pub struct RedisKeyspace {
     reader: Option<Reader>,
 }
 
-/// Returns true if a key, given by its name after the prefix, is the module's own book-keeping, which every user of a
-/// command may read.
+/// Returns true for bookkeeping keys of the module, given by their name after the prefix. Every
+/// user of a command may read them.
 pub(crate) type Exempt = fn(&[u8]) -> bool;
 
 /// User whose permissions apply to reads.
@@ -52,7 +52,7 @@ struct Reader {
     /// Length of the common prefix of all keys.
     prefix: usize,
     exempt: Exempt,
-    /// Pair of keys: permission to read the second one implies permission to read the first.
+    /// Pair of keys: a user who may read the second key may also read the first.
     stands_for: Option<(RmString, RmString)>,
 }
 
@@ -107,8 +107,8 @@ impl RedisKeyspace {
         self.open.clear();
     }
 
-    /// Offers strings for fields that are likely to be requested next, in this order: an argument is already a server
-    /// string and need not be created again.
+    /// Offers strings for fields that are likely to be requested next, in this order. Arguments are
+    /// already server strings, so they can be reused.
     pub fn offer_fields(&mut self, mut fields: impl Iterator<Item = RmString>) {
         self.last_field = fields.next();
         self.expected.clear();

@@ -97,7 +97,8 @@ impl RedisKeyspace {
             check_type(&handle, key, needs)?;
         }
         let raw = handle.raw();
-        // A command that reads many keys returns to few of them, and the list is searched linearly.
+        // A command that reads many keys returns to few of them. Keep the list short, because it is
+        // searched linearly.
         if self.open.len() >= OPEN_KEYS {
             self.open.clear();
         }
@@ -127,7 +128,7 @@ impl RedisKeyspace {
             .retain(|(name, _)| name.raw() != key.raw() && name.as_ref() != key.as_ref());
     }
 
-    /// Returns true if a handle for writing has no value (any more).
+    /// Returns true if a handle for writing has no value, or has lost it.
     pub(super) fn is_empty(handle: *mut raw::RedisModuleKey) -> bool {
         // SAFETY: main thread, open key.
         let is = unsafe { rm!(RedisModule_KeyType(handle)) };

@@ -1,7 +1,7 @@
 //! Sorted sets, lists and numbers, of which queues are built.
 //!
-//! Uses the raw key API with one open handle per key and command: a command reads a queue, takes from it and adds to it
-//! in turn, and opening the key each time would double the cost.
+//! Uses the raw key API with one open handle per key and command. A command reads a queue, takes
+//! from it and adds to it, so opening the key each time would double the cost.
 
 use std::ffi::CStr;
 use std::ops::RangeInclusive;

@@ -80,7 +80,7 @@ fn with(kind: PartKind, change: impl FnOnce(&mut Vec<u8>)) -> Result<Packed, Str
 #[track_caller]
 fn assert_refused(result: Result<Packed, String>, why: &str) {
     let Err(error) = result else {
-        panic!("taken, though {why}");
+        panic!("accepted, although {why}");
     };
     assert!(error.contains(why), "{error:?} does not say {why:?}");
 }
@@ -278,7 +278,7 @@ fn contradictions_are_refused() {
             vec![some(3, &[held(0, b"f", b"1"), held(0, b"f", b"2")])],
         ),
         (
-            "apart from its record",
+            "owner entry for a hash with a record",
             counts(1, 0, 1, 0),
             vec![some(0, &[text(0, "f")]), some(2, &[owner(OWNS, b"f", 0)])],
         ),
@@ -314,7 +314,7 @@ fn contradictions_are_refused() {
             vec![some(3, &[held(OWNS, b"f", b"1")])],
         ),
         ("of invalid length", counts(0, 0, 0, 0), vec![some(0, &[])]),
-        // A text that has a shorter form, an unknown spelling, and a spelling that is not the
+        // A text that fits a spelling, an unknown spelling, and a spelling that is not the
         // preferred one.
         (
             "kind",

@@ -272,7 +272,7 @@ fn a_loaded_value_takes_about_the_memory_of_a_fresh_one() {
 fn hosts_that_went_leave_no_gap_that_matters() {
     let mut packed = Packed::default();
     let url = |n: u64| format!("0 20240101000000 https://host-{n}.example/ 5").into_bytes();
-    // The hosts that stay have the lowest and the highest numbers.
+    // The hosts that remain have the lowest and the highest numbers.
     let stays = |n: u64| !(3..70_000).contains(&n);
     for n in 0..70_003 {
         for twice in 0..2 {
