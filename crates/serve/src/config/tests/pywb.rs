@@ -100,7 +100,7 @@ fn folders_are_collections_when_the_configuration_says_so() {
         };
         let what = &remark.what;
         assert!(
-            what.ends_with("new ones after a reload (SIGHUP): a, b"),
+            what.ends_with("(a reload with SIGHUP adds new ones): a, b"),
             "{what}"
         );
     }

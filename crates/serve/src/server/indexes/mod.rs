@@ -110,7 +110,7 @@ fn parameters(query: &str) -> Result<(JobSet, Duration), String> {
                 let seconds = value.parse().ok().filter(|seconds| *seconds <= WAIT.1);
                 let wrong = || {
                     format!(
-                        "wait is a number of seconds from 0 to {}, and this is {value:?}",
+                        "wait must be a number of seconds from 0 to {} (got {value:?})",
                         WAIT.1
                     )
                 };
