@@ -489,7 +489,7 @@ impl fmt::Display for BadLine {
             Reason::NoJson => write!(f, "its third column must be a JSON object"),
             Reason::Order(letters) => write!(
                 f,
-                "its header names columns in an order that is not read: {letters}; write the index with the columns \
+                "its header names columns in an unsupported order: {letters}; write the index with the columns \
                  N b a m s k r M S V g, or as CDXJ"
             ),
             Reason::Utf8(at) => write!(f, "its JSON is not UTF-8 at byte {at} of the line"),

@@ -259,10 +259,10 @@ impl Indexes {
                 tracing::warn!(
                     bytes = collected.bytes,
                     free = collected.free,
-                    "indexes take more than they may, and all of them are in use"
+                    "indexes exceed their size limits, but all of them are in use, so none was removed"
                 );
             }
-            Ok(Err(error)) => tracing::warn!(%error, "no room could be made for indexes"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot enforce the size limits of indexes"),
             _ => {}
         }
     }

@@ -227,7 +227,7 @@ fn a_configuration_that_cannot_be_used_changes_nothing_and_says_why() {
         let log = server.stage.program().errors();
         let is_said = log.lines().any(|line| {
             let line: Value = serde_json::from_str(line).unwrap_or_default();
-            let message = "the configuration was not reloaded, and the one before stays in use";
+            let message = "the configuration was not reloaded; the previous one stays in use";
             let error = line["error"].as_str().unwrap_or_default();
             line["level"] == "ERROR" && line["message"] == message && error.contains(reason)
         });

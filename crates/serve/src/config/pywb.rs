@@ -1,4 +1,5 @@
-//! Support for pywb configurations: keys about pywb's own pages, and folders as collections.
+//! Support for pywb configurations: ignores keys about pywb's own pages, and serves folders as
+//! collections.
 //!
 //! In pywb, a folder in `collections_root` that contains a folder `indexes` is a collection, and `$all` combines them
 //! all. The same applies here if the configuration says `collections_root`, `enable_auto_colls: true` or `$all`.

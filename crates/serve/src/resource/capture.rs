@@ -24,8 +24,8 @@ pub struct Extent {
     pub offset: u64,
     /// Size of the record in the file, in bytes, if known.
     pub length: Option<u64>,
-    /// Number of the package that the row was read from, or 0. Of several files with the same name, that package's is
-    /// used.
+    /// Number of the package that the row was read from, or 0. If several files have the same name,
+    /// the file in that package is used.
     pub package: u64,
 }
 
@@ -117,14 +117,11 @@ impl Capture {
         };
         let kind = header.kind();
         if !KINDS.contains(&kind) {
-            return differs(format!(
-                "it is of the type {:?}",
-                String::from_utf8_lossy(kind)
-            ));
+            return differs(format!("its type is {:?}", String::from_utf8_lossy(kind)));
         }
         if header.get("WARC-Segment-Number").is_some() {
             // A single segment must not be mistaken for the whole capture.
-            let what = "it is one segment of a record, and segments are not put together";
+            let what = "it is one segment of a record, and combining segments is not supported";
             return Err(LoadError::Record(what.to_owned()));
         }
         let uri = header.uri().unwrap_or_default();

@@ -359,6 +359,9 @@ async fn for_operator(
     match request.uri().path() {
         "/_status" => state::status(federation, &current.reloads()).await,
         "/_metrics" => state::metrics(federation, &current.reloads()).await,
-        _ => message(StatusCode::NOT_FOUND, "here are /_status and /_metrics"),
+        _ => message(
+            StatusCode::NOT_FOUND,
+            "this address serves only /_status and /_metrics",
+        ),
     }
 }

@@ -162,7 +162,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
         return late();
     };
     let mut out = Metrics::default();
-    out.family("build_info", "gauge", "The version that runs.");
+    out.family("build_info", "gauge", "The version of the running server.");
     out.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     config_reloads(reloads, &mut out);
     out.family("requests_total", "counter", "Requests to a collection.");
@@ -281,7 +281,7 @@ fn durations(seen: &[Seen], out: &mut Metrics) {
         let step = seen.step.to_string();
         let [a, b, c, d] = labels(seen, &step);
         let durations = seen.member.figures.durations();
-        // Read once, so that no bucket exceeds the total.
+        // The total is read once, before the buckets, so that no bucket exceeds it.
         let count = durations.count();
         for (end, sum) in durations.up_to() {
             let end = end.as_secs_f64().to_string();
@@ -306,6 +306,6 @@ fn labels<'a>(seen: &'a Seen, step: &'a str) -> [(&'static str, &'a str); 4] {
 }
 
 fn late() -> Response<Body> {
-    let text = "looking at all sources takes too long: a file system may hang";
+    let text = "checking all sources takes too long: a file system may be hanging";
     message(StatusCode::SERVICE_UNAVAILABLE, text)
 }

@@ -116,7 +116,7 @@ fn it_lists_collections_and_how_their_sources_are() {
             .to_owned(),
         "<td>&lt;i&gt;&amp;&quot;</td><td>redis</td><td class=\"note\">not queried so far</td>"
             .to_owned(),
-        "<td>missing</td><td>file</td><td class=\"bad\">out of order</td>".to_owned(),
+        "<td>missing</td><td>file</td><td class=\"bad\">unavailable</td>".to_owned(),
     ] {
         assert!(html.contains(&expected), "{expected} in {html}");
     }

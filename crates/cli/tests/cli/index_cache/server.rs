@@ -155,5 +155,5 @@ fn what_is_no_server_is_named() {
     fs::write(&config, "collections:\n  here: ./indexes\n").unwrap();
     let (_server, url) = start(&config);
     let failed = ends(get(&stage, &url, "full", "1", ""), 1);
-    assert_contains(&failed.errors, "has no indexes");
+    assert_contains(&failed.errors, "offers no indexes");
 }

@@ -10,9 +10,9 @@ const TRAILER: &str = "X-Archive-Trailer-";
 
 /// Returns the header of a response from the live web, as it was received.
 ///
-/// It differs only if the chunked coding was decoded: then it gets the `length` of the body, and the transfer coding is
-/// kept under the prefix that archives use. Trailer fields get a prefix of their own, since they are not part of the
-/// header (RFC 9110, section 6.5.1).
+/// The header is changed only if the chunked coding was decoded: it then states the `length` of the
+/// body, and the original transfer coding gets the prefix that archives use. Trailer fields get a
+/// prefix of their own, since they are not part of the header (RFC 9110, section 6.5.1).
 pub(super) fn live(head: &Head<Status>, length: Option<u64>, trailer: &[u8]) -> Vec<u8> {
     let Some(length) = length else {
         return if lines(head.raw()).rev().skip(1).any(is_blank) {

@@ -69,7 +69,8 @@ pub(super) async fn record(
     origin: Origin,
     head: impl Fn(u64, &[u8]) -> Vec<u8> + Send + Sync,
 ) -> Result<Record, LoadError> {
-    // The digest of the block starts with the header. If the length is unknown at first, the body is read twice.
+    // The digest of the block covers the header first. The header needs the length, so a body of
+    // unknown length is read twice.
     let mut known = body.length().map(|length| {
         let head = head(length, b"");
         let mut block = Digester::new(Algorithm::Sha1);

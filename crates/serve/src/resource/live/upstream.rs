@@ -113,9 +113,8 @@ fn outgoing(
     if is_plain {
         return Ok(request.live(api));
     }
-    let target = Url::parse(url).map_err(|_| {
-        LoadError::Unfit("invalid url: an http or https URL is expected".to_owned())
-    })?;
+    let target = Url::parse(url)
+        .map_err(|_| LoadError::Unfit("invalid url: it must be an http or https URL".to_owned()))?;
     let head = Bytes::from(request.message_head(&target));
     let body = match &request.body {
         None => Body::Bytes(head),

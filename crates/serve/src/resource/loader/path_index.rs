@@ -59,7 +59,7 @@ impl PathIndex {
                 "the list of files does not exist".to_owned(),
             )),
             Ok(Err(error)) => Err(LoadError::Io(format!("the list of files: {error}"))),
-            Err(_) => Err(LoadError::Io("the server is about to end".to_owned())),
+            Err(_) => Err(LoadError::Io("the server is shutting down".to_owned())),
         }
     }
 

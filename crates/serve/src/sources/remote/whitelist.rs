@@ -255,7 +255,8 @@ fn timestamp(given: &str) -> Option<Cow<'_, str>> {
     })
 }
 
-/// Returns the urlkey of a request with a body: only the server knows the body; the rest is checked against the URL.
+/// Returns the urlkey of a request with a body. Only the other server knows the body, so that part
+/// of the claimed key is trusted; the rest is checked against the URL.
 fn key_with_method(urlkey: &str, claimed: &str) -> Option<String> {
     if !claimed.contains(METHOD) || claimed.len() > MAX_URL {
         return None;

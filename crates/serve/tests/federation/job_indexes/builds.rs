@@ -164,5 +164,5 @@ fn a_full_disk_is_a_full_disk() {
     let server = Stage::start_with(&config(&archive, ""), with!(Setup, is_apart: true, limits));
     let answer = get(server.address(), "/_indexes/full?jobs=1,2&wait=50");
     assert_eq!(answer.status, 507, "{}", answer.text());
-    assert_contains(answer.text(), "nothing is left half-written");
+    assert_contains(answer.text(), "no incomplete index was kept");
 }

@@ -250,7 +250,7 @@ fn what_makes_no_sense_is_refused() {
     let other = Stage::start("collections: {a: $live}");
     let answer = get(other.address(), "/_indexes/dedup?jobs=1");
     assert_eq!(answer.status, 404);
-    assert!(answer.text().contains("its configuration has no indexes"));
+    assert!(answer.text().contains("add indexes to its configuration"));
     assert_eq!(
         json(&get(other.operator(), "/_status"))["indexes"],
         serde_json::Value::Null
