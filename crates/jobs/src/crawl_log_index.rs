@@ -1,8 +1,9 @@
 //! Indexes of crawl logs, for deduplication and for replay.
 //!
-//! The index of one job is built from the sorted lines of its `crawl.log` and its CDX. The index of several jobs is
-//! merged from the indexes of the single jobs, called segments, or from larger existing indexes that contain some of
-//! the jobs. So one more job costs one more segment and a merge.
+//! The index of one job is built from the sorted lines of its `crawl.log` and its CDX. The index of
+//! several jobs is merged from the indexes of the single jobs, called segments, or from larger
+//! existing indexes that contain some of the jobs. So adding a job only takes building its segment
+//! and one merge.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -306,8 +307,8 @@ impl Batch {
         }
     }
 
-    /// Adds a row. Returns false if a line would be longer than readers accept, which a line of a `crawl.log` can
-    /// cause.
+    /// Adds a row. Returns false if one of its lines would be longer than readers accept, because
+    /// the `crawl.log` contains a very long line.
     fn push(&mut self, row: &Row<'_>) -> bool {
         let begin = self.text.len();
         row.push_by_url(&mut self.text);

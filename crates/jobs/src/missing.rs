@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::{JobId, JobSet};
 
-/// The reason why a job is not in an index. Only the last one can change without a change of the archive.
+/// The reason why a job is not in an index. Only [`Missing::Unreadable`] can go away without a
+/// change of the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The archive has no metadata file of the job.

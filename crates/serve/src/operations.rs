@@ -31,7 +31,7 @@ pub(crate) struct Operations {
     clamp: Option<(String, String)>,
     collapse_time: Option<CollapseTime>,
     collapse: Vec<Collapse>,
-    /// With `collapseToLast`: the last row so far among those with the same value.
+    /// The last row so far among those with the same value, if `collapseToLast` is set.
     held: Option<Row>,
 }
 

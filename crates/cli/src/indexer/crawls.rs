@@ -134,7 +134,7 @@ impl Work<'_> {
             let is_other =
                 |crawl: &Vec<u8>| !kept.contains(&crawl[..]) && !stay.contains(&crawl[..]);
             let others: HashSet<Vec<u8>> = all.filter(is_other).collect();
-            // Running crawls do not prove that the manifest is the right one.
+            // If only running crawls are kept, the manifest may be the wrong one.
             if kept.is_empty() {
                 self.refuse_to_empty(&others)?;
             }
@@ -236,7 +236,7 @@ impl Work<'_> {
         }))
     }
 
-    /// Writes the same counts as `DEDUPE.RETAIN` does for crawls that are left out.
+    /// Writes the same counts as `DEDUPE.RETAIN` writes for unlisted crawls.
     fn track(&self, crawls: u64, size: u64) -> Result<(), Error> {
         let mut track = redis::cmd("HSET");
         track.arg([&self.import.prefix[..], b"allcounts"].concat());

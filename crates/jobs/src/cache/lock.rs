@@ -61,7 +61,7 @@ impl Lock {
         }
         let owner = with_end(entry, ".owner");
         let lock = Lock { file, path, owner };
-        // A lock file must not be removed, but it may have been, before it was locked.
+        // The lock file may have been removed just before it was locked.
         Ok(lock.is_valid().then_some(lock))
     }
 
@@ -146,8 +146,8 @@ impl Drop for Lock {
     }
 }
 
-/// Releases the locks of a file. Closing the file is not enough if a child process that was just forked still has it
-/// open, until it executes its program.
+/// Releases the locks of a file. Closing the file is not enough: a child process that was just
+/// forked has it open as well, until the child executes its program.
 pub(super) fn unlock(file: &File) {
     let _ = fcntl(file.as_fd(), FcntlArg::F_OFD_SETLK(&region(libc::F_UNLCK)));
 }

@@ -178,7 +178,7 @@ impl<R: BufRead> Join<R> {
         group: &Group,
         take: &mut dyn FnMut(Row<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // Fast path: almost all URLs have one line.
+        // Fast path: almost every URL has a single line.
         if let [(number, _)] = group.ends[..] {
             return match self.capture(number, &group.text) {
                 Some(line) => self.place(&[line], take),

@@ -18,7 +18,7 @@ const MAX_EXAMPLES: usize = 5;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Skipped {
-    /// Captures whose file is unknown. The payload that a revisit would refer to could not be found.
+    /// Captures whose file is unknown: a revisit could not refer to their payload.
     pub nowhere: u64,
     /// Captures that were not fetched by HTTP: DNS, for example.
     pub other: u64,

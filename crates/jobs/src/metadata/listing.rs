@@ -21,8 +21,8 @@ struct Listing {
     base: Option<Url>,
 }
 
-/// Passes the metadata files of a listing, and of the folders that it links to, to `add`. Of an HTML page, only links
-/// below the page count; JSON and plain lists may contain any URL.
+/// Passes the metadata files of a listing, and of the folders that it links to, to `add`. In an
+/// HTML page, only links below the page are followed; JSON and plain lists may contain any URL.
 ///
 /// # Errors
 /// [`Error::Remote`] if a listing cannot be read, or is not a listing.

@@ -57,7 +57,7 @@ pub(super) fn read(
         }),
         Whose::Others => found.files_of_others.push(Input {
             name: file.name.clone(),
-            // Not the number of bytes read, because the file was not read to its end.
+            // The number of bytes read is not the size, because the file was not read to its end.
             size: match &file.location {
                 Location::File(path) => std::fs::metadata(path).map_or(0, |there| there.len()),
                 Location::Url(_) => 0,
@@ -227,7 +227,7 @@ impl Pass<'_, '_> {
         if taken.is_ok() {
             block.read_rest();
         }
-        // The record knows the cause of a failure better than its reader.
+        // The error of the record names the cause more precisely than the error of its reader.
         if let Some(failure) = block.failure {
             return Err(failure.into());
         }
@@ -410,13 +410,13 @@ impl BufRead for Block<'_> {
         if let Err(error) = self.inner.fill_buf() {
             return Err(self.failed(error));
         }
-        // Returns buffered bytes again without reading.
+        // Return the buffered bytes again without reading.
         self.inner.fill_buf()
     }
 
     fn consume(&mut self, n: usize) {
         if let Some(digester) = &mut self.digester {
-            // Does not read: these bytes are buffered.
+            // This does not read, because the bytes are buffered.
             if let Ok(here) = self.inner.fill_buf() {
                 digester.update(here.get(..n).unwrap_or(here));
             }

@@ -25,7 +25,8 @@ use super::{
     MissingJob, MultiFileBasedCache, Options, Work,
 };
 
-/// Timeout of a connection without data; a server that is still building answers earlier.
+/// Timeout of a connection without data. A server that is still building the index answers earlier
+/// than that.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum time for retrying consecutive failures.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -172,7 +173,7 @@ impl IndexRequestClient {
         }))
     }
 
-    /// Repeats the request until there is a response, or no hope of one.
+    /// Repeats the request until the server responds, or until a timeout or a permanent error.
     fn fetch(
         &self,
         kind: IndexKind,
@@ -253,7 +254,8 @@ impl IndexRequestClient {
         let taken: Result<Entry, Error> = if is_whole {
             cache.build(jobs, lock, work, &mut take)
         } else {
-            // Never under the name of all requested jobs.
+            // Store an incomplete index under the name of its own jobs, never under the name of all
+            // requested jobs.
             cache.cache(&found, work, &mut take)
         };
         let entry = match (taken, failure) {

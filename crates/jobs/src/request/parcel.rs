@@ -183,7 +183,7 @@ fn changed(path: &Path) -> Error {
     }
 }
 
-/// Returns the number of bytes that are missing to a full block.
+/// Returns the number of bytes that fill up the last block.
 pub(super) fn padding(size: u64) -> usize {
     let over = usize::try_from(size % BLOCK as u64).unwrap_or(0);
     (BLOCK - over) % BLOCK

@@ -21,15 +21,17 @@ use crate::url::redis_url;
 
 /// Export the metrics of servers to Prometheus.
 ///
-/// A scrape costs a server INFO and one command of a few microseconds per index, frontier and tag space, regardless
-/// of their size. Those that were used since the server started are found automatically, up to --limit of each kind;
-/// the others are only counted. Ends on SIGTERM and Ctrl-C. docs/guide/operations.md says what to watch.
+/// A scrape costs a server INFO and one command of a few microseconds per index, frontier and tag
+/// space, regardless of their size. It finds those that were used since the server started
+/// automatically, up to --limit of each kind, and only counts the others. Ends on SIGTERM and
+/// Ctrl-C. See docs/guide/operations.md for the metrics to watch.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace exporter --redis redis://10.0.0.5:6379 --redis redis://10.0.0.6:6379
   crawlspace exporter --once | grep frontier_due")]
 pub(crate) struct Exporter {
-    /// A server, which has the Crawlspace module loaded; may be given several times. Of a cluster, each node.
+    /// A server with the Crawlspace module loaded; may be given several times. For a cluster, give
+    /// each node.
     #[arg(
         long = "redis",
         value_name = "URL",

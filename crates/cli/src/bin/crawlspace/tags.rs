@@ -149,7 +149,7 @@ enum KindName {
     Record,
     /// WARC files.
     File,
-    /// Tags, which carry other tags.
+    /// Tags, which can have tags themselves.
     #[default]
     Tag,
 }

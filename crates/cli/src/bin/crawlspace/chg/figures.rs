@@ -12,7 +12,7 @@ use crate::observe::{Kind, is_frontier};
 use crate::table::{Table, count, duration};
 use crate::terminal::{Bytes, say, text};
 
-/// Show how long the queues are, how fast they move, and whether politeness was kept.
+/// Show the lengths and speed of the queues, and whether the pauses between fetches were kept.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg info --prefix '{web}:'")]
@@ -127,7 +127,7 @@ fn print_why(why: &Why) -> io::Result<()> {
     table.end()
 }
 
-/// Show expired leases: workers that died or took longer than their lease.
+/// Show expired leases, of workers that died or took longer than their lease.
 ///
 /// Each expired lease is shown once, because reading a report removes it from the server's list. The work is not
 /// lost: another worker gets it.

@@ -44,7 +44,7 @@ pub(crate) struct Resume {
 
 #[derive(Args)]
 struct What {
-    /// The group of hosts; everything without it.
+    /// The group of hosts; without it, everything.
     #[arg(value_name = "CHG", value_parser = Bytes::parser(), conflicts_with = "execution")]
     chg: Option<Bytes>,
     /// A crawl.

@@ -30,7 +30,8 @@ pub(crate) struct Limit {
     /// Minimum time between the starts of two fetches: 250ms, 2s.
     #[arg(long, value_name = "SPAN", value_parser = time::span)]
     gap: Option<Duration>,
-    /// Pause after a fetch if the worker gives none, and the minimum if the pause is computed: 30s; or none.
+    /// Pause after a fetch if the worker gives none, and the minimum of a computed pause: 30s, or
+    /// none.
     #[arg(long, value_name = "SPAN|none", value_parser = delay)]
     delay: Option<Delay>,
     /// Number of URIs that the group still accepts, or none for no limit.
@@ -123,7 +124,8 @@ impl Limit {
     }
 }
 
-/// Put one gate before several groups: hosts of one server, or of one operator.
+/// Put several groups behind one shared gate, because their hosts are on one server or of one
+/// operator.
 ///
 /// Only one of the groups is fetched from at a time, and the pause after a fetch applies to all of them. A group has
 /// at most one gate; an empty name removes the groups from their gates.

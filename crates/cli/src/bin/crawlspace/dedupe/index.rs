@@ -36,7 +36,7 @@ pub(crate) struct IndexFiles {
     commit: bool,
     #[command(flatten)]
     wait: Wait,
-    /// WARC files, plain or with each record compressed by itself (.warc.gz).
+    /// WARC files, plain or with each record compressed separately (.warc.gz).
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
 }
@@ -102,8 +102,8 @@ fn index_files(job: &IndexFiles) -> io::Result<bool> {
                     ));
                     continue;
                 }
-                // A file is read again from its start: records that are in the index count nothing, and its batches may
-                // be lost.
+                // A retry reads the file again from its start, because batches may be lost. Records
+                // that are already in the index are not counted again.
                 let added = job.patiently(|| {
                     let mut of_all = tally.clone();
                     match index::add_file(&index, crawl, file, &mut of_all) {

@@ -23,11 +23,12 @@ static GRACE: LazyLock<String> = LazyLock::new(|| format!("{}m", DEFAULT_GRACE.a
 
 /// Free space: remove the least recently used entries, and leftovers of builders that died.
 ///
-/// Without limits, only the leftovers are removed. Entries that are open or were used a moment ago stay. An entry is
-/// removed together with its lock file. Removed entries can be built again at any time.
+/// Without limits, only the leftovers are removed. Entries that are open, or were used within
+/// --grace, stay. An entry is removed together with its lock file. Removed entries can be built
+/// again at any time.
 ///
-/// Exit status: 0 when the limits are kept, 1 when they are exceeded because too much is in use or because something
-/// failed, 2 when the command line is wrong.
+/// Exit status: 0 when the limits are met, 1 when they are exceeded because entries are in use or
+/// something failed, 2 when the command line is wrong.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace index gc --cache-dir /var/cache/crawlspace --max-size 100GB --min-free 10GB --max-age 90d")]

@@ -29,12 +29,13 @@ static MEMORY: LazyLock<String> = LazyLock::new(|| format!("{}GiB", DEFAULT_MEMO
 ///
 /// An index that is older than the metadata files of its jobs, or than the indexes that it was merged from, is built again.
 ///
-/// Prints its path and the jobs that it covers. Missing jobs are named on standard error, each with the reason; the
-/// index of the others is returned. It is cached under the name of the jobs that it covers, so that the next request
-/// looks for the missing ones again.
+/// Prints its path and the jobs that it covers. If jobs are missing, prints them with the reasons
+/// on standard error, and returns the index of the others. It is cached under the name of the jobs
+/// that it covers, so that the next request looks for the missing ones again.
 ///
-/// dedup: captures of all types but text, from crawl.log and CDX. full: of all types. cdx: the lines of the CDX. The first two are folders
-/// with ZipNum indexes of CDXJ lines, by URL and by digest.
+/// An index of kind dedup has the captures of all media types except text, from crawl.log and CDX;
+/// full has all captures; cdx has the lines of the CDX files. The first two kinds are folders with
+/// ZipNum indexes of CDXJ lines, by URL and by digest.
 ///
 /// An interrupted run, also by Ctrl-C, resumes where it stopped when the same command is given again.
 ///
@@ -64,7 +65,8 @@ pub(crate) struct Get {
     /// Copy the index to this folder, which is created completely or not at all.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
-    /// Load it into the dedupe index of this server: each job becomes a crawl, and is committed.
+    /// Load the index into the dedupe index of this server: each job becomes a crawl, which is
+    /// committed.
     #[arg(long, value_name = "URL")]
     into: Option<String>,
     /// Prefix of every key of the dedupe index, with --into.
@@ -83,14 +85,14 @@ pub(crate) struct Get {
     /// Timeout for a build of the same index by another process, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = WAIT.as_str(), value_parser = seconds)]
     wait: Duration,
-    /// Memory for sorting; what does not fit is sorted on the disk.
+    /// Memory for sorting; larger indexes are sorted on the disk.
     #[arg(long, value_name = "SIZE", default_value = MEMORY.as_str(), value_parser = size)]
     memory: u64,
-    /// A missing job is a failure.
+    /// Exit with status 1 if a job is missing.
     #[arg(long)]
     strict: bool,
-    /// Build it again from what the archive has now, also where that does not look changed. Other indexes of these jobs follow
-    /// when they are asked for.
+    /// Build the index again from the current state of the archive, even if nothing seems to have
+    /// changed. Other indexes of these jobs are rebuilt when they are next requested.
     #[arg(long, conflicts_with = "server")]
     rebuild: bool,
     /// Print the outcome as JSON.

@@ -74,7 +74,8 @@ impl<'a> Into<'a> {
 }
 
 impl Open<'_> {
-    /// Loads the jobs one after the other by ascending number: the first job with a payload owns it.
+    /// Loads the jobs one after the other, in ascending order: the first job that has a payload
+    /// owns it.
     pub(super) fn load(
         &self,
         source: &Source,

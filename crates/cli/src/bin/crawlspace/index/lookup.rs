@@ -15,11 +15,12 @@ use crate::terminal::complain;
 
 /// Find captures in an index: by URL, or by digest.
 ///
-/// Prints them as CDXJ lines, the earliest first. An index is given by its folder, or by kind and jobs, as `get` was asked for it;
-/// nothing is built. When there is none over all of the jobs, the one with the most of them is searched, and the others are named
-/// on standard error.
+/// Prints them as CDXJ lines, the earliest first. Give the index by its folder, or by the kind and
+/// jobs that were given to `get`; this command builds nothing. If no index covers all of the jobs,
+/// the one with the most of them is searched, and the other jobs are printed on standard error.
 ///
-/// Exit status: 0 when something is found, 1 when nothing is or something failed, 2 when the command line is wrong.
+/// Exit status: 0 when something is found, 1 when nothing is found or something failed, 2 when the
+/// command line is wrong.
 #[derive(Args)]
 #[command(group = ArgGroup::new("index").args(["path", "kind"]).required(true))]
 #[command(group = ArgGroup::new("what").args(["url", "digest"]).required(true))]
@@ -57,7 +58,7 @@ pub(crate) struct Lookup {
     /// Captures with this digest, with or without the prefix of its algorithm.
     #[arg(long, value_name = "DIGEST")]
     digest: Option<String>,
-    /// Print captures as JSON, one a line.
+    /// Print captures as JSON, one per line.
     #[arg(long)]
     json: bool,
 }

@@ -167,7 +167,7 @@ impl Screen {
         Ok(Screen { term })
     }
 
-    /// Draws as many lines, and as much of each, as fit.
+    /// Draws the lines that fit the screen, each cut to its width.
     pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
         let (height, width) = self.term.size();
         let mut text = "\x1b[H".to_owned();
