@@ -161,7 +161,7 @@ impl<'a> Mirror<'a> {
             let key = self.target.key.escape_ascii();
             let kind = self.target.kind.word().to_lowercase();
             Error::Held(format!(
-                "another mirror keeps the {kind}s of the space '{key}' on this server ({holder})"
+                "another mirror already updates the {kind}s of the space '{key}' on this server ({holder})"
             ))
         })
     }

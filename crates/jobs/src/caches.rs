@@ -86,8 +86,7 @@ impl FromStr for IndexKind {
 
     fn from_str(text: &str) -> Result<IndexKind, String> {
         let found = IndexKind::ALL.into_iter().find(|kind| kind.name() == text);
-        found
-            .ok_or_else(|| format!("invalid kind of index {text:?}: there are dedup, full and cdx"))
+        found.ok_or_else(|| format!("invalid kind of index {text:?}: use dedup, full or cdx"))
     }
 }
 

@@ -377,7 +377,7 @@ fn tell(
     for example in counts.bad.examples() {
         draft.note(example.clone());
     }
-    let without = "only what its crawl.log says itself tells where captures are";
+    let without = "the positions of captures come only from its crawl.log";
     match cdx {
         Ok(_) => {}
         Err(Missing::Unreadable { why }) => {
@@ -390,13 +390,14 @@ fn tell(
     if counts.nearest > 0 {
         let nearest = counts.nearest;
         draft.note(format!(
-            "job {job}: captures with the place of a CDX row within a second, since none has theirs: {nearest}"
+            "job {job}: {nearest} captures have the position of a CDX row up to a second away, because no row has \
+             their own second"
         ));
     }
     if counts.beyond > 0 {
         let beyond = counts.beyond;
         draft.note(format!(
-            "job {job}: {beyond} rows of the CDX were not looked at: there are too many of one URL"
+            "job {job}: {beyond} rows of the CDX were skipped, because a URL has too many rows"
         ));
     }
 }

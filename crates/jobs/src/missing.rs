@@ -32,8 +32,14 @@ impl fmt::Display for Missing {
                 write!(out, "no such record in {}", files.join(", "))?;
                 match others.len() {
                     0 => Ok(()),
-                    1 => write!(out, ", where records are of job {others} by their jobid="),
-                    _ => write!(out, ", where records are of jobs {others} by their jobid="),
+                    1 => write!(
+                        out,
+                        ", whose records belong to job {others} according to their jobid="
+                    ),
+                    _ => write!(
+                        out,
+                        ", whose records belong to jobs {others} according to their jobid="
+                    ),
                 }
             }
             Missing::Unreadable { why } => write!(out, "failed to read: {why}"),

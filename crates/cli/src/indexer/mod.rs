@@ -184,7 +184,8 @@ impl Import {
     fn refuse_harm(&self, manifest: &Manifest) -> Result<(), Error> {
         if self.remove && !manifest.is_full {
             return Err(Error::Refused(
-                "a removal needs the list of a collection, and this is a single WACZ file: give a manifest".to_owned(),
+                "removing crawls needs a manifest of the whole collection, not a single WACZ file: pass a \
+                 manifest".to_owned(),
             ));
         }
         if self.remove && manifest.entries.is_empty() && !self.allow_empty {
@@ -392,7 +393,7 @@ fn absolute(location: &Location) -> Result<String, String> {
         Location::File(path) => match std::path::absolute(path) {
             Ok(path) => match path.to_str() {
                 Some(path) => Ok(path.to_owned()),
-                None => Err("its path is not UTF-8: give the file another name".to_owned()),
+                None => Err("its path is not UTF-8: rename the file".to_owned()),
             },
             Err(error) => Err(error.to_string()),
         },

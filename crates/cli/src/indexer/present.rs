@@ -137,7 +137,7 @@ fn difference(package: &Package, wacz: &Wacz) -> Option<String> {
     };
     let crawl = &package.crawl;
     Some(format!(
-        "crawl {crawl} has another file of this name, with {old} (the manifest says {new}): the index keeps what it has; to \
-         replace it, remove that crawl and import again"
+        "crawl {crawl} has another file of this name, with {old} (the manifest says {new}), and the index keeps that \
+         file: to replace it, remove that crawl and import again"
     ))
 }

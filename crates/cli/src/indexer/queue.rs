@@ -367,10 +367,7 @@ impl Queue {
                     is_alone: files == 1,
                 }),
                 Err(reason) => {
-                    let reason = format!(
-                        "it is listed in {}, and cannot be read: {reason}",
-                        stage.queue()
-                    );
+                    let reason = format!("its entry in {} cannot be read: {reason}", stage.queue());
                     unreadable.push((self.skip(stage, &item)?, reason));
                 }
             }

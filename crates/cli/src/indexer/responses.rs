@@ -15,7 +15,8 @@ use crawlspace_wacz::{Location, Wacz};
 
 /// Number of WACZ files per round trip whose positions in the crawl's list are requested.
 const OPENED: usize = 100;
-/// An index counts as unreadable if none of its first lines, this many, can be read.
+/// Number of lines at the start of an index that are checked. If none of them can be read, the
+/// index counts as unreadable.
 const LOOKED_AT: u64 = 100;
 
 /// A package whose whole index has been read.
@@ -145,7 +146,8 @@ impl Job<'_> {
             match &self.package.hash {
                 Some(listed) if !is_sha256(listed) => {
                     return refuse(format!(
-                        "the manifest says that its hash is {listed}, and only SHA-256 can be verified: it is {digest}"
+                        "the manifest says that its hash is {listed}, but only SHA-256 can be verified, which is \
+                         {digest}"
                     ));
                 }
                 Some(listed) if !is_same_hash(listed, &digest) => {

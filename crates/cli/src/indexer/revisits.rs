@@ -97,7 +97,7 @@ impl Job<'_> {
             (known, unknown) = self.work.divide(&package.crawl, &revisits)?;
         }
         Err(Failure::Package {
-            reason: "originals of its revisits are being removed all the time".to_owned(),
+            reason: "other clients keep removing originals of its revisits".to_owned(),
             partly: true,
         })
     }

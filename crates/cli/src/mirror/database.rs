@@ -72,7 +72,7 @@ impl Database {
             config.application_name("crawlspace tags sync");
         }
         if source.channel.is_empty() || source.channel.len() > MAX_CHANNEL {
-            let reason = format!("a channel has a name of 1 to {MAX_CHANNEL} bytes");
+            let reason = format!("the name of a channel must have 1 to {MAX_CHANNEL} bytes");
             return Err(Error::Setting(reason));
         }
         let blank = |c: char| c.is_whitespace() || c == ';';
@@ -98,7 +98,9 @@ impl Database {
         let asked = client.prepare(&self.query);
         let asked = asked.map_err(Error::postgres("the query"))?;
         if !asked.params().is_empty() {
-            return Err(Error::Setting("the query has parameters".to_owned()));
+            return Err(Error::Setting(
+                "the query has parameters, which are not supported".to_owned(),
+            ));
         }
         let [_, tags] = asked.columns() else {
             return Err(Error::Setting(format!(

@@ -163,7 +163,7 @@ mod tests {
         );
         assert_eq!(
             rows("id,tags\na,b\na b,c\n"),
-            Err("t.csv line 3: id 'a b': a tag cannot hold a space".to_owned())
+            Err("t.csv line 3: id 'a b': a tag cannot contain a space".to_owned())
         );
     }
 }

@@ -130,7 +130,8 @@ impl Space {
         let staged = |info: &Info, kind| match info.staged(kind) {
             there if there == ids => Ok(()),
             there => Err(Error::Disturbed(format!(
-                "the staged copy holds {there} ids, not {ids}: another client loads this space as well, or the server lost it"
+                "the staged copy holds {there} ids, not {ids}: another client loads this space as well, or the server \
+                 lost data"
             ))),
         };
         let swap = self.tags.swap_command(self.kind, Some(ids));
@@ -245,7 +246,7 @@ impl Space {
             self.left = left;
         }
         Err(Error::Disturbed(
-            "other clients changed the space during all of 10 tries".to_owned(),
+            "other clients changed the space during each of 10 attempts".to_owned(),
         ))
     }
 }
@@ -301,7 +302,8 @@ fn as_left(info: &Info, kind: Kind, left: Left) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Disturbed(format!(
-        "the space holds {} ids with {} tags, where {} with {} were written: another client writes to it, or the server lost it",
+        "the space holds {} ids with {} tags, but {} with {} were written: another client writes to it, or the server \
+         lost data",
         there.0, there.1, left.0, left.1
     )))
 }

@@ -568,7 +568,7 @@ fn wacz_files_and_warc_files_are_told_apart() {
         1,
     );
     let advice = format!(
-        "this is a WARC file, and indexer reads WACZ files and manifests: run crawlspace dedupe index --crawl ID {warc}"
+        "this is a WARC file, but indexer reads WACZ files and manifests: run crawlspace dedupe index --crawl ID {warc}"
     );
     assert_contains(&failed.errors, advice);
 

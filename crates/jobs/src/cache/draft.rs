@@ -120,7 +120,7 @@ impl Draft {
             return Err(Error::Damaged {
                 entry: std::mem::take(&mut self.entry),
                 what:
-                    "its lock file was removed while it was being built; these files have to stay"
+                    "its lock file was removed during the build; do not remove the lock files of entries in use"
                         .to_owned(),
             });
         }

@@ -186,7 +186,7 @@ pub(crate) fn owner(entry: &Path) -> Option<String> {
     let signed = open_file(&with_end(entry, ".owner")).ok();
     let owner: Option<Owner> = signed.and_then(|file| serde_json::from_reader(file).ok());
     Some(match owner {
-        None => "a process that did not say which it is".to_owned(),
+        None => "an unidentified process".to_owned(),
         Some(owner) => {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             let seconds = now.map_or(0, |now| now.as_secs().saturating_sub(owner.since));

@@ -331,7 +331,9 @@ fn read(file: &str, error: &std::io::Error) -> Error {
 fn unsorted(file: &str, number: u64) -> Error {
     Error::Lines {
         file: file.to_owned(),
-        what: format!("line {number} is not sorted: its URL comes before that of the line before"),
+        what: format!(
+            "line {number} is not sorted: its URL sorts before the URL of the previous line"
+        ),
     }
 }
 

@@ -91,7 +91,7 @@ pub enum Error {
     #[error("{0}")]
     Crawl(String),
     /// The calls were interrupted; another error has the cause.
-    #[error("the dedupe index took nothing more")]
+    #[error("the dedupe index accepted no further records")]
     Refused,
 }
 

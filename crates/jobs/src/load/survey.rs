@@ -80,7 +80,7 @@ impl Survey {
             return Ok(());
         }
         if self.files.len() == MAX_FILES {
-            let text = format!("its captures are in more than {MAX_FILES} files");
+            let text = format!("its captures are in more than {MAX_FILES} files, the maximum");
             return Err(Error::Crawl(text));
         }
         self.files.insert(name.to_owned(), 0);

@@ -221,7 +221,8 @@ impl Files {
     fn add_named(&mut self, location: Location) -> Result<(), Error> {
         if Name::parse(&location.name()).is_none() {
             return Err(Error::Request(format!(
-                "{location}: the name of a metadata file has the number of the job in it, as in 117-metadata-1.warc.gz"
+                "{location}: the name of a metadata file must contain the number of the job, as in \
+                 117-metadata-1.warc.gz"
             )));
         }
         self.add(location, Reach::Named);
@@ -303,7 +304,8 @@ impl Files {
                     // Omit folders, because notes are stored in manifests, which are sent to
                     // clients.
                     let note = format!(
-                        "{} is skipped: {} of a place that was named before is the same file by its name",
+                        "{} is skipped: it has the same name as {} of an earlier place, so it is taken for the same \
+                         file",
                         file.name, same.name
                     );
                     if notes.last() != Some(&note) {

@@ -158,7 +158,7 @@ impl JobLines {
             draft.count("repeatedLines", repeated);
             let what = name_of(self.kind);
             draft.note(format!(
-                "job {job}: {repeated} lines of {what} are in several metadata files, and are kept once"
+                "job {job}: {repeated} lines of {what} occur in several metadata files; each is kept once"
             ));
         }
         if is_migrated {

@@ -120,7 +120,7 @@ impl RawCaches {
                 Ok(_) => return Ok(false),
                 Err(Error::Cancelled) => return Err(Error::Cancelled),
                 Err(error) => {
-                    tracing::debug!(%error, "whether there are new metadata files is not known");
+                    tracing::debug!(%error, "cannot check for new metadata files");
                     return Ok(true);
                 }
             }

@@ -71,7 +71,7 @@ impl Partial {
             Ok(())
         };
         if let Err(error) = written() {
-            tracing::debug!(entry = %entry.display(), %error, "which jobs are missing cannot be cached");
+            tracing::debug!(entry = %entry.display(), %error, "cannot cache the list of missing jobs");
         }
     }
 

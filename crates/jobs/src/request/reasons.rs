@@ -66,7 +66,7 @@ pub(super) fn of(jobs: &JobSet, reasons: &Value) -> Vec<MissingJob> {
     let missing = jobs.iter().map(|job| {
         let why = reasons.get(&job.to_string()).and_then(parse);
         let unknown = || Missing::Unreadable {
-            why: "the server does not say why".to_owned(),
+            why: "the server gave no reason".to_owned(),
         };
         MissingJob {
             job,

@@ -163,7 +163,7 @@ impl Indexer {
             print_json(&json!({ "crawl": crawl, "canceled": hashes, "setAside": is_aside }))?
         } else if is_aside {
             let crawl = shown(crawl);
-            let note = "it is committed, so it is counted as removed";
+            let note = "it was committed, so it is now counted as removed";
             writeln!(io::stdout(), "crawl {crawl}: {note}")?
         } else {
             writeln!(
@@ -179,7 +179,8 @@ impl Indexer {
     fn import(&self, source: &str) -> io::Result<bool> {
         if FileKind::of(Path::new(source)) == FileKind::Warc {
             complain(format_args!(
-                "{source}: this is a WARC file, and indexer reads WACZ files and manifests: run crawlspace dedupe index --crawl ID {source}"
+                "{source}: this is a WARC file, but indexer reads WACZ files and manifests: run crawlspace dedupe \
+                 index --crawl ID {source}"
             ));
             return Ok(false);
         }
@@ -243,7 +244,7 @@ fn print_report(report: &Report) -> io::Result<()> {
     }
     if report.already_in_index > 0 {
         let present = count(report.already_in_index);
-        let note = "already in the index: the crawlers wrote them themselves";
+        let note = "already in the index, because their crawlers added them";
         table.row("present", present, note)?;
     }
     if !report.failed.is_empty() {
@@ -266,7 +267,7 @@ fn print_report(report: &Report) -> io::Result<()> {
         table.row(
             "other",
             count(report.other),
-            "captures that are no HTTP records",
+            "captures without an HTTP record",
         )?;
     }
     if report.bad_lines > 0 {
@@ -287,7 +288,7 @@ fn print_report(report: &Report) -> io::Result<()> {
     }
     if !report.left_in_place.is_empty() {
         let left = count(report.left_in_place.len() as u64);
-        table.row("left", left, "crawls that are not listed, and stay:")?;
+        table.row("left", left, "crawls that are not listed but kept:")?;
         for LeftInPlace { crawl, reason } in &report.left_in_place {
             table.line(&shown(&format!("{crawl}: {reason}")))?;
         }

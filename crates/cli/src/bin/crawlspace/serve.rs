@@ -171,6 +171,6 @@ fn web_url(text: &str) -> Result<String, String> {
     if is_place {
         Ok(text.to_owned())
     } else {
-        Err("write http://host or https://host, with a path if need be".to_owned())
+        Err("write http://host or https://host, if necessary with a path".to_owned())
     }
 }

@@ -342,7 +342,8 @@ fn an_index_from_before_a_file_that_cannot_be_read_says_so() {
             continue;
         }
         assert_eq!(answer["outdated"][0]["job"], 1);
-        let begin = "crawlspace: job 1: the index is from before a metadata file came that cannot be read: ";
+        let begin =
+            "crawlspace: job 1: the index is older than a metadata file that cannot be read: ";
         assert_contains(&got.errors, begin);
         assert_contains(&got.errors, "1-metadata-2.warc.gz");
         if kind == "full" {
@@ -385,7 +386,7 @@ fn how_many_places_are_near_or_of_revisits_is_told() {
     assert_eq!((count("revisits"), count("withoutOrigin")), (2, 3));
     assert_contains(
         &got.errors,
-        "job 7: captures with the place of a CDX row within a second, since none has theirs: 1",
+        "job 7: 1 captures have the position of a CDX row up to a second away, because no row has their own second",
     );
     let text = ends(stage.get("full", "7", ""), 0).out;
     assert_contains(&text, "nearest            1  ");

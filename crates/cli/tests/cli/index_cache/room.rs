@@ -151,7 +151,7 @@ fn what_was_used_a_moment_ago_stays() {
     assert_eq!(done["keptInUse"], 7);
     assert_eq!(
         ended.errors,
-        "crawlspace: the limits are not kept: 7 entries that exceed the limits are in use, or were a moment ago\n"
+        "crawlspace: the limits are exceeded: 7 entries that should be removed are in use, or were used a moment ago\n"
     );
     for entry in ["1-2-cache", "2-cache"] {
         used_ago(&stage, "fullcrawllogindex", entry, 3_600);
@@ -167,7 +167,7 @@ fn what_was_used_a_moment_ago_stays() {
     let one = ends(stage.index(words), 1);
     assert_eq!(
         one.errors,
-        "crawlspace: the limits are not kept: 1 entry that exceeds the limits is in use, or was a moment ago\n"
+        "crawlspace: the limits are exceeded: 1 entry that should be removed is in use, or was used a moment ago\n"
     );
 }
 
@@ -206,10 +206,10 @@ fn the_outcome_is_told_to_people_too() {
     let stage = built();
     let told = ends(stage.index("gc --grace 0s --max-size 0 --dry-run"), 0).out;
     assert_starts(&told, "would go ");
-    assert_contains(&told, "there is too much");
+    assert_contains(&told, "the total size is above the limit");
     assert_contains(&told, "0 entries would be left");
     let done = ends(stage.index("gc"), 0).out;
     assert_starts(&done, "8 entries are left");
     let verified = ends(stage.index("verify"), 0).out;
-    assert_starts(&verified, "All entries are what they were.");
+    assert_starts(&verified, "All entries are intact.");
 }

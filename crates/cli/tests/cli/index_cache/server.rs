@@ -136,7 +136,7 @@ fn a_server_that_wants_to_be_left_alone_for_ever_is_asked_until_the_time_is_up()
         let stage = Stage::of([]);
         let failed = ends(get(&stage, &host.url("/"), "full", "1", "--wait 1"), 1);
         assert_eq!(host.asked().len(), 2);
-        let told = "it is still building (sorting); it was waited for ";
+        let told = "the server is still building the index (sorting); gave up after ";
         let (_, waited) = failed.errors.split_once(told).expect(&failed.errors);
         let waited: u64 = waited.strip_suffix(" s\n").unwrap().parse().unwrap();
         assert!(waited >= 1, "{}", failed.errors);

@@ -93,7 +93,7 @@ fn entries_of_the_queue_that_cannot_be_read_are_named_and_the_others_are_importe
     assert_eq!(failed.len(), bad.len() + 1, "{failed:?}");
     for one in failed {
         let reason = one["reason"].as_str().expect("a text");
-        assert_starts(reason, "it is listed in src:q, and cannot be read: ");
+        assert_starts(reason, "its entry in src:q cannot be read: ");
     }
     let named = failed.iter().filter(|one| one["name"] == "lost.wacz");
     assert_eq!(named.count(), 1, "{failed:?}");

@@ -185,8 +185,8 @@ fn an_index_is_packed_and_unpacked() {
         lines[..3],
         [
             "The index is packed.",
-            "  hashes                   5  of the merged index moved",
-            "  records                  6  of committed crawls moved",
+            "  hashes                   5  of the merged index were moved",
+            "  records                  6  of committed crawls were moved",
         ]
     );
     assert!(

@@ -80,7 +80,7 @@ fn crawls_are_committed_and_cancelled() {
     let refused = dedupe(&server, "cancel 2026-04").exits(2);
     assert_contains(
         &refused.errors,
-        "loses everything added since its last commit",
+        "will lose everything added since its last commit",
     );
     let done = dedupe(&server, "cancel 2026-04 --yes").exits(0);
     assert_contains(&done.out, "crawl 2026-04: cancelled");

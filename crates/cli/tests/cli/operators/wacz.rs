@@ -198,7 +198,7 @@ fn a_file_that_its_crawl_does_not_list_or_that_is_not_finished_is_told() {
     let expected = json!([{"filename": "old-0.wacz", "crawlId": "old"}]);
     assert_eq!(told["requires"], expected);
     assert_eq!(told["unlisted"], json!(["old 5"]));
-    assert_contains(&shown.errors, "no file is listed for 'old 5'");
+    assert_contains(&shown.errors, "crawl and index 'old 5' refer to no file");
     assert_contains(&shown.errors, "old-0.wacz has no hash yet");
 }
 
@@ -240,7 +240,7 @@ fn a_remote_file_is_read_but_not_written() {
     assert_eq!(shown.status, 0, "{shown:?}");
     assert_eq!(shown.object()["revisits"], 2, "{shown:?}");
     let refused = requires(&server, Path::new(&url), "--write").exits(1);
-    assert_contains(&refused.errors, "into files only");
+    assert_contains(&refused.errors, "into a local file");
 }
 
 #[test]

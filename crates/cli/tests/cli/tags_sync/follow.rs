@@ -147,7 +147,7 @@ fn a_row_that_is_no_tag_keeps_no_other_change_back() {
     until("the other change is written", || {
         stage.tags("coll:5") == "org:5 private"
     });
-    let reason = "not written: id 'coll:4': its tag 'org:a b': a tag cannot hold a space";
+    let reason = "not written: id 'coll:4': its tag 'org:a b': a tag cannot contain a space";
     until("the row is named", || sync.errors().contains(reason));
     assert_eq!(stage.tags("coll:4"), "org:4");
 

@@ -12,7 +12,10 @@ fn a_second_mirror_of_a_space_is_refused_or_waits() {
     first.loaded_after(0);
     for once in ["--once", ""] {
         let said = stage.refused(once);
-        assert_contains(&said, "another mirror keeps the tags of the space 'tags'");
+        assert_contains(
+            &said,
+            "another mirror already updates the tags of the space 'tags'",
+        );
         assert_contains(&said, "process ");
     }
     // Another key, and another kind, are other spaces.

@@ -191,7 +191,7 @@ fn what_is_being_built_is_asked_for_again() {
     assert_eq!(seen.len(), 3);
     assert_eq!(seen[1].stage, "the server: sorting");
     assert_eq!((seen[1].done, seen[1].total), (3, 9));
-    assert_eq!(seen[2].stage, "the server builds");
+    assert_eq!(seen[2].stage, "the server is building the index");
 }
 
 #[test]

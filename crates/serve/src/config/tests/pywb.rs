@@ -130,7 +130,7 @@ fn all_folders_can_be_one_collection() {
     assert_eq!(step.resource, [a, b, Loader::Live]);
     let text = "enable_auto_colls: false\ncollections: {all: $all}";
     let refused = read(dir.path(), text).unwrap_err();
-    assert_contains(&refused, "2:20: $all stands for ");
+    assert_contains(&refused, "2:20: $all combines ");
     // `$all` is valid without any folder.
     let (config, remarks) = parse("collections: {all: $all}").unwrap();
     assert_eq!(names(&config), ["all"]);
@@ -252,12 +252,12 @@ fn rules_about_folders_are_not_passed_over() {
         "config.yaml:1:17: default_access: access \"no\" is invalid",
     );
     let told = refused("enable_auto_colls: yes\nacl_paths: [a, b]");
-    assert_contains(&told, "2:12: acl_paths is one folder here");
+    assert_contains(&told, "2:12: acl_paths must be a single folder");
     std::fs::create_dir_all(dir.path().join("collections/x y/indexes")).unwrap();
     let told = refused("enable_auto_colls: yes");
     assert_contains(&told, "a collection cannot be called \"x y\"");
     let told = refused("enable_auto_colls: yes\nindex_paths: [a, b]");
-    assert_contains(&told, "2:14: index_paths is one folder here");
+    assert_contains(&told, "2:14: index_paths must be a single folder");
 }
 
 /// Relative paths are relative to the file in a collection, and to the folder in a collection that is a

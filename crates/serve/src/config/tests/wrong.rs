@@ -222,7 +222,11 @@ fn what_hides_captures_in_pywb_is_understood_or_refused() {
                     index: {type: dedupe, redis_url: 'redis://h:1/0', prefix: 'a:'}";
     refused(
         crawlers,
-        &[(3, 5, "not allowed in a collection with tags or access rules")],
+        &[(
+            3,
+            5,
+            "not allowed in a collection with tags or access rules",
+        )],
     );
 }
 

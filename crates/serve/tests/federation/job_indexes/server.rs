@@ -224,7 +224,7 @@ fn a_list_of_jobs_that_is_too_long_for_a_url_is_refused_in_words() {
     let jobs = crate::job_indexes::parcels::set(&jobs.join(","));
     let refused = client.get_index(IndexKind::Full, &jobs, &Work::default());
     let error = refused.unwrap_err().to_string();
-    assert_contains(&error, "too long for its URL");
+    assert_contains(&error, "too long for a URL");
     assert_eq!(desk.files(), [""; 0]);
 }
 
@@ -233,8 +233,8 @@ fn what_makes_no_sense_is_refused() {
     let archive = Archive::with_jobs("1", 10);
     let server = start(&archive);
     for (target, status, what) in rows![
-        "/_indexes/x?jobs=1", 404, "there are dedup, full and cdx";
-        "/_indexes/dedup/x?jobs=1", 404, "there are dedup, full and cdx";
+        "/_indexes/x?jobs=1", 404, "use dedup, full or cdx";
+        "/_indexes/dedup/x?jobs=1", 404, "use dedup, full or cdx";
         "/_indexes/dedup", 400, "jobs is missing";
         "/_indexes/dedup?jobs=1,x3", 400, "x3";
         "/_indexes/dedup?jobs=1-200000", 400, "more than 100000";

@@ -53,7 +53,7 @@ impl Mend {
 fn print_check(check: &Check) -> io::Result<()> {
     let verdict = match (check.consistent, check.mended) {
         (true, _) => "The frontier is consistent.",
-        (false, None) => "The frontier is NOT consistent; chg repair mends it.",
+        (false, None) => "The frontier is NOT consistent; chg repair fixes it.",
         (false, Some(_)) => "The frontier was NOT consistent.",
     };
     let mut table = Table::new(verdict, 16)?;
@@ -68,7 +68,7 @@ fn print_check(check: &Check) -> io::Result<()> {
         table.line(problem)?;
     }
     if let Some(mended) = check.mended {
-        table.row("mended", count(mended), "things were put right")?;
+        table.row("mended", count(mended), "faults fixed")?;
     }
     if check.disturbed {
         table.line(

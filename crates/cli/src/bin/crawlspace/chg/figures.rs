@@ -49,22 +49,22 @@ fn print_info(asking: &Asking, info: &Info) -> io::Result<()> {
     }
     match &info.paused[..] {
         "0" => {}
-        "all" => table.line("Everything is paused; chg resume ends the pause.")?,
+        "all" => table.line("Everything is paused; resume it with chg resume.")?,
         crawls => table.row("paused", crawls, "crawls")?,
     }
     let waiters = format!("{} workers wait for a host", count(info.waiters));
     let rate = format!("{}/s", count(info.rate_leases));
     table.row("leases", rate, &waiters)?;
-    let reports = format!("ran out; {} not read yet", count(info.expired_reports));
+    let reports = format!("expired; {} not read yet", count(info.expired_reports));
     table.row("expired", count(info.expired), &reports)?;
     if let (Some(pause), Some(margin)) = (info.smallest_pause_ms, info.smallest_margin_ms) {
-        let observed = format!("of {} that were measured", count(info.pauses_observed));
+        let observed = format!("the minimum of {} measured", count(info.pauses_observed));
         table.row("smallest pause", duration(pause), &observed)?;
         let late = match u64::try_from(margin) {
             Ok(late) => {
-                format!("every fetch waited for its pause; the earliest came {late} ms after it")
+                format!("every fetch waited for its pause; the earliest started {late} ms after it")
             }
-            Err(_) => format!("a fetch came {} ms too soon", margin.unsigned_abs()),
+            Err(_) => format!("a fetch started {} ms too soon", margin.unsigned_abs()),
         };
         table.row(
             "politeness",
@@ -122,7 +122,7 @@ fn print_why(why: &Why) -> io::Result<()> {
         table.row("back-off", count(why.backoff), "steps")?;
     }
     if why.expired > 0 {
-        table.row("expired", count(why.expired), "leases in a row ran out")?;
+        table.row("expired", count(why.expired), "leases in a row expired")?;
     }
     table.end()
 }
@@ -153,7 +153,7 @@ impl ShowExpired {
 
 fn print_expired(reports: &[Expired]) -> io::Result<()> {
     if reports.is_empty() {
-        say("no lease ran out");
+        say("no lease expired");
         return Ok(());
     }
     let mut table = Columns::new("group | times> | crawl | uri");

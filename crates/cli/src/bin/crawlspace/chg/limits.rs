@@ -60,7 +60,7 @@ fn budget(given: &str) -> Result<Budget, String> {
         "none" => Ok(Budget::Unlimited),
         number => match number.parse() {
             Ok(uris) => Ok(Budget::Left(uris)),
-            Err(_) => Err("a number, or none for no limit".to_owned()),
+            Err(_) => Err("write a number, or none for no limit".to_owned()),
         },
     }
 }

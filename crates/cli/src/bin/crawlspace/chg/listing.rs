@@ -71,7 +71,7 @@ impl Most {
             cursor = next.next;
             let is_enough = listed.len() as u64 >= self.count;
             if is_enough && cursor.is_some() {
-                say("there may be more: --count");
+                say("there may be more: increase --count");
             }
             if is_enough || cursor.is_none() {
                 return Ok(listed);
@@ -134,7 +134,7 @@ impl Uris {
 
 fn print_uris(uris: &[ListedUri]) -> io::Result<()> {
     if uris.is_empty() {
-        say("no URI is kept for this group");
+        say("no URI is queued for this group");
         return Ok(());
     }
     let mut table = Columns::new("crawl | depth> | due | tries> | uri");

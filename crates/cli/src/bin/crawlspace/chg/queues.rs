@@ -197,7 +197,7 @@ impl Sweep {
         };
         self.asking.tell(&swept, |_| {
             let (waited, late) = (many(from_wait, "group"), many(from_busy, "lease"));
-            writeln!(io::stdout(), "{waited} came due, {late} ran out")
+            writeln!(io::stdout(), "{waited} came due, {late} expired")
         })?;
         Ok(true)
     }

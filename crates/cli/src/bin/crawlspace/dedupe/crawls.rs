@@ -104,7 +104,7 @@ fn print_crawl(of: &OfCrawl<'_>) -> io::Result<()> {
         stats.total_crawl_size,
     )?;
     table.row("WACZ files", count(stats.waczs), "")?;
-    let requires = "crawls that it cannot be replayed in full without";
+    let requires = "other crawls that it needs for complete replay";
     table.row("requires", count(stats.requires), requires)?;
     table.row("memory", count(stats.memory), &size(stats.memory))?;
     table.end()

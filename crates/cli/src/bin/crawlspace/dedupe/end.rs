@@ -122,7 +122,7 @@ impl Cancel {
         for (crawl, stats) in crawls {
             match stats.state {
                 CrawlState::Uncommitted | CrawlState::Canceled | CrawlState::Unlisted => {
-                    say(format_args!("  crawl {crawl} is dropped completely"));
+                    say(format_args!("  crawl {crawl} will be removed completely"));
                 }
                 CrawlState::Outgoing => {
                     complain(format_args!(
@@ -132,7 +132,7 @@ impl Cancel {
                 }
                 CrawlState::Continued => {
                     say(format_args!(
-                        "  crawl {crawl} loses everything added since its last commit"
+                        "  crawl {crawl} will lose everything added since its last commit"
                     ));
                 }
                 CrawlState::Committed => {
@@ -209,7 +209,7 @@ impl Remove {
 
 fn print_removed(removed: &Removed) -> io::Result<()> {
     let mut table = Table::new(&format!("{} removed", many(removed.crawls, "crawl")), 12)?;
-    let dropped = "hashes that the index has no longer";
+    let dropped = "hashes removed from the index";
     table.row("dropped", count(removed.dropped), dropped)?;
     let reowned = "hashes that another crawl owns now";
     table.row("re-owned", count(removed.reowned), reowned)?;
@@ -352,7 +352,7 @@ fn warn_of_dependents(index: &Index, leaving: &[&[u8]]) -> io::Result<()> {
         for dependent in dependents.iter().filter(|d| staying(&d.crawl)) {
             let revisits = dependent.revisits.map_or("some".to_owned(), count);
             say(format_args!(
-                "  crawl {} has {revisits} revisits whose originals are in {}: it cannot be replayed in full without it",
+                "  crawl {} has {revisits} revisits whose originals are in {}: it needs that crawl for complete replay",
                 text(&dependent.crawl),
                 text(crawl)
             ));

@@ -61,8 +61,16 @@ fn print(moved: &Moved) -> io::Result<()> {
         Storage::Unpacking => "The index is being unpacked.",
     };
     let mut table = Table::new(heading, 14)?;
-    table.row("hashes", count(moved.hashes), "of the merged index moved")?;
-    table.row("records", count(moved.records), "of committed crawls moved")?;
+    table.row(
+        "hashes",
+        count(moved.hashes),
+        "of the merged index were moved",
+    )?;
+    table.row(
+        "records",
+        count(moved.records),
+        "of committed crawls were moved",
+    )?;
     let of = match moved.storage {
         Storage::Packed => "for all of them",
         _ => "for the merged index alone",

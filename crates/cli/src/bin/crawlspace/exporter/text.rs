@@ -27,7 +27,7 @@ pub(super) fn of(looks: &[Look]) -> String {
     out.family(
         "scrape_duration_seconds",
         GAUGE,
-        "Time that a look at the server took.",
+        "Time that querying the server took.",
     );
     for look in looks {
         let server = [("server", &look.server[..])];
@@ -45,7 +45,7 @@ pub(super) fn of(looks: &[Look]) -> String {
     });
     each(&mut out, &seen, SPACE, "space", |seen| &seen.spaces);
     let help =
-        "Indexes, frontiers and tag spaces without figures, because there are more than the limit.";
+        "Indexes, frontiers and tag spaces without metrics, because there are more than the limit.";
     out.family("not_exported", GAUGE, help);
     for (server, seen) in &seen {
         let others = [

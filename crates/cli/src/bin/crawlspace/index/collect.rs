@@ -98,7 +98,7 @@ impl Collect {
         }
         if !collected.within_limits {
             complain(format_args!(
-                "the limits are not kept: {}",
+                "the limits are exceeded: {}",
                 kept(collected.kept)
             ));
         }
@@ -148,7 +148,7 @@ impl Collect {
             table.row(
                 "kept",
                 count(collected.kept),
-                "because they are in use, or were a moment ago",
+                "in use, or used a moment ago",
             )?;
         }
         table.end()
@@ -166,9 +166,9 @@ fn entries(n: u64) -> String {
 fn kept(n: u64) -> String {
     match n {
         0 => "no other entry can be removed".to_owned(),
-        1 => "1 entry that exceeds the limits is in use, or was a moment ago".to_owned(),
+        1 => "1 entry that should be removed is in use, or was used a moment ago".to_owned(),
         n => format!(
-            "{} entries that exceed the limits are in use, or were a moment ago",
+            "{} entries that should be removed are in use, or were used a moment ago",
             count(n)
         ),
     }
@@ -177,8 +177,8 @@ fn kept(n: u64) -> String {
 fn reason(why: Reason) -> &'static str {
     match why {
         Reason::Age => "unused for longer than the limit",
-        Reason::Size => "there is too much",
-        Reason::Room => "there is too little room",
+        Reason::Size => "the total size is above the limit",
+        Reason::Room => "the free space is below the limit",
         Reason::Left => "its builder died",
     }
 }

@@ -111,13 +111,15 @@ struct Got {
 impl Get {
     pub(crate) fn run(&self) -> io::Result<bool> {
         if self.into.is_some() && self.kind == IndexKind::Cdx {
-            complain("the lines of a CDX have no digests: --into needs --kind dedup or full");
+            complain(
+                "--into needs --kind dedup or full, because the lines of a CDX have no digests",
+            );
             std::process::exit(2);
         }
         if self.into.as_deref().is_some_and(|url| !is_server(url)) {
             // The URL may contain a password, so it is not repeated.
             complain(
-                "--into is the URL of no server: write redis://host:port/, rediss://host:port/ or unix:///path",
+                "--into is not the URL of a server: write redis://host:port/, rediss://host:port/ or unix:///path",
             );
             std::process::exit(2);
         }
@@ -222,7 +224,7 @@ impl Get {
         }
         for one in outdated {
             complain(format_args!(
-                "job {}: the index is from before a metadata file came that cannot be read: {}",
+                "job {}: the index is older than a metadata file that cannot be read: {}",
                 one.job, one.why
             ));
         }
@@ -291,12 +293,12 @@ fn print(index: &Index, out: Option<&Path>) -> io::Result<()> {
         (
             "nearest",
             "originNearest",
-            "have the place of a CDX row within a second, not of their second",
+            "have the position of a CDX row up to a second away",
         ),
         (
             "revisits",
             "revisits",
-            "have no place: no payload was stored for them",
+            "have no position, because no payload was stored for them",
         ),
     ] {
         let number = manifest.counts.get(counted).copied().unwrap_or(0);
@@ -362,7 +364,7 @@ fn many_reasons(missing: &[MissingJob]) -> String {
     match missing.iter().filter(|one| is_unreadable(one)).count() {
         0 => String::new(),
         some => format!(
-            "{} that could not be read may be there next time",
+            "{} could not be read; run the command again later",
             many(some as u64, "job")
         ),
     }

@@ -65,7 +65,7 @@ impl List {
             return Ok(true);
         }
         if listed.is_empty() {
-            say(format_args!("{}: there is nothing", dir.display()));
+            say(format_args!("{}: the caches are empty", dir.display()));
             return Ok(true);
         }
         print(&listed)?;

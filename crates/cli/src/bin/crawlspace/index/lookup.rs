@@ -130,7 +130,7 @@ impl Lookup {
             return Ok(IndexLocation::Folder(path));
         };
         if kind == IndexKind::Cdx {
-            let text = "the lines of a CDX are no index to look anything up in: ask dedup or full";
+            let text = "an index of kind cdx cannot be searched: use dedup or full";
             return Err(Error::Request(text.to_owned()));
         }
         let dir = self.cache_dir.clone().unwrap_or_default();
@@ -158,7 +158,8 @@ impl Lookup {
         };
         let has = &entry.manifest().jobs;
         complain(format_args!(
-            "searching the {kind} index of jobs {has}: none has {} as well; crawlspace index get looks for them again",
+            "searching the {kind} index of jobs {has}: no index has jobs {} as well; crawlspace index get looks for \
+             them again",
             jobs.without(has)
         ));
         Ok(IndexLocation::Entry(entry))

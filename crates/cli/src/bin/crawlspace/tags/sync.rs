@@ -182,13 +182,15 @@ impl Sync {
     fn sql(&self) -> String {
         let about = match self.query {
             Some(_) => {
-                "-- Each table that the query reads needs a trigger. What it tells on the channel is the id as the\n\
-                 -- first column of the query has it; here that of the collection in the default table.\n"
+                "-- Each table that the query reads needs a trigger, which sends the id in the first column of the\n\
+                 -- query on the channel. This one is for the default table, and sends the id of the collection.\n"
             }
             None => "",
         };
         let (query, trigger) = (self.query(), self.schema().trigger(&self.listen));
-        format!("-- What is mirrored:\n{query};\n\n-- What tells of changes:\n{about}{trigger}")
+        format!(
+            "-- The mirrored query:\n{query};\n\n-- The trigger that reports changes:\n{about}{trigger}"
+        )
     }
 
     fn mirror(&self, url: &str, output: &mut Output) -> Result<(), Error> {

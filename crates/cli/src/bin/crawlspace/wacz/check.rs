@@ -97,7 +97,7 @@ fn print_report(report: &Report) -> io::Result<()> {
     }
     for cycle in &report.cycles {
         say(format_args!(
-            "in a cycle, which does no harm: {}",
+            "these files need each other, which is valid: {}",
             cycle.join(", ")
         ));
     }

@@ -75,7 +75,9 @@ impl Requires {
                     let own = self.of_its_own(&index, &location)?;
                     if !own.requires.is_empty() || !own.are_complete() {
                         return Err(io::Error::other(format!(
-                            "nothing was recorded under '{reference}', but {} has revisits of other files: give the id that the crawler gave with REF, or use --crawl instead of --ref to read the dependencies from the file",
+                            "nothing was recorded under '{reference}', but {} has revisits of other files: pass the \
+                             id that the crawler gave with REF, or use --crawl instead of --ref to read the \
+                             dependencies from the file",
                             self.wacz
                         )));
                     }
@@ -109,7 +111,9 @@ impl Requires {
             match (written, complete || self.partial) {
                 (true, _) => say("the list is in the file"),
                 (false, true) => say("the file has this list already"),
-                (false, false) => complain("nothing was written; --partial writes what is known"),
+                (false, false) => {
+                    complain("nothing was written; --partial writes the incomplete list")
+                }
             }
         }
         Ok(complete)
@@ -138,7 +142,7 @@ impl Requires {
         }
         for reference in &found.unlisted {
             complain(format_args!(
-                "no file is listed for '{reference}' (crawl and number of its file)"
+                "crawl and index '{reference}' refer to no file"
             ));
         }
         for unfinished in found
@@ -156,7 +160,7 @@ impl Requires {
     fn write_into(&self, location: &Location, requires: &[Required]) -> io::Result<bool> {
         let Location::File(path) = location else {
             return Err(io::Error::other(format!(
-                "{location}: a list can be written into files only, not at URLs"
+                "{location}: a list can only be written into a local file, not at a URL"
             )));
         };
         let signature = if self.drop_signature {
