@@ -167,7 +167,7 @@ impl Header {
     /// Appends a line that continues the value of the previous line.
     fn fold(&mut self, text: &[u8]) -> Result<(), Problem> {
         let Some(field) = self.fields.last_mut() else {
-            return Err(invalid(text, "continues no field"));
+            return Err(invalid(text, "continues a field, but no field precedes it"));
         };
         self.raw.truncate(field.value.end);
         self.raw.push(b' ');

@@ -183,7 +183,7 @@ fn garbage_after_good_records_is_an_error_that_says_where() {
     assert_eq!(
         error.to_string(),
         format!(
-            "test.warc: offset {}: this is not the beginning of a WARC record",
+            "test.warc: offset {}: no WARC record begins here",
             good.len()
         )
     );

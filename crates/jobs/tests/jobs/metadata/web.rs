@@ -169,7 +169,7 @@ fn a_folder_without_its_slash_is_sent_on_to() {
             "/8-metadata-1.warc.gz",
             "redirected to",
             "/login",
-            "not the beginning",
+            "no WARC record begins",
         ],
     );
     list(&host, "/c/", "<html>It works!</html>");
