@@ -163,7 +163,7 @@ impl<R: BufRead> Captures<R> {
         let mut left: Vec<usize> = own.collect();
         let free = rows.clone().filter(|row| !self.rows[*row].is_taken);
         let mut free: Vec<usize> = free.collect();
-        // So many lines and rows in one second cannot be real fetches.
+        // More lines and rows than this in one second cannot be real fetches.
         if free.len().saturating_mul(left.len()) <= MAX_PAIRS {
             let digest = |n: usize| lines[n].line.digest;
             let mut of_digest = HashMap::new();

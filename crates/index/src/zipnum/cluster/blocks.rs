@@ -26,8 +26,8 @@ pub(crate) struct Blocks {
     lines: Lines<Stretch>,
     from: Vec<u8>,
     to: Vec<u8>,
-    /// In forward direction: the last block that begins before the span, or the first block that
-    /// does not, once it was found.
+    /// The last block that begins before the span, or the first block that does not, once it was
+    /// found. Only used in forward direction.
     held: Option<Block>,
     /// True until a block of the span has been found.
     near: bool,

@@ -241,7 +241,7 @@ fn a_damaged_block_is_named() {
         line(u64::MAX, 9), b"123".to_vec(), "block at byte 18446744073709551615: ";
         line(0, u64::MAX), b"123".to_vec(), "the maximum is";
         line(0, 1 << 40), b"123".to_vec(), "the maximum is";
-        line(0, 9).replace("p.gz", "q.gz"), Vec::new(), "q.gz: there is no such file";
+        line(0, 9).replace("p.gz", "q.gz"), Vec::new(), "q.gz: the file does not exist";
         line(0, 9).replace("p.gz", "../q.gz"), Vec::new(), "does not name a file in the folder";
         line(0, 9).replace("p.gz", "/etc/passwd"), Vec::new(), "does not name a file in the folder";
     ] {
