@@ -323,7 +323,7 @@ fn what_is_wrong_with_a_search_is_said_on_the_page() {
     for (target, status, why) in rows![
         search(HOSTILE, "example.com", ""), 404, "There is no collection";
         search("", "example.com", ""), 404, "There is no collection";
-        search("good", "example.com", "2014131"), 400, "when=2014131: a year, a month or a day";
+        search("good", "example.com", "2014131"), 400, "when=2014131: must be a year";
         search("good", "example.com", HOSTILE), 400, "when=&quot;";
     ] {
         let html = page(&stage, &target, status);

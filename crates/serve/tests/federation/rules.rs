@@ -428,7 +428,8 @@ fn a_short_timestamp_may_mean_a_hidden_moment() {
     }
 }
 
-/// Tests rows with ambiguous URLs: the access decision and the client could use different ones.
+/// Tests rows with ambiguous URLs, of which the access decision and the client could use different
+/// ones.
 #[test]
 fn a_row_of_no_sure_url_is_not_shown_where_rules_apply() {
     let mut shelf = Shelf::new();

@@ -1,5 +1,6 @@
-//! Tests the WARC reader: it returns exactly what was written, and everything else is an error with its
-//! position. The files are built byte by byte, so that writer and reader cannot share a mistake.
+//! Tests the WARC reader: it returns exactly the records that were written; anything else is an
+//! error with its position. The files are built byte by byte, so that writer and reader cannot
+//! share a mistake.
 
 use std::io::{Read, Write};
 

@@ -53,7 +53,7 @@ fn an_index_lies_where_the_answer_says_under_the_name_of_its_jobs() {
 #[test]
 fn nothing_but_the_answer_is_said_when_all_is_well_and_nobody_watches() {
     let stage = Stage::of([]);
-    // Lines without deviations.
+    // Write lines without deviations.
     let line = "2013-05-22T08:20:00.000Z   200        100 http://example.org/a.png LL http://example.org/ image/png \
                 #001 20130522082000000+5 sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A - -\n";
     let cdx = "http://example.org/a.png 10.0.0.1 20130522082000 image/png 100 7-1.warc.gz 333\n";
@@ -333,7 +333,7 @@ fn an_index_from_before_a_file_that_cannot_be_read_says_so() {
     fs::write(&later, "half of a copy").unwrap();
     for kind in ["full", "dedup", "cdx"] {
         let got = ends(stage.get(kind, "1,2", "--json"), 0);
-        // There was no other index before.
+        // The other kind had no index yet.
         let jobs = if kind == "dedup" { vec![2] } else { vec![1, 2] };
         let answer = got.object();
         assert_eq!(numbers(&answer["jobs"]), jobs, "{kind}");

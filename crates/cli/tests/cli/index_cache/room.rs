@@ -71,7 +71,7 @@ fn what_nobody_used_for_the_longest_time_goes_first() {
         .map(|one| one["size"].as_u64().unwrap())
         .sum();
     assert_eq!(total, sizes);
-    // A byte too much requires the removal of one entry.
+    // One byte above the limit requires the removal of one entry.
     let most = (total - 1).to_string();
     let told = gc(&stage, &format!("--max-size {most} --dry-run"), 0);
     assert_eq!(gone(&told), ["fullcrawllogindex/2-cache"]);
@@ -91,7 +91,7 @@ fn what_nobody_used_for_the_longest_time_goes_first() {
     assert_eq!(gone(&done).len(), 6);
     assert_eq!(gone(&done)[0], "cdxindex/1-cache");
     assert_eq!((&done["entries"], &done["bytes"]), (&json!(0), &json!(0)));
-    // All of it can be built again.
+    // All removed entries can be built again.
     ends(stage.get("full", "1-2", "--strict"), 0);
 }
 
@@ -175,7 +175,8 @@ fn what_was_used_a_moment_ago_stays() {
 fn room_is_made_until_enough_is_free() {
     let stage = built();
     assert!(gone(&gc(&stage, "--min-free 1", 0)).is_empty());
-    // More than any file system has: everything is removed, and it is not enough.
+    // Require more free space than any file system has: everything is removed, and the limit is
+    // still exceeded.
     let words = "--min-free 9000000TB";
     let done = gc(&stage, words, 1);
     assert_eq!(gone(&done).len(), 8);

@@ -1,5 +1,5 @@
-//! Tests imports next to crawlers that write to the index themselves: nothing that they added is counted again, and no
-//! running crawl is removed.
+//! Tests imports while crawlers write to the index themselves: their records are not counted again,
+//! and no running crawl is removed.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -91,7 +91,7 @@ fn files_of_a_crawl_that_is_not_committed_are_not_counted_again() {
 
 #[test]
 fn files_of_a_crawl_in_no_set_are_not_counted_again() {
-    // In the state left by a crawler with its own Redis.
+    // Create the state that a crawler with its own Redis leaves.
     let stage = Stage::new("in no set");
     let mut c = stage.server.wire();
     let entry = but!(stage.folder.entries[0].clone(), crawl: "unlisted".into());
@@ -194,7 +194,7 @@ fn a_crawl_that_runs_is_not_removed() {
         assert_eq!(report["unlistedCrawls"], 0);
         index(&mut c, COPY).assert_same(&before, "it runs");
     }
-    // It does not prove that a manifest is the right one.
+    // A running crawl does not prove that the manifest is the right one.
     let empty = stage.import_list("empty.json", &[]).flag("--remove");
     assert_contains(empty.fails(), "empty");
     ok!(c, "RPOP", &list);
@@ -235,14 +235,14 @@ fn a_crawl_that_a_running_import_of_browsertrix_lists_is_not_removed() {
     let report = removing(&stage, &[crawl]);
     assert_eq!(report["removedCrawls"], 0);
     assert_eq!(report["leftInPlace"][0]["crawl"], *crawl);
-    // While its purge runs, it is unknown what it will restore.
+    // While Browsertrix's purge runs, it is unknown which crawls it will restore.
     let [all, outgoing] = ["allcrawls", "to-remove-crawls"].map(|name| format!("{COPY}{name}"));
     ok!(c, "SMOVE", &all, &outgoing, crawl);
     let rest = stage.files_that(|entry| entry.crawl != *crawl);
     let import = stage.import_of(stage.folder.manifest_of("rest.json", &rest));
     assert_contains(import.flag("--remove").fails(), "import again");
     ok!(c, "SMOVE", &outgoing, &all, crawl);
-    // A run that died a day ago keeps nothing.
+    // A run that died a day ago does not keep any crawl.
     let day = now.as_millis() - 25 * 3600 * 1000;
     ok!(c, "RENAME", &run, format!("{COPY}noremove:{day}"));
     assert_eq!(removing(&stage, &[crawl])["removedCrawls"], 1);
@@ -287,7 +287,7 @@ fn revisits_that_wait_in_an_index_of_browsertrix_are_counted_at_most_once() {
         assert_eq!(counted.text(), count.to_string());
         let saved = ok!(c, "HGET", &counts, "conservedSize");
         let waits = ok!(c, "EXISTS", &waiting[0], &waiting[1]).int();
-        // The commit of the original settles the revisits, and then they are gone.
+        // The commit of the original settles the revisits, which are then no longer set aside.
         match waits {
             0 => assert_eq!(saved.text(), (count * size - bytes).to_string()),
             _ => assert!(saved.is_nil() && waits == 2, "{saved:?} {waits}"),

@@ -216,7 +216,7 @@ fn redundant_responses_are_counted_once_in_the_browsertrix_profile() {
     let mut expected = None;
     for round in 0..3 {
         if round > 0 {
-            // Cut off at a random point, and shared by two importers.
+            // Cut the import off at a random point, and let two importers share the rest.
             relay.hold_after(20_000 + stage.rng.below(400_000));
             let mut first = stage.import_over(&relay, COPY).jobs(2).start();
             in_the_middle(&relay, &mut first);
@@ -301,7 +301,7 @@ fn a_crawl_is_committed_or_cancelled_and_again_without_harm() {
     assert_eq!(set_key(&mut c, &format!("{COPY}allcrawls")), ["good"]);
     assert_eq!(ok!(c, "EXISTS", format!("{COPY}h:bad")), int(0));
 
-    // A failing job would be retried forever.
+    // The command must succeed: a cluster would retry a failing job forever.
     let ended = command.clone().with("--commit-crawl-id", "none").run();
     let expected = json!({"crawl": "none", "new": 0, "known": 0});
     assert_eq!(succeeded(&ended), expected);

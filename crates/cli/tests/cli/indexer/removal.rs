@@ -72,12 +72,12 @@ fn removing_the_last_crawls_is_as_if_they_had_never_been() {
     let stage = Stage::with("last ones", Options::new(), 4, Shape::default());
     stage.import().jobs(2).succeeds();
     stage.import_without(&[2, 3]).flag("--remove").succeeds();
-    // Nothing depends on these, so even counts and dependencies are equal.
+    // No other crawl depends on these, so even counts and dependencies are equal.
     stage.import_without(&[2, 3]).prefix("{fresh}:").succeeds();
     let mut c = stage.server.wire();
     let fresh = Outcome::of(&mut c, "{fresh}:");
     Outcome::of(&mut c, COPY).assert_same(&fresh, "removed, and never imported");
-    // They can be imported again.
+    // The removed crawls can be imported again.
     stage.import().succeeds();
     stage.assert_once();
 }
@@ -314,7 +314,7 @@ fn a_file_that_is_listed_for_another_crawl_keeps_the_crawl_that_it_came_with() {
 fn a_name_that_is_listed_for_two_crawls_belongs_to_the_first() {
     let stage = Stage::new("two crawls");
     let mut files = stage.folder.entries.clone();
-    // Listed again at the end, as part of another crawl.
+    // List the file again at the end, as part of another crawl.
     let again = files[0].clone();
     files.push(but!(again, crawl: "another".into()));
     let source = stage.folder.manifest_of("two.json", &files);

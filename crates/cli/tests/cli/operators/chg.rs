@@ -201,7 +201,7 @@ fn groups_and_uris_are_listed() {
         "{table}"
     );
 
-    // More than the server lists at once.
+    // List more URIs than the server returns at once.
     let uris = chg(&server, "uris d.example --count 5000 --json");
     assert_eq!(uris.errors, "");
     let uris = uris.json();

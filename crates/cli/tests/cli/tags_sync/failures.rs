@@ -16,7 +16,7 @@ fn changes_made_while_nobody_listens_are_found() {
         sync.errors().contains("trying again")
     });
     assert_eq!(stage.space(), before);
-    // It must not listen before the changes are made.
+    // The mirror must not receive notifications before the changes are made.
     sync.signal("STOP");
     stage.postgres.restart();
     let mut sql = stage.sql();
@@ -65,11 +65,11 @@ fn a_server_that_comes_back_empty_is_filled_again() {
     let sync = stage.follow("");
     sync.loaded_after(0);
     stage.redis.restart();
-    // Nothing changes in the database: the loss is noticed in any case.
+    // The mirror must notice the loss even though nothing changes in the database.
     sync.loaded_after(1);
     stage.settled(&mut sql);
 
-    // A change at the same moment must not become the only content.
+    // A change at the same moment must not become the only content of the space.
     stage.redis.kill9();
     sql.batch_execute("UPDATE collection SET private = NOT private WHERE id = 1")
         .unwrap();

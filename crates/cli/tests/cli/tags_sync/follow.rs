@@ -199,7 +199,7 @@ fn a_cycle_keeps_no_other_change_back() {
     .unwrap();
     let sync = stage.follow("--query 'SELECT id, tags FROM carries'");
     sync.loaded_after(0);
-    // From a to b to c, to c to b to a: no intermediate state is a cycle.
+    // Reverse the chain a, b, c to c, b, a: no intermediate state may be a cycle.
     sql.batch_execute(
         "BEGIN; UPDATE carries SET tags = 'a' WHERE id = 'b'; DELETE FROM carries WHERE id = 'a';
          INSERT INTO carries VALUES ('c', 'b'); NOTIFY crawlspace_tags, 'a b c'; COMMIT",

@@ -140,7 +140,7 @@ fn a_change_during_a_load_is_seen_at_once_and_stays() {
     sql.batch_execute("NOTIFY crawlspace_tags").unwrap();
     until("the load is under way", || is_waiting(&stage));
 
-    // Its snapshot has been taken: the data that it is loading are outdated.
+    // The load has taken its snapshot, so the data that it loads are outdated.
     assert_eq!(stage.tags("coll:1"), "org:1");
     sql.batch_execute(
         "BEGIN; UPDATE collection SET private = true WHERE id = 1; DELETE FROM collection WHERE id = 2;
@@ -181,7 +181,7 @@ fn everything_changed_during_a_load_is_loaded_after_it() {
     let mut sql = stage.sql();
     sql.batch_execute(GATE).unwrap();
     sql.batch_execute("SELECT pg_advisory_lock(42)").unwrap();
-    // The very first load: nothing may be written before it is complete.
+    // During the first load, nothing may be written before the load is complete.
     let sync = stage.follow(&format!("--query \"{GATED}\""));
     until("the load is under way", || is_waiting(&stage));
     sql.batch_execute("DELETE FROM collection; NOTIFY crawlspace_tags")
@@ -218,13 +218,14 @@ fn the_changes_of_one_transaction_are_seen_together() {
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                // Any half of them is public.
+                // At any time, half of the toggled collections are public.
                 assert_eq!(wire.expect_ok(&question).int(), 200);
                 looks.fetch_add(1, Ordering::Relaxed);
             }
         });
         for _ in 0..30 {
-            // A statement per row, so that the server has time to announce half of them.
+            // Update each row with its own statement, so that the server has time to announce half
+            // of them.
             sql.batch_execute(
                 "DO $$ DECLARE n int; BEGIN FOR n IN 1..400 LOOP
                  UPDATE collection SET private = NOT private WHERE id = n; END LOOP; END $$",

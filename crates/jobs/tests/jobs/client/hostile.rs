@@ -99,7 +99,7 @@ fn what_is_no_tar_is_refused() {
         "check that this is a server of job indexes",
     );
     refused(arrives("x".repeat(4096)), "the tar header of manifest.json");
-    refused(arrives(""), "ends in the middle");
+    refused(arrives(""), "ends before the end of the tar");
     refused(arrives([0; 2048]), "the tar header of");
 }
 
@@ -128,7 +128,7 @@ fn a_connection_that_breaks_leaves_nothing() {
             Part::Close,
         ];
         if end <= tar.len() - 1024 {
-            self::refused(parts, "ends in the middle");
+            self::refused(parts, "ends before the end of the tar");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tests when a client sends requests, and which.
+//! Tests which requests a client sends, and when.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -51,7 +51,7 @@ fn an_index_is_fetched_once_and_unzipped() {
     );
     let server = host.url("/base");
     drop(host);
-    // The server is gone, and is not needed.
+    // The server has stopped, and is not needed.
     let index = desk
         .strict(&server)
         .get_index(IndexKind::Dedup, &jobs, &Work::default())
@@ -106,7 +106,7 @@ fn what_is_partial_has_its_own_name_and_the_rest_is_asked_for_later() {
             .get_index(IndexKind::Full, &jobs, &Work::default())
             .unwrap()
     };
-    // Within the retry interval of missing jobs, for other processes, too.
+    // No request is sent within the retry interval of missing jobs, not even by other processes.
     for _ in 0..2 {
         let index = ask(&desk);
         assert_eq!(index.found, set("1,2"));

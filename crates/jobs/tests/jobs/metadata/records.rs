@@ -121,7 +121,7 @@ fn the_url_of_a_record_decides_whose_it_is() {
         let (found, _) = read(&archive, job).unwrap();
         assert_eq!(found.missing(Kind::CrawlLog), Some(Missing::NoJob), "{job}");
     }
-    // By its name only, not by a record.
+    // The file is assigned to the job by its name only, not by a record.
     let (found, _) = read(&archive, 5).unwrap();
     let missing = found.missing(Kind::CrawlLog).unwrap();
     let others = [JobId(6)].into_iter().collect();
