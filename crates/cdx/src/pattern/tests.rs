@@ -127,7 +127,7 @@ fn a_text_of_64_kib_compiles_and_one_byte_more_does_not() {
     let error = whole(&text).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a regex of 65537 bytes, the maximum is 65536; \
+        "the regex has 65537 bytes, the maximum is 65536; \
          use a tag filter, such as tag.coll:1|2|3, instead of many alternatives"
     );
 }

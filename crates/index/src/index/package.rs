@@ -670,7 +670,7 @@ mod tests {
             (
                 "com,a)/ 2016 {\"offset\": 0, \"length\": 1, \"filename\": \"x\"}",
                 9,
-                "another file",
+                "a file other than",
             ),
             (
                 "b)/ 1\tindex.cdx.gz\t0\t1\na)/ 1\tindex.cdx.gz\t1\t8",

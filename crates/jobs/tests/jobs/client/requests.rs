@@ -119,7 +119,7 @@ fn what_is_partial_has_its_own_name_and_the_rest_is_asked_for_later() {
         let [(7, Missing::NoJob), (8, Missing::Unreadable { why })] = &whys[..] else {
             panic!("{whys:?}");
         };
-        assert_contains(why, "does not say why");
+        assert_contains(why, "gave no reason");
         assert_eq!(host.asked().len(), 1);
     }
     assert!(
@@ -159,7 +159,7 @@ fn a_partial_copy_is_good_enough_when_the_server_is_gone() {
     let index = ask("1-3").unwrap();
     assert_eq!(index.found, set("1,2"));
     let why = index.missing[0].why.to_string();
-    assert_contains(&why, "does not say why");
+    assert_contains(&why, "gave no reason");
     assert_contains(&why, &server);
     // Nothing is known about another set.
     let error = ask("1-4").unwrap_err().to_string();
