@@ -13,7 +13,7 @@ const GAUGE: &str = "gauge";
 /// Formats the metrics of all these servers.
 pub(super) fn of(looks: &[Look]) -> String {
     let mut out = Metrics::default();
-    out.family("build_info", GAUGE, "The version of the running server.");
+    out.family("build_info", GAUGE, "The version of the running exporter.");
     out.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     out.family(
         "up",
