@@ -325,7 +325,10 @@ mod tests {
             work: &Work,
         ) -> Result<Prepared, Error> {
             let nth = self.prepared.fetch_add(1, Ordering::Relaxed);
-            assert!(!rebuild || nth == 0, "the part is new");
+            assert!(
+                !rebuild || nth == 0,
+                "only the first attempt rebuilds parts"
+            );
             let mut parts = Vec::new();
             for job in jobs.iter() {
                 let build = |draft: &mut Draft| {

@@ -140,11 +140,17 @@ mod tests {
         assert_eq!(breaker.state(start), BreakerState::Open(seconds(10)));
         assert!(!breaker.permits(start + seconds(9)));
         assert!(breaker.permits(start + seconds(10)));
-        assert!(!breaker.permits(start + seconds(10)), "one is enough");
+        assert!(
+            !breaker.permits(start + seconds(10)),
+            "only one trial request is allowed"
+        );
 
         breaker.failed(4, start + seconds(11));
         assert!(!breaker.permits(start + seconds(30)));
-        assert!(breaker.permits(start + seconds(31)), "twice as long");
+        assert!(
+            breaker.permits(start + seconds(31)),
+            "the second pause is twice as long"
+        );
         assert!(breaker.succeeded());
         assert_eq!(breaker.state(start), BreakerState::Closed);
     }

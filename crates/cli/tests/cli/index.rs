@@ -615,12 +615,14 @@ fn files_wait_for_a_server_that_is_killed_and_restarted() {
     for bytes in [1, 150_000, 400_000] {
         relay.hold_after(bytes);
         let mut program = Program::start(tool(words(&relay.url(), "1h")));
-        until("it is in the middle", || relay.holds());
+        until("the relay holds the import", || relay.holds());
         server.kill9();
         relay.refuse(true);
         relay.cut();
         let waits = "waiting for the server for another ";
-        until("it waits", || program.errors().contains(waits));
+        until("the program waits for the server", || {
+            program.errors().contains(waits)
+        });
         server.restart();
         relay.refuse(false);
         assert!(program.ended().is_none());

@@ -54,7 +54,9 @@ impl Server {
         let before = self.reloads("success");
         self.write(text);
         self.hang_up();
-        until("it is reloaded", || self.reloads("success") > before);
+        until("the configuration is reloaded", || {
+            self.reloads("success") > before
+        });
     }
 
     fn figure(&self, sample: &str) -> f64 {
@@ -217,7 +219,9 @@ fn a_configuration_that_cannot_be_used_changes_nothing_and_says_why() {
         server.write(&text);
         server.hang_up();
         failures += 1.0;
-        until("it was read", || server.reloads("failure") >= failures);
+        until("the invalid configuration was read", || {
+            server.reloads("failure") >= failures
+        });
         assert_eq!(server.reloads("failure"), failures);
         assert_eq!(server.figure("config_last_reload_successful{}"), 0.0);
         assert_contains(server.rows("a"), "\"one\"");
@@ -332,7 +336,9 @@ fn without_watching_changes_are_read_at_the_next_signal_alone() {
         assert_eq!(server.reloads("success"), 0.0);
     }
     server.hang_up();
-    until("it is reloaded", || server.reloads("success") > 0.0);
+    until("the configuration is reloaded", || {
+        server.reloads("success") > 0.0
+    });
     assert_contains(server.rows("a"), "\"three\"");
     assert_eq!(server.reloads("success"), 1.0, "one signal, one reload");
     assert_eq!(server.reloads("failure"), 0.0);

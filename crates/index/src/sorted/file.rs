@@ -668,7 +668,10 @@ mod tests {
             .unwrap();
         let opened = lock(&named.opened).clone();
         drop(named);
-        assert!(opened.upgrade().is_some(), "a query reads on");
+        assert!(
+            opened.upgrade().is_some(),
+            "a running query keeps its file open"
+        );
         drop(snapshot);
         assert!(opened.upgrade().is_none());
     }

@@ -158,7 +158,7 @@ fn loading_twice_is_loading_once() {
     assert_eq!(first.outcome, Outcome::Committed);
     assert_eq!(second.outcome, Outcome::Known);
     assert_eq!(second.records, first.records);
-    server.snapshot().assert_same(&once, "the second time");
+    server.snapshot().assert_same(&once, "loaded a second time");
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn several_loaders_at_once_load_once() {
         }
     });
     let whole = outcome(&server, "{whole}:");
-    outcome(&server, PREFIX).assert_same(&whole, "four at once");
+    outcome(&server, PREFIX).assert_same(&whole, "four loads at once");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn what_comes_to_a_crawl_after_it_was_loaded_is_left_alone() {
     let before = server.snapshot();
     let expected = Outcome::Known;
     assert_eq!(load_lines(&index, 7, &lines).unwrap().outcome, expected);
-    server.snapshot().assert_same(&before, "it continues");
+    server.snapshot().assert_same(&before, "a repeated load");
 }
 
 #[test]

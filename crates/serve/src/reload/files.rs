@@ -115,7 +115,10 @@ mod tests {
         for size in 2..12 {
             fs::write(&path, "a".repeat(size)).unwrap();
             let early = tokio::time::timeout(wait, &mut changed).await;
-            assert!(early.is_err(), "it was read while it was written");
+            assert!(
+                early.is_err(),
+                "the file was read while it was being written"
+            );
             wait = INTERVAL;
         }
         changed.await;

@@ -289,7 +289,7 @@ mod tests {
                 match stream.read(&mut [0; 1]) {
                     Err(error) if error.kind() != io::ErrorKind::ConnectionReset => {}
                     Ok(0) | Err(_) => break,
-                    Ok(_) => panic!("an answer before there are figures"),
+                    Ok(_) => panic!("a response before the metrics are collected"),
                 }
                 asked.push(stream);
             }

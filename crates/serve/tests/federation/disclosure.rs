@@ -18,7 +18,7 @@ pub fn logged(stage: &Stage, answer: &Answer, message: &str, count: usize) -> Ve
             .filter(|event: &Value| event["message"] == message && event["span"]["id"] == id)
             .collect()
     };
-    until("the log has all of it", || events().len() >= count);
+    until("the log contains all events", || events().len() >= count);
     assert_eq!(events().len(), count);
     events()
 }

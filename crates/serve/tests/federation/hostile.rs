@@ -132,7 +132,9 @@ fn each(
     });
     // No work continues after its client has gone.
     let kept = || host.accepted() - host.gone();
-    until("connections are closed but for good ones", || kept() <= 4);
+    until("all connections except good ones are closed", || {
+        kept() <= 4
+    });
 }
 
 /// Returns a check that the source has no rows, and an error with this word.
@@ -379,9 +381,11 @@ fn when_the_client_goes_nothing_goes_on() {
             target(kind)
         )
         .unwrap();
-        until("the source is asked", || host.asked().len() == i + 1);
+        until("the source is queried", || host.asked().len() == i + 1);
         drop(client);
-        until("the source is not waited for", || host.gone() == i + 1);
+        until("the request to the source is dropped", || {
+            host.gone() == i + 1
+        });
     }
 }
 

@@ -144,7 +144,7 @@ fn loading_twice_is_loading_once_also_in_another_set() {
     let once = server.snapshot();
     let again = ends(get(&stage, &server, "dedup", "1-2", ""), 0).object();
     assert_eq!(outcomes(&again), [(1, "known"), (2, "known")]);
-    server.snapshot().assert_same(&once, "the second time");
+    server.snapshot().assert_same(&once, "loaded a second time");
     let more = ends(get(&stage, &server, "dedup", "1-3", ""), 0).object();
     let expected = [(1, "known"), (2, "known"), (3, "committed")];
     assert_eq!(outcomes(&more), expected);
@@ -153,7 +153,7 @@ fn loading_twice_is_loading_once_also_in_another_set() {
     let fresh = Server::start();
     std::fs::remove_dir_all(stage.cache()).unwrap();
     ends(get(&stage, &fresh, "dedup", "1-3", ""), 0);
-    keys(&server).assert_same(&keys(&fresh), "one after the other, and at once");
+    keys(&server).assert_same(&keys(&fresh), "jobs loaded one by one and together");
     let known = ends(get(&stage, &server, "dedup", "1-3", ""), 0).object();
     assert_eq!(outcomes(&known), [(1, "known"), (2, "known"), (3, "known")]);
 }
@@ -174,12 +174,12 @@ fn a_load_that_is_killed_goes_on_when_it_is_repeated() {
                 .crawl_stats(b"job-2")
                 .is_ok_and(|stats| stats.total_urls >= least)
         };
-        until("some of the second job is in", is_far);
+        until("some records of the second job are loaded", is_far);
         loading.kill9();
     }
     let done = ends(get(&stage, &server, "full", "1-2", ""), 0).object();
     assert_eq!(outcomes(&done)[0], (1, "known"));
-    keys(&server).assert_same(&keys(&whole), "killed, and not");
+    keys(&server).assert_same(&keys(&whole), "killed and undisturbed runs");
 }
 
 #[test]
@@ -251,9 +251,10 @@ fn a_server_that_goes_away_is_named_and_the_same_command_goes_on() {
     for bytes in [40_000, 200_000] {
         relay.hold_after(bytes);
         let mut program = Program::start(load());
-        until("it is in the middle", || {
-            relay.holds() || program.ended().is_some()
-        });
+        until(
+            "the relay holds the import or the program has ended",
+            || relay.holds() || program.ended().is_some(),
+        );
         relay.refuse(true);
         relay.cut();
         let ended = program.end();
@@ -262,7 +263,7 @@ fn a_server_that_goes_away_is_named_and_the_same_command_goes_on() {
         relay.refuse(false);
     }
     ends(load(), 0);
-    keys(&server).assert_same(&keys(&whole), "with a connection that broke");
+    keys(&server).assert_same(&keys(&whole), "a broken connection and an undisturbed one");
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn what_crawlers_wrote_themselves_is_not_counted_again() {
         }
         Outcome::of(&mut c, LIVE)
             .without_removed()
-            .assert_same(&before, "imported over itself");
+            .assert_same(&before, "an import into the live index");
     }
     let table = import.without("--json").run();
     assert_contains(&table.out, "already in the index");
@@ -73,7 +73,7 @@ fn files_of_a_crawl_that_is_not_committed_are_not_counted_again() {
     let report = stage.import_of(&manifest).succeeds();
     assert_eq!(report["alreadyInIndex"], 1);
     assert_eq!(report["imported"], 0);
-    index(&mut c, COPY).assert_same(&before, "nothing is added");
+    index(&mut c, COPY).assert_same(&before, "no record is added");
     assert_eq!(
         set_key(&mut c, &format!("{COPY}uncommittedcrawls")),
         ["running"]
@@ -101,7 +101,7 @@ fn files_of_a_crawl_in_no_set_are_not_counted_again() {
     let manifest = stage.folder.manifest_of("unlisted.json", &[entry]);
     let report = stage.import_of(&manifest).succeeds();
     assert_eq!(report["alreadyInIndex"], 1);
-    index(&mut c, COPY).assert_same(&before, "nothing is added");
+    index(&mut c, COPY).assert_same(&before, "no record is added");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_file_that_was_replaced_is_reported_and_not_counted_again() {
             assert_eq!(failed.keys().collect::<Vec<_>>(), [&one.name]);
             assert_contains(&failed[&one.name], "remove that crawl and import again");
             let after = Outcome::of(&mut c, LIVE).without_removed();
-            after.assert_same(&before, "nothing is counted");
+            after.assert_same(&before, "no record is counted");
         }
     }
 }
@@ -159,7 +159,7 @@ fn entries_that_others_queued_of_files_in_the_index_leave_the_queue() {
     assert_eq!(report["imported"], 0);
     assert_eq!(ok!(c, "EXISTS", format!("{LIVE}src:q")), int(0));
     let after = Outcome::of(&mut c, LIVE).without_removed();
-    after.assert_same(&before, "queued by others");
+    after.assert_same(&before, "packages queued by other importers");
 }
 
 /// Imports everything except the crawls `gone`, and removes unlisted crawls.
@@ -192,7 +192,7 @@ fn a_crawl_that_runs_is_not_removed() {
         assert_eq!(left[0]["crawl"], *crawl);
         assert_contains(left[0]["reason"].as_str().expect("a text"), "open.wacz");
         assert_eq!(report["unlistedCrawls"], 0);
-        index(&mut c, COPY).assert_same(&before, "it runs");
+        index(&mut c, COPY).assert_same(&before, "the running crawl is unchanged");
     }
     // A running crawl does not prove that the manifest is the right one.
     let empty = stage.import_list("empty.json", &[]).flag("--remove");

@@ -59,8 +59,9 @@ fn packages_that_browsertrix_queued_are_committed_whatever_the_manifest_lists() 
     let uncommitted = set_key(&mut c, &format!("{COPY}uncommittedcrawls"));
     assert_eq!(uncommitted.len(), 0);
     let [live, copy] = stage.both();
-    assert_eq!(copy.count("removedCrawls"), 2, "two are not listed");
-    copy.without_removed().assert_same(&live, "queued by both");
+    assert_eq!(copy.count("removedCrawls"), 2, "two crawls are unlisted");
+    copy.without_removed()
+        .assert_same(&live, "packages queued by both importers");
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn waiting(stage: &Stage, name: &str) -> redis_tests::Program {
     let mut c = stage.server.wire();
     ok!(c, "SET", format!("{COPY}pending:q:{name}"), "1", "EX", 300);
     let mut import = stage.import().start();
-    until("it waits", || {
+    until("the import waits or has ended", || {
         import.errors().contains("waiting for other indexers: 1") || import.ended().is_some()
     });
     assert!(import.ended().is_none());

@@ -164,12 +164,12 @@ fn after_an_interruption_nobody_waits_for_a_lease() {
     relay.hold_after(all / 2);
     let import = stage.import_over(&relay, COPY).with("--lease", "3600");
     let mut program = import.start();
-    until("it is in the middle", || relay.holds());
+    until("the relay holds the import", || relay.holds());
     program.interrupt();
     relay.go_on();
     assert_eq!(program.end().status.code(), Some(1));
     let guards = ok!(stage.server.wire(), "KEYS", format!("{COPY}pending:?:*"));
-    assert_eq!(guards.items(), [], "guards that nobody would renew");
+    assert_eq!(guards.items(), [], "guards without an owner");
     import.succeeds();
     stage.assert_once();
 }

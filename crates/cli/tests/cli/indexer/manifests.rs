@@ -194,12 +194,12 @@ fn what_a_crashed_import_left_is_finished_by_the_next_one_whatever_it_lists() {
     let mut c = stage.server.wire();
     assert_over(&mut c, COPY);
     let [live, copy] = stage.both();
-    assert_eq!(copy.count("removedCrawls"), 3, "three are not listed");
+    assert_eq!(copy.count("removedCrawls"), 3, "three crawls are unlisted");
     let not_listed = stage.files_that(|entry| entry.crawl != stage.crawls[3].id);
     let size: i64 = not_listed.iter().map(|entry| entry.size as i64).sum();
     assert_eq!(copy.count("removedCrawlSize"), size);
     let copy = copy.without_removed();
-    copy.assert_same(&live, "finished by another manifest");
+    copy.assert_same(&live, "an import finished with another manifest");
 }
 
 #[test]

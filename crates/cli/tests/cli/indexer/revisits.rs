@@ -52,7 +52,7 @@ fn the_order_of_the_manifest_does_not_matter_to_revisits() {
         let import = stage.import_of(&source).prefix(&copy);
         import.jobs(round + 1).succeeds();
         let live = Outcome::of(&mut c, &live);
-        Outcome::of(&mut c, &copy).assert_same(&live, "in any order");
+        Outcome::of(&mut c, &copy).assert_same(&live, "imported in any order");
         assert_over(&mut c, &copy);
     }
 }
@@ -153,9 +153,9 @@ fn a_crawl_removed_before_its_revisits_are_counted_stays_away_until_it_is_import
     let mut c = stage.server.wire();
     let id = &stage.crawls[1].id;
     // Kill the import when all responses are added and no revisit of this crawl is counted.
-    until("there is such a moment", || {
+    until("a kill hits the moment after all commits", || {
         let mut program = stage.import_over(&relay, COPY).start();
-        until("all is committed", || {
+        until("all crawls are committed", || {
             program.ended().is_some() || ok!(c, "SCARD", format!("{COPY}allcrawls")).int() == 3
         });
         relay.hold_after(0);

@@ -23,7 +23,7 @@ fn a_second_mirror_of_a_space_is_refused_or_waits() {
     stage.run("--once --kind file").exits(0);
 
     let mut second = stage.follow("--wait");
-    until("it says that it waits", || {
+    until("the second mirror reports that it waits", || {
         second.errors().contains("waiting for its end")
     });
     assert_eq!(second.loads(), 0);
@@ -42,7 +42,7 @@ fn a_mirror_that_waits_ends_when_it_is_asked_to() {
     let first = stage.follow("");
     first.loaded_after(0);
     let mut second = stage.follow("--wait");
-    until("it says that it waits", || {
+    until("the second mirror reports that it waits", || {
         second.errors().contains("waiting for its end")
     });
     second.signal("TERM");
@@ -65,7 +65,7 @@ fn a_load_that_is_ended_leaves_nothing_behind() {
     sync.signal("TERM");
     assert_eq!(sync.end().code(), Some(0));
     assert_eq!(stage.redis.snapshot(), before);
-    until("its query is ended, too", || {
+    until("the query of the mirror has ended", || {
         !crate::tags_sync::readers::is_waiting(&stage)
     });
 }

@@ -118,7 +118,7 @@ fn a_reader_never_sees_what_is_private_and_always_what_is_public() {
                 sync.loaded_after(loads);
             }
         }
-        until("the reader has looked often enough", || {
+        until("the reader has read often enough", || {
             looks.load(Ordering::Relaxed) > 20 || reader.is_finished()
         });
         done.store(true, Ordering::Relaxed);
@@ -147,7 +147,7 @@ fn a_change_during_a_load_is_seen_at_once_and_stays() {
          UPDATE collection SET organization_id = 99 WHERE id = 4; COMMIT",
     )
     .unwrap();
-    until("it is seen before the load ends", || {
+    until("readers see the change before the load ends", || {
         stage.tags("coll:1") == "org:1 private"
     });
     assert_eq!(sync.loads(), 1);
@@ -163,7 +163,7 @@ fn a_change_during_a_load_is_seen_at_once_and_stays() {
                 looks.fetch_add(1, Ordering::Relaxed);
             }
         });
-        until("the reader looks", || {
+        until("the reader reads", || {
             looks.load(Ordering::Relaxed) > 0 || reader.is_finished()
         });
         gate.batch_execute("SELECT pg_advisory_unlock(42)").unwrap();
@@ -234,7 +234,7 @@ fn the_changes_of_one_transaction_are_seen_together() {
         }
         let before = looks.load(Ordering::Relaxed);
         stage.settled(&mut sql);
-        until("the reader has looked", || {
+        until("the reader has read", || {
             looks.load(Ordering::Relaxed) > before || reader.is_finished()
         });
         done.store(true, Ordering::Relaxed);

@@ -198,6 +198,10 @@ mod tests {
         let expected = [true, false, false, false, true, true, true, true, true];
         assert_eq!(found.collect::<Vec<_>>(), expected);
         cache.put((9, 1, version), Bytes::from(vec![0; MAX_CACHED / 4 + 1]));
-        assert_eq!(cache.texts.len(), 6, "one that is too large is not cached");
+        assert_eq!(
+            cache.texts.len(),
+            6,
+            "a text that is too large is not cached"
+        );
     }
 }

@@ -100,7 +100,10 @@ fn modified(path: &Path) -> SystemTime {
 fn until(mut is: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it never came");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "the condition never became true"
+        );
         thread::yield_now();
     }
 }

@@ -97,7 +97,9 @@ fn a_java_process_and_a_builder_keep_each_other_waiting() {
     let before = figures.counts().waits;
     thread::scope(|scope| {
         let waiting = scope.spawn(|| build(&cache, 1));
-        redis_tests::until("a request waits", || figures.counts().waits > before);
+        redis_tests::until("a request waits for the lock", || {
+            figures.counts().waits > before
+        });
         assert!(!waiting.is_finished());
         assert_eq!(java.tell("unlock", &lock_file(1)), "unlocked");
         assert!(waiting.join().expect("a thread").is_ok());

@@ -131,7 +131,7 @@ fn damage_at_the_end_of_a_member_is_found_after_its_last_byte_came() {
         &text,
         &["7-metadata-1.warc.gz", &format!("offset {begin}"), "gzip"],
     );
-    assert_eq!(came, CRAWL_LOG, "and yet all of it came");
+    assert_eq!(came, CRAWL_LOG, "the whole log was read before the error");
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn strangers_learn_no_paths_from_what_cannot_be_read() {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let expected = Some(r#"{"2":{"unreadable":"its metadata cannot be read"}}"#);
     assert_eq!(answer.field("jobs-missing-reasons"), expected);
-    until("the log says it", || {
+    until("the log contains the error", || {
         let log = server.log();
         log.lines()
             .any(|line| line.contains("cannot be read") && line.contains("2-metadata"))
@@ -303,7 +303,7 @@ fn limits_are_kept() {
     let archive = Archive::with_jobs("1-9", 50);
     let server = start_with(&archive, "  limits: {max_size: 1, grace: 0}\n");
     let mut job = 0;
-    until("something is removed", || {
+    until("an index is evicted", || {
         job = job % 9 + 1;
         let answer = get(server.address(), &format!("/_indexes/full?jobs={job}"));
         assert_eq!(answer.status, 200, "{}", answer.text());
