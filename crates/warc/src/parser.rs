@@ -124,7 +124,7 @@ impl Parser {
         let too_long = end.unwrap_or(bytes.len()) > MAX_HEADER;
         let Some(raw) = end.filter(|_| !too_long).and_then(|end| bytes.get(..end)) else {
             if !is_arc && (too_long || after != After::More) {
-                // An error in the available lines is more specific.
+                // Check the available lines first, because their error is more specific.
                 Header::parse_lines(bytes)?;
             }
             return match after {

@@ -132,7 +132,8 @@ impl<R: Read> Reader<R> {
                 return Ok(Some(header));
             }
             after = match self.input.more() {
-                // An error in the available lines is more specific.
+                // The parser reports an error in the available lines first, because it is more
+                // specific.
                 Err(Problem::Truncated) => After::File,
                 more => more?,
             };

@@ -311,7 +311,7 @@ fn a_file_that_has_changed_is_read() {
     server.write("collections: {");
     until("the change is noticed", || server.reloads("failure") == 1.0);
     assert_contains(server.rows("a"), "\"two\"");
-    // Written in place, not replaced by another file.
+    // Write the file in place instead of replacing it.
     let file = server.dir.path().join("config.yaml");
     fs::write(file, local("{a: ./three.cdxj}")).unwrap();
     until("the change is noticed", || {
