@@ -199,7 +199,7 @@ impl JobSet {
                 return Err(format!("{part:?} ends before it starts"));
             }
             if end - begin >= most.saturating_sub(jobs.len()) as u64 {
-                return Err(format!("{part:?}: at most {most} jobs are allowed"));
+                return Err(format!("{part:?} names more than {most} jobs, the maximum"));
             }
             jobs.extend((begin..=end).map(JobId));
         }

@@ -190,7 +190,7 @@ impl Import {
         }
         if self.remove && manifest.entries.is_empty() && !self.allow_empty {
             return Err(Error::Refused(format!(
-                "{} lists nothing, and removing all crawls that are not listed would empty the index: allow it if that is intended",
+                "{} lists nothing, and removing all crawls that are not listed would empty the index: pass --allow-empty if that is intended",
                 self.source
             )));
         }

@@ -135,7 +135,7 @@ impl Capture {
                 Err(_) => false,
             };
         if !same {
-            return differs(format!("it is of {uri:?}"));
+            return differs(format!("its URL is {uri:?}"));
         }
         let Some(date) = header.moment() else {
             return differs("it has no valid date".to_owned());
@@ -144,7 +144,7 @@ impl Capture {
         let is_within = Timestamp::earliest(digits).is_some_and(|first| first <= date)
             && Timestamp::latest(digits).is_some_and(|last| date <= last);
         if !is_within {
-            return differs(format!("it is of {date}"));
+            return differs(format!("its date is {date}"));
         }
         Ok(())
     }

@@ -105,7 +105,7 @@ impl From<fetch::Error> for LoadError {
 impl From<Problem> for LoadError {
     fn from(problem: Problem) -> LoadError {
         LoadError::Record(match problem {
-            Problem::Empty => "the file ends before".to_owned(),
+            Problem::Empty => "the file ends before the record".to_owned(),
             Problem::NotWarc => "there is neither a WARC record nor an ARC record".to_owned(),
             problem => problem.to_string(),
         })

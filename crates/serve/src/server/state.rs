@@ -177,7 +177,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
             out.sample("requests_total", &labels, count as f64);
         }
     }
-    let help = "Records read that deviate from the standard; label deviation.";
+    let help = "Records that deviate from the standard but were read; label deviation.";
     out.family("record_deviations_total", "counter", help);
     let asked = |collection: &&Arc<Collection>| collection.requests.counts().next().is_some();
     for collection in federation.collections.iter().filter(asked) {
@@ -275,7 +275,7 @@ const SOURCE_FIGURES: [(&str, &str, &str, Figure); 5] = [
 
 fn durations(seen: &[Seen], out: &mut Metrics) {
     let name = "source_duration_seconds";
-    let help = "Time from a request to a source to its first rows, or to the end of an answer without rows.";
+    let help = "Time from a request to a source until its first rows, or until the end of an answer without rows.";
     out.family(name, "histogram", help);
     for seen in seen.iter().filter(|seen| was_asked(seen)) {
         let step = seen.step.to_string();

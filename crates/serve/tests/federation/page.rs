@@ -252,7 +252,7 @@ fn an_empty_answer_links_to_wider_searches() {
     ] {
         let html = page(&stage, &search("both", url, "2015"), 200);
         assert_contains(&html, "0 captures of");
-        let (_, wider) = html.split_once("has nothing here").unwrap();
+        let (_, wider) = html.split_once("has no matching captures").unwrap();
         let prefix = prefix.map(|prefix| search("both", prefix, "2015"));
         let others = ["north", "seq"].map(|other| search(other, url, "2015"));
         let expected: Vec<String> = prefix.into_iter().chain(others).collect();
@@ -271,7 +271,7 @@ fn an_empty_answer_links_to_wider_searches() {
         dir.path().display()
     ));
     let html = page(&stage, &search("only", "example.org/*", ""), 200);
-    let (_, wider) = html.split_once("has nothing here").unwrap();
+    let (_, wider) = html.split_once("has no matching captures").unwrap();
     assert_eq!(links(wider), [""; 0]);
 }
 

@@ -99,7 +99,7 @@ impl Serve {
             let mut terminated = signal(SignalKind::terminate())?;
             let mut interrupted = signal(SignalKind::interrupt())?;
             let status = format!("http://{}/_status", for_operator.local_addr()?);
-            tracing::info!(status, "the status for the operator");
+            tracing::info!(status, "serving the status for the operator");
             println!("http://{}/", listener.local_addr()?);
             let stop = async {
                 tokio::select! {

@@ -206,10 +206,10 @@ fn print_info(key: &str, info: &Info) -> io::Result<()> {
         let with = format!("with {} tags", count(info.edges(kind)));
         table.row(name, count(info.ids(kind)), &with)?;
         if info.staged(kind) > 0 {
-            table.row("", count(info.staged(kind)), "staged, not in place yet")?;
+            table.row("", count(info.staged(kind)), "staged, not published yet")?;
         }
     }
-    table.row("different", count(info.tags), "tags in all")?;
+    table.row("different", count(info.tags), "tags in total")?;
     table.row("rules", count(info.rules), "")?;
     table.row("points", count(info.points), "")?;
     table.row("memory", count(info.memory), &size(info.memory))?;

@@ -24,7 +24,7 @@ fn a_second_mirror_of_a_space_is_refused_or_waits() {
 
     let mut second = stage.follow("--wait");
     until("the second mirror reports that it waits", || {
-        second.errors().contains("waiting for its end")
+        second.errors().contains("waiting until it ends")
     });
     assert_eq!(second.loads(), 0);
     first.signal("INT");
@@ -43,7 +43,7 @@ fn a_mirror_that_waits_ends_when_it_is_asked_to() {
     first.loaded_after(0);
     let mut second = stage.follow("--wait");
     until("the second mirror reports that it waits", || {
-        second.errors().contains("waiting for its end")
+        second.errors().contains("waiting until it ends")
     });
     second.signal("TERM");
     assert_eq!(second.end().code(), Some(0));

@@ -172,7 +172,7 @@ fn must_be_of(header: &Header, url: &str) -> Result<String, LoadError> {
     }
     match (urlkey(&target), urlkey(url)) {
         (Ok(theirs), Ok(ours)) if theirs == ours => Ok(target),
-        _ => Err(wrong(format!("it is about {target}"))),
+        _ => Err(wrong(format!("it is the record of {target}"))),
     }
 }
 

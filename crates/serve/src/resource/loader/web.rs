@@ -92,7 +92,11 @@ pub(super) async fn part(
         }
         200 => offset,
         404 | 410 => return Err(LoadError::Missing("the server does not have it".to_owned())),
-        416 => return Err(LoadError::Record("the file ends before".to_owned())),
+        416 => {
+            return Err(LoadError::Record(
+                "the file ends before the record".to_owned(),
+            ));
+        }
         status => return Err(SourceError::Status(status).into()),
     };
     if skip > MAX_SKIPPED {

@@ -648,6 +648,6 @@ impl Revisit<'_> {
                     .is_none_or(|stated| stated.algorithm != digest.algorithm),
             };
         same.then_some(())
-            .ok_or_else(|| LoadError::Record("its payload has another digest".to_owned()))
+            .ok_or_else(|| LoadError::Record("its payload has a different digest".to_owned()))
     }
 }

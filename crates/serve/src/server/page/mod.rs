@@ -213,7 +213,7 @@ fn source(seen: &Seen, first: bool) -> Markup {
         ),
         // Details, with paths and hosts, are only shown in the status.
         (_, Err(_)) => ("bad", "unavailable".to_owned()),
-        (BreakerState::Trying, Ok(())) => ("", "failed too often; tried again".to_owned()),
+        (BreakerState::Trying, Ok(())) => ("", "failed too often; being tried again".to_owned()),
         (BreakerState::Closed, Ok(())) if figures.is_failing() => {
             ("bad", "failed at the last query".to_owned())
         }

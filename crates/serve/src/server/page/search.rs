@@ -224,12 +224,12 @@ impl SearchResult {
                 (path(&search.span, |span| search.link(span)))
                 (calendar(&search.span, &self.counts, |span| search.link(span)))
                 @if self.total == 0 {
-                    p { "The index of " b { (search.collection) } " has nothing here." }
+                    p { "The index of " b { (search.collection) } " has no matching captures." }
                     (search.wider(federation))
                 } @else {
                     (self.list(search))
                     (self.more(search))
-                    p { a href=(search.rows()) { "All of these as rows of the index" } }
+                    p { a href=(search.rows()) { "All of these captures as rows of the index" } }
                 }
             }
         }

@@ -194,7 +194,7 @@ fn as_many_places_of_a_part_are_tried_as_are_of_use() {
     for more in [16, 400] {
         let (_folder, many) = source(more);
         let error = problem_of(&many).to_string();
-        assert_contains(&error, "none: there is no such file");
+        assert_contains(&error, "none: the file does not exist");
     }
 }
 

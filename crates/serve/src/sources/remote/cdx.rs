@@ -151,7 +151,7 @@ impl Source for CdxSource {
         async move {
             let knows_ranges = self.dialect == Some(Dialect::Outback);
             if lookup.query.match_type == MatchType::Range && !knows_ranges {
-                let what = "matchType=range is for servers with dialect: outback";
+                let what = "matchType=range is only supported for servers with dialect: outback";
                 return Err(SourceError::Unsupported(what.to_owned()));
             }
             if self.url("", &lookup).is_none() {

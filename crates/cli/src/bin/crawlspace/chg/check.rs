@@ -59,7 +59,7 @@ fn print_check(check: &Check) -> io::Result<()> {
     let mut table = Table::new(verdict, 16)?;
     table.row("groups", count(check.groups), "")?;
     table.row("executions", count(check.executions), "")?;
-    table.row("URIs", count(check.total), "in all (QCT)")?;
+    table.row("URIs", count(check.total), "in total (QCT)")?;
     table.row("", count(check.sum_groups), "sum over the groups")?;
     let executions = "sum over the executions";
     table.row("", count(check.sum_executions), executions)?;

@@ -35,12 +35,15 @@ fn print_info(asking: &Asking, info: &Info) -> io::Result<()> {
     let mut table = Table::new(&format!("frontier '{}'", asking.server.prefix), 16)?;
     let crawls = format!("of {} crawls", count(info.executions));
     table.row("URIs", count(info.uris), &crawls)?;
-    let oldest = format!("the first for {}", duration(info.oldest_ready_ms));
+    let oldest = format!(
+        "the first has been due for {}",
+        duration(info.oldest_ready_ms)
+    );
     let oldest = if info.due > 0 { &oldest } else { "" };
     table.row("groups due", count(info.due), oldest)?;
     table.row("ready", count(info.groups_ready), "in chg_ready")?;
     table.row("waiting", count(info.groups_waiting), "in chg_wait")?;
-    table.row("busy", count(info.groups_busy), "are being fetched from")?;
+    table.row("busy", count(info.groups_busy), "are being fetched")?;
     let idle = "without URIs, in the pause after the last fetch";
     table.row("idle", count(info.groups_idle), idle)?;
     if info.groups_gated > 0 {

@@ -126,7 +126,7 @@ impl Cancel {
                 }
                 CrawlState::Outgoing => {
                     complain(format_args!(
-                        "a purge by Browsertrix has set crawl {crawl} aside; dedupe remove takes it out"
+                        "a purge by Browsertrix has set crawl {crawl} aside; remove it with dedupe remove"
                     ));
                     return Ok(false);
                 }
@@ -137,7 +137,7 @@ impl Cancel {
                 }
                 CrawlState::Committed => {
                     complain(format_args!(
-                        "crawl {crawl} has nothing new since its commit; dedupe remove takes it out"
+                        "crawl {crawl} has nothing new since its commit; remove it with dedupe remove"
                     ));
                     return Ok(false);
                 }
@@ -190,7 +190,7 @@ impl Remove {
         };
         if let Some((crawl, _)) = crawls.iter().find(never) {
             complain(format_args!(
-                "crawl {crawl} was never committed; dedupe cancel drops it"
+                "crawl {crawl} was never committed; drop it with dedupe cancel"
             ));
             return Ok(false);
         }

@@ -183,13 +183,13 @@ const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
     frontier_executions gauge "Executions with queued URIs." one(it.executions);
     frontier_waiters gauge "Clients that wait for a lease." one(it.waiters);
     frontier_leases_total counter "Leases granted." one(it.leases);
-    frontier_leases_per_second gauge "Leases a second, over the last nine seconds." one(it.rate_leases);
+    frontier_leases_per_second gauge "Leases per second, over the last nine seconds." one(it.rate_leases);
     frontier_releases_total counter "Leases released." one(it.releases);
     frontier_expired_total counter "Leases that expired." one(it.expired);
     frontier_expired_reports gauge "Reports of expired leases that no client has read." one(it.expired_reports);
     frontier_reports_dropped_total counter "Reports of expired leases that were dropped." one(it.reports_dropped);
     frontier_paused gauge "Whether the whole frontier is paused." one(u64::from(it.paused == "all"));
-    frontier_smallest_margin_seconds gauge "Minimum difference between an observed pause and the requested one; negative if a host was fetched from too soon."
+    frontier_smallest_margin_seconds gauge "Minimum difference between an observed pause and the requested one; negative if a fetch started too soon."
         any(it.smallest_margin_ms.map(|ms| ms as f64 / 1000.0));
 };
 

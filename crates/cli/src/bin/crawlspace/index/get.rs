@@ -352,7 +352,7 @@ fn runs(missing: &[MissingJob]) -> impl Iterator<Item = String> + '_ {
 /// Parses the value of `--wait`.
 fn seconds(given: &str) -> Result<Duration, String> {
     let number = given.parse().map(Duration::from_secs);
-    number.map_err(|_| "write a number of seconds: 3600".to_owned())
+    number.map_err(|_| "write a number of seconds, such as 3600".to_owned())
 }
 
 /// Returns true if this is the URL of a server that can hold a dedupe index.

@@ -48,7 +48,7 @@ impl Output {
                 print(&format!("{}\n", line.trim_end_matches(' ')))
             }
             Event::Refused(reason) => trouble(&format!("not written: {reason}")),
-            Event::Waiting(error) => trouble(&format!("{error}; waiting for its end")),
+            Event::Waiting(error) => trouble(&format!("{error}; waiting until it ends")),
             Event::Trouble { error, pause } => {
                 let pause = duration(millis(*pause));
                 trouble(&format!("{error}; trying again in {pause}"))
