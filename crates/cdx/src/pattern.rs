@@ -12,8 +12,9 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 /// Maximum nesting of groups. The default of the parser is 250; typical patterns use 5.
 const NESTING: u32 = 100;
 
-/// Limits above which compiling takes milliseconds, too long for the main thread of the server: number of
-/// alternatives, and size of the program in bytes, estimated from the pattern.
+/// Limits above which compiling takes milliseconds, which is too long for the main thread of the
+/// server. They limit the number of alternatives and the size of the program in bytes, as estimated
+/// from the pattern.
 const HEAVY_ALTERNATIVES: usize = 1000;
 const HEAVY_SIZE: usize = 8 * 1024;
 

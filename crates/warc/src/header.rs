@@ -233,7 +233,7 @@ impl Header {
                 return;
             };
             let gone = self.fields.remove(at);
-            // Includes the line end, which every line has here.
+            // The size includes the line end, which every line has at this point.
             let size = gone.line.len() + 2;
             self.raw.drain(gone.line.start..gone.line.end + 2);
             for field in self.fields.iter_mut().skip(at) {

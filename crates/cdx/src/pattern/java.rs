@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
                 }
                 self.put(2, "&&");
             }
-            // The dash of a range; the end of the range may be a dash, too.
+            // The dash of a range. The end of the range may also be a dash.
             [b'-', end, ..] if last == Last::Character && !matches!(end, b'[' | b']') => {
                 self.last = Last::Dash;
                 self.keep();

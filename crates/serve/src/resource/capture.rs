@@ -232,8 +232,8 @@ fn extent(
     })
 }
 
-/// Returns whether a file name from a row is safe below a folder: relative, without parent steps, and without anything
-/// that has a special meaning for the file system or in a URL.
+/// Returns whether a file name from a row is safe below a folder: it must be relative, without
+/// `..`, and without characters that have a special meaning for the file system or in a URL.
 pub(super) fn is_name(name: &str) -> bool {
     let part = |part: &str| !part.is_empty() && part != "." && part != "..";
     name.len() <= 4096

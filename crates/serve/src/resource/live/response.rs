@@ -164,8 +164,8 @@ fn record_id() -> String {
     static CRYPTO: LazyLock<Arc<CryptoProvider>> =
         LazyLock::new(|| Arc::new(ring::default_provider()));
     let mut bits = [0; 16];
-    // Fails only if the system has no source of random numbers, in which case TLS fails, too. The record is valid
-    // anyway.
+    // This fails only if the system has no source of random numbers, in which case TLS fails as
+    // well. The record is valid anyway.
     let _ = CRYPTO.secure_random.fill(&mut bits);
     urn(u128::from_be_bytes(bits), 4)
 }

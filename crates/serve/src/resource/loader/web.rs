@@ -82,7 +82,7 @@ pub(super) async fn part(
             let from: Option<u64> = range.and_then(first);
             match from {
                 Some(from) if from == offset => 0,
-                // A range that starts earlier contains the record, too.
+                // A range that starts earlier also contains the record.
                 Some(from) if from < offset => offset - from,
                 _ => {
                     let what = format!("requested bytes from {offset} on, received {range:?}");

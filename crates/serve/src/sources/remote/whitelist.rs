@@ -1,7 +1,7 @@
 //! Creates rows from the unverified answers of other servers.
 //!
-//! A row is built from validated fields only. Its urlkey is computed from its URL; invalid and unknown fields are
-//! dropped. File names must be relative, without parent steps.
+//! A row is built from validated fields only. Its urlkey is computed from its URL; invalid and
+//! unknown fields are dropped. File names must be relative and must not contain `..`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
