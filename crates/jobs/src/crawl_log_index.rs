@@ -22,7 +22,7 @@ use crawlspace_index::lines::MAX_LINE;
 use crawlspace_index::sort::Sorter;
 use crawlspace_index::zipnum::{self, Writer};
 
-/// The two orders of the lines of an index: the stems of its file names.
+/// The stems of the file names of an index, one for each order of its lines.
 pub(super) const URL: &str = "url";
 pub(super) const DIGEST: &str = "digest";
 

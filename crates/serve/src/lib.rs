@@ -119,8 +119,8 @@ impl Federation {
         config: &Config,
         public_url: Option<String>,
     ) -> Result<Arc<Federation>, String> {
-        // Everything that sends requests uses the HTTP client with its guard. A changed guard needs
-        // a new client, so nothing is shared then.
+        // All collections use the HTTP client, which has the guard. A changed guard needs a new
+        // client, so nothing can be shared.
         let kept = before.filter(|before| before.config.allow_private == config.allow_private);
         let net = match kept {
             Some(kept) => Arc::clone(&kept.net),
