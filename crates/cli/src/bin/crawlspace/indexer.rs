@@ -41,8 +41,7 @@ use crate::terminal::complain;
 /// Exit status: 0 when everything is imported, 1 when a package could not be imported (not with --ignore-failed) or
 /// something failed, 2 when the command line is wrong.
 #[derive(Args)]
-#[command(
-    after_help = "Options by the names that Browsertrix's indexer has for them:
+#[command(after_help = "Options by their names in Browsertrix's indexer:
   --redisDedupeUrl is --redis, --sourceUrl is --source-url, --sourceCrawlId is --crawl-id, --removing is --remove,
   --commitCrawlId is --commit-crawl-id, --cancelCrawlId is --cancel-crawl-id
 
@@ -50,8 +49,7 @@ Examples:
   crawlspace indexer --source-url crawl.wacz --crawl-id 2026-03
   crawlspace indexer --source-url https://example.org/collection.json --prefix '{coll-42}:' --jobs 4
   crawlspace indexer --source-url collection.json --remove --json
-  crawlspace indexer --commit-crawl-id 2026-03"
-)]
+  crawlspace indexer --commit-crawl-id 2026-03")]
 pub(crate) struct Indexer {
     #[command(flatten)]
     server: Server,

@@ -47,7 +47,7 @@ pub(crate) struct Top {
     /// The prefix of an index to show even if it was not used; may be given several times.
     #[arg(long = "index", value_name = "PREFIX", value_parser = Bytes::parser())]
     indexes: Vec<Bytes>,
-    /// The prefix of such a frontier.
+    /// The prefix of a frontier to show even if it was not used; may be given several times.
     #[arg(long = "frontier", value_name = "PREFIX", value_parser = Bytes::parser())]
     frontiers: Vec<Bytes>,
     /// Print the view once and exit. It takes two samples, --interval apart.

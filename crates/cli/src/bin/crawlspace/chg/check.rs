@@ -9,7 +9,8 @@ use crate::Asking;
 use crate::observe::{Kind, is_frontier};
 use crate::table::{Table, count};
 
-/// Prove that all counts agree and each group is where it belongs. Exit status 1 if something is wrong.
+/// Check that all counts agree and that each group is in the right queue. Exit status 1 if
+/// something is wrong.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg check --prefix '{web}:' || crawlspace chg repair --prefix '{web}:'")]

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::terminal::{Bytes, shown};
 use crate::{Asking, time};
 
-/// Hold one group, one crawl, or everything, until `resume`.
+/// Pause one group, one crawl, or everything, until `resume`.
 ///
 /// The server grants no new leases while a pause lasts. Held leases stay valid, and queued URIs keep their places.
 #[derive(Args)]

@@ -124,8 +124,7 @@ impl Limit {
     }
 }
 
-/// Put several groups behind one shared gate, because their hosts are on one server or of one
-/// operator.
+/// Put several groups behind one shared gate, for hosts of one server or one operator.
 ///
 /// Only one of the groups is fetched from at a time, and the pause after a fetch applies to all of them. A group has
 /// at most one gate; an empty name removes the groups from their gates.
@@ -136,7 +135,7 @@ impl Limit {
 pub(crate) struct Group {
     #[command(flatten)]
     asking: Asking,
-    /// The name of the gate: an address, an operator.
+    /// The name of the gate, such as an address or an operator.
     #[arg(value_name = "GROUP", value_parser = Bytes::parser())]
     group: Bytes,
     /// The groups of hosts.

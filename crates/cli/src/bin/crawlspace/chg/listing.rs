@@ -25,7 +25,7 @@ use crate::{Asking, time};
 pub(crate) struct Groups {
     #[command(flatten)]
     asking: Asking,
-    /// List the groups of one queue only.
+    /// List only the groups of this queue.
     #[arg(long, value_name = "QUEUE", value_parser = PossibleValuesParser::new(["waiting", "ready", "busy"]))]
     state: Option<String>,
     #[command(flatten)]

@@ -10,9 +10,9 @@ use crate::table::{Table, count, size};
 
 /// Store the committed part of an index in one value, which takes a fraction of the memory.
 ///
-/// DEDUPE commands keep returning the same replies; plain clients can no longer read committed hashes. Clients can
-/// work on the index meanwhile. An interrupted run resumes where it stopped. Crawls that are committed later are
-/// packed, too.
+/// DEDUPE commands keep returning the same replies; plain clients can no longer read committed
+/// hashes. Clients can work on the index meanwhile. An interrupted run resumes where it stopped.
+/// Crawls that are committed later are packed as well.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe pack --prefix '{coll-42}:'")]

@@ -41,7 +41,7 @@ pub(crate) struct Collect {
     /// Minimum free space in the file system.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     min_free: Option<u64>,
-    /// Time after its last use when an entry is removed: 90d.
+    /// Remove entries that were not used for this time: 90d.
     #[arg(long, value_name = "TIME", value_parser = span)]
     max_age: Option<Duration>,
     /// Time after its last use during which an entry is never removed.

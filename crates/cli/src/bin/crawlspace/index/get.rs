@@ -25,7 +25,7 @@ use crate::terminal::{Bytes, complain};
 static WAIT: LazyLock<String> = LazyLock::new(|| DEFAULT_WAIT.as_secs().to_string());
 static MEMORY: LazyLock<String> = LazyLock::new(|| format!("{}GiB", DEFAULT_MEMORY >> 30));
 
-/// Get the index of some jobs: from the cache, or built and cached.
+/// Get the index of some jobs from the cache, or build and cache it.
 ///
 /// An index that is older than the metadata files of its jobs, or than the indexes that it was merged from, is built again.
 ///

@@ -49,13 +49,13 @@ pub(crate) struct Lookup {
         value_hint = ValueHint::DirPath
     )]
     cache_dir: Option<PathBuf>,
-    /// Captures of this URL.
+    /// Find captures of this URL.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// Date of 4 to 14 digits: print only the closest capture, with --url.
     #[arg(long, value_name = "DATE", requires = "url", conflicts_with = "digest")]
     closest: Option<String>,
-    /// Captures with this digest, with or without the prefix of its algorithm.
+    /// Find captures with this digest, given with or without the prefix of its algorithm.
     #[arg(long, value_name = "DIGEST")]
     digest: Option<String>,
     /// Print captures as JSON, one per line.

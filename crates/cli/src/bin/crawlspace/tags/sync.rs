@@ -54,7 +54,7 @@ pub(crate) struct Sync {
         help_heading = "PostgreSQL"
     )]
     query: Option<String>,
-    /// Without --query: the table of collections, if necessary with its schema and a dot in front.
+    /// The table of collections, without --query; with its schema if necessary: archive.collection.
     #[arg(long, default_value = "collection", help_heading = "PostgreSQL")]
     table: String,
     /// Column of --table with the id of the collection, which becomes the tag coll:<id>.
