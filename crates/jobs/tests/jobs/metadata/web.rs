@@ -318,6 +318,6 @@ fn however_many_ask_one_of_them_looks() {
 fn folders_without_end_are_an_error() {
     let host = ScriptedHost::start(|_| answer(200, &[], page(&["deeper/", "./"])));
     let text = failure(&archive(&[&host.url("/a/")]), 7);
-    assert_says(&text, &["/a/", "64 folders deep"]);
+    assert_says(&text, &["/a/", "64 levels deep"]);
     assert!(host.asked().len() < 100);
 }
