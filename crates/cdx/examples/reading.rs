@@ -1,4 +1,5 @@
-//! Nanoseconds to read a line and ask for one field of it, over a batch of 10 000 lines.
+//! Measures the nanoseconds that it takes to read a line and one of its fields, over a batch of 10
+//! 000 lines.
 //!
 //! `cargo run --release -p crawlspace-cdx --example reading`
 //!
@@ -49,7 +50,7 @@ fn cdxj() -> Vec<u8> {
     (0..LINES).flat_map(|n| line(n).into_bytes()).collect()
 }
 
-/// Prints the best of many rounds, in nanoseconds a line.
+/// Prints the best of many rounds, in nanoseconds per line.
 fn measure(what: &str, blob: &[u8], mut each: impl FnMut(&Line<'_>)) {
     let mut best = f64::MAX;
     for _ in 0..60 {

@@ -41,7 +41,7 @@ impl Collapse {
                 match digits.parse() {
                     Ok(n) if n > 0 && !signed => n,
                     _ => {
-                        let what = "a number of bytes, at least 1, must come after the ':'";
+                        let what = "an invalid number of bytes after the ':' (must be at least 1)";
                         return Err(FilterError::Syntax { at: at + 1, what });
                     }
                 }

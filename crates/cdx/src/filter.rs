@@ -14,8 +14,8 @@
 //! | unknown field | error | whole line | empty value |
 //! | field by number | error | the column, from 0 | empty value |
 //!
-//! If IA reads the whole line, the regex is still the text after the first colon: to IA, `=f` is a field
-//! name, and an unknown one.
+//! If IA reads the whole line, the regex is still the text after the first colon: IA takes `=f` for
+//! the name of an unknown field.
 
 mod parse;
 
@@ -131,7 +131,8 @@ impl Filter {
         if parse::is_tag_test(spec) {
             0
         } else {
-            // The field name is short. It is cut off because the pattern may be valid only without it.
+            // Only the pattern counts, because the field name is short, and the pattern may be
+            // valid only without it.
             Pattern::size(memchr::memchr(b':', spec).map_or(spec, |at| &spec[at + 1..]))
         }
     }
@@ -260,8 +261,8 @@ impl Subject {
                 return column.ok_or_else(|| UnknownField::column(*number));
             }
         };
-        // The name and the format decide whether a field is known, not the single line: any plausible name
-        // may be that of a JSON field.
+        // The name and the format decide whether a field is known, not the fields of this line: any
+        // plausible name may be that of a JSON field.
         let may_be = field.is_plausible() && line.format() == Format::Cdxj;
         if *dialect == Dialect::Ia && !field.is_standard() && !may_be {
             return Ok(Cow::Borrowed(line.raw()));

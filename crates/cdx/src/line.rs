@@ -96,9 +96,10 @@ pub struct Line<'a> {
 #[derive(Clone, Debug)]
 enum Shape<'a> {
     Cdx {
-        // A whole word: with padding, the compiler copies the struct in pieces that depend on each other.
+        // The type is a whole word, because with padding the compiler would copy the struct in
+        // pieces that depend on each other.
         width: usize,
-        /// Start of the last column.
+        /// Offset of the start of the last column.
         last: usize,
     },
     Cdxj(Object<'a>),
@@ -479,17 +480,17 @@ impl fmt::Display for BadLine {
             }
             Reason::Empty(column) => write!(f, "column {column} is empty"),
             Reason::Timestamp => {
-                write!(f, "its second column must be a timestamp, which is digits")
+                write!(f, "its second column must be a timestamp of digits")
             }
             Reason::Number(column) => write!(
                 f,
-                "column {column} must be a number or '-'; is there a space in another column?"
+                "column {column} must be a number or '-'; check the other columns for spaces"
             ),
-            Reason::LineEnd => write!(f, "there is a tab or the end of a line in it"),
+            Reason::LineEnd => write!(f, "it contains a tab or a line break"),
             Reason::NoJson => write!(f, "its third column must be a JSON object"),
             Reason::Order(letters) => write!(
                 f,
-                "its header names columns in an order that is not read: {letters}; write the index with the columns \
+                "its header names columns in an unsupported order: {letters}; write the index with the columns \
                  N b a m s k r M S V g, or as CDXJ"
             ),
             Reason::Utf8(at) => write!(f, "its JSON is not UTF-8 at byte {at} of the line"),

@@ -12,8 +12,9 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 /// Maximum nesting of groups. The default of the parser is 250; typical patterns use 5.
 const NESTING: u32 = 100;
 
-/// Limits above which compiling takes milliseconds, too long for the main thread of the server: number of
-/// alternatives, and size of the program in bytes, estimated from the pattern.
+/// Limits above which compiling takes milliseconds, which is too long for the main thread of the
+/// server. They limit the number of alternatives and the size of the program in bytes, as estimated
+/// from the pattern.
 const HEAVY_ALTERNATIVES: usize = 1000;
 const HEAVY_SIZE: usize = 8 * 1024;
 
@@ -137,7 +138,7 @@ impl Pattern {
         {
             return true;
         }
-        // Unicode classes are large, but disabled unless the pattern asks for them.
+        // Unicode classes are large, but only enabled by flags in the pattern.
         if memchr::memmem::find_iter(text, b"(?").any(|at| {
             let flags = text[at + 2..]
                 .iter()
@@ -222,8 +223,9 @@ fn grouped(text: &str, end: &str, limits: Limits) -> Result<Regex, BadPattern> {
     if !matches!(short, Err(BadPattern::Syntax { .. })) {
         return short;
     }
-    // The pattern is well-formed on its own, but not in a group: in `(?x) a # comment`, the comment swallows
-    // the bracket. A line feed ends the comment, and is insignificant where comments are allowed.
+    // The pattern is well-formed on its own, but not in a group: in `(?x) a # comment`, the closing
+    // bracket becomes part of the comment. A line feed ends the comment, and has no meaning where
+    // comments are allowed.
     build(&format!("\\A(?:{text}\n){end}"), limits)
 }
 
@@ -286,8 +288,8 @@ fn size(pattern: &Hir) -> usize {
     }
 }
 
-/// Computes [`Pattern::weight`]. Alternatives of plain text count little: few of them are in progress at a
-/// time.
+/// Computes [`Pattern::weight`]. Alternatives of plain text count little, because few of them are
+/// in progress at the same time.
 fn weight(pattern: &Hir) -> usize {
     let literal = |part: &&Hir| !matches!(part.kind(), HirKind::Literal(_));
     let sum = |parts: &[Hir]| {
@@ -366,7 +368,7 @@ impl fmt::Display for BadPattern {
             BadPattern::Syntax { at: None, what } => write!(f, "{what}"),
             BadPattern::TooLong { bytes, limit } => write!(
                 f,
-                "a regex of {bytes} bytes, the maximum is {limit}; {ADVICE}"
+                "the regex has {bytes} bytes, the maximum is {limit}; {ADVICE}"
             ),
             BadPattern::TooBig { limit } => {
                 write!(f, "the regex compiles to more than {limit} bytes; {ADVICE}")

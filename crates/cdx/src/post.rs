@@ -130,7 +130,7 @@ fn appendix(content_type: &str, body: &[u8], manner: Manner) -> String {
 
 fn data(body: &[u8]) -> String {
     let mut appendix = String::from("__wb_post_data=");
-    // Three bytes become four characters, so anything beyond this would be cut off.
+    // Three bytes become four characters, so this many bytes always fill the maximum.
     push_base64(body.get(..MAX_APPENDIX).unwrap_or(body), &mut appendix);
     appendix
 }

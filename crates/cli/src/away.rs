@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Timeout of a connection attempt.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Time of availability after which the server gets the full time limit again when it goes away.
+/// If the server was available for this long, the next outage gets the full time limit again.
 const STEADY: Duration = Duration::from_secs(10);
 
 /// Wait for an unavailable server, with a time limit.

@@ -150,7 +150,8 @@ impl Search<'_> {
             let references: Vec<&[u8]> = references.iter().map(Vec::as_slice).collect();
             let mut required = self.index.requires(Of::References(&references), false)?;
             if required.len() < references.len() {
-                // The unlisted ones can only be found one by one.
+                // The reply does not tell which references are unlisted, so they are requested one
+                // by one.
                 required.clear();
                 for reference in references {
                     let one = self.index.requires(Of::References(&[reference]), false)?;

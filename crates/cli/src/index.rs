@@ -5,9 +5,10 @@
 //! `revisit` record; it is counted as a revisit of the size that it would have had ([`warc::Revisit`]). A `revisit`
 //! record is counted with its own size.
 //!
-//! Importing a file into the same crawl again counts nothing twice: the id of the file's first record is the writer's
-//! name, and the batches are numbered. So an import can always be repeated after a failure. A file must be complete
-//! before it is imported: if it grows later, its batches change.
+//! Importing a file into the same crawl again counts nothing twice, because the calls carry the id
+//! of the file's first record as the writer's name, and the number of the batch. So an import can
+//! always be repeated after a failure. A file must be complete before it is imported: if it grows
+//! later, its batches change.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -22,8 +23,8 @@ use crawlspace_warc::digest::{Algorithm, Digest, Digester, is_of_nothing, of};
 use crawlspace_warc::http::is_response;
 use crawlspace_warc::{self as warc, Date, Header, Reader, RecordType, Revisit};
 
-/// Records in a batch. Must not change: repeated imports rely on identical batches, and with another number files
-/// imported earlier would be counted again.
+/// Records in a batch. This number must not change: repeated imports rely on identical batches, and
+/// would otherwise count earlier files again.
 const BATCH: usize = 500;
 
 /// Counts of the records of some WARC files, and of the effect of deduplication.
@@ -103,7 +104,7 @@ fn add_records<R: Read>(
         batch: Vec::new(),
     };
     let outcome = pass.read(warc);
-    // After an error, too: the records before it are good.
+    // Flush after an error as well: the records before it are valid.
     pass.flush()?;
     outcome
 }
@@ -198,7 +199,8 @@ impl Pass<'_> {
         for (capture, known) in batch.iter().zip(&known) {
             let is_response = capture.header.record_type() == RecordType::Response;
             let original = match (known, here.get(&capture.digest[..])) {
-                // The record itself, added by an earlier run: adding it again counts nothing.
+                // An earlier run added this record: it is its own original and is not counted
+                // again.
                 (Some(original), _) if is_response && self.is_itself(capture, original) => None,
                 (Some(original), _) => Some((&original.url[..], &original.date[..], original.size)),
                 (None, Some(first)) => Some((first.uri(), &first.date[..], first.extent.size)),
@@ -318,8 +320,8 @@ impl Capture {
             refers_to_uri,
             refers_to_date,
         };
-        // It cannot fail, because a field read from a header line contains no line break. If it failed, the response
-        // would save nothing.
+        // This cannot fail, because a field read from a header line contains no line break. On a
+        // failure, the response would count as saving nothing.
         revisit
             .size(self.extent.compression)
             .unwrap_or(self.extent.size)

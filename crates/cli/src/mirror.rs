@@ -161,7 +161,7 @@ impl<'a> Mirror<'a> {
             let key = self.target.key.escape_ascii();
             let kind = self.target.kind.word().to_lowercase();
             Error::Held(format!(
-                "another mirror keeps the {kind}s of the space '{key}' on this server ({holder})"
+                "another mirror already updates the {kind}s of the space '{key}' on this server ({holder})"
             ))
         })
     }
@@ -188,14 +188,14 @@ impl<'a> Mirror<'a> {
         };
         tell(Event::Loaded(loaded));
         match heard {
-            // A notification during the load said that everything changed.
+            // A notification during the load announced that everything has changed.
             Some(heard) if since.everything => self.load(Some(heard), asked, space, tell),
             _ => Ok(loaded),
         }
     }
 
-    /// Reads all rows into the staged copy. PostgreSQL may take a while until the first row, so another thread waits
-    /// for it; meanwhile changes are handled without waiting for the end of the load.
+    /// Reads all rows into the staged copy. PostgreSQL may take a while to return the first row, so
+    /// another thread waits for it. Meanwhile, this thread handles changes.
     fn stage(
         &self,
         heard: Option<&mut Session>,

@@ -36,8 +36,8 @@ pub enum Capture<'a> {
     Nothing,
     /// An invalid line, with the reason.
     Bad(String),
-    /// A header that lists the columns in an unsupported order, with a remedy. The lines below it must not be read:
-    /// their columns would be mistaken for others.
+    /// A header that lists the columns in an unsupported order, with a remedy. The lines below it
+    /// must not be read, because their columns would be mistaken for other columns.
     Order(String),
 }
 
@@ -64,7 +64,8 @@ impl<'a> Capture<'a> {
             return Capture::Bad(match &hash[..] {
                 b"" | b"-" => "it has no digest".to_owned(),
                 _ => format!(
-                    "its digest is invalid, it needs {MIN_HASH_BYTES} to {MAX_HASH_BYTES} bytes and no control characters: {}",
+                    "its digest is invalid, it must have {MIN_HASH_BYTES} to {MAX_HASH_BYTES} bytes and no control \
+                     characters: {}",
                     hash.escape_ascii()
                 ),
             });
@@ -86,7 +87,7 @@ impl<'a> Capture<'a> {
         if !is_date(&date) {
             let date = date.escape_ascii();
             return Capture::Bad(format!(
-                "its date is invalid, it needs 14 or 17 digits: {date}"
+                "its date is invalid, it must have 14 or 17 digits: {date}"
             ));
         }
         if url.len() > URL_BYTES {

@@ -53,8 +53,8 @@ impl fmt::Display for Bad {
         match self {
             Bad::TooLong => write!(out, "it is longer than {MAX_LINE} bytes"),
             Bad::NotUtf8(at) => write!(out, "it is not UTF-8 at byte {at}"),
-            Bad::Fields(1, wanted) => write!(out, "it has 1 field, where {wanted} are needed"),
-            Bad::Fields(n, wanted) => write!(out, "it has {n} fields, where {wanted} are needed"),
+            Bad::Fields(1, wanted) => write!(out, "it has 1 field instead of {wanted}"),
+            Bad::Fields(n, wanted) => write!(out, "it has {n} fields instead of {wanted}"),
             Bad::Number(field) => write!(out, "its {field} is not a number"),
             Bad::Date => out.write_str("its date is invalid: 14 or 17 digits are needed"),
             Bad::Digest => out.write_str("its digest is invalid"),
@@ -124,7 +124,7 @@ impl<R: BufRead> Reader<R> {
                     return Ok(Some((self.number, Ok(without_end(&self.joined)))));
                 }
                 NextLine::Buffered(length) => {
-                    // Already buffered: this does not read.
+                    // The line is already buffered, so this does not read.
                     let line = &self.input.fill_buf()?[..length];
                     if is_blank(line) {
                         continue;

@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn whoever_comes_first_wins_and_nobody_is_lost() {
         for players in 1..40usize {
-            // The values of each player, and how many of them were taken.
+            // The values of each player, and the number of values taken.
             let values: Vec<Vec<usize>> = (0..players)
                 .map(|n| {
                     (0..n % 7)

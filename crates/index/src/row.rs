@@ -98,7 +98,7 @@ impl Row {
         self.package
     }
 
-    /// Copies rows into memory of their own, so that they do not keep the batches alive that they were read in.
+    /// Copies rows into separate memory, so that they do not keep their batches alive.
     pub fn detached(rows: &[Row]) -> Vec<Row> {
         let mut lines = Vec::with_capacity(rows.iter().map(Row::size).sum());
         for row in rows {
@@ -224,8 +224,8 @@ pub(crate) fn push_with(line: &[u8], members: &str, into: &mut Vec<u8>) -> Range
     begin..into.len()
 }
 
-/// Returns whether bytes are UTF-8. Nearly all lines are ASCII, which is checked first, without an early exit: lines
-/// are short, and the loop is vectorised.
+/// Returns whether bytes are UTF-8. Nearly all lines are ASCII, so that is checked first. The check
+/// has no early exit, because lines are short and the compiler can then vectorise the loop.
 pub fn is_utf8(bytes: &[u8]) -> bool {
     let all = bytes.iter().fold(0, |all, byte| all | byte);
     all.is_ascii() || std::str::from_utf8(bytes).is_ok()

@@ -114,7 +114,7 @@ pub(crate) fn others_of_plain(url: &str, own: &str) -> Option<Option<String>> {
     let (host, path_and_query) = rest.split_at(rest.find('/')?);
     let (name, path_and_query_of_key) = own.split_once(')')?;
     let is_plain_byte = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
-    // A canonical key of the same length has the same labels.
+    // A canonical key of this length has the same labels.
     let is_plain = host.bytes().all(is_plain_byte)
         && host.len() == name.len()
         && name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -325,7 +325,8 @@ pub fn other_keys(row: &Row) -> OtherKeys {
     keys
 }
 
-/// Returns whether a key is certainly the urlkey of the URL in the JSON of a row; false if it would have to be parsed.
+/// Returns whether a key is certainly the urlkey of the URL in the JSON of a row. Returns false if
+/// only parsing the URL would tell.
 fn is_plainly_of(key: &[u8], json: &[u8]) -> bool {
     static NAMES: LazyLock<[Finder<'static>; 2]> =
         LazyLock::new(|| [b"\"url\"" as &[u8], b"\"original\""].map(Finder::new));
@@ -442,7 +443,8 @@ fn uri_decoded(text: &str) -> String {
     decoded(text).unwrap_or_default()
 }
 
-/// Returns whether a key certainly is the same in all spellings: it has no characters that any of them changes.
+/// Returns whether a key certainly is the same in all spellings, because no spelling changes any of
+/// its characters.
 fn is_canonical(key: &[u8]) -> bool {
     let Some(end) = memchr::memchr(b')', key) else {
         return false;

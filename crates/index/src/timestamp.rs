@@ -27,8 +27,9 @@ const MONTHS: [&str; 12] = [
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 
 impl Timestamp {
-    /// Returns the first second that the digits can denote; `None` if they are not a timestamp. Digits after the 14th,
-    /// which are fractions of a second, are ignored; 31 February becomes the last day of the month, and month or day 00
+    /// Returns the first second that the digits can denote; `None` if they are not a timestamp.
+    /// Digits after the 14th, which are fractions of a second, are ignored. A day after the end of
+    /// the month, such as 31 February, becomes the last day of the month; month or day 00 becomes
     /// the first.
     pub fn earliest(digits: &[u8]) -> Option<Timestamp> {
         Timestamp::padded(digits, false)

@@ -86,8 +86,7 @@ impl FromStr for IndexKind {
 
     fn from_str(text: &str) -> Result<IndexKind, String> {
         let found = IndexKind::ALL.into_iter().find(|kind| kind.name() == text);
-        found
-            .ok_or_else(|| format!("invalid kind of index {text:?}: there are dedup, full and cdx"))
+        found.ok_or_else(|| format!("invalid kind of index {text:?}: use dedup, full or cdx"))
     }
 }
 
@@ -243,8 +242,8 @@ impl IndexCaches {
         }
     }
 
-    /// Lists the jobs of an index whose metadata files could not be read recently, with the reason. The index has them
-    /// in their previous state.
+    /// Lists the jobs of an index whose metadata files could not be read recently, with the
+    /// reasons. The index contains these jobs in their previous state.
     pub fn outdated(&self, index: &Index) -> Vec<MissingJob> {
         let jobs = index.found.iter();
         jobs.filter_map(|job| {
@@ -254,7 +253,7 @@ impl IndexCaches {
         .collect()
     }
 
-    /// Evicts what exceeds the limits, except entries in use.
+    /// Evicts entries until the limits are met, except entries in use.
     ///
     /// # Errors
     /// Fails like [`collect`](operations::collect).

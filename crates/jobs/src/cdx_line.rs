@@ -1,4 +1,5 @@
-//! Parses lines of the CDX that a job keeps of its own captures: `URL IP date mime length file offset [md5]`.
+//! Parses lines of the CDX file that lists the captures of a job: `URL IP date mime length file
+//! offset [md5]`.
 
 use crawlspace_index::lines::fields::{Fields, is_number, is_word, number};
 use crawlspace_index::lines::{Bad, MAX_LINE};
@@ -71,7 +72,8 @@ impl<'a> Line<'a> {
         let text = |field: &'a [u8], at: usize| {
             std::str::from_utf8(field).map_err(|error| Bad::NotUtf8(at + error.valid_up_to()))
         };
-        // If the line starts with the URL, and the URL has no byte below the space, sorting lines sorts URLs.
+        // Sorting lines also sorts them by URL, provided that each line starts with its URL and the
+        // URL has no byte below the space.
         if !line.starts_with(url) {
             return Err(Bad::Url);
         }

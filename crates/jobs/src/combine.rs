@@ -89,9 +89,10 @@ impl<C: Combine> CombiningMultiFileBasedCache<C> {
         }))
     }
 
-    /// Returns an index of those of the jobs that were found. It is stored under the name of these jobs, not of all
-    /// requested jobs, so that the next request for all of them tries to find the missing ones again. With `rebuild`,
-    /// the index is built from the current state of the archive, ignoring the cache.
+    /// Returns an index of the jobs that were found. It is stored under the name of these jobs, not
+    /// of all requested jobs, so that the next request for all jobs looks for the missing ones
+    /// again. With `rebuild`, the index is built from the current state of the archive, ignoring
+    /// the cache.
     ///
     /// # Errors
     /// Fails if no index can be built, for example because the disk is full. A missing job is not an error.
@@ -182,8 +183,8 @@ impl Holding {
 /// Maximum number of notes that are copied from the parts; further notes are only counted.
 const NOTES: usize = 20;
 
-/// Adds up the counts of the parts, copies their notes, and records the parts as inputs. For a part of several jobs,
-/// its own inputs are recorded.
+/// Adds up the counts of the parts, copies their notes, and records the parts as inputs. A part of
+/// several jobs is replaced by its own inputs.
 pub(super) fn carry_over(parts: &[Entry], draft: &mut Draft) {
     let mut counts = BTreeMap::<&str, u64>::new();
     for (what, number) in parts.iter().flat_map(|part| &part.manifest().counts) {
@@ -216,7 +217,7 @@ pub(super) fn inputs_of<'e>(parts: impl IntoIterator<Item = &'e Entry>) -> Vec<I
             part.into_iter().chain(manifest.inputs.iter().cloned())
         })
         .collect();
-    // Shorter numbers are lower.
+    // Sort by length first: a number with fewer digits is lower.
     inputs.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
     inputs.dedup_by(|a, b| a.name == b.name);
     inputs
@@ -307,7 +308,8 @@ mod tests {
     use super::super::{FileBasedCache, Form};
     use super::*;
 
-    /// Copies a part that is evicted after each of the first `removed` preparations.
+    /// Builds an item by copying its only part. The test evicts the part after each of the first
+    /// `removed` preparations.
     struct Copying {
         parts: FileBasedCache<JobId>,
         prepared: AtomicUsize,
@@ -323,7 +325,10 @@ mod tests {
             work: &Work,
         ) -> Result<Prepared, Error> {
             let nth = self.prepared.fetch_add(1, Ordering::Relaxed);
-            assert!(!rebuild || nth == 0, "the part is new");
+            assert!(
+                !rebuild || nth == 0,
+                "only the first attempt rebuilds parts"
+            );
             let mut parts = Vec::new();
             for job in jobs.iter() {
                 let build = |draft: &mut Draft| {

@@ -1,8 +1,9 @@
 //! Indexes of crawl logs, for deduplication and for replay.
 //!
-//! The index of one job is built from the sorted lines of its `crawl.log` and its CDX. The index of several jobs is
-//! merged from the indexes of the single jobs, called segments, or from larger existing indexes that contain some of
-//! the jobs. So one more job costs one more segment and a merge.
+//! The index of one job is built from the sorted lines of its `crawl.log` and its CDX. The index of
+//! several jobs is merged from the indexes of the single jobs, called segments, or from larger
+//! existing indexes that contain some of the jobs. So adding a job only takes building its segment
+//! and one merge.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -21,7 +22,7 @@ use crawlspace_index::lines::MAX_LINE;
 use crawlspace_index::sort::Sorter;
 use crawlspace_index::zipnum::{self, Writer};
 
-/// The two orders of the lines of an index: the stems of its file names.
+/// The stems of the file names of an index, one for each order of its lines.
 pub(super) const URL: &str = "url";
 pub(super) const DIGEST: &str = "digest";
 
@@ -306,8 +307,8 @@ impl Batch {
         }
     }
 
-    /// Adds a row. Returns false if a line would be longer than readers accept, which a line of a `crawl.log` can
-    /// cause.
+    /// Adds a row. Returns false if one of its lines would be longer than readers accept, because
+    /// the `crawl.log` contains a very long line.
     fn push(&mut self, row: &Row<'_>) -> bool {
         let begin = self.text.len();
         row.push_by_url(&mut self.text);
@@ -376,7 +377,7 @@ fn tell(
     for example in counts.bad.examples() {
         draft.note(example.clone());
     }
-    let without = "only what its crawl.log says itself tells where captures are";
+    let without = "the positions of captures come only from its crawl.log";
     match cdx {
         Ok(_) => {}
         Err(Missing::Unreadable { why }) => {
@@ -389,13 +390,14 @@ fn tell(
     if counts.nearest > 0 {
         let nearest = counts.nearest;
         draft.note(format!(
-            "job {job}: captures with the place of a CDX row within a second, since none has theirs: {nearest}"
+            "job {job}: {nearest} captures have the position of a CDX row up to a second away, because no row has \
+             their own second"
         ));
     }
     if counts.beyond > 0 {
         let beyond = counts.beyond;
         draft.note(format!(
-            "job {job}: {beyond} rows of the CDX were not looked at: there are too many of one URL"
+            "job {job}: {beyond} rows of the CDX were skipped, because a URL has too many rows"
         ));
     }
 }

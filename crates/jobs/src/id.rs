@@ -188,7 +188,7 @@ impl JobSet {
                 let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
                 let number = is_number.then(|| text.parse::<u64>().ok()).flatten();
                 number.ok_or_else(|| {
-                    format!("invalid job number {part:?}: numbers and ranges, like 1,2,5-8")
+                    format!("invalid job number {part:?}: write numbers and ranges, as in 1,2,5-8")
                 })
             };
             let (begin, end) = match part.split_once('-') {
@@ -196,12 +196,10 @@ impl JobSet {
                 None => (number(part)?, number(part)?),
             };
             if end < begin {
-                return Err(format!("{part:?} ends before it begins"));
+                return Err(format!("{part:?} ends before it starts"));
             }
             if end - begin >= most.saturating_sub(jobs.len()) as u64 {
-                return Err(format!(
-                    "{part:?}: more than {most} jobs, which is the limit"
-                ));
+                return Err(format!("{part:?} names more than {most} jobs, the maximum"));
             }
             jobs.extend((begin..=end).map(JobId));
         }

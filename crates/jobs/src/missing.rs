@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::{JobId, JobSet};
 
-/// The reason why a job is not in an index. Only the last one can change without a change of the archive.
+/// The reason why a job is not in an index. Only [`Missing::Unreadable`] can go away without a
+/// change of the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The archive has no metadata file of the job.
@@ -31,8 +32,14 @@ impl fmt::Display for Missing {
                 write!(out, "no such record in {}", files.join(", "))?;
                 match others.len() {
                     0 => Ok(()),
-                    1 => write!(out, ", where records are of job {others} by their jobid="),
-                    _ => write!(out, ", where records are of jobs {others} by their jobid="),
+                    1 => write!(
+                        out,
+                        ", whose records belong to job {others} according to their jobid="
+                    ),
+                    _ => write!(
+                        out,
+                        ", whose records belong to jobs {others} according to their jobid="
+                    ),
                 }
             }
             Missing::Unreadable { why } => write!(out, "failed to read: {why}"),

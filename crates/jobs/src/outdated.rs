@@ -21,8 +21,8 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Returns whether an entry was built from the current contents of the caches. Inputs that were removed count as
-    /// unchanged; raw data that were added count as a change.
+    /// Returns whether an entry was built from the current contents of the caches. Removed inputs
+    /// count as unchanged; added raw data count as a change.
     pub(crate) fn are_in(&mut self, manifest: &Manifest) -> bool {
         let Some(index) = IndexKind::ALL
             .into_iter()
@@ -98,7 +98,7 @@ impl<'a> MadeOf<'a> {
             .iter()
             .all(|(name, size)| match self.sizes.get(&**name) {
                 Some(then) => size.is_none_or(|size| size == *then),
-                // The file may have been compressed or decompressed since.
+                // The file may have been compressed or decompressed after the build.
                 None => self.unpacked.contains(unpacked(name)),
             })
     }

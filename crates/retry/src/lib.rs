@@ -1,6 +1,7 @@
 //! Pauses between retries.
 //!
-//! It does not sleep: callers wait in their own way. Callers also decide which failures are transient.
+//! This crate does not sleep: callers wait in their own way, and decide which failures are
+//! transient.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -8,8 +9,9 @@ use std::time::Duration;
 /// The default pause before the first retry.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
-/// Pauses that double up to a maximum, with jitter: each lasts between half and all of its nominal length, so
-/// that clients which failed together, in a failover for example, do not return together.
+/// Pauses that double up to a maximum, with jitter: each pause lasts between half of its nominal
+/// length and all of it. So clients that failed at the same time, for example in a failover, do not
+/// retry at the same time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,8 +56,8 @@ impl Backoff {
     }
 }
 
-/// Returns a number from 0 to 1, from the standard library's source of random keys: nothing here has to be hard
-/// to guess.
+/// Returns a number from 0 to 1, from the standard library's source of random keys, which is good
+/// enough because the jitter need not be unpredictable.
 pub fn random() -> f64 {
     (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64
 }

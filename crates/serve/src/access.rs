@@ -203,7 +203,7 @@ impl Access {
         let bits = space.bits(filter, Captures::Blob(&text)).await;
         let bits = bits.map_err(|error| self.refused(filter, &error))?;
         if bits.len() != rows.len().div_ceil(8) {
-            let what = format!("a reply for other rows than the {} requested", rows.len());
+            let what = format!("the reply does not match the {} requested rows", rows.len());
             return Err(self.unavailable(what));
         }
         let bit = |i: usize| {
@@ -246,7 +246,8 @@ impl Access {
         let space = without_password(&self.0.url);
         tracing::warn!(%space, key = %String::from_utf8_lossy(&self.0.key), %why, "a tag space cannot be queried");
         AccessError::Unavailable(
-            "access to captures cannot be checked, so none are shown: the tag space does not reply as it should"
+            "access to captures cannot be checked, so none are shown: the tag space is unavailable or sent an invalid \
+             reply"
                 .to_owned(),
         )
     }

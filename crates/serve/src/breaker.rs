@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Number of different questions that must fail in a row to open the breaker. A single question never opens it, however
-/// often it is repeated: the question may be at fault.
+/// Number of different queries that must fail in a row to open the breaker. Repeating one query
+/// never opens it, because the query itself may cause the failure.
 const FAILURES: usize = 5;
 /// Initial pause of an open breaker. The pause doubles each time that the source fails again, up to `MAX_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
@@ -13,15 +13,16 @@ const MAX_PAUSE: Duration = Duration::from_secs(300);
 
 /// The circuit breaker of a source.
 ///
-/// A closed breaker lets every request through. When five different questions in a row have failed, it opens and blocks
-/// all requests. After its pause a single trial request is let through, whose outcome closes the breaker or opens it
-/// for longer.
+/// A closed breaker lets every request through. After five different queries in a row have failed,
+/// it opens and blocks all requests. After a pause it lets a single trial request through. The
+/// outcome of that request closes the breaker or opens it for longer.
 #[derive(Debug, Default)]
 pub struct Breaker(Mutex<Inside>);
 
 #[derive(Debug, Default)]
 struct Inside {
-    /// Hashes of the questions that failed since the last answer, up to the number that opens the breaker.
+    /// Hashes of the different queries that failed since the last answer, up to the number that
+    /// opens the breaker.
     failed: Vec<u64>,
     /// End and total length of the current pause, if the breaker is open.
     open: Option<(Instant, Duration)>,
@@ -52,7 +53,7 @@ impl BreakerState {
 }
 
 impl Breaker {
-    /// Returns whether the source may be asked now. The caller reports the outcome with
+    /// Returns whether the source may be queried now. The caller reports the outcome with
     /// [`succeeded`](Breaker::succeeded) or [`failed`](Breaker::failed).
     pub(crate) fn permits(&self, now: Instant) -> bool {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,13 +79,14 @@ impl Breaker {
         was_open
     }
 
-    /// Records that the source was not asked after all, so that another trial request is allowed.
+    /// Records that the permitted request was not sent, so that another trial request is allowed.
     pub(crate) fn not_asked(&self) {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inside.trying = None;
     }
 
-    /// Records a failure of this question. Returns the length of the pause if the failure opens the breaker.
+    /// Records a failure of this query, identified by its hash. Returns the length of the pause if
+    /// the failure opens the breaker.
     pub(crate) fn failed(&self, question: u64, now: Instant) -> Option<Duration> {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if inside.failed.len() < FAILURES && !inside.failed.contains(&question) {
@@ -138,11 +140,17 @@ mod tests {
         assert_eq!(breaker.state(start), BreakerState::Open(seconds(10)));
         assert!(!breaker.permits(start + seconds(9)));
         assert!(breaker.permits(start + seconds(10)));
-        assert!(!breaker.permits(start + seconds(10)), "one is enough");
+        assert!(
+            !breaker.permits(start + seconds(10)),
+            "only one trial request is allowed"
+        );
 
         breaker.failed(4, start + seconds(11));
         assert!(!breaker.permits(start + seconds(30)));
-        assert!(breaker.permits(start + seconds(31)), "twice as long");
+        assert!(
+            breaker.permits(start + seconds(31)),
+            "the second pause is twice as long"
+        );
         assert!(breaker.succeeded());
         assert_eq!(breaker.state(start), BreakerState::Closed);
     }

@@ -122,7 +122,10 @@ impl Collection {
         for name in names {
             if !self.members().any(|member| *member.name == **name) {
                 let known: Vec<&str> = self.members().map(|member| &*member.name).collect();
-                let why = format!("sources={name}: there are {}", known.join(", "));
+                let why = format!(
+                    "sources={name}: unknown source; the sources are {}",
+                    known.join(", ")
+                );
                 return Err(BadQuery(why));
             }
         }
@@ -145,8 +148,8 @@ impl Collection {
         }
     }
 
-    /// Returns the rows of one step, filtered and processed; if there are none, those of similar URLs, if the query and
-    /// the configuration allow it.
+    /// Returns the rows of one step, filtered and processed. If there are none, returns the rows of
+    /// similar URLs, provided that the query and the configuration allow it.
     ///
     /// # Errors
     /// If there is no answer.
@@ -201,7 +204,8 @@ impl Collection {
             return Ok(rows);
         }
         for similar in fuzzy::similar(query) {
-            // Missing sources were already reported, and sources that cannot answer the similar query are not missed.
+            // The report is discarded: sources that fail were already reported for the exact query,
+            // and sources that cannot answer the similar query need no report.
             let rows = match self.exactly(step, &similar, &Report::default()).await {
                 Err(Failure::TooMany | Failure::TooMuch) => continue,
                 rows => rows?,
@@ -335,7 +339,7 @@ impl Collection {
 
     fn lookup(&self, query: &Arc<Query>, ascending: bool, most: Option<u64>) -> Arc<Lookup> {
         let asked = if query.resolve_revisits {
-            // Originals may be older than the range of the query.
+            // Originals may be older than the time range of the query.
             Arc::new(Query {
                 from: None,
                 to: None,
@@ -382,7 +386,7 @@ impl Collection {
         let first = page.saturating_mul(size);
         if page > 0 && first >= count {
             let last = count.div_ceil(size).saturating_sub(1);
-            return Err(BadQuery(format!("page={page}: the last one is {last}")).into());
+            return Err(BadQuery(format!("page={page}: the last page is {last}")).into());
         }
         let blocks = first..first.saturating_add(size);
         let part = if query.show_paged_index {
@@ -411,7 +415,8 @@ fn originals(url: &str) -> DedupeSource {
     )
 }
 
-const NO_BLOCKS: &str = "showPagedIndex: only a single source that has blocks, without access points and access rules, has an index of them";
+const NO_BLOCKS: &str = "showPagedIndex: works only for a single source with blocks, in a collection without access \
+ points and access rules";
 
 /// Number of pages of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,18 +18,17 @@ pub(crate) enum Failure {
     Access(#[from] AccessError),
     /// The answer would need sorting, and has too many rows for it.
     #[error(
-        "more than {SORTED} captures, which would have to be sorted: narrow the query by from, to or filter, or say \
-         limit"
+        "more than {SORTED} captures would have to be sorted: narrow the query with from, to or filter, or set limit"
     )]
     TooMany,
     /// The limits of all selected sources are exceeded.
     #[error(
-        "every source has more than its limits of bytes and rows (max_bytes, max_rows) or of rows to be sorted: narrow \
-         the query by from, to or filter, or say limit"
+        "every source exceeds its limits of bytes and rows (max_bytes, max_rows), or the limit of rows to sort: \
+         narrow the query with from, to or filter, or set limit"
     )]
     TooMuch,
     /// The memory limit of all requests is exhausted at the moment.
-    #[error("other requests take all the memory that there is for them: ask again later")]
+    #[error("other requests use all the memory for requests: try again later")]
     Busy,
     /// The selected sources all failed.
     #[error("{0}")]

@@ -297,7 +297,10 @@ mod tests {
         figures.record(Ok(()), Duration::from_millis(1), 0);
         assert!(!figures.is_failing());
         figures.failed(&SourceError::Unsupported(String::new()));
-        assert!(!figures.is_failing(), "the question was at fault");
+        assert!(
+            !figures.is_failing(),
+            "an unsupported query is not a failure of the source"
+        );
     }
 
     #[test]

@@ -260,8 +260,9 @@ impl Gate {
     }
 }
 
-/// Returns the row to check for a record: with the URL and timestamp of the record, and whether tags know it as `row`.
-/// Returns `None` if the record's URL has no key.
+/// Returns the row to check for a record, which has the URL and timestamp of the record, and
+/// whether it is the same capture as `row`, so that the tags of `row` apply. Returns `None` if the
+/// record's URL has no key.
 fn sent(row: &Row, record: &Record) -> Option<(Row, bool)> {
     let requested = as_requested(&record.target_uri).map(String::from);
     let key = urlkey(&requested.unwrap_or_else(|| record.target_uri.clone())).ok()?;
@@ -290,7 +291,8 @@ fn sent(row: &Row, record: &Record) -> Option<(Row, bool)> {
     Some((sent, is_of_row && is_same_moment))
 }
 
-/// Returns the strictest decision of the rules about a row, by all of its keys. Secondary keys need a matching rule.
+/// Returns the strictest decision of the rules about a row, by all of its keys. Secondary keys
+/// count only if a rule matches them.
 fn strictest(rules: &Rules, row: &Row, now: Timestamp, near: &mut Option<usize>) -> rules::Access {
     let others = other_keys(row);
     if others.is_unreadable {

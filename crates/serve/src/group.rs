@@ -343,7 +343,7 @@ impl Member {
 
     fn answers(&self) {
         if self.breaker.succeeded() {
-            tracing::info!(source = &*self.name, "it answers again");
+            tracing::info!(source = &*self.name, "the source answers again");
         }
     }
 
@@ -359,7 +359,8 @@ impl Member {
                 let pause = self.breaker.failed(question.finish(), Instant::now());
                 if let Some(pause) = pause {
                     let seconds = pause.as_secs();
-                    tracing::warn!(source = &*self.name, %error, seconds, "it failed too often, and is skipped for a while");
+                    tracing::warn!(source = &*self.name, %error, seconds, "the source failed too often and is skipped \
+                     for a while");
                 }
             }
         }
@@ -400,7 +401,7 @@ impl Member {
         while let Some(batch) = next(&mut batches, came).await? {
             rows.extend(kept.rows(&batch)?);
             if rows.len() as u64 > most {
-                let what = format!("more than {most} rows, which would have to be sorted");
+                let what = format!("more than {most} rows would have to be sorted");
                 return Err(SourceError::TooLarge(what));
             }
         }

@@ -20,8 +20,8 @@ const MAX_BUILDS: usize = 2;
 const MAX_WAITING: usize = 200;
 /// Timeout of a build, including its time in the queue.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
-/// Timeout of the lookup of an index, after which clients are told that it is being built: a lookup may have to read
-/// all bytes of the index.
+/// Timeout of the lookup of an index, which may have to read all bytes of the index. After the
+/// timeout, clients get the reply that the index is being built.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Retention time of a build's outcome, for clients that were answered with `Retry-After`.
 const OUTCOME_TTL: Duration = Duration::from_secs(60);
@@ -259,10 +259,10 @@ impl Indexes {
                 tracing::warn!(
                     bytes = collected.bytes,
                     free = collected.free,
-                    "indexes take more than they may, and all of them are in use"
+                    "indexes exceed their size limits, but all of them are in use, so none was removed"
                 );
             }
-            Ok(Err(error)) => tracing::warn!(%error, "no room could be made for indexes"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot enforce the size limits of indexes"),
             _ => {}
         }
     }

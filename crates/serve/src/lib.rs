@@ -119,7 +119,8 @@ impl Federation {
         config: &Config,
         public_url: Option<String>,
     ) -> Result<Arc<Federation>, String> {
-        // All requests pass the guard of the client, so a changed guard needs a new client, and nothing is kept.
+        // All collections use the HTTP client, which has the guard. A changed guard needs a new
+        // client, so nothing can be shared.
         let kept = before.filter(|before| before.config.allow_private == config.allow_private);
         let net = match kept {
             Some(kept) => Arc::clone(&kept.net),

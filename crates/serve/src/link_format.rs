@@ -174,7 +174,7 @@ impl Links {
             }
             ParserState::Between | ParserState::Over => Ok(None),
             ParserState::Target | ParserState::Quoted | ParserState::Escaped => {
-                Err(self.bad("breaks off within a link"))
+                Err(self.bad("ends within a link"))
             }
         }
     }

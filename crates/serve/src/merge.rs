@@ -87,7 +87,7 @@ impl Merge {
         let mut out = Batch::new();
         while let Some(row) = heads[tree.winner()].rows.next() {
             out.push(row);
-            // Available rows are not held back for a source that is not ready.
+            // Returns the available rows instead of waiting for a source that is not ready.
             if out.len() >= BATCH || heads[tree.winner()].has_to_wait() {
                 break;
             }

@@ -18,7 +18,8 @@ use crawlspace_index::sorted::Order;
 use crawlspace_index::source::Batch;
 use crawlspace_index::timestamp::{self, Timestamp};
 
-/// Maximum number of originals cached for later revisits; revisits of further payloads stay unresolved.
+/// Maximum number of originals cached to resolve later revisits. Revisits of further payloads stay
+/// unresolved.
 const MAX_ORIGINALS: usize = 100_000;
 /// Maximum number of rows that are sorted.
 pub(crate) const SORTED: usize = 250_000;
@@ -30,7 +31,7 @@ pub(crate) struct Operations {
     clamp: Option<(String, String)>,
     collapse_time: Option<CollapseTime>,
     collapse: Vec<Collapse>,
-    /// The last row so far of those with the same value, when `collapseToLast` keeps the last one.
+    /// The last row so far among those with the same value, if `collapseToLast` is set.
     held: Option<Row>,
 }
 
@@ -195,7 +196,8 @@ struct Original {
 }
 
 impl Original {
-    /// Overhead besides values and digest, in bytes, in a hash table that doubles when it is full.
+    /// Overhead of an entry in addition to its values and digest, in bytes. The hash table doubles
+    /// when it is full.
     const SIZE: usize = 3 * size_of::<(Box<[u8]>, Original)>() + 2 * PIECE;
 
     fn of(line: &Line<'_>) -> Original {
@@ -223,8 +225,9 @@ impl Original {
 }
 
 impl OriginalsByDigest {
-    /// Adds `orig.length`, `orig.offset`, `orig.filename`, media type and status to a revisit whose original came
-    /// before it. Returns `None` for any other row. `line` is `row` with [`NO_ORIGINAL`] at its end.
+    /// Adds `orig.length`, `orig.offset`, `orig.filename`, media type and status to a revisit whose
+    /// original is an earlier row. Returns `None` for any other row. `line` is `row` with
+    /// [`NO_ORIGINAL`] at its end.
     fn resolve(&mut self, row: &Row, line: &Line<'_>) -> Option<Row> {
         let value = |field: Field| line.field(&field).unwrap_or_default();
         let digest = value(Field::Digest);

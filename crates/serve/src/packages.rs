@@ -24,7 +24,7 @@ impl Packages {
         })
     }
 
-    /// Returns the packages that another configuration uses, too, and drops the others.
+    /// Returns only the packages that another configuration uses as well.
     pub(crate) fn only(&self, config: &Config) -> Arc<Packages> {
         let mut kept = HashMap::new();
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);

@@ -151,8 +151,8 @@ impl Query {
         Query::parse([("url", url)], None)
     }
 
-    /// Returns whether operations of the query need rows in ascending order from the first capture on, so that sources
-    /// are queried in that order.
+    /// Returns whether operations of the query need the rows in ascending order, starting with the
+    /// first capture. Sources must then be queried in that order.
     pub(crate) fn needs_ascending(&self) -> bool {
         !self.collapse.is_empty() || self.collapse_time.is_some() || self.resolve_revisits
     }

@@ -62,7 +62,7 @@ impl fmt::Display for Reason {
             Reason::BadRecord => "invalid record",
             Reason::SelfRedirect => "a redirect to its own URL",
             Reason::Unfit => "no loader for this row",
-            Reason::BadRequest => "request cannot be sent on",
+            Reason::BadRequest => "request cannot be forwarded",
         })
     }
 }

@@ -106,7 +106,8 @@ const PATHS: &str = "a collection has index, cdx, resource, resource-post, list_
     and timemap/link/<url>, timemap/json/<url>, timemap/cdxj/<url>";
 
 /// Message to clients that request the status at the public address.
-const ELSEWHERE: &str = "the status is for the operator of this server: at the address of --status, which the log names at the start";
+const ELSEWHERE: &str = "the status is only served to the operator, at the address of --status, which the server logs \
+ when it starts";
 
 /// Answers paths outside of collections.
 async fn own(

@@ -83,7 +83,8 @@ pub struct Period {
 }
 
 impl Period {
-    /// Checks that the period is not empty: `{}` is probably incomplete, and would hide nothing or everything.
+    /// Checks that the period is not empty. An empty period (`{}`) is probably a mistake, and would
+    /// hide all captures or none.
     ///
     /// # Errors
     /// If all parts are 0.
@@ -221,7 +222,7 @@ struct Condition {
     captured: Vec<Dates>,
     /// Conditions on the time of the request.
     accessed: Vec<Dates>,
-    /// Falls back to the default if the rule does not apply, instead of a rule with a shorter key.
+    /// If the rule does not apply, the default does, instead of a rule with a shorter key.
     is_last: bool,
     /// Public message for readers.
     message: Option<Box<str>>,
@@ -333,7 +334,7 @@ impl Rules {
             {
                 let key = String::from_utf8_lossy(&a.key);
                 return Err(format!(
-                    "there are two access rules with the key {key:?}, and dates in one of them: leave one of them out"
+                    "there are two access rules with the key {key:?}, and one of them has dates: remove one of them"
                 ));
             }
         }
@@ -385,8 +386,9 @@ impl Rules {
         &self.keys[rule.begin as usize..rule.end as usize]
     }
 
-    /// Returns the number of rules whose key is not greater than a urlkey. `near` is this number for a urlkey that
-    /// sorts shortly before, from which the search gallops forward; with `None` it searches all rules.
+    /// Returns the number of rules whose key is not greater than a urlkey. `near` is this number
+    /// for a urlkey that sorts slightly before this one. The search gallops forward from there, or
+    /// searches all rules if `near` is `None`.
     fn not_after(&self, urlkey: &[u8], near: Option<usize>) -> usize {
         let is_counted = |rule: &Rule| self.key(rule) <= urlkey;
         let (mut begin, mut end) = (0, self.rules.len());

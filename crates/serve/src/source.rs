@@ -32,8 +32,8 @@ pub trait Source: Send + Sync {
         0
     }
 
-    /// Returns the block interface, if the source consists of blocks: then pages are counted in blocks, and no rows
-    /// need to be counted.
+    /// Returns the block interface, if the source consists of blocks. Pages are then counted in
+    /// blocks, so that no rows need to be counted.
     fn blocks(&self) -> Option<&dyn Blocks> {
         None
     }
@@ -77,7 +77,8 @@ pub trait Blocks: Send + Sync {
 pub struct Lookup {
     /// The whole query; a source uses the parts that it supports.
     pub query: Arc<Query>,
-    /// Requested order of rows. A source may return another order, and says so.
+    /// Requested order of rows. A source may return another order, and reports that in
+    /// [`Rows::ordered`].
     pub order: Order,
     /// Hint: no more than this number of rows will be used, because nothing filters or collapses them.
     pub at_most: Option<u64>,

@@ -49,7 +49,7 @@ impl Line<'_> {
     pub fn parse(line: &[u8]) -> Result<Line<'_>, &'static str> {
         let line = line.trim_ascii_end();
         if line.iter().any(|&byte| byte < b' ' || byte == 0x7f) {
-            return Err("it holds a control character");
+            return Err("it contains a control character");
         }
         let columns = columns(line, SECOND)
             .or_else(|| columns(line, FIRST))

@@ -13,7 +13,7 @@ const STEP: usize = 16 * 1024;
 
 /// An async source of bytes.
 pub trait Source: Send {
-    /// Error of the source, which also covers invalid records.
+    /// Error of the source. It must be able to represent invalid records.
     type Error: From<Problem>;
 
     /// Returns the next bytes; empty at the end.

@@ -166,7 +166,7 @@ fn size(line: &[u8]) -> Result<u64, String> {
     match size {
         Some(size) if is_sound && digits.len() <= 16 => Ok(size),
         _ => Err(format!(
-            "a chunk's size is {:?}",
+            "invalid chunk size {:?}",
             String::from_utf8_lossy(line.get(..line.len().min(40)).unwrap_or_default())
         )),
     }

@@ -95,7 +95,7 @@ impl Digest {
         *self == of(self.algorithm, b"")
     }
 
-    /// Returns true if `text` is this digest in a format that every WARC validator understands.
+    /// Returns true if `text` is this digest in a format that all WARC validators understand.
     pub fn is_well_put(&self, text: &[u8]) -> bool {
         let name = self.algorithm.name().as_bytes();
         let Some(value) = text

@@ -24,10 +24,10 @@ pub enum Problem {
     #[error("the file is empty")]
     Empty,
     /// Neither a WARC record nor a gzip member begins here.
-    #[error("this is not the beginning of a WARC record")]
+    #[error("no WARC record begins here")]
     NotWarc,
     /// A WARC version that this reader does not support.
-    #[error("WARC version {found:?} is not known (allowed: {})", known.join(", "))]
+    #[error("WARC version {found:?} is not supported (supported: {})", known.join(", "))]
     Version {
         /// The text after `WARC/`.
         found: String,
@@ -44,14 +44,14 @@ pub enum Problem {
     #[error("the gzip member is damaged: {0}")]
     Gzip(String),
     /// The record does not end at its `Content-Length`.
-    #[error("the record does not end after the {0} bytes that its Content-Length says")]
+    #[error("the record does not end after {0} bytes, its Content-Length")]
     ContentLength(u64),
     /// The block does not match this `WARC-Block-Digest` of its header.
-    #[error("the record is damaged: its WARC-Block-Digest is not {0}")]
+    #[error("the record is damaged: its block does not match the WARC-Block-Digest {0}")]
     Digest(String),
     /// The gzip member contains several records, so that single records have no offset in the file.
     #[error(
-        "the gzip member holds more than one record; compress each record by itself (`warcio recompress` does)"
+        "the gzip member contains more than one record; compress each record separately, as `warcio recompress` does"
     )]
     NotRecordCompressed,
 }

@@ -8,8 +8,8 @@ use super::Problem;
 pub(crate) const MAGIC: u8 = 0x1f;
 /// Window size of 32 KiB, the maximum, as a power of two.
 const WINDOW: u8 = 15;
-/// Maximum number of compressed bytes without any output. Longer input without output is not a header, but
-/// damage, which would otherwise be read without end.
+/// Maximum number of compressed bytes without any output. More input without output cannot be a
+/// header. It counts as damage, because it would otherwise be read without end.
 const MAX_SILENT: usize = 256 * 1024;
 
 /// Decompresses consecutive gzip members. The checksum of each member is verified at its end.
@@ -59,15 +59,15 @@ impl Gunzip {
         match status {
             Ok(Status::StreamEnd) => (self.inflate, self.silent) = (None, 0),
             Ok(_) if self.silent > MAX_SILENT => {
-                self.damage = Some(format!("{MAX_SILENT} bytes unpack to nothing"));
+                self.damage = Some(format!("{MAX_SILENT} bytes decompress to nothing"));
             }
             Ok(_) if step.read == 0 && step.written == 0 => {
-                self.damage = Some("it does not go on".to_owned());
+                self.damage = Some("decompression does not progress".to_owned());
             }
             Ok(_) => {}
             Err(error) => self.damage = Some(error.to_string()),
         }
-        // Return the output before the damage first.
+        // Return the output before the damage, and report the damage in the next step.
         if step.written == 0 {
             self.check()?;
         }

@@ -167,7 +167,7 @@ impl Header {
     /// Appends a line that continues the value of the previous line.
     fn fold(&mut self, text: &[u8]) -> Result<(), Problem> {
         let Some(field) = self.fields.last_mut() else {
-            return Err(invalid(text, "continues no field"));
+            return Err(invalid(text, "continues a field, but no field precedes it"));
         };
         self.raw.truncate(field.value.end);
         self.raw.push(b' ');
@@ -233,7 +233,7 @@ impl Header {
                 return;
             };
             let gone = self.fields.remove(at);
-            // Includes the line end, which every line has here.
+            // The size includes the line end, which every line has at this point.
             let size = gone.line.len() + 2;
             self.raw.drain(gone.line.start..gone.line.end + 2);
             for field in self.fields.iter_mut().skip(at) {

@@ -17,7 +17,7 @@ const BEGINNINGS: [&[u8]; 3] = [b"HTTP/", b"HTTP ", b"ICY "];
 pub fn is_response(block: &[u8]) -> bool {
     BEGINNINGS.iter().any(|beginning| {
         let rest = block.strip_prefix(*beginning);
-        // Without a version, only the status distinguishes it from text.
+        // Without a version, only the status distinguishes the line from other text.
         rest.is_some_and(|rest| beginning.ends_with(b"/") || is_status(rest))
     })
 }
@@ -309,7 +309,7 @@ impl Status {
         };
         let Some((minor, code)) = parts() else {
             return Err(format!(
-                "the answer does not begin as one of HTTP/1.1, but with {:?}",
+                "the response is not HTTP/1.1, but begins with {:?}",
                 String::from_utf8_lossy(line.get(..line.len().min(60)).unwrap_or_default())
             ));
         };
@@ -347,7 +347,7 @@ fn blank_line(block: &[u8]) -> Option<Range<usize>> {
     memchr::memchr_iter(b'\n', block).find_map(|at| {
         let line = start..at + 1;
         start = at + 1;
-        // WARC validators also accept a line of white space as the end.
+        // WARC validators also accept a line of white space as the end of the header.
         let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r' | 0x1c..=0x1f);
         let bytes = block.get(line.clone())?;
         bytes.iter().all(is_blank).then_some(line)

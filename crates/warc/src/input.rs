@@ -64,12 +64,12 @@ impl<R: Read> Input<R> {
     /// Leaves the gzip member if it has no more bytes, in which case its checksum has been
     /// verified. Returns true at the end of the member.
     pub(super) fn close(&mut self) -> Result<bool, Problem> {
-        // Enough bytes to tell whether another record begins.
+        // Read enough bytes to tell whether another record begins.
         while self.bytes().len() < LOOK {
             match self.more() {
                 Ok(After::More) => {}
                 Ok(After::Member | After::File) => break,
-                // The error belongs to the record that begins there.
+                // Another record begins there: reading it reports the error.
                 Err(_) if !self.bytes().is_empty() => break,
                 Err(problem) => return Err(problem),
             }

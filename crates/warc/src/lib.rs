@@ -1,11 +1,11 @@
 //! WARC files (ISO 28500, versions 1.0 and 1.1), their predecessor ARC (versions 1 and 2), and the HTTP
 //! messages in their records.
 //!
-//! [`Parser`] implements the rules of both formats and does no I/O. [`Reader`] reads files record by record
-//! in bounded memory, uncompressed or with one gzip member per record, as archives store them;
-//! [`AsyncReader`] reads a single record from a stream. None of them mistakes invalid input for the end of
-//! the file: every error is a [`Problem`], and an [`Error`] adds the file and the offset. [`Writer`] writes
-//! WARC files.
+//! [`Parser`] implements the rules of both formats and does no I/O. [`Reader`] reads files record
+//! by record in bounded memory, uncompressed or with one gzip member per record, as archives store
+//! them; [`AsyncReader`] reads a single record from a stream. None of them mistakes invalid input
+//! for the end of the file. Every failure is a [`Problem`]; an [`Error`] adds the file and the
+//! offset. [`Writer`] writes WARC files.
 
 #![warn(unreachable_pub)]
 

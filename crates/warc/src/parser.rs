@@ -39,7 +39,7 @@ pub struct Ending {
     pub longer: usize,
     /// True if those bytes may be superfluous line ends instead of part of the block.
     pub may_be_padding: bool,
-    /// Number of bytes at the end of the block that may be the line ends that are missing after it.
+    /// Number of bytes at the end of the block that may be the line ends missing after it.
     pub within: usize,
     /// True if neither another record nor the end of the input follows, so that the block may continue.
     pub is_doubtful: bool,
@@ -71,7 +71,8 @@ pub struct Parser {
     content_length: u64,
     /// Number of bytes of the block still to come.
     left: u64,
-    /// True once a line end was seen, or if none is required: the record describes the ARC file.
+    /// True once a line end was seen, or if none is required because the record describes the ARC
+    /// file.
     is_closed: bool,
     deviations: Deviations,
 }
@@ -123,7 +124,7 @@ impl Parser {
         let too_long = end.unwrap_or(bytes.len()) > MAX_HEADER;
         let Some(raw) = end.filter(|_| !too_long).and_then(|end| bytes.get(..end)) else {
             if !is_arc && (too_long || after != After::More) {
-                // An error in the available lines is more specific.
+                // Check the available lines first, because their error is more specific.
                 Header::parse_lines(bytes)?;
             }
             return match after {
@@ -165,7 +166,7 @@ impl Parser {
         let wrong = |what: &str| Problem::Header(format!("the line of the ARC record: {what}"));
         let describes_file = line.starts_with(arc::BEGIN);
         if describes_file && self.is_lone {
-            return Err(wrong("it describes the ARC file itself"));
+            return Err(wrong("it describes the ARC file and is not a capture"));
         }
         let line = Line::parse(line).map_err(wrong)?;
         self.is_closed = describes_file;
@@ -226,7 +227,7 @@ impl Parser {
             if rest.len() < arc::LOOK && !is_last && !is_enough {
                 return Ok(None);
             }
-            // A block that is longer than its header line says may have line ends of its own.
+            // The line ends may belong to a block that is longer than its header line says.
             let is_next = [&GZIP[..], WARC].iter().any(|next| begins_like(rest, next));
             let is_next = is_next || arc::may_begin(rest);
             let is_end = without_padding(rest).is_empty() || is_next;
@@ -253,8 +254,8 @@ impl Parser {
         if bytes.starts_with(END) && is_next(&bytes[END.len()..]) {
             return Some(exact);
         }
-        // Only line ends and zeros, before the next record; if there are none, the record must be recognized
-        // beyond doubt.
+        // Only line ends and zeros may precede the next record. If there are none, the next record
+        // must be recognized beyond doubt.
         let rest = without_padding(bytes);
         let size = bytes.len() - rest.len();
         if is_next(rest) && (size > 1 || rest.is_empty() || rest.len() >= WARC.len()) {

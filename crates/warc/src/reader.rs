@@ -94,7 +94,8 @@ impl<R: Read> Reader<R> {
     /// skipped.
     ///
     /// # Errors
-    /// Fails on anything but a complete, valid record. The reader cannot continue after an error.
+    /// Fails if the next bytes are not a complete, valid record. The reader cannot continue after
+    /// an error.
     #[allow(clippy::should_implement_trait)] // a record borrows its reader, so this cannot be an Iterator
     pub fn next(&mut self) -> Result<Option<Record<'_, R>>, Error> {
         if self.in_record {
@@ -131,7 +132,8 @@ impl<R: Read> Reader<R> {
                 return Ok(Some(header));
             }
             after = match self.input.more() {
-                // An error in the available lines is more specific.
+                // The parser reports an error in the available lines first, because it is more
+                // specific.
                 Err(Problem::Truncated) => After::File,
                 more => more?,
             };
@@ -143,7 +145,8 @@ impl<R: Read> Reader<R> {
         if self.parser.left() > 0 && self.input.bytes().is_empty() {
             let problem = match self.input.more() {
                 Ok(After::More) => None,
-                // In a complete gzip member, a few bytes less than the header says are not a loss.
+                // In a complete gzip member, a block that is a few bytes shorter than its header
+                // says is not truncated.
                 Ok(After::Member) if self.parser.left() <= SLACK as u64 => None,
                 Ok(after) => Some(self.parser.cut_off(after)),
                 Err(problem) => Some(problem),

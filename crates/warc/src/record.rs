@@ -81,7 +81,7 @@ impl<R: Read> Record<'_, R> {
         self.reader.finish()
     }
 
-    /// Does the same as [`Record::finish`], and returns the header, too.
+    /// Does the same as [`Record::finish`], and also returns the header.
     ///
     /// # Errors
     /// The errors of [`Record::finish`].

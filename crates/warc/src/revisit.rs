@@ -24,8 +24,8 @@ impl Revisit<'_> {
     /// # Errors
     /// `InvalidInput` when a URL or date contains a line end.
     pub fn size(&self, compression: Compression) -> io::Result<u64> {
-        // Fields of the response that a revisit record also has. Its block digest differs, but that
-        // of the response is equally long and incompressible.
+        // Fields of the response that a revisit record also has. The block digest of a revisit
+        // differs, but it has the same length and is equally incompressible, so the size is right.
         const KEPT: [&str; 8] = [
             "WARC-Record-ID",
             "WARC-Warcinfo-ID",

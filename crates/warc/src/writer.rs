@@ -50,7 +50,7 @@ impl<W: Write> Writer<W> {
             if !clean(name.as_bytes()) || !clean(value) {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
-                    format!("a line end in the field {name:?}"),
+                    format!("the field {name:?} contains a line end"),
                 ));
             }
             header.extend_from_slice(name.as_bytes());

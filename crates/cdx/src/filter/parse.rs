@@ -38,7 +38,10 @@ fn tags(spec: &[u8]) -> Result<Option<Kind>, FilterError> {
         return Ok(None);
     }
     if start > usize::from(spec[0] == b'!') {
-        return Err(syntax(0, "a tag filter takes no operator but a single '!'"));
+        return Err(syntax(
+            0,
+            "a tag filter allows no operator except a single '!'",
+        ));
     }
     let Some(colon) = memchr::memchr(b':', bare) else {
         return Err(syntax(spec.len(), "a tag filter needs a ':'"));
@@ -59,7 +62,7 @@ fn tags(spec: &[u8]) -> Result<Option<Kind>, FilterError> {
         }
         if name.len() > TAG_BYTES || name.contains(&b' ') {
             const { assert!(TAG_BYTES == 1024, "the message names the limit") };
-            return Err(syntax(at, "a tag has no spaces, and 1024 bytes at most,"));
+            return Err(syntax(at, "an invalid tag (no spaces, at most 1024 bytes)"));
         }
         names.push(name.into());
         at += value.len() + 1;
@@ -75,13 +78,13 @@ fn outback(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
     if let [b'=' | b'~' | b'!', ..] = rest {
         return Err(syntax(
             start,
-            "an operator that OUTBACK lacks (it has '!', '~' and '~!')",
+            "an operator that OUTBACK does not support (it has '!', '~' and '~!')",
         ));
     }
     let Some((name, value)) = split(rest) else {
         return Err(syntax(
             spec.len(),
-            "a field and a ':' are missing, which OUTBACK needs,",
+            "a missing field and ':' (required by OUTBACK)",
         ));
     };
     let field = Field::named(name);
@@ -142,9 +145,9 @@ fn pywb(spec: &[u8], limits: Limits) -> Result<Filter, FilterError> {
 }
 
 impl Subject {
-    /// Parses the subject of an IA spec. A number, optionally with a plus sign, selects a column. A column
-    /// that no line has is an error: falling back to the whole line would let captures pass that a `!` is
-    /// meant to exclude.
+    /// Parses the subject of an IA spec. A number, optionally with a plus sign, selects a column. A
+    /// column that no line has is an error: falling back to the whole line would let captures pass
+    /// that a filter with `!` excludes.
     fn of_ia(name: &[u8]) -> Result<Subject, FilterError> {
         let digits = name.strip_prefix(b"+").unwrap_or(name);
         if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -164,9 +167,9 @@ impl Test {
         Test::Contains(Box::new(Finder::new(value).into_owned()))
     }
 
-    /// Builds a test for Java's `matches`, which matches the whole text. A plain value, such as a media type,
-    /// is compared instead: crawlers send such a filter with every page, and compiling it would take longer
-    /// than everything else.
+    /// Builds a test for Java's `matches`, which matches the whole text. A plain value, such as a
+    /// media type, is compared as text instead. Crawlers send such a filter with every page, and
+    /// compiling it would take longer than the rest of the request.
     fn matches_java(value: &[u8], limits: Limits) -> Result<Test, FilterError> {
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_:,;=%".contains(byte);
         if value.len() <= limits.pattern_bytes && value.iter().all(is_plain) {

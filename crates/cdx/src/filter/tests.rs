@@ -35,7 +35,7 @@ enum Cell {
     Always,
     Syntax(usize),
     BadField,
-    /// Fails only once there is a line that is not CDXJ.
+    /// Fails for the first line that is not CDXJ.
     UnknownField,
 }
 

@@ -30,7 +30,8 @@ fn eight(text: &[u8; 15], at: usize) -> u64 {
 fn all_digits(word: u64) -> bool {
     const UPPER: u64 = 0xF0F0_F0F0_F0F0_F0F0;
     const THREES: u64 = 0x3030_3030_3030_3030;
-    // A byte above 0xF9 carries into the next byte, but then fails the first test.
+    // The sum of a byte above 0xF9 carries into the next byte, but such a byte fails the first
+    // test.
     (word & UPPER == THREES) & (word.wrapping_add(0x0606_0606_0606_0606) & UPPER == THREES)
 }
 
@@ -56,10 +57,10 @@ pub(super) fn check(raw: &[u8], spaces: Spaces, format: Format) -> Result<Shape<
     Ok(shape)
 }
 
-/// Rejects non-numeric values in numeric columns: a URL with a space shifts all following columns, which the
-/// width alone does not reveal. Up to width 11 the filename is still the last column, and the offset before
-/// it reveals lines with another order of columns (wget has the filename there); beyond that, another column
-/// would be read as the filename.
+/// Rejects non-numeric values in numeric columns. A URL with a space shifts all following columns,
+/// which the number of columns alone does not reveal. Lines of up to 11 columns still end with the
+/// filename, and the offset before it reveals lines with another order of columns (wget has the
+/// filename there). In wider lines, another column would be read as the filename.
 #[inline]
 fn check_numbers(raw: &[u8], width: usize) -> Result<(), Reason> {
     // Number of columns to the right of each numeric column.
@@ -81,7 +82,7 @@ fn check_numbers(raw: &[u8], width: usize) -> Result<(), Reason> {
 pub(super) fn of_cdx<'a>(raw: &'a [u8], width: usize, field: &Field) -> Option<&'a [u8]> {
     let column = place(width, field)?;
     let right = width - 1 - column;
-    // The URL is long, and left of the middle.
+    // Search from the left up to the URL, which is long, and from the right after it.
     Some(if column <= 2 {
         raw.split(|&b| b == b' ').nth(column)?
     } else {

@@ -1,6 +1,6 @@
-//! The JSON object of a CDXJ line. It is validated completely when the line is read; values stay
-//! text until requested. Values are scanned without recursion, so that deep nesting cannot overflow
-//! the stack.
+//! The JSON object of a CDXJ line. It is validated completely when the line is read. Values are
+//! only decoded when they are requested. Values are scanned without recursion, so that deep nesting
+//! cannot overflow the stack.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -72,7 +72,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
                     // a surrogate pair cannot be decoded to text.
                     if value.starts_with('"') && value.contains('\\') {
                         serde_json::from_str::<Text<'_>>(value)
-                            .map_err(|_| serde::de::Error::custom("a string that has no text"))?;
+                            .map_err(|_| serde::de::Error::custom("a string cannot be decoded"))?;
                     }
                     members.push((name, value));
                 }
@@ -84,7 +84,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// A string that is borrowed if it has no escapes, which `Cow` does not do when deserialized.
+/// A string that borrows its text if it has no escapes. A deserialized `Cow` is always owned.
 struct Text<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {

@@ -152,8 +152,7 @@ impl<'a> Reader<'a> {
                 self.keep();
             }
             [b'+', ..] if repeated == Repeats::Greedy => {
-                return Err(self
-                    .wrong("a possessive quantifier, which gives nothing back, is not supported"));
+                return Err(self.wrong("a possessive quantifier is not supported"));
             }
             // After a quantifier, `?` makes it reluctant.
             [b'?', ..] if repeated == Repeats::Greedy => {
@@ -176,18 +175,14 @@ impl<'a> Reader<'a> {
                 self.keep();
             }
             [b'(', b'?', b'>', ..] => {
-                return Err(
-                    self.wrong("an atomic group, which gives nothing back, is not supported")
-                );
+                return Err(self.wrong("an atomic group is not supported"));
             }
             [b'(', b'?', flags @ ..] => {
                 let flags = flags
                     .iter()
                     .take_while(|b| b.is_ascii_alphabetic() || **b == b'-');
                 if flags.clone().any(|flag| *flag == b'U') {
-                    return Err(self.wrong(
-                        "classes of Unicode, which the flag U asks for, are not supported",
-                    ));
+                    return Err(self.wrong("the flag U (Unicode classes) is not supported"));
                 }
                 self.put(2, "(?");
             }
@@ -201,7 +196,7 @@ impl<'a> Reader<'a> {
         let last = std::mem::take(&mut self.last);
         let bytes = self.rest();
         match bytes {
-            // Only as the start of a range, `\v` is the single character 0B in Java.
+            // In Java, `\v` is the single character 0B only as the start of a range.
             [b'\\', b'v', b'-', end, ..] if *end != b']' => {
                 return Err(self.wrong("a range from \\v is not supported"));
             }
@@ -231,11 +226,11 @@ impl<'a> Reader<'a> {
             // Java ignores an intersection with an empty operand.
             [b'&', b'&', after @ ..] if last != Last::Dash => {
                 if begins || matches!(after, [] | [b'&' | b']', ..]) {
-                    return Err(self.wrong("an intersection with nothing is not supported"));
+                    return Err(self.wrong("an intersection with an empty class is not supported"));
                 }
                 self.put(2, "&&");
             }
-            // The dash of a range; the end of the range may be a dash, too.
+            // The dash of a range. The end of the range may also be a dash.
             [b'-', end, ..] if last == Last::Character && !matches!(end, b'[' | b']') => {
                 self.last = Last::Dash;
                 self.keep();
@@ -339,7 +334,8 @@ impl<'a> Reader<'a> {
         });
         let Some(name) = name.filter(|name| CLASSES.contains(name)) else {
             return Err(self.wrong(
-                "of the classes \\p{...} there are those of ASCII: Lower, Upper, ASCII, Alpha, Digit, Alnum, Punct, Graph, Print, Blank, Cntrl, XDigit, Space",
+                "the supported classes \\p{...} are those of ASCII: Lower, Upper, ASCII, Alpha, Digit, Alnum, Punct, \
+                 Graph, Print, Blank, Cntrl, XDigit, Space",
             ));
         };
         let not = if rest.starts_with(b"\\P") { "^" } else { "" };

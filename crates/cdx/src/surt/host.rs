@@ -21,7 +21,7 @@ pub(super) fn push(host: &[u8], scheme: &[u8], key: &mut Vec<u8>) -> Result<bool
     if name.is_empty() {
         escapes::push_lower(host, &mut name);
     }
-    // A `dns:` record is about this exact name.
+    // A `dns:` record keeps the exact name, with `www.`.
     let name = match scheme {
         b"dns" => &name[..],
         _ => without_www(&name),
@@ -59,7 +59,7 @@ fn plain(host: &[u8]) -> Cow<'_, [u8]> {
             host = Cow::Owned(ascii);
         }
     }
-    // Hosts are too short for a searcher that needs preparation.
+    // Hosts are too short for a search algorithm that needs preparation.
     if !host.windows(2).any(|two| two == b"..") {
         return host;
     }
@@ -80,7 +80,7 @@ fn plain(host: &[u8]) -> Cow<'_, [u8]> {
 fn address(host: &[u8]) -> Result<Option<Ipv4Addr>, &'static str> {
     if host.iter().all(u8::is_ascii_digit) {
         if host.len() > MAX_DIGITS {
-            return Err("its host is a number too large for an address");
+            return Err("its host is a number that is too large for an address");
         }
         // Larger numbers are truncated, and a leading 0 has no meaning here.
         let number = host.iter().fold(0_u32, |number, digit| {

@@ -1,8 +1,8 @@
 //! Internationalized domain names, in ASCII by IDNA 2003 (RFC 3490).
 //!
-//! Existing keys follow that standard, so keys of its successor would not find them. Names are prepared by
-//! RFC 3491 with the tables of Unicode 3.2; newer characters are passed through, as RFC 3490 specifies for
-//! queries.
+//! Existing keys follow IDNA 2003; keys of the newer standard would not match them. Names are
+//! prepared by RFC 3491 with the tables of Unicode 3.2; newer characters are passed through, as RFC
+//! 3490 specifies for queries.
 
 use stringprep::tables;
 use unicode_normalization::char::{canonical_combining_class, compose, decompose_compatible};
@@ -86,7 +86,7 @@ fn folded(c: char, mut each: impl FnMut(char)) {
     if is_known {
         tables::case_fold_for_nfkc(c).for_each(each);
     } else {
-        // The table may know the lower-case letter.
+        // The table may have an entry for the lower-case letter.
         let lower = c.to_lowercase();
         lower.for_each(|c| tables::case_fold_for_nfkc(c).for_each(&mut each));
     }

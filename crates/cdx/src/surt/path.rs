@@ -24,7 +24,7 @@ pub(super) fn push(path: &[u8], has_host: bool, key: &mut Vec<u8>) {
 
 /// Returns true if the path only needs lower-casing.
 fn is_plain(path: &[u8]) -> bool {
-    // Both scan to the end unconditionally, which vectorizes.
+    // Both checks scan to the end unconditionally, so that the compiler can vectorize them.
     let escaped = path
         .iter()
         .fold(false, |any, byte| any | escapes::must(*byte));
@@ -40,7 +40,7 @@ fn push_resolved(path: &[u8], key: &mut Vec<u8>) {
     for part in path.split(|byte| *byte == b'/').skip(1) {
         match part {
             b"." => {}
-            // Above the root, one `..` is kept, and the next one removes it.
+            // Above the root, a first `..` is kept, and a second one removes it.
             b".." => {
                 if kept.pop().is_none() {
                     kept.push(part);
@@ -64,7 +64,8 @@ fn push_resolved(path: &[u8], key: &mut Vec<u8>) {
 /// without the inner parentheses.
 fn remove_session(begin: usize, key: &mut Vec<u8>) {
     let path = key.get(begin..).unwrap_or_default();
-    // Few paths contain a parenthesis, and searching for one byte needs no preparation.
+    // Search for a parenthesis first: few paths contain one, and searching for one byte needs no
+    // preparation.
     if memchr(b'(', path).is_none() || memmem::find(path, b".aspx").is_none() {
         return;
     }

@@ -197,7 +197,8 @@ impl Shell {
         Ok(())
     }
 
-    /// Prints the table for people, and returns the numbers of a second run, which must change nothing.
+    /// Prints the table for users, and returns the numbers of a second run, which must not change
+    /// anything.
     fn index(&mut self, tool: &Path, redis: &str, crawl: &str, commit: bool) -> Outcome<Value> {
         let commit = if commit { " --commit" } else { "" };
         let arguments = format!("dedupe index --redis {redis} --crawl {crawl}{commit}");

@@ -22,7 +22,7 @@ const CLAIM: Duration = Duration::from_secs(10);
 /// Maximum wait for another worker that is about to store the payload.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// A WARC file, and the index of the payloads in all of them.
+/// A WARC file, and the index of the payloads in the WARC files of all workers.
 pub struct Archive {
     warc: Writer<File>,
     index: Index,

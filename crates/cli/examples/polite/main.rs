@@ -38,7 +38,7 @@ use worker::{Crawl, LEASE, LEAST_PAUSE, Worker};
 
 const EXECUTION: &[u8] = b"crawl-1";
 const WORKERS: usize = 4;
-/// The worker that dies, and the number of pages after which it does.
+/// The worker that dies, and the number of pages after which it dies.
 const UNLUCKY: (usize, u32) = (2, 5);
 
 fn main() -> ExitCode {

@@ -69,8 +69,8 @@ impl Work<'_> {
         if let Some(name) = listed.of_unknown_crawl.first() {
             // The package could belong to any crawl.
             let reason = format!(
-                "nothing is removed, and nothing counted as removed, while the manifest does not say which crawl {name} \
-                 belongs to: mend that entry"
+                "no crawl is removed or counted as removed, because the manifest does not name the crawl of {name}: \
+                 add it to that entry"
             );
             self.report().not_compared = Some(reason);
             return Ok(());
@@ -125,8 +125,8 @@ impl Work<'_> {
                 }
             }
             if aside.iter().any(|crawl| elsewhere.contains(crawl)) {
-                let reason = "nothing is removed while Browsertrix's importer removes crawls of this index: import again \
-                              when it has finished";
+                let reason = "no crawl is removed, because Browsertrix's importer is removing crawls of this index: \
+                 import again when it has finished";
                 self.report().not_compared = Some(reason.to_owned());
                 return Ok(());
             }
@@ -134,7 +134,7 @@ impl Work<'_> {
             let is_other =
                 |crawl: &Vec<u8>| !kept.contains(&crawl[..]) && !stay.contains(&crawl[..]);
             let others: HashSet<Vec<u8>> = all.filter(is_other).collect();
-            // Running crawls do not prove that the manifest is the right one.
+            // If only running crawls are kept, the manifest may be the wrong one.
             if kept.is_empty() {
                 self.refuse_to_empty(&others)?;
             }
@@ -172,7 +172,7 @@ impl Work<'_> {
             }
         }
         Err(Error::Refused(
-            "crawls are being removed all the time: import again when that is over".to_owned(),
+            "other clients keep removing crawls: import again when they have finished".to_owned(),
         ))
     }
 
@@ -191,8 +191,8 @@ impl Work<'_> {
             return Ok(());
         }
         Err(Error::Refused(format!(
-            "nothing that {} lists is in the index, and removing all crawls that are not listed would empty it: \
-             allow it if that is intended",
+            "the index has none of the crawls that {} lists, so removing the unlisted crawls would empty it: pass \
+             --allow-empty if that is intended",
             self.import.source
         )))
     }
@@ -236,7 +236,7 @@ impl Work<'_> {
         }))
     }
 
-    /// Writes the same counts as `DEDUPE.RETAIN` does for crawls that are left out.
+    /// Writes the same counts as `DEDUPE.RETAIN` writes for unlisted crawls.
     fn track(&self, crawls: u64, size: u64) -> Result<(), Error> {
         let mut track = redis::cmd("HSET");
         track.arg([&self.import.prefix[..], b"allcounts"].concat());
@@ -264,7 +264,7 @@ impl Work<'_> {
 fn why_it_stays(open: Option<&[u8]>, is_listed_elsewhere: bool) -> Option<String> {
     match open {
         Some(name) => Some(format!(
-            "it is running: its file {} is not finished; remove a crawl that died by DEDUPE.REMOVE",
+            "it is running: its file {} is not finished; if the crawl died, remove it with DEDUPE.REMOVE",
             String::from_utf8_lossy(name)
         )),
         None if is_listed_elsewhere => {
@@ -285,7 +285,7 @@ fn listed_of(crawl: &[u8], waczs: &[Wacz], listed: &Listed) -> Vec<Failed> {
             name: name.to_owned(),
             path: String::new(),
             reason: format!(
-                "it was imported as part of crawl {crawl}, and the manifest says {other}: {crawl} stays as it is; to \
+                "it was imported as part of crawl {crawl}, but the manifest says {other}; it stays in {crawl}: to \
                  move it, remove that crawl and import again"
             ),
         })

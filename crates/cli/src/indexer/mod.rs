@@ -8,8 +8,8 @@
 //! 2. **Commit** of the crawls, in the order in which the manifest lists them.
 //! 3. **Revisits.** Now every original of this import is in the index, at any position in the manifest. A revisit
 //!    without original is set aside in the index and retried at the end of every import.
-//! 4. **Commit** of what the revisits added; then crawls that the manifest does not list are tracked as removed, or
-//!    removed (`DEDUPE.RETAIN`).
+//! 4. **Commit** of the records that the revisits added; then crawls that the manifest does not
+//!    list are tracked as removed, or removed (`DEDUPE.RETAIN`).
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -60,8 +60,8 @@ use crawlspace_wacz::{Location, Manifest};
 /// Lease of a package; when it expires another importer may take the package over.
 pub const LEASE: Duration = Duration::from_secs(30);
 
-/// Retries of a call. Fewer than the client's default: a new run resumes the import, and several calls fail one after
-/// the other before this one ends.
+/// Retries of a call. Fewer than the client's default, because a new run resumes the import, and
+/// because several calls fail one after the other before the import ends.
 const RETRIES: u32 = 4;
 
 /// An import: its source, its target and its options.
@@ -73,7 +73,8 @@ pub struct Import {
     pub redis: String,
     /// Prefix of all keys of the index.
     pub prefix: Vec<u8>,
-    /// Crawl of packages for which the manifest names none; without it, each is a crawl of its own, by name.
+    /// Crawl of packages for which the manifest names none. Without it, each such package is a
+    /// crawl named after it.
     pub crawl: Option<String>,
     /// Number of packages processed at the same time.
     pub jobs: usize,
@@ -183,12 +184,13 @@ impl Import {
     fn refuse_harm(&self, manifest: &Manifest) -> Result<(), Error> {
         if self.remove && !manifest.is_full {
             return Err(Error::Refused(
-                "a removal needs the list of a collection, and this is a single WACZ file: give a manifest".to_owned(),
+                "removing crawls needs a manifest of the whole collection, not a single WACZ file: pass a \
+                 manifest".to_owned(),
             ));
         }
         if self.remove && manifest.entries.is_empty() && !self.allow_empty {
             return Err(Error::Refused(format!(
-                "{} lists nothing, and removing all crawls that are not listed would empty the index: allow it if that is intended",
+                "{} lists nothing, and removing all crawls that are not listed would empty the index: pass --allow-empty if that is intended",
                 self.source
             )));
         }
@@ -215,7 +217,8 @@ impl Import {
         };
         let (packages, listed) = self.packages(manifest, &mut report, watch);
         let index = Index::on(server, &self.prefix[..]);
-        // Before anything is queued: fails if the server has no module, or does not own this prefix's slot.
+        // Fail before anything is queued if the server has no module, or does not own this prefix's
+        // slot.
         let profile = index.profile()?;
         let queue = Queue::new(
             server,
@@ -390,7 +393,7 @@ fn absolute(location: &Location) -> Result<String, String> {
         Location::File(path) => match std::path::absolute(path) {
             Ok(path) => match path.to_str() {
                 Some(path) => Ok(path.to_owned()),
-                None => Err("its path is not UTF-8: give the file another name".to_owned()),
+                None => Err("its path is not UTF-8: rename the file".to_owned()),
             },
             Err(error) => Err(error.to_string()),
         },

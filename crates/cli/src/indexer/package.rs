@@ -91,7 +91,7 @@ impl Package {
     }
 }
 
-/// Reads a non-empty text; manifests pass other values on unchanged, and these count as missing.
+/// Reads a non-empty text. Other values, which manifests pass on unchanged, count as missing.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::String(text) if !text.is_empty() => Some(text),

@@ -51,7 +51,8 @@ impl<'a> Present<'a> {
             let wacz = self.listed(&package);
             let standing = standing.get(&package.name).copied().unwrap_or_default();
             match wacz {
-                // An import must finish what it began: the revisits are not counted yet.
+                // If an import has begun the package, an import must finish it, because its
+                // revisits are not counted yet.
                 Some(wacz) if !standing.is_begun => match difference(&package, wacz) {
                     Some(reason) => sorted.replaced.push(Failed {
                         path: package.shown_path(),
@@ -82,7 +83,7 @@ impl<'a> Present<'a> {
         missing.sort_unstable();
         missing.dedup();
         for some in missing.chunks(LISTS) {
-            // Usually no list exists.
+            // Check for lists first, because usually none exists.
             let lists = if self.queue.have_lists(some)? {
                 wacz_lists(self.index, some)?
             } else {
@@ -136,7 +137,7 @@ fn difference(package: &Package, wacz: &Wacz) -> Option<String> {
     };
     let crawl = &package.crawl;
     Some(format!(
-        "crawl {crawl} has another file of this name, with {old} (the manifest says {new}): the index keeps what it has; to \
-         replace it, remove that crawl and import again"
+        "crawl {crawl} has another file of this name, with {old} (the manifest says {new}), and the index keeps that \
+         file: to replace it, remove that crawl and import again"
     ))
 }

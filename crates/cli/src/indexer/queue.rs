@@ -24,8 +24,8 @@ use crawlspace_client::{Ask, Call, Error, Server};
 
 /// Number of packages queued per call.
 const ENQUEUED: usize = 200;
-/// Divisor of a worker's share of the queue. A worker takes at most this fraction at once, so that all workers have
-/// work until the end.
+/// Divisor of a worker's share of the queue. Taking only a fraction at once leaves work for all
+/// workers until the end.
 const SHARES: usize = 8;
 
 /// Stage of an import, with its queue.
@@ -367,10 +367,7 @@ impl Queue {
                     is_alone: files == 1,
                 }),
                 Err(reason) => {
-                    let reason = format!(
-                        "it is listed in {}, and cannot be read: {reason}",
-                        stage.queue()
-                    );
+                    let reason = format!("its entry in {} cannot be read: {reason}", stage.queue());
                     unreadable.push((self.skip(stage, &item)?, reason));
                 }
             }
@@ -485,15 +482,15 @@ impl Queue {
                 count.arg(*hash).arg(*size);
             }
         }
-        // If sent twice, the second call finds none of them in the queue.
+        // The call is repeatable: a second one finds none of the packages in the queue.
         let left: Vec<u64> = self.server.ask(Call::new(count).repeatable())?;
         Ok(Left::of(&left))
     }
 
-    /// Returns the name of the sequence of calls that adds this package, which stays the same until the package is
-    /// complete. Returns `None` if another importer holds the package: with a new name, all its records would be
-    /// counted again. Also records that the crawl must be committed, which other importers do not record when they
-    /// queue.
+    /// Returns the name of the sequence of calls that adds this package, which stays the same until
+    /// the package is complete. Returns `None` if another importer holds the package, because a new
+    /// name would count all its records again. Also records that the crawl must be committed, which
+    /// other importers do not record when they queue a package.
     pub(crate) fn run(&self, package: &Package) -> Result<Option<String>, Error> {
         let (name, crawl) = (&package.name[..], &package.crawl[..]);
         let keys = [
@@ -550,7 +547,7 @@ impl Queue {
         Ok(noted.unwrap_or(0))
     }
 
-    /// Counts a batch of records once, and sets revisits aside that have no original.
+    /// Counts a batch of records once, and sets revisits without an original aside.
     pub(crate) fn count(
         &self,
         package: &Package,
@@ -617,7 +614,8 @@ impl Queue {
         pattern.push(b'*');
         let mut cursor = "0".to_owned();
         loop {
-            // As a script, it runs on the node that has the keys of the index, in a cluster, too.
+            // Run it as a script, so that in a cluster it runs on the node that has the keys of the
+            // index.
             let mut scan = self.script(SCAN, &["noremove:"], &[]);
             scan.arg(&cursor[..]).arg(&pattern[..]);
             let (next, keys): (String, Vec<Vec<u8>>) =
@@ -689,7 +687,7 @@ impl Queue {
         for (hash, size) in revisits {
             settle.arg(*hash).arg(*size);
         }
-        // If sent twice, the second call finds that it is done.
+        // The call is repeatable: a second one finds the batch settled.
         self.server.ask(Call::new(settle).repeatable())
     }
 

@@ -15,7 +15,8 @@ use crawlspace_wacz::{Location, Wacz};
 
 /// Number of WACZ files per round trip whose positions in the crawl's list are requested.
 const OPENED: usize = 100;
-/// An index is given up if none of this number of lines can be read.
+/// Number of lines at the start of an index that are checked. If none of them can be read, the
+/// index counts as unreadable.
 const LOOKED_AT: u64 = 100;
 
 /// A package whose whole index has been read.
@@ -53,7 +54,7 @@ impl Job<'_> {
         let text = self.refuse_what_is_not_whole(&wacz)?;
         let hash = match &self.package.hash {
             Some(hash) => hash.clone(),
-            // Hashing a local file costs little; a remote file would have to be downloaded with its WARCs.
+            // Hash local files only: a remote file would have to be downloaded completely.
             None if is_local(&self.package.path) => self.spelled(self.digest(&wacz)?),
             None => String::new(),
         };
@@ -145,7 +146,8 @@ impl Job<'_> {
             match &self.package.hash {
                 Some(listed) if !is_sha256(listed) => {
                     return refuse(format!(
-                        "the manifest says that its hash is {listed}, and only SHA-256 can be verified: it is {digest}"
+                        "the manifest says that its hash is {listed}, but only SHA-256 can be verified, which is \
+                         {digest}"
                     ));
                 }
                 Some(listed) if !is_same_hash(listed, &digest) => {
@@ -340,7 +342,7 @@ impl Work<'_> {
             let close = begun.and_then(|(place, reply)| {
                 match reply.map_or(Ok(0), Pending::take) {
                     Ok(_) => {}
-                    // An earlier run got further.
+                    // An earlier run has added more of the package already.
                     Err(error) if error.code() == Some(Code::Stale) => {}
                     Err(error) => return Err(Failure::from(error).in_the_middle()),
                 }

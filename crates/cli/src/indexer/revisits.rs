@@ -80,7 +80,7 @@ impl Job<'_> {
         let revisits: Vec<(&[u8], u64)> = revisits
             .map(|record| (&record.hash[..], record.size))
             .collect();
-        // Nearly always all of them have an original, and no look-up is needed first.
+        // Try without a look-up first, because nearly always all revisits have an original.
         let (mut known, mut unknown) = (revisits.clone(), String::new());
         for _ in 0..MAX_TRIES {
             match self
@@ -97,7 +97,7 @@ impl Job<'_> {
             (known, unknown) = self.work.divide(&package.crawl, &revisits)?;
         }
         Err(Failure::Package {
-            reason: "originals of its revisits are being removed all the time".to_owned(),
+            reason: "other clients keep removing originals of its revisits".to_owned(),
             partly: true,
         })
     }

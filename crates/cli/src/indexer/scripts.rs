@@ -101,10 +101,11 @@ end"
     };
 }
 
-/// Takes packages, abandoned ones first; a call that is sent twice returns the same packages twice. Browsertrix's
-/// importer removes a package from the queue and sets a guard `1`, which outlasts its work: if such a package is in
-/// `src:d`, it is imported. Returns each package with the name of its sequence and the number of files of its crawl, as
-/// far as known; or the number of packages held by others.
+/// Takes packages, abandoned ones first; a call that is sent twice returns the same packages twice.
+/// Browsertrix's importer removes a package from the queue and sets a guard `1`, which exists
+/// longer than its work takes. If such a package is in `src:d`, it is imported. Returns each
+/// package with the name of its sequence and the number of files of its crawl, as far as known; or
+/// the number of packages held by others.
 pub(super) const TAKE: &str = concat!(
     name_of!(),
     r"
@@ -190,8 +191,8 @@ pub(super) const RENEW: &str = r"
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
 
-/// Returns the name of a package's sequence, and records that its crawl must be committed. Other clients queue packages
-/// without either.
+/// Returns the name of a package's sequence, and records that its crawl must be committed. Other
+/// clients queue packages without recording either.
 pub(super) const RUN: &str = r"
 local guard, runs, crawls, names = unpack(KEYS)
 local token, name, crawl = unpack(ARGV)
@@ -257,8 +258,8 @@ return out"
 /// Scans some keys of the server that holds the index.
 pub(super) const SCAN: &str = "return redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 5000)";
 
-/// Closes the import, if nothing is queued. Names of failed packages are kept if the list of their crawl has an entry
-/// for them, which distinguishes such crawls from running ones.
+/// Closes the import, if nothing is queued. Keeps the names of failed packages that the list of
+/// their crawl has an entry for, because these names distinguish such crawls from running ones.
 pub(super) const CLOSE: &str = r"
 local q, pq, r, pr, qset, failed, crawls, counts, stamp = unpack(KEYS)
 local names, lists, now = unpack(ARGV)
@@ -356,7 +357,8 @@ out[1], out[2] = progress(counts, qset, q, pq, r, pr)
 return out"
 );
 
-/// Counts revisits that were set aside, once: only if they are still unchanged since they were read.
+/// Counts revisits that were set aside, unless they were changed after they were read. So each is
+/// counted once.
 pub(super) const SETTLE: &str = r"
 local later, laters, crawls = unpack(KEYS)
 local name, number, was, aside, prefix, crawl = unpack(ARGV, 1, 6)

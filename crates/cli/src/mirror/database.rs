@@ -72,7 +72,7 @@ impl Database {
             config.application_name("crawlspace tags sync");
         }
         if source.channel.is_empty() || source.channel.len() > MAX_CHANNEL {
-            let reason = format!("a channel has a name of 1 to {MAX_CHANNEL} bytes");
+            let reason = format!("the name of a channel must have 1 to {MAX_CHANNEL} bytes");
             return Err(Error::Setting(reason));
         }
         let blank = |c: char| c.is_whitespace() || c == ';';
@@ -98,7 +98,9 @@ impl Database {
         let asked = client.prepare(&self.query);
         let asked = asked.map_err(Error::postgres("the query"))?;
         if !asked.params().is_empty() {
-            return Err(Error::Setting("the query has parameters".to_owned()));
+            return Err(Error::Setting(
+                "the query has parameters, which are not supported".to_owned(),
+            ));
         }
         let [_, tags] = asked.columns() else {
             return Err(Error::Setting(format!(
@@ -117,7 +119,7 @@ impl Database {
             }
         };
         let wrapped = wrapped(&self.query, array);
-        // Sorted by the bytes of the ids, so that rows with the same id are adjacent in any
+        // Sort by the bytes of the ids, so that rows with the same id are adjacent in any
         // collation.
         let all = format!("{wrapped}\nORDER BY q.id::text COLLATE \"C\" NULLS FIRST");
         let some = format!("{wrapped}\nWHERE q.id::text = ANY($1::text[])");
@@ -135,7 +137,7 @@ impl Database {
 
     /// Cancels a query, if possible.
     pub(crate) fn cancel(&self, query: &CancelToken) {
-        // Otherwise it ends by itself, only later.
+        // If this fails, the query ends by itself later.
         let _ = match self.config.get_ssl_mode() {
             SslMode::Disable => query.cancel_query(postgres::NoTls),
             _ => query.cancel_query(self.tls.clone()),
@@ -146,7 +148,7 @@ impl Database {
 /// Wraps the query into a table with known column names.
 pub(super) fn wrapped(query: &str, array: bool) -> String {
     let tags = if array { "text[]" } else { "text" };
-    // The line break ends a comment at the end of the query.
+    // The query may end with a comment, which the line break ends.
     format!("SELECT q.id::text, q.tags::{tags} FROM (\n{query}\n) AS q(id, tags)")
 }
 

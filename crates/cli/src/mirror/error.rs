@@ -8,14 +8,14 @@ use crawlspace_client::tags;
 /// Error of a mirror. Readers see the state before the error.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// PostgreSQL is unreachable or refuses.
+    /// PostgreSQL is unreachable or refuses a request.
     #[allow(missing_docs)]
     #[error("{doing}: {}", reason(cause))]
     Postgres {
         doing: String,
         cause: postgres::Error,
     },
-    /// Redis is unreachable or refuses.
+    /// Redis is unreachable or refuses a command.
     #[error("{0}")]
     Redis(#[from] tags::Error),
     /// A file cannot be read.
@@ -95,7 +95,7 @@ fn is_lasting(cause: &postgres::Error) -> bool {
     }
     let mut source = cause.source();
     while let Some(error) = source {
-        // An untrusted certificate is also reported as an error of this kind.
+        // An untrusted certificate is also reported as an I/O error.
         if let Some(error) = error.downcast_ref::<io::Error>() {
             return error.kind() == io::ErrorKind::InvalidData;
         }
@@ -111,7 +111,7 @@ fn reason(cause: &postgres::Error) -> String {
         let (message, code) = (refusal.message(), refusal.code().code());
         return format!("{message}{} [{code}]", detail.unwrap_or_default());
     }
-    // With the underlying causes, which the error itself does not show.
+    // Add the underlying causes, which the error itself does not show.
     let text = cause.to_string();
     let mut all = text.clone();
     let mut source = cause.source();

@@ -37,8 +37,9 @@ pub fn load_csv(
     let begun = Instant::now();
     let mut space = Space::open(target)?;
     space.begin()?;
-    // Rows of one id may be anywhere in the file. The staged copy unites their tags; here they are only counted. If two
-    // ids had the same hash, the count would be wrong and the load would be refused.
+    // Rows of one id may be anywhere in the file. The staged copy merges their tags; this set only
+    // counts the ids. If two ids had the same hash, the count would be wrong and the load would be
+    // refused.
     let hasher = RandomState::new();
     let mut known = HashSet::new();
     let mut read = 0;
@@ -162,7 +163,7 @@ mod tests {
         );
         assert_eq!(
             rows("id,tags\na,b\na b,c\n"),
-            Err("t.csv line 3: id 'a b': a tag cannot hold a space".to_owned())
+            Err("t.csv line 3: id 'a b': a tag cannot contain a space".to_owned())
         );
     }
 }

@@ -14,7 +14,7 @@ const TICK: Duration = Duration::from_millis(200);
 const CHECK: Duration = Duration::from_secs(2);
 /// Maximum number of changed ids queried individually; more changes at once cause a load.
 const BURST: usize = 10_000;
-/// Time without failure after which the next failure restarts the back-off.
+/// After this time without a failure, the next failure restarts the back-off.
 const STEADY: Duration = Duration::from_secs(5);
 
 /// Maximum pause after a failure.
@@ -59,8 +59,9 @@ impl Mirror<'_> {
                 Err(error) => error,
             };
             past.ever |= past.placed;
-            // After the first load, a lock that is held may be that of our own connection, which the server does not
-            // yet know to be dead; and a query that fails may do so because the tables are being changed.
+            // After the first load, these errors may be temporary: the lock may still be held by
+            // the mirror's own broken connection, and a query may fail because the tables are being
+            // changed.
             if !past.ever && error.is_lasting() {
                 return Err(error);
             }
@@ -146,8 +147,8 @@ impl Mirror<'_> {
                         backoff = Backoff::new(MAX_PAUSE);
                         due = how.every.map(|every| Instant::now() + every);
                     }
-                    // The source is faulty. Readers see a complete though possibly old state, so changes are still
-                    // worth following.
+                    // The source is faulty. Readers see a complete but possibly old state, so the
+                    // mirror keeps following changes.
                     Err(error @ (Error::Row(_) | Error::Emptied { .. })) if space.is_whole() => {
                         let pause = backoff.pause();
                         let error = &error;

@@ -40,13 +40,13 @@ impl Row {
         match kind {
             _ if id.is_empty() => return Err("the id is empty".to_owned()),
             Kind::Tag if id.contains(&b' ') => {
-                return Err(named("a tag cannot hold a space"));
+                return Err(named("a tag cannot contain a space"));
             }
             Kind::Tag if id.len() > TAG_BYTES => {
-                return Err(named(&format!("a tag has {TAG_BYTES} bytes at most")));
+                return Err(named(&format!("a tag must have at most {TAG_BYTES} bytes")));
             }
             _ if id.len() > ID_BYTES => {
-                return Err(named(&format!("an id has {ID_BYTES} bytes at most")));
+                return Err(named(&format!("an id must have at most {ID_BYTES} bytes")));
             }
             _ => {}
         }
@@ -57,8 +57,8 @@ impl Row {
         for tag in tags {
             let bad = match tag {
                 [] => "a tag is empty".to_owned(),
-                _ if tag.contains(&b' ') => "a tag cannot hold a space".to_owned(),
-                _ if tag.len() > TAG_BYTES => format!("a tag has {TAG_BYTES} bytes at most"),
+                _ if tag.contains(&b' ') => "a tag cannot contain a space".to_owned(),
+                _ if tag.len() > TAG_BYTES => format!("a tag must have at most {TAG_BYTES} bytes"),
                 _ => {
                     row.tags.insert(tag.to_vec());
                     continue;
@@ -96,14 +96,14 @@ mod tests {
         let long = vec![b'x'; 1025];
         let bad = |id: &[u8], tag: &[u8]| Row::new(Kind::Tag, id, [tag]).unwrap_err();
         assert_eq!(bad(b"", b"a"), "the id is empty");
-        assert_eq!(bad(b"a b", b"a"), "id 'a b': a tag cannot hold a space");
-        assert!(bad(&long, b"a").ends_with("x…': a tag has 1024 bytes at most"));
+        assert_eq!(bad(b"a b", b"a"), "id 'a b': a tag cannot contain a space");
+        assert!(bad(&long, b"a").ends_with("x…': a tag must have at most 1024 bytes"));
         assert_eq!(bad(b"a", b""), "id 'a': its tag '': a tag is empty");
         assert_eq!(
             bad(b"a", b"b c"),
-            "id 'a': its tag 'b c': a tag cannot hold a space"
+            "id 'a': its tag 'b c': a tag cannot contain a space"
         );
-        assert!(bad(b"a", &long).ends_with("a tag has 1024 bytes at most"));
+        assert!(bad(b"a", &long).ends_with("a tag must have at most 1024 bytes"));
         assert!(Row::new(Kind::Tag, &long[1..], [&long[1..]]).is_ok());
     }
 

@@ -65,8 +65,9 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Locks this name for the duration of the session; otherwise returns its holder. Waits a moment for the lock,
-    /// because the server releases the lock of an ended process only when it notices that end.
+    /// Locks this name for the duration of the session, or returns the holder of the lock. Waits a
+    /// moment for the lock, because the server releases the lock of an ended process only when it
+    /// notices that end.
     pub(crate) fn lock(&mut self, name: &str) -> Result<Result<(), String>, Error> {
         let failed = |cause| Error::postgres("the lock of the space")(cause);
         let set = |client: &mut Client, setting| client.batch_execute(setting).map_err(failed);

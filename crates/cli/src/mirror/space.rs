@@ -79,8 +79,8 @@ impl Space {
         })
     }
 
-    /// Returns true if readers see a complete load, including later changes. Only then may single ids be written; in a
-    /// space that lost its data they would be the only ids.
+    /// Returns true if readers see a complete load, including later changes. Single ids may only be
+    /// written in that case: in a space that lost its data, they would be the only ids.
     pub(crate) fn is_whole(&self) -> bool {
         self.left.is_some()
     }
@@ -118,7 +118,7 @@ impl Space {
 
     /// Discards the staged copy, if possible.
     pub(crate) fn discard(&mut self) {
-        // Otherwise the next load discards it.
+        // If this fails, the next load discards the copy.
         let _ = self.tags.discard(self.kind);
     }
 
@@ -130,7 +130,8 @@ impl Space {
         let staged = |info: &Info, kind| match info.staged(kind) {
             there if there == ids => Ok(()),
             there => Err(Error::Disturbed(format!(
-                "the staged copy holds {there} ids, not {ids}: another client loads this space as well, or the server lost it"
+                "the staged copy holds {there} ids, not {ids}: another client loads this space as well, or the server \
+                 lost data"
             ))),
         };
         let swap = self.tags.swap_command(self.kind, Some(ids));
@@ -182,8 +183,8 @@ impl Space {
         }
     }
 
-    /// Adds all changes as one call, so that readers see all or none. In case a single change makes the server refuse
-    /// that call, each change is also added as its own call.
+    /// Adds all changes as one call, so that readers see all or none. Each change is also added as
+    /// its own call, in case the server refuses the common call because of a single change.
     fn add_changes(&self, write: &mut Pipeline, changed: &[Row]) -> Parts {
         let rows: Vec<TaggedId> = changed
             .iter()
@@ -231,7 +232,7 @@ impl Space {
                 self.server.ask(Call::<()>::new(unwatch))?;
                 return Err(error);
             }
-            // Unknown until the transaction's result is known.
+            // The contents are unknown until the transaction's result is known.
             let left = self.left.take();
             if let Some(mut results) = self.server.transact(write)? {
                 let info = match results.pop() {
@@ -245,7 +246,7 @@ impl Space {
             self.left = left;
         }
         Err(Error::Disturbed(
-            "other clients changed the space during all of 10 tries".to_owned(),
+            "other clients changed the space during each of 10 attempts".to_owned(),
         ))
     }
 }
@@ -274,7 +275,7 @@ impl Parts {
         let mut bad = Vec::new();
         for (result, row) in singles.iter().zip(changed) {
             let Err(cause) = result else { continue };
-            // The only error that concerns a tag; all other errors concern the server.
+            // `CYCLE` is the only error about a tag; all other errors concern the server.
             if cause.code() != Some("CYCLE") {
                 return Err(refused("TAGS.LOAD", cause.clone()));
             }
@@ -289,7 +290,7 @@ fn refused(doing: &str, cause: RedisError) -> Error {
     Error::Redis(crawlspace_client::Error::new(doing, cause))
 }
 
-/// Returns true if these changes could leave none of the ids.
+/// Returns true if these changes could remove all ids.
 fn would_be_empty(ids: u64, changed: &[Row]) -> bool {
     let gone = changed.iter().filter(|row| row.tags.is_empty()).count() as u64;
     gone == changed.len() as u64 && ids <= gone
@@ -301,7 +302,8 @@ fn as_left(info: &Info, kind: Kind, left: Left) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Disturbed(format!(
-        "the space holds {} ids with {} tags, where {} with {} were written: another client writes to it, or the server lost it",
+        "the space holds {} ids with {} tags, but {} with {} were written: another client writes to it, or the server \
+         lost data",
         there.0, there.1, left.0, left.1
     )))
 }

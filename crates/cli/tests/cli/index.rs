@@ -206,7 +206,7 @@ fn empty_payloads_are_no_duplicates_of_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
-    // For any digest that the writer states.
+    // Records with an empty payload are skipped, regardless of their digest.
     let nothing = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     for (n, hash) in [nothing, &hash(1), &hash(1)].into_iter().enumerate() {
         warc.capture("response", &format!("http://a.example/{n}"), hash, b"");
@@ -568,7 +568,7 @@ fn wacz_files_and_warc_files_are_told_apart() {
         1,
     );
     let advice = format!(
-        "this is a WARC file, and indexer reads WACZ files and manifests: run crawlspace dedupe index --crawl ID {warc}"
+        "this is a WARC file, but indexer reads WACZ files and manifests: run crawlspace dedupe index --crawl ID {warc}"
     );
     assert_contains(&failed.errors, advice);
 
@@ -615,12 +615,14 @@ fn files_wait_for_a_server_that_is_killed_and_restarted() {
     for bytes in [1, 150_000, 400_000] {
         relay.hold_after(bytes);
         let mut program = Program::start(tool(words(&relay.url(), "1h")));
-        until("it is in the middle", || relay.holds());
+        until("the relay holds the import", || relay.holds());
         server.kill9();
         relay.refuse(true);
         relay.cut();
         let waits = "waiting for the server for another ";
-        until("it waits", || program.errors().contains(waits));
+        until("the program waits for the server", || {
+            program.errors().contains(waits)
+        });
         server.restart();
         relay.refuse(false);
         assert!(program.ended().is_none());

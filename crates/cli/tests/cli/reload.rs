@@ -54,7 +54,9 @@ impl Server {
         let before = self.reloads("success");
         self.write(text);
         self.hang_up();
-        until("it is reloaded", || self.reloads("success") > before);
+        until("the configuration is reloaded", || {
+            self.reloads("success") > before
+        });
     }
 
     fn figure(&self, sample: &str) -> f64 {
@@ -144,7 +146,7 @@ fn a_request_that_has_begun_ends_with_the_configuration_before() {
         let _ = released.lock().unwrap().recv();
         answer(200, &[("Content-Type", "text/x-cdxj")], row("slow"))
     });
-    // Dropped before the host, which waits for it.
+    // Drop this before the host, which waits for it.
     let release = release;
     let before = format!(
         "collections:\n  a:\n    index: cdx+{}/x-cdx\n    index_timeout: 60\n  big: ./big.cdxj\n",
@@ -217,7 +219,9 @@ fn a_configuration_that_cannot_be_used_changes_nothing_and_says_why() {
         server.write(&text);
         server.hang_up();
         failures += 1.0;
-        until("it was read", || server.reloads("failure") >= failures);
+        until("the invalid configuration was read", || {
+            server.reloads("failure") >= failures
+        });
         assert_eq!(server.reloads("failure"), failures);
         assert_eq!(server.figure("config_last_reload_successful{}"), 0.0);
         assert_contains(server.rows("a"), "\"one\"");
@@ -227,7 +231,7 @@ fn a_configuration_that_cannot_be_used_changes_nothing_and_says_why() {
         let log = server.stage.program().errors();
         let is_said = log.lines().any(|line| {
             let line: Value = serde_json::from_str(line).unwrap_or_default();
-            let message = "the configuration was not reloaded, and the one before stays in use";
+            let message = "the configuration was not reloaded; the previous one stays in use";
             let error = line["error"].as_str().unwrap_or_default();
             line["level"] == "ERROR" && line["message"] == message && error.contains(reason)
         });
@@ -307,7 +311,7 @@ fn a_file_that_has_changed_is_read() {
     server.write("collections: {");
     until("the change is noticed", || server.reloads("failure") == 1.0);
     assert_contains(server.rows("a"), "\"two\"");
-    // Written in place, not replaced by another file.
+    // Write the file in place instead of replacing it.
     let file = server.dir.path().join("config.yaml");
     fs::write(file, local("{a: ./three.cdxj}")).unwrap();
     until("the change is noticed", || {
@@ -319,7 +323,7 @@ fn a_file_that_has_changed_is_read() {
 #[test]
 fn without_watching_changes_are_read_at_the_next_signal_alone() {
     let mut server = Server::unwatching("collections: {a: ./one.cdxj}");
-    // Another server on the same files, which shows when a change would have been noticed.
+    // Another server watches the same files, and shows when a change would have been noticed.
     let watching = Stage::start_in(server.dir.path(), "collections: {a: ./one.cdxj}");
     for index in ["two", "three"] {
         server.write(&local(&format!("{{a: ./{index}.cdxj}}")));
@@ -332,7 +336,9 @@ fn without_watching_changes_are_read_at_the_next_signal_alone() {
         assert_eq!(server.reloads("success"), 0.0);
     }
     server.hang_up();
-    until("it is reloaded", || server.reloads("success") > 0.0);
+    until("the configuration is reloaded", || {
+        server.reloads("success") > 0.0
+    });
     assert_contains(server.rows("a"), "\"three\"");
     assert_eq!(server.reloads("success"), 1.0, "one signal, one reload");
     assert_eq!(server.reloads("failure"), 0.0);
@@ -342,7 +348,7 @@ fn without_watching_changes_are_read_at_the_next_signal_alone() {
 fn the_address_for_the_operator_stays_refused() {
     let host = ScriptedHost::start(|_| answer(200, &[], "from elsewhere"));
     let mut server = Server::unwatching("collections: {live: $live}");
-    // Another guard means other connections to servers.
+    // A changed guard requires new connections to servers.
     server.reload("allow_private: [127.0.0.0/8, 10.0.0.0/8]\ncollections: {live: $live}\n");
     let elsewhere = server.stage.get(format!("/live/id_/{}", host.url("/")));
     assert_contains(elsewhere.text(), "from elsewhere");

@@ -24,7 +24,8 @@ pub(super) enum Wanted {
     Of(Arc<[Box<[u8]>]>),
     /// Lines whose key equals their urlkey.
     Own,
-    /// Lines whose key differs from their urlkey, if the urlkey is within this span. Each is returned under its urlkey.
+    /// Lines whose key differs from their urlkey and whose urlkey is within this span. Each is
+    /// returned under its urlkey.
     Respelled(Arc<Span>),
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Cursor {
     wanted: Wanted,
     /// The current line with its key replaced by the urlkey; empty if the key already is the urlkey.
     respelled: Vec<u8>,
-    /// The previous line, if repeated lines at the edges of blocks are to be skipped.
+    /// The previous line, if repeated lines at the edges of blocks must be skipped.
     before: Option<Vec<u8>>,
     /// True for unsorted text: lines within the span may follow a line after its end.
     unsorted: bool,
@@ -51,7 +52,8 @@ pub(crate) struct Cursor {
     broken: u64,
     /// Result of a call of [`Cursor::next`] made in advance by [`Cursor::shows_no`].
     ahead: Option<Result<bool, SourceError>>,
-    /// Captures at the same distance, which are sorted in ascending order here because the text is read backward.
+    /// Captures at the same distance. They are sorted in ascending order here, because the text is
+    /// read backward.
     run: Option<Box<Run>>,
 }
 
@@ -63,7 +65,7 @@ struct Run {
     head: Range<usize>,
     shape: Shape,
     distance: u64,
-    /// True if the current line of the cursor is yet to be taken; `end` is true after the last line.
+    /// True until the current line of the cursor is taken. `end` is true after the last line.
     held: bool,
     end: bool,
 }
@@ -181,7 +183,7 @@ impl Cursor {
 
     /// Returns whether the text that was read for the first line proves that a later span is empty.
     ///
-    /// The keys of one URL are usually adjacent, so that one read serves for most of them.
+    /// The keys of one URL are usually adjacent, so one read usually covers most of them.
     pub(super) async fn shows_no(&mut self, later: &Span) -> bool {
         if self.unsorted || later.from < self.span.from || matches!(self.lines, Lines::Backward(_))
         {

@@ -104,7 +104,7 @@ impl Entry {
             .unwrap_or_else(PoisonError::into_inner) = Some(version);
     }
 
-    /// Returns whether another entry of the same file is read in the same way.
+    /// Returns whether another entry is for the same file and reads it in the same way.
     pub(super) fn is_like(&self, other: &Entry) -> bool {
         fn hinted(entry: &Entry) -> Option<(bool, &str)> {
             let cluster = entry.cluster.as_ref()?;

@@ -20,7 +20,8 @@ use crate::timestamp::Timestamp;
 use crate::zipnum::cluster::block::begin_of as secondary;
 use crate::zipnum::cluster::{Blocks, Cluster};
 
-/// Limit of lines that a query sorts in memory, in bytes. They are lines of many URLs whose keys have another spelling.
+/// Limit of the lines that a query sorts in memory, in bytes. Queries for many URLs sort the lines
+/// whose keys have another spelling.
 pub const MAX_KEPT: usize = 16 << 20;
 
 /// The files of a query, and the captures that it looks for.
@@ -36,12 +37,12 @@ pub struct Files {
     some: Range<u64>,
     /// Collects failures of files. Without it, the first failure fails the query.
     pub(super) gaps: Option<Arc<Gaps>>,
-    /// True if a changed or removed file is a failure like any other.
+    /// True if a changed or removed file counts as a failed file.
     pub(super) settled: bool,
     at_most: Option<u64>,
     /// The unused rest of [`MAX_KEPT`].
     room: usize,
-    /// The directory of the entries, which knows where urlkeys can be.
+    /// The directory of the entries, which maps urlkeys to the files that can contain them.
     directory: Option<Arc<Directory>>,
     /// The entries that can contain one of the wanted urlkeys. Without it, all entries are searched.
     candidates: Option<Candidates>,
@@ -113,7 +114,8 @@ impl Files {
         self
     }
 
-    /// Sets the time limit of the first row. With several files, one file gets a quarter of it.
+    /// Sets the time limit of the first row. If there are several files, each of them gets a
+    /// quarter of it.
     pub fn within(mut self, first: Duration) -> Files {
         self.patience = (self.entries.len() > 1).then(|| first / 4);
         self
@@ -141,7 +143,7 @@ impl Files {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
         } else if self.sought.is_exact() {
             self.push(&text, &span, Wanted::All, &mut cursors).await?;
-            // With two cursors from the requested time, the second one reads forward.
+            // If two cursors start at the requested time, the second one reads forward.
             let last = cursors.len().saturating_sub(1);
             for span in self.sought.others() {
                 if let Some(own) = cursors.get_mut(last)
@@ -213,12 +215,14 @@ impl Files {
             // Rows of a replaced package would point to wrong offsets.
             let shown = entry.file.path().display();
             return Err(SourceError::Changed(format!(
-                "{shown}: it has just changed"
+                "{shown}: the file has just changed"
             )));
         }
         let Some(file) = entry.file.snapshot().await? else {
             let shown = entry.file.path().display();
-            return Err(SourceError::Changed(format!("{shown}: it is gone")));
+            return Err(SourceError::Changed(format!(
+                "{shown}: the file no longer exists"
+            )));
         };
         Ok(Opened {
             file: file.with_patience(self.patience),
@@ -333,7 +337,7 @@ impl Files {
                 if size > self.room {
                     let shown = text.file.path().display();
                     let what = format!(
-                        "{shown}: more than {MAX_KEPT} bytes of lines would have to be put into the order of urlkeys"
+                        "{shown}: more than {MAX_KEPT} bytes of lines would have to be sorted by urlkey"
                     );
                     return Err(SourceError::TooLarge(what));
                 }
@@ -423,7 +427,7 @@ impl Found {
     ) -> Lines<P> {
         let Bounds { after, until } = self.bounds;
         let at = self.begin(direction);
-        // Enough to have the first lines in most cases.
+        // This many bytes contain the first lines in most cases.
         let far = usize::try_from(until.saturating_sub(after)).unwrap_or(usize::MAX);
         let piece = far.saturating_add(1 << 10);
         let piece = piece.clamp(self.piece / 2, self.piece * 2);

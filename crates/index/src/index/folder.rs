@@ -37,7 +37,7 @@ const MAX_AT_ONCE: usize = 8;
 pub struct Listing {
     /// The files, in the order of their names.
     pub entries: Arc<[Arc<Entry>]>,
-    /// The directory of the entries, which knows where urlkeys can be.
+    /// The directory of the entries, which maps urlkeys to the files that can contain them.
     pub(super) directory: Arc<Directory>,
     /// The packages that contain the entries; empty for other sources.
     pub packages: Box<[Arc<Package>]>,
@@ -49,7 +49,7 @@ pub struct Listing {
     pub(crate) seen: Instant,
     /// Set when a listed file turns out to be replaced or removed.
     pub(crate) is_stale: AtomicBool,
-    /// True if some packages were not read, because no request waited for them any longer.
+    /// True if some packages were not read, because the requests that needed them had ended.
     pub(crate) is_abandoned: bool,
 }
 
@@ -277,7 +277,8 @@ impl Listing {
             let all = packages.iter().all(is_current);
             all.then(|| packages.iter().copied().cloned().collect())
         };
-        // On the first use, slow packages are read later, so that the other ones can answer.
+        // On first use, slow packages are read later, so that queries can search the others at
+        // once.
         let is_first = before.is_none() && listed.len() > 1;
         let until = is_first.then(|| Instant::now() + MAX_FIRST);
         let is_abandoned = AtomicBool::new(false);
@@ -439,7 +440,7 @@ impl Walk {
                 walk.files.push((path.to_owned(), version));
             }
             Ok(_) => {
-                let what = format!("{}: it is neither a file nor a folder", path.display());
+                let what = format!("{} is neither a file nor a folder", path.display());
                 walk.failures.push(what);
             }
             Err(error) => walk.failed(path, &error),
@@ -478,7 +479,7 @@ impl Walk {
                 Ok(metadata) if metadata.is_dir() => self.folder(&path, &metadata, depth + 1),
                 Ok(metadata) if metadata.is_file() && self.choice.includes(&path) => {
                     if self.files.len() >= MAX_FILES {
-                        let what = format!("more than {MAX_FILES} files; the rest is left out");
+                        let what = format!("more than {MAX_FILES} files; the others are skipped");
                         return self.failures.push(what);
                     }
                     self.files.push((path, FileVersion::of(&metadata)));

@@ -91,8 +91,8 @@ impl Listings {
         self
     }
 
-    /// Returns the files. The listing is at most a second old; for packages on servers half a minute, and longer while
-    /// the servers are slow to respond.
+    /// Returns the files. The listing is at most a second old. For packages on servers it is at
+    /// most half a minute old, or older while the servers are slow to respond.
     ///
     /// # Errors
     /// Fails if the name of the collection cannot be part of a path.
@@ -110,7 +110,8 @@ impl Listings {
         let turn = Arc::clone(&self.looking).try_lock_owned();
         let turn = match (turn, before) {
             (Ok(turn), before) => match before {
-                // Servers are slow, so list them in the background, unless the previous listing is known to be wrong.
+                // Servers are slow, so their files are listed in the background, unless the
+                // previous listing is known to be outdated.
                 Some(before) if before.is_remote() && !before.is_superseded() => {
                     let listings = Arc::clone(self);
                     drop(tokio::spawn(async move {
@@ -158,7 +159,8 @@ impl Listings {
         Arc::clone(if self.varies { collection } else { &self.any })
     }
 
-    /// Lists the files in a task of its own: if the request is cancelled, others may still wait for the result.
+    /// Lists the files in a separate task, because other requests may wait for the result after
+    /// this one is cancelled.
     async fn look_apart(
         self: &Arc<Self>,
         name: Arc<str>,
@@ -166,7 +168,7 @@ impl Listings {
     ) -> Result<Arc<Listing>, SourceError> {
         let listings = Arc::clone(self);
         let looked = tokio::spawn(async move { listings.look(name, turn).await }).await;
-        looked.unwrap_or_else(|error| Err(SourceError::Io(format!("reading broke off: {error}"))))
+        looked.unwrap_or_else(|error| Err(SourceError::Io(format!("reading failed: {error}"))))
     }
 
     /// Lists the files, unless another request just did.
@@ -191,7 +193,7 @@ impl Listings {
         };
         let listing = Arc::new(elsewhere(read).await?);
         if listing.is_abandoned {
-            let what = "no request waits for the packages any more";
+            let what = "the requests that needed the packages have ended";
             return Err(SourceError::Io(what.to_owned()));
         }
         let mut listings = self

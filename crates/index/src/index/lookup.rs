@@ -99,13 +99,14 @@ impl Lookup {
     pub fn closest(&self, url: &str, date: &str) -> Result<Option<Row>, Error> {
         let Some(moment) = Timestamp::earliest(date.as_bytes()) else {
             return Err(Error::Request(format!(
-                "invalid date {date:?}: 4 to 14 digits, like 20160229123000"
+                "invalid date {date:?}: write 4 to 14 digits, as in 20160229123000"
             )));
         };
         let key = key(url)?;
         let order = Order::Closest(moment);
         let mut nearest: Option<(u64, Row)> = None;
-        // One cursor reads the rows before the date backward, the other one the rows from it on.
+        // One cursor reads the rows before the date backward, and the other one reads the rows from
+        // the date on.
         for cursor in self.start(&self.url, Span::of_key(&key), order)? {
             let mut rows = Rows {
                 lookup: self,

@@ -55,7 +55,7 @@ pub(super) struct Listed {
 pub struct Package {
     /// A number that is unique in this process.
     number: u64,
-    /// The location at which this package, or the package that contains or names it, was listed.
+    /// The listed location of this package, or of the package that contains or names it.
     listed: Listed,
     location: Location,
     /// The chain of members that contain the package, outermost first.
@@ -185,11 +185,14 @@ impl Package {
         })
     }
 
-    /// Requests the byte range of a WARC file from the server.
+    /// Requests the byte range of a WARC file in the package from the server.
     fn place(&self, member: &str) -> Result<Range<u64>, SourceError> {
         let failed = |why: String| SourceError::Io(why);
         let Medium::Remote(_, wacz) = &self.medium else {
-            return Err(failed(format!("{}: it is gone", self.location)));
+            return Err(failed(format!(
+                "{}: the file no longer exists",
+                self.location
+            )));
         };
         let place = wacz.place(member);
         let place = place.map_err(|error| failed(error.to_string()))?;
@@ -264,7 +267,8 @@ impl Package {
     }
 }
 
-/// Returns the name that rows use for a WARC file. Some packages have all members in one more folder.
+/// Returns the name that rows use for a WARC file. In some packages, all members are in an
+/// additional folder.
 fn archive_name(member: &str) -> Option<&str> {
     let (folder, name) = member.split_once(ARCHIVE)?;
     let is_folder = folder.is_empty() || folder.ends_with('/');
@@ -279,7 +283,7 @@ impl Reading<'_> {
                 Some(version) => Wacz::open(location, &Options::default())
                     .map(|wacz| (Medium::Disk(version), Arc::new(wacz)))
                     .map_err(|error| error.to_string()),
-                None => Err(format!("{location}: it is gone")),
+                None => Err(format!("{location}: the file no longer exists")),
             },
             (Location::Url(url), Some(net)) => {
                 let (file, until) = (net.file(url), self.until);
@@ -344,7 +348,8 @@ impl Reading<'_> {
                 continue;
             };
             let place = OnceLock::new();
-            // On a server, each would need a request; it is made when the WARC file is first read.
+            // On a server, each position takes a request, which is sent when the WARC file is first
+            // read.
             if matches!(medium, Medium::Disk(_))
                 && let Some(range) = wacz.place(name).map_err(|error| error.to_string())?
             {
@@ -400,7 +405,7 @@ impl Reading<'_> {
         if depth >= MAX_DEPTH {
             let file = wacz.file();
             return Err(format!(
-                "{file}: packages in packages, more than {MAX_DEPTH} deep"
+                "{file}: packages are nested more than {MAX_DEPTH} levels deep"
             ));
         }
         let mut inner: Vec<String> = Vec::new();
@@ -414,7 +419,10 @@ impl Reading<'_> {
             match wacz.inner(name) {
                 Ok(Some(one)) => self.opened(location, &all, medium, &Arc::new(one), depth + 1),
                 Ok(None) => {
-                    let why = format!("{}: {name} is compressed once more", wacz.file());
+                    let why = format!(
+                        "{}: the member {name} must not be compressed again",
+                        wacz.file()
+                    );
                     self.broken(location, why);
                 }
                 Err(error) => self.broken(location, error.to_string()),
@@ -492,7 +500,9 @@ fn indexes(
     let part = |place: Range<u64>| match medium {
         Medium::Disk(version) => NamedFile::part(path.clone(), *version, place),
         Medium::Remote(version, _) => NamedFile::remote_part(version, place),
-        Medium::None => NamedFile::broken(path.clone(), format!("{shown}: it is gone")),
+        Medium::None => {
+            NamedFile::broken(path.clone(), format!("{shown}: the file no longer exists"))
+        }
     };
     let mut entries = Vec::new();
     let mut add = |file: NamedFile, cluster: Option<Cluster>, spelled| {
@@ -596,14 +606,14 @@ fn blocks(text: &[u8], part: &str, size: u64) -> Result<Vec<u8>, String> {
             return Err(format!("{:?} does not describe a block", shown()));
         };
         if *block.part != *part && !block.part.is_empty() {
-            return Err(format!("{:?} is about another file than {part}", shown()));
+            return Err(format!("{:?} names a file other than {part}", shown()));
         }
         if block.length == 0 {
             continue;
         }
         if block.offset != covered {
             return Err(format!(
-                "{:?}: the block before it ends at byte {covered}",
+                "{:?}: the previous block ends at byte {covered}",
                 shown()
             ));
         }
@@ -617,7 +627,7 @@ fn blocks(text: &[u8], part: &str, size: u64) -> Result<Vec<u8>, String> {
     }
     if covered != size {
         return Err(format!(
-            "its blocks end at byte {covered}, and {part} at byte {size}"
+            "its blocks end at byte {covered}, but {part} ends at byte {size}"
         ));
     }
     Ok(out)
@@ -660,7 +670,7 @@ mod tests {
             (
                 "com,a)/ 2016 {\"offset\": 0, \"length\": 1, \"filename\": \"x\"}",
                 9,
-                "another file",
+                "a file other than",
             ),
             (
                 "b)/ 1\tindex.cdx.gz\t0\t1\na)/ 1\tindex.cdx.gz\t1\t8",

@@ -13,7 +13,7 @@ use super::span::Span;
 use crate::spelling::{self, js_request, js_stored, warcio_js};
 use crate::timestamp::Timestamp;
 
-/// Schemes whose URLs are used as keys unchanged in one spelling, and are split at the host in another.
+/// Schemes whose URLs one spelling uses as keys unchanged, while another one reverses their hosts.
 const RAW_SCHEMES: [&str; 4] = ["ftp:", "ftps:", "ws:", "wss:"];
 
 /// Keys in other spellings that may hold captures of a query.
@@ -87,7 +87,8 @@ impl Aliases {
         for appendix in post::js::appendices(media, body) {
             let (key, own) = js_request(url, method, &appendix);
             add(&mut urlkeys, own);
-            // Another program derives the same key from another body (`a+b` in JSON), so a line may keep it.
+            // Another program derives the same key from a different body (`a+b` in JSON), so a line
+            // may have this key.
             add(&mut urlkeys, Some(key));
             add(&mut urlkeys, js_stored(url, method, &appendix));
         }
@@ -273,9 +274,10 @@ impl Sought {
 mod tests {
     use super::*;
 
-    /// A request (method, URL, media type, body, and whether the body is in base64) and the keys of its capture in
-    /// warcio.js 2.4.11, in cdxj-indexer 1.5.0, and in look-ups of pywb 2.10. The cases omit methods that an indexer
-    /// ignores, and values that only one language writes in that form.
+    /// A request (method, URL, media type, body, and whether the body is in base64) and the keys of
+    /// its capture in warcio.js 2.4.11, in cdxj-indexer 1.5.0, and in look-ups of pywb 2.10. The
+    /// cases omit methods that an indexer ignores, and values whose text depends on the programming
+    /// language.
     type Request = (
         String,
         String,

@@ -47,7 +47,7 @@ impl Span {
         };
         if one_key {
             if let Some(last) = &last {
-                // The end comes after timestamps that continue `last` with more digits.
+                // The end sorts after timestamps that have more digits than `last`.
                 to.clone_from(&from);
                 to.extend_from_slice(last);
                 to.push(b':');

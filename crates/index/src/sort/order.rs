@@ -1,8 +1,9 @@
 //! Sorts lines in memory.
 //!
-//! The cost of comparing lines is dominated by cache misses. So what is sorted are small entries that contain the next
-//! seven bytes of the key; entries with the same seven bytes are then sorted by the next seven, and so on. A prefix
-//! that thousands of URLs share, such as a host or a folder, is read once per line instead of once per comparison.
+//! The cost of comparing lines is dominated by cache misses. So the lines are sorted through small
+//! entries that contain the next seven bytes of the key. Entries with the same seven bytes are then
+//! sorted by the following seven, and so on. A prefix that thousands of URLs share, such as a host
+//! or a folder, is read once per line instead of once per comparison.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -26,7 +27,8 @@ const HEAD: usize = 8;
 const PIECE: usize = 7;
 /// Maximum number of entries that are sorted by comparison.
 const MAX_COMPARED: usize = 24;
-/// Length of a common prefix, in bytes, from which keys are compared: each piece is a level of recursion.
+/// Length of a common prefix, in bytes, from which keys are compared instead of sorted by pieces,
+/// because each piece is a level of recursion.
 const MAX_RADIX_DEPTH: usize = 64 * PIECE;
 /// Minimum number of entries for which a second thread is used.
 const TWO_THREADS_FROM: usize = 50_000;
@@ -180,8 +182,8 @@ impl<'a> LineBuffer<'a> {
     }
 }
 
-/// Returns the bytes from `depth` on as a number that sorts like them. The count in the lowest byte sorts an end before
-/// zero bytes.
+/// Returns the bytes from `depth` on as a number that sorts like them. The lowest byte is their
+/// count, so that a shorter key sorts before one that continues with zero bytes.
 #[inline]
 fn piece(text: &[u8], depth: usize) -> u64 {
     let rest = text.get(depth..).unwrap_or_default();

@@ -23,7 +23,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(crate) fn create(folder: &Path) -> Result<Writer, Error> {
         let file = tempfile::tempfile_in(folder);
-        let file = file.map_err(Error::io(folder, "make a temporary file for sorting in"))?;
+        let file = file.map_err(Error::io(folder, "create a temporary file for sorting in"))?;
         Ok(Writer {
             file: BufWriter::with_capacity(BUFFER, file),
             folder: folder.to_owned(),

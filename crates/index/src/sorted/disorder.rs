@@ -1,5 +1,5 @@
-//! Samples index files to check that they are sorted and in a supported format. In other files, a search silently
-//! misses captures.
+//! Samples index files to check that they are sorted and in a supported format. In any other file,
+//! a search would silently miss captures.
 
 use std::fs::{self, File};
 use std::io;
@@ -28,7 +28,7 @@ impl Disorder {
     pub(crate) fn note(&self, path: &Path) {
         let mut noted = self.lock();
         if noted.as_ref().is_none_or(|(other, _)| other != path) {
-            tracing::warn!(path = %path.display(), "an index is not sorted: sort it by LC_ALL=C sort");
+            tracing::warn!(path = %path.display(), "an index is not sorted: sort it with LC_ALL=C sort");
             *noted = Some((path.to_owned(), version(path)));
         }
     }
@@ -40,7 +40,7 @@ impl Disorder {
         let (path, _) = noted.as_ref()?;
         let shown = path.display();
         Some(format!(
-            "{shown}: it is not sorted: sort it by LC_ALL=C sort"
+            "{shown}: it is not sorted: sort it with LC_ALL=C sort"
         ))
     }
 
@@ -122,7 +122,8 @@ fn sampled(
         read_to = from + length as u64;
         let text = &sample[..length];
         if from == 0 && text.starts_with(b"\xef\xbb\xbf") {
-            let what = "it begins with a byte order mark, which hides its first line";
+            let what =
+                "it begins with a byte order mark, which hides its first line: remove the mark";
             return Ok(Some(Flaw::Unsorted(what.to_owned())));
         }
         let mut at = from;
@@ -187,7 +188,7 @@ fn sampled(
             "none of its lines is a capture: expected CDXJ, or CDX with 7 or 9 to 14 columns in the order N b a m s k",
         ),
         Seen { captures, urls, .. } if urls > 0 && urls == captures => unread(
-            "its keys are URLs, and urlkeys are expected: index the WARC files with an indexer that writes SURTs",
+            "its keys are URLs instead of urlkeys: index the WARC files with an indexer that writes SURTs",
         ),
         _ => Ok(unsorted),
     }
@@ -203,7 +204,7 @@ fn header(line: &[u8]) -> Option<Flaw> {
     let is_short = letters.split_ascii_whitespace().count() < COLUMNS;
     (is_unread || is_short).then(|| {
         Flaw::Unread(format!(
-            "its header names the columns {letters:?}, and only columns in the order N b a m s k are read: index the \
+            "its header names the columns {letters:?}, but only the order N b a m s k is supported: index the \
              WARC files with an indexer that writes CDXJ"
         ))
     })

@@ -21,7 +21,7 @@ use crawlspace_fetch::shown;
 pub const MAX_OPEN: usize = 512;
 /// Resolution assumed for file times, in seconds: two changes within it may leave the same times.
 const TICK: i64 = 2;
-/// Device numbers that no local file has: of files on servers, and of text in memory.
+/// Pseudo device numbers of files on servers and of text in memory. No local file has them.
 const ON_SERVERS: u64 = u64::MAX;
 const IN_MEMORY: u64 = u64::MAX - 1;
 
@@ -105,8 +105,8 @@ pub(crate) struct Snapshot {
 }
 
 impl Drop for NamedFile {
-    /// Closes the file when the running queries have ended. After a reload of the configuration, the name is not used
-    /// again.
+    /// Closes the file when the running queries have ended, because its name may not be used again
+    /// after a reload of the configuration.
     fn drop(&mut self) {
         self.evict();
     }
@@ -191,7 +191,7 @@ impl NamedFile {
                 Some(snapshot) if snapshot.version() != *version => {
                     let shown = self.path.display();
                     Err(SourceError::Changed(format!(
-                        "{shown}: it has just changed"
+                        "{shown}: the file has just changed"
                     )))
                 }
                 snapshot => Ok(snapshot),
@@ -413,7 +413,7 @@ impl Snapshot {
         let file = File::open(path).map_err(|error| failed(path, &error))?;
         let metadata = file.metadata().map_err(|error| failed(path, &error))?;
         if FileVersion::of(&metadata).file_id != self.state.version.file_id {
-            let what = format!("{}: it has just changed", path.display());
+            let what = format!("{}: the file has just changed", path.display());
             return Err(SourceError::Changed(what));
         }
         let file = Arc::new(file);
@@ -498,7 +498,7 @@ impl Disk {
         lock(&self.file).clone()
     }
 
-    /// Reads cached pages only; `None` if the read would have to wait for the disk, or might.
+    /// Reads cached pages only. `None` if the read may have to wait for the disk.
     fn read_in_memory(&self, file: &File, offset: u64, room: &mut [u8]) -> Option<usize> {
         if may_wait() || !self.tells.load(Ordering::Relaxed) {
             return None;
@@ -606,7 +606,8 @@ fn keep(opened: &Arc<Opened>) {
     opened.used.store(tick(), Ordering::Relaxed);
     let mut all = all();
     if all.len() >= MAX_OPEN {
-        // Half at a time, so that it is rare. The keys are cached because queries change them while sorting.
+        // Closing half of the files at a time makes this rare. The sort keys are cached, because
+        // queries change them during the sort.
         all.sort_by_cached_key(|one| std::cmp::Reverse(one.used.load(Ordering::Relaxed)));
         for evicted in all.drain(MAX_OPEN / 2..) {
             if let Medium::Disk(disk) = &evicted.medium {
@@ -644,7 +645,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// Lets some reads return nothing or only a part, as if the pages were not cached, in all tests.
+    /// Makes some reads in tests return nothing or only a part, as if the pages were not cached.
     pub(crate) fn some_of(room: &mut [u8]) -> Result<&mut [u8], Errno> {
         static READS: AtomicU64 = AtomicU64::new(0);
         let read = READS.fetch_add(1, Ordering::Relaxed);
@@ -667,7 +668,10 @@ mod tests {
             .unwrap();
         let opened = lock(&named.opened).clone();
         drop(named);
-        assert!(opened.upgrade().is_some(), "a query reads on");
+        assert!(
+            opened.upgrade().is_some(),
+            "a running query keeps its file open"
+        );
         drop(snapshot);
         assert!(opened.upgrade().is_none());
     }

@@ -83,7 +83,8 @@ pub fn is_no_capture(line: &[u8]) -> bool {
 struct Marks {
     /// The JSON may have a member that the source sets itself.
     may_have_own: bool,
-    /// The JSON may have several URLs. Access rules might be applied to one of them, and readers might use the other.
+    /// The JSON may have several URLs. Access rules might be checked for one of them, while readers
+    /// use another one.
     may_have_urls: bool,
 }
 

@@ -173,8 +173,8 @@ pub(crate) struct Forward<P> {
     searched: usize,
     /// Size of the next read, in bytes.
     piece: usize,
-    /// True if the text up to the next line end is to be skipped: it is a partial line, or a line that is too
-    /// long.
+    /// True if the text up to the next line end must be skipped, because it is a partial line or a
+    /// line that is too long.
     skipping: bool,
     /// Number of lines that were too long.
     skipped: u64,

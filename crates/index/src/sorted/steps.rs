@@ -1,9 +1,10 @@
 //! Runs reads in small steps: on the caller's thread as long as they do not have to wait, otherwise on a thread that
 //! may block.
 //!
-//! A read is an `async fn` that is polled once per step. It pauses at the end of the step, and continues in the next
-//! one, possibly on another thread. It is not woken: the consumer of its rows polls it by taking the next step.
-//! Responses of other servers are awaited between two steps.
+//! A read is an `async fn` that is polled once per step. It pauses at the end of the step, and
+//! continues in the next one, possibly on another thread. No waker is used: the consumer of its
+//! rows polls it again by taking the next step. Responses of other servers are awaited between two
+//! steps.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -89,8 +90,8 @@ impl Step {
 
 /// Awaits a future between two steps, so that the consumer is woken by it.
 ///
-/// A look-up is one future, which has room for everything that it may await. The future awaited here is boxed, so that
-/// look-ups in memory stay small.
+/// The future of a look-up contains every future that it may await. The future awaited here is
+/// boxed, so that look-ups in memory stay small.
 pub(crate) fn outcome<T: Send + 'static>(
     awaited: impl Future<Output = T> + Send + 'static,
 ) -> impl Future<Output = T> {
@@ -111,7 +112,8 @@ pub(crate) fn outcome<T: Send + 'static>(
     })
 }
 
-/// Takes `bytes` off the budget of the step before they are read. Pauses if the budget is used up.
+/// Subtracts `bytes` from the budget of the step before they are read. Pauses if the budget is used
+/// up.
 pub(crate) async fn spend(bytes: usize) {
     poll_fn(|_| {
         let step = STEP.get();
@@ -282,7 +284,7 @@ pub(crate) async fn elsewhere<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, SourceError> {
     let mut task = Aborted(tokio::task::spawn_blocking(work));
-    let failed = |error| SourceError::Io(format!("reading broke off: {error}"));
+    let failed = |error| SourceError::Io(format!("reading failed: {error}"));
     (&mut task.0).await.map_err(failed)
 }
 

@@ -15,7 +15,7 @@ use crate::{Error, Work};
 const MAX_INPUTS: usize = 1024;
 /// Maximum number of indexes whose files stay open. With more, a file is opened for each read.
 const MAX_OPEN_INPUTS: usize = 32;
-/// Compressed size in bytes from which a block counts as large, however few lines it has.
+/// Compressed size in bytes from which a block counts as large, regardless of its number of lines.
 const HEAVY: u64 = 16 << 10;
 /// Number of lines after which progress is reported.
 const PROGRESS_INTERVAL: u64 = 1024;
@@ -139,7 +139,8 @@ fn merge_at_once(
                 }
             }
             Here::Line => {
-                // An input that won twice may win often: emit its lines up to the head of the second input.
+                // An input that came first twice may come first often, so emit its lines up to the
+                // head of the second input.
                 let mut alone = false;
                 if last == Some(first) {
                     let second = second().map(|second| &inputs[second]);

@@ -35,7 +35,7 @@ pub(super) struct Packers {
     level: u32,
     threads: usize,
     workers: Vec<Worker>,
-    /// The first batch: threads are only started for a second one.
+    /// The first batch, which waits here: threads are only started for a second batch.
     held: VecDeque<Batch>,
     given: usize,
     taken: usize,
@@ -106,7 +106,7 @@ impl Packers {
         let number = self.taken;
         self.taken += 1;
         if let Some(mut batch) = self.held.pop_front() {
-            // With threads, this can only be a single first batch.
+            // If threads are configured, this can only be a first batch without a second one.
             Packer::new(self.level).pack(&mut batch)?;
             return Ok(Some(batch));
         }
@@ -117,7 +117,7 @@ impl Packers {
 }
 
 fn gone() -> io::Error {
-    io::Error::other("a thread that compresses is gone")
+    io::Error::other("a compression thread has ended")
 }
 
 impl Worker {

@@ -20,7 +20,8 @@ const ROOM: usize = 1 << 20;
 
 /// Reads the texts of the blocks of an index, one after the other, into the same buffer.
 ///
-/// Every byte of both files is checked: the result is what was written, or an error.
+/// Every byte of both files is checked: the result is either the text that was written, or an
+/// error.
 pub struct Blocks {
     secondary: Secondary,
     packed: Vec<u8>,
@@ -110,7 +111,7 @@ impl Secondary {
                 Err(self.damaged(
                     place,
                     &format!(
-                        "the blocks end at byte {}, and {} at byte {}",
+                        "the blocks end at byte {}, but {} ends at byte {}",
                         self.covered, self.part, self.gz.size
                     ),
                 ))
@@ -143,11 +144,11 @@ impl Secondary {
                 return if self.buffer.is_empty() {
                     Ok(None)
                 } else {
-                    Err(self.damaged(place, "the last line has no end"))
+                    Err(self.damaged(place, "the last line has no line feed"))
                 };
             }
             if searched > MAX_LINE + PIECE {
-                return Err(self.damaged(place, "it is longer than the limit of a line"));
+                return Err(self.damaged(place, "it exceeds the maximum length of a line"));
             }
             let left = usize::try_from(self.idx.size - self.read).unwrap_or(PIECE);
             let piece = left.min(PIECE);
@@ -167,14 +168,14 @@ impl Secondary {
         }
         if *block.part != *self.part {
             return Err(format!(
-                "the block is in {:?}, which should be {:?}",
+                "the block is in {:?} instead of {:?}",
                 block.part, self.part
             ));
         }
         let end = block.offset.checked_add(block.length);
         if block.offset != self.covered || end.is_none_or(|end| end > self.gz.size) {
             return Err(format!(
-                "a block of {} bytes at byte {}: the one before it ends at byte {}, and {} at byte {}",
+                "a block of {} bytes at byte {}: the previous block ends at byte {}, and {} ends at byte {}",
                 block.length, block.offset, self.covered, self.part, self.gz.size
             ));
         }
@@ -183,7 +184,7 @@ impl Secondary {
         }
         if block.number != Some(self.number + 1) || block.lines.is_none_or(|lines| lines == 0) {
             return Err(format!(
-                "block {:?} of {:?} lines, which should be the {}th, of some",
+                "block number {:?} with {:?} lines, but this is block {}, which must have lines",
                 block.number,
                 block.lines,
                 self.number + 1
@@ -218,14 +219,16 @@ impl Secondary {
         text.reserve_exact((size as usize).min(packed.len().saturating_mul(8)));
         inflate(packed, text).map_err(|unfit| match unfit {
             Unfit::Broken(why) => wrong(&why),
-            Unfit::TooLarge => wrong(&format!("unpacked it has more than {MAX_BLOCK} bytes")),
+            Unfit::TooLarge => wrong(&format!("it decompresses to more than {MAX_BLOCK} bytes")),
         })?;
         packed.shrink_to(ROOM);
         let begins = text
             .strip_prefix(&block.begin[..])
             .is_some_and(|rest| rest.starts_with(b" "));
         if !begins || !text.ends_with(b"\n") {
-            return Err(wrong("its first line differs, or its last line has no end"));
+            return Err(wrong(
+                "its first line differs, or its last line has no line feed",
+            ));
         }
         let lines = memchr::memchr_iter(b'\n', text).count() as u64;
         if block.lines != Some(lines) {
@@ -299,7 +302,7 @@ impl Contents {
         match self.file()?.read_exact_at(room, at) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Error::Damaged {
                 entry: self.path.to_path_buf(),
-                what: format!("it has become shorter than its {} bytes", self.size),
+                what: format!("it was truncated, and had {} bytes before", self.size),
             }),
             read => read.map_err(Error::io(&self.path, "read")),
         }

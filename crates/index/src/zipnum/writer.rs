@@ -13,7 +13,7 @@ use crate::Error;
 use crate::lines::MAX_LINE;
 use crate::sorted::line::Shape;
 
-/// Uncompressed size in bytes from which a block is full, however few lines it has.
+/// Uncompressed size in bytes from which a block is full, regardless of its number of lines.
 const FULL: usize = 512 << 10;
 /// Size of the text of a batch for a thread, in bytes.
 const BATCH: usize = 128 << 10;
@@ -65,7 +65,7 @@ pub struct Writer {
     stats: Stats,
 }
 
-/// Counts of what was written.
+/// Counts of the lines and blocks that were written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -169,14 +169,14 @@ impl Writer {
             return Err(self.refused("sorts before the previous line", line));
         }
         if line.len() > MAX_LINE {
-            return Err(self.refused("is longer than the limit of a line", line));
+            return Err(self.refused("exceeds the maximum length of a line", line));
         }
         let Some(shape) = Shape::of(line) else {
             return Err(self.refused("does not begin with a key and a timestamp", line));
         };
         let key = &line[..shape.key];
         if memchr::memchr(b'\t', key).is_some() || memchr::memchr(b'\n', line).is_some() {
-            return Err(self.refused("has a tab in its key, or more than one line", line));
+            return Err(self.refused("contains a tab in its key, or a line feed", line));
         }
         self.batch.text.extend_from_slice(line);
         self.batch.text.push(b'\n');
@@ -204,7 +204,8 @@ impl Writer {
         Ok(self.stats)
     }
 
-    /// Returns whether a block may be copied at this position. If not, the open block would become too small.
+    /// Returns whether a block may be copied at this position. Returns false if the open block
+    /// would become too small.
     pub(super) fn may_copy(&self) -> bool {
         let lines = self.ends.len();
         lines == 0 || lines >= self.options.lines / 2 || self.open_bytes() >= FULL / 4
@@ -423,7 +424,7 @@ fn copy(run: &Run, room: &mut Vec<u8>, out: &mut Output) -> Result<(), Error> {
         if read == 0 {
             return Err(Error::Damaged {
                 entry: run.source.path.to_path_buf(),
-                what: format!("it ends at byte {at}, in a block"),
+                what: format!("it ends at byte {at}, within a block"),
             });
         }
         out.write(&room[..read])?;

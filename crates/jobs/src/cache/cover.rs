@@ -14,8 +14,9 @@ const END: &str = "-cache";
 const MAX_CANDIDATES: usize = 256;
 
 impl MultiFileBasedCache {
-    /// Returns disjoint entries of several jobs each, which contain only jobs of this set. They are chosen greedily,
-    /// largest first, so that there are few. Entries that `is_current` rejects are skipped.
+    /// Returns disjoint entries that each contain several jobs of this set and no others. The
+    /// largest entries are chosen first, so that few are needed. Entries that `is_current` rejects
+    /// are skipped.
     ///
     /// # Errors
     /// Fails if the folder cannot be read, or with an error of `is_current`.

@@ -44,8 +44,8 @@ impl Draft {
         })
     }
 
-    /// Returns the folder of the files, for files that are created by name and for scratch files. The latter are
-    /// removed.
+    /// Returns the folder of the files. Callers can create files of the entry by name there, and
+    /// scratch files, which are removed.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -89,11 +89,12 @@ impl Draft {
         self.manifest.inputs.push(input);
     }
 
-    /// Moves the files to their final place once all of them are on the disk, and replaces what was there.
+    /// Syncs all files to the disk, moves them to their final place, and replaces the previous
+    /// entry there.
     pub(super) fn publish(mut self, lock: &Lock, work: &Work) -> Result<Manifest, Error> {
         self.names.sort();
         let paths = || self.names.iter().map(|name| self.folder.join(name));
-        // The disk writes while the checksums are computed.
+        // Sync and compute the checksums in parallel.
         let (synced, sums) = both(
             || paths().try_for_each(|path| sync(&path)),
             || {
@@ -119,7 +120,7 @@ impl Draft {
             return Err(Error::Damaged {
                 entry: std::mem::take(&mut self.entry),
                 what:
-                    "its lock file was removed while it was being built; these files have to stay"
+                    "its lock file was removed during the build; do not remove the lock files of entries in use"
                         .to_owned(),
             });
         }
@@ -139,8 +140,8 @@ impl Draft {
     fn publish_folder(&self) -> Result<(), Error> {
         self.scratch_is_gone()?;
         sync(&self.folder)?;
-        // Exchanging the folders is atomic: at any time one of them is there. Readers of the old one can still open its
-        // files.
+        // Exchanging the folders is atomic: at any time, one of them exists at the path. Readers of
+        // the old folder can still open its files.
         match renameat_with(CWD, &self.folder, CWD, &self.entry, RenameFlags::EXCHANGE) {
             Ok(()) => {}
             Err(Errno::NOENT) => return self.move_folder(),
@@ -172,8 +173,9 @@ impl Draft {
         Ok(())
     }
 
-    /// The manifest is renamed last: without it, a file is not an entry. The mark is created first, to identify the
-    /// file as ours if the builder dies before the manifest is there.
+    /// The manifest is renamed last: without it, a file is not an entry. The mark is created first.
+    /// If the builder dies before it writes the manifest, the mark shows that the file belongs to
+    /// this cache.
     fn publish_file(&self, manifest: &Path) -> Result<(), Error> {
         touch(&self.entry);
         let rename =

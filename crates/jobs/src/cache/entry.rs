@@ -81,7 +81,7 @@ pub(crate) fn file_of(entry: &Path, form: Form, name: &str) -> PathBuf {
     }
 }
 
-/// A manifest that is open and locked, so that the entry is not removed, but not read yet.
+/// A manifest that is open but not read yet. It is locked, so that the entry is not removed.
 pub(super) struct Held {
     pub file: File,
     pub stamp: Stamp,
@@ -97,7 +97,8 @@ impl Held {
             let file = match open_file(path) {
                 Ok(file) => file,
                 Err(error) if is_absent(&error) => return Ok(None),
-                // Anything but a regular file is not a manifest: the entry is built again.
+                // Anything but a regular file counts as a missing manifest, so the entry is built
+                // again.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(None),
                 Err(error) => return Err(Error::io(path, "open")(error)),
             };

@@ -84,8 +84,9 @@ fn remove_beside(entry: &Path) -> Result<(), Error> {
     remove(&with_end(entry, ".seen"))
 }
 
-/// Removes the lock file and the mark of a missing entry, unless the lock file is new: another program that uses it may
-/// be about to lock it, without checking afterwards that it still exists, as this crate does.
+/// Removes the lock file and the mark of a missing entry, unless the lock file is new. Another
+/// program may be about to lock a new file and, unlike this crate, not check afterwards that the
+/// file still exists.
 ///
 /// # Errors
 /// Fails if the files cannot be removed.

@@ -61,7 +61,7 @@ impl Lock {
         }
         let owner = with_end(entry, ".owner");
         let lock = Lock { file, path, owner };
-        // A lock file must not be removed, but it may have been, before it was locked.
+        // The lock file may have been removed just before it was locked.
         Ok(lock.is_valid().then_some(lock))
     }
 
@@ -146,8 +146,8 @@ impl Drop for Lock {
     }
 }
 
-/// Releases the locks of a file. Closing the file is not enough if a child process that was just forked still has it
-/// open, until it executes its program.
+/// Releases the locks of a file. Closing the file is not enough: a child process that was just
+/// forked has it open as well, until the child executes its program.
 pub(super) fn unlock(file: &File) {
     let _ = fcntl(file.as_fd(), FcntlArg::F_OFD_SETLK(&region(libc::F_UNLCK)));
 }
@@ -186,7 +186,7 @@ pub(crate) fn owner(entry: &Path) -> Option<String> {
     let signed = open_file(&with_end(entry, ".owner")).ok();
     let owner: Option<Owner> = signed.and_then(|file| serde_json::from_reader(file).ok());
     Some(match owner {
-        None => "a process that did not say which it is".to_owned(),
+        None => "an unidentified process".to_owned(),
         Some(owner) => {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             let seconds = now.map_or(0, |now| now.as_secs().saturating_sub(owner.since));

@@ -81,7 +81,7 @@ impl<I: Id> FileBasedCache<I> {
         let paths = files.map(|file| file_of(path, self.form, &file.name));
         let asked = SystemTime::now();
         let Some(seen) = Seen::now(&manifest.checksum, held.stamp, paths) else {
-            return Err(damaged("a file of it is missing".to_owned()));
+            return Err(damaged("one of its files is missing".to_owned()));
         };
         let looked = SystemTime::now();
         let marked = match known {
@@ -143,12 +143,15 @@ fn whole(
         };
         if stamp.size() != file.size {
             let size = stamp.size();
-            return Err(damaged(format!("it has {size} bytes of {}", file.size)));
+            return Err(damaged(format!(
+                "it has {size} bytes instead of {}",
+                file.size
+            )));
         }
         let (_, found) = sum(&file_of(path, form, &file.name), work)?;
         if found != file.xxh128 {
             return Err(damaged(format!(
-                "its checksum is {found}, which was {}",
+                "its checksum is {found} instead of {}",
                 file.xxh128
             )));
         }

@@ -309,7 +309,7 @@ impl<I: Id> FileBasedCache<I> {
             }
             None => Err(Error::Damaged {
                 entry: path.to_owned(),
-                what: "it went away as soon as it was built".to_owned(),
+                what: "it disappeared right after it was built".to_owned(),
             }),
         }
     }

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{open_file, plain, with_end};
 
-/// Margin within which two changes of a file may have the same time, on file systems with fractions of a second: their
-/// clock advances in ticks of some milliseconds.
+/// Interval within which two changes of a file may have the same time, on file systems that store
+/// fractions of a second. Their clock advances in ticks of some milliseconds.
 const TICK: Duration = Duration::from_millis(50);
 /// Interval within which two changes of a file may have the same time, on file systems that store whole
 /// seconds.
@@ -52,9 +52,10 @@ impl Stamp {
         (self.dev, self.ino) == (file.dev(), file.ino())
     }
 
-    /// Returns whether a later change could leave the stamp the same, because the last change was at about the time
-    /// when the stamp was taken, between `asked` and `looked`. Times that are far off, because the clock was set, are
-    /// safe: a later change would have a different time.
+    /// Returns whether the file could change later without changing the stamp. This is possible if
+    /// the last change was at about the time when the stamp was taken, between `asked` and
+    /// `looked`. Times that are far off because the clock was set are safe: a later change would
+    /// have a different time.
     fn may_hide_a_change(&self, asked: Duration, looked: Duration) -> bool {
         [self.ctime, self.mtime]
             .into_iter()
@@ -105,8 +106,8 @@ impl Seen {
         &self.files
     }
 
-    /// Returns whether any change since the stamps were taken would alter them. `asked` is the time before they were
-    /// taken, `looked` the time after.
+    /// Returns whether every change after the stamps were taken also changes the stamps. `asked` is
+    /// the time before they were taken, `looked` the time after.
     pub(crate) fn is_telling(&self, asked: SystemTime, looked: SystemTime) -> bool {
         let since_1970 = |time: SystemTime| {
             let since = time.duration_since(SystemTime::UNIX_EPOCH);
@@ -114,12 +115,12 @@ impl Seen {
         };
         let (asked, looked) = (since_1970(asked), since_1970(looked));
         let mut all = self.files.iter().chain([&self.manifest]);
-        // If the clock was just set back, the times prove nothing.
+        // If the clock was set back between the two times, the stamps prove nothing.
         asked <= looked && !all.any(|stamp| stamp.may_hide_a_change(asked, looked))
     }
 
-    /// Reads what this or another process has stored. The content is untrusted: it is only used if it equals the
-    /// current stamps.
+    /// Reads the stamps that this or another process has stored. The content is untrusted: it is
+    /// only used if it equals the current stamps.
     pub(crate) fn read(entry: &Path) -> Option<Seen> {
         let file = open_file(&with_end(entry, ".seen")).ok()?;
         serde_json::from_reader(BufReader::new(file)).ok()
@@ -141,8 +142,8 @@ pub(super) fn touch(entry: &Path) {
     let _ = file.and_then(|file: File| file.set_modified(SystemTime::now()));
 }
 
-/// Returns the time of last use of an entry. A time in the future, from before the clock was set back, counts as now,
-/// and is reset, so that the entry can expire.
+/// Returns the time of last use of an entry. A time in the future, stored before the clock was set
+/// back, counts as now. The time is then corrected, so that the entry can expire.
 pub(crate) fn last_used(entry: &Path, manifest: &Path) -> Option<SystemTime> {
     let now = SystemTime::now();
     let time = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();

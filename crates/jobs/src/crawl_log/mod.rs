@@ -115,8 +115,8 @@ impl<'a> Line<'a> {
         words.next_field()
     }
 
-    /// Returns whether a line at the end of a log is truncated within its digest: it ends with the digest, which has
-    /// another length than the digests of its algorithm.
+    /// Returns whether a line at the end of a log is truncated within its digest: the line ends
+    /// with the digest, and the digest is not as long as its algorithm requires.
     pub(crate) fn is_digest_cut_off(&self, line: &[u8]) -> bool {
         let line = line.trim_ascii_end();
         let Some(digest) = self

@@ -27,8 +27,8 @@ pub(crate) enum Stored<'a> {
     Own,
     /// A deduplicator skipped the payload; the annotation has the position of an earlier capture.
     Duplicate(Origin<'a>),
-    /// The payload is in no known record: a revisit record or nothing was written, or the position of the earlier
-    /// capture is invalid.
+    /// The payload is in no known record: the crawler wrote a revisit record or nothing, or logged
+    /// an invalid position of the earlier capture.
     Elsewhere,
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn push_migrated(
     let Some(new) = find(file, offset) else {
         return false;
     };
-    // The file name is a part of the notes, followed by the digits of the offset.
+    // The notes contain the file name, followed by the digits of the offset.
     let Some(file_ends) = memchr::memmem::find(notes, file.as_bytes()).map(|at| at + file.len())
     else {
         return false;

@@ -178,7 +178,7 @@ impl<R: BufRead> Join<R> {
         group: &Group,
         take: &mut dyn FnMut(Row<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // Fast path: almost all URLs have one line.
+        // Fast path: almost every URL has a single line.
         if let [(number, _)] = group.ends[..] {
             return match self.capture(number, &group.text) {
                 Some(line) => self.place(&[line], take),
@@ -331,7 +331,9 @@ fn read(file: &str, error: &std::io::Error) -> Error {
 fn unsorted(file: &str, number: u64) -> Error {
     Error::Lines {
         file: file.to_owned(),
-        what: format!("line {number} is not sorted: its URL comes before that of the line before"),
+        what: format!(
+            "line {number} is not sorted: its URL sorts before the URL of the previous line"
+        ),
     }
 }
 

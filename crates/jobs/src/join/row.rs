@@ -89,7 +89,8 @@ impl Object<'_> {
     /// Adds a member. `name` includes the quotes and the colon.
     fn text(&mut self, name: &[u8], value: &str) {
         self.name(name);
-        // Almost no value needs escapes; without an early exit, the check is vectorised.
+        // Almost no value needs escapes. The check has no early exit, so that the compiler can
+        // vectorise it.
         let escaped = value.bytes().fold(false, |any, byte| {
             any | (byte < b' ') | (byte == b'"') | (byte == b'\\')
         });

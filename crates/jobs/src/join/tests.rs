@@ -221,7 +221,7 @@ fn a_row_of_another_line_is_not_taken() {
             vec![("20090101000009", "A", "-"), ("20090101000010", "B", "-")],
             [None, Some(1)],
         ),
-        // Even if that line has no position, or is not in the index.
+        // This holds even if that line has no position, or is not in the index.
         (
             vec![
                 ("20090101000009", "A", "-"),
@@ -466,7 +466,8 @@ fn by_url(log: &[u8]) -> Vec<u8> {
     lines.concat()
 }
 
-/// Checks that with random lines and rows, a row is only the position of one digest, at most one second away.
+/// Checks with random lines and rows that a row is the position of a single digest only, at most
+/// one second away.
 #[test]
 fn no_row_is_the_place_of_two_digests() {
     let mut rng = Rng::new("joins");
@@ -543,7 +544,8 @@ fn no_row_is_the_place_of_two_digests() {
     }
 }
 
-/// Metadata files of real archives: each row has the second of its line, and in ARC files its length.
+/// Checks jobs as in real archives, where each row has the second of its line, and in ARC files its
+/// length.
 #[test]
 fn jobs_with_the_habits_of_real_ones_are_exact() {
     for writes_arc in [false, true] {

@@ -44,7 +44,7 @@ impl FromStr for CrawlName {
             Ok(CrawlName(text.to_owned()))
         } else {
             Err(format!(
-                "it needs {JOB} in it, since each job is a crawl of its own: job-{JOB}"
+                "the name must contain {JOB}, because each job becomes a separate crawl: write job-{JOB}, for example"
             ))
         }
     }

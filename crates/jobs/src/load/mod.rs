@@ -4,8 +4,8 @@
 //! dedupe index recognises calls that it has counted; and the crawl is committed once all calls were made. A crawl with
 //! any other content is refused, because the result of mixing the two would be unpredictable.
 //!
-//! An index has neither the sizes nor the hashes of the files. Therefore they stay open in the list
-//! (`DEDUPE.WACZOPEN`): they are known by name only.
+//! An index has neither the sizes nor the hashes of the files. So the files stay open in the list
+//! (`DEDUPE.WACZOPEN`), which then only has their names.
 
 mod crawl_name;
 mod row;
@@ -54,7 +54,7 @@ pub struct Loaded {
     pub job: u64,
     /// The name of its crawl.
     pub crawl: String,
-    /// The outcome: committed now, known before, or nothing to load.
+    /// The outcome: committed now, already committed, or nothing to load.
     pub outcome: Outcome,
     /// Number of records of the job in the crawl.
     pub records: u64,
@@ -91,7 +91,7 @@ pub enum Error {
     #[error("{0}")]
     Crawl(String),
     /// The calls were interrupted; another error has the cause.
-    #[error("the dedupe index took nothing more")]
+    #[error("the dedupe index accepted no further records")]
     Refused,
 }
 
@@ -105,9 +105,9 @@ impl From<Refused> for Error {
 /// its index, in the same order for each call.
 ///
 /// # Errors
-/// Fails if the lines cannot be read, if the dedupe index returns an error or cannot be reached, or if there is a crawl
-/// of that name with other records. Records sent so far stay uncommitted; loading the same index again continues from
-/// there.
+/// Fails if the lines cannot be read, if the dedupe index returns an error or cannot be reached, or
+/// if there is a crawl of that name with other records. The records sent so far stay uncommitted.
+/// Loading the same index again continues after them.
 pub fn load(
     index: &Index,
     name: &CrawlName,
@@ -227,7 +227,8 @@ impl Loading<'_> {
                 Ok(())
             })
         })?;
-        // Add a record again, which counts nothing, under the name that marks all records as added.
+        // Add a record again, under the name that marks all records as added. The server does not
+        // count the record twice.
         let first = first.unwrap_or_default();
         if let Some(record) = self.record(&Row::of(&first)) {
             let last = self.last();
@@ -257,8 +258,7 @@ impl Loading<'_> {
         else {
             return None;
         };
-        // A file that the survey did not find would have been added later, which is impossible while the entry is in
-        // use.
+        // The survey found all files, because the entry cannot change while it is in use.
         let place = self.survey.files.get(&file[..]);
         Some(Added::new(
             hash,

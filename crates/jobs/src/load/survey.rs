@@ -18,7 +18,7 @@ const MAX_EXAMPLES: usize = 5;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Skipped {
-    /// Captures whose file is unknown. The payload that a revisit would refer to could not be found.
+    /// Captures whose file is unknown: a revisit could not refer to their payload.
     pub nowhere: u64,
     /// Captures that were not fetched by HTTP: DNS, for example.
     pub other: u64,
@@ -80,7 +80,7 @@ impl Survey {
             return Ok(());
         }
         if self.files.len() == MAX_FILES {
-            let text = format!("its captures are in more than {MAX_FILES} files");
+            let text = format!("its captures are in more than {MAX_FILES} files, the maximum");
             return Err(Error::Crawl(text));
         }
         self.files.insert(name.to_owned(), 0);

@@ -45,7 +45,8 @@ pub(super) struct MetadataFile {
     pub(super) reach: Reach,
 }
 
-/// The files that were found. A large archive has a million files, so that little is stored for each.
+/// The files that were found. A large archive has a million files, so little is stored for each of
+/// them.
 #[derive(Debug, Default)]
 struct Files {
     locations: Vec<Listed>,
@@ -141,7 +142,7 @@ impl Catalogue {
                 .as_ref()
                 .map_or(Ok(()), |failure| Err(again(failure)));
         }
-        // Changes during the scan set the flag again.
+        // Clear the flag before the scan, because changes during the scan set it again.
         let was_stale = self.is_stale.swap(false, Ordering::AcqRel);
         let outcome = self.look(options, work);
         if outcome.is_err() && was_stale {
@@ -220,7 +221,8 @@ impl Files {
     fn add_named(&mut self, location: Location) -> Result<(), Error> {
         if Name::parse(&location.name()).is_none() {
             return Err(Error::Request(format!(
-                "{location}: the name of a metadata file has the number of the job in it, as in 117-metadata-1.warc.gz"
+                "{location}: the name of a metadata file must contain the number of the job, as in \
+                 117-metadata-1.warc.gz"
             )));
         }
         self.add(location, Reach::Named);
@@ -284,7 +286,8 @@ impl Files {
                 Some((name.number, file))
             })
             .collect();
-        // The sort is stable: of files with the same name, the one of the first place comes first.
+        // The sort is stable: if several files have the same name, the one from the first place
+        // comes first.
         files.sort_by(|(a, first), (b, second)| {
             let names = (name::unpacked(&first.name), name::unpacked(&second.name));
             a.cmp(b).then(names.0.cmp(names.1))
@@ -298,9 +301,11 @@ impl Files {
             match same {
                 Some(same) if same.location == file.location => {}
                 Some(same) => {
-                    // Without folders: notes are stored in manifests, which are sent to clients.
+                    // Omit folders, because notes are stored in manifests, which are sent to
+                    // clients.
                     let note = format!(
-                        "{} is skipped: {} of a place that was named before is the same file by its name",
+                        "{} is skipped: it has the same name as {} of an earlier place, so it is taken for the same \
+                         file",
                         file.name, same.name
                     );
                     if notes.last() != Some(&note) {

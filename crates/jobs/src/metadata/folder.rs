@@ -51,7 +51,7 @@ fn look_into(
         if kind.is_dir() {
             folders.push(entry.path());
         } else if Name::parse(&entry.file_name().to_string_lossy()).is_some() {
-            // Including dangling links: reading them reports the error.
+            // Dangling links are passed as well: reading them reports the error.
             add(entry.path());
         }
     }

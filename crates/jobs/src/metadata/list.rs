@@ -76,7 +76,7 @@ pub(super) fn names(text: &[u8]) -> Result<Vec<String>, String> {
             Some(line) => names.push(line.to_owned()),
             None => {
                 return Err(format!(
-                    "line {number} is neither a path nor a URL: this is not a list of files"
+                    "line {number} is neither a path nor a URL: the file is not a list of files"
                 ));
             }
         }

@@ -21,8 +21,8 @@ struct Listing {
     base: Option<Url>,
 }
 
-/// Passes the metadata files of a listing, and of the folders that it links to, to `add`. Of an HTML page, only links
-/// below the page count; JSON and plain lists may contain any URL.
+/// Passes the metadata files of a listing, and of the folders that it links to, to `add`. In an
+/// HTML page, only links below the page are followed; JSON and plain lists may contain any URL.
 ///
 /// # Errors
 /// [`Error::Remote`] if a listing cannot be read, or is not a listing.
@@ -43,7 +43,7 @@ pub(super) fn scan(
             continue;
         }
         if seen.len() > MAX_LISTINGS {
-            let what = format!("it leads to more than {MAX_LISTINGS} listings");
+            let what = format!("it links to more than {MAX_LISTINGS} listings");
             return Err(wrong(place, what));
         }
         look_into(&listing, http, &mut listings, add)?;
@@ -94,12 +94,12 @@ fn look_into(
     }
     if !is_same(&listing.url, &from) {
         // It may be a login page, which would look like a folder without files.
-        let what = format!("it sends on to {}", Location::Url(from));
+        let what = format!("it redirects to {}", Location::Url(from));
         return Err(wrong(&listing.url, what));
     }
     let links = list::links(&text);
     if links.is_empty() && !is_titled(&text) {
-        let what = "this is a page without links, and no listing of a folder".to_owned();
+        let what = "the page has no links, so it is not a listing of a folder".to_owned();
         return Err(wrong(&listing.url, what));
     }
     let base = listing.base.clone().unwrap_or_else(|| from.clone());
@@ -114,7 +114,7 @@ fn look_into(
             (Named::File, url) => add(Location::Url(url)),
             (_, url) if url.path().ends_with('/') => {
                 if depth(&url) > depth(&base) + MAX_DEPTH {
-                    let what = format!("it leads more than {MAX_DEPTH} folders deep");
+                    let what = format!("its folders are nested more than {MAX_DEPTH} levels deep");
                     return Err(wrong(&base, what));
                 }
                 listings.push(Listing {

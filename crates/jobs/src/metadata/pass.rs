@@ -57,7 +57,7 @@ pub(super) fn read(
         }),
         Whose::Others => found.files_of_others.push(Input {
             name: file.name.clone(),
-            // Not the number of bytes read, because the file was not read to its end.
+            // The number of bytes read is not the size, because the file was not read to its end.
             size: match &file.location {
                 Location::File(path) => std::fs::metadata(path).map_or(0, |there| there.len()),
                 Location::Url(_) => 0,
@@ -88,7 +88,10 @@ fn open(file: &MetadataFile, options: &Options) -> Result<(String, Box<dyn Read>
             let shown = if fetched.url == *url {
                 shown
             } else {
-                format!("{shown}, sent on to {}", Location::Url(fetched.url.clone()))
+                format!(
+                    "{shown}, redirected to {}",
+                    Location::Url(fetched.url.clone())
+                )
             };
             Ok((shown, fetched.body))
         }
@@ -175,7 +178,7 @@ impl Pass<'_, '_> {
         if essence(&about.media_type) != media_type.as_bytes() {
             let stated = String::from_utf8_lossy(&about.media_type);
             self.found.notes.push(format!(
-                "{}: offset {offset}: {url} is skipped: its type is {stated:?}, where {media_type} is expected",
+                "{}: offset {offset}: {url} is skipped: its media type is {stated:?} instead of {media_type}",
                 self.file.name
             ));
             record.finish()?;
@@ -191,7 +194,7 @@ impl Pass<'_, '_> {
             return Err(invalid(&record, what));
         }
         if about.is_segment {
-            let what = "it is a part of a record, which is not read here";
+            let what = "it is a segment of a record, and segmented records are not supported";
             return Err(invalid(&record, what));
         }
         if about.is_truncated {
@@ -227,7 +230,7 @@ impl Pass<'_, '_> {
         if taken.is_ok() {
             block.read_rest();
         }
-        // The record knows the cause of a failure better than its reader.
+        // The error of the record names the cause more precisely than the error of its reader.
         if let Some(failure) = block.failure {
             return Err(failure.into());
         }
@@ -285,7 +288,7 @@ impl About {
         for name in ["Transfer-Encoding", "Content-Encoding"] {
             let coding = head.get(name);
             if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
-                let what = "it is stored in a coding of HTTP that is not read here";
+                let what = "its HTTP content or transfer coding is not supported";
                 return Err(invalid(record, what));
             }
         }
@@ -410,13 +413,13 @@ impl BufRead for Block<'_> {
         if let Err(error) = self.inner.fill_buf() {
             return Err(self.failed(error));
         }
-        // Returns buffered bytes again without reading.
+        // Return the buffered bytes again without reading.
         self.inner.fill_buf()
     }
 
     fn consume(&mut self, n: usize) {
         if let Some(digester) = &mut self.digester {
-            // Does not read: these bytes are buffered.
+            // This does not read, because the bytes are buffered.
             if let Ok(here) = self.inner.fill_buf() {
                 digester.update(here.get(..n).unwrap_or(here));
             }

@@ -9,10 +9,10 @@ use crawlspace_wacz as wacz;
 
 /// The origin of a URL, which determines the addresses that it may have.
 ///
-/// If the options have a guard, the guard decides. Otherwise, a configured place in a private network may lead to any
-/// address, by its lists and by redirects, and a place at public addresses only to public ones, so that third-party
-/// lists cannot reach internal servers. If the environment configures a proxy, the proxy decides, because names may not
-/// be resolvable here.
+/// If the options have a guard, the guard decides. Otherwise, lists and redirects of a configured
+/// place in a private network may lead to any address. Those of a place at public addresses may
+/// only lead to public addresses, so that third-party lists cannot reach internal servers. If the
+/// environment configures a proxy, the proxy decides, because names may not be resolvable here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// A configured place.
@@ -24,7 +24,7 @@ pub(super) enum Reach {
 }
 
 impl Reach {
-    /// Returns the options for fetching a URL, and what it leads to.
+    /// Returns the options for fetching a URL, and the URLs that it leads to.
     pub(super) fn options(self, url: &Url, http: &wacz::Options) -> wacz::Options {
         let is_public = match self {
             Reach::Named => {

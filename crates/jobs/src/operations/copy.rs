@@ -18,7 +18,10 @@ use super::super::{Entry, Error, Work};
 pub fn copy(entry: &Entry, to: &Path, work: &Work) -> Result<(), Error> {
     let to = &std::path::absolute(to).map_err(Error::io(to, "create"))?;
     let (Some(parent), Some(name)) = (to.parent(), to.file_name()) else {
-        return Err(Error::Request(format!("{}: it has no name", to.display())));
+        return Err(Error::Request(format!(
+            "{} has no file name: choose another folder",
+            to.display()
+        )));
     };
     refuse_others(to)?;
     fs::create_dir_all(parent).map_err(Error::io(parent, "create"))?;
@@ -36,7 +39,7 @@ fn refuse_others(to: &Path) -> Result<(), Error> {
     let other = || {
         let to = to.display();
         Error::Request(format!(
-            "{to}: it exists and is not a copy of an index; choose another folder"
+            "{to} exists and is not a copy of an index; choose another folder"
         ))
     };
     let files = match fs::read_dir(to) {

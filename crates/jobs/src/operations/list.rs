@@ -90,7 +90,7 @@ pub fn list(cache_dir: &Path) -> Result<Vec<Listed>, Error> {
         let is_told = |one: &Listed| one.path == item.path && one.state.is_being_built();
         let state = match owner(&item.path) {
             Some(_) if listed.iter().any(is_told) => continue,
-            // The description that the builder wrote is not an entry of its own.
+            // The builder's description belongs to an entry and is not an entry itself.
             Some(_) if path.extension().is_some_and(|end| end == "owner") => continue,
             Some(owner) => EntryState::BeingBuilt(owner),
             None => EntryState::Left,

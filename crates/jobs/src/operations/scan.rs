@@ -68,7 +68,8 @@ pub(super) struct Item {
 pub(super) struct Scan {
     /// Entries, sorted by name.
     pub items: Vec<Item>,
-    /// Files and folders of entries that are being built or removed, or were when a process died, each with its entry.
+    /// Files and folders of entries that are being built or removed, or that a process left behind
+    /// when it died. Each comes with its entry.
     pub left: Vec<(PathBuf, Item)>,
     /// Missing entries that have a lock file.
     pub locks: Vec<Item>,

@@ -148,9 +148,11 @@ fn damages(item: &Item, manifest: &Manifest, work: &Work) -> Result<Vec<(PathBuf
     for file in &manifest.files {
         let path = file_of(&item.path, item.layer.form, &file.name);
         let what = match sum(&path, work) {
-            Ok((size, _)) if size != file.size => format!("it has {size} bytes of {}", file.size),
+            Ok((size, _)) if size != file.size => {
+                format!("it has {size} bytes instead of {}", file.size)
+            }
             Ok((_, found)) if found != file.xxh128 => {
-                format!("its checksum is {found}, which was {}", file.xxh128)
+                format!("its checksum is {found} instead of {}", file.xxh128)
             }
             Ok(_) => continue,
             Err(Error::Io { error, .. }) => error.to_string(),
@@ -170,7 +172,7 @@ impl Item {
                 Ok(there) if there.size() == file.size => None,
                 Ok(there) => {
                     let (name, size) = (&file.name, there.size());
-                    Some(format!("{name} has {size} bytes of {}", file.size))
+                    Some(format!("{name} has {size} bytes instead of {}", file.size))
                 }
                 Err(error) => Some(format!("{}: {error}", file.name)),
             }

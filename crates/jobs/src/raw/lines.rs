@@ -42,7 +42,8 @@ impl JobLines {
         ours: &mut Option<Error>,
     ) -> Result<(), Error> {
         self.records += 1;
-        // Without the folder: notes about lines are stored in manifests, which are sent to clients.
+        // Omit the folder, because notes about lines are stored in manifests, which are sent to
+        // clients.
         let name = record.file.rsplit('/').next().unwrap_or_default();
         let file = format!("{name} ({})", record.url);
         match record.length {
@@ -157,7 +158,7 @@ impl JobLines {
             draft.count("repeatedLines", repeated);
             let what = name_of(self.kind);
             draft.note(format!(
-                "job {job}: {repeated} lines of {what} are in several metadata files, and are kept once"
+                "job {job}: {repeated} lines of {what} occur in several metadata files; each is kept once"
             ));
         }
         if is_migrated {
@@ -204,8 +205,8 @@ fn key_of(kind: Kind, line: &[u8], is_whole: bool) -> Result<Option<Range<usize>
     }
 }
 
-/// An input that records whether the bytes consumed so far end with a line feed. After each line they do, except after
-/// a last line without one.
+/// An input that records whether the bytes consumed so far end with a line feed. This is true after
+/// each line except a last line that has none.
 struct Watched<'a> {
     input: &'a mut dyn BufRead,
     ends_line: &'a Cell<bool>,

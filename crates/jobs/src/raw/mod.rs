@@ -120,7 +120,7 @@ impl RawCaches {
                 Ok(_) => return Ok(false),
                 Err(Error::Cancelled) => return Err(Error::Cancelled),
                 Err(error) => {
-                    tracing::debug!(%error, "whether there are new metadata files is not known");
+                    tracing::debug!(%error, "cannot check for new metadata files");
                     return Ok(true);
                 }
             }
@@ -159,9 +159,9 @@ impl RawCaches {
         })
     }
 
-    /// Returns the raw data of a job from the caches. Reads the archive if the caches lack them, if the job's metadata
-    /// files have changed, or if `rebuild` is set. Records missing from the archive are not looked for again for a
-    /// while.
+    /// Returns the raw data of a job from the caches. Reads the archive if the caches lack them, if
+    /// the job's metadata files have changed, or if `rebuild` is set. Records missing from the
+    /// archive are only looked for again after a while.
     ///
     /// # Errors
     /// Fails if the caches cannot be read or written. The inner error means that the job is missing or unreadable.
@@ -248,7 +248,7 @@ impl RawCaches {
             }
             slots => slots,
         };
-        // A `crawl.log` has more text than a CDX.
+        // The `crawl.log` gets more memory, because it has more text than the CDX.
         let memory = |thirds: usize| self.memory / 3 * thirds;
         let lines = |kind, thirds| {
             let folder = self.cache(kind).folder();
@@ -309,7 +309,7 @@ impl RawCaches {
                 .map(|why| Missing::Unreadable { why })
         };
         if let Some(missing) = found.missing(kind).or_else(unreadable) {
-            // Data of an earlier metadata file are outdated.
+            // The existing entry is outdated: it was built from an earlier metadata file.
             drop(lock);
             evict(&self.cache(kind).path(&job), Form::File, Duration::ZERO)?;
             return Ok(Err(missing));
@@ -338,7 +338,7 @@ fn unreadable(error: Error) -> Result<Missing, Error> {
     }
 }
 
-/// Keeps an entry from before the archive became unreadable, and logs the reason.
+/// Returns an entry that was built before the archive became unreadable, and logs the reason.
 pub(crate) fn older(job: JobId, entry: Entry, why: &Missing) -> Entry {
     tracing::warn!(%job, %why, "an older index is used");
     entry

@@ -83,7 +83,7 @@ pub(super) fn without_password(url: &Url) -> String {
 pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, Failure> {
     if url.as_str().len() > MAX_URL {
         return Err(Failure::Answer(format!(
-            "the list of jobs is too long for its URL, which may have {MAX_URL} bytes: ask for fewer at a time"
+            "the list of jobs is too long for a URL of {MAX_URL} bytes: request fewer jobs at a time"
         )));
     }
     let mut request = Request::get(url.clone());
@@ -107,7 +107,9 @@ pub(super) fn ask(url: &Url, silence: Duration, work: &Work) -> Result<Answer, F
             let message = explanation(response.body);
             let reported = match message.get("message").and_then(Value::as_str) {
                 Some(text) => format!("{status}: {}", short(text)),
-                None => format!("{status}, without a reason: is that a server of indexes?"),
+                None => format!(
+                    "{status}, without a reason: check that this is a server of job indexes"
+                ),
             };
             // From this kind of server, 500 means that the index cannot be built, so it is not retried.
             Err(if status != 500 && is_transient(status) {
@@ -125,7 +127,7 @@ fn arrived(response: Response) -> Result<Arrived, Failure> {
     let plain = media.split(';').next().unwrap_or_default().trim();
     if !plain.eq_ignore_ascii_case("application/x-tar") {
         return Err(Failure::answer(format!(
-            "it sends {:?} where an index (application/x-tar) was expected: is that a server of indexes?",
+            "it sends {:?} instead of an index (application/x-tar): check that this is a server of job indexes",
             short(&media)
         )));
     }
@@ -151,7 +153,7 @@ fn building(state: &Value, work: &Work) -> Option<String> {
     let stage = state.get("stage").and_then(Value::as_str);
     let stage = stage.filter(|stage| !stage.is_empty()).map(short);
     let reported = match &stage {
-        None => "the server builds".to_owned(),
+        None => "the server is building the index".to_owned(),
         Some(stage) => format!("the server: {stage}"),
     };
     work.begin(&reported, number("total"));

@@ -1,4 +1,4 @@
-//! Failures of requests, and whether they are worth a retry.
+//! Failures of requests: transient ones, which may be retried, and permanent ones.
 
 use std::time::Duration;
 

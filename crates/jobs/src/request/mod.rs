@@ -25,7 +25,8 @@ use super::{
     MissingJob, MultiFileBasedCache, Options, Work,
 };
 
-/// Timeout of a connection without data; a server that is still building answers earlier.
+/// Timeout of a connection without data. A server that is still building the index answers earlier
+/// than that.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum time for retrying consecutive failures.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -61,7 +62,7 @@ impl IndexRequestClient {
         let is_plain = url.query().is_none() && url.fragment().is_none();
         if !matches!(url.scheme(), "http" | "https") || !is_plain {
             return Err(Error::Request(format!(
-                "invalid server {:?}: http://host:port/ or https://host/",
+                "invalid server {:?}: write http://host:port/ or https://host/",
                 ask::shown_server(server)
             )));
         }
@@ -172,7 +173,7 @@ impl IndexRequestClient {
         }))
     }
 
-    /// Repeats the request until there is a response, or no hope of one.
+    /// Repeats the request until the server responds, or until a timeout or a permanent error.
     fn fetch(
         &self,
         kind: IndexKind,
@@ -194,7 +195,7 @@ impl IndexRequestClient {
                     stage = reported.or(stage);
                     let at = stage.as_ref().map(|stage| format!(" ({stage})"));
                     let at = at.unwrap_or_default();
-                    (format!("it is still building{at}"), pause)
+                    (format!("the server is still building the index{at}"), pause)
                 }
                 Err(Failure::Transient(what, wait)) => {
                     let (since, backoff) =
@@ -203,7 +204,7 @@ impl IndexRequestClient {
                     if since.elapsed() + pause > self.retry_timeout {
                         return Err(Failure::Transient(what, wait).into_error(&shown));
                     }
-                    work.begin(&format!("trying again, since {what}"), 0);
+                    work.begin(&format!("trying again, because {what}"), 0);
                     (what, pause)
                 }
                 Err(failure) => return Err(failure.into_error(&shown)),
@@ -212,7 +213,7 @@ impl IndexRequestClient {
             // Ask once more before the timeout, even if the server requests a longer pause.
             let left = self.options.wait.saturating_sub(waited);
             if left.is_zero() {
-                let what = format!("{what}; it was waited for {} s", waited.as_secs());
+                let what = format!("{what}; gave up after {} s", waited.as_secs());
                 return Err(Failure::answer(what).into_error(&shown));
             }
             rest(pause.min(left), work)?;
@@ -253,7 +254,8 @@ impl IndexRequestClient {
         let taken: Result<Entry, Error> = if is_whole {
             cache.build(jobs, lock, work, &mut take)
         } else {
-            // Never under the name of all requested jobs.
+            // Store an incomplete index under the name of its own jobs, never under the name of all
+            // requested jobs.
             cache.cache(&found, work, &mut take)
         };
         let entry = match (taken, failure) {
@@ -294,7 +296,7 @@ fn is_expected(
     if manifest.cache != kind.folder() || manifest.entry != format!("{}-cache", found.name()) {
         let (cache, entry) = (&manifest.cache, &manifest.entry);
         return wrong(format!(
-            "it sends {cache:?}, {entry:?} instead of an index of kind {kind}"
+            "it sends entry {entry:?} of cache {cache:?} instead of an index of kind {kind}"
         ));
     }
     if !found.is_subset(jobs) {
@@ -321,7 +323,7 @@ fn is_expected(
         Ok(())
     } else {
         wrong(format!(
-            "the manifest has other files than an index of kind {kind}"
+            "the files in the manifest are not those of an index of kind {kind}"
         ))
     }
 }

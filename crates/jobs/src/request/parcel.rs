@@ -179,11 +179,11 @@ pub(super) fn member_name<'a>(manifest: &Manifest, name: &'a str) -> &'a str {
 fn changed(path: &Path) -> Error {
     Error::Damaged {
         entry: path.to_owned(),
-        what: "it was changed while it was to be sent".to_owned(),
+        what: "it was changed before it could be sent".to_owned(),
     }
 }
 
-/// Returns the number of bytes that are missing to a full block.
+/// Returns the number of bytes that fill up the last block.
 pub(super) fn padding(size: u64) -> usize {
     let over = usize::try_from(size % BLOCK as u64).unwrap_or(0);
     (BLOCK - over) % BLOCK

@@ -1,5 +1,5 @@
-//! Caches for a while which jobs of a set a server did not have, in `<entry>.partial`, next to the path of
-//! the index of the whole set.
+//! Caches the jobs of a set that a server did not have, for a while. The file is `<entry>.partial`,
+//! next to the path of the index of the whole set.
 
 use std::fs;
 use std::io::Write;
@@ -47,8 +47,8 @@ impl Partial {
         (partial.server == server).then_some(partial)
     }
 
-    /// Returns whether the record is recent enough not to ask the server again. A time in the future, from
-    /// before the clock was set back, does not count as recent.
+    /// Returns whether the record is recent enough not to ask the server again. A time in the
+    /// future, stored before the clock was set back, does not count as recent.
     pub(super) fn is_fresh(&self, retry: Duration) -> bool {
         let age = seconds().checked_sub(self.at);
         age.is_some_and(|age| Duration::from_secs(age) < retry)
@@ -71,7 +71,7 @@ impl Partial {
             Ok(())
         };
         if let Err(error) = written() {
-            tracing::debug!(entry = %entry.display(), %error, "which jobs are missing cannot be cached");
+            tracing::debug!(entry = %entry.display(), %error, "cannot cache the list of missing jobs");
         }
     }
 

@@ -66,7 +66,7 @@ pub(super) fn of(jobs: &JobSet, reasons: &Value) -> Vec<MissingJob> {
     let missing = jobs.iter().map(|job| {
         let why = reasons.get(&job.to_string()).and_then(parse);
         let unknown = || Missing::Unreadable {
-            why: "the server does not say why".to_owned(),
+            why: "the server gave no reason".to_owned(),
         };
         MissingJob {
             job,
@@ -161,7 +161,7 @@ mod tests {
         let jobs: JobSet = "1-6".parse().unwrap();
         let reasons = json!({ "1": "x", "2": 2, "3": { "no-record": 1 }, "4": { "unreadable": [] }, "5": null });
         for one in of(&jobs, &reasons) {
-            assert!(one.why.to_string().contains("does not say why"), "{one:?}");
+            assert!(one.why.to_string().contains("gave no reason"), "{one:?}");
         }
         assert_eq!(of(&jobs, &Value::Null).len(), 6);
     }

@@ -97,7 +97,7 @@ impl<'a, R: Read> Tar<'a, R> {
         for _ in 0..2 {
             if self.block()?.iter().any(|byte| *byte != 0) {
                 return Err(Failure::answer(
-                    "the tar has more than what its manifest names",
+                    "the tar contains files that its manifest does not list",
                 ));
             }
         }
@@ -107,11 +107,11 @@ impl<'a, R: Read> Tar<'a, R> {
             match self.input.read(&mut rest) {
                 Ok(0) => return Ok(()),
                 Ok(read) if rest.iter().take(read).all(|byte| *byte == 0) => {}
-                Ok(_) => return Err(Failure::answer("there is something behind the tar")),
+                Ok(_) => return Err(Failure::answer("there are bytes after the end of the tar")),
                 Err(error) => return Err(Failure::broken(error.to_string())),
             }
         }
-        Err(Failure::answer("the tar does not end"))
+        Err(Failure::answer("the end of the tar is missing"))
     }
 
     /// Reads a file: its header, its content through `take`, and verifies size and checksum.
@@ -126,7 +126,7 @@ impl<'a, R: Read> Tar<'a, R> {
         if size != sum.size {
             let expected = sum.size;
             return Err(Failure::answer(format!(
-                "{name} has {size} bytes in the tar, and {expected} in the manifest"
+                "{name} has {size} bytes in the tar, but {expected} in the manifest"
             )));
         }
         let mut summed = Summed {
@@ -144,7 +144,7 @@ impl<'a, R: Read> Tar<'a, R> {
         if left != 0 || found != sum.xxh128 {
             let expected = &sum.xxh128;
             return Err(Failure::answer(format!(
-                "{name} came with another checksum ({found}) than its manifest has ({expected})"
+                "the checksum of {name} is {found}, but {expected} in the manifest"
             )));
         }
         self.skip_padding(size)
@@ -163,7 +163,7 @@ impl<'a, R: Read> Tar<'a, R> {
             .sum();
         if sum.ok() != Some(found) {
             return Err(Failure::answer(format!(
-                "no tar header where {name} should begin"
+                "the tar header of {name} is missing or damaged"
             )));
         }
         let is_named = *header.path_bytes() == *name.as_bytes();
@@ -204,7 +204,7 @@ impl<'a, R: Read> Tar<'a, R> {
     }
 }
 
-const CUT_OFF: &str = "the answer ends in the middle of the tar";
+const CUT_OFF: &str = "the response ends before the end of the tar";
 
 impl<R: Read> Read for Input<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {

@@ -158,7 +158,7 @@ fn loading_twice_is_loading_once() {
     assert_eq!(first.outcome, Outcome::Committed);
     assert_eq!(second.outcome, Outcome::Known);
     assert_eq!(second.records, first.records);
-    server.snapshot().assert_same(&once, "the second time");
+    server.snapshot().assert_same(&once, "loaded a second time");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn a_load_that_is_cut_off_anywhere_goes_on_from_there() {
         let prefix = format!("{{cut-{round}}}:");
         let index = open(&server, &prefix);
         for _ in 0..3 {
-            // Half of it is the first reading.
+            // The first half of this number is in the first reading.
             let until = rng.below(2 * lines.len() as u64) as usize;
             let error = load_some(&index, 7, &lines, until);
             assert!(matches!(error, Error::Cache(_)), "{error}");
@@ -245,7 +245,7 @@ fn several_loaders_at_once_load_once() {
         }
     });
     let whole = outcome(&server, "{whole}:");
-    outcome(&server, PREFIX).assert_same(&whole, "four at once");
+    outcome(&server, PREFIX).assert_same(&whole, "four loads at once");
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn a_crawl_with_other_records_is_refused_and_left_as_it_is() {
     assert_contains(&error, "crawlspace dedupe remove job-7");
     server.snapshot().assert_same(&before, "refused");
 
-    // A crawl that a crawler is writing is not ours, either.
+    // A crawl that a crawler is writing is refused as well.
     let hash = sha256_of(3);
     server.wire().ok_line(format!(
         "DEDUPE.ADD {PREFIX} job-8 {hash} 0 20260101000000 http://a/ 9"
@@ -284,7 +284,7 @@ fn what_comes_to_a_crawl_after_it_was_loaded_is_left_alone() {
     let before = server.snapshot();
     let expected = Outcome::Known;
     assert_eq!(load_lines(&index, 7, &lines).unwrap().outcome, expected);
-    server.snapshot().assert_same(&before, "it continues");
+    server.snapshot().assert_same(&before, "a repeated load");
 }
 
 #[test]

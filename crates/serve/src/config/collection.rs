@@ -20,8 +20,8 @@ const ROOT: &str = "$root";
 const MAX_NAME: usize = 200;
 
 /// Error message for a dedupe index in a collection with access control.
-const DEDUPE: &str = "an index of type dedupe is in no collection with tags or access rules: crawlers ask it by digest, and nothing \
-    is hidden from them";
+const DEDUPE: &str = "an index of type dedupe is not allowed in a collection with tags or access rules, because \
+ crawlers that query it by digest see all captures: move it to a collection of its own";
 
 /// Fields of a collection or of a step of a sequence.
 const STEP: [&str; 8] =
@@ -32,7 +32,7 @@ impl Reader<'_> {
         let name = &*entry.key;
         let named = self.found.take(entry.position, collection_name(name));
         if name == ROOT {
-            let what = "pywb has this collection at /, and here it is at /$root/";
+            let what = "pywb serves this collection at /, but this server serves it at /$root/";
             self.found.warning(entry.position, what);
         }
         let node = &entry.value;
@@ -90,8 +90,8 @@ impl Reader<'_> {
         let has_points =
             tags.is_some() || rules.as_ref().is_some_and(|rules| rules.have_policies());
         if let Some(entry) = fields.entry("access_point").filter(|_| !has_points) {
-            let what = "an access_point needs tags: redis://host:port/db/key, the tag space that knows it, or policies of \
-                        OutbackCDX in acl_paths";
+            let what = "an access_point needs tags (redis://host:port/db/key, the tag space that defines the access \
+             point), or policies of OutbackCDX in acl_paths";
             self.found.error(entry.position, what);
         }
         let mut sources = steps.iter().flat_map(|step| &step.sources);
@@ -144,9 +144,9 @@ impl Reader<'_> {
             Value::List(nodes) if !nodes.is_empty() => nodes,
             _ => {
                 let what = format!(
-                    "a sequence has to be a list of steps, each with an index or an index_group, and this is {}",
+                    "a sequence must be a list of steps, each with an index or an index_group (got {})",
                     if matches!(node.value, Value::List(_)) {
-                        "empty"
+                        "an empty list"
                     } else {
                         node.kind()
                     }
@@ -203,7 +203,7 @@ impl Reader<'_> {
         if fields.entries.is_empty() {
             self.found.error(
                 node.position,
-                "the index_group is empty: a mapping from names to indexes",
+                "the index_group is empty: write a mapping from names to indexes",
             );
             return None;
         }
@@ -269,7 +269,9 @@ impl Reader<'_> {
                     whole = false;
                     self.found.error(
                         *position,
-                        "no replay URL: the URL does not end in -cdx, and $live alone needs one: append the replay prefix (cdx+http://host/cdx /web/), or set replay_url, or a resource that has the WARC files",
+                        "no replay URL: $live needs one, and it cannot be derived from a URL that does not end in \
+                         -cdx; append the replay prefix (cdx+http://host/cdx /web/), set replay_url, or set resource \
+                         to the location of the WARC files",
                     );
                 }
                 SourceKind::File { .. } | SourceKind::Redis { .. } | SourceKind::ZipNum { .. }
@@ -277,7 +279,7 @@ impl Reader<'_> {
                 {
                     self.found.warning(
                         *position,
-                        "nothing loads the WARC files of this index: say where they are in resource",
+                        "no loader is configured for the WARC files of this index: set resource to their location",
                     );
                 }
                 _ => {}
@@ -342,15 +344,15 @@ impl Reader<'_> {
 pub(super) fn collection_name(name: &str) -> Result<(), String> {
     if RESERVED.contains(&name) {
         return Err(format!(
-            "a collection cannot be called {name}: the server has something else there"
+            "a collection cannot be called {name}: the server uses this path itself"
         ));
     }
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~@+:,=".contains(&byte);
     let is_name = name == ROOT || name.bytes().all(fits);
     if name.is_empty() || name.len() > MAX_NAME || matches!(name, "." | "..") || !is_name {
         return Err(format!(
-            "a collection cannot be called {name:?}, because it is a part of URLs: \
-             up to {MAX_NAME} letters and digits of ASCII and - . _ ~ @ + : , ="
+            "a collection cannot be called {name:?}, because the name is part of URLs: use up to {MAX_NAME} ASCII \
+             letters, digits and - . _ ~ @ + : , ="
         ));
     }
     Ok(())
@@ -367,7 +369,7 @@ fn source_name(name: &str) -> Result<(), String> {
         || !name.chars().all(fits)
     {
         return Err(format!(
-            "a source cannot be called {name:?}: up to {MAX_NAME} bytes without spaces and commas, and no ! in front"
+            "a source cannot be called {name:?}: use up to {MAX_NAME} bytes without spaces, commas and a leading !"
         ));
     }
     Ok(())

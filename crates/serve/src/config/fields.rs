@@ -41,7 +41,7 @@ impl Reader<'_> {
                 position: node.position,
             }),
             _ => {
-                let what = format!("{what} has to be a mapping, and this is {}", node.kind());
+                let what = format!("{what} must be a mapping (got {})", node.kind());
                 self.found.error(node.position, what);
                 None
             }
@@ -53,10 +53,10 @@ impl Reader<'_> {
         for entry in fields.entries {
             if !known.contains(&&*entry.key) {
                 let hint = match meant(&entry.key, known) {
-                    none if none.is_empty() => format!("; there are {}", one_of(known)),
+                    none if none.is_empty() => format!("; valid fields are {}", one_of(known)),
                     meant => meant,
                 };
-                let what = format!("{of} has no {:?}{hint}", &*entry.key);
+                let what = format!("{of} has no field {:?}{hint}", &*entry.key);
                 self.found.error(entry.position, what);
             }
         }
@@ -74,7 +74,7 @@ impl Reader<'_> {
                 }
             }
             _ => {
-                let what = format!("{what} has to be a text, and this is {}", node.kind());
+                let what = format!("{what} must be a text (got {})", node.kind());
                 self.found.error(node.position, what);
                 return None;
             }
@@ -95,7 +95,7 @@ impl Reader<'_> {
         while let Some((before, after)) = rest.split_once("${") {
             let (name, after) = after
                 .split_once('}')
-                .ok_or_else(|| "the } behind ${ is missing".to_owned())?;
+                .ok_or_else(|| "the closing } of ${ is missing".to_owned())?;
             let value = (self.variable)(name).ok_or_else(|| {
                 format!(
                     "the environment has no variable {name:?}: set it, or put the text into quotes"
@@ -118,7 +118,7 @@ impl Reader<'_> {
     ) -> Option<T> {
         let Some(node) = fields.get(name) else {
             self.found
-                .error(fields.position, format!("its {name} is missing"));
+                .error(fields.position, format!("the field {name} is missing"));
             return None;
         };
         let text = self.text(node, name)?;
@@ -141,9 +141,7 @@ impl Reader<'_> {
         let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let outcome = duration.ok_or_else(|| {
             let key = &entry.key;
-            format!(
-                "{key} is a number of seconds from 0.001 to {MAX_SECONDS}, and this is {text:?}"
-            )
+            format!("{key} must be a number of seconds from 0.001 to {MAX_SECONDS} (got {text:?})")
         });
         self.found.take(entry.value.position, outcome)
     }
@@ -157,7 +155,7 @@ impl Reader<'_> {
         let outcome = match text.to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" => Ok(true),
             "false" | "no" | "off" => Ok(false),
-            _ => Err(format!("{name} is true or false, and this is {text:?}")),
+            _ => Err(format!("{name} must be true or false (got {text:?})")),
         };
         self.found.take(node.position, outcome).unwrap_or(false)
     }
@@ -167,8 +165,8 @@ impl Reader<'_> {
         let node = fields.get(name)?;
         let text = self.text(node, name)?;
         let outcome = text.parse().ok().filter(|number| *number > 0);
-        let outcome =
-            outcome.ok_or_else(|| format!("{name} is a whole number from 1, and this is {text:?}"));
+        let outcome = outcome
+            .ok_or_else(|| format!("{name} must be a whole number of at least 1 (got {text:?})"));
         self.found.take(node.position, outcome)
     }
 }

@@ -54,13 +54,14 @@ impl Reader<'_> {
     /// Parses `metadata`: a list of folders, list files and URLs.
     fn metadata(&mut self, fields: &Fields<'_>) -> Option<Vec<String>> {
         let Some(node) = fields.get("metadata") else {
-            let what = "its metadata is missing: folders, list files and URLs where the metadata files of jobs are";
+            let what = "the field metadata is missing: list the folders, list files and URLs of the metadata files of \
+             jobs";
             self.found.error(fields.position, what);
             return None;
         };
         let nodes = each(node);
         if nodes.is_empty() {
-            let what = "metadata is empty: it is a list of folders, list files and URLs";
+            let what = "metadata is empty: list the folders, list files and URLs of the metadata files of jobs";
             self.found.error(node.position, what);
         }
         let mut locations = Vec::new();
@@ -94,7 +95,7 @@ impl Reader<'_> {
             .filter(|seconds| *seconds <= MAX_SECONDS)
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
             .ok_or_else(|| {
-                format!("{name} is a time such as 90d, 12h, 10m or 30s, or a number of seconds, and this is {text:?}")
+                format!("{name} must be a duration such as 90d, 12h, 10m or 30s, or a number of seconds (got {text:?})")
             });
         self.found.take(node.position, outcome)
     }
@@ -115,7 +116,8 @@ impl Reader<'_> {
             .or_else(with_unit)
             .filter(|bytes| *bytes > 0)
             .ok_or_else(|| {
-                format!("{name} is a size such as 100GB or 512MiB, or a number of bytes from 1, and this is {text:?}")
+                format!("{name} must be a size such as 100GB or 512MiB, or a number of bytes of at least 1 (got \
+                 {text:?})")
             });
         self.found.take(node.position, outcome)
     }

@@ -78,8 +78,8 @@ impl Reader<'_> {
         for found in names.chain(star) {
             let coll = if knows_coll { " but {coll}" } else { "" };
             let what = format!(
-                "{found} stands for nothing here and is a part of the name: nothing is filled in{coll}, and many \
-                 places are an index_group or a list"
+                "{found} is taken literally here, because no placeholder is replaced{coll}: for several locations, \
+                 write an index_group or a list"
             );
             self.found.warning(position, what);
         }
@@ -91,9 +91,7 @@ pub(super) fn loader_of(text: &str, folder: &Path) -> Result<Loader, String> {
         return Ok(Loader::Live);
     }
     if text.starts_with('$') {
-        return Err(format!(
-            "{text:?} is nothing that is known: the live web is $live"
-        ));
+        return Err(format!("unknown location {text:?}: the live web is $live"));
     }
     if let Some(position) = text.strip_prefix("warc-prefix+") {
         return if is_remote(position) {

@@ -49,7 +49,7 @@ pub(crate) fn place(text: &str, folder: &Path) -> Result<Location, String> {
     };
     if whole.ends_with('/') {
         return Err(format!(
-            "{:?} is a folder, of which a server does not say what is in it: name a file",
+            "{:?} is a folder, and servers do not list the files in it: name a file",
             masked(text)
         ));
     }
@@ -65,7 +65,8 @@ pub(crate) fn object(text: &str, names: &[&str]) -> Result<String, String> {
     let url = Url::parse(&stand_in).map_err(|error| format!("invalid URL: {error}"))?;
     if url.query().is_some() || url.port().is_some() {
         return Err(format!(
-            "{:?} is not s3://bucket/key: a ? in a key is %3F, and the environment variable AWS_ENDPOINT_URL names the store",
+            "{:?} is not an object: write s3://bucket/key, with %3F for a ? in the key; set the store with the \
+             environment variable AWS_ENDPOINT_URL",
             masked(text)
         ));
     }
@@ -83,14 +84,14 @@ fn of_file_url(rest: &str) -> Result<String, String> {
     };
     if !path.starts_with(['/', '.', '{']) {
         return Err(format!(
-            "a file of another machine, {:?}: write file:///folder for an absolute path, or the path without file://",
+            "a file on another machine, {:?}: write file:///folder for an absolute path, or the path without file://",
             masked(path.split('/').next().unwrap_or_default())
         ));
     }
     let decoded = percent_encoding::percent_decode_str(path).decode_utf8();
-    decoded
-        .map(Into::into)
-        .map_err(|_| "its percent-encoding is not UTF-8: write the path without file://".to_owned())
+    decoded.map(Into::into).map_err(|_| {
+        "the percent-encoded path is not UTF-8: write the path without file://".to_owned()
+    })
 }
 
 /// Returns the `file:` URL of an absolute path, which parses as the same path again.
@@ -105,11 +106,11 @@ pub(crate) fn template(text: &str, names: &[&str]) -> Result<String, String> {
     for (c, instead) in [
         (' ', "write %20"),
         ('\\', "write /"),
-        ('#', "the part behind it is never sent"),
+        ('#', "remove the fragment, which is never sent"),
     ] {
         if text.contains(c) {
             return Err(format!(
-                "there is a {c:?} in the URL {:?}: {instead}",
+                "{c:?} is not allowed in the URL {:?}: {instead}",
                 masked(text)
             ));
         }
@@ -119,17 +120,14 @@ pub(crate) fn template(text: &str, names: &[&str]) -> Result<String, String> {
     let mut rest = text.as_str();
     while let Some((before, after)) = rest.split_once('{') {
         let Some((name, after)) = after.split_once('}') else {
-            return Err(format!(
-                "there is no }} behind the {{ of {:?}",
-                masked(&text)
-            ));
+            return Err(format!("the closing }} is missing in {:?}", masked(&text)));
         };
         if !names.contains(&name) {
             // The name may be part of a password.
             let name = if text.contains('@') { "…" } else { name };
             let known: Vec<String> = names.iter().map(|name| format!("{{{name}}}")).collect();
             return Err(format!(
-                "{{{name}}} means nothing here: it can be {}",
+                "{{{name}}} is not a placeholder here: use {}",
                 one_of(&known)
             ));
         }
@@ -137,7 +135,7 @@ pub(crate) fn template(text: &str, names: &[&str]) -> Result<String, String> {
         let scheme = plain.find("://").map_or(0, |at| at + 3);
         if !plain.get(scheme..).is_some_and(|host| host.contains('/')) {
             return Err(format!(
-                "{{{name}}} stands before the path of the URL, where the host has to be"
+                "{{{name}}} is not allowed before the path of the URL"
             ));
         }
         plain.push('x');
@@ -148,12 +146,13 @@ pub(crate) fn template(text: &str, names: &[&str]) -> Result<String, String> {
         Url::parse(&plain).map_err(|error| format!("invalid URL {:?}: {error}", masked(&text)))?;
     if !url.username().is_empty() || url.password().is_some() {
         // The credentials would be part of `live_url`, which all readers see.
-        return Err("a user name or password in the URL, which readers would see: log-ins to other servers are not supported".to_owned());
+        return Err("readers would see the user name or password in this URL: logins to other servers are not \
+         supported".to_owned());
     }
     match url.scheme() {
         "http" | "https" => with_path(text),
         scheme => Err(format!(
-            "a URL with {scheme}: it has to begin with http:// or https://"
+            "unsupported scheme {scheme}: the URL must begin with http:// or https://"
         )),
     }
 }
@@ -177,7 +176,7 @@ pub(crate) fn redis(text: &str) -> Result<String, String> {
     escaped_login(text)?;
     let (scheme, rest) = text.split_once("://").unwrap_or_default();
     if !matches!(scheme, "redis" | "rediss") {
-        return Err("no URL of Redis: write redis://host:port/db/key".to_owned());
+        return Err("not a Redis URL: write redis://host:port/db/key".to_owned());
     }
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let url = Url::parse(&format!("{scheme}://{authority}/")).map_err(|error| {
@@ -194,7 +193,7 @@ pub(crate) fn redis(text: &str) -> Result<String, String> {
     let (db, key) = match path.split_once('/') {
         Some((db, key)) if digits(db) => (
             db.parse()
-                .map_err(|_| format!("{db} is the number of no database"))?,
+                .map_err(|_| format!("{db} is not a database number"))?,
             key,
         ),
         _ => (0_u32, path),
@@ -239,8 +238,8 @@ fn escaped_login(text: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(
-        "the login of the URL is ambiguous: write %2F, %3F, %23 and %40 for /, ?, # and @ in a user name or password; a key \
-         with an @ follows the number of its database, and what is behind the @ has no / and is no host:port"
+        "the login in the URL is ambiguous: write %2F, %3F, %23 and %40 for /, ?, # and @ in a user name or password; \
+         if the key contains an @, write the database number before the key, and neither / nor host:port after the @"
             .to_owned(),
     )
 }
@@ -323,7 +322,7 @@ pub(crate) fn network(text: &str) -> Result<Network, String> {
             Ok(bits) if bits <= most => bits,
             _ => {
                 return Err(format!(
-                    "{bits:?} are no bits of {address}: from 0 to {most}"
+                    "invalid prefix length {bits:?} for {address}: use 0 to {most}"
                 ));
             }
         },
@@ -334,7 +333,7 @@ pub(crate) fn network(text: &str) -> Result<Network, String> {
 /// Refuses control characters.
 fn printable(text: &str) -> Result<(), String> {
     match text.chars().find(|c| c.is_control()) {
-        Some(c) => Err(format!("a character that cannot be part of it, {c:?}")),
+        Some(c) => Err(format!("control characters are not allowed (got {c:?})")),
         None => Ok(()),
     }
 }

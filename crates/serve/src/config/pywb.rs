@@ -1,4 +1,5 @@
-//! Support for pywb configurations: keys about pywb's own pages, and folders as collections.
+//! Support for pywb configurations: ignores keys about pywb's own pages, and serves folders as
+//! collections.
 //!
 //! In pywb, a folder in `collections_root` that contains a folder `indexes` is a collection, and `$all` combines them
 //! all. The same applies here if the configuration says `collections_root`, `enable_auto_colls: true` or `$all`.
@@ -134,7 +135,8 @@ impl Reader<'_> {
     fn is_surt_ordered(&mut self, entry: &Pair) -> bool {
         let is_one = &*entry.key == "surt_ordered";
         if is_one && !yes(&entry.value) {
-            let what = "surt_ordered has no effect here: keys of indexes must be SURTs; with other keys nothing is found";
+            let what = "surt_ordered has no effect here: the keys of indexes must be SURTs; captures with other keys \
+             are not found";
             self.found.warning(entry.position, what);
         }
         is_one
@@ -146,7 +148,8 @@ impl Reader<'_> {
         let is_one = PYWB_ZIPNUM.contains(&key);
         if is_one {
             let what = format!(
-                "{key} has no effect here: the .loc file beside the index says where the parts are (by default beside the index), and as many blocks are read as a response needs"
+                "{key} has no effect here: the parts are where the .loc file next to the index locates them (by \
+                 default next to the index), and the server reads as many blocks as a response needs"
             );
             self.found.warning(entry.position, what);
         }
@@ -202,7 +205,7 @@ impl Reader<'_> {
                 let name = settings.root.display();
                 if auto.is_none() && !folders(&settings).is_empty() {
                     let what = format!(
-                        "pywb would serve the collections in {name} too: with collections_root, so does this"
+                        "pywb also serves the collections in {name}: set collections_root to serve them here"
                     );
                     self.found.warning(fields.position, what);
                 }
@@ -264,7 +267,7 @@ impl Reader<'_> {
                 .filter(|node| matches!(node.value, Value::List(_)))
             {
                 let what = format!(
-                    "{key} is one folder here, and this is a list: write a collection with all of them"
+                    "{key} must be a single folder (got a list): write a collection with all of these folders"
                 );
                 self.found.error(node.position, what);
             }
@@ -290,9 +293,9 @@ impl Reader<'_> {
         let names: Vec<&str> = folders.iter().map(|folder| &*folder.name).collect();
         let what = match names.len() {
             0 => format!("there are no collections in {root}"),
-            MAX_FOLDERS => format!("no more than {MAX_FOLDERS} collections of {root} are served"),
+            MAX_FOLDERS => format!("only the first {MAX_FOLDERS} collections of {root} are served"),
             _ => format!(
-                "of {root} these are served, and new ones after a reload (SIGHUP): {}",
+                "these collections of {root} are served (a reload with SIGHUP adds new ones): {}",
                 names.join(", ")
             ),
         };
@@ -305,14 +308,14 @@ impl Reader<'_> {
         self.found
             .take(entry.position, collection_name(&entry.key))?;
         let Some(root) = &folders.root else {
-            let what = "$all stands for the collections that are folders, which enable_auto_colls turns off";
+            let what = "$all combines the collections that are folders, which enable_auto_colls: false turns off";
             self.found.error(entry.value.position, what);
             return None;
         };
         let mut of_folders = folders.all.iter().filter_map(|one| one.rules.as_ref());
         if of_folders.any(|rules| !rules.is_empty()) {
-            let what = "$all would show what the .aclj files of its folders hide: write a collection with an \
-                        index_group and acl_paths";
+            let what = "$all would show captures that the .aclj files of its folders hide: write a collection with an \
+             index_group and acl_paths";
             self.found.error(entry.value.position, what);
             return None;
         }
@@ -328,7 +331,8 @@ impl Reader<'_> {
         }
         step.resource.push(Loader::Live);
         if folders.all.is_empty() {
-            let what = "$all stands for the collections that are folders, and there are none: new ones appear after a reload (SIGHUP)";
+            let what = "$all combines the collections that are folders, and there are none yet: reload (SIGHUP) after \
+             adding one";
             self.found.warning(entry.value.position, what);
             let none = Folder {
                 name: entry.key.to_string(),
@@ -353,7 +357,7 @@ fn allows(key: &str, value: &Node) -> bool {
 
 fn hidden(what: &str) -> String {
     format!(
-        "{what} hides captures, and is ignored here: everything would be shown. Write a collection with an index and \
+        "{what} hides captures in pywb, but this server would show them: write a collection with an index and \
          acl_paths, default_access or embargo"
     )
 }

@@ -138,7 +138,7 @@ impl Reader<'_> {
             let key = &*entry.key;
             if !TOP.contains(&key) && !pywb::knows(key) {
                 let hint = meant(key, &TOP);
-                let what = format!("a configuration has no {key:?}{hint}");
+                let what = format!("a configuration has no key {key:?}{hint}");
                 self.found.error(entry.position, what);
             }
         }
@@ -165,7 +165,7 @@ impl Reader<'_> {
                 Some(node) => (node.position, "there are no collections"),
                 None => (
                     fields.position,
-                    "collections is missing: a mapping from names to collections",
+                    "collections is missing: write a mapping from names to collections",
                 ),
             };
             self.found.error(position, what);
@@ -203,7 +203,7 @@ impl Reader<'_> {
         }
         if each(node).is_empty() {
             // An empty list would accept every host.
-            let what = "hosts is empty: it is a list of the hosts that requests may name";
+            let what = "hosts is empty: list the hosts that requests may name";
             self.found.error(node.position, what);
         }
         hosts

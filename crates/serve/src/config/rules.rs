@@ -81,7 +81,7 @@ impl Reader<'_> {
         };
         let said = DATES.map(|name| fields.entry(name).is_some());
         if said.into_iter().filter(|&said| said).count() != 1 {
-            let what = "an embargo has exactly one of before, after, older and newer";
+            let what = "an embargo needs exactly one of before, after, older and newer";
             self.found.error(node.position, what);
             return None;
         }

@@ -34,7 +34,7 @@ impl Config {
         yaml
     }
 
-    /// Returns the normal form as JSON (which is valid YAML, too), followed by a line break.
+    /// Returns the normal form as JSON (which is also valid YAML), followed by a line break.
     pub fn to_json(&self, secrets: Secrets) -> String {
         let mut json = String::new();
         self.tree(secrets).json(&mut json);

@@ -53,7 +53,8 @@ impl Reader<'_> {
                 self.found.take(node.position, kind).map(found)
             }
             Value::List(_) => {
-                let what = "an index is a text or a mapping, not a list: several of them are an index_group, each with its name";
+                let what = "an index must be a text or a mapping (got a list): write several indexes as an \
+                 index_group with a name for each";
                 self.found.error(node.position, what);
                 None
             }
@@ -79,9 +80,9 @@ impl Reader<'_> {
             ];
             let guess = guess.iter().find(|(key, _)| fields.get(key).is_some());
             let hint = guess.map_or(String::new(), |(_, word)| {
-                format!(", {word} by the look of it")
+                format!(" (the other fields are those of {word})")
             });
-            let what = format!("its type is missing: {}{hint}", one_of(&TYPES));
+            let what = format!("the field type is missing: use {}{hint}", one_of(&TYPES));
             self.found.error(node.position, what);
             return None;
         };
@@ -213,7 +214,7 @@ pub(super) fn packages(text: &str, folder: &Path) -> Result<Location, String> {
     let is_other = |prefix: &&str| !prefix.starts_with("file:") && !is_remote(text);
     match prefix(text).filter(is_other) {
         Some(prefix) => Err(format!(
-            "{prefix:?}: WACZ files are read on this machine, and by http, https and s3 URLs"
+            "unsupported prefix {prefix:?}: WACZ files are read from this machine, or by http, https and s3 URLs"
         )),
         None => place(text, folder),
     }
@@ -236,9 +237,7 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
         return Ok(SourceKind::Live);
     }
     if text.starts_with('$') {
-        return Err(format!(
-            "{text:?} is nothing that is known: the live web is $live"
-        ));
+        return Err(format!("unknown location {text:?}: the live web is $live"));
     }
     let memento_url = text.strip_prefix("wb-").unwrap_or(text);
     if let Some(url) = memento_url.strip_prefix("memento+") {
@@ -275,8 +274,8 @@ fn short(text: &str, folder: &Path) -> Result<SourceKind, String> {
             Ok(Ok(kind)) => Ok(kind),
             _ if !text.starts_with("s3://") => memento(text), // As in pywb.
             Ok(Err(_)) => Err(format!(
-                "{:?}: the kind of index is unknown: give it by its ending (.cdx, .cdxj, .idx, .wacz), by a prefix \
-                 (zipnum+, wacz+) or by a type",
+                "{:?}: the kind of index is unknown: use a file extension (.cdx, .cdxj, .idx, .wacz), a prefix \
+                 (zipnum+, wacz+) or the field type",
                 masked(text)
             )),
             Err(wrong) => Err(wrong),
@@ -389,7 +388,7 @@ fn replay_prefix(url: &str, prefix: &str) -> Result<String, String> {
 fn bare(url: &str) -> Result<String, String> {
     template(url, &["coll"]).map_err(|error| {
         if url.contains("{url}") {
-            format!("{error}; URLs with {{url}} belong into the long form, with a type")
+            format!("{error}; write URLs with {{url}} in the long form, with a type")
         } else {
             error
         }
@@ -422,7 +421,7 @@ fn asked(text: &str, names: &[&str]) -> Result<String, String> {
         Ok(url)
     } else {
         Err(format!(
-            "{:?} lacks {{url}}, so that it asks for nothing",
+            "{:?} lacks {{url}}, the placeholder for the URL to look up",
             masked(&url)
         ))
     }
@@ -433,7 +432,7 @@ fn replayed(text: &str) -> Result<String, String> {
     for name in ["{url}", "{timestamp}"] {
         if !url.contains(name) {
             return Err(format!(
-                "{:?} lacks {name}: a replay URL is like http://host/{{timestamp}}id_/{{url}}",
+                "{:?} lacks {name}: write a replay URL such as http://host/{{timestamp}}id_/{{url}}",
                 masked(&url)
             ));
         }
@@ -445,7 +444,7 @@ fn upstream(text: &str) -> Result<String, String> {
     let url = bare(text)?;
     if url.contains(['?', '#']) {
         Err(format!(
-            "{:?} has more than a path: write http://host/collection",
+            "{:?} has a query or a fragment: write http://host/collection",
             masked(&url)
         ))
     } else {

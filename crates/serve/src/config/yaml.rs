@@ -146,7 +146,7 @@ impl Tree {
                 if self.documents > 1 {
                     return Err(wrong(
                         position,
-                        "a second document begins: write everything into one",
+                        "a second document begins: the file must be one document",
                     ));
                 }
             }
@@ -154,7 +154,7 @@ impl Tree {
                 let Some((node, size)) = self.anchors.get(&anchor) else {
                     return Err(wrong(
                         position,
-                        "this repeats something that it is itself a part of",
+                        "this alias (*) refers to a value that contains the alias",
                     ));
                 };
                 let (mut node, size) = (node.clone(), *size);
@@ -327,7 +327,7 @@ fn merge(node: &Node, entries: &mut Vec<Pair>, keys: &mut HashSet<Rc<str>>) -> R
         Value::List(nodes) => nodes.as_slice(),
         Value::Text { .. } => &[],
     };
-    let no_map = || wrong(node.position, "<< takes a mapping, or a list of them");
+    let no_map = || wrong(node.position, "<< needs a mapping or a list of mappings");
     if maps.is_empty() {
         return Err(no_map());
     }
@@ -357,7 +357,7 @@ fn understand(tag: Option<&Tag>, position: Position) -> Result<(), Wrong> {
         }
         Some(tag) => Err(wrong(
             position,
-            format!("the type {tag} means nothing here: leave it out"),
+            format!("unsupported type {tag}: remove it"),
         )),
     }
 }
@@ -371,7 +371,7 @@ fn syntax(text: &str, error: &granit_parser::ScanError) -> Wrong {
     let indent = line.len().saturating_sub(line.trim_start().len());
     let tab = line.get(..indent).is_some_and(|blank| blank.contains('\t'));
     let hint = if tab {
-        ": YAML is indented with spaces, and there is a tab"
+        ": indent with spaces instead of tabs"
     } else {
         ""
     };

@@ -82,12 +82,14 @@ pub(crate) fn parameters(text: &str, asked: &RequestTarget<'_>) -> Result<Arc<Qu
     asked.collection.prepare(query)
 }
 
-/// Answers a query without rows with 404. A page after the last one is answered with 400, at which clients that fetch
-/// page after page stop; a page of blocks without matching rows is not the last one, and gets 404.
+/// Answers a query without rows: with 400 for a page after the last one, and with 404 otherwise.
+/// Clients that fetch page after page stop at 400. A page of blocks without matching rows is not
+/// the last one, so it gets 404.
 async fn not_found(asked: &RequestTarget<'_>, query: &Arc<Query>) -> Response<Body> {
     match query.page {
         Some(number @ 1..) if !asked.collection.has_blocks(query).await => {
-            let text = format!("page={number}: is after the last page; pages count from 0");
+            let text =
+                format!("page={number}: this page is after the last one; pages count from 0");
             message(StatusCode::BAD_REQUEST, &text)
         }
         _ => {
@@ -97,8 +99,9 @@ async fn not_found(asked: &RequestTarget<'_>, query: &Arc<Query>) -> Response<Bo
     }
 }
 
-/// Returns the number of pages. As in pywb, `blocks` is the total count in the unit of pages; if that unit is rows,
-/// `rows` repeats it. With `output=json` the media type is that of rows, which clients of pywb and Common Crawl expect.
+/// Returns the number of pages. As in pywb, `blocks` is the number of items on all pages. If the
+/// items are rows, `rows` repeats that number. With `output=json` the media type is that of rows,
+/// which clients of pywb and Common Crawl expect.
 fn number_of(pages: Pages, output: Output) -> Response<Body> {
     let number = pages.count.div_ceil(pages.size);
     let mut value =

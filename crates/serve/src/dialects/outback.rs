@@ -134,7 +134,7 @@ fn parsed(words: &str, point: Option<&str>) -> Result<WaybackQuery, BadQuery> {
                     "urlquery" => "exact",
                     "prefixquery" => "prefix",
                     _ => {
-                        let what = format!("q: type:{value}: known are urlquery and prefixquery");
+                        let what = format!("q: type:{value}: must be urlquery or prefixquery");
                         return Err(BadQuery(what));
                     }
                 };
@@ -152,7 +152,7 @@ fn parsed(words: &str, point: Option<&str>) -> Result<WaybackQuery, BadQuery> {
     let read = WaybackQuery::parse(pairs, point, &COLUMNS)?;
     if read.layout.is_reversed {
         return Err(BadQuery(
-            "q: limit: a number is expected, 0 or more".to_owned(),
+            "q: limit: must be a number of at least 0".to_owned(),
         ));
     }
     Ok(read)

@@ -30,7 +30,7 @@ use crawlspace_warc::http::{Head, MAX_HEAD};
 
 /// Prefix of header fields that must not take effect.
 const ORIGINAL: &str = "x-archive-orig-";
-/// Fields that keep their names: they describe how to read the body, and nothing about the original server.
+/// Fields that keep their names, because they only describe how to read the body.
 const KEPT: [&str; 5] = [
     "content-type",
     "content-language",
@@ -78,8 +78,7 @@ pub(crate) async fn response(
     let (date, target) = (record.date, record.target_uri.clone());
     let captured = Captured::of(record).await?;
     let Some(mut status) = status(&captured) else {
-        let text =
-            "the capture is not an HTTP response that can be replayed: /resource has its record";
+        let text = "the capture is not an HTTP response that can be replayed: request its record from /resource";
         return Ok(message(StatusCode::BAD_GATEWAY, text));
     };
     let memento = base_url.memento(&target, date);

@@ -47,7 +47,7 @@ pub(crate) async fn answer(
             Err(refused) => return refused,
         }
     };
-    // HEAD loads the record, too, since its length must be known.
+    // HEAD loads the record as well, since the response states its length.
     let method = if parts.method == Method::HEAD {
         Method::GET
     } else {
@@ -85,10 +85,7 @@ pub(crate) async fn answer_message(
     }
     let (parts, body) = request.into_parts();
     if parts.method != Method::POST {
-        let text = format!(
-            "{}: POST is expected here, with a request as its body",
-            parts.method
-        );
+        let text = format!("{}: use POST, with a request as the body", parts.method);
         let mut refused = message(StatusCode::METHOD_NOT_ALLOWED, &text);
         refused
             .headers_mut()
@@ -107,7 +104,7 @@ pub(crate) async fn answer_message(
 /// Returns the body of a request as a stream of pieces.
 fn pieces(body: Incoming) -> BoxStream<'static, Result<Bytes, LoadError>> {
     let frames = BodyStream::new(
-        body.map_err(|error| LoadError::Request(format!("the body breaks off: {error}"))),
+        body.map_err(|error| LoadError::Request(format!("the body is incomplete: {error}"))),
     );
     let data =
         frames.filter_map(|frame| async { frame.map(|frame| frame.into_data().ok()).transpose() });

@@ -43,7 +43,7 @@ pub(crate) async fn answer(
         Ok(None) => none(&url),
         Err(failure) => refusal(&failure),
     };
-    // Required for 404 responses, too (section 4.5.6).
+    // Also required for 404 responses (section 4.5.6).
     response
         .headers_mut()
         .insert(VARY, HeaderValue::from_static("accept-datetime"));

@@ -109,7 +109,8 @@ fn dated(mut batch: Batch) -> Batch {
     batch
 }
 
-/// Returns the rows that are mementos: with a valid timestamp, and not known to be a redirect to itself.
+/// Returns the rows that are mementos. Rows without a valid timestamp and known redirects to the
+/// same URL are removed.
 fn mementos(mut batch: Batch) -> Batch {
     batch.retain(|row| !is_self_redirect(row));
     dated(batch)

@@ -88,7 +88,7 @@ impl WaybackQuery {
                 json: match output {
                     "" | "text" | "txt" | "cdx" => false,
                     "json" => true,
-                    other => return bad(format!("output={other}: known are text and json")),
+                    other => return bad(format!("output={other}: must be text or json")),
                 },
                 is_named: true,
                 show_resume_key: switch("showResumeKey", show)?,
@@ -127,8 +127,11 @@ impl WaybackQuery {
         // One row beyond the limit shows whether there are more.
         self.query.limit = limit.map(|limit| limit.saturating_add(1));
         if !after.is_empty() {
-            let key = ResumeKey::parse(after)
-                .ok_or_else(|| BadQuery(format!("resumeKey={after}: no answer ends with it")))?;
+            let key = ResumeKey::parse(after).ok_or_else(|| {
+                BadQuery(format!(
+                    "resumeKey={after}: invalid key; send the key at the end of the previous answer"
+                ))
+            })?;
             self.query.limit = None;
             // The offset was already applied before the resume key was issued.
             self.query.offset = 0;
@@ -151,7 +154,11 @@ impl WaybackQuery {
             Some(limit) if (1..=most).contains(&limit) => {
                 (query.limit, self.layout.limit) = (Some(limit), Some(limit));
             }
-            _ => return bad(format!("limit: a negative one is -1 to -{most}")),
+            _ => {
+                return bad(format!(
+                    "limit: a negative limit must be from -1 to -{most}"
+                ));
+            }
         }
         query.order = Order::Descending;
         (self.layout.is_reversed, self.layout.show_resume_key) = (true, false);
@@ -173,7 +180,7 @@ fn named(fields: &str, columns: &[&str]) -> Result<Vec<(String, Field)>, BadQuer
     let names = fields.split(',').filter(|name| !name.is_empty());
     let column = |name: &str| match Field::named(name.as_bytes()) {
         field if field.is_plausible() => Ok((name.to_owned(), field)),
-        _ => bad(format!("fl={name}: no field has that name")),
+        _ => bad(format!("fl={name}: unknown field")),
     };
     names.map(column).collect()
 }
@@ -197,7 +204,7 @@ fn as_ia(filter: &str) -> Cow<'_, str> {
 
 fn shown(filters: &[&str]) -> Result<Vec<ShownFilter>, BadQuery> {
     if filters.len() > MAX_FILTERS {
-        return bad(format!("filter: more than {MAX_FILTERS} of them"));
+        return bad(format!("filter: at most {MAX_FILTERS} filters are allowed"));
     }
     let given = filters.iter().filter(|text| !text.is_empty());
     let read = given.map(|text| {

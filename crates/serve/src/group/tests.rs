@@ -203,7 +203,8 @@ async fn a_source_that_keeps_failing_is_skipped_for_a_while() {
     }
 }
 
-/// Runs `questions` different failing queries in turn, and returns whether the source was skipped.
+/// Sends this number of different failing queries in turn, and returns whether the source was
+/// skipped.
 async fn turned_off(steps: &[Does], ordered: bool, questions: usize) -> bool {
     let (group, _) = group(&[("bad", ordered, steps)]);
     let mut skipped = false;
@@ -239,7 +240,7 @@ async fn what_a_question_brings_about_turns_no_source_off() {
             "{error}"
         );
     }
-    // Failures of too few different questions prove nothing.
+    // Failures of too few different queries do not open the breaker.
     assert!(!turned_off(&[Hang], true, 1).await);
     assert!(!turned_off(&[Fail], true, 4).await);
     // Sources that keep working without a row, or with more rows than can be sorted in time.

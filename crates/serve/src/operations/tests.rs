@@ -55,7 +55,7 @@ fn every_filter_must_pass() {
     let some = left("url=a.com&filter==status:200&filter=mime:html", &rows);
     assert_eq!(times(&some), ["2001"]);
     let some = left("url=a.com&filter=!=status:200", &rows);
-    assert_eq!(times(&some), ["2002"], "a row that cannot be read is none");
+    assert_eq!(times(&some), ["2002"], "an unreadable row is dropped");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn revisits_find_the_first_original_before_them() {
     assert_eq!(
         clamped[0].field("orig.filename"),
         "o.warc",
-        "it is from before"
+        "the original is earlier"
     );
 }
 

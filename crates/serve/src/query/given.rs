@@ -23,7 +23,8 @@ pub(crate) const MAX_IGNORED_NAME: usize = 60;
 /// Maximum length of a URL, in bytes.
 const MAX_URL: usize = 64 * 1024;
 
-/// Limits of regular expressions in requests. Anyone can send them, so the limits are lower than for the operator's.
+/// Limits of regular expressions in requests. Anyone can send requests, so these limits are lower
+/// than those for expressions of the operator.
 pub(crate) const LIMITS: Limits = Limits {
     pattern_bytes: 4 * 1024,
     compiled_bytes: 1024 * 1024,
@@ -110,7 +111,7 @@ impl<'a> Given<'a> {
             to: self.to()?,
             order,
             closest,
-            // In pywb, 0 means no limit, except when it sorts rows.
+            // In pywb, 0 means no limit unless the rows are sorted.
             limit: self
                 .number("limit")?
                 .filter(|&limit| limit > 0 || order != Order::Ascending),
@@ -124,9 +125,7 @@ impl<'a> Given<'a> {
                 "text" | "txt" => Output::Text,
                 "link" => Output::Link,
                 other => {
-                    return bad(format!(
-                        "output={other}: known are cdxj, json, text and link"
-                    ));
+                    return bad(format!("output={other}: must be cdxj, json, text or link"));
                 }
             },
             collapse: self.collapse()?,
@@ -141,7 +140,7 @@ impl<'a> Given<'a> {
             offset: self.number("offset")?.unwrap_or(0),
             page: self.number("page")?,
             page_size: match self.number("pageSize")? {
-                Some(0) => return bad("pageSize=0: at least 1"),
+                Some(0) => return bad("pageSize=0: must be at least 1"),
                 size => size,
             },
             default_page: PAGE,
@@ -153,7 +152,7 @@ impl<'a> Given<'a> {
             compress: match self.get("compress") {
                 "" => false,
                 "gzip" => true,
-                other => return bad(format!("compress={other}: known is gzip")),
+                other => return bad(format!("compress={other}: must be gzip")),
             },
             fuzzy: match self.get("allowFuzzy") {
                 "" => None,
@@ -168,9 +167,7 @@ impl<'a> Given<'a> {
         let reverse = self.switch("reverse")?;
         Ok(match (closest, self.get("sort")) {
             (_, sort) if !matches!(sort, "" | "default" | "regular" | "closest" | "reverse") => {
-                return bad(format!(
-                    "sort={sort}: known are default, reverse and closest"
-                ));
+                return bad(format!("sort={sort}: must be default, reverse or closest"));
             }
             // As in pywb, `closest` takes precedence over all other orders.
             (Some(closest), _) => Order::Closest(closest),
@@ -183,7 +180,7 @@ impl<'a> Given<'a> {
     /// Splits filters into those by tags and all others.
     fn filters(&self) -> Result<(Vec<String>, Vec<RowFilter>), BadQuery> {
         if self.filters.len() > MAX_FILTERS {
-            return bad(format!("filter: more than {MAX_FILTERS} of them"));
+            return bad(format!("filter: at most {MAX_FILTERS} filters are allowed"));
         }
         let (mut by_tags, mut others) = (Vec::new(), Vec::new());
         let media = Some(self.get("content_type")).filter(|media| !media.is_empty());
@@ -219,16 +216,17 @@ impl<'a> Given<'a> {
         };
         let mut firsts = self.collapses.iter().filter(|field| !field.is_empty());
         match self.get("collapseToLast") {
-            _ if self.collapses.len() > MAX_COLLAPSES => {
-                bad(format!("collapse: more than {MAX_COLLAPSES} of them"))
-            }
+            _ if self.collapses.len() > MAX_COLLAPSES => bad(format!(
+                "collapse: at most {MAX_COLLAPSES} of them are allowed"
+            )),
             "" => firsts.map(|field| parsed("collapse", field)).collect(),
             last if firsts.next().is_none() => Ok(vec![parsed("collapseToLast", last)?]),
             _ => bad("collapse and collapseToLast exclude each other: leave one of them out"),
         }
     }
 
-    /// Parses `from`. pywb compares timestamps as text, so a month or day of `00` is before the first one.
+    /// Parses `from`. pywb compares timestamps as text, so a month or day of `00` sorts before the
+    /// first month or day.
     fn from(&self) -> Result<Option<Timestamp>, BadQuery> {
         let digits = self.get("from");
         let digits = before_zero(digits).unwrap_or(digits);
@@ -250,7 +248,7 @@ impl<'a> Given<'a> {
     fn url(&self) -> Result<(String, MatchType), BadQuery> {
         let url = self.get("url");
         if url.is_empty() {
-            return bad("url is missing: say which one, as in ?url=http://example.com/");
+            return bad("url is missing: add it, as in ?url=http://example.com/");
         }
         if url.len() > MAX_URL {
             return bad(format!("url is longer than {MAX_URL} bytes"));
@@ -268,7 +266,7 @@ impl<'a> Given<'a> {
             "range" => (url, MatchType::Range),
             other => {
                 return bad(format!(
-                    "matchType={other}: known are exact, prefix, host, domain and range"
+                    "matchType={other}: must be exact, prefix, host, domain or range"
                 ));
             }
         };
@@ -343,7 +341,7 @@ pub(crate) fn number(name: &str, digits: &str) -> Result<Option<u64>, BadQuery> 
             Ok(number) => Ok(Some(number)),
             Err(_) => Ok(Some(u64::MAX)),
         },
-        _ => bad(format!("{name}={digits}: a number is expected, 0 or more")),
+        _ => bad(format!("{name}={digits}: must be a number of at least 0")),
     }
 }
 
@@ -351,7 +349,7 @@ pub(crate) fn switch(name: &str, word: &str) -> Result<bool, BadQuery> {
     match word.to_ascii_lowercase().as_str() {
         "" | "0" | "false" | "f" | "off" | "no" => Ok(false),
         "1" | "true" | "t" | "on" | "yes" => Ok(true),
-        _ => bad(format!("{name}={word}: true or false is expected")),
+        _ => bad(format!("{name}={word}: must be true or false")),
     }
 }
 

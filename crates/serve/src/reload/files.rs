@@ -33,8 +33,8 @@ impl ConfigFiles {
         }
     }
 
-    /// Records the versions of the files that the configuration names. Files that were named before keep their versions
-    /// from before they were read.
+    /// Records the versions of the files that the configuration names. Files that were already
+    /// named keep the versions recorded before they were read.
     pub fn look(&mut self, config: &Config) {
         let before = std::mem::take(&mut self.named);
         let named = config.files().into_iter().map(|path| {
@@ -44,8 +44,9 @@ impl ConfigFiles {
         self.named = named.collect();
     }
 
-    /// Records the files named by an invalid configuration as well, since correcting one of them may fix it. Files
-    /// named before are kept, because errors hide further names.
+    /// Also records the files that an invalid configuration names, since correcting one of them may
+    /// fix it. Files named by the previous configuration are kept, because the parser may stop at
+    /// an error before it reaches their names.
     pub(super) fn look_also(&mut self, errors: &ConfigErrors) {
         for path in &errors.files {
             if !self.named.iter().any(|(known, _)| known == path) {
@@ -114,7 +115,10 @@ mod tests {
         for size in 2..12 {
             fs::write(&path, "a".repeat(size)).unwrap();
             let early = tokio::time::timeout(wait, &mut changed).await;
-            assert!(early.is_err(), "it was read while it was written");
+            assert!(
+                early.is_err(),
+                "the file was read while it was being written"
+            );
             wait = INTERVAL;
         }
         changed.await;

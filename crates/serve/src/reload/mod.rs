@@ -64,7 +64,7 @@ impl Current {
                 files = read;
                 opened
             }
-            Err(error) => Err(format!("reading it broke off: {error}")),
+            Err(error) => Err(format!("the configuration could not be read: {error}")),
         };
         match opened {
             Ok(federation) => {
@@ -84,7 +84,7 @@ impl Current {
             }
             Err(reason) => {
                 for error in reason.lines() {
-                    tracing::error!(%error, "the configuration was not reloaded, and the one before stays in use");
+                    tracing::error!(%error, "the configuration was not reloaded; the previous one stays in use");
                 }
                 let mut reloads = self.lock();
                 reloads.failed += 1;
@@ -104,7 +104,7 @@ impl Current {
     }
 }
 
-/// Reads the files, and opens the new federation next to the old one.
+/// Reads the files, and opens the new federation while the old one keeps serving requests.
 ///
 /// # Errors
 /// All errors of the configuration, one per line.

@@ -113,7 +113,7 @@ impl Attempts {
             ),
             (None, 0) => format!("there is no capture of {url}"),
             (None, _) if self.is_limited => {
-                format!("no record of {url} was found within what a request may search")
+                format!("no record of {url} was found within the search limits of a request")
             }
             (None, _) => {
                 let last = self.listed.last().map_or("", |tried| &tried.reason);

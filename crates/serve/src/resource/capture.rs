@@ -24,8 +24,8 @@ pub struct Extent {
     pub offset: u64,
     /// Size of the record in the file, in bytes, if known.
     pub length: Option<u64>,
-    /// Number of the package that the row was read from, or 0. Of several files with the same name, that package's is
-    /// used.
+    /// Number of the package that the row was read from, or 0. If several files have the same name,
+    /// the file in that package is used.
     pub package: u64,
 }
 
@@ -117,14 +117,11 @@ impl Capture {
         };
         let kind = header.kind();
         if !KINDS.contains(&kind) {
-            return differs(format!(
-                "it is of the type {:?}",
-                String::from_utf8_lossy(kind)
-            ));
+            return differs(format!("its type is {:?}", String::from_utf8_lossy(kind)));
         }
         if header.get("WARC-Segment-Number").is_some() {
             // A single segment must not be mistaken for the whole capture.
-            let what = "it is one segment of a record, and segments are not put together";
+            let what = "it is one segment of a record, and combining segments is not supported";
             return Err(LoadError::Record(what.to_owned()));
         }
         let uri = header.uri().unwrap_or_default();
@@ -138,7 +135,7 @@ impl Capture {
                 Err(_) => false,
             };
         if !same {
-            return differs(format!("it is of {uri:?}"));
+            return differs(format!("its URL is {uri:?}"));
         }
         let Some(date) = header.moment() else {
             return differs("it has no valid date".to_owned());
@@ -147,7 +144,7 @@ impl Capture {
         let is_within = Timestamp::earliest(digits).is_some_and(|first| first <= date)
             && Timestamp::latest(digits).is_some_and(|last| date <= last);
         if !is_within {
-            return differs(format!("it is of {date}"));
+            return differs(format!("its date is {date}"));
         }
         Ok(())
     }
@@ -235,8 +232,8 @@ fn extent(
     })
 }
 
-/// Returns whether a file name from a row is safe below a folder: relative, without parent steps, and without anything
-/// that has a special meaning for the file system or in a URL.
+/// Returns whether a file name from a row is safe below a folder: it must be relative, without
+/// `..`, and without characters that have a special meaning for the file system or in a URL.
 pub(super) fn is_name(name: &str) -> bool {
     let part = |part: &str| !part.is_empty() && part != "." && part != "..";
     name.len() <= 4096

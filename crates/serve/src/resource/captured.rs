@@ -64,7 +64,8 @@ impl Captured {
         let mut block = first(record.head.slice(end..), record.body, left);
         let is_http = matches!(header.kind(), b"response" | b"revisit");
         let mut at = None;
-        // Reads enough after the header to recognize the coding of the payload, and whether another header follows.
+        // Reads enough of the payload to recognize its coding, and to see whether another header
+        // follows.
         while begin.len() <= MAX_HEAD && at.is_none_or(|at| begin.len() < at + LOOK) {
             let Some(piece) = block.next().await.transpose()? else {
                 break;
@@ -182,8 +183,9 @@ fn begins_with_chunks(bytes: &[u8]) -> bool {
     read_chunks(Chunked::default(), bytes).is_some() && memchr::memchr(b'\n', bytes).is_some()
 }
 
-/// Returns whether bytes begin with chunks whose lines may end with a bare LF. Text may also begin with a line that is
-/// a number, so the last chunk must be present if `is_whole`, and otherwise more than one chunk.
+/// Returns whether bytes begin with chunks whose lines may end with a bare LF. Plain text may also
+/// begin with a line that is a number. So the last chunk must be present if `is_whole` is set, and
+/// otherwise there must be more than one chunk.
 fn begins_with_lenient_chunks(bytes: &[u8], is_whole: bool) -> bool {
     let read = read_chunks(Chunked::lenient(), bytes);
     read.is_some_and(|(pieces, is_end)| is_end || !is_whole && pieces > 1)

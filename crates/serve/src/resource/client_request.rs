@@ -25,8 +25,8 @@ pub struct ClientRequest {
     pub fields: Vec<(Bytes, Bytes)>,
     /// Body, if there is one.
     pub body: Option<Spooled>,
-    /// Forwards the header unchanged, since the request was posted as a message. Otherwise only the fields that a plain
-    /// request passes on are forwarded.
+    /// Forwards all header fields unchanged, because the client posted the request as a message. If
+    /// not set, only the fields of a plain request are forwarded.
     pub as_given: bool,
 }
 
@@ -71,10 +71,11 @@ impl ClientRequest {
         self.outgoing(url, fields)
     }
 
-    /// Returns the request for an archive, without anything that concerns only the client and the resource.
+    /// Returns the request for an archive, without header fields that only concern the client and
+    /// the original server.
     ///
-    /// Some archives decode a capture for clients that do not accept gzip. `takes_gzip` avoids this, but then the
-    /// archive's own compression has to be told apart from the capture's.
+    /// Some archives decode a capture for clients that do not accept gzip. `takes_gzip` avoids
+    /// this, but then the caller must tell the archive's own compression from that of the capture.
     pub(super) fn replay(&self, url: Url, takes_gzip: bool) -> Outgoing {
         let kept = |name: &[u8]| {
             (is_accept(name) && !name.eq_ignore_ascii_case(b"Accept-Datetime"))

@@ -40,7 +40,7 @@ use crawlspace_warc::{Deviations, digest};
 fn note(collection: &Collection, extent: &Extent, deviations: Deviations) {
     if !deviations.is_empty() {
         let (name, file, offset) = (&*collection.name, &*extent.filename, extent.offset);
-        tracing::info!(collection = name, file, offset, %deviations, "a record deviates from the standard, and is served");
+        tracing::info!(collection = name, file, offset, %deviations, "a record deviates from the standard, but is served");
         collection.requests.deviated(deviations);
     }
 }

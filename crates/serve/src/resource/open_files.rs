@@ -59,7 +59,7 @@ impl OpenFiles {
                 self.lock().remove(path);
                 return Err(error);
             }
-            Err(_) => return Err(LoadError::Io("the server is about to end".to_owned())),
+            Err(_) => return Err(LoadError::Io("the server is shutting down".to_owned())),
         };
         file.used.store(now, Ordering::Relaxed);
         let mut files = self.lock();
@@ -110,7 +110,7 @@ fn open(path: &Path, root: Option<&Path>) -> Result<OpenFile, LoadError> {
     if let Some(root) = root {
         let root = root.canonicalize().map_err(failed)?;
         if !real.starts_with(&root) {
-            return Err(LoadError::Missing("it leads out of its folder".to_owned()));
+            return Err(LoadError::Missing("it is outside of its folder".to_owned()));
         }
     }
     // `NONBLOCK` avoids waiting when the path is a pipe.
@@ -136,7 +136,7 @@ impl OpenFile {
     /// If the file cannot be read.
     pub(super) async fn read(self: &Arc<Self>, at: u64, size: usize) -> Result<Bytes, LoadError> {
         if i64::try_from(at.saturating_add(size as u64)).is_err() {
-            // No file is that large, and the system would return an error for such an offset.
+            // No file is that large, and the system returns an error for such an offset.
             return Ok(Bytes::new());
         }
         if self.says_when_it_waits.load(Ordering::Relaxed) {
@@ -161,7 +161,7 @@ impl OpenFile {
         match read {
             Ok(Ok(bytes)) => Ok(bytes),
             Ok(Err(error)) => Err(LoadError::Io(error.to_string())),
-            Err(_) => Err(LoadError::Io("the server is about to end".to_owned())),
+            Err(_) => Err(LoadError::Io("the server is shutting down".to_owned())),
         }
     }
 

@@ -13,7 +13,7 @@ use crawlspace_warc::Problem;
 
 /// A valid WARC record, created by a loader from a row.
 ///
-/// Its beginning is in memory, with all that a header has to state before the body: lengths and digests. The body is
+/// The head is in memory, because it states lengths and digests before the body. The body is
 /// streamed. Dropping the record cancels all work for it.
 pub struct Record {
     /// WARC header with the empty line after it; for a `response` also the HTTP header.
@@ -105,7 +105,7 @@ impl From<fetch::Error> for LoadError {
 impl From<Problem> for LoadError {
     fn from(problem: Problem) -> LoadError {
         LoadError::Record(match problem {
-            Problem::Empty => "the file ends before".to_owned(),
+            Problem::Empty => "the file ends before the record".to_owned(),
             Problem::NotWarc => "there is neither a WARC record nor an ARC record".to_owned(),
             problem => problem.to_string(),
         })

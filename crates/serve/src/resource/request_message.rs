@@ -91,7 +91,8 @@ pub async fn read(
         }
     }
     let body = spool.finish().await?;
-    // A message that ends after its header has no body instead of an empty one, and an extra line break is ignored.
+    // A message that ends after its header has no body, which is different from an empty body. An
+    // extra line break is ignored.
     let is_blank = matches!(request.method, Method::GET | Method::HEAD)
         && body
             .bytes()
@@ -151,7 +152,7 @@ fn request_line(line: &[u8]) -> Result<RequestLine, LoadError> {
             let other =
                 String::from_utf8_lossy(other.get(..other.len().min(40)).unwrap_or_default());
             return Err(wrong(&format!(
-                "its version is {other:?}, and not HTTP/1.1 or HTTP/1.0"
+                "its version must be HTTP/1.1 or HTTP/1.0 (got {other:?})"
             )));
         }
     };
@@ -176,7 +177,7 @@ fn message(head: &Head<RequestLine>) -> Result<Message, LoadError> {
         .iter()
         .any(|(_, value)| value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)))
     {
-        return Err(wrong("a header field has a line end or NUL in it"));
+        return Err(wrong("a header field contains a line break or NUL"));
     }
     let is_chunked = match head.list("Transfer-Encoding").collect::<Vec<_>>()[..] {
         [] => false,
@@ -190,7 +191,7 @@ fn message(head: &Head<RequestLine>) -> Result<Message, LoadError> {
     };
     let length = head
         .content_length()
-        .map_err(|_| wrong("invalid Content-Length: one number is expected"))?;
+        .map_err(|_| wrong("invalid Content-Length: it must be a single number"))?;
     let framing = match (is_chunked, length) {
         (true, _) => Framing::Chunked,
         (false, Some(length)) => Framing::Length(length),

@@ -99,8 +99,8 @@ pub(crate) async fn query(
     Ok(query)
 }
 
-/// Searches for the record of the first row that has one. Among captures of parts of a resource, the part is wanted in
-/// which `range` starts.
+/// Searches for the record of the first row that has one. Among captures of parts of a resource,
+/// the search prefers the part in which `range` starts.
 pub(crate) async fn search(
     federation: &Federation,
     collection: &Arc<Collection>,
@@ -244,7 +244,8 @@ impl RecordSearch<'_> {
     }
 
     async fn of_row(&mut self, step: &Step, row: Row) -> Result<Option<Outcome>, Failure> {
-        // A query for a single second asks for that very record, even if it is a redirect to itself.
+        // A query for a single second requests exactly that record, even if it redirects to its own
+        // URL.
         let names_one_moment = self.query.from.is_some() && self.query.from == self.query.to;
         if self.collection.gate.blocks_record(&row) {
             return Ok(Some(Outcome::Blocked(None)));
@@ -318,7 +319,7 @@ impl RecordSearch<'_> {
         }
         if !is_fit {
             let what = match (capture.is_live(), capture.extent.is_some()) {
-                (true, _) => "the row has a live_url, and $live is not among the loaders",
+                (true, _) => "the row has a live_url, but $live is not among the loaders",
                 (_, true) => "the row names a file, but no loader of files is configured",
                 _ => "the row has neither live_url nor filename and offset",
             };

@@ -80,7 +80,10 @@ impl Written {
         let more = bytes.len() as u64;
         self.bytes += more;
         if self.disk.written.fetch_add(more, Ordering::Relaxed) + more > self.disk.most {
-            let what = format!("all requests together may keep {} bytes", self.disk.most);
+            let what = format!(
+                "the limit of {} bytes for all requests together is exceeded",
+                self.disk.most
+            );
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, what));
         }
         self.file.write_all(bytes)
@@ -138,7 +141,7 @@ impl Spool {
         let file = self.file.take();
         if file.is_none() && self.spilled {
             return Err(LoadError::Io(
-                "a write was abandoned, and nothing can be written after it".to_owned(),
+                "an earlier write was cancelled, so nothing more can be written".to_owned(),
             ));
         }
         self.spilled = true;

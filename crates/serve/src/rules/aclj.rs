@@ -90,7 +90,7 @@ fn parse(line: &[u8], conditions: &mut Vec<Condition>) -> Result<Option<Read>, S
         let exact = if is_exact { "###" } else { "" };
         let (key, normal) = (String::from_utf8_lossy(key), format!("{normal}{exact}"));
         return Err(format!(
-            "the key {key:?} matches no capture, since urlkeys are in another form: write {normal:?}"
+            "the key {key:?} matches no capture, because urlkeys are normalized: write {normal:?}"
         ));
     }
     // As in pywb, an empty user name means all users.
@@ -130,7 +130,7 @@ fn unmatched(key: &[u8], is_exact: bool) -> Option<&'static str> {
     let mut parts = key.splitn(2, |&byte| byte == b')');
     let (host, path) = (parts.next().unwrap_or_default(), parts.next());
     if host.contains(&b'*') || key.ends_with(b"*") {
-        return Some("has a *, and keys are beginnings of urlkeys as they are");
+        return Some("contains a *, but keys are literal prefixes of urlkeys");
     }
     // Urlkeys without a host (dns:example.com, urn:x:y) have no special form.
     let first = host.split(|&byte| byte == b',').next().unwrap_or_default();
@@ -138,11 +138,11 @@ fn unmatched(key: &[u8], is_exact: bool) -> Option<&'static str> {
         return None;
     }
     if host.iter().any(u8::is_ascii_uppercase) {
-        return Some("has capitals in its host, which urlkeys do not have");
+        return Some("has capital letters in its host, but urlkeys have none");
     }
     if host.iter().any(|byte| b"./".contains(byte)) {
-        return Some("has a host that is not turned around");
+        return Some("has a host whose labels are not in reverse order");
     }
     let has_no_path = is_exact && !path.is_some_and(|path| path.starts_with(b"/"));
-    has_no_path.then_some("is one whole urlkey, which has a path")
+    has_no_path.then_some("is a whole urlkey without a path, but every urlkey has a path")
 }

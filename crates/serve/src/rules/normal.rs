@@ -1,16 +1,16 @@
-//! Finds keys of rules that match no urlkey because they are not normalized: urlkeys have no `www.`, capital letters,
-//! fragments, needless escapes or trailing slash.
+//! Finds keys of rules that match no urlkey because they are not normalized. Urlkeys have no
+//! `www.`, capital letters, fragments, unnecessary escapes or trailing slash.
 
 use crawlspace_cdx::surt::urlkey;
 
 /// Possible continuations of a prefix. A prefix of a query needs a parameter that sorts after those in the prefix.
 const CONTINUATIONS: [&str; 6] = ["", "x", "0", "~~~", "/x", "=x"];
 
-/// Returns the key that was probably meant by a key that matches no urlkey. Returns `None` if the key does match some,
-/// or in case of doubt.
+/// Returns the key that the author of a rule probably meant, if the rule's key matches no urlkey.
+/// Returns `None` if the key matches some urlkeys, or in case of doubt.
 pub(super) fn normal_key(key: &[u8], is_exact: bool) -> Option<String> {
     let key = std::str::from_utf8(key).ok()?;
-    // SURTs in the form that Heritrix writes.
+    // Heritrix writes SURTs with an opening parenthesis.
     if let Some(bare) = key.strip_prefix('(') {
         let normal = normal_key(bare.as_bytes(), is_exact);
         return Some(normal.unwrap_or_else(|| bare.to_owned()));

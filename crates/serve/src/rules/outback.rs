@@ -31,7 +31,8 @@ struct Policy {
     access_points: HashSet<String>,
 }
 
-/// A rule. Fields whose name begins with `_` are ignored, as in OutbackCDX: even a rule that is not `enabled` applies.
+/// A rule. Fields whose name begins with `_` have no effect, as in OutbackCDX: a rule applies even
+/// if it is not `enabled`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Fields {
@@ -161,7 +162,7 @@ fn take(
         condition = number(conditions)?;
     }
     if rule.url_patterns.is_empty() {
-        return Err("it has no urlPatterns".to_owned());
+        return Err("the rule has no urlPatterns".to_owned());
     }
     for pattern in &rule.url_patterns {
         for (key, is_exact) in keys(pattern)? {

@@ -37,7 +37,7 @@ pub(crate) fn pieces(pieces: BoxStream<'static, Result<Bytes, LoadError>>) -> Bo
     frames(pieces.map(move |piece| match piece {
         Ok(bytes) => Ok(Frame::data(bytes)),
         Err(error) => {
-            span.in_scope(|| tracing::warn!(%error, "a record broke off"));
+            span.in_scope(|| tracing::warn!(%error, "a record could not be sent completely"));
             Err(Broken(error.to_string()))
         }
     }))

@@ -73,7 +73,8 @@ impl<'a> Accepted<'a> {
             Ok(None) => return None,
             Ok(Some(host)) if self.has(&host) => return None,
             Ok(Some(host)) => format!(
-                "this server is not known as {:?}: add the host to hosts in its configuration (crawlspace exporter: --host)",
+                "this server does not accept requests for the host {:?}: add it to hosts in the configuration \
+                 (crawlspace exporter: --host)",
                 host.to_string()
             ),
             Err(_) => "the host of the request is invalid: write host or host:port".to_owned(),

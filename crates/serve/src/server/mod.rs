@@ -57,7 +57,7 @@ use crate::routes;
 
 /// Maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 128 * 1024;
-/// Id of a request, which the log contains, too.
+/// Id of a request, which is also in the log.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Grace period of running requests when the server stops.
 const GRACE: Duration = Duration::from_secs(5);
@@ -359,6 +359,9 @@ async fn for_operator(
     match request.uri().path() {
         "/_status" => state::status(federation, &current.reloads()).await,
         "/_metrics" => state::metrics(federation, &current.reloads()).await,
-        _ => message(StatusCode::NOT_FOUND, "here are /_status and /_metrics"),
+        _ => message(
+            StatusCode::NOT_FOUND,
+            "this address serves only /_status and /_metrics",
+        ),
     }
 }

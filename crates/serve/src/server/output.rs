@@ -276,7 +276,7 @@ fn streamed(
     frames(stream::iter(first).chain(rest).chain(last))
 }
 
-/// Adds the missing sources to a response, which caches must not store then.
+/// Adds the missing sources to a response. If there are any, caches must not store the response.
 pub(crate) fn with_errors(response: Response<Body>, report: &Report) -> Response<Body> {
     let value = report.header(0);
     let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) else {

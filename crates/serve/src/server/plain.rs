@@ -45,7 +45,7 @@ const LIMITS: Limits = Limits {
 /// An open connection.
 struct Connection {
     task: AbortHandle,
-    /// Set while the metrics for its request are collected.
+    /// Set while the server collects the metrics for the connection's request.
     is_working: Arc<AtomicBool>,
 }
 
@@ -179,9 +179,9 @@ where
             ),
             "/metrics" => message(
                 StatusCode::METHOD_NOT_ALLOWED,
-                "use GET to read the figures",
+                "use GET to read the metrics",
             ),
-            _ => message(StatusCode::NOT_FOUND, "the figures are at /metrics"),
+            _ => message(StatusCode::NOT_FOUND, "the metrics are at /metrics"),
         }
     }
 }
@@ -289,7 +289,7 @@ mod tests {
                 match stream.read(&mut [0; 1]) {
                     Err(error) if error.kind() != io::ErrorKind::ConnectionReset => {}
                     Ok(0) | Err(_) => break,
-                    Ok(_) => panic!("an answer before there are figures"),
+                    Ok(_) => panic!("a response before the metrics are collected"),
                 }
                 asked.push(stream);
             }

@@ -81,7 +81,7 @@ pub(crate) async fn answer(
             } else {
                 "POST"
             };
-            let what = format!("{method}: {allowed} is expected here");
+            let what = format!("{method}: use {allowed}");
             let mut refused = message(StatusCode::METHOD_NOT_ALLOWED, &what);
             let allowed = HeaderValue::from_static(allowed);
             refused.headers_mut().insert(ALLOW, allowed);
@@ -118,7 +118,8 @@ fn date(date: &[u8]) -> u64 {
 async fn add(index: &DedupeSource, crawl: Option<Vec<u8>>, request: Request<Incoming>) -> Outcome {
     let Some(crawl) = crawl else {
         let what = format!(
-            "the crawl that records are added for is missing: crawl in the configuration of the index, or the header {CRAWL}"
+            "the crawl of the records is missing: set crawl in the configuration of the index, or send the header \
+             {CRAWL}"
         );
         return Err(closing(StatusCode::BAD_REQUEST, &what));
     };
@@ -155,7 +156,7 @@ impl<'a> Record<'a> {
     fn of(value: &'a Value) -> Result<Record<'a>, String> {
         let text = |name: &str| match &value[name] {
             Value::String(text) if !text.is_empty() => Ok(text.as_str()),
-            _ => Err(format!("{name} is missing: a text is expected")),
+            _ => Err(format!("{name} is missing or not a text")),
         };
         let date = match &value["date"] {
             Value::Number(number) => number.to_string(),
@@ -163,7 +164,7 @@ impl<'a> Record<'a> {
             _ => String::new(),
         };
         if date.len() != 14 || !date.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err("date is missing or invalid: 14 digits of yyyyMMddHHmmss".to_owned());
+            return Err("date is missing or invalid: write 14 digits, yyyyMMddHHmmss".to_owned());
         }
         let (digest, url) = (text("id")?, text("uri")?);
         if url.len() > URL_BYTES {
@@ -189,7 +190,7 @@ async fn body(request: Request<Incoming>) -> Result<bytes::Bytes, Response<Body>
         }
         Ok(Err(error)) => Err(closing(
             StatusCode::BAD_REQUEST,
-            &format!("the body breaks off: {error}"),
+            &format!("the body is incomplete: {error}"),
         )),
         Err(_) => {
             let seconds = TIMEOUT.as_secs();
@@ -204,7 +205,7 @@ fn refusal(error: &DedupeError) -> Response<Body> {
         DedupeError::Invalid(why) => message(StatusCode::BAD_REQUEST, why),
         DedupeError::Closed(why) => message(StatusCode::CONFLICT, why),
         DedupeError::Unavailable(why) => {
-            tracing::warn!(why, "a dedupe index has no answer");
+            tracing::warn!(why, "a dedupe index did not answer");
             let what = "the dedupe index cannot be queried at the moment";
             message(StatusCode::SERVICE_UNAVAILABLE, what)
         }

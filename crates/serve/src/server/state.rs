@@ -275,13 +275,13 @@ const SOURCE_FIGURES: [(&str, &str, &str, Figure); 5] = [
 
 fn durations(seen: &[Seen], out: &mut Metrics) {
     let name = "source_duration_seconds";
-    let help = "Time from a request to a source to its first rows, or to the end of an answer without rows.";
+    let help = "Time from a request to a source until its first rows, or until the end of an answer without rows.";
     out.family(name, "histogram", help);
     for seen in seen.iter().filter(|seen| was_asked(seen)) {
         let step = seen.step.to_string();
         let [a, b, c, d] = labels(seen, &step);
         let durations = seen.member.figures.durations();
-        // Read once, so that no bucket exceeds the total.
+        // The total is read once, before the buckets, so that no bucket exceeds it.
         let count = durations.count();
         for (end, sum) in durations.up_to() {
             let end = end.as_secs_f64().to_string();
@@ -306,6 +306,6 @@ fn labels<'a>(seen: &'a Seen, step: &'a str) -> [(&'static str, &'a str); 4] {
 }
 
 fn late() -> Response<Body> {
-    let text = "looking at all sources takes too long: a file system may hang";
+    let text = "checking all sources takes too long: a file system may be hanging";
     message(StatusCode::SERVICE_UNAVAILABLE, text)
 }

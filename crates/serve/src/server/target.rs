@@ -24,7 +24,7 @@ pub(crate) fn only_read(method: &Method) -> Option<Response<Body>> {
     }
     let mut refused = message(
         StatusCode::METHOD_NOT_ALLOWED,
-        &format!("{method}: GET or HEAD is expected here"),
+        &format!("{method}: use GET or HEAD"),
     );
     let allowed = HeaderValue::from_static("GET, HEAD");
     refused.headers_mut().insert(http::header::ALLOW, allowed);

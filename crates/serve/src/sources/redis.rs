@@ -25,12 +25,13 @@ const FIRST_PAGE: usize = 100;
 const PAGE: usize = 1000;
 /// Target size of a page with large members, in bytes.
 const PAGE_BYTES: usize = 1 << 20;
-/// Maximum number of captures with the same distance from the requested timestamp that are put in order.
+/// Maximum number of captures with the same distance from the requested timestamp that are sorted.
 const RUN: usize = 20_000;
 /// Number of retries after a broken connection.
 const RETRIES: u32 = 1;
 
-const MANY: &str = "a key with * matches many sorted sets, which cannot be read as one: list each as a source of a group";
+const MANY: &str = "a key with * matches many sorted sets, which cannot be read as one source: list each of them as a \
+ source of an index_group";
 
 /// A sorted set of CDXJ lines.
 #[derive(Clone)]
@@ -189,7 +190,8 @@ struct Asking {
     order: Order,
     writer: Writer,
     left: u64,
-    /// Lines before the split in descending order, and lines after the split, or all lines.
+    /// Lines before the split, in descending order. `later` has the lines after the split, or all
+    /// lines.
     earlier: Option<Side>,
     later: Option<Side>,
     /// Lines of `earlier` with the same distance, in descending order.

@@ -196,7 +196,7 @@ fn an_answer_without_an_end_is_not_taken_for_whole() {
     let address = stage.address();
     let asking =
         std::thread::spawn(move || ask(address, "GET", "/public/index?url=example.com", &[], b""));
-    until("half of the rows were asked about", || relay.holds());
+    until("the relay holds the tag query", || relay.holds());
     relay.refuse(true);
     relay.cut();
     let answer = asking.join().unwrap();

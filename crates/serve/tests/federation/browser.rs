@@ -54,7 +54,7 @@ pub fn said(host: &ScriptedHost, url: &str) -> Option<Value> {
     let mut browser = Program::start(command);
     let is_said = |asked: &Asked| asked.line().starts_with("POST /say ");
     let before = host.asked().iter().filter(|asked| is_said(asked)).count();
-    until_some("the page says what it sees", || {
+    until_some("the page posts its result", || {
         if let Some(ended) = browser.ended() {
             assert_eq!(ended.status.code(), Some(127), "{}", ended.errors);
             left_out("Chromium", &ended.errors);

@@ -106,7 +106,7 @@ fn packages_that_cannot_be_read_leave_out_no_row_of_others() {
         std::fs::remove_file(folder.join(name)).unwrap();
     }
     write("half.wacz", &whole);
-    until("the packages to be whole", || {
+    until("the repaired packages are read", || {
         let answer = stage.get("/all/index?url=http://example.com/other");
         answer.field("source-errors").is_none() && answer.text().lines().count() == 1
     });
@@ -230,14 +230,14 @@ fn a_folder_that_is_gone_or_closed_has_failed_and_the_next_step_answers() {
     let stage = before_another(&folder, dir.path());
     assert!(is_failed(&stage));
     fill();
-    until("the folder to be there", || {
+    until("the folder is found", || {
         ["wacz", "cdx"].iter().all(|kind| {
             let answer = stage.get(format!("/{kind}_seq/index?url=http://example.com/"));
             answer.field("source-errors").is_none() && answer.text().lines().count() == 3
         })
     });
     std::fs::remove_dir_all(&folder).unwrap();
-    until("the folder to be missed", || is_failed(&stage));
+    until("the missing folder is noticed", || is_failed(&stage));
     if rustix::process::geteuid().is_root() {
         return;
     }

@@ -135,7 +135,7 @@ fn all_captures_come_whatever_their_number() {
     let mut once = all.clone();
     once.sort();
     once.dedup();
-    assert_eq!(once.len() as u64, number, "each comes once");
+    assert_eq!(once.len() as u64, number, "each capture is returned once");
     let mut newest = get("&sort=reverse");
     assert!(newest.is_sorted_by_key(|line| std::cmp::Reverse(line[..14].to_owned())));
     newest.sort();

@@ -18,7 +18,7 @@ pub fn logged(stage: &Stage, answer: &Answer, message: &str, count: usize) -> Ve
             .filter(|event: &Value| event["message"] == message && event["span"]["id"] == id)
             .collect()
     };
-    until("the log has all of it", || events().len() >= count);
+    until("the log contains all events", || events().len() >= count);
     assert_eq!(events().len(), count);
     events()
 }
@@ -31,7 +31,8 @@ fn the_status_is_for_the_operator() {
         assert_eq!(answer.status, 404, "{}", answer.text());
         assert_lacks(answer.text(), "127.0.0.1");
         assert_eq!(get(stage.operator(), target).status, 200);
-        // The live web does not lead there either, even if private addresses are allowed.
+        // The live web does not give access to the operator's address either, even if private
+        // addresses are allowed.
         let operator = stage.operator();
         let through = stage.get(format!("/live/id_/http://{operator}{target}"));
         assert_eq!(through.status, 404, "{}", through.text());

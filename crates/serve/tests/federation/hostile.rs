@@ -113,8 +113,8 @@ fn at_once(ask: impl Fn(&str) + Sync) {
     });
 }
 
-/// Queries a group of each kind whose source answers by `script`. The row of the file must always arrive within a few
-/// timeouts; `check` checks the report about the source.
+/// Queries a group of each kind whose source answers by `script`. The row of the file must always
+/// arrive within a few timeouts. `check` tests the report about the source.
 fn each(
     timeout: f64,
     script: impl Fn(&Asked) -> Vec<Part> + Send + Sync + 'static,
@@ -130,9 +130,11 @@ fn each(
         assert!(rows.contains(&"good 2015".to_owned()), "{kind}: {rows:?}");
         check(kind, &answer);
     });
-    // Nothing is kept running without a client.
+    // No work continues after its client has gone.
     let kept = || host.accepted() - host.gone();
-    until("connections are closed but for good ones", || kept() <= 4);
+    until("all connections except good ones are closed", || {
+        kept() <= 4
+    });
 }
 
 /// Returns a check that the source has no rows, and an error with this word.
@@ -287,7 +289,7 @@ fn a_source_without_end_is_cut_off() {
         assert!(errors.contains("bad"), "{kind}: {errors:?}");
         assert!(answer.body.len() < 10 * BYTES, "{kind}");
     };
-    // Answers without a line, without a row, and without anything new.
+    // Responses without a line, without a row, and without new rows.
     for bytes in [
         &b"aaaaaaaaaaaaaaaa"[..],
         b"<a>; rel=\"b\",\n",
@@ -379,9 +381,11 @@ fn when_the_client_goes_nothing_goes_on() {
             target(kind)
         )
         .unwrap();
-        until("the source is asked", || host.asked().len() == i + 1);
+        until("the source is queried", || host.asked().len() == i + 1);
         drop(client);
-        until("the source is not waited for", || host.gone() == i + 1);
+        until("the request to the source is dropped", || {
+            host.gone() == i + 1
+        });
     }
 }
 

@@ -179,17 +179,17 @@ fn packages_come_and_go_and_damaged_ones_are_missed() {
     let (north, south) = (folder.join("north.wacz"), folder.join("south.wacz"));
     pack(&shelf, &index, "north.warc.gz", Index::Blocks(1024), &north);
     let stage = serve(&index, &shelf, &folder);
-    until_captures(&stage, "the first package is there", 1);
+    until_captures(&stage, "the first package is found", 1);
     pack(&shelf, &index, "south.warc.gz", Index::Blocks(2), &south);
-    until_captures(&stage, "the second one is found", 3);
+    until_captures(&stage, "the second package is found", 3);
     std::fs::remove_file(&north).unwrap();
-    until_captures(&stage, "one that is gone is not read", 2);
+    until_captures(&stage, "a removed package is not read", 2);
     // Replaces the package by another one.
     pack(&shelf, &index, "north.warc.gz", Index::Plain, &south);
     until_captures(&stage, "a replaced package is read again", 1);
     for damaged in ["PK no zip", ""] {
         std::fs::write(&north, damaged).unwrap();
-        redis_tests::until("a damaged one is reported", || {
+        redis_tests::until("the damaged package is reported", || {
             let answer = stage.get("/w/index?url=http://example.com/1");
             assert_eq!(answer.status, 200, "{}", answer.text());
             assert_eq!(
@@ -254,7 +254,7 @@ fn whole_packages_answer_while_others_come_grow_break_and_vanish() {
     pack(&shelf, &index, "south.warc.gz", Index::Plain, &stable[1]);
     let whole = std::fs::read(&stable[0]).unwrap();
     let stage = serve(&index, &shelf, &folder);
-    until_captures(&stage, "the packages are there", TIMES.len());
+    until_captures(&stage, "the packages are found", TIMES.len());
     let ended = AtomicBool::new(false);
     // Ends the other thread even if an assertion fails.
     struct End<'a>(&'a AtomicBool);

@@ -37,7 +37,7 @@ fn hostile_archive() -> (TempDir, Stage) {
         capture("20160229000000", "javascript:alert(4)", "text/html"),
     ];
     std::fs::write(dir.path().join("a.cdxj"), lines.concat()).unwrap();
-    // No process can listen on this port but the system, and none does.
+    // Only the system could listen on this port, and it does not.
     let stage = Stage::start(&config(dir.path(), "redis://127.0.0.1:1/0/key"));
     (dir, stage)
 }
@@ -116,7 +116,7 @@ fn it_lists_collections_and_how_their_sources_are() {
             .to_owned(),
         "<td>&lt;i&gt;&amp;&quot;</td><td>redis</td><td class=\"note\">not queried so far</td>"
             .to_owned(),
-        "<td>missing</td><td>file</td><td class=\"bad\">out of order</td>".to_owned(),
+        "<td>missing</td><td>file</td><td class=\"bad\">unavailable</td>".to_owned(),
     ] {
         assert!(html.contains(&expected), "{expected} in {html}");
     }
@@ -132,7 +132,7 @@ fn it_lists_collections_and_how_their_sources_are() {
 fn a_source_is_ok_when_its_last_answer_was() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.cdxj"), "").unwrap();
-    // No process can listen on this port but the system, and none does.
+    // Only the system could listen on this port, and it does not.
     let stage = Stage::start(&format!(
         "collections:\n  c:\n    index_group:\n      near: {}/a.cdxj\n      far: cdx+http://127.0.0.1:1/all-cdx\n",
         dir.path().display()
@@ -252,7 +252,7 @@ fn an_empty_answer_links_to_wider_searches() {
     ] {
         let html = page(&stage, &search("both", url, "2015"), 200);
         assert_contains(&html, "0 captures of");
-        let (_, wider) = html.split_once("has nothing here").unwrap();
+        let (_, wider) = html.split_once("has no matching captures").unwrap();
         let prefix = prefix.map(|prefix| search("both", prefix, "2015"));
         let others = ["north", "seq"].map(|other| search(other, url, "2015"));
         let expected: Vec<String> = prefix.into_iter().chain(others).collect();
@@ -271,7 +271,7 @@ fn an_empty_answer_links_to_wider_searches() {
         dir.path().display()
     ));
     let html = page(&stage, &search("only", "example.org/*", ""), 200);
-    let (_, wider) = html.split_once("has nothing here").unwrap();
+    let (_, wider) = html.split_once("has no matching captures").unwrap();
     assert_eq!(links(wider), [""; 0]);
 }
 
@@ -323,7 +323,7 @@ fn what_is_wrong_with_a_search_is_said_on_the_page() {
     for (target, status, why) in rows![
         search(HOSTILE, "example.com", ""), 404, "There is no collection";
         search("", "example.com", ""), 404, "There is no collection";
-        search("good", "example.com", "2014131"), 400, "when=2014131: a year, a month or a day";
+        search("good", "example.com", "2014131"), 400, "when=2014131: must be a year";
         search("good", "example.com", HOSTILE), 400, "when=&quot;";
     ] {
         let html = page(&stage, &target, status);

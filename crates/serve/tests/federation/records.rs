@@ -142,7 +142,7 @@ fn a_large_record_that_is_not_right_never_comes_as_a_whole() {
     let stage = shelf.serve();
     for target in [target("c", URL, TIME), format!("/c/{TIME}id_/{URL}")] {
         let (length, came) = drain(&stage, &target);
-        assert!(came < length, "all of it came: {target}");
+        assert!(came < length, "the whole record was sent: {target}");
     }
 }
 

@@ -107,7 +107,7 @@ fn an_entry_of_a_list_that_fails_or_hangs_is_missing_and_the_others_answer() {
     let list = list(&[("south.wacz", ""), ("north.wacz", "")]);
     host.put("/list.json", &list, tagged("l"));
     let stage = Stage::start(&config(&index, &shelf, &host.url("/list.json")));
-    until_captures(&stage, "both are open", TIMES.len());
+    until_captures(&stage, "both packages are open", TIMES.len());
     host.put(
         "/north.wacz",
         &north,
@@ -288,7 +288,7 @@ fn a_package_on_a_server_that_changes_or_vanishes_is_noticed() {
     until_captures(&stage, "the package is read", 2);
     put(&north, "2");
     // Reading a record reveals the change, after which cached data of the old package is discarded.
-    until("the new one is read", || {
+    until("the new package is read", || {
         stage.get("/w/resource?url=http://example.com/1&closest=2018");
         let rows = stage.get("/w/index?url=http://example.com/1").text();
         rows.lines().count() == 1
@@ -296,7 +296,7 @@ fn a_package_on_a_server_that_changes_or_vanishes_is_noticed() {
     let record = stage.get("/w/resource?url=http://example.com/1");
     assert_eq!(record.status, 200, "{}", record.text());
     host.remove("/a.wacz");
-    until("it is gone", || {
+    until("the removed package is noticed", || {
         stage.get("/w/resource?url=http://example.com/1");
         let answer = stage.get("/w/index?url=http://example.com/1");
         answer.status == 502
@@ -304,7 +304,7 @@ fn a_package_on_a_server_that_changes_or_vanishes_is_noticed() {
     let status = redis_tests::http::get(stage.operator(), "/_status").text();
     assert_contains(status, "HTTP status 404");
     put(&south, "3");
-    until_captures(&stage, "it is back", 2);
+    until_captures(&stage, "the package is available again", 2);
 }
 
 #[test]

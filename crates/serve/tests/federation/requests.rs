@@ -93,7 +93,7 @@ fn a_request_to_another_host_is_misdirected() {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         if status(&answer) == "421" {
-            assert_contains(&answer, "hosts in its configuration");
+            assert_contains(&answer, "hosts in the configuration");
         }
         answer.split(' ').nth(1) == Some("421")
     };

@@ -105,13 +105,13 @@ fn changed_rules_hold_without_a_restart() {
         RULES.replace("block", "allow"),
     )
     .unwrap();
-    until("the rules to be read again", || {
+    until("the rules are reloaded", || {
         record(&stage, "c", LAW).status == 200
     });
     assert_eq!(record(&stage, "c", SECRET).status, 404);
     // Invalid rules change nothing.
     std::fs::write(shelf.path().join("rules.aclj"), "com,example) - {}\n").unwrap();
-    until("the failure to be counted", || {
+    until("the failed reload is counted", || {
         let figures = redis_tests::http::get(stage.operator(), "/_metrics").text();
         figures.contains("crawlspace_config_reloads_total{result=\"failure\"} 1")
     });
@@ -323,7 +323,7 @@ fn policies_of_outbackcdx_hide_captures_and_say_why() {
     assert_contains(answer.text(), r#"blocks this capture: a \"court\" <order>"#);
     // Invalid rules change nothing, and hidden captures stay hidden.
     std::fs::write(shelf.path().join("access.json"), "{}").unwrap();
-    until("the failure to be counted", || {
+    until("the failed reload is counted", || {
         let figures = redis_tests::http::get(stage.operator(), "/_metrics").text();
         figures.contains("crawlspace_config_reloads_total{result=\"failure\"} 1")
     });
@@ -333,7 +333,7 @@ fn policies_of_outbackcdx_hide_captures_and_say_why() {
         text.replace("example.com/secret", "example.com/open"),
     )
     .unwrap();
-    until("the rules to be read again", || {
+    until("the rules are reloaded", || {
         record(&stage, "c", SECRET).status == 200
     });
     assert_eq!(record(&stage, "c", OPEN).status, 404);
@@ -401,7 +401,7 @@ fn rules_hold_for_the_url_that_is_fetched() {
         let answer = get("shut", &url);
         assert_ne!(answer.status, 200, "{url:?}: {}", answer.text());
     }
-    assert_eq!(web.asked().len(), 1, "nothing hidden is asked for");
+    assert_eq!(web.asked().len(), 1, "no hidden URL is requested");
 }
 
 #[test]
@@ -428,7 +428,8 @@ fn a_short_timestamp_may_mean_a_hidden_moment() {
     }
 }
 
-/// Tests rows with ambiguous URLs: the access decision and the client could use different ones.
+/// Tests rows with ambiguous URLs, of which the access decision and the client could use different
+/// ones.
 #[test]
 fn a_row_of_no_sure_url_is_not_shown_where_rules_apply() {
     let mut shelf = Shelf::new();

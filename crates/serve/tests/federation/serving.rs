@@ -209,7 +209,7 @@ impl Stage {
     /// Returns the process of a server that has its own.
     pub fn program(&mut self) -> &mut Program {
         match &mut self.runs {
-            Runs::Here(..) => panic!("it is within this process"),
+            Runs::Here(..) => panic!("the server runs in this process"),
             Runs::Apart(program) => program,
         }
     }
@@ -217,7 +217,7 @@ impl Stage {
     /// Returns the id of that process.
     pub fn pid(&self) -> u32 {
         match &self.runs {
-            Runs::Here(..) => panic!("it is within this process"),
+            Runs::Here(..) => panic!("the server runs in this process"),
             Runs::Apart(program) => program.pid(),
         }
     }
@@ -288,7 +288,7 @@ fn a_server_in_a_process_of_its_own_ends_when_it_is_told_to() {
         assert_eq!(get(stage.operator(), "/_status").status, 200);
         stage.program().interrupt();
         let ended = || stage.program().ended().cloned();
-        let ended = redis_tests::until_some("it ends", ended);
+        let ended = redis_tests::until_some("the server has ended", ended);
         assert!(ended.status.success(), "{}", ended.errors);
         return;
     };

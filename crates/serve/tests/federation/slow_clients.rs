@@ -33,11 +33,14 @@ fn who_accepts_nothing_is_cut_off() {
         .unwrap();
     let mut first = [0; 1];
     client.read_exact(&mut first).unwrap();
-    assert!(server.users() > 2, "it is being answered");
-    until("the connection is given up", || server.users() == 2);
+    assert!(server.users() > 2, "the request is being answered");
+    until("the server closes the connection", || server.users() == 2);
     let mut rest = Vec::new();
     let _ = client.read_to_end(&mut rest);
-    assert!(!rest.ends_with(b"0\r\n\r\n"), "nobody takes it for whole");
+    assert!(
+        !rest.ends_with(b"0\r\n\r\n"),
+        "the client can tell that the response is incomplete"
+    );
 }
 
 #[test]
@@ -49,7 +52,7 @@ fn who_never_finishes_a_request_is_cut_off() {
     // The connection ends, with or without a response.
     let _ = client.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP/1.1 200"));
-    until("the connection is given up", || server.users() == 2);
+    until("the server closes the connection", || server.users() == 2);
 }
 
 #[test]
@@ -64,5 +67,5 @@ fn who_goes_away_leaves_nothing_behind() {
         let mut first = [0; 1];
         client.read_exact(&mut first).unwrap();
     }
-    until("all of it is given up", || server.users() == 2);
+    until("the server closes all connections", || server.users() == 2);
 }

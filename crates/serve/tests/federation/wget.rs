@@ -59,7 +59,8 @@ fn all_that_wget_fetched_is_there() {
         host.put(path, text.as_bytes(), manners);
     }
     let mut found = 0;
-    // The second crawl repeats everything, and knows the first one.
+    // The second crawl fetches everything again, and uses the index of the first one for
+    // deduplication.
     for options in [
         &["--warc-file=first", "--warc-cdx"][..],
         &["--warc-file=second", "--warc-dedup=first.cdx"],

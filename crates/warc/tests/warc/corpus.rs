@@ -202,13 +202,12 @@ fn every_record_of_the_corpus_is_read_as_ever() {
 }
 
 const CUT_OFF: &str = "the record is truncated";
-const NOT_2: &str = "the record does not end after the 2 bytes that its Content-Length says";
-const NOT_34: &str = "the record does not end after the 34 bytes that its Content-Length says";
+const NOT_2: &str = "the record does not end after 2 bytes, its Content-Length";
+const NOT_34: &str = "the record does not end after 34 bytes, its Content-Length";
 const NO_LENGTH: &str = "the record header is not valid: Content-Length is missing";
 const NO_FIELD: &str = "the record header is not valid: \"no field\" is not a field";
 const TOO_LONG: &str = "the record header is not valid: it is longer than 65536 bytes";
-const DESCRIPTION: &str =
-    "the record header is not valid: the line of the ARC record: it describes the ARC file itself";
+const DESCRIPTION: &str = "the record header is not valid: the line of the ARC record: it describes the ARC file and is not a capture";
 
 /// Name, contents of a file of the record, the record alone, and the record in a gzip member.
 const EXPECTED: &[(&str, &str, &str, &str)] = &[
@@ -262,12 +261,7 @@ const EXPECTED: &[(&str, &str, &str, &str)] = &[
     ("cut off after a wrong line", NO_FIELD, NO_FIELD, NO_FIELD),
     ("cut off", CUT_OFF, CUT_OFF, NOT_34),
     ("endless line", TOO_LONG, TOO_LONG, TOO_LONG),
-    (
-        "noise",
-        "this is not the beginning of a WARC record",
-        CUT_OFF,
-        CUT_OFF,
-    ),
+    ("noise", "no WARC record begins here", CUT_OFF, CUT_OFF),
     (
         "empty",
         "the file is empty",

@@ -1,5 +1,6 @@
-//! Tests the WARC reader: it returns exactly what was written, and everything else is an error with its
-//! position. The files are built byte by byte, so that writer and reader cannot share a mistake.
+//! Tests the WARC reader: it returns exactly the records that were written; anything else is an
+//! error with its position. The files are built byte by byte, so that writer and reader cannot
+//! share a mistake.
 
 use std::io::{Read, Write};
 
@@ -183,7 +184,7 @@ fn garbage_after_good_records_is_an_error_that_says_where() {
     assert_eq!(
         error.to_string(),
         format!(
-            "test.warc: offset {}: this is not the beginning of a WARC record",
+            "test.warc: offset {}: no WARC record begins here",
             good.len()
         )
     );

@@ -21,15 +21,17 @@ use crate::url::redis_url;
 
 /// Export the metrics of servers to Prometheus.
 ///
-/// A scrape costs a server INFO and one command of a few microseconds per index, frontier and tag space, regardless
-/// of their size. Those that were used since the server started are found automatically, up to --limit of each kind;
-/// the others are only counted. Ends on SIGTERM and Ctrl-C. docs/guide/operations.md says what to watch.
+/// A scrape costs a server INFO and one command of a few microseconds per index, frontier and tag
+/// space, regardless of their size. It automatically finds those that were used since the server
+/// started, up to --limit of each kind, and only counts the others. Ends on SIGTERM and Ctrl-C. See
+/// docs/guide/operations.md for the metrics to watch.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace exporter --redis redis://10.0.0.5:6379 --redis redis://10.0.0.6:6379
   crawlspace exporter --once | grep frontier_due")]
 pub(crate) struct Exporter {
-    /// A server, which has the Crawlspace module loaded; may be given several times. Of a cluster, each node.
+    /// A server with the Crawlspace module loaded; may be given several times. For a cluster, give
+    /// each node.
     #[arg(
         long = "redis",
         value_name = "URL",
@@ -46,16 +48,16 @@ pub(crate) struct Exporter {
     /// address accepts only addresses and localhost, and any other address accepts all hosts.
     #[arg(long = "host", value_name = "HOST")]
     hosts: Vec<Host>,
-    /// Maximum number of indexes, of frontiers and of tag spaces of a server.
+    /// Maximum number of indexes, frontiers and tag spaces of a server, each.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(0..=1000))]
     limit: u16,
     /// The prefix of an index to export even if it was not used; may be given several times.
     #[arg(long = "index", value_name = "PREFIX", value_parser = Bytes::parser())]
     indexes: Vec<Bytes>,
-    /// The prefix of such a frontier.
+    /// The prefix of a frontier to export even if it was not used; may be given several times.
     #[arg(long = "frontier", value_name = "PREFIX", value_parser = Bytes::parser())]
     frontiers: Vec<Bytes>,
-    /// The key of such a tag space.
+    /// The key of a tag space to export even if it was not used; may be given several times.
     #[arg(long = "space", value_name = "KEY", value_parser = Bytes::parser())]
     spaces: Vec<Bytes>,
     /// Print the metrics and exit. Exit status 1 if a server cannot be reached or has not loaded the module.

@@ -29,9 +29,10 @@ use crate::terminal::complain;
 /// revisits and their dependencies. WARC files are not read. Of a remote package only the needed parts are fetched,
 /// if its server supports ranges. For WARC files, see `crawlspace dedupe index`.
 ///
-/// A JSON manifest lists packages under "resources", each with path (relative to the manifest, or a URL) and, if
-/// known, name, hash, size and crawlId. A path that ends in .json is another manifest. The manifest is the list of
-/// the whole collection: crawls of the index that it does not list are counted as removed, or removed with --remove.
+/// A JSON manifest lists packages under "resources", each with path (relative to the manifest, or a
+/// URL) and, if known, name, hash, size and crawlId. A path that ends in .json is another manifest.
+/// The manifest must list the whole collection: crawls of the index that it does not list are
+/// counted as removed, or removed with --remove.
 ///
 /// Several indexers may run at once, also on other machines: they share the work. Packages that were imported before
 /// are skipped, and an interrupted import resumes where it stopped when it is run again. A package that cannot be
@@ -40,8 +41,7 @@ use crate::terminal::complain;
 /// Exit status: 0 when everything is imported, 1 when a package could not be imported (not with --ignore-failed) or
 /// something failed, 2 when the command line is wrong.
 #[derive(Args)]
-#[command(
-    after_help = "Options by the names that Browsertrix's indexer has for them:
+#[command(after_help = "Options by their names in Browsertrix's indexer:
   --redisDedupeUrl is --redis, --sourceUrl is --source-url, --sourceCrawlId is --crawl-id, --removing is --remove,
   --commitCrawlId is --commit-crawl-id, --cancelCrawlId is --cancel-crawl-id
 
@@ -49,14 +49,14 @@ Examples:
   crawlspace indexer --source-url crawl.wacz --crawl-id 2026-03
   crawlspace indexer --source-url https://example.org/collection.json --prefix '{coll-42}:' --jobs 4
   crawlspace indexer --source-url collection.json --remove --json
-  crawlspace indexer --commit-crawl-id 2026-03"
-)]
+  crawlspace indexer --commit-crawl-id 2026-03")]
 pub(crate) struct Indexer {
     #[command(flatten)]
     server: Server,
     #[command(flatten)]
     what: What,
-    /// The crawl of packages without a crawlId in the manifest; by default each is a crawl of its own name.
+    /// The crawl of packages without a crawlId in the manifest; by default each package is a crawl
+    /// named after it.
     #[arg(long, aliases = ["crawlId", "sourceCrawlId"], value_name = "ID", conflicts_with_all = ["commit_crawl_id", "cancel_crawl_id"])]
     crawl_id: Option<String>,
     /// Remove the crawls that the manifest does not list.
@@ -65,13 +65,13 @@ pub(crate) struct Indexer {
     /// Accept an empty manifest with --remove, which removes everything.
     #[arg(long, requires = "remove")]
     allow_empty: bool,
-    /// Read each package whole and compare it to the hash in the manifest.
+    /// Read each package completely and compare it with the hash in the manifest.
     #[arg(long)]
     verify: bool,
-    /// Packages worked on at once.
+    /// Number of packages imported at the same time.
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
-    /// Seconds before another indexer takes over the package of an indexer that died.
+    /// Time in seconds after which another indexer takes over the package of an indexer that died.
     #[arg(long, value_name = "SECONDS", default_value_t = LEASE.as_secs() as u16, value_parser = clap::value_parser!(u16).range(1..=3600))]
     lease: u16,
     #[command(flatten)]
@@ -92,11 +92,13 @@ struct What {
     /// A WACZ file or a JSON manifest: path or http(s) URL.
     #[arg(long, alias = "sourceUrl", value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
     source_url: Option<String>,
-    /// Import nothing: commit this crawl, so that all of its hashes become visible. An unknown crawl is not an error.
+    /// Import nothing; commit this crawl, so that all of its hashes become visible. An unknown
+    /// crawl is not an error.
     #[arg(long, alias = "commitCrawlId", value_name = "ID")]
     commit_crawl_id: Option<String>,
-    /// Import nothing: drop what this crawl added and did not commit. An unknown crawl is not an error.
-    /// A committed crawl is counted as removed, and removed by the next import with --remove that does not list it.
+    /// Import nothing; drop the uncommitted records of this crawl. An unknown crawl is not an
+    /// error. A committed crawl is counted as removed, and removed by the next import with --remove
+    /// that does not list it.
     #[arg(long, alias = "cancelCrawlId", value_name = "ID")]
     cancel_crawl_id: Option<String>,
 }
@@ -121,8 +123,8 @@ impl Indexer {
         Index::open(redis, prefix.as_bytes()).map_err(io::Error::other)
     }
 
-    /// Commits a crawl. A missing crawl is not an error, as with Browsertrix's indexer: a job in a cluster would be
-    /// retried.
+    /// Commits a crawl. A missing crawl is not an error, as in Browsertrix's indexer, because a
+    /// cluster would retry a failed job.
     fn commit(&self, crawl: &str) -> io::Result<bool> {
         let hashes = match self.index()?.commit(crawl.as_bytes()) {
             Err(error) if error.code() == Some(Code::NoCrawl) => {
@@ -143,8 +145,8 @@ impl Indexer {
         Ok(true)
     }
 
-    /// Cancels a crawl. Does nothing if an earlier run did it. A committed crawl (with --dedupeConcurrent, every crawl)
-    /// is set aside, and the next import with --remove removes it.
+    /// Cancels a crawl. Does nothing if an earlier run canceled it. A committed crawl (with
+    /// --dedupeConcurrent, every crawl) is set aside, and the next import with --remove removes it.
     fn cancel(&self, crawl: &str) -> io::Result<bool> {
         let index = self.index()?;
         let (hashes, is_aside) = match index.cancel(crawl.as_bytes()) {
@@ -159,7 +161,7 @@ impl Indexer {
             print_json(&json!({ "crawl": crawl, "canceled": hashes, "setAside": is_aside }))?
         } else if is_aside {
             let crawl = shown(crawl);
-            let note = "it is committed, so it is counted as removed";
+            let note = "it was committed, so it is now counted as removed";
             writeln!(io::stdout(), "crawl {crawl}: {note}")?
         } else {
             writeln!(
@@ -175,7 +177,8 @@ impl Indexer {
     fn import(&self, source: &str) -> io::Result<bool> {
         if FileKind::of(Path::new(source)) == FileKind::Warc {
             complain(format_args!(
-                "{source}: this is a WARC file, and indexer reads WACZ files and manifests: run crawlspace dedupe index --crawl ID {source}"
+                "{source}: this is a WARC file, but indexer reads WACZ files and manifests: run crawlspace dedupe \
+                 index --crawl ID {source}"
             ));
             return Ok(false);
         }
@@ -239,7 +242,7 @@ fn print_report(report: &Report) -> io::Result<()> {
     }
     if report.already_in_index > 0 {
         let present = count(report.already_in_index);
-        let note = "already in the index: the crawlers wrote them themselves";
+        let note = "already in the index, because their crawlers added them";
         table.row("present", present, note)?;
     }
     if !report.failed.is_empty() {
@@ -262,7 +265,7 @@ fn print_report(report: &Report) -> io::Result<()> {
         table.row(
             "other",
             count(report.other),
-            "captures that are no HTTP records",
+            "captures without an HTTP record",
         )?;
     }
     if report.bad_lines > 0 {
@@ -283,7 +286,7 @@ fn print_report(report: &Report) -> io::Result<()> {
     }
     if !report.left_in_place.is_empty() {
         let left = count(report.left_in_place.len() as u64);
-        table.row("left", left, "crawls that are not listed, and stay:")?;
+        table.row("left", left, "crawls that are not listed but kept:")?;
         for LeftInPlace { crawl, reason } in &report.left_in_place {
             table.line(&shown(&format!("{crawl}: {reason}")))?;
         }

@@ -80,7 +80,7 @@ enum Subject {
     )]
     Dedupe(dedupe::Dedupe),
     Indexer(indexer::Indexer),
-    /// Crawl host groups: which hosts may be fetched from now, and why the others may not.
+    /// Crawl host groups: which hosts may be fetched from now, and why not from the others.
     #[command(
         subcommand,
         arg_required_else_help = true,
@@ -90,7 +90,7 @@ enum Subject {
   crawlspace chg info"
     )]
     Chg(chg::Chg),
-    /// Tags: who may see which capture.
+    /// Tags: which readers may see which captures.
     #[command(
         subcommand,
         arg_required_else_help = true,
@@ -99,7 +99,7 @@ enum Subject {
   crawlspace tags filter --key archive --point all index.cdxj"
     )]
     Tags(tags::Tags),
-    /// WACZ files: the other files that they need for replay.
+    /// WACZ files: other files that they need for replay.
     #[command(
         subcommand,
         arg_required_else_help = true,
@@ -227,7 +227,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // The reader of our output has closed it (`| head`).
+        // The reader of standard output has closed it (`| head`).
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         Err(error) => {
             complain(error);

@@ -16,8 +16,8 @@ use crate::terminal::{Bytes, plain};
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of crawls sampled to estimate the memory of an index.
 const SAMPLES: u32 = 4;
-/// Number of commands per round trip. A round trip costs the server as much as one such command, and other clients wait
-/// until all commands of a round trip are done.
+/// Number of commands per round trip. A round trip costs the server as much as one such command,
+/// but other clients wait until all commands of the round trip are done.
 const AT_ONCE: usize = 16;
 
 /// A data set: its database, and its prefix or key.
@@ -95,7 +95,7 @@ pub(crate) struct Job {
     /// The index or frontier.
     pub(crate) of: Name,
     pub(crate) work: String,
-    /// The crawl or other object of the work.
+    /// The crawl or other object that the job works on.
     pub(crate) what: Vec<u8>,
     pub(crate) done: u64,
     pub(crate) total: u64,

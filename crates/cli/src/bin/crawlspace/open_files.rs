@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 pub(crate) fn allow_more() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // If this fails, the current limit has to do.
+    // If this fails, the current limit applies.
     let _ = setrlimit(Resource::Nofile, limit);
     getrlimit(Resource::Nofile).current
 }

@@ -23,8 +23,8 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Serve index and resource APIs over HTTP for every collection of a configuration, and job indexes.
 ///
-/// Prints the address as soon as it accepts requests. Ends on SIGTERM and Ctrl-C, after it has answered the current
-/// requests, for at most some seconds.
+/// Prints the address as soon as it accepts requests. On SIGTERM and Ctrl-C it finishes the current
+/// requests, for at most some seconds, and ends.
 ///
 /// The configuration is read again when its file changes, and on SIGHUP. Current requests are finished with the
 /// previous one. An invalid configuration changes nothing, and the log says why. Options and environment variables
@@ -40,8 +40,8 @@ pub(crate) struct Serve {
     /// The address to listen on. Every client that reaches it can read all collections.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     bind: SocketAddr,
-    /// The address of /_status and /_metrics, which are for the operator: no reverse proxy may forward to it. The log
-    /// shows it at the start.
+    /// The address of /_status and /_metrics, which are for the operator; reverse proxies must not
+    /// forward requests to it. The log shows it at the start.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     status: SocketAddr,
     /// Read the configuration again only on SIGHUP, not when its file changes.
@@ -56,8 +56,8 @@ pub(crate) struct Serve {
     /// Maximum number of connections; further connections wait.
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS)]
     connections: usize,
-    /// Memory in MiB that all requests together may use for sorting rows and the like. Above it, requests are refused
-    /// (503) until memory is free.
+    /// Memory in MiB that all requests together may use, for sorting rows and similar work. Above
+    /// it, requests are refused (503) until memory is free.
     #[arg(long, value_name = "MIB", default_value_t = MEMORY >> 20)]
     memory: u64,
     /// Public URL of this server behind a reverse proxy: https://archive.example. TimeMaps and TimeGates link to it;
@@ -99,7 +99,7 @@ impl Serve {
             let mut terminated = signal(SignalKind::terminate())?;
             let mut interrupted = signal(SignalKind::interrupt())?;
             let status = format!("http://{}/_status", for_operator.local_addr()?);
-            tracing::info!(status, "the status for the operator");
+            tracing::info!(status, "serving the status for the operator");
             println!("http://{}/", listener.local_addr()?);
             let stop = async {
                 tokio::select! {
@@ -127,7 +127,8 @@ impl Serve {
                      or lower --connections"
                 );
             }
-            // Must precede the first reload: a reloaded configuration takes the address over from the current one.
+            // Set the address before the first reload: a reloaded configuration takes it over from
+            // the current one.
             let address = for_operator.local_addr()?;
             current.federation().net.refuse_operators(address);
             let reloads = reload(Arc::clone(&current), files, hangup, !self.no_watch);
@@ -138,7 +139,7 @@ impl Serve {
             )?;
             Ok(true)
         });
-        // A build may be interrupted: half-built indexes do no harm.
+        // Builds may be interrupted, because unfinished indexes are never used.
         runtime.shutdown_timeout(GRACE);
         served
     }
@@ -170,6 +171,6 @@ fn web_url(text: &str) -> Result<String, String> {
     if is_place {
         Ok(text.to_owned())
     } else {
-        Err("write http://host or https://host, with a path if need be".to_owned())
+        Err("write http://host or https://host, if necessary with a path".to_owned())
     }
 }

@@ -3,7 +3,8 @@
 /// Parses a size in bytes: a number with a unit (`500MB`, `100GB`, `1.5TB`, `4GiB`), or without
 /// one.
 pub(crate) fn size(given: &str) -> Result<u64, String> {
-    let wrong = || "a number of bytes, or one with a unit: 500MB, 100GB, 1.5TB, 4GiB".to_owned();
+    let wrong =
+        || "write a number of bytes, or one with a unit: 500MB, 100GB, 1.5TB, 4GiB".to_owned();
     let given = given.trim();
     let digits = given.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = given.get(digits.len()..).unwrap_or_default();

@@ -99,8 +99,8 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole as f64)
 }
 
-/// Formats bytes in a fitting unit; returns an empty text below a kilobyte, because the exact count is printed beside
-/// it.
+/// Formats bytes in a fitting unit. Returns an empty text below a kilobyte, because the exact count
+/// is printed next to it.
 pub(crate) fn size(bytes: u64) -> String {
     match bytes as f64 {
         b if b >= 1e9 => format!("{:.1} GB", b / 1e9),
@@ -110,7 +110,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// Formats bytes in a fitting unit, from `B` on.
+/// Formats bytes in a fitting unit, the smallest of which is `B`.
 pub(crate) fn bytes(n: u64) -> String {
     match size(n) {
         none if none.is_empty() => format!("{n} B"),

@@ -18,9 +18,9 @@ use crate::url::redis_url;
 pub(crate) enum Tags {
     /// Mirror the tags of a database in a tag space.
     ///
-    /// Loads ids with their tags from PostgreSQL, swaps them in at once, and follows the changes that a trigger
-    /// reports (see --print-sql). After any failure it loads again; readers never see a partial load. Ends on SIGTERM
-    /// and Ctrl-C.
+    /// Loads ids with their tags from PostgreSQL, publishes them atomically, and follows the
+    /// changes that a trigger reports (see --print-sql). After any failure it loads again; readers
+    /// never see a partial load. Ends on SIGTERM and Ctrl-C.
     ///
     /// Exit status: 0 when the space was loaded (--once), compared (--dry-run, even if something differs) or the
     /// mirror was stopped; 1 when something failed, or another mirror holds the space; 2 when the command line is
@@ -29,7 +29,7 @@ pub(crate) enum Tags {
   crawlspace tags sync --key archive --postgres postgresql://crawlspace@db.example/archive --dry-run
   crawlspace tags sync --key archive --csv collections.csv")]
     Sync(Box<sync::Sync>),
-    /// Print the lines of a CDX or CDXJ file that pass.
+    /// Print the lines of a CDX or CDXJ file that pass an access point and filters.
     #[command(after_help = "Examples:
   crawlspace tags filter --key archive --point all index.cdxj
   crawlspace tags filter --key archive --where 'coll:* & !private' --drop-bad-lines < index.cdx")]
@@ -77,10 +77,10 @@ impl Space {
 /// Conditions that a capture must meet.
 #[derive(Args)]
 struct Conditions {
-    /// An access point that it must pass.
+    /// An access point that captures must pass.
     #[arg(long, value_name = "NAME")]
     point: Option<String>,
-    /// An expression that it must pass: 'coll:* & !private'.
+    /// An expression that the tags of captures must match: 'coll:* & !private'.
     #[arg(long = "where", value_name = "EXPRESSION")]
     condition: Option<String>,
     /// A filter as in CDX servers: '!statuscode:404', tag.coll:1068. May be given several times.
@@ -149,7 +149,7 @@ enum KindName {
     Record,
     /// WARC files.
     File,
-    /// Tags, which carry other tags.
+    /// Tags, which can have tags themselves.
     #[default]
     Tag,
 }
@@ -206,10 +206,10 @@ fn print_info(key: &str, info: &Info) -> io::Result<()> {
         let with = format!("with {} tags", count(info.edges(kind)));
         table.row(name, count(info.ids(kind)), &with)?;
         if info.staged(kind) > 0 {
-            table.row("", count(info.staged(kind)), "staged, not in place yet")?;
+            table.row("", count(info.staged(kind)), "staged, not published yet")?;
         }
     }
-    table.row("different", count(info.tags), "tags in all")?;
+    table.row("different", count(info.tags), "tags in total")?;
     table.row("rules", count(info.rules), "")?;
     table.row("points", count(info.points), "")?;
     table.row("memory", count(info.memory), &size(info.memory))?;

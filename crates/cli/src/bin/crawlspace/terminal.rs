@@ -8,8 +8,8 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use serde::{Serialize, Serializer};
 
-/// Returns true for characters that a terminal does not show but interprets: control characters, and characters that
-/// change the direction of the following text.
+/// Returns true for characters that a terminal interprets instead of showing them: control
+/// characters, and characters that change the direction of the following text.
 pub(crate) fn does_something(c: char) -> bool {
     let hidden = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     c.is_control() || hidden

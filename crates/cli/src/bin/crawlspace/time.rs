@@ -14,7 +14,7 @@ pub(crate) fn span(given: &str) -> Result<Duration, String> {
         "m" | "min" => 60_000,
         "h" => 3_600_000,
         "d" => 86_400_000,
-        _ => return Err("a number and a unit: 500ms, 90s, 15m, 2h or 1d".to_owned()),
+        _ => return Err("write a number and a unit: 500ms, 90s, 15m, 2h or 1d".to_owned()),
     };
     let number: u64 = digits
         .parse()
@@ -29,7 +29,7 @@ pub(crate) fn moment(given: &str) -> Result<Millis, String> {
     if !given.is_empty() && given.bytes().all(|b| b.is_ascii_digit()) {
         return given.parse().map_err(|_| "too late".to_owned());
     }
-    let wrong = || "milliseconds since the epoch, or 2026-03-19T10:20:15Z".to_owned();
+    let wrong = || "write milliseconds since the epoch, or 2026-03-19T10:20:15Z".to_owned();
     let (date, time) = match given.split_once('T') {
         Some((date, time)) => (date, time.strip_suffix('Z').ok_or_else(wrong)?),
         None => (given, "00:00"),

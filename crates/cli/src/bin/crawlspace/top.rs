@@ -41,16 +41,16 @@ pub(crate) struct Top {
     /// Time between two samples; rates are computed over it.
     #[arg(long, value_name = "SPAN", value_parser = time::span, default_value = "1s")]
     interval: Duration,
-    /// Maximum number of indexes, of frontiers and of tag spaces.
+    /// Maximum number of indexes, frontiers and tag spaces, each.
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: u16,
     /// The prefix of an index to show even if it was not used; may be given several times.
     #[arg(long = "index", value_name = "PREFIX", value_parser = Bytes::parser())]
     indexes: Vec<Bytes>,
-    /// The prefix of such a frontier.
+    /// The prefix of a frontier to show even if it was not used; may be given several times.
     #[arg(long = "frontier", value_name = "PREFIX", value_parser = Bytes::parser())]
     frontiers: Vec<Bytes>,
-    /// Print it once and exit: two samples, --interval apart.
+    /// Print the view once and exit. It takes two samples, --interval apart.
     #[arg(long)]
     once: bool,
     /// Print the result as JSON, one object per sample.
@@ -109,7 +109,7 @@ struct FrontierView {
 #[derive(Serialize)]
 struct Expiring {
     chg: String,
-    /// Milliseconds until then; negative if it has passed.
+    /// Milliseconds until the deadline; negative after it.
     r#in: i64,
 }
 

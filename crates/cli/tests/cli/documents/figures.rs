@@ -290,7 +290,8 @@ const CONSTANTS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Splits a sentence into the parts outside braces, each but the last with the placeholder behind it.
+/// Splits a sentence into the parts outside of braces, each with the placeholder after it, and the
+/// last part.
 fn blanks(sentence: &str) -> (Vec<(&str, &str)>, &str) {
     let mut parts: Vec<&str> = sentence.split(['{', '}']).collect();
     let last = parts.pop().expect("a part");
@@ -377,7 +378,7 @@ fn figures_are_those_of_the_benchmarks() {
         let (row, other) = (rows.next().expect(blank), rows.next());
         assert_eq!(other, None, "{blank}: one row");
         let cells = cells(row);
-        // As in the cell, or rounded.
+        // Accept the number as in the cell, or rounded.
         let spellings = |cell: &str| {
             let as_written = cell.split(' ').next().unwrap_or_default().to_owned();
             vec![grouped(figure(cell).round() as u64), as_written]
@@ -432,7 +433,7 @@ fn value(expression: &str) -> Option<(u64, bool)> {
             return Some((number * milliseconds, true));
         }
     }
-    // The value outside of tests.
+    // Use the value outside of tests.
     if let Some((_, of_release)) = expression.split_once("cfg!(test)") {
         let (_, of_release) = of_release.rsplit_once('{')?;
         return value(of_release.trim_end_matches(['}', ')', ' ']));

@@ -136,7 +136,7 @@ fn guides_name_every_option_and_its_default() {
             if COMMON.contains(&option) {
                 continue;
             }
-            // As a separate word.
+            // The option must be a separate word.
             let named = |line: &str| {
                 line.match_indices(option).any(|(at, _)| {
                     let next = line[at + option.len()..].chars().next();

@@ -53,7 +53,7 @@ fn an_index_lies_where_the_answer_says_under_the_name_of_its_jobs() {
 #[test]
 fn nothing_but_the_answer_is_said_when_all_is_well_and_nobody_watches() {
     let stage = Stage::of([]);
-    // Lines without deviations.
+    // Write lines without deviations.
     let line = "2013-05-22T08:20:00.000Z   200        100 http://example.org/a.png LL http://example.org/ image/png \
                 #001 20130522082000000+5 sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A - -\n";
     let cdx = "http://example.org/a.png 10.0.0.1 20130522082000 image/png 100 7-1.warc.gz 333\n";
@@ -137,7 +137,7 @@ fn missing_jobs_are_named_with_their_reason_and_the_rest_is_an_answer() {
     let text = ends(stage.get("full", "1-5", ""), 0).out;
     assert_contains(&text, "missing            3");
 
-    // The result is the same, but all jobs were required.
+    // With --strict, the result is the same, but the missing jobs are an error.
     let strict = ends(stage.get("full", "1-5", "--json --strict"), 1);
     assert_eq!(numbers(&strict.object()["jobs"]), [1, 2]);
     ends(stage.get("full", "1-2", "--strict"), 0);
@@ -333,7 +333,7 @@ fn an_index_from_before_a_file_that_cannot_be_read_says_so() {
     fs::write(&later, "half of a copy").unwrap();
     for kind in ["full", "dedup", "cdx"] {
         let got = ends(stage.get(kind, "1,2", "--json"), 0);
-        // There was no other index before.
+        // The other kind had no index yet.
         let jobs = if kind == "dedup" { vec![2] } else { vec![1, 2] };
         let answer = got.object();
         assert_eq!(numbers(&answer["jobs"]), jobs, "{kind}");
@@ -342,7 +342,8 @@ fn an_index_from_before_a_file_that_cannot_be_read_says_so() {
             continue;
         }
         assert_eq!(answer["outdated"][0]["job"], 1);
-        let begin = "crawlspace: job 1: the index is from before a metadata file came that cannot be read: ";
+        let begin =
+            "crawlspace: job 1: the index is older than a metadata file that cannot be read: ";
         assert_contains(&got.errors, begin);
         assert_contains(&got.errors, "1-metadata-2.warc.gz");
         if kind == "full" {
@@ -385,7 +386,7 @@ fn how_many_places_are_near_or_of_revisits_is_told() {
     assert_eq!((count("revisits"), count("withoutOrigin")), (2, 3));
     assert_contains(
         &got.errors,
-        "job 7: captures with the place of a CDX row within a second, since none has theirs: 1",
+        "job 7: 1 captures have the position of a CDX row up to a second away, because no row has their own second",
     );
     let text = ends(stage.get("full", "7", ""), 0).out;
     assert_contains(&text, "nearest            1  ");

@@ -42,8 +42,8 @@ fn keys(server: &Server) -> Snapshot {
     all.without(|key| key.ends_with(b":seq"))
 }
 
-/// Heritrix names the record that it wrote for a revisit, which has no payload: a crawler with that digest would write
-/// a revisit of a record without payload.
+/// Heritrix logs the position of a revisit record for a revisit, although that record has no
+/// payload. If the digest were loaded, a crawler would write revisits of a record without payload.
 #[test]
 fn payloads_that_no_record_has_are_not_known() {
     let (stage, server) = (Stage::of([]), Server::start());
@@ -113,7 +113,8 @@ fn a_crawler_finds_what_a_job_has_stored() {
                 .as_ref()
                 .unwrap_or_else(|| panic!("{hash} of {crawl}"));
             let original = &found.original;
-            // Its record is in the index of the owning job, in the file that the original names.
+            // The record of the original is in the index of the owning job, in the file that the
+            // original names.
             let owner = std::str::from_utf8(&original.crawl)
                 .unwrap()
                 .replace("job-", "");
@@ -143,7 +144,7 @@ fn loading_twice_is_loading_once_also_in_another_set() {
     let once = server.snapshot();
     let again = ends(get(&stage, &server, "dedup", "1-2", ""), 0).object();
     assert_eq!(outcomes(&again), [(1, "known"), (2, "known")]);
-    server.snapshot().assert_same(&once, "the second time");
+    server.snapshot().assert_same(&once, "loaded a second time");
     let more = ends(get(&stage, &server, "dedup", "1-3", ""), 0).object();
     let expected = [(1, "known"), (2, "known"), (3, "committed")];
     assert_eq!(outcomes(&more), expected);
@@ -152,7 +153,7 @@ fn loading_twice_is_loading_once_also_in_another_set() {
     let fresh = Server::start();
     std::fs::remove_dir_all(stage.cache()).unwrap();
     ends(get(&stage, &fresh, "dedup", "1-3", ""), 0);
-    keys(&server).assert_same(&keys(&fresh), "one after the other, and at once");
+    keys(&server).assert_same(&keys(&fresh), "jobs loaded one by one and together");
     let known = ends(get(&stage, &server, "dedup", "1-3", ""), 0).object();
     assert_eq!(outcomes(&known), [(1, "known"), (2, "known"), (3, "known")]);
 }
@@ -161,7 +162,7 @@ fn loading_twice_is_loading_once_also_in_another_set() {
 fn a_load_that_is_killed_goes_on_when_it_is_repeated() {
     let stage = Stage::of([1]);
     stage.add(2, 20_000);
-    // Everything is built, so that the kill hits the loading.
+    // Build everything first, so that the kill hits the loading.
     ends(stage.get("full", "1-2", ""), 0);
     let (whole, server) = (Server::start(), Server::start());
     ends(get(&stage, &whole, "full", "1-2", ""), 0);
@@ -173,12 +174,12 @@ fn a_load_that_is_killed_goes_on_when_it_is_repeated() {
                 .crawl_stats(b"job-2")
                 .is_ok_and(|stats| stats.total_urls >= least)
         };
-        until("some of the second job is in", is_far);
+        until("some records of the second job are loaded", is_far);
         loading.kill9();
     }
     let done = ends(get(&stage, &server, "full", "1-2", ""), 0).object();
     assert_eq!(outcomes(&done)[0], (1, "known"));
-    keys(&server).assert_same(&keys(&whole), "killed, and not");
+    keys(&server).assert_same(&keys(&whole), "killed and undisturbed runs");
 }
 
 #[test]
@@ -232,7 +233,7 @@ fn the_outcome_is_told_to_people_too() {
     let url = server.url();
     let told = ends(stage.get("full", "1-2", &format!("--into {url}")), 0);
     assert_contains(&told.out, "committed            2  now, with ");
-    assert_contains(&told.errors, "since the index does not say where");
+    assert_contains(&told.errors, "because the index has no position for them");
     let told = ends(stage.get("full", "1-2", &format!("--into {url}")), 0).out;
     assert_contains(&told, "known                2  committed before");
 }
@@ -250,9 +251,10 @@ fn a_server_that_goes_away_is_named_and_the_same_command_goes_on() {
     for bytes in [40_000, 200_000] {
         relay.hold_after(bytes);
         let mut program = Program::start(load());
-        until("it is in the middle", || {
-            relay.holds() || program.ended().is_some()
-        });
+        until(
+            "the relay holds the import or the program has ended",
+            || relay.holds() || program.ended().is_some(),
+        );
         relay.refuse(true);
         relay.cut();
         let ended = program.end();
@@ -261,7 +263,7 @@ fn a_server_that_goes_away_is_named_and_the_same_command_goes_on() {
         relay.refuse(false);
     }
     ends(load(), 0);
-    keys(&server).assert_same(&keys(&whole), "with a connection that broke");
+    keys(&server).assert_same(&keys(&whole), "a broken connection and an undisturbed one");
 }
 
 #[test]

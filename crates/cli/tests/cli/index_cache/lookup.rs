@@ -109,14 +109,14 @@ fn an_index_of_some_of_the_jobs_is_searched_and_the_others_are_named() {
     assert_contains(&found.out, format!(r#""url":"{url}""#));
     assert_starts(
         &found.errors,
-        "crawlspace: searching the full index of jobs 1,2,7: none has 3-5 as well; ",
+        "crawlspace: searching the full index of jobs 1,2,7: no index has jobs 3-5 as well; ",
     );
     assert_contains(&found.errors, "crawlspace index get");
     // The larger index with additional jobs is not used.
     let look = stage.index(&format!("lookup --kind full --jobs 1,3 --url {url}"));
     assert_starts(
         &ends(look, 0).errors,
-        "crawlspace: searching the full index of jobs 1: none has 3 as well; ",
+        "crawlspace: searching the full index of jobs 1: no index has jobs 3 as well; ",
     );
 }
 

@@ -275,7 +275,7 @@ fn what_is_damaged_can_be_removed_and_is_built_anew() {
     };
     assert_eq!((of(&entry), of(&used)), (json!(true), json!(false)));
     assert!(!entry.exists() && used.exists());
-    assert_contains(&found.errors, "not removed, since it is in use");
+    assert_contains(&found.errors, "not removed, because it is in use");
     drop(index);
     ends(stage.index("verify --remove"), 1);
     assert!(!used.exists());

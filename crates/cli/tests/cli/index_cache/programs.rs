@@ -73,7 +73,9 @@ fn a_client_that_dies_leaves_nothing_that_is_in_the_way() {
         .options
         .cache_dir
         .join("FULL_CRAWL_LOG/.1-2-cache.draft");
-    until("it writes", || draft.join("digest.cdxj").exists());
+    until("the program writes the index", || {
+        draft.join("digest.cdxj").exists()
+    });
     program.kill9();
     assert!(draft.exists());
     assert!(
@@ -118,7 +120,7 @@ fn a_large_index_takes_little_memory_on_either_side() {
     assert_eq!(get(server.operator(), "/_status").status, 200);
     server.program_mut().interrupt();
     drop(idle);
-    let peak = redis_tests::until_some("the server ends", || {
+    let peak = redis_tests::until_some("the server has ended", || {
         server.program_mut().ended().map(|ended| ended.peak)
     });
     for (who, peak) in [("client", ended.peak), ("server", peak)] {

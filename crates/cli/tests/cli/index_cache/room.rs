@@ -71,7 +71,7 @@ fn what_nobody_used_for_the_longest_time_goes_first() {
         .map(|one| one["size"].as_u64().unwrap())
         .sum();
     assert_eq!(total, sizes);
-    // A byte too much requires the removal of one entry.
+    // One byte above the limit requires the removal of one entry.
     let most = (total - 1).to_string();
     let told = gc(&stage, &format!("--max-size {most} --dry-run"), 0);
     assert_eq!(gone(&told), ["fullcrawllogindex/2-cache"]);
@@ -91,7 +91,7 @@ fn what_nobody_used_for_the_longest_time_goes_first() {
     assert_eq!(gone(&done).len(), 6);
     assert_eq!(gone(&done)[0], "cdxindex/1-cache");
     assert_eq!((&done["entries"], &done["bytes"]), (&json!(0), &json!(0)));
-    // All of it can be built again.
+    // All removed entries can be built again.
     ends(stage.get("full", "1-2", "--strict"), 0);
 }
 
@@ -151,7 +151,7 @@ fn what_was_used_a_moment_ago_stays() {
     assert_eq!(done["keptInUse"], 7);
     assert_eq!(
         ended.errors,
-        "crawlspace: the limits are not kept: 7 entries that exceed the limits are in use, or were a moment ago\n"
+        "crawlspace: the limits are exceeded: 7 entries that should be removed are in use, or were used a moment ago\n"
     );
     for entry in ["1-2-cache", "2-cache"] {
         used_ago(&stage, "fullcrawllogindex", entry, 3_600);
@@ -167,7 +167,7 @@ fn what_was_used_a_moment_ago_stays() {
     let one = ends(stage.index(words), 1);
     assert_eq!(
         one.errors,
-        "crawlspace: the limits are not kept: 1 entry that exceeds the limits is in use, or was a moment ago\n"
+        "crawlspace: the limits are exceeded: 1 entry that should be removed is in use, or was used a moment ago\n"
     );
 }
 
@@ -175,7 +175,8 @@ fn what_was_used_a_moment_ago_stays() {
 fn room_is_made_until_enough_is_free() {
     let stage = built();
     assert!(gone(&gc(&stage, "--min-free 1", 0)).is_empty());
-    // More than any file system has: everything is removed, and it is not enough.
+    // Require more free space than any file system has: everything is removed, and the limit is
+    // still exceeded.
     let words = "--min-free 9000000TB";
     let done = gc(&stage, words, 1);
     assert_eq!(gone(&done).len(), 8);
@@ -206,10 +207,10 @@ fn the_outcome_is_told_to_people_too() {
     let stage = built();
     let told = ends(stage.index("gc --grace 0s --max-size 0 --dry-run"), 0).out;
     assert_starts(&told, "would go ");
-    assert_contains(&told, "there is too much");
+    assert_contains(&told, "the total size is above the limit");
     assert_contains(&told, "0 entries would be left");
     let done = ends(stage.index("gc"), 0).out;
     assert_starts(&done, "8 entries are left");
     let verified = ends(stage.index("verify"), 0).out;
-    assert_starts(&verified, "All entries are what they were.");
+    assert_starts(&verified, "All entries are intact.");
 }

@@ -127,7 +127,7 @@ fn a_server_that_wants_to_be_left_alone_for_ever_is_asked_until_the_time_is_up()
     for for_ever in ["999999999999999", "999999999999999999999999999999"] {
         let first = AtomicBool::new(true);
         let host = ScriptedHost::start(move |_| {
-            // The first answer reports progress, the following ones none.
+            // The first response reports progress; the following ones do not.
             let is_first = first.swap(false, Ordering::SeqCst);
             let stage = if is_first { "sorting" } else { "" };
             let state = json!({ "state": "building", "stage": stage }).to_string();
@@ -136,7 +136,7 @@ fn a_server_that_wants_to_be_left_alone_for_ever_is_asked_until_the_time_is_up()
         let stage = Stage::of([]);
         let failed = ends(get(&stage, &host.url("/"), "full", "1", "--wait 1"), 1);
         assert_eq!(host.asked().len(), 2);
-        let told = "it is still building (sorting); it was waited for ";
+        let told = "the server is still building the index (sorting); gave up after ";
         let (_, waited) = failed.errors.split_once(told).expect(&failed.errors);
         let waited: u64 = waited.strip_suffix(" s\n").unwrap().parse().unwrap();
         assert!(waited >= 1, "{}", failed.errors);
@@ -150,10 +150,10 @@ fn what_is_no_server_is_named() {
         let failed = ends(get(&stage, url, "full", "1", ""), 1);
         assert_contains(&failed.errors, url);
     }
-    // A server without such indexes reports that.
+    // A server without job indexes says so.
     let config = stage.path().join("config.yaml");
     fs::write(&config, "collections:\n  here: ./indexes\n").unwrap();
     let (_server, url) = start(&config);
     let failed = ends(get(&stage, &url, "full", "1", ""), 1);
-    assert_contains(&failed.errors, "has no indexes");
+    assert_contains(&failed.errors, "offers no indexes");
 }

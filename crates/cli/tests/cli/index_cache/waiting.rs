@@ -34,7 +34,9 @@ fn ctrl_c_ends_it_and_the_same_command_goes_on() {
         program.signal(15)
     }] {
         let mut waiting = Program::start(stage.get("full", "1-2", ""));
-        until("it handles signals", || handles_signals(waiting.pid()));
+        until("the process handles signals", || {
+            handles_signals(waiting.pid())
+        });
         interrupt(&mut waiting);
         let ended = waiting.end();
         assert_eq!(ended.status.code(), Some(1), "{ended:?}");

@@ -1,5 +1,5 @@
-//! Tests imports next to crawlers that write to the index themselves: nothing that they added is counted again, and no
-//! running crawl is removed.
+//! Tests imports while crawlers write to the index themselves: their records are not counted again,
+//! and no running crawl is removed.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -53,7 +53,7 @@ fn what_crawlers_wrote_themselves_is_not_counted_again() {
         }
         Outcome::of(&mut c, LIVE)
             .without_removed()
-            .assert_same(&before, "imported over itself");
+            .assert_same(&before, "an import into the live index");
     }
     let table = import.without("--json").run();
     assert_contains(&table.out, "already in the index");
@@ -73,7 +73,7 @@ fn files_of_a_crawl_that_is_not_committed_are_not_counted_again() {
     let report = stage.import_of(&manifest).succeeds();
     assert_eq!(report["alreadyInIndex"], 1);
     assert_eq!(report["imported"], 0);
-    index(&mut c, COPY).assert_same(&before, "nothing is added");
+    index(&mut c, COPY).assert_same(&before, "no record is added");
     assert_eq!(
         set_key(&mut c, &format!("{COPY}uncommittedcrawls")),
         ["running"]
@@ -91,7 +91,7 @@ fn files_of_a_crawl_that_is_not_committed_are_not_counted_again() {
 
 #[test]
 fn files_of_a_crawl_in_no_set_are_not_counted_again() {
-    // In the state left by a crawler with its own Redis.
+    // Create the state that a crawler with its own Redis leaves.
     let stage = Stage::new("in no set");
     let mut c = stage.server.wire();
     let entry = but!(stage.folder.entries[0].clone(), crawl: "unlisted".into());
@@ -101,7 +101,7 @@ fn files_of_a_crawl_in_no_set_are_not_counted_again() {
     let manifest = stage.folder.manifest_of("unlisted.json", &[entry]);
     let report = stage.import_of(&manifest).succeeds();
     assert_eq!(report["alreadyInIndex"], 1);
-    index(&mut c, COPY).assert_same(&before, "nothing is added");
+    index(&mut c, COPY).assert_same(&before, "no record is added");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_file_that_was_replaced_is_reported_and_not_counted_again() {
             assert_eq!(failed.keys().collect::<Vec<_>>(), [&one.name]);
             assert_contains(&failed[&one.name], "remove that crawl and import again");
             let after = Outcome::of(&mut c, LIVE).without_removed();
-            after.assert_same(&before, "nothing is counted");
+            after.assert_same(&before, "no record is counted");
         }
     }
 }
@@ -159,7 +159,7 @@ fn entries_that_others_queued_of_files_in_the_index_leave_the_queue() {
     assert_eq!(report["imported"], 0);
     assert_eq!(ok!(c, "EXISTS", format!("{LIVE}src:q")), int(0));
     let after = Outcome::of(&mut c, LIVE).without_removed();
-    after.assert_same(&before, "queued by others");
+    after.assert_same(&before, "packages queued by other importers");
 }
 
 /// Imports everything except the crawls `gone`, and removes unlisted crawls.
@@ -192,9 +192,9 @@ fn a_crawl_that_runs_is_not_removed() {
         assert_eq!(left[0]["crawl"], *crawl);
         assert_contains(left[0]["reason"].as_str().expect("a text"), "open.wacz");
         assert_eq!(report["unlistedCrawls"], 0);
-        index(&mut c, COPY).assert_same(&before, "it runs");
+        index(&mut c, COPY).assert_same(&before, "the running crawl is unchanged");
     }
-    // It does not prove that a manifest is the right one.
+    // A running crawl does not prove that the manifest is the right one.
     let empty = stage.import_list("empty.json", &[]).flag("--remove");
     assert_contains(empty.fails(), "empty");
     ok!(c, "RPOP", &list);
@@ -235,14 +235,14 @@ fn a_crawl_that_a_running_import_of_browsertrix_lists_is_not_removed() {
     let report = removing(&stage, &[crawl]);
     assert_eq!(report["removedCrawls"], 0);
     assert_eq!(report["leftInPlace"][0]["crawl"], *crawl);
-    // While its purge runs, it is unknown what it will restore.
+    // While Browsertrix's purge runs, it is unknown which crawls it will restore.
     let [all, outgoing] = ["allcrawls", "to-remove-crawls"].map(|name| format!("{COPY}{name}"));
     ok!(c, "SMOVE", &all, &outgoing, crawl);
     let rest = stage.files_that(|entry| entry.crawl != *crawl);
     let import = stage.import_of(stage.folder.manifest_of("rest.json", &rest));
     assert_contains(import.flag("--remove").fails(), "import again");
     ok!(c, "SMOVE", &outgoing, &all, crawl);
-    // A run that died a day ago keeps nothing.
+    // A run that died a day ago does not keep any crawl.
     let day = now.as_millis() - 25 * 3600 * 1000;
     ok!(c, "RENAME", &run, format!("{COPY}noremove:{day}"));
     assert_eq!(removing(&stage, &[crawl])["removedCrawls"], 1);
@@ -287,7 +287,7 @@ fn revisits_that_wait_in_an_index_of_browsertrix_are_counted_at_most_once() {
         assert_eq!(counted.text(), count.to_string());
         let saved = ok!(c, "HGET", &counts, "conservedSize");
         let waits = ok!(c, "EXISTS", &waiting[0], &waiting[1]).int();
-        // The commit of the original settles the revisits, and then they are gone.
+        // The commit of the original settles the revisits, which are then no longer set aside.
         match waits {
             0 => assert_eq!(saved.text(), (count * size - bytes).to_string()),
             _ => assert!(saved.is_nil() && waits == 2, "{saved:?} {waits}"),

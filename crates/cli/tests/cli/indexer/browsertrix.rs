@@ -59,8 +59,9 @@ fn packages_that_browsertrix_queued_are_committed_whatever_the_manifest_lists() 
     let uncommitted = set_key(&mut c, &format!("{COPY}uncommittedcrawls"));
     assert_eq!(uncommitted.len(), 0);
     let [live, copy] = stage.both();
-    assert_eq!(copy.count("removedCrawls"), 2, "two are not listed");
-    copy.without_removed().assert_same(&live, "queued by both");
+    assert_eq!(copy.count("removedCrawls"), 2, "two crawls are unlisted");
+    copy.without_removed()
+        .assert_same(&live, "packages queued by both importers");
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn entries_of_the_queue_that_cannot_be_read_are_named_and_the_others_are_importe
     assert_eq!(failed.len(), bad.len() + 1, "{failed:?}");
     for one in failed {
         let reason = one["reason"].as_str().expect("a text");
-        assert_starts(reason, "it is listed in src:q, and cannot be read: ");
+        assert_starts(reason, "its entry in src:q cannot be read: ");
     }
     let named = failed.iter().filter(|one| one["name"] == "lost.wacz");
     assert_eq!(named.count(), 1, "{failed:?}");
@@ -137,7 +138,7 @@ fn waiting(stage: &Stage, name: &str) -> redis_tests::Program {
     let mut c = stage.server.wire();
     ok!(c, "SET", format!("{COPY}pending:q:{name}"), "1", "EX", 300);
     let mut import = stage.import().start();
-    until("it waits", || {
+    until("the import waits or has ended", || {
         import.errors().contains("waiting for other indexers: 1") || import.ended().is_some()
     });
     assert!(import.ended().is_none());
@@ -216,7 +217,7 @@ fn redundant_responses_are_counted_once_in_the_browsertrix_profile() {
     let mut expected = None;
     for round in 0..3 {
         if round > 0 {
-            // Cut off at a random point, and shared by two importers.
+            // Cut the import off at a random point, and let two importers share the rest.
             relay.hold_after(20_000 + stage.rng.below(400_000));
             let mut first = stage.import_over(&relay, COPY).jobs(2).start();
             in_the_middle(&relay, &mut first);
@@ -301,7 +302,7 @@ fn a_crawl_is_committed_or_cancelled_and_again_without_harm() {
     assert_eq!(set_key(&mut c, &format!("{COPY}allcrawls")), ["good"]);
     assert_eq!(ok!(c, "EXISTS", format!("{COPY}h:bad")), int(0));
 
-    // A failing job would be retried forever.
+    // The command must succeed: a cluster would retry a failing job forever.
     let ended = command.clone().with("--commit-crawl-id", "none").run();
     let expected = json!({"crawl": "none", "new": 0, "known": 0});
     assert_eq!(succeeded(&ended), expected);

@@ -40,7 +40,7 @@ fn the_recipe_for_browsertrix_starts_with_the_arguments_of_its_chart() {
         command.env("PATH", format!("{}:{path}", dir.path().display()));
         command.env("CRAWLSPACE_MODULE", module_path());
         let mut server = Program::start(command);
-        until("its probe succeeds", || {
+        until("the probe of the server succeeds", || {
             assert!(server.ended().is_none(), "{}", server.out());
             probe(port)
         });

@@ -25,7 +25,8 @@ fn until_done(
 ) {
     let (mut struck, mut last) = (0, String::new());
     for _ in 0..12 {
-        // Far enough for some of the files to be finished, so that the next position is a new one.
+        // Get far enough to finish some of the files, so that the next run begins at another
+        // position.
         let farthest = all / rng.pick(&[2, 6, 12]);
         relay.hold_after(1 + rng.below(farthest));
         let mut program = import.start();
@@ -107,7 +108,7 @@ fn connections_that_break_count_nothing_twice() {
     let all = undisturbed(&stage, &relay);
     let import = stage.import_over(&relay, COPY).jobs(2);
     until_done(&import, &relay, all, &mut stage.rng, |program, rng| {
-        // It reconnects, so there is more to cut.
+        // The program reconnects, so its connection can be cut again.
         until_ended(program, &relay, all / 3, rng, || relay.cut())
     });
     stage.assert_once();
@@ -121,9 +122,10 @@ fn a_server_that_is_killed_and_comes_back_has_everything_once() {
     let import = stage.import_over(&relay, COPY).jobs(2);
     let Stage { server, rng, .. } = &mut stage;
     until_done(&import, &relay, all, rng, |program, rng| {
-        // It reconnects, so there is more to do while the server dies.
+        // The program reconnects and continues, so the server can die again.
         until_ended(program, &relay, all / 3, rng, || {
-            // Data held back never arrive: they were in transit when the power failed.
+            // Data that the relay holds back never arrive, as if the power failed while they were
+            // in transit.
             server.kill9();
             relay.cut();
             server.restart();
@@ -142,7 +144,7 @@ fn an_interrupted_import_says_so_and_goes_on_where_it_was() {
         program.interrupt();
         relay.go_on();
         let ended = program.end();
-        // It may have been at its last step, where stopping has no effect.
+        // The program may have been at its last step, where stopping has no effect.
         if ended.status.success() {
             return ended;
         }
@@ -162,12 +164,12 @@ fn after_an_interruption_nobody_waits_for_a_lease() {
     relay.hold_after(all / 2);
     let import = stage.import_over(&relay, COPY).with("--lease", "3600");
     let mut program = import.start();
-    until("it is in the middle", || relay.holds());
+    until("the relay holds the import", || relay.holds());
     program.interrupt();
     relay.go_on();
     assert_eq!(program.end().status.code(), Some(1));
     let guards = ok!(stage.server.wire(), "KEYS", format!("{COPY}pending:?:*"));
-    assert_eq!(guards.items(), [], "guards that nobody would renew");
+    assert_eq!(guards.items(), [], "guards without an owner");
     import.succeeds();
     stage.assert_once();
 }

@@ -45,7 +45,8 @@ fn several_workers_give_what_one_gives() {
 
 #[test]
 fn an_import_into_a_packed_index_is_that_of_the_live_crawls() {
-    // The index of the live crawls is packed only at its end, so that both paths are compared.
+    // The index of the live crawls is packed only at the end, so that the test compares both code
+    // paths.
     let plain = Options::new().plain();
     let stage = Stage::with("packed", plain, 4, Shape::default());
     let mut c = stage.server.wire();
@@ -148,7 +149,7 @@ fn an_index_without_prefix_has_the_documented_names() {
     let stage = Stage::new("no prefix");
     stage.import().prefix("").succeeds();
     let live = Outcome::of(&mut stage.server.wire(), LIVE);
-    // Without a prefix, the other index would be part of it.
+    // An index without a prefix would contain the keys of the other index.
     let mut c = stage.server.wire();
     for key in ok!(c, "KEYS", format!("{LIVE}*")).items() {
         ok!(c, "DEL", key.bytes());

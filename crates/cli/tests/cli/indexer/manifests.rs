@@ -93,7 +93,7 @@ fn what_an_entry_does_not_say_is_taken_from_its_path() {
     let names = set_key(&mut server.wire(), &format!("{COPY}src:d"));
     assert_eq!(names, ["a.wacz", "b c.wacz", "d", "named"]);
 
-    // With an id for packages without one.
+    // Pass an id for packages without a crawl id.
     ok!(server.wire(), "FLUSHALL");
     import.with("--crawl-id", "rest").succeeds();
     assert_eq!(crawls(&server), ["b", "rest"]);
@@ -117,7 +117,7 @@ fn a_name_is_imported_once_wherever_it_lies() {
     let source = stage.folder.manifest_of("twice.json", &twice);
     stage.import_of(&source).jobs(2).succeeds();
     stage.assert_once();
-    // It stays so if all of them move.
+    // The result stays the same if all of them move.
     let moved: Vec<Entry> = twice.into_iter().skip(1).step_by(2).collect();
     let source = stage.folder.manifest_of("moved.json", &moved);
     let report = stage.import_of(&source).succeeds();
@@ -188,18 +188,18 @@ fn what_a_crashed_import_left_is_finished_by_the_next_one_whatever_it_lists() {
     let mut first = stage.import_over(&relay, COPY).start();
     in_the_middle(&relay, &mut first);
     killed(first, &relay);
-    // The last crawl only, which has been queued already.
+    // The second manifest lists only the last crawl, which has been queued already.
     let source = stage.folder.manifest_of("last.json", &stage.files_of(3));
     stage.import_of(&source).succeeds();
     let mut c = stage.server.wire();
     assert_over(&mut c, COPY);
     let [live, copy] = stage.both();
-    assert_eq!(copy.count("removedCrawls"), 3, "three are not listed");
+    assert_eq!(copy.count("removedCrawls"), 3, "three crawls are unlisted");
     let not_listed = stage.files_that(|entry| entry.crawl != stage.crawls[3].id);
     let size: i64 = not_listed.iter().map(|entry| entry.size as i64).sum();
     assert_eq!(copy.count("removedCrawlSize"), size);
     let copy = copy.without_removed();
-    copy.assert_same(&live, "finished by another manifest");
+    copy.assert_same(&live, "an import finished with another manifest");
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn lists_in_a_manifest_are_part_of_it_and_nothing_is_removed_while_one_cannot_be
     let import = import.flag("--remove");
     import.succeeds();
     stage.assert_once();
-    // The manifest is gone, and could have listed anything.
+    // The inner manifest no longer exists, and could have listed any package.
     fs::remove_file(inner).expect("it was there");
     let failed = import.fails_some();
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["inner.json"]);

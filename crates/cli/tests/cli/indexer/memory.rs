@@ -55,7 +55,7 @@ fn import(folder: &Folder, name: &str) -> (Server, Ended, bool) {
     let mut c = server.wire();
     let guard = format!("{COPY}pending:q:{name}");
     let (mut holders, mut since, mut outlived) = (Vec::new(), None::<Instant>, false);
-    until("it ends", || {
+    until("the import has ended", || {
         let holder = ok!(c, "GET", guard);
         if !holder.is_nil() && holders.last() != Some(&holder) {
             holders.push(holder.clone());

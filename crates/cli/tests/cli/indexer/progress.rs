@@ -18,7 +18,7 @@ fn progress_goes_from_nothing_to_all_and_never_back() {
     let counts = format!("{COPY}allcounts");
     let mut program = stage.import().start();
     let mut seen = vec![0.0];
-    until("it ends", || {
+    until("the import has ended", || {
         let progress = ok!(c, "HGET", counts, "updateProgress");
         if !progress.is_nil() {
             let progress: f64 = progress.text().parse().expect("a number");
@@ -66,7 +66,7 @@ fn progress_of_a_second_import_is_its_own() {
     let mut program = loop {
         relay.hold_after(bytes);
         let program = stage.import_over(&relay, COPY).start();
-        until("it is held", || relay.holds());
+        until("the relay holds the import", || relay.holds());
         if queued() {
             break program;
         }
@@ -78,7 +78,7 @@ fn progress_of_a_second_import_is_its_own() {
     assert!(program.ended().is_none());
     succeeded(&program.end());
     stage.assert_once();
-    assert_eq!(progress, "0", "of an import of which nothing is done");
+    assert_eq!(progress, "0", "progress before the first package is done");
 }
 
 #[test]
@@ -150,12 +150,12 @@ fn the_queue_is_that_of_the_documents() {
     let mut c = stage.server.wire();
     let key = |name: &str| format!("{COPY}{name}");
     let mut bytes = 10_000;
-    // Held where one file is in work and others wait.
+    // Hold the import at a point where one file is in work and others wait.
     let program = loop {
         relay.hold_after(bytes);
         let import = stage.import_over(&relay, COPY);
         let program = import.with("--lease", "30").start();
-        until("it is held", || relay.holds());
+        until("the relay holds the import", || relay.holds());
         if ok!(c, "LLEN", key("pending:q")).int() == 1 && ok!(c, "LLEN", key("src:q")).int() > 0 {
             break program;
         }
@@ -196,7 +196,7 @@ fn the_queue_is_that_of_the_documents() {
     let left = ok!(c, "PTTL", guard.bytes()).int();
     assert!((1..=30_000).contains(&left), "it goes by itself: {left} ms");
     let committed = ok!(c, "SCARD", key("src:d"));
-    assert_eq!(committed.int(), 0, "nothing is committed");
+    assert_eq!(committed.int(), 0, "no crawl is committed yet");
     drop(program);
 }
 

@@ -41,7 +41,7 @@ fn crawls_that_are_not_listed_are_tracked_and_stay() {
         assert_eq!(copy.count("removedCrawls") as usize, gone.len());
         assert_eq!(copy.count("removedCrawlSize"), stage.size_of(gone));
         let copy = copy.without_removed();
-        copy.assert_same(&live, "nothing is removed");
+        copy.assert_same(&live, "no crawl is removed");
     }
 }
 
@@ -72,12 +72,13 @@ fn removing_the_last_crawls_is_as_if_they_had_never_been() {
     let stage = Stage::with("last ones", Options::new(), 4, Shape::default());
     stage.import().jobs(2).succeeds();
     stage.import_without(&[2, 3]).flag("--remove").succeeds();
-    // Nothing depends on these, so even counts and dependencies are equal.
+    // No other crawl depends on these, so even counts and dependencies are equal.
     stage.import_without(&[2, 3]).prefix("{fresh}:").succeeds();
     let mut c = stage.server.wire();
     let fresh = Outcome::of(&mut c, "{fresh}:");
-    Outcome::of(&mut c, COPY).assert_same(&fresh, "removed, and never imported");
-    // They can be imported again.
+    Outcome::of(&mut c, COPY)
+        .assert_same(&fresh, "a removed crawl and one that was never imported");
+    // The removed crawls can be imported again.
     stage.import().succeeds();
     stage.assert_once();
 }
@@ -229,7 +230,7 @@ fn a_manifest_of_which_nothing_is_there_removes_nothing_unless_that_is_meant() {
     assert_contains(&errors, "empty");
     let [live, copy] = stage.both();
     let copy = copy.without_removed();
-    copy.assert_same(&live, "nothing was removed");
+    copy.assert_same(&live, "no crawl was removed");
     let failed = import.flag("--allow-empty").fails_some();
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["new.wacz"]);
     let copy = Outcome::of(&mut stage.server.wire(), COPY);
@@ -314,7 +315,7 @@ fn a_file_that_is_listed_for_another_crawl_keeps_the_crawl_that_it_came_with() {
 fn a_name_that_is_listed_for_two_crawls_belongs_to_the_first() {
     let stage = Stage::new("two crawls");
     let mut files = stage.folder.entries.clone();
-    // Listed again at the end, as part of another crawl.
+    // List the file again at the end, as part of another crawl.
     let again = files[0].clone();
     files.push(but!(again, crawl: "another".into()));
     let source = stage.folder.manifest_of("two.json", &files);
@@ -322,7 +323,7 @@ fn a_name_that_is_listed_for_two_crawls_belongs_to_the_first() {
         let ended = stage.import_of(&source).flag("--remove").run();
         assert!(ended.status.code() < Some(2), "{}", ended.errors);
         let [live, copy] = stage.both();
-        copy.assert_same(&live, "it is where it was listed first");
+        copy.assert_same(&live, "the package stays in the crawl that listed it first");
     }
 }
 
@@ -337,7 +338,7 @@ fn while_nobody_knows_whose_an_entry_is_nothing_is_removed() {
         let ended = import.run();
         assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
         let [live, copy] = stage.both();
-        copy.assert_same(&live, "nothing is removed, and nothing counted as removed");
+        copy.assert_same(&live, "no crawl is removed or counted as removed");
     }
     stage.assert_once();
 }

@@ -52,7 +52,7 @@ fn the_order_of_the_manifest_does_not_matter_to_revisits() {
         let import = stage.import_of(&source).prefix(&copy);
         import.jobs(round + 1).succeeds();
         let live = Outcome::of(&mut c, &live);
-        Outcome::of(&mut c, &copy).assert_same(&live, "in any order");
+        Outcome::of(&mut c, &copy).assert_same(&live, "imported in any order");
         assert_over(&mut c, &copy);
     }
 }
@@ -112,7 +112,7 @@ fn a_killed_import_settles_nothing_twice() {
                 break;
             }
             killed(program, &relay);
-            // Further each time, so that the loop ends.
+            // Strike later each time, so that the loop ends.
             bytes = bytes * 3 / 2 + 1_000;
         }
         stage.assert_once_in(&prefix);
@@ -141,7 +141,7 @@ fn revisits_of_a_crawl_that_was_removed_are_forgotten() {
     assert_over(&mut c, COPY);
     let crawls = redis_tests::set_key(&mut c, &format!("{COPY}allcrawls"));
     assert_eq!(crawls, [stage.crawls[0].id.clone()]);
-    // It can be imported again.
+    // The crawl can be imported again.
     stage.import().succeeds();
     stage.assert_once();
 }
@@ -152,10 +152,10 @@ fn a_crawl_removed_before_its_revisits_are_counted_stays_away_until_it_is_import
     let relay = Relay::to(&stage.server);
     let mut c = stage.server.wire();
     let id = &stage.crawls[1].id;
-    // Killed when all responses are added, and no revisit of this crawl is counted.
-    until("there is such a moment", || {
+    // Kill the import when all responses are added and no revisit of this crawl is counted.
+    until("a kill hits the moment after all commits", || {
         let mut program = stage.import_over(&relay, COPY).start();
-        until("all is committed", || {
+        until("all crawls are committed", || {
             program.ended().is_some() || ok!(c, "SCARD", format!("{COPY}allcrawls")).int() == 3
         });
         relay.hold_after(0);

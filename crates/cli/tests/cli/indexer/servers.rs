@@ -44,11 +44,13 @@ fn an_import_waits_for_a_server_that_is_killed_and_restarted() {
         relay.hold_after(bytes);
         let import = stage.import_over(&relay, &prefix).jobs(2);
         let mut program = import.with("--wait", "1h").start();
-        until("it is in the middle", || relay.holds());
+        until("the relay holds the import", || relay.holds());
         stage.server.kill9();
         relay.refuse(true);
         relay.cut();
-        until("it waits", || program.errors().contains(WAITS));
+        until("the program waits for the server", || {
+            program.errors().contains(WAITS)
+        });
         stage.server.restart();
         relay.refuse(false);
         assert!(program.ended().is_none(), "{bytes}");
@@ -83,13 +85,15 @@ fn an_import_waits_for_a_server_that_loads_its_data() {
     };
     thread::scope(|scope| {
         let imported = scope.spawn(move || {
-            until("it loads", || {
+            until("the server is loading its data", || {
                 asked(&["PING"]).is_some_and(|reply| reply.contains("LOADING"))
             });
             let program = import.start();
-            until("it waits", || program.errors().contains(WAITS));
+            until("the program waits for the server", || {
+                program.errors().contains(WAITS)
+            });
             assert_contains(program.errors(), "LOADING");
-            until("it loads quickly", || {
+            until("the server accepts a shorter load delay", || {
                 let quick = asked(&["CONFIG", "SET", "key-load-delay", "0"]);
                 quick.is_some_and(|reply| reply.contains("OK"))
             });
@@ -147,7 +151,7 @@ fn what_cannot_be_an_index_is_refused_with_a_reason() {
     let errors = stage.import().redis(&plain.url()).fails();
     assert_contains(&errors, "module");
     let keys = ok!(plain.wire(), "DBSIZE").int();
-    assert_eq!(keys, 0, "nothing is left there");
+    assert_eq!(keys, 0, "no key is left in that database");
 
     let locked = Options::new().start();
     ok!(locked.wire(), "CONFIG", "SET", "requirepass", "s3cret");

@@ -229,7 +229,7 @@ pub fn unsized_entry(entry: &Entry) -> Value {
 
 /// Waits until an import over a relay is held there, unless it ends before.
 pub fn in_the_middle(relay: &Relay, import: &mut Program) {
-    until("it is in the middle, or has ended", || {
+    until("the relay holds the import or the import has ended", || {
         relay.holds() || import.ended().is_some()
     });
 }

@@ -46,7 +46,7 @@ fn a_collection_on_a_web_server_is_as_good_as_one_here() {
     upload(&stage, &host, |_| Manners::default());
     manifest(&stage, &host, relative).jobs(3).succeeds();
     stage.assert_once();
-    // By their own URLs, from a local manifest.
+    // A local manifest lists the packages by their own URLs.
     let entries = stage.folder.entries.iter().enumerate();
     let resources: Vec<_> = entries
         .map(|(n, e)| {

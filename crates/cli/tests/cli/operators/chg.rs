@@ -120,7 +120,7 @@ fn queues_are_moved_swept_and_dropped() {
     assert_eq!(swept, json!({"from-wait": 1, "from-busy": 0}));
     assert_eq!(
         chg(&server, "sweep").out,
-        "1 group came due, 0 leases ran out\n"
+        "1 group came due, 0 leases expired\n"
     );
 
     let refused = chg(&server, "drop crawl-1").exits(2);
@@ -185,7 +185,7 @@ fn groups_and_uris_are_listed() {
     assert_eq!(of("--state ready").out, "");
     let first = of("--count 2");
     assert_eq!(first.json(), all[..2]);
-    assert_eq!(first.errors, "there may be more: --count\n");
+    assert_eq!(first.errors, "there may be more: increase --count\n");
     assert_eq!(of("--state idle").status, 2);
     let table = chg(&server, "groups --state waiting").out;
     let lines: Vec<&str> = table.lines().collect();
@@ -201,7 +201,7 @@ fn groups_and_uris_are_listed() {
         "{table}"
     );
 
-    // More than the server lists at once.
+    // List more URIs than the server returns at once.
     let uris = chg(&server, "uris d.example --count 5000 --json");
     assert_eq!(uris.errors, "");
     let uris = uris.json();
@@ -215,7 +215,7 @@ fn groups_and_uris_are_listed() {
     assert_eq!(uris[0], expected);
     let few = chg(&server, "uris d.example");
     assert_eq!(few.out.lines().count(), 101, "{few:?}");
-    assert_eq!(few.errors, "there may be more: --count\n");
+    assert_eq!(few.errors, "there may be more: increase --count\n");
     let of_a = chg(&server, "uris a.example --json").object();
     assert_eq!(of_a["uri"], "https://a.example/about");
     let unknown = chg(&server, "uris nowhere.example").exits(1);
@@ -229,14 +229,14 @@ fn groups_and_uris_are_listed() {
     ok!(empty.wire(), "CHG.ADD", FRONTIER, "crawl-1", "a.example", 0);
     let counted = chg(&empty, "uris a.example");
     assert_eq!(counted.status, 0);
-    assert_eq!(&*counted.errors, "no URI is kept for this group\n");
+    assert_eq!(&*counted.errors, "no URI is queued for this group\n");
 }
 
 #[test]
 fn leases_that_ran_out_and_faults_are_shown() {
     let server = Server::start();
     let mut c = frontier(&server);
-    assert_eq!(chg(&server, "expired").errors, "no lease ran out\n");
+    assert_eq!(chg(&server, "expired").errors, "no lease expired\n");
     ok!(c, "CHG.NEXT", FRONTIER, "LEASE", 1);
     let expired = redis_tests::until_some("the lease has run out", || {
         let expired = chg(&server, "expired --json");

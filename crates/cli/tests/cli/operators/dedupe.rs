@@ -185,8 +185,8 @@ fn an_index_is_packed_and_unpacked() {
         lines[..3],
         [
             "The index is packed.",
-            "  hashes                   5  of the merged index moved",
-            "  records                  6  of committed crawls moved",
+            "  hashes                   5  of the merged index were moved",
+            "  records                  6  of committed crawls were moved",
         ]
     );
     assert!(
@@ -225,7 +225,7 @@ fn what_is_still_to_be_packed_is_told() {
     let server = Options::new().plain().start();
     let mut c = index(&server);
     let key = |name: &str| format!("{INDEX}{name}");
-    // In the state left by a server that dies at the beginning.
+    // Create the state that a server leaves if it dies at the beginning.
     ok!(c, "RENAME", key("allhashes"), key("moving"));
     ok!(c, "HSET", key("crawlspace"), "storage", "packed");
     let shown = dedupe(&server, "stats").out;

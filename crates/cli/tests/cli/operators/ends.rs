@@ -33,8 +33,8 @@ fn a_removal_says_who_suffers_and_wants_to_be_confirmed() {
     // Impossible requests are refused before the confirmation.
     for (words, reason) in [
         ("remove 2026-02", "NOCRAWL"),
-        ("remove 2026-04", "dedupe cancel drops it"),
-        ("cancel 2026-03", "dedupe remove takes it out"),
+        ("remove 2026-04", "drop it with dedupe cancel"),
+        ("cancel 2026-03", "remove it with dedupe remove"),
         ("cancel 2026-09", "NOCRAWL"),
     ] {
         let refused = dedupe(&server, words).exits(1);
@@ -42,7 +42,7 @@ fn a_removal_says_who_suffers_and_wants_to_be_confirmed() {
     }
     // Crawls that are removed together are not dependents of each other.
     let both = dedupe(&server, "remove 2026-03 2026-03 --yes").exits(0);
-    assert_lacks(&both.errors, "replayed");
+    assert_lacks(&both.errors, "complete replay");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn crawls_are_committed_and_cancelled() {
     let refused = dedupe(&server, "cancel 2026-04").exits(2);
     assert_contains(
         &refused.errors,
-        "loses everything added since its last commit",
+        "will lose everything added since its last commit",
     );
     let done = dedupe(&server, "cancel 2026-04 --yes").exits(0);
     assert_contains(&done.out, "crawl 2026-04: cancelled");

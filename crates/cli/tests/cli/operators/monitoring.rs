@@ -359,14 +359,11 @@ fn top_shows_what_is_due_and_what_runs_out() {
     let words = format!("top --once --interval 20ms --redis {}", server.url());
     let seen = outcome(tool(&words));
     assert_eq!(seen.status, 0, "{seen:?}");
-    assert_contains(&seen.out, "no jobs under way");
-    assert!(!seen.out.contains("leases that run out first"), "{seen:?}");
+    assert_contains(&seen.out, "no running jobs");
+    assert!(!seen.out.contains("leases that expire first"), "{seen:?}");
     ok!(c, "CHG.NEXT", FRONTIER);
     let seen = outcome(tool(&words));
-    assert_contains(
-        &seen.out,
-        "leases that run out first: a.example in 10.0 min",
-    );
+    assert_contains(&seen.out, "leases that expire first: a.example in 10.0 min");
     for head in ["frontier", "index"] {
         assert!(
             seen.out.lines().any(|line| line.starts_with(head)),
@@ -397,6 +394,6 @@ fn top_ends_when_somebody_types_q() {
     // The alternate screen, which is left at the end.
     assert_contains(&shown, "\x1b[?1049h");
     assert_contains(&shown, "\x1b[?1049l");
-    assert_contains(&shown, "no jobs under way");
+    assert_contains(&shown, "no running jobs");
     assert_contains(&shown, "(q: quit)");
 }

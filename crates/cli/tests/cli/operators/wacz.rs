@@ -172,7 +172,7 @@ fn files_of_the_crawl_itself_are_not_listed_and_each_other_one_once() {
     let needed = [(&first, 0..400), (&second, 400..900)];
     let needed = needed.map(|(path, hashes)| archive(&server, "a", path, hashes));
     index(&server).commit(b"a").unwrap();
-    // Uncommitted, but known to its own revisits.
+    // The crawl is uncommitted, but its own revisits find its payloads.
     archive(&server, "2026-03", &own, 900..1300);
     let revisits = (0..1300).map(|n| line(n, "warc/revisit"));
     let path = write(&folder.path().join("2026-03-1.wacz"), revisits);
@@ -198,7 +198,7 @@ fn a_file_that_its_crawl_does_not_list_or_that_is_not_finished_is_told() {
     let expected = json!([{"filename": "old-0.wacz", "crawlId": "old"}]);
     assert_eq!(told["requires"], expected);
     assert_eq!(told["unlisted"], json!(["old 5"]));
-    assert_contains(&shown.errors, "no file is listed for 'old 5'");
+    assert_contains(&shown.errors, "crawl and index 'old 5' refer to no file");
     assert_contains(&shown.errors, "old-0.wacz has no hash yet");
 }
 
@@ -240,7 +240,7 @@ fn a_remote_file_is_read_but_not_written() {
     assert_eq!(shown.status, 0, "{shown:?}");
     assert_eq!(shown.object()["revisits"], 2, "{shown:?}");
     let refused = requires(&server, Path::new(&url), "--write").exits(1);
-    assert_contains(&refused.errors, "into files only");
+    assert_contains(&refused.errors, "into a local file");
 }
 
 #[test]
@@ -281,7 +281,8 @@ fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
         let mut program = tool(format!("wacz requires {words}"));
         program.stdout(Stdio::null()).stderr(Stdio::null());
         let mut running = program.spawn().unwrap();
-        // The temporary file shows that it is running; then a kill after a random fraction of its run time.
+        // The temporary file shows that the program is running. It is killed after a random
+        // fraction of its run time.
         let begun = until_some("a file beside it, or the end", || {
             let beside = fs::read_dir(folder.path()).unwrap().count() > 2;
             (beside || running.try_wait().unwrap().is_some()).then_some(beside)

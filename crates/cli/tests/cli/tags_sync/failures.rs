@@ -16,7 +16,7 @@ fn changes_made_while_nobody_listens_are_found() {
         sync.errors().contains("trying again")
     });
     assert_eq!(stage.space(), before);
-    // It must not listen before the changes are made.
+    // The mirror must not receive notifications before the changes are made.
     sync.signal("STOP");
     stage.postgres.restart();
     let mut sql = stage.sql();
@@ -43,14 +43,14 @@ fn a_mirror_may_be_started_before_its_servers() {
     stage.postgres.kill9();
     stage.redis.kill9();
     let sync = stage.follow("");
-    until("it tries again", || {
+    until("the mirror tries again", || {
         sync.errors()
             .matches("connecting to postgresql://127.0.0.1")
             .count()
             > 1
     });
     stage.postgres.restart();
-    until("it waits for Redis", || {
+    until("the mirror waits for Redis", || {
         sync.errors().contains("connecting to redis://127.0.0.1")
     });
     stage.redis.restart();
@@ -65,16 +65,16 @@ fn a_server_that_comes_back_empty_is_filled_again() {
     let sync = stage.follow("");
     sync.loaded_after(0);
     stage.redis.restart();
-    // Nothing changes in the database: the loss is noticed in any case.
+    // The mirror must notice the loss even though nothing changes in the database.
     sync.loaded_after(1);
     stage.settled(&mut sql);
 
-    // A change at the same moment must not become the only content.
+    // A change at the same moment must not become the only content of the space.
     stage.redis.kill9();
     sql.batch_execute("UPDATE collection SET private = NOT private WHERE id = 1")
         .unwrap();
     stage.redis.restart();
-    until("everything is there, or nothing", || {
+    until("the space is complete or empty", || {
         let there = stage.space().len();
         assert!(there == 0 || there == 30, "{there} ids");
         there == 30
@@ -95,7 +95,7 @@ fn a_space_that_was_lost_is_filled_again_and_not_with_single_ids() {
         stage.redis.wire().line(loss);
         sql.batch_execute("UPDATE collection SET private = NOT private WHERE id = 1")
             .unwrap();
-        until("everything is there, or nothing", || {
+        until("the space is complete or empty", || {
             let there = stage.space().len();
             assert!(there == 0 || there == 30, "{there} ids");
             there == 30
@@ -165,7 +165,7 @@ fn a_table_that_is_gone_for_a_while_leaves_the_space_as_it_was() {
     let before = stage.space();
     sql.batch_execute("ALTER TABLE collection RENAME TO elsewhere; NOTIFY crawlspace_tags")
         .unwrap();
-    until("it is told", || {
+    until("the mirror reports the missing table", || {
         sync.errors()
             .contains("relation \"collection\" does not exist")
     });

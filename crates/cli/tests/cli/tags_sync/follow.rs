@@ -98,7 +98,7 @@ fn an_empty_payload_and_a_truncate_load_everything() {
     // A row deleted and restored in one transaction needs no load.
     sql.batch_execute("NOTIFY crawlspace_tags, 'coll:7 coll:8\ncoll:9'")
         .unwrap();
-    until("three ids are asked again", || {
+    until("three ids are queried again", || {
         sync.out().contains("coll:8 ->\ncoll:9 ->\n")
     });
     assert_eq!(sync.loads(), 3);
@@ -147,8 +147,10 @@ fn a_row_that_is_no_tag_keeps_no_other_change_back() {
     until("the other change is written", || {
         stage.tags("coll:5") == "org:5 private"
     });
-    let reason = "not written: id 'coll:4': its tag 'org:a b': a tag cannot hold a space";
-    until("the row is named", || sync.errors().contains(reason));
+    let reason = "not written: id 'coll:4': its tag 'org:a b': a tag cannot contain a space";
+    until("the invalid row is reported", || {
+        sync.errors().contains(reason)
+    });
     assert_eq!(stage.tags("coll:4"), "org:4");
 
     // A load is impossible now, but changes are still followed.
@@ -158,7 +160,7 @@ fn a_row_that_is_no_tag_keeps_no_other_change_back() {
     });
     sql.batch_execute("UPDATE collection SET private = true WHERE id = 7")
         .unwrap();
-    until("a change is written", || {
+    until("the change is written", || {
         stage.tags("coll:7") == "org:7 private"
     });
     assert_eq!(sync.loads(), 1);
@@ -176,7 +178,9 @@ fn deleting_every_row_does_not_empty_the_space() {
     sync.loaded_after(0);
     let before = stage.space();
     sql.batch_execute("DELETE FROM collection").unwrap();
-    until("it is refused", || sync.errors().contains("--allow-empty"));
+    until("the empty source is refused", || {
+        sync.errors().contains("--allow-empty")
+    });
     assert_eq!(stage.space(), before);
     stage.fill(&mut sql, 1, 5);
     stage.settled(&mut sql);
@@ -199,7 +203,7 @@ fn a_cycle_keeps_no_other_change_back() {
     .unwrap();
     let sync = stage.follow("--query 'SELECT id, tags FROM carries'");
     sync.loaded_after(0);
-    // From a to b to c, to c to b to a: no intermediate state is a cycle.
+    // Reverse the chain a, b, c to c, b, a: no intermediate state may be a cycle.
     sql.batch_execute(
         "BEGIN; UPDATE carries SET tags = 'a' WHERE id = 'b'; DELETE FROM carries WHERE id = 'a';
          INSERT INTO carries VALUES ('c', 'b'); NOTIFY crawlspace_tags, 'a b c'; COMMIT",
@@ -216,7 +220,7 @@ fn a_cycle_keeps_no_other_change_back() {
     )
     .unwrap();
     until("the other change is written", || stage.tags("d") == "f");
-    until("the cycle is named", || {
+    until("the cycle is reported", || {
         sync.errors().contains("not written: id 'a': CYCLE")
     });
     assert_eq!(stage.tags("a"), "");

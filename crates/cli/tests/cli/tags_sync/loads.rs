@@ -158,7 +158,7 @@ fn a_file_is_loaded_without_a_database() {
     let before = redis.snapshot();
     let (done, said) = csv(&redis, "coll:1,org:1\ncoll 2,org:1\n", "");
     assert!(!done);
-    assert_contains(&said, "line 2: id 'coll 2': a tag cannot hold a space");
+    assert_contains(&said, "line 2: id 'coll 2': a tag cannot contain a space");
     let (done, said) = csv(&redis, "id,tags\n", "");
     assert!(!done);
     assert_contains(&said, "--allow-empty");

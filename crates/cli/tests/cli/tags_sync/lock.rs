@@ -12,7 +12,10 @@ fn a_second_mirror_of_a_space_is_refused_or_waits() {
     first.loaded_after(0);
     for once in ["--once", ""] {
         let said = stage.refused(once);
-        assert_contains(&said, "another mirror keeps the tags of the space 'tags'");
+        assert_contains(
+            &said,
+            "another mirror already updates the tags of the space 'tags'",
+        );
         assert_contains(&said, "process ");
     }
     // Another key, and another kind, are other spaces.
@@ -20,8 +23,8 @@ fn a_second_mirror_of_a_space_is_refused_or_waits() {
     stage.run("--once --kind file").exits(0);
 
     let mut second = stage.follow("--wait");
-    until("it says that it waits", || {
-        second.errors().contains("waiting for its end")
+    until("the second mirror reports that it waits", || {
+        second.errors().contains("waiting until it ends")
     });
     assert_eq!(second.loads(), 0);
     first.signal("INT");
@@ -39,8 +42,8 @@ fn a_mirror_that_waits_ends_when_it_is_asked_to() {
     let first = stage.follow("");
     first.loaded_after(0);
     let mut second = stage.follow("--wait");
-    until("it says that it waits", || {
-        second.errors().contains("waiting for its end")
+    until("the second mirror reports that it waits", || {
+        second.errors().contains("waiting until it ends")
     });
     second.signal("TERM");
     assert_eq!(second.end().code(), Some(0));
@@ -62,7 +65,7 @@ fn a_load_that_is_ended_leaves_nothing_behind() {
     sync.signal("TERM");
     assert_eq!(sync.end().code(), Some(0));
     assert_eq!(stage.redis.snapshot(), before);
-    until("its query is ended, too", || {
+    until("the query of the mirror has ended", || {
         !crate::tags_sync::readers::is_waiting(&stage)
     });
 }

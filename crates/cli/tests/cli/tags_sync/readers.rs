@@ -118,7 +118,7 @@ fn a_reader_never_sees_what_is_private_and_always_what_is_public() {
                 sync.loaded_after(loads);
             }
         }
-        until("the reader has looked often enough", || {
+        until("the reader has read often enough", || {
             looks.load(Ordering::Relaxed) > 20 || reader.is_finished()
         });
         done.store(true, Ordering::Relaxed);
@@ -140,14 +140,14 @@ fn a_change_during_a_load_is_seen_at_once_and_stays() {
     sql.batch_execute("NOTIFY crawlspace_tags").unwrap();
     until("the load is under way", || is_waiting(&stage));
 
-    // Its snapshot has been taken: the data that it is loading are outdated.
+    // The load has taken its snapshot, so the data that it loads are outdated.
     assert_eq!(stage.tags("coll:1"), "org:1");
     sql.batch_execute(
         "BEGIN; UPDATE collection SET private = true WHERE id = 1; DELETE FROM collection WHERE id = 2;
          UPDATE collection SET organization_id = 99 WHERE id = 4; COMMIT",
     )
     .unwrap();
-    until("it is seen before the load ends", || {
+    until("readers see the change before the load ends", || {
         stage.tags("coll:1") == "org:1 private"
     });
     assert_eq!(sync.loads(), 1);
@@ -163,7 +163,7 @@ fn a_change_during_a_load_is_seen_at_once_and_stays() {
                 looks.fetch_add(1, Ordering::Relaxed);
             }
         });
-        until("the reader looks", || {
+        until("the reader reads", || {
             looks.load(Ordering::Relaxed) > 0 || reader.is_finished()
         });
         gate.batch_execute("SELECT pg_advisory_unlock(42)").unwrap();
@@ -181,7 +181,7 @@ fn everything_changed_during_a_load_is_loaded_after_it() {
     let mut sql = stage.sql();
     sql.batch_execute(GATE).unwrap();
     sql.batch_execute("SELECT pg_advisory_lock(42)").unwrap();
-    // The very first load: nothing may be written before it is complete.
+    // During the first load, nothing may be written before the load is complete.
     let sync = stage.follow(&format!("--query \"{GATED}\""));
     until("the load is under way", || is_waiting(&stage));
     sql.batch_execute("DELETE FROM collection; NOTIFY crawlspace_tags")
@@ -218,13 +218,14 @@ fn the_changes_of_one_transaction_are_seen_together() {
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                // Any half of them is public.
+                // At any time, half of the toggled collections are public.
                 assert_eq!(wire.expect_ok(&question).int(), 200);
                 looks.fetch_add(1, Ordering::Relaxed);
             }
         });
         for _ in 0..30 {
-            // A statement per row, so that the server has time to announce half of them.
+            // Update each row with its own statement, so that the server has time to announce half
+            // of them.
             sql.batch_execute(
                 "DO $$ DECLARE n int; BEGIN FOR n IN 1..400 LOOP
                  UPDATE collection SET private = NOT private WHERE id = n; END LOOP; END $$",
@@ -233,7 +234,7 @@ fn the_changes_of_one_transaction_are_seen_together() {
         }
         let before = looks.load(Ordering::Relaxed);
         stage.settled(&mut sql);
-        until("the reader has looked", || {
+        until("the reader has read", || {
             looks.load(Ordering::Relaxed) > before || reader.is_finished()
         });
         done.store(true, Ordering::Relaxed);

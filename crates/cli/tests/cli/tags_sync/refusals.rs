@@ -42,8 +42,8 @@ fn a_row_that_is_no_tag_is_named_and_nothing_is_placed() {
     for (row, reason) in rows![
         "NULL, 'org:1'", "row 1 of the query: the id is NULL (its tags: 'org:1')";
         "'', 'x'", "row 1 of the query: the id is empty";
-        "'z y', 'x'", "row 2501 of the query: id 'z y': a tag cannot hold a space";
-        "repeat('z', 1025), 'x'", "a tag has 1024 bytes at most";
+        "'z y', 'x'", "row 2501 of the query: id 'z y': a tag cannot contain a space";
+        "repeat('z', 1025), 'x'", "a tag must have at most 1024 bytes";
         "'z', repeat('x', 1025)", "row 2501 of the query: id 'z': its tag 'xxx";
         "'a1', 'a1'", "CYCLE";
     ] {
@@ -53,7 +53,7 @@ fn a_row_that_is_no_tag_is_named_and_nothing_is_placed() {
         assert_eq!(stage.redis.snapshot(), before, "{row}");
     }
     let said = stage.refused("--query \"SELECT 'a', ARRAY['b', 'c d']\"");
-    assert_contains(&said, "id 'a': its tag 'c d': a tag cannot hold a space");
+    assert_contains(&said, "id 'a': its tag 'c d': a tag cannot contain a space");
     assert_eq!(stage.redis.snapshot(), before);
 }
 

@@ -17,7 +17,8 @@ use crate::sorted::file::FileVersion;
 use crate::sorted::steps::wait;
 use crate::spelling::canonical;
 
-/// Maximum time of a slice of work. The thread sleeps as long after each slice, to leave the processor to queries.
+/// Maximum duration of a slice of work. The thread sleeps for the same time after each slice, to
+/// leave the processor to queries.
 const SLICE: Duration = Duration::from_millis(5);
 /// Number of hashes that are sorted in one slice.
 const SORTED: usize = 1 << 15;
@@ -75,7 +76,7 @@ fn build(entries: &[Weak<Entry>]) {
     batch.finish();
 }
 
-/// Records the place of a version of an entry.
+/// Records the place of an entry for a version of its file.
 fn settle(entry: &Entry, version: Option<FileVersion>, place: Option<Place>) {
     let mut state = entry.reading.state();
     if state.version == version {
@@ -116,7 +117,7 @@ impl Batch {
         let is_queued = state.progress == Progress::Queued;
         let used = Segment::used() + 2 * self.pairs.len();
         if is_queued && state.place.is_none() && used >= MAX_MEMORY {
-            // Out of memory: the entry is queued again once memory is free.
+            // The memory limit is reached: the entry is queued again once memory is free.
             state.progress = Progress::New;
             return;
         }

@@ -174,7 +174,7 @@ fn is_eligible(
 ) -> bool {
     entry.is_here_to_read()
         && version.is_none_or(|version| version.size() <= MAX_SIZE)
-        // A file that is still being written would be read over and over.
+        // Skip a file that is still being written, which would be read again and again.
         && version.is_none_or(|version| is_settled(&version))
         && Segment::used() < MAX_MEMORY
 }

@@ -98,8 +98,9 @@ impl Segment {
         self.keys
     }
 
-    /// Returns the numbers of the files that can contain a urlkey with this hash: all files that do, and with 1024
-    /// files a false positive in one of twelve look-ups. Numbers may repeat.
+    /// Returns the numbers of the files that can contain a urlkey with this hash. The result
+    /// includes all files that do contain it and, with 1024 files, a false positive in one of
+    /// twelve look-ups. Numbers may repeat.
     pub(super) fn files_with(&self, hash: u64) -> impl Iterator<Item = usize> {
         let (bucket, rest) = self.place(hash);
         let slots = self.bucket(bucket).map(|number| self.slot(number));

@@ -203,7 +203,7 @@ fn files_that_appear_one_by_one_are_in_few_segments_and_read_a_few_times() {
     }
     assert!(reads <= 4 * files.len(), "{reads}");
     check(&settled(&files), &files, 7);
-    // When most files are gone, their segments are freed.
+    // When most files are removed, their segments are freed.
     while files.len() > 100 {
         files.swap_remove(rng.below(files.len() as u64) as usize);
     }

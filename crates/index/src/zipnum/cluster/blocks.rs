@@ -20,12 +20,14 @@ const PIECE: usize = 2 << 10;
 #[derive(Debug)]
 pub(crate) struct Blocks {
     cluster: Arc<Cluster>,
-    /// Lines of the secondary index. Forward, they start at a block that is not after the span; backward, before a
-    /// block that is not before the span.
+    /// Lines of the secondary index. In forward direction, they start at a block that does not
+    /// begin after the span; in backward direction, they start before a block that does not begin
+    /// before the span.
     lines: Lines<Stretch>,
     from: Vec<u8>,
     to: Vec<u8>,
-    /// Forward: the last block that begins before the span; once there is a block that does not, that block.
+    /// The last block that begins before the span, or the first block that does not, once it was
+    /// found. Only used in forward direction.
     held: Option<Block>,
     /// True until a block of the span has been found.
     near: bool,
@@ -51,7 +53,8 @@ pub(crate) struct Blocks {
 struct Hint {
     /// Lines of the secondary index, read in the other direction.
     back: Lines<Stretch>,
-    /// Lines of the blocks before the first one that is read, in the direction of reading, the nearest one last.
+    /// Lines of the secondary index that were passed over before the first block that is read, the
+    /// nearest one last.
     passed: Vec<u8>,
     /// The line of the block after those that were read to find the start.
     ahead: Option<Vec<u8>>,
@@ -340,7 +343,7 @@ impl Blocks {
                 text => return text,
             }
         }
-        let nowhere = || SourceError::Io(format!("part {:?} is in no file", block.part));
+        let nowhere = || SourceError::Io(format!("part {:?} was not found", block.part));
         Err(last.unwrap_or_else(nowhere))
     }
 }

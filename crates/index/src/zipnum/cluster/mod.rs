@@ -1,15 +1,17 @@
-//! ZipNum clusters: CDXJ in gzip members of some thousand lines each, and a secondary index of the members.
-//! The secondary index (`*.idx`, `*.summary`) is sorted text of its own, with a line for each member (a block):
+//! ZipNum clusters: CDXJ in gzip members of some thousand lines each, and a secondary index of the
+//! members. The secondary index (`*.idx`, `*.summary`) is a sorted text file with a line for each
+//! member (a block):
 //!
 //! ```text
 //! com,example)/ 20160101000000<TAB>cdx-00000.gz<TAB>1234<TAB>234567<TAB>17
 //! ```
 //!
-//! A line has the first line of the block without its JSON; the part, which is the name of a file; offset and length of
-//! the block in that file; and the optional number of the line. The paths of the parts are in a file next to the
-//! secondary index with the extension `.loc`, in lines of `part<TAB>path[<TAB>path …]`; a path may be a URL. Without a
-//! `.loc` file, the parts are in the folder of the index. All of these files may be on a web server or in an object
-//! store.
+//! A line consists of the first line of the block without its JSON; the part, which is the name of
+//! a file; the offset and length of the block in that file; and, optionally, the number of the
+//! line. The paths of the parts are in a file next to the secondary index with the extension
+//! `.loc`, in lines of `part<TAB>path[<TAB>path …]`; a path may be a URL. Without a `.loc` file,
+//! the parts are in the folder of the index. All of these files may be on a web server or in an
+//! object store.
 
 pub(crate) mod block;
 mod blocks;
@@ -34,8 +36,8 @@ pub(crate) struct Cluster {
     index: PathBuf,
     parts: Parts,
     unpacked: Unpacked,
-    /// True if the secondary index is only a hint: in packages, its keys may differ from those of the first lines, or
-    /// lines repeat.
+    /// True if the secondary index is only a hint. In packages, its keys may differ from those of
+    /// the first lines of the blocks, and lines may be repeated.
     hinted: bool,
     /// The part of blocks whose lines do not name one.
     part: Box<str>,
@@ -83,7 +85,7 @@ impl Cluster {
 
     /// Returns the error of a missing part.
     fn lost(&self, path: &Path) -> SourceError {
-        let what = format!("{}: there is no such file", path.display());
+        let what = format!("{}: the file does not exist", path.display());
         if self.listed {
             SourceError::Changed(what)
         } else {

@@ -22,7 +22,8 @@ const MAX_CACHED: usize = 4096;
 
 /// Maximum number of paths that are tried for a part.
 pub(super) const MAX_PATHS: usize = 16;
-/// Time for which a path is tried last after a failed read. In tests, it is long enough not to expire.
+/// Time after a failed read for which a path is tried last. In tests, it is long enough not to
+/// expire.
 const AVOIDED_FOR: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 10 });
 
 /// A file that is expected to contain a part.
@@ -137,7 +138,7 @@ impl Parts {
                     files.sort_by_cached_key(|file| file.failed_lately());
                     Ok(files)
                 }
-                _ => Err(self.lost(part, "has no path for it that can be read")),
+                _ => Err(self.lost(part, "has no readable path for it")),
             };
         }
         let path = Path::new(part);
@@ -222,7 +223,7 @@ impl Parts {
         let files = lines.collect();
         if cut > 0 {
             let path = self.loc.path().display();
-            tracing::warn!(%path, parts = cut, "a part has more than {MAX_PATHS} paths, of which the rest is left out");
+            tracing::warn!(%path, parts = cut, "a part has more than {MAX_PATHS} paths; the others are skipped");
         }
         files
     }

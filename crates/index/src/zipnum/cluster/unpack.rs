@@ -77,7 +77,7 @@ impl Cache {
 /// A damaged block, the time at which it was read, and the error.
 type Failed = (Which, Instant, SourceError);
 
-/// Maximum number of damaged blocks that are remembered, and the time for which they are.
+/// Maximum number of damaged blocks that are remembered, and the time for which each is remembered.
 const MAX_FAILURES: usize = 64;
 const FAILURE_CACHED_FOR: Duration = Duration::from_secs(10);
 
@@ -143,7 +143,7 @@ async fn unpack(file: &Snapshot, block: &Block) -> Result<Bytes, SourceError> {
         .ok()
         .filter(|_| block.length <= MAX_BLOCK)
     else {
-        let what = format!("{} bytes, which is more than {MAX_BLOCK}", block.length);
+        let what = format!("it has {} bytes, the maximum is {MAX_BLOCK}", block.length);
         return Err(SourceError::TooLarge(at_block(&what)));
     };
     let mut packed = Vec::with_capacity(length);
@@ -151,17 +151,18 @@ async fn unpack(file: &Snapshot, block: &Block) -> Result<Bytes, SourceError> {
         let at = block.offset.saturating_add(packed.len() as u64);
         let left = length - packed.len();
         if file.read(at, left, &mut packed).await? == 0 {
-            let what = format!("the file ends before its {length} bytes do");
+            let what = format!("the file ends before the end of its {length} bytes");
             return Err(SourceError::Io(at_block(&what)));
         }
     }
-    // The last read may have moved the work to another thread.
+    // Decompress on a thread that may block: the last read may have moved the work to a thread that
+    // may not.
     until_it_may_wait().await;
     let mut text = Vec::with_capacity(length.saturating_mul(5));
     inflate(&packed, &mut text).map_err(|unfit| match unfit {
         Unfit::Broken(why) => SourceError::Io(at_block(&why)),
         Unfit::TooLarge => {
-            let what = format!("unpacked it has more than {MAX_BLOCK} bytes");
+            let what = format!("it decompresses to more than {MAX_BLOCK} bytes");
             SourceError::TooLarge(at_block(&what))
         }
     })?;
@@ -197,6 +198,10 @@ mod tests {
         let expected = [true, false, false, false, true, true, true, true, true];
         assert_eq!(found.collect::<Vec<_>>(), expected);
         cache.put((9, 1, version), Bytes::from(vec![0; MAX_CACHED / 4 + 1]));
-        assert_eq!(cache.texts.len(), 6, "one that is too large is not cached");
+        assert_eq!(
+            cache.texts.len(),
+            6,
+            "a text that is too large is not cached"
+        );
     }
 }

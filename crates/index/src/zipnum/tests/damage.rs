@@ -122,19 +122,19 @@ fn a_secondary_index_is_believed_no_more_than_its_file() {
             "url.idx: line at byte 0: a block of 18446744073709551615 bytes at byte 0: ";
         line("url.cdxj.gz", &most, &length, "1", "1"), "bytes at byte 18446744073709551615: ";
         line("url.cdxj.gz", "0", "0", "1", "1"), "a block of 0 bytes";
-        line("url.cdxj.gz", "0", &length, "2", "1"), "block Some(2) ";
-        line("url.cdxj.gz", "0", &length, "1", "0"), "of Some(0) lines";
+        line("url.cdxj.gz", "0", &length, "2", "1"), "block number Some(2) ";
+        line("url.cdxj.gz", "0", &length, "1", "0"), "with Some(0) lines";
         line("url.cdxj.gz", "0", &length, "1", "2"), "url.cdxj.gz: block at byte 0: it has 1 lines";
         line("url.cdxj.gz", "0", "9", "1", "1"), "url.cdxj.gz: block at byte 0: ";
-        line("url.cdxj.gz", "0", &length, "1", "x"), "of None lines";
+        line("url.cdxj.gz", "0", &length, "1", "x"), "with None lines";
         line("url.cdxj.gz", "-1", &length, "1", "1"), "not a line of a secondary index";
         line("url.cdxj.gz", "0", &length, "1", "1").replace("a 2020", "a"),
             "does not begin with a key and a timestamp";
         line("url.cdxj.gz", "0", &length, "1", "1").replace("a 2020", "b 2020"),
             "its first line differs";
-        line("url.cdxj.gz", "0", &length, "1", "1").trim_end().to_owned(), "the last line has no end";
-        "x".repeat(3 << 20), "longer than the limit of a line";
-        String::new(), "url.idx: line at byte 0: the blocks end at byte 0, and url.cdxj.gz at byte ";
+        line("url.cdxj.gz", "0", &length, "1", "1").trim_end().to_owned(), "the last line has no line feed";
+        "x".repeat(3 << 20), "exceeds the maximum length of a line";
+        String::new(), "url.idx: line at byte 0: the blocks end at byte 0, but url.cdxj.gz ends at byte ";
     ] {
         let told = said(&text, &gz);
         assert_contains(&told, expected);
@@ -147,7 +147,7 @@ fn a_block_that_would_take_all_memory_is_refused() {
     let gz = [&member(b"a 2020 {}")[..], &spaces, &member(b"\n")].concat();
     let idx = format!("a 2020\turl.cdxj.gz\t0\t{}\t1\t1\n", gz.len());
     let told = said(&idx, &gz);
-    assert_contains(&told, "unpacked it has more than 33554432 bytes");
+    assert_contains(&told, "it decompresses to more than 33554432 bytes");
 }
 
 #[test]

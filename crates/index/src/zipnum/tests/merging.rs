@@ -94,7 +94,7 @@ fn blocks_that_nothing_comes_between_are_copied() {
     let inputs = folders(dir.path(), &parts, || options);
     let (out, stats) = merged(dir.path(), &inputs, options);
     assert!(read(&out, "url").unwrap().0 == numbered((0..2000).chain(3000..4000)));
-    // Only the end of a block requires decompressing it.
+    // Only the block at whose end a line is inserted has to be decompressed.
     assert_eq!((stats.blocks, stats.copied), (300, 298));
 
     // The blocks are byte for byte the same.

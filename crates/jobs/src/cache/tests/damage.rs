@@ -14,7 +14,8 @@ use super::super::{FileSum, Form, Manifest, Work, with_end};
 use super::{FORMS, built, has, square, squares, text_of};
 use crate::JobId;
 
-/// Damages each byte of each file, in both forms, also with the file times restored, as a careless copy does.
+/// Damages each byte of each file, in both forms. Also restores the file times after the damage, as
+/// a careless copy does.
 #[test]
 fn every_damaged_byte_is_found_and_the_entry_built_anew() {
     for form in FORMS {
@@ -62,14 +63,14 @@ fn damage_is_found_after_the_entry_was_seen_whole() {
             let (_, path, _) = built(&cache).files().next().expect("a file");
             path
         };
-        // Until the stamps are old enough, by the clock of the file system.
+        // Wait until the stamps are old enough, by the clock of the file system.
         let seen = with_end(&root.path().join("squares/7-cache"), ".seen");
         let cache = squares(root.path(), form);
         until(|| {
             assert!(has(&cache, JobId(7)));
             fs::metadata(&seen).is_ok_and(|seen| seen.len() > 0)
         });
-        // Both the state in memory, and the state that another process reads.
+        // Check both the state in memory and the state that another process reads.
         for cache in [&cache, &squares(root.path(), form)] {
             let bytes = fs::read(&path).expect("a file");
             let before = modified(&path);
@@ -99,7 +100,10 @@ fn modified(path: &Path) -> SystemTime {
 fn until(mut is: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it never came");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "the condition never became true"
+        );
         thread::yield_now();
     }
 }

@@ -67,7 +67,7 @@ fn statuses_are_told_with_what_the_server_says() {
         507, json("no room"), "507: no room";
         503, json("by process 7"), "503: by process 7";
         404, json("no indexes here"), "404: no indexes here";
-        404, "<h1>Not found</h1>".to_owned(), "is that a server of indexes?";
+        404, "<h1>Not found</h1>".to_owned(), "check that this is a server of job indexes";
         400, json("jobs: \u{1b}[31m"), "400: jobs:  [31m";
         204, String::new(), "204";
         206, tar_text(), "206";
@@ -86,15 +86,21 @@ fn tar_text() -> String {
 fn what_is_no_tar_is_refused() {
     let tar = tar_of(IndexKind::Dedup, "1,2");
     let typed = |media: &str| answer(200, &[("Content-Type", media)], &tar);
-    refused(typed("text/html"), "is that a server of indexes?");
-    refused(typed("application/x-tarx"), "is that a server of indexes?");
-    refused(answer(200, &[], &tar), "is that a server of indexes?");
     refused(
-        arrives("x".repeat(4096)),
-        "no tar header where manifest.json",
+        typed("text/html"),
+        "check that this is a server of job indexes",
     );
-    refused(arrives(""), "ends in the middle");
-    refused(arrives([0; 2048]), "no tar header");
+    refused(
+        typed("application/x-tarx"),
+        "check that this is a server of job indexes",
+    );
+    refused(
+        answer(200, &[], &tar),
+        "check that this is a server of job indexes",
+    );
+    refused(arrives("x".repeat(4096)), "the tar header of manifest.json");
+    refused(arrives(""), "ends before the end of the tar");
+    refused(arrives([0; 2048]), "the tar header of");
 }
 
 #[test]
@@ -122,7 +128,7 @@ fn a_connection_that_breaks_leaves_nothing() {
             Part::Close,
         ];
         if end <= tar.len() - 1024 {
-            self::refused(parts, "ends in the middle");
+            self::refused(parts, "ends before the end of the tar");
         }
     }
 }
@@ -190,7 +196,7 @@ fn checksums_are_checked() {
     let at = memchr::memmem::rfind(&bytes, b"com,example").unwrap();
     assert!(at > last - 1024);
     bytes[at] = b'd';
-    refused(arrives(&bytes), "url.idx came with another checksum");
+    refused(arrives(&bytes), "the checksum of url.idx is");
     let mut bytes = tar_of(IndexKind::Dedup, "1,2");
     let at = memchr::memmem::find(&bytes, b"\"jobs\"").unwrap();
     bytes[at + 10] ^= 1;
@@ -223,11 +229,11 @@ fn only_what_is_expected_is_taken() {
     let mut more = good[..good.len() - 1024].to_vec();
     more.extend(head("x", 0, EntryType::Regular));
     more.extend([0; 1024]);
-    refused(arrives(more), "more than what its manifest names");
+    refused(arrives(more), "files that its manifest does not list");
     let more = [&good[..], b"something"].concat();
-    refused(arrives(more), "something behind the tar");
+    refused(arrives(more), "bytes after the end of the tar");
     let more = [&good[..], &[0; 1 << 20]].concat();
-    refused(arrives(more), "the tar does not end");
+    refused(arrives(more), "the end of the tar is missing");
 }
 
 #[test]
@@ -292,20 +298,14 @@ fn it_has_to_be_the_index_that_was_asked_for() {
         write(draft, "url.idx", b"");
         Ok(())
     });
-    refused(
-        arrives(tar(&lacks)),
-        "other files than an index of kind dedup",
-    );
+    refused(arrives(tar(&lacks)), "not those of an index of kind dedup");
     let folder = tempfile::tempdir().unwrap();
     let evil = made(folder.path(), IndexKind::Dedup, "1", |draft| {
         fill(draft, IndexKind::Dedup, "1")?;
         write(draft, "evil.sh", b"");
         Ok(())
     });
-    refused(
-        arrives(tar(&evil)),
-        "other files than an index of kind dedup",
-    );
+    refused(arrives(tar(&evil)), "not those of an index of kind dedup");
     // This one is valid.
     let folder = tempfile::tempdir().unwrap();
     let desk = Desk::new();

@@ -1,4 +1,4 @@
-//! Tests when a client sends requests, and which.
+//! Tests which requests a client sends, and when.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -51,7 +51,7 @@ fn an_index_is_fetched_once_and_unzipped() {
     );
     let server = host.url("/base");
     drop(host);
-    // The server is gone, and is not needed.
+    // The server has stopped, and is not needed.
     let index = desk
         .strict(&server)
         .get_index(IndexKind::Dedup, &jobs, &Work::default())
@@ -106,7 +106,7 @@ fn what_is_partial_has_its_own_name_and_the_rest_is_asked_for_later() {
             .get_index(IndexKind::Full, &jobs, &Work::default())
             .unwrap()
     };
-    // Within the retry interval of missing jobs, for other processes, too.
+    // No request is sent within the retry interval of missing jobs, not even by other processes.
     for _ in 0..2 {
         let index = ask(&desk);
         assert_eq!(index.found, set("1,2"));
@@ -119,7 +119,7 @@ fn what_is_partial_has_its_own_name_and_the_rest_is_asked_for_later() {
         let [(7, Missing::NoJob), (8, Missing::Unreadable { why })] = &whys[..] else {
             panic!("{whys:?}");
         };
-        assert_contains(why, "does not say why");
+        assert_contains(why, "gave no reason");
         assert_eq!(host.asked().len(), 1);
     }
     assert!(
@@ -159,7 +159,7 @@ fn a_partial_copy_is_good_enough_when_the_server_is_gone() {
     let index = ask("1-3").unwrap();
     assert_eq!(index.found, set("1,2"));
     let why = index.missing[0].why.to_string();
-    assert_contains(&why, "does not say why");
+    assert_contains(&why, "gave no reason");
     assert_contains(&why, &server);
     // Nothing is known about another set.
     let error = ask("1-4").unwrap_err().to_string();
@@ -191,7 +191,7 @@ fn what_is_being_built_is_asked_for_again() {
     assert_eq!(seen.len(), 3);
     assert_eq!(seen[1].stage, "the server: sorting");
     assert_eq!((seen[1].done, seen[1].total), (3, 9));
-    assert_eq!(seen[2].stage, "the server builds");
+    assert_eq!(seen[2].stage, "the server is building the index");
 }
 
 #[test]

@@ -220,7 +220,7 @@ fn bad_lines_are_counted_and_named_and_the_others_stay() {
         crawl_log.extend_from_slice(line);
         crawl_log.push(b'\n');
     }
-    // Without a line end.
+    // Add a line without a line end.
     crawl_log.extend_from_slice(LINE.replace("a.png", "b.png").as_bytes());
     let mut cdx = format!("{CDX}\n").into_bytes();
     for line in &bad_cdx {

@@ -97,7 +97,7 @@ fn limit(resource: Resource, most: Option<u64>) {
     setrlimit(resource, Rlimit { current, maximum }).expect("a limit");
 }
 
-/// Lets the kernel kill this process when it writes a file beyond this size (SIGXFSZ).
+/// Makes the kernel kill this process when it writes a file beyond this size (SIGXFSZ).
 pub fn die_at(bytes: u64) {
     let nothing = Rlimit {
         current: Some(0),
@@ -121,7 +121,7 @@ fn a_file_that_must_not_grow_leaves_nothing_half_written() {
 
 /// Runs in a process with changing limits of the file size.
 pub fn limited(told: &Told) {
-    // Otherwise the signal would end the process.
+    // Handle the signal, which would otherwise end the process.
     signal_hook::flag::register(
         signal_hook::consts::SIGXFSZ,
         Arc::new(AtomicBool::new(false)),
@@ -193,7 +193,7 @@ pub fn full(told: &Told) {
         let put = || {
             let there = nix::sys::statvfs::statvfs(&told.cache_dir).expect("figures");
             if round % 4 == 3 {
-                // Enough space, but for few files only.
+                // Leave enough space, but for few files only.
                 fs::create_dir(&ballast).expect("a folder");
                 let many = there.files_free().saturating_sub(1 + rng.below(30));
                 for number in 0..many {

@@ -84,7 +84,7 @@ fn a_java_process_and_a_builder_keep_each_other_waiting() {
         })
     };
 
-    // It has the lock: without waiting, the error names the holder.
+    // The Java program has the lock: without a wait, the error names the holder.
     assert_eq!(java.tell("lock", &lock_file(1)), "locked");
     let error = build(&open(Duration::from_millis(20)), 1).expect_err("busy");
     let text = error.to_string();
@@ -97,13 +97,15 @@ fn a_java_process_and_a_builder_keep_each_other_waiting() {
     let before = figures.counts().waits;
     thread::scope(|scope| {
         let waiting = scope.spawn(|| build(&cache, 1));
-        redis_tests::until("a request waits", || figures.counts().waits > before);
+        redis_tests::until("a request waits for the lock", || {
+            figures.counts().waits > before
+        });
         assert!(!waiting.is_finished());
         assert_eq!(java.tell("unlock", &lock_file(1)), "unlocked");
         assert!(waiting.join().expect("a thread").is_ok());
     });
 
-    // We have the lock, and it does not get the lock.
+    // This process has the lock, so the Java program does not get it.
     let (begun, over) = (Barrier::new(2), Barrier::new(2));
     thread::scope(|scope| {
         let building = scope.spawn(|| {
@@ -120,7 +122,7 @@ fn a_java_process_and_a_builder_keep_each_other_waiting() {
     });
     assert_eq!(java.tell("try", &lock_file(3)), "locked");
 
-    // It dies with the lock.
+    // The Java program dies while it holds the lock.
     assert_eq!(java.tell("lock", &lock_file(4)), "locked");
     drop(java);
     assert!(build(&open(Duration::ZERO), 4).is_ok());

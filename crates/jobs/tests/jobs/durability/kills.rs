@@ -16,7 +16,7 @@ use crate::stage::{Stage, asks};
 
 /// Two jobs with raw data and segments, and indexes of both.
 const ASKS: &str = "full 1,2;cdx 1,2";
-/// Memory limit so low that everything is sorted in files.
+/// Memory limit that is so low that all lines are sorted in files.
 const MEMORY: usize = 16 << 10;
 /// Number of builders that are killed, in all lanes.
 const ROUNDS: usize = 208;

@@ -131,18 +131,18 @@ fn damage_at_the_end_of_a_member_is_found_after_its_last_byte_came() {
         &text,
         &["7-metadata-1.warc.gz", &format!("offset {begin}"), "gzip"],
     );
-    assert_eq!(came, CRAWL_LOG, "and yet all of it came");
+    assert_eq!(came, CRAWL_LOG, "the whole log was read before the error");
 }
 
 #[test]
 fn what_is_no_warc_file_is_said_to_be_none() {
     for (bytes, why) in rows![
         &b""[..], "empty";
-        b"<html>not found</html>", "not the beginning of a WARC record";
+        b"<html>not found</html>", "no WARC record begins here";
         b"filedesc", "truncated";
         b"filedesc://x\n", "its columns";
         b"\x1f\x8b\x08", "truncated";
-        b"\0\0\0\0", "not the beginning of a WARC record";
+        b"\0\0\0\0", "no WARC record begins here";
     ] {
         assert_says(&outcome(Form::Warc, bytes).unwrap_err(), &["offset 0", why]);
     }

@@ -1,5 +1,5 @@
-//! Tests reading of metadata files: the `crawl.log` and the CDX of a job are returned exactly as stored, or not at all;
-//! and an unreadable file is never reported as a missing job.
+//! Tests reading of metadata files: the `crawl.log` and the CDX of a job are returned exactly as
+//! stored, or not at all. An unreadable file is never reported as a missing job.
 
 mod damage;
 mod places;

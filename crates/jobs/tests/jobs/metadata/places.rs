@@ -163,7 +163,7 @@ fn a_file_that_lies_in_two_places_is_read_once() {
         &notes,
         &[
             "7-metadata-1.warc is skipped",
-            "7-metadata-1.warc.gz of a place that was named before",
+            "7-metadata-1.warc.gz of an earlier place",
         ],
     );
     assert!(!notes.contains(['/', '\n']), "{notes}");

@@ -121,13 +121,13 @@ fn the_url_of_a_record_decides_whose_it_is() {
         let (found, _) = read(&archive, job).unwrap();
         assert_eq!(found.missing(Kind::CrawlLog), Some(Missing::NoJob), "{job}");
     }
-    // By its name only, not by a record.
+    // The file is assigned to the job by its name only, not by a record.
     let (found, _) = read(&archive, 5).unwrap();
     let missing = found.missing(Kind::CrawlLog).unwrap();
     let others = [JobId(6)].into_iter().collect();
     let files = vec!["5-metadata-1.warc".to_owned()];
     assert_eq!(missing, Missing::NoRecord { files, others });
-    let text = "no such record in 5-metadata-1.warc, where records are of job 6 by their jobid=";
+    let text = "no such record in 5-metadata-1.warc, whose records belong to job 6 according to their jobid=";
     assert_eq!(missing.to_string(), text);
 }
 
@@ -245,7 +245,10 @@ fn a_part_of_a_record_is_not_taken_for_all_of_it() {
     let bytes = record(&format!("{fields}WARC-Segment-Number: 1"), CRAWL_LOG);
     fs::write(&path, bytes).unwrap();
     let archive = archive_at(folder.path());
-    assert_says(&failure(&archive, 7), &["offset 0", "a part of a record"]);
+    assert_says(
+        &failure(&archive, 7),
+        &["offset 0", "a segment of a record"],
+    );
     let bytes = record(&format!("{fields}WARC-Truncated: length"), CRAWL_LOG);
     fs::write(&path, bytes).unwrap();
     let (found, _) = read(&archive, 7).unwrap();

@@ -158,7 +158,7 @@ fn a_folder_without_its_slash_is_sent_on_to() {
     list(&host, "/login", "<html><a href=\"x\">log in</a></html>");
     assert_says(
         &failure(&archive(&[&host.url("/b/")]), 7),
-        &["/b/", "it sends on to", "/login"],
+        &["/b/", "it redirects to", "/login"],
     );
     // It would look like an invalid metadata file.
     host.put("/8-metadata-1.warc.gz", b"", sent_on("/login"));
@@ -167,15 +167,15 @@ fn a_folder_without_its_slash_is_sent_on_to() {
         &text,
         &[
             "/8-metadata-1.warc.gz",
-            "sent on to",
+            "redirected to",
             "/login",
-            "not the beginning",
+            "no WARC record begins",
         ],
     );
     list(&host, "/c/", "<html>It works!</html>");
     assert_says(
         &failure(&archive(&[&host.url("/c/")]), 7),
-        &["/c/", "no listing"],
+        &["/c/", "not a listing"],
     );
     list(&host, "/c/", page(&[]));
     assert!(!found(&archive(&[&host.url("/c/")]), 7));
@@ -318,6 +318,6 @@ fn however_many_ask_one_of_them_looks() {
 fn folders_without_end_are_an_error() {
     let host = ScriptedHost::start(|_| answer(200, &[], page(&["deeper/", "./"])));
     let text = failure(&archive(&[&host.url("/a/")]), 7);
-    assert_says(&text, &["/a/", "64 folders deep"]);
+    assert_says(&text, &["/a/", "64 levels deep"]);
     assert!(host.asked().len() < 100);
 }

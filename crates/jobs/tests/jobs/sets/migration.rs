@@ -81,7 +81,7 @@ fn duplicates_have_the_places_of_the_compressed_archive() {
         let notes = index.entry.manifest().notes.join("\n");
         assert_contains(
             &notes,
-            "job 7: 3 lines of the crawl.log are in several metadata files",
+            "job 7: 3 lines of the crawl.log occur in several metadata files",
         );
     }
 }

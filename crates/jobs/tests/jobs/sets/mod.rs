@@ -150,7 +150,7 @@ fn a_set_made_of_larger_ones_has_the_same_lines_as_one_made_of_jobs() {
     assert_eq!(lines(&fresh.entry, "digest"), by_digest);
 }
 
-/// More than are merged at once, and more than are held in use.
+/// Use more jobs than are merged at once, and more than are held in use.
 #[test]
 fn a_set_may_have_more_jobs_than_files_are_open() {
     let stage = Stage::new();

@@ -122,7 +122,7 @@ proptest! {
         }
         let text: String = text.into_iter().collect();
         match parse(&text) {
-            // The normal form of every accepted configuration is accepted, too.
+            // The normal form of every accepted configuration is accepted as well.
             Ok((config, _)) => match parse(&config.to_yaml(Secrets::Shown)) {
                 Ok((again, _)) => prop_assert_eq!(again, config),
                 Err(errors) => prop_assert!(false, "{}\n{}", errors, config.to_yaml(Secrets::Shown)),

@@ -82,6 +82,6 @@ collections: {}
 fn sizes_are_checked() {
     for memory in ["1.5.5GB", "GB", "-1", "1e400", "99999999999TB", "1GBs"] {
         let text = format!("indexes: {{cache_dir: /c, metadata: /m, memory: {memory}}}");
-        refused(&text, &[(1, 48, "memory is a size such as 100GB")]);
+        refused(&text, &[(1, 48, "memory must be a size such as 100GB")]);
     }
 }

@@ -100,7 +100,7 @@ fn folders_are_collections_when_the_configuration_says_so() {
         };
         let what = &remark.what;
         assert!(
-            what.ends_with("new ones after a reload (SIGHUP): a, b"),
+            what.ends_with("(a reload with SIGHUP adds new ones): a, b"),
             "{what}"
         );
     }
@@ -111,7 +111,7 @@ fn folders_are_collections_when_the_configuration_says_so() {
     // If nothing enables the folders, a warning mentions them.
     let (config, remarks) = read(dir.path(), "collections: {z: $live}").unwrap();
     assert_eq!(names(&config), ["z"]);
-    assert_starts(&remarks[0].what, "pywb would serve the collections in ");
+    assert_starts(&remarks[0].what, "pywb also serves the collections in ");
     let text = "enable_auto_colls: false\ncollections: {z: $live}";
     assert_eq!(read(dir.path(), text).unwrap().1, []);
 }
@@ -130,7 +130,7 @@ fn all_folders_can_be_one_collection() {
     assert_eq!(step.resource, [a, b, Loader::Live]);
     let text = "enable_auto_colls: false\ncollections: {all: $all}";
     let refused = read(dir.path(), text).unwrap_err();
-    assert_contains(&refused, "2:20: $all stands for ");
+    assert_contains(&refused, "2:20: $all combines ");
     // `$all` is valid without any folder.
     let (config, remarks) = parse("collections: {all: $all}").unwrap();
     assert_eq!(names(&config), ["all"]);
@@ -150,13 +150,13 @@ fn what_pywb_gives_a_meaning_and_this_does_not_is_named() {
         "", "x: {index: {type: zipnum, path: /c, max_blocks: 9}}", "max_blocks has no effect";
         "", "x: {index: {type: zipnum, path: /c, shard_index_loc: {match: x, replace: y}}}",
             "shard_index_loc has no effect";
-        "", "$root: $live", "here it is at /$root/";
-        "", "x: 'redis://h/0/{user}:cdxj'", "{user} stands for nothing here";
-        "", "x: 'redis://h/0/*:cdxj'", "* stands for nothing here";
-        "", "x: '/indexes/*/x.cdxj'", "* stands for nothing here";
-        "", "x: {index: $live, archive_paths: '/a/{user}/*/'}", "{user} stands for nothing here";
-        "", "x: {index: $live, archive_paths: 'redis://h/{user}'}", "{user} stands for nothing here";
-        "archive_paths: './*/'", "x: $live", "* stands for nothing here";
+        "", "$root: $live", "but this server serves it at /$root/";
+        "", "x: 'redis://h/0/{user}:cdxj'", "{user} is taken literally here";
+        "", "x: 'redis://h/0/*:cdxj'", "* is taken literally here";
+        "", "x: '/indexes/*/x.cdxj'", "* is taken literally here";
+        "", "x: {index: $live, archive_paths: '/a/{user}/*/'}", "{user} is taken literally here";
+        "", "x: {index: $live, archive_paths: 'redis://h/{user}'}", "{user} is taken literally here";
+        "archive_paths: './*/'", "x: $live", "* is taken literally here";
     ] {
         let text = format!("{top}\ncollections:\n  {collection}\n  y: $live\n");
         let (_, remarks) = parse(&text).unwrap_or_else(|errors| panic!("{text}: {errors}"));
@@ -240,7 +240,7 @@ fn rules_about_folders_are_not_passed_over() {
     let told = refused("collections: {all: $all}");
     assert_contains(
         &told,
-        "$all would show what the .aclj files of its folders hide",
+        "$all would show captures that the .aclj files of its folders hide",
     );
     std::fs::write(&rules, "com,example)/\n").unwrap();
     let told = refused("collections_root: collections");
@@ -252,12 +252,12 @@ fn rules_about_folders_are_not_passed_over() {
         "config.yaml:1:17: default_access: access \"no\" is invalid",
     );
     let told = refused("enable_auto_colls: yes\nacl_paths: [a, b]");
-    assert_contains(&told, "2:12: acl_paths is one folder here");
+    assert_contains(&told, "2:12: acl_paths must be a single folder");
     std::fs::create_dir_all(dir.path().join("collections/x y/indexes")).unwrap();
     let told = refused("enable_auto_colls: yes");
     assert_contains(&told, "a collection cannot be called \"x y\"");
     let told = refused("enable_auto_colls: yes\nindex_paths: [a, b]");
-    assert_contains(&told, "2:14: index_paths is one folder here");
+    assert_contains(&told, "2:14: index_paths must be a single folder");
 }
 
 /// Relative paths are relative to the file in a collection, and to the folder in a collection that is a

@@ -67,7 +67,10 @@ fn values_are_checked() {
     }
     for limit in ["0", "-1", "1.5", "many"] {
         let text = format!("collections: {{a: {{index: {{type: live, max_rows: {limit}}}}}}}");
-        refused(&text, &[(1, 49, "max_rows is a whole number from 1")]);
+        refused(
+            &text,
+            &[(1, 49, "max_rows must be a whole number of at least 1")],
+        );
     }
     for network in "localhost 10.0.0.0/33 ::/129 10.0.0.0/x 10.0.0 ''".split(' ') {
         let text = format!("allow_private: [::1, '{network}']\ncollections: {{a: $live}}");
@@ -92,36 +95,36 @@ fn values_are_checked() {
 fn urls_are_checked() {
     for (url, what) in rows![
         "memento+arquivo.pt/wayback", "invalid URL";
-        "memento+ftp://h/", "has to begin with http";
+        "memento+ftp://h/", "must begin with http";
         "memento+http://", "invalid URL";
-        "memento+http://h/a b/", "there is a ' '";
+        "memento+http://h/a b/", "' ' is not allowed";
         "memento+http:h/x/", "lacks the //";
         "memento+http://h\\x/", "write /";
         "memento+http://h/x#y/", "never sent";
-        "memento+http://h/{url}", "belong into the long form";
+        "memento+http://h/{url}", "in the long form";
         "memento+http://{coll}.h/x", "before the path";
         "memento+http://{coll}/x", "before the path";
-        "memento+http://h/{coll", "no } behind the { of";
-        "memento+http://h/{col}/x", "{col} means nothing here: it can be {coll}";
-        "cdx+http://h/x-cdx ftp://h/", "has to begin with http";
-        "memento+http://u:hidden@h/", "a user name or password in the URL";
-        "cdx+http://u@h/x-cdx", "a user name or password in the URL";
+        "memento+http://h/{coll", "the closing } is missing in";
+        "memento+http://h/{col}/x", "{col} is not a placeholder here: use {coll}";
+        "cdx+http://h/x-cdx ftp://h/", "must begin with http";
+        "memento+http://u:hidden@h/", "the user name or password in this URL";
+        "cdx+http://u@h/x-cdx", "the user name or password in this URL";
         "redis://u:hidden@h:x/0/k", "invalid host and port \"h:x\"";
         "memento+http://u:hidden@h:x/", "invalid URL \"http://u:***@h:x/\"";
-        "memento+http://u:{hidden}@h/", "{…} means nothing here";
+        "memento+http://u:{hidden}@h/", "{…} is not a placeholder here";
         "memento+http://u:hidden#x@h/", "never sent";
-        "redis://:hidden/x@h:6379/0/k", "the login of the URL is ambiguous";
-        "redis://u:12/hidden@h:6379/0/k", "the login of the URL is ambiguous";
-        "redis://u:12/0/hidden@h:6379/0/k", "the login of the URL is ambiguous";
-        "redis://u:a@b/hidden@h/k", "the login of the URL is ambiguous";
-        "redis://u:a?hidden@h/k", "the login of the URL is ambiguous";
-        "redis://u:a#hidden@h/k", "the login of the URL is ambiguous";
+        "redis://:hidden/x@h:6379/0/k", "the login in the URL is ambiguous";
+        "redis://u:12/hidden@h:6379/0/k", "the login in the URL is ambiguous";
+        "redis://u:12/0/hidden@h:6379/0/k", "the login in the URL is ambiguous";
+        "redis://u:a@b/hidden@h/k", "the login in the URL is ambiguous";
+        "redis://u:a?hidden@h/k", "the login in the URL is ambiguous";
+        "redis://u:a#hidden@h/k", "the login in the URL is ambiguous";
         "redis://u:hidden", "invalid host or port in";
         "redis+tls://u:hidden@h/k", "invalid prefix \"redis+tls://\"";
-        "upstream+http://h/many?x=1", "has more than a path";
-        "file://other/x", "a file of another machine, \"other\"";
+        "upstream+http://h/many?x=1", "has a query or a fragment";
+        "file://other/x", "a file on another machine, \"other\"";
         "file:///a%ff", "not UTF-8";
-        "file://", "a file of another machine";
+        "file://", "a file on another machine";
     ] {
         let text = format!("collections:\n  a:\n    index: '{url}'\n    resource: [$live, /w]");
         refused(&text, &[(3, 12, what)]);
@@ -159,22 +162,22 @@ fn what_hides_captures_in_pywb_is_understood_or_refused() {
             5,
             "/nowhere/x.aclj: access rules cannot be read",
         ),
-        ("acl_paths: {a: b}", 16, "acl_paths has to be a text"),
+        ("acl_paths: {a: b}", 16, "acl_paths must be a text"),
         (
             "default_access: no",
             21,
             "default_access: access \"no\" is invalid, allowed are allow, block",
         ),
-        ("embargo: 2020", 14, "an embargo has to be a mapping"),
+        ("embargo: 2020", 14, "an embargo must be a mapping"),
         (
             "embargo: {}",
             14,
-            "an embargo has exactly one of before, after, older and newer",
+            "an embargo needs exactly one of before, after, older and newer",
         ),
         (
             "embargo: {before: 2020, after: 2021}",
             14,
-            "an embargo has exactly one of",
+            "an embargo needs exactly one of",
         ),
         (
             "embargo: {before: soon}",
@@ -219,7 +222,11 @@ fn what_hides_captures_in_pywb_is_understood_or_refused() {
                     index: {type: dedupe, redis_url: 'redis://h:1/0', prefix: 'a:'}";
     refused(
         crawlers,
-        &[(3, 5, "in no collection with tags or access rules")],
+        &[(
+            3,
+            5,
+            "not allowed in a collection with tags or access rules",
+        )],
     );
 }
 

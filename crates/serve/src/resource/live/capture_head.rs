@@ -13,8 +13,8 @@ const PREFIXED_BY_PYWB: [&str; 27] = words(
      strict-transport-security tk trailer upgrade upgrade-insecure-requests vary via warning x-frame-options \
      x-xss-protection",
 );
-/// Fields that describe the content rather than the sender. Archives that prefix all captured fields send these
-/// unprefixed, too, since clients need them.
+/// Fields that describe the content rather than the sender. Archives that prefix all captured
+/// fields also send these fields unprefixed, because clients need them.
 const OF_CONTENT: [&str; 5] =
     words("content-type content-language content-disposition content-encoding content-range");
 /// Fields about the transfer of a body. They apply to one connection, or to one encoding of the body.

@@ -10,9 +10,9 @@ const TRAILER: &str = "X-Archive-Trailer-";
 
 /// Returns the header of a response from the live web, as it was received.
 ///
-/// It differs only if the chunked coding was decoded: then it gets the `length` of the body, and the transfer coding is
-/// kept under the prefix that archives use. Trailer fields get a prefix of their own, since they are not part of the
-/// header (RFC 9110, section 6.5.1).
+/// The header is changed only if the chunked coding was decoded: it then states the `length` of the
+/// body, and the original transfer coding gets the prefix that archives use. Trailer fields get a
+/// prefix of their own, since they are not part of the header (RFC 9110, section 6.5.1).
 pub(super) fn live(head: &Head<Status>, length: Option<u64>, trailer: &[u8]) -> Vec<u8> {
     let Some(length) = length else {
         return if lines(head.raw()).rev().skip(1).any(is_blank) {
@@ -59,8 +59,8 @@ fn lines(text: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     text.split_inclusive(|&byte| byte == b'\n')
 }
 
-/// Returns whether a line consists of white space, for programs that know all Unicode white space, in UTF-8 or
-/// otherwise in ISO-8859-1.
+/// Returns whether some program takes a line for blank. The line is read as UTF-8, or else as
+/// ISO-8859-1, and may have any Unicode white space.
 fn is_blank(line: &[u8]) -> bool {
     let is_white = |char: char| char.is_whitespace() || matches!(char, '\u{1c}'..='\u{1f}');
     match std::str::from_utf8(line) {

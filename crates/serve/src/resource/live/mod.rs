@@ -43,7 +43,7 @@ impl Whereabouts {
         let load_url = given(&capture.load_url, "the row has no live_url")?;
         // Credentials in the URL are neither sent nor shown in the record.
         let load_url = as_requested(&load_url)
-            .ok_or_else(|| unfit("invalid live_url: an http or https URL is expected"))?;
+            .ok_or_else(|| unfit("invalid live_url: it must be an http or https URL"))?;
         Ok(Whereabouts {
             url: given(&capture.url, "the row has no url")?,
             load_url,

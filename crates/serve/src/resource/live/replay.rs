@@ -49,7 +49,7 @@ pub(super) async fn load(
             Some(next) if hops < MAX_HOPS => url = next,
             Some(_) => {
                 return Err(answer(format!(
-                    "it sends on to other moments more than {MAX_HOPS} times"
+                    "it redirects to other timestamps more than {MAX_HOPS} times"
                 )));
             }
             None => break (exchange, memento),
@@ -102,7 +102,7 @@ fn must_be_capture(code: u16, row: &Whereabouts) -> Result<(), LoadError> {
         (_, Some(indexed)) if !is_indexed => answer(format!(
             "it responds with HTTP status {code}, but its index says {indexed}"
         )),
-        _ => answer("it does not say of when the answer is (Memento-Datetime)".to_owned()),
+        _ => answer("it does not state the date of the capture (Memento-Datetime)".to_owned()),
     })
 }
 

@@ -69,7 +69,8 @@ pub(super) async fn record(
     origin: Origin,
     head: impl Fn(u64, &[u8]) -> Vec<u8> + Send + Sync,
 ) -> Result<Record, LoadError> {
-    // The digest of the block starts with the header. If the length is unknown at first, the body is read twice.
+    // The digest of the block covers the header first. The header needs the length, so a body of
+    // unknown length is read twice.
     let mut known = body.length().map(|length| {
         let head = head(length, b"");
         let mut block = Digester::new(Algorithm::Sha1);
@@ -163,8 +164,8 @@ fn record_id() -> String {
     static CRYPTO: LazyLock<Arc<CryptoProvider>> =
         LazyLock::new(|| Arc::new(ring::default_provider()));
     let mut bits = [0; 16];
-    // Fails only if the system has no source of random numbers, in which case TLS fails, too. The record is valid
-    // anyway.
+    // This fails only if the system has no source of random numbers, in which case TLS fails as
+    // well. The record is valid anyway.
     let _ = CRYPTO.secure_random.fill(&mut bits);
     urn(u128::from_be_bytes(bits), 4)
 }

@@ -113,9 +113,8 @@ fn outgoing(
     if is_plain {
         return Ok(request.live(api));
     }
-    let target = Url::parse(url).map_err(|_| {
-        LoadError::Unfit("invalid url: an http or https URL is expected".to_owned())
-    })?;
+    let target = Url::parse(url)
+        .map_err(|_| LoadError::Unfit("invalid url: it must be an http or https URL".to_owned()))?;
     let head = Bytes::from(request.message_head(&target));
     let body = match &request.body {
         None => Body::Bytes(head),
@@ -173,7 +172,7 @@ fn must_be_of(header: &Header, url: &str) -> Result<String, LoadError> {
     }
     match (urlkey(&target), urlkey(url)) {
         (Ok(theirs), Ok(ours)) if theirs == ours => Ok(target),
-        _ => Err(wrong(format!("it is about {target}"))),
+        _ => Err(wrong(format!("it is the record of {target}"))),
     }
 }
 

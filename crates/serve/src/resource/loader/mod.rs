@@ -102,7 +102,8 @@ impl Archives {
     /// record.
     ///
     /// # Errors
-    /// If the record is not found, invalid, or refused by `accept`; of several locations, the error of the last one.
+    /// If the record is not found, invalid, or refused by `accept`. For several locations, this is
+    /// the error of the last one.
     pub(super) async fn load(
         &self,
         loader: &Loader,
@@ -112,11 +113,13 @@ impl Archives {
     ) -> Result<Stored, LoadError> {
         let name = &extent.filename;
         if !is_name(name) {
-            let what = format!("invalid file name {name:?}: a name below a folder is expected");
+            let what = format!(
+                "invalid file name {name:?}: it must be relative and stay below its folder"
+            );
             return Err(LoadError::Unfit(what));
         }
         let places = self.places(loader, extent, collection).await?;
-        let mut failed = LoadError::Missing("the file is unknown to this loader".to_owned());
+        let mut failed = LoadError::Missing("this loader does not know the file".to_owned());
         for place in places.iter().take(MAX_LOCATIONS) {
             match self.read(place, extent, accept).await {
                 Ok(stored) => return Ok(stored),
@@ -149,7 +152,7 @@ impl Archives {
                     continue;
                 }
                 let requires = package.requires().await.unwrap_or_else(|error| {
-                    tracing::debug!(%error, "what a package needs is not known");
+                    tracing::debug!(%error, "cannot read which other packages a package requires");
                     Arc::default()
                 });
                 let named = requires.iter().map(|one| (&*one.filename, one.size));

@@ -58,8 +58,10 @@ impl PathIndex {
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => Err(LoadError::Missing(
                 "the list of files does not exist".to_owned(),
             )),
-            Ok(Err(error)) => Err(LoadError::Io(format!("the list of files: {error}"))),
-            Err(_) => Err(LoadError::Io("the server is about to end".to_owned())),
+            Ok(Err(error)) => Err(LoadError::Io(format!(
+                "the list of files cannot be read: {error}"
+            ))),
+            Err(_) => Err(LoadError::Io("the server is shutting down".to_owned())),
         }
     }
 

@@ -55,7 +55,7 @@ impl RedisIndex {
         match timeout(TIMEOUT, asked).await {
             Ok(Ok(path)) => Ok(path),
             Ok(Err(error)) => {
-                tracing::warn!(key = self.key, %error, "a hash of files cannot be queried");
+                tracing::warn!(key = self.key, %error, "the hash of file locations cannot be queried");
                 Err(LoadError::Io("Redis does not answer".to_owned()))
             }
             Err(_) => Err(LoadError::Io("Redis does not answer in time".to_owned())),

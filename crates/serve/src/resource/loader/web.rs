@@ -82,7 +82,7 @@ pub(super) async fn part(
             let from: Option<u64> = range.and_then(first);
             match from {
                 Some(from) if from == offset => 0,
-                // A range that starts earlier contains the record, too.
+                // A range that starts earlier also contains the record.
                 Some(from) if from < offset => offset - from,
                 _ => {
                     let what = format!("requested bytes from {offset} on, received {range:?}");
@@ -92,7 +92,11 @@ pub(super) async fn part(
         }
         200 => offset,
         404 | 410 => return Err(LoadError::Missing("the server does not have it".to_owned())),
-        416 => return Err(LoadError::Record("the file ends before".to_owned())),
+        416 => {
+            return Err(LoadError::Record(
+                "the file ends before the record".to_owned(),
+            ));
+        }
         status => return Err(SourceError::Status(status).into()),
     };
     if skip > MAX_SKIPPED {

@@ -44,7 +44,7 @@ impl Budget {
             return None;
         };
         let what = format!(
-            "the original of the revisit is not among the {what} that a request may search"
+            "the original of the revisit was not found among the {what} that a request may search"
         );
         Some(LoadError::Limit(what))
     }

@@ -44,7 +44,8 @@ use crawlspace_warc::http::Head;
 
 /// Timeout of the search for the original of a revisit.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Part of the revisit profile for a server that answered "not modified" (ISO 28500, section 6.7.3).
+/// Part of the profile URI of revisits for which the server answered "not modified" (ISO 28500,
+/// section 6.7.3).
 const UNMODIFIED: &[u8] = b"server-not-modified";
 
 /// Context of a search for originals.
@@ -87,7 +88,8 @@ struct Wanted {
     exact: Option<Timestamp>,
     /// Set if the original is the response to a request with a body, which is part of its key.
     sent: bool,
-    /// Accepts the closest earlier capture, since nothing had changed.
+    /// Accepts the closest earlier capture, because the server stated that the resource had not
+    /// changed.
     is_unmodified: bool,
 }
 
@@ -303,7 +305,7 @@ impl Originals<'_> {
         if let (Some(size), Some(found)) = (size, found)
             && size != found
         {
-            let what = format!("{name} should have {size} bytes, and has {found}");
+            let what = format!("{name} should have {size} bytes, but has {found}");
             return Err(LoadError::Missing(what));
         }
         let members = String::from("\"source_type\": \"wacz\"");
@@ -449,8 +451,9 @@ impl Originals<'_> {
         }
     }
 
-    /// Returns whether the original may be named, or `None` if the revisit's collection does not even lend its payload.
-    /// The decision is the same wherever the original was found.
+    /// Returns whether the response may name the original, or `None` if the revisit's collection
+    /// does not even lend its payload. The decision does not depend on where the original was
+    /// found.
     async fn may_lend(&self, original: &Row) -> Option<bool> {
         let Some(own) = self.collections.first() else {
             return Some(true);
@@ -492,7 +495,7 @@ impl Originals<'_> {
                 may_be_named,
             }),
             None => Err(LoadError::Missing(
-                "the collection hides it from this reader".to_owned(),
+                "the collection hides this capture from the reader".to_owned(),
             )),
         }
     }
@@ -590,7 +593,7 @@ fn date_of(date: &[u8]) -> Option<Timestamp> {
 }
 
 fn no_loader() -> LoadError {
-    LoadError::Missing("there is no loader for it".to_owned())
+    LoadError::Missing("no loader has it".to_owned())
 }
 
 impl Revisit<'_> {
@@ -630,10 +633,7 @@ impl Revisit<'_> {
     fn accepts(&self, stored: &Stored, is_unmodified: bool) -> Result<(), LoadError> {
         let kind = stored.header().kind();
         if kind != b"response" && kind != b"resource" {
-            let what = format!(
-                "it is a record of the type {:?}",
-                String::from_utf8_lossy(kind)
-            );
+            let what = format!("its record type is {:?}", String::from_utf8_lossy(kind));
             return Err(LoadError::Record(what));
         }
         let Some(digest) = self.digest.as_ref().filter(|_| !is_unmodified) else {
@@ -648,6 +648,6 @@ impl Revisit<'_> {
                     .is_none_or(|stated| stated.algorithm != digest.algorithm),
             };
         same.then_some(())
-            .ok_or_else(|| LoadError::Record("its payload has another digest".to_owned()))
+            .ok_or_else(|| LoadError::Record("its payload has a different digest".to_owned()))
     }
 }

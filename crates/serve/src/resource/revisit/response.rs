@@ -22,8 +22,8 @@ const REFERENCES: [&str; 3] = [
     "WARC-Refers-To-Target-URI",
     "WARC-Refers-To-Date",
 ];
-/// HTTP header fields that are needed to show a payload and reveal neither its URL nor its date. An allowlist, since
-/// servers have many custom fields that do.
+/// HTTP header fields that are needed to show a payload and reveal neither its URL nor its date.
+/// This is an allowlist, because servers send many custom fields that may reveal them.
 const PLAIN: [&str; 7] = [
     "Content-Type",
     "Content-Language",
@@ -45,8 +45,9 @@ const OWN: [&str; 8] = [
     "Content-Type",
 ];
 
-/// Removes from a record of another server everything that may identify the original of its payload. The HTTP header
-/// may be the original's as well; only the header of a redirect certainly is the revisit's own.
+/// Removes from a record of another server everything that may identify the original of its
+/// payload. The HTTP header may also come from the original. Only the header of a redirect is
+/// certainly the revisit's own.
 ///
 /// # Errors
 /// If the record is invalid in a part that has to be read.

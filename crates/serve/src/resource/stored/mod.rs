@@ -81,7 +81,8 @@ impl Stored {
         }
         let content_length = header.content_length();
         if content_length > MAX_BLOCK {
-            let what = format!("the record says that it has {content_length} bytes");
+            let what =
+                format!("the record states a size of {content_length} bytes, which is too large");
             return Err(LoadError::Record(what));
         }
         if header.get("WARC-Record-ID").is_none_or(<[u8]>::is_empty) {
@@ -150,7 +151,7 @@ impl Stored {
         };
         let is_whole = self.content_length <= MAX_IN_MEMORY;
         let is_http = self.is_http();
-        // Bytes after the block show whether it ends there.
+        // The bytes after the block show whether the block really ends there.
         let wanted = match is_whole {
             true => self.content_length as usize + LOOK,
             false if is_http => http::MAX_HEAD,
@@ -183,8 +184,8 @@ impl Stored {
         }
         let block = self.bytes.get(self.block..).unwrap_or_default();
         if is_whole && is_http && self.http_head == 0 && self.may_have_head(block) {
-            // Without a blank line, the whole block is the header, as for other programs that check WARC files. That
-            // also applies to a corrected length.
+            // Without a blank line, the whole block is the header, as in other programs that check
+            // WARC files. This also holds after the length is corrected.
             self.http_head = block.len().min(self.content_length as usize + SLACK);
         }
         if self.is_arc {

@@ -1,7 +1,8 @@
 //! Determines where a block ends, and which digests of its record are correct.
 //!
-//! Real files have lengths that are off by a few bytes, swapped digests, and digests of content that a tool rewrote
-//! later. A record is served if one correct digest proves it, and refused if it contradicts all of them.
+//! Real files have lengths that are off by a few bytes, swapped digests, and digests of content
+//! that a tool rewrote later. A record that states digests is served if at least one of them is
+//! correct, and refused otherwise.
 
 use crate::resource::digest::Digest;
 use crawlspace_warc::http::Head;
@@ -34,7 +35,7 @@ pub(super) struct HttpHead {
     pub size: u64,
     /// `Content-Length` of the header.
     body: Option<u64>,
-    /// Set if the body is chunked, and so marks its own end.
+    /// Set if the body is chunked, so that its last chunk marks its end.
     is_chunked: bool,
 }
 
@@ -104,7 +105,7 @@ impl HttpHead {
 }
 
 impl Lengths {
-    /// Returns the length of a block that ends where its record says.
+    /// Returns the length of a block that ends where its record header says.
     pub(super) fn stated(length: u64) -> Lengths {
         Lengths {
             first: length,

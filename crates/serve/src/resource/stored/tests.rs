@@ -220,7 +220,7 @@ async fn what_is_missing_is_added() {
     assert_valid(&out);
     assert!(String::from_utf8_lossy(&out).contains("WARC-Record-ID: <urn:uuid:"));
     let again = read(without.as_bytes(), 1000).await.unwrap();
-    assert_eq!(again, out, "it is the same each time");
+    assert_eq!(again, out, "the result is the same each time");
     let line_ends = record.replacen("\r\nWARC-Type", "\nWARC-Type", 1);
     let found = read(line_ends.as_bytes(), 1000).await.unwrap();
     assert_eq!(found, record.as_bytes());

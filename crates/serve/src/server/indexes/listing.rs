@@ -28,7 +28,7 @@ pub(super) async fn answer(indexes: &Arc<Indexes>) -> Response<Body> {
         Some(Ok(entries)) => entries,
         Some(Err(error)) => {
             tracing::warn!(%error, "the indexes of jobs cannot be listed");
-            let text = "the indexes cannot be listed; the log of the server says why";
+            let text = "the indexes cannot be listed; see the log of the server for the reason";
             return message(StatusCode::INTERNAL_SERVER_ERROR, text);
         }
         None => {
@@ -151,7 +151,7 @@ pub(in super::super) async fn status(indexes: &Arc<Indexes>) -> Value {
             status.insert("health".to_owned(), error.to_string().into());
         }
         None => {
-            let late = "looking at all of them takes too long";
+            let late = "checking all indexes takes too long";
             status.insert("health".to_owned(), late.into());
         }
     }

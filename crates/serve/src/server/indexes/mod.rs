@@ -54,7 +54,7 @@ pub(crate) async fn answer(
         return refused;
     }
     let Some(indexes) = &federation.indexes else {
-        let text = "this server has no indexes of jobs: its configuration has no indexes";
+        let text = "this server offers no indexes of jobs: add indexes to its configuration";
         return message(StatusCode::NOT_FOUND, text);
     };
     if rest.is_empty() {
@@ -73,7 +73,7 @@ pub(crate) async fn answer(
         BuildStatus::Waiting => {
             let state = json!({
                 "state": "waiting",
-                "stage": "other indexes are built first",
+                "stage": "waiting for the builds of other indexes",
                 "done": 0,
                 "total": 0,
             });
@@ -99,7 +99,7 @@ fn parameters(query: &str) -> Result<(JobSet, Duration), String> {
         match &*name {
             "jobs" if jobs.is_some() => {
                 return Err(
-                    "jobs is given twice: separate them with commas, jobs=1,2,5-8".to_owned(),
+                    "jobs occurs twice: separate jobs with commas, as in jobs=1,2,5-8".to_owned(),
                 );
             }
             "jobs" => {
@@ -110,7 +110,7 @@ fn parameters(query: &str) -> Result<(JobSet, Duration), String> {
                 let seconds = value.parse().ok().filter(|seconds| *seconds <= WAIT.1);
                 let wrong = || {
                     format!(
-                        "wait is a number of seconds from 0 to {}, and this is {value:?}",
+                        "wait must be a number of seconds from 0 to {} (got {value:?})",
                         WAIT.1
                     )
                 };
@@ -120,7 +120,7 @@ fn parameters(query: &str) -> Result<(JobSet, Duration), String> {
         }
     }
     // An empty list is valid: the index of no jobs is empty.
-    let jobs = jobs.ok_or("jobs is missing: jobs=1,2,5-8")?;
+    let jobs = jobs.ok_or("jobs is missing: add it, as in jobs=1,2,5-8")?;
     Ok((jobs, Duration::from_secs(wait)))
 }
 
@@ -244,8 +244,8 @@ fn refusal(refused: &Refused) -> Response<Body> {
     };
     match refused {
         Refused::Failed(error) => failure(error),
-        Refused::Full => unavailable("too many other indexes wait to be built: ask again later"),
-        Refused::Stopped => unavailable("the server ends: ask again when it is back"),
+        Refused::Full => unavailable("too many indexes are queued: try again later"),
+        Refused::Stopped => unavailable("the server is shutting down: try again after its restart"),
     }
 }
 
@@ -259,16 +259,16 @@ fn failure(error: &Error) -> Response<Body> {
         }
         Error::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
         error if error.is_full() => {
-            let text = "the disk is full; nothing is left half-written";
+            let text = "the disk is full; no incomplete index was kept";
             (StatusCode::INSUFFICIENT_STORAGE, text.to_owned())
         }
         _ => {
-            let text = "the index cannot be made; the log of the server says why";
+            let text = "the index cannot be built; see the log of the server for the reason";
             (StatusCode::INTERNAL_SERVER_ERROR, text.to_owned())
         }
     };
     if status.is_server_error() {
-        tracing::warn!(%error, "an index of jobs cannot be given out");
+        tracing::warn!(%error, "an index of jobs cannot be sent");
     }
     let response = message(status, &text);
     match status {

@@ -54,7 +54,7 @@ pub(crate) async fn answer(federation: &Arc<Federation>, query: &str) -> Respons
         (true, _) => (StatusCode::OK, html! {}),
         (false, None) => refused(SearchError {
             status: StatusCode::BAD_REQUEST,
-            why: format!("when={when}: a year, a month or a day is 4, 6 or 8 digits"),
+            why: format!("when={when}: must be a year (4 digits), a month (6) or a day (8)"),
         }),
         (false, Some(_)) => match search.ask(federation).await {
             Ok(found) => (StatusCode::OK, found.show(&search, federation)),
@@ -165,7 +165,7 @@ fn form(federation: &Federation, search: &Search<'_>) -> Markup {
 fn collections(sources: Option<&[Seen]>) -> Markup {
     let Some(sources) = sources else {
         return html! {
-            p class="note" { "Looking at all sources takes too long: a file system may hang." }
+            p class="note" { "Checking all sources takes too long: a file system may be hanging." }
         };
     };
     html! {
@@ -212,8 +212,8 @@ fn source(seen: &Seen, first: bool) -> Markup {
             ),
         ),
         // Details, with paths and hosts, are only shown in the status.
-        (_, Err(_)) => ("bad", "out of order".to_owned()),
-        (BreakerState::Trying, Ok(())) => ("", "failed too often; tried again".to_owned()),
+        (_, Err(_)) => ("bad", "unavailable".to_owned()),
+        (BreakerState::Trying, Ok(())) => ("", "failed too often; being tried again".to_owned()),
         (BreakerState::Closed, Ok(())) if figures.is_failing() => {
             ("bad", "failed at the last query".to_owned())
         }

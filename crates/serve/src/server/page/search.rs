@@ -224,12 +224,12 @@ impl SearchResult {
                 (path(&search.span, |span| search.link(span)))
                 (calendar(&search.span, &self.counts, |span| search.link(span)))
                 @if self.total == 0 {
-                    p { "The index of " b { (search.collection) } " has nothing here." }
+                    p { "The index of " b { (search.collection) } " has no matching captures." }
                     (search.wider(federation))
                 } @else {
                     (self.list(search))
                     (self.more(search))
-                    p { a href=(search.rows()) { "All of these as rows of the index" } }
+                    p { a href=(search.rows()) { "All of these captures as rows of the index" } }
                 }
             }
         }
@@ -240,7 +240,7 @@ impl SearchResult {
         let count = self.rows.len() as u64;
         match (count == self.total, count) {
             (true, _) => "Captures".to_owned(),
-            (false, 0) => format!("There are no captures behind the first {}", search.skip),
+            (false, 0) => format!("There are no captures after the first {}", search.skip),
             (false, _) => {
                 let (first, last) = (search.skip + 1, search.skip + count);
                 format!(
@@ -305,7 +305,7 @@ fn capture(row: &Row, collection: &str) -> Markup {
                     " "
                 }
                 a href=(base_url.resource(&record(row, &url, &digits))) rel="nofollow" aria-label={ "WARC record of " (time) } { "WARC" }
-                // These URLs come from other servers, so only web links are allowed.
+                // These URLs come from other servers, so only `http` and `https` links are shown.
                 @if live.starts_with("http://") || live.starts_with("https://") {
                     " " a href=(live) rel="noreferrer nofollow" aria-label={ "Replay of " (time) } { "replay" }
                 }

@@ -18,8 +18,8 @@ use crawlspace_index::source::{Batch, SourceError};
 use crawlspace_index::timestamp::{Timestamp, compare};
 use crawlspace_warc::Date;
 
-/// Page size of the first request if the newest captures are wanted, of which the first may suffice. The second one
-/// proves that no other capture has the same timestamp.
+/// Page size of the first request if the newest captures are wanted. The first capture may suffice;
+/// the second one proves that no other capture has the same timestamp.
 const FIRST_PAGE: u64 = 2;
 /// Maximum number of captures in a response of the server.
 const PAGE: u64 = 10_000;
@@ -129,7 +129,7 @@ impl Asking {
         });
         let kept = kept.count();
         if kept == 0 && self.page.limit >= PAGE {
-            let what = format!("more than {PAGE} captures of one moment");
+            let what = format!("more than {PAGE} captures with the same timestamp");
             return Err(SourceError::TooLarge(what));
         }
         captures.truncate(kept);

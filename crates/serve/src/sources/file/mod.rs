@@ -82,7 +82,7 @@ impl FileSource {
                             Ok(scanned) => scanned,
                             Err(error) => return Some((Err(error), (batches, None))),
                         };
-                        // The order of the rows was already promised.
+                        // The caller was already told the order of the rows.
                         if same != ordered {
                             let what = "its files changed while they were read".to_owned();
                             return Some((Err(SourceError::Io(what)), (new, None)));

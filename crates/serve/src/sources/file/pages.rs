@@ -24,7 +24,7 @@ impl source::Blocks for FileSource {
             if count != 1 {
                 return Ok(count);
             }
-            // The only block may start before the requested range, and end before it as well.
+            // The only block may start and end before the requested range.
             let mut rows = self.rows_of(lookup, all).await?;
             while let Some(batch) = rows.batches.next().await.transpose()? {
                 if !batch.is_empty() {
@@ -74,7 +74,8 @@ impl FileSource {
         let listing = self.listing(lookup).await?;
         if !listing.is_one_cluster() {
             return Err(SourceError::Unsupported(
-                "not one cluster alone: blocks of each have numbers of their own".to_owned(),
+                "blocks are numbered per cluster, and this source is not a single cluster"
+                    .to_owned(),
             ));
         }
         let query = &lookup.query;

@@ -81,7 +81,8 @@ impl CdxSource {
         if let Some(most) = lookup.at_most.filter(|_| is_ordered && is_clamped) {
             full.add_new("limit", &most.to_string());
         }
-        // An answer that reaches a limit of ours or of the configuration is complete and is not continued.
+        // An answer that reaches a limit set by this server or its configuration is complete, so it
+        // is not continued.
         let next = match (lookup.order, full.has("limit")) {
             (Order::Ascending, false) if is_exact => Next::KeyOrTime,
             (Order::Ascending, false) => Next::Key,
@@ -150,7 +151,7 @@ impl Source for CdxSource {
         async move {
             let knows_ranges = self.dialect == Some(Dialect::Outback);
             if lookup.query.match_type == MatchType::Range && !knows_ranges {
-                let what = "matchType=range is for servers with dialect: outback";
+                let what = "matchType=range is only supported for servers with dialect: outback";
                 return Err(SourceError::Unsupported(what.to_owned()));
             }
             if self.url("", &lookup).is_none() {

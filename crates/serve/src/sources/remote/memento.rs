@@ -131,7 +131,7 @@ impl MementoSource {
         };
         let date = HeaderValue::try_from(moment.http_date());
         let date = date.map_err(|_| {
-            SourceError::Unsupported("no HTTP date can be written for this moment".to_owned())
+            SourceError::Unsupported("this timestamp cannot be written as an HTTP date".to_owned())
         })?;
         request.headers.insert(ACCEPT_DATETIME, date);
         for _ in 0..=MAX_REDIRECTS {

@@ -28,7 +28,8 @@ const BATCH: usize = 512;
 const BATCH_BYTES: usize = 256 << 10;
 /// Maximum number of parts requested to complete one answer.
 const MAX_PAGES: u32 = 10_000;
-/// A number of captures that is a multiple of this looks like a limit of the server.
+/// If the number of captures in an answer is a multiple of this, the server probably limited the
+/// answer.
 const ROUND: u64 = 1000;
 /// Maximum number of captures with the same timestamp; beyond it, an answer cannot be continued from that
 /// timestamp.
@@ -207,7 +208,8 @@ impl Pages {
     async fn open(&mut self, url: String) -> Result<Option<BodyStream>, SourceError> {
         let mut limits = self.limits;
         if self.asked > 0 {
-            // Parts after the first rows may take as long as a pause within a part.
+            // After the first rows, the timeout for a further part is at least that for a pause
+            // within a part.
             limits.first = limits.first.max(limits.silence);
         }
         self.asked += 1;
@@ -274,11 +276,13 @@ impl Pages {
                 let from = reading.last_time.clone();
                 if reading.edge.len() >= MAX_OF_ONE_MOMENT {
                     let what = format!(
-                        "it has {MAX_OF_ONE_MOMENT} captures of one moment, so the next page cannot be requested"
+                        "it has {MAX_OF_ONE_MOMENT} captures with the same timestamp, so the next page cannot be \
+                         requested"
                     );
                     return Err(self.end(SourceError::TooLarge(what)));
                 }
-                // A part without anything new is the last one, since further ones would be the same.
+                // A part without new rows is the last one, because the next parts would be the
+                // same.
                 if !from.is_empty() && from != self.key {
                     self.question.full.set_written("from", &from);
                     self.ask = Some(self.question.full.url());
@@ -316,13 +320,13 @@ impl PageReader {
                 self.at_key = false;
                 if line.starts_with(b" CDX") || line.starts_with(b"CDX ") {
                     if Line::read(line, Format::Cdx).is_err_and(|bad| bad.is_order()) {
-                        let what = "its header names columns in an order that is not read";
+                        let what = "its header names columns in an unsupported order";
                         return Err(SourceError::Answer(what.to_owned()));
                     }
                     return Ok(());
                 }
                 if text.starts_with(b"<") && self.captures + self.before == 0 {
-                    let what = "it answers with a page (HTML or XML), and not with an index";
+                    let what = "its answer is a page (HTML or XML) instead of an index";
                     return Err(SourceError::Answer(what.to_owned()));
                 }
                 Claim::of_line(line)
@@ -370,7 +374,7 @@ impl PageReader {
 
     fn is_key(&mut self, text: &[u8]) -> bool {
         let key = std::str::from_utf8(text).ok();
-        // The key becomes part of a URL without escaping.
+        // The key becomes part of a URL without being escaped.
         let key = key
             .filter(|key| key.len() <= MAX_KEY && key.bytes().all(|byte| byte.is_ascii_graphic()));
         let key = key.filter(|key| !key.contains(['&', '#', '<', '{', '"']));

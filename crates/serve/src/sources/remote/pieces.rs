@@ -167,7 +167,7 @@ impl Pieces {
                 self.begin = self.kept.len();
                 Ok((!line.is_empty() && line.len() <= MAX_LINE).then_some(Piece::Line(line)))
             }
-            PieceForm::Array(_) => Err("its JSON breaks off"),
+            PieceForm::Array(_) => Err("its JSON is incomplete"),
             _ => Ok(None),
         }
     }

@@ -23,8 +23,8 @@ pub(super) trait Batched: Send + 'static {
     -> BoxFuture<'_, Result<Option<Batch>, SourceError>>;
 }
 
-/// Returns the answer of a source: in order if its rows are in order or few, otherwise to be sorted
-/// by the caller.
+/// Returns the answer of a source. The rows are in order if they arrived in order or are few;
+/// otherwise the caller must sort them.
 ///
 /// Waits for the end of a small answer, but not longer than half of the timeout for the first row.
 pub(super) async fn rows(
@@ -97,7 +97,7 @@ fn check(batch: &Batch, last: &mut Option<Row>, order: Order) -> Result<(), Sour
             .as_ref()
             .is_some_and(|last| order.compare(last, row) == Ordering::Greater)
         {
-            let what = "its rows were in order at first, and then one was not";
+            let what = "its first rows were in order, but a later one was not";
             return Err(SourceError::Answer(what.to_owned()));
         }
         *last = Some(row.clone());

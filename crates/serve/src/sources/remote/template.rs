@@ -22,7 +22,7 @@ const IN_PATH: &AsciiSet = &CONTROLS
 
 /// Error message for a URL that cannot be requested.
 pub(super) const NO_STEPS: &str =
-    "the URL has . or .. in its path, which would lead elsewhere in the path of the archive";
+    "the URL has . or .. in its path, which would change the path of the archive's URL";
 
 /// Values of placeholders.
 #[derive(Clone, Copy, Debug, Default)]

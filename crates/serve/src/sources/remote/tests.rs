@@ -33,7 +33,7 @@ fn identity(kind: &'static str, live: bool) -> Identity {
         kind,
         members: members.into(),
         limits: Limits {
-            // Half of it is the time to wait before an answer counts as large.
+            // An answer that takes longer than half of this timeout counts as large.
             first: Duration::from_secs(10),
             silence: Duration::from_secs(10),
             ..Limits::default()
@@ -346,7 +346,7 @@ fn an_answer_without_rows_is_empty_or_an_error() {
         ("/text", "Service is"),
         ("/cut", "htt"),
         ("/warning", "incomplete"),
-        ("/json", "breaks off"),
+        ("/json", "incomplete"),
         ("/busy", "503"),
     ] {
         let error = asked(path).unwrap_err().to_string();

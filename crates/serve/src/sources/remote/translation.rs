@@ -1,7 +1,7 @@
 //! Translates filters into the dialects of other servers.
 //!
-//! A filter is sent to a server only if the server keeps at least the rows that it keeps here, where it is applied
-//! again.
+//! A filter is sent to a server only if the server keeps at least the rows that this server keeps,
+//! because this server applies the filter again.
 
 use crawlspace_cdx::{Field, Format, Line, Read};
 

@@ -21,8 +21,9 @@ use crawlspace_index::source::SourceError;
 
 /// A collection of another Crawlspace server, or of pywb's warcserver.
 ///
-/// It supports all query parameters. The `source` of its rows is our name of the upstream followed by the upstream's
-/// own source, and `upstream_url` is the URL for their records.
+/// It supports all query parameters. The `source` of its rows is the configured name of the
+/// upstream, followed by the upstream's own source. `upstream_url` is the URL to request their
+/// records from.
 pub struct UpstreamSource {
     net: Arc<Net>,
     identity: Identity,

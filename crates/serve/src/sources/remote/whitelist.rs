@@ -1,7 +1,7 @@
 //! Creates rows from the unverified answers of other servers.
 //!
-//! A row is built from validated fields only. Its urlkey is computed from its URL; invalid and unknown fields are
-//! dropped. File names must be relative, without parent steps.
+//! A row is built from validated fields only. Its urlkey is computed from its URL; invalid and
+//! unknown fields are dropped. File names must be relative and must not contain `..`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -255,7 +255,8 @@ fn timestamp(given: &str) -> Option<Cow<'_, str>> {
     })
 }
 
-/// Returns the urlkey of a request with a body: only the server knows the body; the rest is checked against the URL.
+/// Returns the urlkey of a request with a body. Only the other server knows the body, so that part
+/// of the claimed key is trusted; the rest is checked against the URL.
 fn key_with_method(urlkey: &str, claimed: &str) -> Option<String> {
     if !claimed.contains(METHOD) || claimed.len() > MAX_URL {
         return None;

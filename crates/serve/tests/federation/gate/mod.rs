@@ -291,8 +291,8 @@ fn a_door_without_a_gate_is_noticed() {
     }
 }
 
-/// Checks a correct response, and the same response with traces of a hidden capture, in every notation of its
-/// timestamp.
+/// Checks a correct response, and then the same response with traces of a hidden capture, in every
+/// notation of its timestamp.
 #[test]
 fn a_trace_of_what_is_hidden_is_noticed() {
     let secret = captures("file", 2).next().unwrap();

@@ -111,10 +111,12 @@ fn a_build_goes_on_when_those_who_want_it_go_away() {
     client
         .send("GET", "/_indexes/full?jobs=1,2&wait=300", &[], b"")
         .unwrap();
-    until("it is being built", || figure(&server, "building") == 1);
+    until("the index is being built", || {
+        figure(&server, "building") == 1
+    });
     drop(client);
     other.gives_up();
-    until("it is built, though nobody asks", || {
+    until("the build completes without a client", || {
         let listed = json(&get(server.address(), "/_indexes"));
         let entries = listed["kinds"]["full"].as_array().unwrap().clone();
         entries.iter().any(|one| one["jobs"] == "1,2")
@@ -145,10 +147,12 @@ fn a_server_ends_in_the_middle_of_a_build() {
     client
         .send("GET", "/_indexes/full?jobs=1,2&wait=300", &[], b"")
         .unwrap();
-    until("it is being built", || figure(&server, "building") == 1);
+    until("the index is being built", || {
+        figure(&server, "building") == 1
+    });
     server.program().interrupt();
     client.first_byte().unwrap();
-    let ended = until_some("the server ends", || server.program().ended().cloned());
+    let ended = until_some("the server has ended", || server.program().ended().cloned());
     assert!(ended.status.success(), "{}", ended.errors);
     other.gives_up();
     let server = start(&archive);
@@ -164,5 +168,5 @@ fn a_full_disk_is_a_full_disk() {
     let server = Stage::start_with(&config(&archive, ""), with!(Setup, is_apart: true, limits));
     let answer = get(server.address(), "/_indexes/full?jobs=1,2&wait=50");
     assert_eq!(answer.status, 507, "{}", answer.text());
-    assert_contains(answer.text(), "nothing is left half-written");
+    assert_contains(answer.text(), "no incomplete index was kept");
 }

@@ -82,7 +82,7 @@ impl Web {
         let reasons = answer.field("jobs-missing-reasons");
         let told = r#"{"7":{"unreadable":"its metadata cannot be read"}}"#;
         assert_eq!(reasons, Some(told), "{metadata}");
-        until("the log says why", || {
+        until("the log contains the reason", || {
             let log = server.log();
             log.contains("not a public address")
         });

@@ -162,7 +162,7 @@ fn strangers_learn_no_paths_from_what_cannot_be_read() {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let expected = Some(r#"{"2":{"unreadable":"its metadata cannot be read"}}"#);
     assert_eq!(answer.field("jobs-missing-reasons"), expected);
-    until("the log says it", || {
+    until("the log contains the error", || {
         let log = server.log();
         log.lines()
             .any(|line| line.contains("cannot be read") && line.contains("2-metadata"))
@@ -224,7 +224,7 @@ fn a_list_of_jobs_that_is_too_long_for_a_url_is_refused_in_words() {
     let jobs = crate::job_indexes::parcels::set(&jobs.join(","));
     let refused = client.get_index(IndexKind::Full, &jobs, &Work::default());
     let error = refused.unwrap_err().to_string();
-    assert_contains(&error, "too long for its URL");
+    assert_contains(&error, "too long for a URL");
     assert_eq!(desk.files(), [""; 0]);
 }
 
@@ -233,8 +233,8 @@ fn what_makes_no_sense_is_refused() {
     let archive = Archive::with_jobs("1", 10);
     let server = start(&archive);
     for (target, status, what) in rows![
-        "/_indexes/x?jobs=1", 404, "there are dedup, full and cdx";
-        "/_indexes/dedup/x?jobs=1", 404, "there are dedup, full and cdx";
+        "/_indexes/x?jobs=1", 404, "use dedup, full or cdx";
+        "/_indexes/dedup/x?jobs=1", 404, "use dedup, full or cdx";
         "/_indexes/dedup", 400, "jobs is missing";
         "/_indexes/dedup?jobs=1,x3", 400, "x3";
         "/_indexes/dedup?jobs=1-200000", 400, "more than 100000";
@@ -250,7 +250,7 @@ fn what_makes_no_sense_is_refused() {
     let other = Stage::start("collections: {a: $live}");
     let answer = get(other.address(), "/_indexes/dedup?jobs=1");
     assert_eq!(answer.status, 404);
-    assert!(answer.text().contains("its configuration has no indexes"));
+    assert!(answer.text().contains("add indexes to its configuration"));
     assert_eq!(
         json(&get(other.operator(), "/_status"))["indexes"],
         serde_json::Value::Null
@@ -303,7 +303,7 @@ fn limits_are_kept() {
     let archive = Archive::with_jobs("1-9", 50);
     let server = start_with(&archive, "  limits: {max_size: 1, grace: 0}\n");
     let mut job = 0;
-    until("something is removed", || {
+    until("an index is evicted", || {
         job = job % 9 + 1;
         let answer = get(server.address(), &format!("/_indexes/full?jobs={job}"));
         assert_eq!(answer.status, 200, "{}", answer.text());

@@ -30,8 +30,13 @@ fn who_accepts_nothing_is_cut_off_and_keeps_no_index_from_being_removed() {
         .write_all(b"GET /_indexes/cdx?jobs=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
     client.read_exact(&mut [0]).unwrap();
-    until("the index is let go", || state() == EntryState::Whole);
+    until("the index is no longer in use", || {
+        state() == EntryState::Whole
+    });
     let mut rest = Vec::new();
     let _ = client.read_to_end(&mut rest);
-    assert!(rest.len() < 64 << 20, "nobody takes it for whole");
+    assert!(
+        rest.len() < 64 << 20,
+        "the client can tell that the response is incomplete"
+    );
 }

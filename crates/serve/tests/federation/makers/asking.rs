@@ -127,8 +127,8 @@ fn is_same(one: &str, other: &str) -> bool {
 pub struct Expected<'a> {
     /// Rows with the urlkey, earliest first.
     may: Vec<&'a Row>,
-    /// Rows that must be found. In an index with keys of the other family these are the rows of the URL itself, since
-    /// other spellings have other keys there.
+    /// Rows that must be found. In an index with keys of the other family, only the rows of the URL
+    /// itself must be found, because other spellings have other keys there.
     must: Vec<&'a Row>,
 }
 

@@ -46,13 +46,13 @@ pub enum Packs {
     Bytes(usize),
 }
 
-/// Line whose key and timestamp represent a block in the secondary index.
+/// The line of a block whose key and timestamp are in the secondary index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefix {
     First,
     /// First line of the block, without its timestamp.
     FirstKey,
-    /// Second line of the block, but in the first block the first line.
+    /// Second line of the block, or the first line in the first block.
     Second,
 }
 

@@ -47,7 +47,7 @@ fn all_captures_of_a_day_can_be_reached() {
     for beyond in ["skip=250", "skip=18446744073709551615"] {
         let target = format!("{}&{beyond}", search("c", "example.com", "20160102"));
         let html = page(&stage, &target, 200);
-        assert!(html.contains("There are no captures behind the first"));
+        assert!(html.contains("There are no captures after the first"));
         link_with(&html, "skip=150");
     }
     for no_number in ["skip=", "skip=-1", "skip=x"] {

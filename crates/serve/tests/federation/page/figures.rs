@@ -150,7 +150,7 @@ fn a_source_that_is_missing_or_keeps_failing_is_seen() {
     assert_eq!(of_missing.count(), 2, "{metrics:?}");
 
     std::fs::write(dir.path().join("none.cdxj"), "").unwrap();
-    redis_tests::until("what came is seen", || {
+    redis_tests::until("the new file is noticed", || {
         super::figures::status(&stage)["collections"][2]["sources"][0]["health"] == "ok"
     });
 }

@@ -1,4 +1,5 @@
-//! Comparison of access rules with pywb's own checker: both give the same verdict on every capture.
+//! Compares access rules with pywb's own checker: both must return the same verdict for every
+//! capture.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -66,8 +66,8 @@ fn a_second_crawl_that_asks_our_cdx_server_writes_revisits_alone() {
     ));
     let crawl = |collection: &str| {
         let cdx = format!("{}/{collection}/cdx", stage.url());
-        // warcprox gives up a request after two seconds. With 50 threads per process, two processors would be busy for
-        // longer next to an unoptimized server.
+        // warcprox abandons a request after two seconds. With 50 threads per process and an
+        // unoptimized server, two processors would take longer than that.
         let words = [
             "--cdxserver-dedup",
             &cdx,

@@ -153,7 +153,7 @@ impl Running {
             let at = || next.load(Ordering::Relaxed) * 2;
             let is_half = || (at() > all || failed.load(Ordering::Relaxed)).then_some(());
             within(Duration::from_secs(600), is_half);
-            assert!(at() > all, "half of it is fetched");
+            assert!(at() > all, "half of the pages are fetched");
             halfway();
         });
     }

@@ -189,7 +189,7 @@ fn an_index_of_jobs_is_served_as_it_lies() {
     }
     records.are_valid();
 
-    // Everything, from all blocks.
+    // Query all rows, from all blocks.
     let mut all: Vec<_> = jobs.captures.iter().map(expected).collect();
     all.sort();
     let host = |one: &Capture| {

@@ -70,7 +70,10 @@ impl Record {
         let mut reader = Reader::new("the answer", bytes);
         let record = reader.next().unwrap().expect("a record");
         record.finish().unwrap();
-        assert!(reader.next().unwrap().is_none(), "there is one record");
+        assert!(
+            reader.next().unwrap().is_none(),
+            "the file has a single record"
+        );
         Record::read_leniently(bytes)
     }
 

@@ -68,7 +68,7 @@ impl Odd {
     }
 }
 
-/// Adds a revisit of the first URL, with an HTTP header that differs from its original's.
+/// Adds a revisit of the first URL, whose HTTP header differs from that of its original.
 fn again(shelf: &mut Shelf) {
     let digest = sha1_base32(format!("this is {}", ODD[0]).as_bytes());
     let fields = rows![

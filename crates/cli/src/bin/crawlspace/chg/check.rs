@@ -9,7 +9,8 @@ use crate::Asking;
 use crate::observe::{Kind, is_frontier};
 use crate::table::{Table, count};
 
-/// Prove that all counts agree and each group is where it belongs. Exit status 1 if something is wrong.
+/// Check that all counts agree and that each group is in the right queue. Exit status 1 if
+/// something is wrong.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg check --prefix '{web}:' || crawlspace chg repair --prefix '{web}:'")]
@@ -53,13 +54,13 @@ impl Mend {
 fn print_check(check: &Check) -> io::Result<()> {
     let verdict = match (check.consistent, check.mended) {
         (true, _) => "The frontier is consistent.",
-        (false, None) => "The frontier is NOT consistent; chg repair mends it.",
+        (false, None) => "The frontier is NOT consistent; chg repair fixes it.",
         (false, Some(_)) => "The frontier was NOT consistent.",
     };
     let mut table = Table::new(verdict, 16)?;
     table.row("groups", count(check.groups), "")?;
     table.row("executions", count(check.executions), "")?;
-    table.row("URIs", count(check.total), "in all (QCT)")?;
+    table.row("URIs", count(check.total), "in total (QCT)")?;
     table.row("", count(check.sum_groups), "sum over the groups")?;
     let executions = "sum over the executions";
     table.row("", count(check.sum_executions), executions)?;
@@ -68,7 +69,7 @@ fn print_check(check: &Check) -> io::Result<()> {
         table.line(problem)?;
     }
     if let Some(mended) = check.mended {
-        table.row("mended", count(mended), "things were put right")?;
+        table.row("mended", count(mended), "faults fixed")?;
     }
     if check.disturbed {
         table.line(

@@ -12,7 +12,7 @@ use crate::observe::{Kind, is_frontier};
 use crate::table::{Table, count, duration};
 use crate::terminal::{Bytes, say, text};
 
-/// Show how long the queues are, how fast they move, and whether politeness was kept.
+/// Show the lengths and speed of the queues, and whether the pauses between fetches were kept.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg info --prefix '{web}:'")]
@@ -35,12 +35,15 @@ fn print_info(asking: &Asking, info: &Info) -> io::Result<()> {
     let mut table = Table::new(&format!("frontier '{}'", asking.server.prefix), 16)?;
     let crawls = format!("of {} crawls", count(info.executions));
     table.row("URIs", count(info.uris), &crawls)?;
-    let oldest = format!("the first for {}", duration(info.oldest_ready_ms));
+    let oldest = format!(
+        "the first has been due for {}",
+        duration(info.oldest_ready_ms)
+    );
     let oldest = if info.due > 0 { &oldest } else { "" };
     table.row("groups due", count(info.due), oldest)?;
     table.row("ready", count(info.groups_ready), "in chg_ready")?;
     table.row("waiting", count(info.groups_waiting), "in chg_wait")?;
-    table.row("busy", count(info.groups_busy), "are being fetched from")?;
+    table.row("busy", count(info.groups_busy), "are being fetched")?;
     let idle = "without URIs, in the pause after the last fetch";
     table.row("idle", count(info.groups_idle), idle)?;
     if info.groups_gated > 0 {
@@ -49,22 +52,22 @@ fn print_info(asking: &Asking, info: &Info) -> io::Result<()> {
     }
     match &info.paused[..] {
         "0" => {}
-        "all" => table.line("Everything is paused; chg resume ends the pause.")?,
+        "all" => table.line("Everything is paused; resume it with chg resume.")?,
         crawls => table.row("paused", crawls, "crawls")?,
     }
     let waiters = format!("{} workers wait for a host", count(info.waiters));
     let rate = format!("{}/s", count(info.rate_leases));
     table.row("leases", rate, &waiters)?;
-    let reports = format!("ran out; {} not read yet", count(info.expired_reports));
+    let reports = format!("expired; {} not read yet", count(info.expired_reports));
     table.row("expired", count(info.expired), &reports)?;
     if let (Some(pause), Some(margin)) = (info.smallest_pause_ms, info.smallest_margin_ms) {
-        let observed = format!("of {} that were measured", count(info.pauses_observed));
+        let observed = format!("the minimum of {} measured", count(info.pauses_observed));
         table.row("smallest pause", duration(pause), &observed)?;
         let late = match u64::try_from(margin) {
             Ok(late) => {
-                format!("every fetch waited for its pause; the earliest came {late} ms after it")
+                format!("every fetch waited for its pause; the earliest started {late} ms after it")
             }
-            Err(_) => format!("a fetch came {} ms too soon", margin.unsigned_abs()),
+            Err(_) => format!("a fetch started {} ms too soon", margin.unsigned_abs()),
         };
         table.row(
             "politeness",
@@ -122,12 +125,12 @@ fn print_why(why: &Why) -> io::Result<()> {
         table.row("back-off", count(why.backoff), "steps")?;
     }
     if why.expired > 0 {
-        table.row("expired", count(why.expired), "leases in a row ran out")?;
+        table.row("expired", count(why.expired), "leases in a row expired")?;
     }
     table.end()
 }
 
-/// Show expired leases: workers that died or took longer than their lease.
+/// Show expired leases, of workers that died or took longer than their lease.
 ///
 /// Each expired lease is shown once, because reading a report removes it from the server's list. The work is not
 /// lost: another worker gets it.
@@ -153,7 +156,7 @@ impl ShowExpired {
 
 fn print_expired(reports: &[Expired]) -> io::Result<()> {
     if reports.is_empty() {
-        say("no lease ran out");
+        say("no lease expired");
         return Ok(());
     }
     let mut table = Columns::new("group | times> | crawl | uri");

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::terminal::{Bytes, shown};
 use crate::{Asking, time};
 
-/// Hold one group, one crawl, or everything, until `resume`.
+/// Pause one group, one crawl, or everything, until `resume`.
 ///
 /// The server grants no new leases while a pause lasts. Held leases stay valid, and queued URIs keep their places.
 #[derive(Args)]
@@ -44,7 +44,7 @@ pub(crate) struct Resume {
 
 #[derive(Args)]
 struct What {
-    /// The group of hosts; everything without it.
+    /// The group of hosts; without it, everything.
     #[arg(value_name = "CHG", value_parser = Bytes::parser(), conflicts_with = "execution")]
     chg: Option<Bytes>,
     /// A crawl.

@@ -30,7 +30,8 @@ pub(crate) struct Limit {
     /// Minimum time between the starts of two fetches: 250ms, 2s.
     #[arg(long, value_name = "SPAN", value_parser = time::span)]
     gap: Option<Duration>,
-    /// Pause after a fetch if the worker gives none, and the minimum if the pause is computed: 30s; or none.
+    /// Pause after a fetch if the worker gives none, and the minimum of a computed pause: 30s, or
+    /// none.
     #[arg(long, value_name = "SPAN|none", value_parser = delay)]
     delay: Option<Delay>,
     /// Number of URIs that the group still accepts, or none for no limit.
@@ -59,7 +60,7 @@ fn budget(given: &str) -> Result<Budget, String> {
         "none" => Ok(Budget::Unlimited),
         number => match number.parse() {
             Ok(uris) => Ok(Budget::Left(uris)),
-            Err(_) => Err("a number, or none for no limit".to_owned()),
+            Err(_) => Err("write a number, or none for no limit".to_owned()),
         },
     }
 }
@@ -123,7 +124,7 @@ impl Limit {
     }
 }
 
-/// Put one gate before several groups: hosts of one server, or of one operator.
+/// Put several groups behind one shared gate, for hosts of one server or one operator.
 ///
 /// Only one of the groups is fetched from at a time, and the pause after a fetch applies to all of them. A group has
 /// at most one gate; an empty name removes the groups from their gates.
@@ -134,7 +135,7 @@ impl Limit {
 pub(crate) struct Group {
     #[command(flatten)]
     asking: Asking,
-    /// The name of the gate: an address, an operator.
+    /// The name of the gate, such as an address or an operator.
     #[arg(value_name = "GROUP", value_parser = Bytes::parser())]
     group: Bytes,
     /// The groups of hosts.

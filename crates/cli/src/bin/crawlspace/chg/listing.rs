@@ -25,7 +25,7 @@ use crate::{Asking, time};
 pub(crate) struct Groups {
     #[command(flatten)]
     asking: Asking,
-    /// List the groups of one queue only.
+    /// List only the groups of this queue.
     #[arg(long, value_name = "QUEUE", value_parser = PossibleValuesParser::new(["waiting", "ready", "busy"]))]
     state: Option<String>,
     #[command(flatten)]
@@ -71,7 +71,7 @@ impl Most {
             cursor = next.next;
             let is_enough = listed.len() as u64 >= self.count;
             if is_enough && cursor.is_some() {
-                say("there may be more: --count");
+                say("there may be more: increase --count");
             }
             if is_enough || cursor.is_none() {
                 return Ok(listed);
@@ -134,7 +134,7 @@ impl Uris {
 
 fn print_uris(uris: &[ListedUri]) -> io::Result<()> {
     if uris.is_empty() {
-        say("no URI is kept for this group");
+        say("no URI is queued for this group");
         return Ok(());
     }
     let mut table = Columns::new("crawl | depth> | due | tries> | uri");

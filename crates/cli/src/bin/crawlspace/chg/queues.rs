@@ -13,7 +13,8 @@ use crate::terminal::{Bytes, Consent, say};
 
 /// Move everything that is queued for one group to another group.
 ///
-/// Use it when a host was queued by name and its address becomes known. The pauses of both groups are kept.
+/// Use it when the address of a host that was queued by name becomes known. The pauses of both
+/// groups are kept.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg move a.example 192.0.2.7")]
@@ -58,9 +59,9 @@ impl Move {
 
 /// Abort a crawl, or empty a group: all of its URIs are removed.
 ///
-/// Prints their number and asks for confirmation, unless --yes is given. Emptying a group removes the URIs of all
-/// crawls, which continue elsewhere; the pause and the limits of the group stay. New URIs are accepted afterwards;
-/// those of an aborted crawl only when its last lease has ended.
+/// Prints their number and asks for confirmation, unless --yes is given. Emptying a group removes
+/// the URIs of all crawls, which continue elsewhere; the pause and the limits of the group stay.
+/// New URIs are accepted afterwards; for an aborted crawl, only after its last lease has ended.
 #[derive(Args)]
 #[command(after_help = "Examples:
   crawlspace chg drop crawl-1 --prefix '{web}:'
@@ -196,7 +197,7 @@ impl Sweep {
         };
         self.asking.tell(&swept, |_| {
             let (waited, late) = (many(from_wait, "group"), many(from_busy, "lease"));
-            writeln!(io::stdout(), "{waited} came due, {late} ran out")
+            writeln!(io::stdout(), "{waited} came due, {late} expired")
         })?;
         Ok(true)
     }

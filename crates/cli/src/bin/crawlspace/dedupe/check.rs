@@ -11,8 +11,9 @@ use crate::table::{Table, count};
 
 /// Prove that an index is consistent, or list its faults. Exit status 1 if something is wrong.
 ///
-/// The server reads the whole index, in slices between which it serves other clients. If clients write to the index
-/// meanwhile, their writes can show up as faults: run the check again before you act on them.
+/// The server reads the whole index in slices, and serves other clients between them. If clients
+/// write to the index meanwhile, their writes can show up as faults: run the check again before you
+/// act on them.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe check --prefix '{coll-42}:' || crawlspace dedupe repair --prefix '{coll-42}:'")]
@@ -57,7 +58,7 @@ impl Repair {
 fn print(check: &dedupe::Check) -> io::Result<()> {
     let heading = match (check.ok, check.repaired) {
         (true, _) => "The index is consistent.",
-        (false, None) => "The index is NOT consistent; dedupe repair mends it.",
+        (false, None) => "The index is NOT consistent; dedupe repair fixes it.",
         (false, Some(_)) => "The index was NOT consistent.",
     };
     let mut table = Table::new(heading, 18)?;
@@ -72,7 +73,7 @@ fn print(check: &dedupe::Check) -> io::Result<()> {
         (
             "missing hashes",
             check.missing_hashes,
-            "of committed crawls, and not in the merged index",
+            "hashes of committed crawls that the merged index lacks",
         ),
         (
             "hidden owners",
@@ -82,7 +83,7 @@ fn print(check: &dedupe::Check) -> io::Result<()> {
         (
             "bad records",
             check.bad_records,
-            "invalid, and skipped; repair leaves them",
+            "invalid records, which are skipped; repair does not change them",
         ),
         (
             "count drift",
@@ -92,17 +93,17 @@ fn print(check: &dedupe::Check) -> io::Result<()> {
         (
             "leaked keys",
             check.leaked_keys,
-            "of ours, about crawls that do not exist",
+            "keys of this module about crawls that do not exist",
         ),
         (
             "to remove",
             check.to_remove_crawls,
-            "crawls that a purge by Browsertrix has neither put back nor deleted",
+            "crawls that a purge by Browsertrix has neither restored nor deleted",
         ),
         (
             "stale holders",
             check.stale_holders,
-            "lists of further holders that are not true",
+            "incorrect lists of further holders",
         ),
         (
             "interrupted",
@@ -120,11 +121,12 @@ fn print(check: &dedupe::Check) -> io::Result<()> {
         table.row("placeholders", count(check.placeholders), meaning)?;
     }
     if check.unlisted_crawls > 0 {
-        let meaning = "crawls in no set: they run, or COMMIT or CANCEL ends them; no fault";
+        let meaning =
+            "crawls in no set of crawls: running, or to be ended by COMMIT or CANCEL; not a fault";
         table.row("unlisted crawls", count(check.unlisted_crawls), meaning)?;
     }
     if let Some(repaired) = check.repaired {
-        table.row("repaired", count(repaired), "things were put right")?;
+        table.row("repaired", count(repaired), "faults fixed")?;
     }
     table.end()
 }

@@ -104,7 +104,7 @@ fn print_crawl(of: &OfCrawl<'_>) -> io::Result<()> {
         stats.total_crawl_size,
     )?;
     table.row("WACZ files", count(stats.waczs), "")?;
-    let requires = "crawls that it cannot be replayed in full without";
+    let requires = "other crawls that it needs for complete replay";
     table.row("requires", count(stats.requires), requires)?;
     table.row("memory", count(stats.memory), &size(stats.memory))?;
     table.end()
@@ -141,21 +141,23 @@ pub(super) fn state(state: CrawlState) -> &'static str {
 
 /// List the crawls of an index.
 ///
-/// A crawl is uncommitted while it runs, committed when other crawls find its payloads, and continued when it was
-/// used again after its commit. It is outgoing or canceled when Browsertrix has set it aside.
+/// A crawl is uncommitted while it runs, committed once other crawls find its payloads, and
+/// continued if it was used again after its commit. It is outgoing or canceled if Browsertrix has
+/// marked it for removal.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe crawls --uncommitted --prefix '{coll-42}:'")]
 pub(crate) struct Crawls {
     #[command(flatten)]
     asking: Asking,
-    /// List crawls with something to commit only.
+    /// List only crawls with something to commit.
     #[arg(long, conflicts_with = "committed")]
     uncommitted: bool,
-    /// List crawls that are part of the merged index only.
+    /// List only crawls that are part of the merged index.
     #[arg(long)]
     committed: bool,
-    /// List crawls that have records but are in no set only; the server scans all of its keys to find them.
+    /// List only crawls that have records but are in no set of crawls; the server scans all of its
+    /// keys to find them.
     #[arg(long, conflicts_with_all = ["committed", "uncommitted"])]
     unlisted: bool,
 }

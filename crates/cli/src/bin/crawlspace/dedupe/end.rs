@@ -122,22 +122,22 @@ impl Cancel {
         for (crawl, stats) in crawls {
             match stats.state {
                 CrawlState::Uncommitted | CrawlState::Canceled | CrawlState::Unlisted => {
-                    say(format_args!("  crawl {crawl} is dropped completely"));
+                    say(format_args!("  crawl {crawl} will be removed completely"));
                 }
                 CrawlState::Outgoing => {
                     complain(format_args!(
-                        "a purge by Browsertrix has set crawl {crawl} aside; dedupe remove takes it out"
+                        "a purge by Browsertrix has set crawl {crawl} aside; remove it with dedupe remove"
                     ));
                     return Ok(false);
                 }
                 CrawlState::Continued => {
                     say(format_args!(
-                        "  crawl {crawl} loses everything added since its last commit"
+                        "  crawl {crawl} will lose everything added since its last commit"
                     ));
                 }
                 CrawlState::Committed => {
                     complain(format_args!(
-                        "crawl {crawl} has nothing new since its commit; dedupe remove takes it out"
+                        "crawl {crawl} has nothing new since its commit; remove it with dedupe remove"
                     ));
                     return Ok(false);
                 }
@@ -190,7 +190,7 @@ impl Remove {
         };
         if let Some((crawl, _)) = crawls.iter().find(never) {
             complain(format_args!(
-                "crawl {crawl} was never committed; dedupe cancel drops it"
+                "crawl {crawl} was never committed; drop it with dedupe cancel"
             ));
             return Ok(false);
         }
@@ -209,7 +209,7 @@ impl Remove {
 
 fn print_removed(removed: &Removed) -> io::Result<()> {
     let mut table = Table::new(&format!("{} removed", many(removed.crawls, "crawl")), 12)?;
-    let dropped = "hashes that the index has no longer";
+    let dropped = "hashes removed from the index";
     table.row("dropped", count(removed.dropped), dropped)?;
     let reowned = "hashes that another crawl owns now";
     table.row("re-owned", count(removed.reowned), reowned)?;
@@ -352,7 +352,7 @@ fn warn_of_dependents(index: &Index, leaving: &[&[u8]]) -> io::Result<()> {
         for dependent in dependents.iter().filter(|d| staying(&d.crawl)) {
             let revisits = dependent.revisits.map_or("some".to_owned(), count);
             say(format_args!(
-                "  crawl {} has {revisits} revisits whose originals are in {}: it cannot be replayed in full without it",
+                "  crawl {} has {revisits} revisits whose originals are in {}: it needs that crawl for complete replay",
                 text(&dependent.crawl),
                 text(crawl)
             ));

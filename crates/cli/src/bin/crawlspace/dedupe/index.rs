@@ -36,7 +36,7 @@ pub(crate) struct IndexFiles {
     commit: bool,
     #[command(flatten)]
     wait: Wait,
-    /// WARC files, plain or with each record compressed by itself (.warc.gz).
+    /// WARC files, plain or with each record compressed separately (.warc.gz).
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
 }
@@ -98,12 +98,13 @@ fn index_files(job: &IndexFiles) -> io::Result<bool> {
                 if FileKind::of(file) == FileKind::Wacz {
                     let file = file.display();
                     errors.push(format!(
-                        "{file}: this is a WACZ file, and dedupe index reads WARC files: run crawlspace indexer --source-url {file}"
+                        "{file}: this is a WACZ file, but dedupe index reads WARC files: run crawlspace indexer \
+                         --source-url {file}"
                     ));
                     continue;
                 }
-                // A file is read again from its start: records that are in the index count nothing, and its batches may
-                // be lost.
+                // A retry reads the file again from its start, because batches may be lost. Records
+                // that are already in the index are not counted again.
                 let added = job.patiently(|| {
                     let mut of_all = tally.clone();
                     match index::add_file(&index, crawl, file, &mut of_all) {
@@ -139,7 +140,7 @@ fn index_files(job: &IndexFiles) -> io::Result<bool> {
     if job.commit && committed.is_none() {
         let crawl = &job.crawl;
         complain(format_args!(
-            "crawl {crawl} is not committed, because of the above"
+            "crawl {crawl} is not committed, because of the errors above"
         ));
     }
     if !job.commit && tally.records > 0 {
@@ -189,21 +190,21 @@ fn print_table(crawl: &Bytes, tally: &Tally, committed: Option<Committed>) -> io
         table.row(
             "skipped",
             count(tally.skipped),
-            "without valid payload digest, URL or date, or with an empty payload",
+            "no valid payload digest, URL or date, or an empty payload",
         )?;
     }
     if tally.deviating > 0 {
         table.row(
             "deviating",
             count(tally.deviating),
-            "records that deviate from the standard and were read",
+            "records that deviate from the standard but were read",
         )?;
     }
     if tally.unresolved > 0 {
         table.row(
             "unresolved",
             count(tally.unresolved),
-            "revisits of payloads that the index never saw",
+            "revisits of payloads that are not in the index",
         )?;
     }
     table.row("bytes", count(tally.bytes), &size(tally.bytes))?;

@@ -10,9 +10,9 @@ use crate::table::{Table, count, size};
 
 /// Store the committed part of an index in one value, which takes a fraction of the memory.
 ///
-/// DEDUPE commands keep returning the same replies; plain clients can no longer read committed hashes. Clients can
-/// work on the index meanwhile. An interrupted run resumes where it stopped. Crawls that are committed later are
-/// packed, too.
+/// DEDUPE commands keep returning the same replies; plain clients can no longer read committed
+/// hashes. Clients can work on the index meanwhile. An interrupted run resumes where it stopped.
+/// Crawls that are committed later are packed as well.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe pack --prefix '{coll-42}:'")]
@@ -61,8 +61,16 @@ fn print(moved: &Moved) -> io::Result<()> {
         Storage::Unpacking => "The index is being unpacked.",
     };
     let mut table = Table::new(heading, 14)?;
-    table.row("hashes", count(moved.hashes), "of the merged index moved")?;
-    table.row("records", count(moved.records), "of committed crawls moved")?;
+    table.row(
+        "hashes",
+        count(moved.hashes),
+        "of the merged index were moved",
+    )?;
+    table.row(
+        "records",
+        count(moved.records),
+        "of committed crawls were moved",
+    )?;
     let of = match moved.storage {
         Storage::Packed => "for all of them",
         _ => "for the merged index alone",

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::Asking;
 
-/// Show or set which key names and which spelling of hashes an index uses.
+/// Show or set the key names and the spelling of hashes that an index uses.
 ///
 /// It can be set until the index has its first crawl.
 #[derive(Args)]
@@ -48,7 +48,7 @@ impl SetProfile {
         };
         let profile = profile.map_err(io::Error::other)?;
         self.asking.tell(&Used { profile }, |used| {
-            // Only the word, because scripts read it.
+            // Print only the word, because scripts read it.
             writeln!(io::stdout(), "{}", used.profile.word())
         })?;
         Ok(true)

@@ -29,10 +29,12 @@ pub(crate) struct Requires {
         conflicts_with_all = ["wacz", "refs"]
     )]
     crawl: Option<Bytes>,
-    /// Exactly the files that the revisits of this WACZ file refer to: the id that its crawler gave with REF.
+    /// List only the files that the revisits of this WACZ file refer to. Give the id that its
+    /// crawler gave with REF.
     #[arg(long, value_name = "UUID", value_parser = Bytes::parser(), conflicts_with = "refs")]
     wacz: Option<Bytes>,
-    /// Exactly this file: a crawl and the index of one of its WACZ files. May be given several times.
+    /// List exactly this file: a crawl, and the index of one of its WACZ files. May be given
+    /// several times.
     #[arg(long = "ref", id = "refs", value_name = "CRAWL INDEX", value_parser = Bytes::parser())]
     refs: Vec<Bytes>,
     /// Also list the files that these need, recursively.

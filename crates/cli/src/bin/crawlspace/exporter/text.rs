@@ -182,7 +182,7 @@ const FRONTIER: &[Of<frontier::Info>] = figures! { frontier::Info, it:
     frontier_executions gauge "Executions with queued URIs." one(it.executions);
     frontier_waiters gauge "Clients that wait for a lease." one(it.waiters);
     frontier_leases_total counter "Leases granted." one(it.leases);
-    frontier_leases_per_second gauge "Leases a second, over the last nine seconds." one(it.rate_leases);
+    frontier_leases_per_second gauge "Leases per second, over the last nine seconds." one(it.rate_leases);
     frontier_releases_total counter "Leases released." one(it.releases);
     frontier_expired_total counter "Leases that expired." one(it.expired);
     frontier_expired_reports gauge "Reports of expired leases that no client has read." one(it.expired_reports);

@@ -23,11 +23,12 @@ static GRACE: LazyLock<String> = LazyLock::new(|| format!("{}m", DEFAULT_GRACE.a
 
 /// Free space: remove the least recently used entries, and leftovers of builders that died.
 ///
-/// Without limits, only the leftovers are removed. Entries that are open or were used a moment ago stay. An entry is
-/// removed together with its lock file. Removed entries can be built again at any time.
+/// Without limits, only the leftovers are removed. Entries that are open, or were used within
+/// --grace, stay. An entry is removed together with its lock file. Removed entries can be built
+/// again at any time.
 ///
-/// Exit status: 0 when the limits are kept, 1 when they are exceeded because too much is in use or because something
-/// failed, 2 when the command line is wrong.
+/// Exit status: 0 when the limits are met, 1 when they are exceeded because entries are in use or
+/// something failed, 2 when the command line is wrong.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace index gc --cache-dir /var/cache/crawlspace --max-size 100GB --min-free 10GB --max-age 90d")]
@@ -40,7 +41,7 @@ pub(crate) struct Collect {
     /// Minimum free space in the file system.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     min_free: Option<u64>,
-    /// Time after its last use when an entry is removed: 90d.
+    /// Remove entries that were not used for this time: 90d.
     #[arg(long, value_name = "TIME", value_parser = span)]
     max_age: Option<Duration>,
     /// Time after its last use during which an entry is never removed.
@@ -97,7 +98,7 @@ impl Collect {
         }
         if !collected.within_limits {
             complain(format_args!(
-                "the limits are not kept: {}",
+                "the limits are exceeded: {}",
                 kept(collected.kept)
             ));
         }
@@ -147,7 +148,7 @@ impl Collect {
             table.row(
                 "kept",
                 count(collected.kept),
-                "because they are in use, or were a moment ago",
+                "in use, or used a moment ago",
             )?;
         }
         table.end()
@@ -165,9 +166,9 @@ fn entries(n: u64) -> String {
 fn kept(n: u64) -> String {
     match n {
         0 => "no other entry can be removed".to_owned(),
-        1 => "1 entry that exceeds the limits is in use, or was a moment ago".to_owned(),
+        1 => "1 entry that should be removed is in use, or was used a moment ago".to_owned(),
         n => format!(
-            "{} entries that exceed the limits are in use, or were a moment ago",
+            "{} entries that should be removed are in use, or were used a moment ago",
             count(n)
         ),
     }
@@ -176,8 +177,8 @@ fn kept(n: u64) -> String {
 fn reason(why: Reason) -> &'static str {
     match why {
         Reason::Age => "unused for longer than the limit",
-        Reason::Size => "there is too much",
-        Reason::Room => "there is too little room",
+        Reason::Size => "the total size is above the limit",
+        Reason::Room => "the free space is below the limit",
         Reason::Left => "its builder died",
     }
 }

@@ -25,16 +25,17 @@ use crate::terminal::{Bytes, complain};
 static WAIT: LazyLock<String> = LazyLock::new(|| DEFAULT_WAIT.as_secs().to_string());
 static MEMORY: LazyLock<String> = LazyLock::new(|| format!("{}GiB", DEFAULT_MEMORY >> 30));
 
-/// Get the index of some jobs: from the cache, or built and cached.
+/// Get the index of some jobs from the cache, or build and cache it.
 ///
 /// An index that is older than the metadata files of its jobs, or than the indexes that it was merged from, is built again.
 ///
-/// Prints its path and the jobs that it covers. Missing jobs are named on standard error, each with the reason; the
-/// index of the others is returned. It is cached under the name of the jobs that it covers, so that the next request
-/// looks for the missing ones again.
+/// Prints its path and the jobs that it covers. If jobs are missing, prints them with the reasons
+/// on standard error, and returns the index of the others. It is cached under the name of the jobs
+/// that it covers, so that the next request looks for the missing ones again.
 ///
-/// dedup: captures of all types but text, from crawl.log and CDX. full: of all types. cdx: the lines of the CDX. The first two are folders
-/// with ZipNum indexes of CDXJ lines, by URL and by digest.
+/// An index of kind dedup has the captures of all media types except text, from crawl.log and CDX;
+/// full has all captures; cdx has the lines of the CDX files. The first two kinds are folders with
+/// ZipNum indexes of CDXJ lines, by URL and by digest.
 ///
 /// An interrupted run, also by Ctrl-C, resumes where it stopped when the same command is given again.
 ///
@@ -64,7 +65,8 @@ pub(crate) struct Get {
     /// Copy the index to this folder, which is created completely or not at all.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
-    /// Load it into the dedupe index of this server: each job becomes a crawl, and is committed.
+    /// Load the index into the dedupe index of this server: each job becomes a crawl, which is
+    /// committed.
     #[arg(long, value_name = "URL")]
     into: Option<String>,
     /// Prefix of every key of the dedupe index, with --into.
@@ -83,14 +85,14 @@ pub(crate) struct Get {
     /// Timeout for a build of the same index by another process, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = WAIT.as_str(), value_parser = seconds)]
     wait: Duration,
-    /// Memory for sorting; what does not fit is sorted on the disk.
+    /// Memory for sorting; larger indexes are sorted on the disk.
     #[arg(long, value_name = "SIZE", default_value = MEMORY.as_str(), value_parser = size)]
     memory: u64,
-    /// A missing job is a failure.
+    /// Exit with status 1 if a job is missing.
     #[arg(long)]
     strict: bool,
-    /// Build it again from what the archive has now, also where that does not look changed. Other indexes of these jobs follow
-    /// when they are asked for.
+    /// Build the index again from the current state of the archive, even if nothing seems to have
+    /// changed. Other indexes of these jobs are rebuilt when they are next requested.
     #[arg(long, conflicts_with = "server")]
     rebuild: bool,
     /// Print the outcome as JSON.
@@ -109,13 +111,15 @@ struct Got {
 impl Get {
     pub(crate) fn run(&self) -> io::Result<bool> {
         if self.into.is_some() && self.kind == IndexKind::Cdx {
-            complain("the lines of a CDX have no digests: --into needs --kind dedup or full");
+            complain(
+                "--into needs --kind dedup or full, because the lines of a CDX have no digests",
+            );
             std::process::exit(2);
         }
         if self.into.as_deref().is_some_and(|url| !is_server(url)) {
             // The URL may contain a password, so it is not repeated.
             complain(
-                "--into is the URL of no server: write redis://host:port/, rediss://host:port/ or unix:///path",
+                "--into is not the URL of a server: write redis://host:port/, rediss://host:port/ or unix:///path",
             );
             std::process::exit(2);
         }
@@ -220,7 +224,7 @@ impl Get {
         }
         for one in outdated {
             complain(format_args!(
-                "job {}: the index is from before a metadata file came that cannot be read: {}",
+                "job {}: the index is older than a metadata file that cannot be read: {}",
                 one.job, one.why
             ));
         }
@@ -289,12 +293,12 @@ fn print(index: &Index, out: Option<&Path>) -> io::Result<()> {
         (
             "nearest",
             "originNearest",
-            "have the place of a CDX row within a second, not of their second",
+            "have the position of a CDX row up to a second away",
         ),
         (
             "revisits",
             "revisits",
-            "have no place: no payload was stored for them",
+            "have no position, because no payload was stored for them",
         ),
     ] {
         let number = manifest.counts.get(counted).copied().unwrap_or(0);
@@ -348,7 +352,7 @@ fn runs(missing: &[MissingJob]) -> impl Iterator<Item = String> + '_ {
 /// Parses the value of `--wait`.
 fn seconds(given: &str) -> Result<Duration, String> {
     let number = given.parse().map(Duration::from_secs);
-    number.map_err(|_| "write a number of seconds: 3600".to_owned())
+    number.map_err(|_| "write a number of seconds, such as 3600".to_owned())
 }
 
 /// Returns true if this is the URL of a server that can hold a dedupe index.
@@ -360,7 +364,7 @@ fn many_reasons(missing: &[MissingJob]) -> String {
     match missing.iter().filter(|one| is_unreadable(one)).count() {
         0 => String::new(),
         some => format!(
-            "{} that could not be read may be there next time",
+            "{} could not be read; run the command again later",
             many(some as u64, "job")
         ),
     }

@@ -15,20 +15,21 @@ use crate::table::{bytes, count, print_json};
 use crate::terminal::{complain, say};
 use crate::time;
 
-/// List what there is in the caches of a folder.
+/// List the entries of the caches of a folder.
 ///
-/// Entries that are in use or being built, and by whom; those that are not what their manifests say, as far as that can be told
-/// without reading all bytes (`verify` does that); and what was left by builders that died, which `gc` removes.
+/// Shows which entries are in use or being built, and by which process; which entries differ from
+/// their manifests, as far as that is visible without reading all bytes (`verify` reads them); and
+/// the leftovers of builders that died, which `gc` removes.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace index list --cache-dir /var/cache/crawlspace --kind full")]
 pub(crate) struct List {
     #[command(flatten)]
     cache: CacheDir,
-    /// Indexes of this kind only.
+    /// List only indexes of this kind.
     #[arg(long, value_name = "KIND", value_parser = kind())]
     kind: Option<IndexKind>,
-    /// Print entries as JSON, one a line.
+    /// Print entries as JSON, one per line.
     #[arg(long)]
     json: bool,
 }
@@ -64,7 +65,7 @@ impl List {
             return Ok(true);
         }
         if listed.is_empty() {
-            say(format_args!("{}: there is nothing", dir.display()));
+            say(format_args!("{}: the caches are empty", dir.display()));
             return Ok(true);
         }
         print(&listed)?;

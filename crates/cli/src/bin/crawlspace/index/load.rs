@@ -74,7 +74,8 @@ impl<'a> Into<'a> {
 }
 
 impl Open<'_> {
-    /// Loads the jobs one after the other by ascending number: the first job with a payload owns it.
+    /// Loads the jobs one after the other, in ascending order: the first job that has a payload
+    /// owns it.
     pub(super) fn load(
         &self,
         source: &Source,
@@ -140,7 +141,7 @@ impl Outcomes {
             let (job, skipped) = (loaded.job, &loaded.skipped);
             if skipped.nowhere > 0 {
                 complain(format_args!(
-                    "job {job}: {} not loaded, since the index does not say where they are stored",
+                    "job {job}: {} not loaded, because the index has no position for them",
                     many(skipped.nowhere, "capture")
                 ));
             }
@@ -173,11 +174,11 @@ impl Outcomes {
         table.row("committed", count(committed), &new)?;
         let known = of(Outcome::Known).count() as u64;
         if known > 0 {
-            table.row("known", count(known), "committed before, and left alone")?;
+            table.row("known", count(known), "already committed, and unchanged")?;
         }
         let nothing = of(Outcome::Nothing).count() as u64;
         if nothing > 0 {
-            table.row("empty", count(nothing), "nothing in them can be loaded")?;
+            table.row("empty", count(nothing), "have nothing that can be loaded")?;
         }
         table.row("records", count(sum(|job| job.records)), "")?;
         if !self.failed.is_empty() {

@@ -15,11 +15,12 @@ use crate::terminal::complain;
 
 /// Find captures in an index: by URL, or by digest.
 ///
-/// Prints them as CDXJ lines, the earliest first. An index is given by its folder, or by kind and jobs, as `get` was asked for it;
-/// nothing is built. When there is none over all of the jobs, the one with the most of them is searched, and the others are named
-/// on standard error.
+/// Prints them as CDXJ lines, the earliest first. Give the index by its folder, or by the kind and
+/// jobs that were given to `get`; this command builds nothing. If no index covers all of the jobs,
+/// the one with the most of them is searched, and the other jobs are printed on standard error.
 ///
-/// Exit status: 0 when something is found, 1 when nothing is or something failed, 2 when the command line is wrong.
+/// Exit status: 0 when something is found, 1 when nothing is found or something failed, 2 when the
+/// command line is wrong.
 #[derive(Args)]
 #[command(group = ArgGroup::new("index").args(["path", "kind"]).required(true))]
 #[command(group = ArgGroup::new("what").args(["url", "digest"]).required(true))]
@@ -48,16 +49,16 @@ pub(crate) struct Lookup {
         value_hint = ValueHint::DirPath
     )]
     cache_dir: Option<PathBuf>,
-    /// Captures of this URL.
+    /// Find captures of this URL.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// Date of 4 to 14 digits: print only the closest capture, with --url.
     #[arg(long, value_name = "DATE", requires = "url", conflicts_with = "digest")]
     closest: Option<String>,
-    /// Captures with this digest, with or without the prefix of its algorithm.
+    /// Find captures with this digest, given with or without the prefix of its algorithm.
     #[arg(long, value_name = "DIGEST")]
     digest: Option<String>,
-    /// Print captures as JSON, one a line.
+    /// Print captures as JSON, one per line.
     #[arg(long)]
     json: bool,
 }
@@ -129,7 +130,7 @@ impl Lookup {
             return Ok(IndexLocation::Folder(path));
         };
         if kind == IndexKind::Cdx {
-            let text = "the lines of a CDX are no index to look anything up in: ask dedup or full";
+            let text = "an index of kind cdx cannot be searched: use dedup or full";
             return Err(Error::Request(text.to_owned()));
         }
         let dir = self.cache_dir.clone().unwrap_or_default();
@@ -157,7 +158,8 @@ impl Lookup {
         };
         let has = &entry.manifest().jobs;
         complain(format_args!(
-            "searching the {kind} index of jobs {has}: none has {} as well; crawlspace index get looks for them again",
+            "searching the {kind} index of jobs {has}: no index has jobs {} as well; crawlspace index get looks for \
+             them again",
             jobs.without(has)
         ));
         Ok(IndexLocation::Entry(entry))

@@ -19,7 +19,8 @@ use crate::terminal::complain;
 /// meanwhile. A damaged entry is built again when it is requested; --remove frees its space at once. Entries whose
 /// parts have changed are reported as outdated: the next `get` rebuilds them.
 ///
-/// Exit status: 0 when all is well, 1 when something is damaged or the folder is not there, 2 when the command line is wrong.
+/// Exit status: 0 when all entries are intact, 1 when one is damaged or the folder does not exist,
+/// 2 when the command line is wrong.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace index verify --cache-dir /var/cache/crawlspace")]
@@ -74,13 +75,13 @@ impl Verify {
         }
         for path in &verified.foreign {
             complain(format_args!(
-                "{}: it has no manifest, so that there is nothing to compare it with",
+                "{}: it has no manifest, so it cannot be verified",
                 path.display()
             ));
         }
         for path in &verified.other_format {
             complain(format_args!(
-                "{}: another version of crawlspace made it, in a format that this one does not read",
+                "{}: it was built by another version of crawlspace, in a format that this version cannot read",
                 path.display()
             ));
         }
@@ -103,8 +104,8 @@ fn fate(one: &Damage) -> &'static str {
     match one.removed {
         None => "",
         Some(Eviction::Gone | Eviction::Absent) => "; removed",
-        Some(Eviction::InUse) => "; not removed, since it is in use",
-        Some(Eviction::BeingBuilt) => "; not removed, since it is being built",
+        Some(Eviction::InUse) => "; not removed, because it is in use",
+        Some(Eviction::BeingBuilt) => "; not removed, because it is being built",
     }
 }
 
@@ -128,7 +129,7 @@ fn answer<'v>(verified: &'v Verified) -> VerifyReport<'v> {
 
 fn print(verified: &Verified) -> io::Result<()> {
     let heading = if verified.damaged.is_empty() {
-        "All entries are what they were."
+        "All entries are intact."
     } else {
         "Some entries are damaged."
     };
@@ -137,7 +138,7 @@ fn print(verified: &Verified) -> io::Result<()> {
     table.row(
         "bytes",
         count(verified.bytes),
-        &format!("as they should be, {}", bytes(verified.bytes)),
+        &format!("intact, {}", bytes(verified.bytes)),
     )?;
     if !verified.damaged.is_empty() {
         let damaged = verified.damaged.len() as u64;

@@ -47,7 +47,7 @@ fn print_explanation(explanation: &Explanation) -> io::Result<()> {
     let mut table = Table::new(verdict, 0)?;
     table.line(&explanation.why)?;
     table.line(&format!(
-        "{} line; tags of its own as {}",
+        "{} line; its own tags are those of {}",
         explanation.format,
         text(&explanation.record)
     ))?;

@@ -33,7 +33,7 @@ pub(crate) struct Sync {
     /// The key of the tag space.
     #[arg(long, value_name = "KEY", required_unless_present = "print_sql")]
     key: Option<String>,
-    /// Kind of the ids. The mirror owns everything of this kind in the space.
+    /// Kind of the ids. The mirror manages all ids of this kind in the space.
     #[arg(long, value_enum, default_value_t)]
     kind: KindName,
 
@@ -42,7 +42,7 @@ pub(crate) struct Sync {
     /// prefer, the default, TLS is used if available, without verifying the server.
     #[arg(long, value_name = "URL", help_heading = "PostgreSQL")]
     postgres: Option<String>,
-    /// PEM file of certificate authorities to trust beside those of the system.
+    /// PEM file of certificate authorities to trust in addition to those of the system.
     #[arg(long, value_name = "FILE", help_heading = "PostgreSQL")]
     postgres_ca: Option<PathBuf>,
     /// A query with two columns: an id, and its tags (separated by spaces, or text[]). Rows of the same id are
@@ -54,10 +54,10 @@ pub(crate) struct Sync {
         help_heading = "PostgreSQL"
     )]
     query: Option<String>,
-    /// Without --query: the table of collections, with its schema before a dot if it has one.
+    /// The table of collections, without --query; with its schema if necessary: archive.collection.
     #[arg(long, default_value = "collection", help_heading = "PostgreSQL")]
     table: String,
-    /// Its column with the id of the collection, which becomes the tag coll:<id>.
+    /// Column of --table with the id of the collection, which becomes the tag coll:<id>.
     #[arg(
         long,
         value_name = "COLUMN",
@@ -65,7 +65,7 @@ pub(crate) struct Sync {
         help_heading = "PostgreSQL"
     )]
     id: String,
-    /// Its column with the organization, which becomes org:<organization>.
+    /// Column of --table with the organization, which becomes the tag org:<organization>.
     #[arg(
         long,
         value_name = "COLUMN",
@@ -73,7 +73,7 @@ pub(crate) struct Sync {
         help_heading = "PostgreSQL"
     )]
     organization: String,
-    /// Its boolean column that is true for private collections. NULL counts as private.
+    /// Boolean column of --table that is true for private collections. NULL counts as private.
     #[arg(
         long,
         value_name = "COLUMN",
@@ -82,14 +82,15 @@ pub(crate) struct Sync {
         help_heading = "PostgreSQL"
     )]
     private: String,
-    /// Its boolean column that is true for public collections, instead of --private. NULL counts as private.
+    /// Boolean column of --table that is true for public collections, instead of --private. NULL
+    /// counts as private.
     #[arg(long, value_name = "COLUMN", help_heading = "PostgreSQL")]
     public: Option<String>,
     /// A tag for public collections, so that access points can require it: 'coll:* & public'.
     #[arg(long, value_name = "TAG", help_heading = "PostgreSQL")]
     public_tag: Option<String>,
-    /// The channel that notifies of changed ids: each message has one id, several separated by spaces or newlines, or
-    /// none for a full load.
+    /// The channel with notifications about changed ids. A message has one id, several ids
+    /// separated by spaces or newlines, or none, which causes a full load.
     #[arg(
         long,
         value_name = "CHANNEL",
@@ -181,13 +182,15 @@ impl Sync {
     fn sql(&self) -> String {
         let about = match self.query {
             Some(_) => {
-                "-- Each table that the query reads needs a trigger. What it tells on the channel is the id as the\n\
-                 -- first column of the query has it; here that of the collection in the default table.\n"
+                "-- Each table that the query reads needs a trigger, which sends the id in the first column of the\n\
+                 -- query on the channel. This one is for the default table, and sends the id of the collection.\n"
             }
             None => "",
         };
         let (query, trigger) = (self.query(), self.schema().trigger(&self.listen));
-        format!("-- What is mirrored:\n{query};\n\n-- What tells of changes:\n{about}{trigger}")
+        format!(
+            "-- The mirrored query:\n{query};\n\n-- The trigger that reports changes:\n{about}{trigger}"
+        )
     }
 
     fn mirror(&self, url: &str, output: &mut Output) -> Result<(), Error> {
@@ -203,7 +206,7 @@ impl Sync {
         let mirror = Mirror::new(&source, self.target(), stop)?;
         let mut tell = |event: crawlspace_cli::mirror::Event<'_>| {
             if output.tell(&event).is_err() {
-                // The reader of our output has closed it.
+                // The reader of standard output has closed it.
                 stop::now(stop);
             }
         };

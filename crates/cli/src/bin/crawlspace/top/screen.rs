@@ -34,7 +34,7 @@ impl View {
             String::new(),
         ];
         if self.jobs.is_empty() {
-            lines.push("no jobs under way".to_owned());
+            lines.push("no running jobs".to_owned());
         }
         lines.extend(self.jobs.iter().map(JobView::line));
         if !self.frontiers.is_empty() {
@@ -93,7 +93,7 @@ impl View {
                 });
         let first: Vec<String> = first.collect();
         if !first.is_empty() {
-            lines.push(format!("leases that run out first: {}", first.join(", ")));
+            lines.push(format!("leases that expire first: {}", first.join(", ")));
         }
         lines
     }
@@ -167,7 +167,7 @@ impl Screen {
         Ok(Screen { term })
     }
 
-    /// Draws as many lines, and as much of each, as fit.
+    /// Draws the lines that fit the screen, each cut to its width.
     pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
         let (height, width) = self.term.size();
         let mut text = "\x1b[H".to_owned();

@@ -13,9 +13,10 @@ use crate::terminal::{complain, say, shown};
 
 /// Check that the WACZ files that others need for replay are present.
 ///
-/// A WACZ file with revisit records names in its datapackage.json the files that hold the originals ("relation" →
-/// "requires"). Each of them must be among the given files, with the right size and hash; a file whose hash was
-/// unknown at that time is found by its name. Required files can require further files.
+/// A WACZ file with revisit records names in its datapackage.json the files that hold the originals
+/// ("relation" → "requires"). Each of them must be among the given files, with the right size and
+/// hash. If the hash was unknown when the list was written, the file is found by its name. Required
+/// files can require further files.
 ///
 /// Exit status: 0 when everything is present, 1 when something is missing, wrong or unreadable, 2 when the command
 /// line is wrong.
@@ -25,7 +26,8 @@ use crate::terminal::{complain, say, shown};
   crawlspace wacz check https://example.org/collection.json --json
   crawlspace wacz check crawl-1.wacz crawl-2.wacz")]
 pub(crate) struct Check {
-    /// WACZ files, folders with some, and manifests that list some; paths or http(s) URLs.
+    /// WACZ files, folders of WACZ files, and manifests that list WACZ files, as paths or http(s)
+    /// URLs.
     #[arg(required = true, value_name = "FILES", value_hint = ValueHint::AnyPath)]
     files: Vec<String>,
     /// Print the result as JSON.
@@ -95,7 +97,7 @@ fn print_report(report: &Report) -> io::Result<()> {
     }
     for cycle in &report.cycles {
         say(format_args!(
-            "in a cycle, which does no harm: {}",
+            "these files need each other, which is valid: {}",
             cycle.join(", ")
         ));
     }

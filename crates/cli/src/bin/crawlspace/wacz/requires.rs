@@ -16,9 +16,10 @@ use crate::terminal::{Bytes, complain, say};
 
 /// List the WACZ files that a WACZ file needs for replay, and write the list into it.
 ///
-/// Finds the revisit records in the indexes of the file, and looks up their originals in the dedupe index. With --ref
-/// it lists what the dedupe index has recorded itself. --write stores the list in datapackage.json, where replay
-/// tools look for it ("relation" → "requires"); everything else in the file stays unchanged.
+/// Finds the revisit records in the indexes of the file, and looks up their originals in the dedupe
+/// index. With --ref, it lists the dependencies that the dedupe index has recorded. --write stores
+/// the list in datapackage.json, where replay tools look for it ("relation" → "requires");
+/// everything else in the file stays unchanged.
 ///
 /// Exit status: 0 when the list is complete, 1 when originals are not known or something failed (nothing is written
 /// then, unless --partial), 2 when the command line is wrong.
@@ -33,10 +34,10 @@ pub(crate) struct Requires {
     /// The WACZ file; without --write also an http(s) URL.
     #[arg(value_name = "WACZ", value_hint = ValueHint::FilePath)]
     wacz: String,
-    /// The crawl that the file is part of: its own files are not listed.
+    /// The crawl that the file is part of. Other files of this crawl are not listed.
     #[arg(long, value_name = "ID", value_parser = Bytes::parser(), required_unless_present = "reference")]
     crawl: Option<Bytes>,
-    /// List what was recorded under this id, which the crawler gave with REF.
+    /// List the dependencies that were recorded under this id, which the crawler gave with REF.
     #[arg(long = "ref", id = "reference", value_name = "UUID", value_parser = Bytes::parser())]
     reference: Option<Bytes>,
     /// Write the list into the file.
@@ -69,12 +70,14 @@ impl Requires {
             (Some(reference), _) => {
                 let required = index.requires(Of::Wacz(reference.as_bytes()), false);
                 let required = required.map_err(io::Error::other)?;
-                // An empty reply means that the file has no dependencies, or that this is not its id.
+                // If the reply is empty, the file has no dependencies or the id is wrong.
                 if required.is_empty() {
                     let own = self.of_its_own(&index, &location)?;
                     if !own.requires.is_empty() || !own.are_complete() {
                         return Err(io::Error::other(format!(
-                            "nothing was recorded under '{reference}', but {} has revisits of other files: give the id that the crawler gave with REF, or use --crawl instead of --ref to read the dependencies from the file",
+                            "nothing was recorded under '{reference}', but {} has revisits of other files: pass the \
+                             id that the crawler gave with REF, or use --crawl instead of --ref to read the \
+                             dependencies from the file",
                             self.wacz
                         )));
                     }
@@ -108,7 +111,9 @@ impl Requires {
             match (written, complete || self.partial) {
                 (true, _) => say("the list is in the file"),
                 (false, true) => say("the file has this list already"),
-                (false, false) => complain("nothing was written; --partial writes what is known"),
+                (false, false) => {
+                    complain("nothing was written; --partial writes the incomplete list")
+                }
             }
         }
         Ok(complete)
@@ -137,7 +142,7 @@ impl Requires {
         }
         for reference in &found.unlisted {
             complain(format_args!(
-                "no file is listed for '{reference}' (crawl and number of its file)"
+                "crawl and index '{reference}' refer to no file"
             ));
         }
         for unfinished in found
@@ -155,7 +160,7 @@ impl Requires {
     fn write_into(&self, location: &Location, requires: &[Required]) -> io::Result<bool> {
         let Location::File(path) = location else {
             return Err(io::Error::other(format!(
-                "{location}: a list can be written into files only, not at URLs"
+                "{location}: a list can only be written into a local file, not at a URL"
             )));
         };
         let signature = if self.drop_signature {

@@ -48,7 +48,7 @@ impl Output {
                 print(&format!("{}\n", line.trim_end_matches(' ')))
             }
             Event::Refused(reason) => trouble(&format!("not written: {reason}")),
-            Event::Waiting(error) => trouble(&format!("{error}; waiting for its end")),
+            Event::Waiting(error) => trouble(&format!("{error}; waiting until it ends")),
             Event::Trouble { error, pause } => {
                 let pause = duration(millis(*pause));
                 trouble(&format!("{error}; trying again in {pause}"))
@@ -130,7 +130,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Prints and flushes, so that a file is complete at once, too.
+/// Prints and flushes, so that a file to which the output is redirected is complete at once.
 pub(super) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
