@@ -372,12 +372,12 @@ impl Server {
         Snapshot::of(&mut wire)
     }
 
-    /// Returns a field of `INFO everything`, if it exists.
+    /// Returns a field of `INFO` (default sections, modules, command statistics), if it exists.
     pub fn info(&self, field: &str) -> Option<String> {
         info_field(&mut self.wire(), field)
     }
 
-    /// Returns a numeric field of `INFO everything`.
+    /// Returns a numeric field of `INFO`; see [`Server::info`].
     ///
     /// # Panics
     /// When it is missing or not a number.
@@ -461,7 +461,7 @@ impl Server {
             ["--unixsocket", &path("redis.sock")]; ["--dir", &path("")]; ["--logfile", &path("redis.log")];
             ["--save", ""]; ["--enable-debug-command", "yes"]; ["--crash-memcheck-enabled", "no"];
             ["--repl-diskless-sync", "yes"]; ["--repl-diskless-sync-delay", "0"];
-            // Long scripts of the benchmarks must not be reported as busy.
+            // No BUSY replies during long scripts of the benchmarks.
             ["--busy-reply-threshold", "0"];
             // A replica reconnects within 10 ms instead of a second.
             ["--hz", "100"];
@@ -514,8 +514,8 @@ impl Drop for Server {
     }
 }
 
-/// Returns one field of `INFO`. (`everything` also computes latency percentiles on each call, so it
-/// is avoided where possible.)
+/// Returns one field of `INFO`. The section `everything` would also compute latency percentiles on
+/// each call, so only the needed sections are read.
 fn info_field(wire: &mut Wire, field: &str) -> Option<String> {
     let info = wire
         .expect_ok(&["INFO", "default", "modules", "commandstats"])

@@ -1,4 +1,4 @@
-//! The plain keys of a frontier as a plain client reads them, and as the model has them.
+//! Compares the plain keys of a frontier, as a plain client reads them, with the model.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Shown {
     pub busy: BTreeMap<String, f64>,
     /// `n` and `c` of each hash.
     pub groups: BTreeMap<String, (Option<i64>, Option<i64>)>,
-    /// `EIDC`, without executions that have nothing.
+    /// `EIDC`, without executions that have no URIs.
     pub executions: BTreeMap<String, i64>,
     /// `QCT`.
     pub total: i64,
@@ -27,7 +27,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Reads the frontier `prefix`, whose shared gates have these names.
+    /// Reads the plain keys of the frontier `prefix` with shared gates of these names.
     pub fn of(wire: &mut Wire, prefix: &str, gates: &[&str]) -> Shown {
         let key = |name: &str| format!("{prefix}{name}");
         let words = |words: &[&str]| words.iter().map(|&w| w.to_owned()).collect();
@@ -85,7 +85,7 @@ fn scores(reply: &Reply) -> BTreeMap<String, f64> {
 }
 
 impl FrontierModel {
-    /// The plain keys as they must be.
+    /// Returns the expected plain keys.
     pub fn shown(&self, gates: &[&str]) -> Shown {
         let known = self.groups.iter().filter(|(_, group)| group.is_known());
         let groups = known.map(|(chg, g)| {
@@ -134,7 +134,7 @@ impl FrontierModel {
     /// Compares the plain keys with the model.
     ///
     /// # Errors
-    /// The first that is different.
+    /// Describes the first difference.
     pub fn is_shown_by(&self, wire: &mut Wire, gates: &[&str]) -> Verdict {
         let (shown, model) = (Shown::of(wire, &self.prefix, gates), self.shown(gates));
         macro_rules! same {

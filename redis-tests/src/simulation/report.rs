@@ -10,7 +10,7 @@ use crate::frontier_model::{Figures, FrontierModel};
 pub struct Report {
     /// Counts of the model.
     pub figures: Figures,
-    /// Times that everything was counted.
+    /// Number of times that all counts were compared.
     pub checkpoints: u64,
     /// Largest deviation of an execution's share in a large group, in percent of all its leases.
     pub share_deviation: f64,
@@ -19,7 +19,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The end: shares were as the weights say, and everything that was to happen did.
+    /// Checks the final state: shares matched the weights, and every kind of event happened.
     pub(super) fn new(
         model: &FrontierModel,
         elapsed: i64,
