@@ -15,7 +15,7 @@ use crate::series::{Series, grouped, time};
 use crate::targets;
 use crate::{Plan, tool};
 
-/// Jobs of the set that one more is added to.
+/// Number of jobs of the set to which one job is added.
 const JOBS: u64 = 1000;
 
 /// Measures the index cache.
@@ -45,15 +45,15 @@ fn per_job(plan: &Plan) -> u64 {
     plan.scaled(1000).max(10)
 }
 
-/// The output of the program about an index.
+/// Output of the program about an index.
 struct Got {
     seconds: f64,
-    /// Median and 99th percentile of hits, in seconds.
+    /// Median and 99th percentile of the time of a hit, in seconds.
     hit: [f64; 2],
     entry: PathBuf,
 }
 
-/// Gets an index, and then hits.
+/// Gets an index once, then measures hits.
 fn get(archive: &Path, cache: &Path, jobs: &str, hits: u64) -> Got {
     let program = tool().with_file_name("examples").join("index_cache");
     let output = Command::new(&program)
@@ -190,7 +190,7 @@ impl Many<'_> {
             let got = get(&self.archive, cache.path(), &jobs, plan.scaled(100_000));
             more.push(got.seconds);
             hits.push(got.hit[0]);
-            // With all jobs cached, but no set of them.
+            // All jobs are cached, but no index of the set.
             fs::remove_dir_all(&got.entry).expect("an entry");
             for entry in fs::read_dir(fresh.path().join("dedupcrawllogindex")).expect("a folder") {
                 let path = entry.expect("an entry").path();
