@@ -1,4 +1,5 @@
-//! Two frontiers in one server, the same prefix in two databases, FLUSHDB and SWAPDB with waiters.
+//! Two frontiers on one server, the same prefix in two databases, and FLUSHDB and SWAPDB while
+//! clients wait.
 
 use std::time::Duration;
 
@@ -134,7 +135,7 @@ fn swapdb_gives_waiters_what_came_into_their_database() {
     lease_of(&mut waiter, "from-one");
     assert_eq!(zero.place("from-one"), "busy");
     assert_eq!(one.ok("NEXT"), nil());
-    // What was due in the other database is due there now.
+    // A group that was due in the other database is due in this one now.
     let due = zero.time() + 150;
     zero.add("crawl", "later", due);
     let mut waiter = blocked_in(&server, 1);

@@ -1,10 +1,10 @@
-//! Tests that a dropped crawl stays dropped while workers that may not know of it hold leases, and that idle groups
-//! whose pause has ended are gone for clients that give the time.
+//! Tests that a dropped crawl stays dropped while workers hold leases and may not know of the drop,
+//! and that an idle group whose pause has ended does not exist for clients that send `NOW`.
 
 use crate::stage::stage;
 use redis_tests::{Frontier, T0, array, int, ok, release, simulated};
 
-/// Adds a URI, and returns true if the crawl is accepted, kept and counted.
+/// Adds a URI. Returns true if it was accepted, kept and counted.
 fn is_taken_in(f: &mut Frontier, crawl: &str) -> bool {
     let kept = f.ok(format!(
         "ADDURI {crawl} other 0 0 http://other/{crawl} other 0 0 u"
@@ -133,7 +133,7 @@ fn dropped_group_loses_the_uris_of_all_and_keeps_its_pause_and_its_lease() {
     assert_eq!((f.queued("counting"), f.queued("keeping-0")), (1, 1));
     assert_eq!(f.place("host"), "busy");
     f.assert_conserved();
-    // The crawls go on: what is added is taken in, after the lease and its pause.
+    // The crawls continue: a new URI is accepted and leased after the current lease and its pause.
     let execution = lease.execution.clone().unwrap_or("counting".to_owned());
     assert_eq!(
         f.release(&lease, format!("DELAY 1000 DONE {execution}")),

@@ -1,4 +1,5 @@
-//! Blocks and pauses: a group, a crawl or everything is held back, and goes on where it was.
+//! Blocks and pauses of a group, a crawl or the whole frontier; afterwards, everything continues
+//! where it was.
 
 use crate::stage::{add, real_stage, stage};
 use redis_tests::{Lease, T0, int, ok};

@@ -1,4 +1,4 @@
-//! URIs that the frontier keeps: which of them goes with a lease, and what becomes of it.
+//! URIs that the frontier keeps: which one a lease returns, and what a release does with it.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::stage::stage;
 use crawlspace_compact::limits::chg::URI_BYTES;
 use redis_tests::{Frontier, Lease, Rng, T0, array, bulk, int, ok, release, rows};
 
-/// The URI of the next lease of this group, which is done at once.
+/// Leases this group, releases the URI as done, and returns it.
 #[track_caller]
 fn fetch(f: &mut Frontier, chg: &str) -> String {
     let lease = f.take(chg);
@@ -54,7 +54,7 @@ fn same_uri_of_the_same_execution_counts_once() {
     server.snapshot().assert_same(&before, "while it is leased");
     assert_eq!(f.add_uri("another", "host", T0, 5, "http://host/a"), 2);
     f.release(&lease, "AT 0 DONE crawl");
-    // What is done may come again.
+    // A URI that is done may be added again.
     assert_eq!(f.add_uri("crawl", "host", T0, 5, "http://host/a"), 2);
 }
 
@@ -138,12 +138,12 @@ fn executions_share_a_group_in_proportion_to_their_weights() {
     queue(&mut f, "one", 1, "host", 200);
     queue(&mut f, "three", 3, "host", 200);
     queue(&mut f, "four", 4, "host", 200);
-    // After every whole round the share is exact.
+    // Shares are exact after every full round.
     for _ in 0..5 {
         let got = shares(&mut f, "host", 8 * 8);
         assert_eq!(got, share(&[("one", 8), ("three", 24), ("four", 32)]));
     }
-    // The rest goes to those that are left: 40 of four, 80 of three, 160 of one.
+    // The remaining leases go to the remaining URIs: 40 of four, 80 of three, 160 of one.
     let got = shares(&mut f, "host", 280);
     assert_eq!(got, share(&[("one", 160), ("three", 80), ("four", 40)]));
     f.take_none();
@@ -297,7 +297,7 @@ fn last_uri_that_is_given_up_leaves_no_group() {
     f.take_none();
     assert!(!f.exists("host"));
     f.assert_conserved();
-    // It may be added again.
+    // The URI may be added again.
     let now = f.time();
     assert_eq!(f.add_uri("crawl", "host", now, 0, "poison"), 1);
 }
@@ -309,7 +309,7 @@ fn retry_begins_the_attempts_anew_only_by_a_new_lease() {
     f.add_uri("crawl", "host", T0, 0, "a");
     f.ok("NEXT LEASE 100");
     f.pass(100);
-    // A worker that answers is no reason to give the URI up.
+    // A release is an answer, so it does not count as a failed attempt.
     for _ in 0..5 {
         let lease = f.take("host");
         let now = f.time();
@@ -426,10 +426,10 @@ fn every_kept_uri_is_fetched_exactly_once() {
         for lease in Lease::all(&f.ok("NEXT LEASE 200 COUNT 3")) {
             let execution = lease.execution.clone().expect("kept");
             match rng.below(10) {
-                // Some workers die; with five attempts that is seldom fatal, so it ends often
-                // enough in another way.
+                // Some workers die. With five attempts, a URI is rarely given up, so most URIs end
+                // in another way.
                 0 => f.pass(200),
-                // Another lease of the same batch may have run out meanwhile.
+                // Another lease of the same batch may have expired in the meantime.
                 1 => {
                     let at = f.time() + 50;
                     f.call(release(&lease, format!("DELAY 5 RETRY {at}")));

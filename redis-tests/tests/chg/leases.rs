@@ -1,4 +1,4 @@
-//! Leases of host groups: first in, first out, one holder, tokens that only grow, deadlines.
+//! Leases of host groups: first in, first out, one holder, increasing tokens, deadlines.
 
 use crate::stage::stage;
 use redis_tests::{
@@ -17,7 +17,7 @@ fn names(leases: &[Lease]) -> Vec<&str> {
     leases.iter().map(|lease| lease.chg.as_str()).collect()
 }
 
-/// Fails unless `line` is refused as STALE and changes nothing.
+/// Fails unless `line` is rejected with STALE and changes nothing.
 #[track_caller]
 fn assert_stale(server: &Server, f: &mut Frontier, line: &str) {
     let before = server.snapshot();
@@ -159,7 +159,7 @@ fn the_longest_ready_one_goes_first_whichever_queue_it_is_in() {
     f.pass(30);
     f.release(&released, "AT 0");
     f.pass(5);
-    // Due at +10, ready again at +20, ready at +30.
+    // The groups are due at +10, ready again at +20, and ready at +30.
     for chg in ["waiting", "expiring", "released"] {
         f.take(chg);
     }
@@ -247,7 +247,7 @@ fn tokens_only_grow() {
     let (_server, mut f) = stage();
     let mut last = 0;
     for round in 0..40 {
-        // Clocks go back now and then, and groups come and go.
+        // Clocks may go backwards, and groups are deleted and created again.
         f.now = Some(T0 + [0, 5000, 100, -3000][round % 4]);
         let now = f.time();
         f.add("crawl", "host", now);
@@ -292,7 +292,7 @@ fn release_sent_again_is_answered_again_and_changes_nothing() {
     f.pass(2000);
     assert_eq!(f.release(&lease, "DELAY 2000 DONE crawl"), due);
     server.snapshot().assert_same(&before, "when it is due");
-    // Until the next lease.
+    // The release is remembered until the next lease.
     f.take("host");
     assert_stale(&server, &mut f, &release(&lease, "DELAY 2000 DONE crawl"));
 }
@@ -332,7 +332,7 @@ fn release_with_next_gives_the_due_time_and_the_next_lease() {
     assert_eq!(reply, array([int(T0 + 3000), nil()]));
     f.pass(2000);
     let a = f.take("a");
-    // It may be its own successor.
+    // The next lease may be of the same group.
     let reply = f.ok(release(&a, "AT 0 NEXT"));
     assert_eq!(Lease::of(&reply.items()[1]).chg, "a");
 }
@@ -436,7 +436,7 @@ fn ended_leases_are_reported_once() {
     );
     assert_eq!(f.ok("EXPIRED"), array([report("a", 1)]));
     assert_eq!(f.ok("EXPIRED"), array([]));
-    // The work is not lost, and the next time is the second one.
+    // The URI is queued again, and the next expiry counts as the second one.
     for _ in 0..3 {
         assert!(f.try_take().is_some());
     }

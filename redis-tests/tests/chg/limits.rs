@@ -1,4 +1,5 @@
-//! Limits of a group: fetches at a time, the time between their starts, how many URIs it takes in.
+//! Limits of a group: the number of concurrent fetches, the time between their starts, and the
+//! number of accepted URIs.
 
 use crate::stage::{add, stage};
 use redis_tests::{Lease, T0, array, int, nil, ok, rows};
@@ -26,7 +27,7 @@ fn parallel_group_is_leased_as_often_as_it_says() {
     assert_eq!(f.place("host"), "ready+busy");
     leases.push(f.take("host"));
     f.take_none();
-    // A lease that ends makes room as well; the others stay.
+    // An expired lease also allows another one; the others remain.
     f.pass(1000);
     leases.retain(|lease| lease.deadline > T0 + 1000);
     assert_eq!(leases.len(), 2);
@@ -77,7 +78,7 @@ fn gap_is_from_the_start_of_one_fetch_to_the_start_of_the_next() {
         f.take("host");
         f.take_none();
         if n == 1 {
-            // A quick fetch does not shorten it.
+            // A quick fetch does not shorten the gap.
             f.pass(100);
             f.take_none();
             f.pass(399);
@@ -97,7 +98,7 @@ fn gap_is_from_the_start_of_one_fetch_to_the_start_of_the_next() {
     f.take_none();
     f.pass(1);
     let lease = f.take("slow");
-    // A fetch that took longer than the gap leaves no pause of it.
+    // After a fetch that took longer than the gap, there is no pause.
     f.pass(900);
     f.release(&lease, "AT 0 DONE crawl");
     f.take("slow");
@@ -203,7 +204,7 @@ fn release_of_a_parallel_lease_is_answered_again_while_others_are_held_or_end() 
     let before = server.snapshot();
     assert_eq!(f.ok(&line).int(), due);
     server.snapshot().assert_same(&before, "the same release");
-    // The other lease runs out, which is no new one.
+    // The other lease expires, which does not count as a new lease.
     f.pass(kept.deadline - T0);
     f.ok("EXPIRED");
     let before = server.snapshot();

@@ -1,11 +1,12 @@
-//! `LIST` and `URIS` show page by page what is queued, while others go on working.
+//! `LIST` and `URIS` list queued groups and URIs page by page while other clients change them.
 
 use std::collections::BTreeMap;
 
 use crate::stage::stage;
 use redis_tests::{BusyFrontier, Frontier, Reply, T0, array, bulk, int, ok, simulated};
 
-/// All pages of a listing, each entry as its parts; `between` is called between two pages.
+/// Returns the entries of all pages of a listing, each split into its parts. `between` is called
+/// between two pages.
 fn pages(
     f: &mut Frontier,
     line: &str,
@@ -70,7 +71,8 @@ fn group_that_stays_is_listed_while_leases_begin_and_end() {
     f.ok("SWEEP");
     let mut worked = 0;
     let listed = pages(&mut f, "LIST", 7, |f| {
-        // The first ones are fetched from, released for later and earlier, and new ones come.
+        // The first groups are leased and released for later and earlier times, and new groups are
+        // added.
         for lease in redis_tests::Lease::all(&f.ok("NEXT COUNT 2")) {
             let delay = if worked % 2 == 0 { 1 } else { 5_000_000 };
             f.release(&lease, format!("DELAY {delay}"));

@@ -1,4 +1,4 @@
-//! Moving what is queued for one group to another, and dropping a whole crawl.
+//! Moving the URIs of one group to another, and dropping a whole crawl.
 
 use crate::stage::{add, add_thousands, stage};
 use redis_tests::{Frontier, T0, ok, simulated, until};
@@ -48,7 +48,7 @@ fn pause_moves_also_when_nothing_is_queued() {
 
 #[test]
 fn leases_that_ran_out_count_in_a_row_while_the_group_is_known() {
-    // A pause that goes on keeps the group; without one it goes with its URIs.
+    // A group with a running pause is kept; without a pause it is deleted with its URIs.
     for (gap, times) in [(5000, 2), (0, 1)] {
         let (_server, mut f) = stage();
         f.ok(format!("LIMIT from GAP {gap}"));
@@ -213,7 +213,7 @@ fn drop_leaves_a_writer_free_to_begin_again() {
     let (_server, mut f) = stage();
     f.ok(format!("ADD gone SEQ w 9 host {T0}"));
     f.ok("DROP gone");
-    // The numbers went with the execution.
+    // The writers' numbers were dropped with the execution.
     assert_eq!(f.ok(format!("ADD gone SEQ w 1 host {T0}")).ints(), [1]);
     f.take("host");
 }

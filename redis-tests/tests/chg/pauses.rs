@@ -1,4 +1,4 @@
-//! The pause after a fetch, computed from what the worker tells.
+//! The pause after a fetch, computed from the options of the release.
 
 use crate::stage::stage;
 use crawlspace_compact::limits::chg as limits;
@@ -6,7 +6,7 @@ use redis_tests::{Frontier, T0, TEN_YEARS, int, release, rows};
 
 const DAY: i64 = limits::MAX_BACKOFF as i64;
 
-/// The pause that a release with these facts gives to a fresh group.
+/// Returns the pause of a new group after a release with these options.
 fn pause(f: &mut Frontier, facts: &str) -> i64 {
     let now = f.time();
     f.wire.expect_ok(&["FLUSHALL"]);
@@ -15,7 +15,7 @@ fn pause(f: &mut Frontier, facts: &str) -> i64 {
     f.release(&lease, format!("{facts} DONE crawl")) - now
 }
 
-/// Leases `host` when it is due, and gives the pause after the release with these facts.
+/// Leases `host` when it is due, and returns the pause after the release with these options.
 fn next_pause(f: &mut Frontier, facts: &str) -> i64 {
     f.now = f.due("host").max(f.now);
     let lease = f.take("host");
@@ -157,7 +157,7 @@ fn pause_of_more_than_ten_years_is_refused() {
         f.refused(release(&lease, &facts), "ERR ");
         server.snapshot().assert_same(&before, &facts);
     }
-    // A product is cut to what is possible.
+    // A product beyond the maximum is clamped.
     let due = f.release(&lease, format!("ELAPSED {} FACTOR 1000", 365 * DAY));
     let pause = due - T0;
     assert!((9 * 365 * DAY..=10 * 366 * DAY).contains(&pause), "{pause}");

@@ -1,12 +1,12 @@
-//! `SWEEP`, the seed's queue worker, for a frontier of any size.
+//! `SWEEP` replaces Veidemann's queue worker for frontiers of any size.
 
 use std::time::{Duration, Instant};
 
 use crate::stage::{Audited, stage};
 use redis_tests::{Frontier, Lease, Options, Rng, Server, T0, int, ok, until};
 
-/// Adds groups that come due a millisecond apart, in a random order, and gives their names in the
-/// order in which they come due.
+/// Adds groups that become due a millisecond apart, in random order; returns their names in the
+/// order of their due times.
 fn fill(f: &mut Frontier, rng: &mut Rng, groups: usize) -> Vec<String> {
     let start = f.time();
     let names: Vec<String> = (0..groups)
@@ -28,7 +28,8 @@ fn fill(f: &mut Frontier, rng: &mut Rng, groups: usize) -> Vec<String> {
     names
 }
 
-/// A frontier whose groups are all due, in this order, and a client that sweeps it in short slices and has just begun.
+/// Creates a frontier whose groups are all due, in this order, and a client that has just started
+/// to sweep it in short slices.
 fn sweeping(test: &str, groups: usize) -> (Server, Audited, Frontier, Vec<String>) {
     let (server, mut f) = stage();
     f.wire.line("CONFIG SET crawlspace.slice-us 50");
@@ -122,8 +123,8 @@ fn blocked_groups_are_parked_again_and_paused_ones_stay() {
 #[test]
 fn many_due_groups_are_swept_in_order_while_others_are_served() {
     let mut rng = Rng::new("many_due_groups_are_swept_in_order_while_others_are_served");
-    // Slices are told in time of the processor, which other processes do not lengthen, but the
-    // machine below a virtual one may: one round of five must do.
+    // Slices are measured in processor time, which other processes do not affect. The host of a
+    // virtual machine may, so one round of five must succeed.
     let mut rounds = Vec::new();
     for _ in 0..5 {
         rounds.push(longest_slice_of_a_large_sweep(&mut rng));
@@ -134,7 +135,7 @@ fn many_due_groups_are_swept_in_order_while_others_are_served() {
     panic!("the longest slice of each round, in us: {rounds:?}");
 }
 
-/// Sweeps many groups, and gives the longest slice of that in microseconds.
+/// Sweeps many groups and returns the longest slice in microseconds.
 fn longest_slice_of_a_large_sweep(rng: &mut Rng) -> i64 {
     let (server, mut f) = stage();
     let order = fill(&mut f, rng, 200_000);

@@ -1,5 +1,5 @@
-//! `WHY`, `INFO`, `CHECK` and `REPAIR`: an operator sees why a host is not fetched, and whether the
-//! books are in order.
+//! `WHY`, `INFO`, `CHECK` and `REPAIR`: operators see why a host is not fetched, and if the data is
+//! consistent.
 
 use crate::stage::{Audited, add_thousands, real_stage, stage};
 use redis_tests::{BusyFrontier, Frontier, Reply, Server, T0, blocked, int, nil, ok, rows};
@@ -68,7 +68,8 @@ fn why_of_a_due_group_names_the_shared_gate_that_another_one_holds() {
     f.ok("GROUP gate one two");
     f.ok(format!("ADD crawl one {T0} two {T0}"));
     let lease = f.take("one");
-    // Before NEXT has come to it, and when it stands in the queue of the gate.
+    // Before NEXT has found the gate closed, and after the group was moved to the queue of the
+    // gate.
     for _ in 0..2 {
         let why = f.why("two");
         assert_eq!(why.field("state").text(), "gated", "{why:?}");
@@ -141,7 +142,7 @@ fn reading_changes_nothing() {
     f.pass(1_000_000);
     let before = server.digest();
     for chg in BusyFrontier::GROUPS {
-        // The pause of the one that is idle is over, so that it is known no more.
+        // The pause of the idle group has ended, so the group does not exist any more.
         f.call(format!("WHY {chg}"));
     }
     f.ok("INFO");
@@ -158,7 +159,7 @@ fn info_tells_the_sizes_of_the_queues() {
     assert_eq!(number("groups-ready"), f.ready().len() as i64);
     assert_eq!(number("groups-waiting"), f.wait().len() as i64);
     assert_eq!(number("groups-idle"), 1);
-    // The first one behind a gate waits for all of them.
+    // The first group behind a gate waits in `chg_wait` on behalf of the others.
     assert_eq!(number("groups-gated"), 0);
     assert_eq!(number("uris"), f.total());
     assert_eq!(number("executions"), 3);
@@ -324,7 +325,7 @@ fn repaired_frontier_fetches_everything() {
     }
     f.ok("REPAIR");
     f.assert_conserved();
-    // Leases are still what they were.
+    // The leases are unchanged.
     f.release(&out.held, "AT 0 DONE crawl");
     f.ok("RESUME paused");
     f.ok("RESUME EXECUTION held-back");
@@ -361,7 +362,7 @@ fn check_of_a_large_frontier_is_a_job() {
     assert_eq!(check.field("consistent"), int(1), "{check:?}");
     assert!(pings > 20, "only {pings} PINGs were served");
     assert!(server.info_number("slices") - slices > 20);
-    // And with changes meanwhile it cries no wolf.
+    // Concurrent changes cause no false alarms.
     let mut checker = Frontier::at(&server, T0);
     checker.send("CHECK");
     let mut leased = 0;

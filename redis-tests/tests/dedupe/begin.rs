@@ -1,4 +1,4 @@
-//! A crawl that begins without a record.
+//! A crawl that begins before its first record.
 
 use redis_tests::{DedupeIndex, Options, array, assert_replicated, int};
 

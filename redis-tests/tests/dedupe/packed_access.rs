@@ -1,5 +1,6 @@
-//! Tests of the places where the storage of an index may change: clusters, full servers, replicas; and of the replies
-//! on each. (`matrix::acl` and `matrix::memory` test which users may change it, and what a full server accepts.)
+//! Tests in which situations the storage of an index may change (clusters, full servers, replicas),
+//! and the replies on each storage. (`matrix::acl` and `matrix::memory` test which users may change
+//! it, and what a full server accepts.)
 
 use redis_tests::{
     Cluster, DedupeIndex, Options, Reply, Server, Wire, assert_error, assert_replicated, bulk, int,
@@ -135,7 +136,7 @@ fn a_change_that_meets_maxmemory_stops_cleanly_and_goes_on_later() {
         let mut changer = c.begun(name);
         c.plain("CONFIG SET maxmemory 1");
         if storage == "packed" {
-            // It frees memory.
+            // Packing frees memory, so a full server allows it.
             assert!(matches!(changer.recv(), Reply::Array(_)));
             c.plain("CONFIG SET maxmemory 0");
             let after = c.plain_view();

@@ -1,4 +1,4 @@
-//! While the storage of an index changes, nobody misses anything, and jobs wait.
+//! While the storage of an index changes, look-ups miss nothing and jobs wait.
 
 use redis_tests::{DedupeIndex, Options, Server, array, bulk, int, moved, record_of};
 
@@ -64,7 +64,7 @@ fn jobs_wait_until_the_storage_has_changed() {
         let lines = ["COMMIT new", "CANCEL gone", "REMOVE b", name];
         let mut others = lines.map(|line| c.sent(line));
         let same = moved(&others[3].recv());
-        // The one who asked for the same work gets the same reply.
+        // A second client that requested the same change gets the same reply.
         assert_eq!(moved(&changer.recv()), same, "{name}");
         assert_eq!(same.1, 24_000);
         assert_eq!(others[0].recv().ints(), [10, 10]);
@@ -206,10 +206,11 @@ fn keys_deleted_while_the_storage_changes_do_not_hang_it() {
             server.until_idle();
             c.ok("REPAIR");
             if deleted == "allcrawls" {
-                // The crawl has its records, and only its name says whether it is to stay.
+                // The records of the crawl are there; only its missing name leaves open if it
+                // should be kept.
                 c.tells("CHECK", "unlistedCrawls 1");
                 c.commit("a");
-                // Its counts were in the sums already.
+                // Its counts were already in the totals.
                 c.ok("REPAIR");
             }
             c.assert_consistent();

@@ -26,7 +26,8 @@ fn first_word(reply: &Reply) -> String {
     }
 }
 
-/// The key of the prefix's name that makes the server look after the slot.
+/// Returns true if the family has a key named like the prefix, which makes the server track the
+/// slot.
 fn has_anchor(family: &Family) -> bool {
     family.name != "TAGS"
 }
@@ -49,7 +50,7 @@ fn each_sample_does_in_a_cluster_what_it_does_elsewhere_and_in_one_slot(family: 
         for key in ok!(c, "KEYS", "*").texts() {
             assert_eq!(ok!(c, "CLUSTER", "KEYSLOT", key), slot, "{line}: {key}");
         }
-        // What only reads, and what fails, creates nothing.
+        // Read commands and failed commands create no keys.
         ok!(c, "FLUSHALL");
         let reply = c.call(&state.words(line));
         if reply.is_error() || !stage.writes(line) {
@@ -138,7 +139,7 @@ fn migrates(family: &Family, order: impl Fn(&str) -> i32) {
     };
 
     cluster.begin_move(PREFIX, to);
-    // All keys are still here, so what reads is served.
+    // All keys are still on this node, so reads are served.
     assert_eq!(reads(family, &state, &mut here), told);
     let slot = cluster.slot(PREFIX);
     let mut keys = ok!(here, "CLUSTER", "GETKEYSINSLOT", slot, 1000).texts();
@@ -147,7 +148,8 @@ fn migrates(family: &Family, order: impl Fn(&str) -> i32) {
     for (number, key) in keys.iter().enumerate() {
         let moved = ok!(here, "MIGRATE", "127.0.0.1", to.port(), key, 0, 5000);
         assert_eq!(moved, simple("OK"));
-        // While the keys are on both sides, every answer is right or says where to go or to try again.
+        // While the keys are on both nodes, every reply is either correct, or a redirect, or an
+        // error that asks to try again.
         for (line, should) in &told {
             let mut reply = here.call(&state.words(line));
             if first_word(&reply) == "ASK" {
@@ -166,7 +168,7 @@ fn migrates(family: &Family, order: impl Fn(&str) -> i32) {
             assert!(read || refused, "{line} after {key}: {reply:?}");
         }
     }
-    // All keys are there, which nobody there can know before the slot is.
+    // All keys have moved, but the target cannot know that before it owns the slot.
     for line in family.samples.iter().filter(|_| has_anchor(family)) {
         let reply = here.call(&state.words(line));
         assert_eq!(first_word(&reply), "ASK", "{line}");

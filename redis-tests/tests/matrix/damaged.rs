@@ -1,4 +1,5 @@
-//! Native values whose dump was damaged, the checksum of Redis made right: refused, and nothing is harmed.
+//! Native values in dumps that were damaged and given a correct checksum are refused and do no
+//! harm.
 
 use redis_tests::matrix::{Family, PREFIX};
 use redis_tests::payload::{Payload, sealed};
@@ -14,7 +15,7 @@ for_every_family!(
     randomly_damaged_dumps_do_no_harm,
 );
 
-/// A state with a native value, which is dumped.
+/// A state with a native value, and the dump of that value.
 struct Damage {
     stage: Stage,
     key: String,
@@ -48,7 +49,7 @@ impl Damage {
         damage
     }
 
-    /// Takes the dump, with or without compression, of what is there now.
+    /// Dumps the current value, with or without compression.
     fn dump(&mut self, compression: &str) {
         let c = &mut self.stage.wire;
         ok!(c, "CONFIG", "SET", "rdbcompression", compression);

@@ -1,4 +1,5 @@
-//! CHECK finds what is wrong with an index, REPAIR mends it; STATS and CRAWLS say what is there.
+//! `CHECK` finds damage to an index and `REPAIR` repairs it; `STATS` and `CRAWLS` describe the
+//! index.
 
 use redis_tests::{
     DedupeIndex, Options, Server, bulk, int, ok, packed_by_default, rows, sha256_of, until,
@@ -14,7 +15,8 @@ fn index(c: &mut DedupeIndex) {
     c.add("open", 25..40);
 }
 
-/// Damages the index with these lines, expects the finding, repairs, expects none.
+/// Damages the index with these lines, checks that `CHECK` reports the finding, and that `REPAIR`
+/// removes it.
 fn finds_and_repairs(damage: &[&str], finding: &str) {
     let (server, mut c) = DedupeIndex::start(P);
     index(&mut c);
@@ -69,7 +71,7 @@ fn bad_records_are_found_and_own_nothing() {
 
 #[test]
 fn leaked_keys_are_found_and_repaired() {
-    // A plain client removes a crawl, and knows nothing of our own keys.
+    // A plain client removes a crawl but not the module's own keys.
     let lines = [
         "DEL p:h:open p:h:open:counts",
         "SREM p:uncommittedcrawls open",
@@ -213,7 +215,7 @@ fn crawls_are_listed_by_state() {
 
 #[test]
 fn claim_replies_the_same_in_both_protocols() {
-    // All other commands: `matrix::discovery::replies_are_the_same_in_both_protocols`.
+    // For all other commands, see `matrix::discovery::replies_are_the_same_in_both_protocols`.
     let (server, mut two) = DedupeIndex::start(P);
     two.committed("a", [1]);
     let mut three = DedupeIndex::over(server.wire3(), P);
@@ -240,14 +242,15 @@ fn counts_of_an_interrupted_commit_are_told() {
 
 #[test]
 fn repair_spares_the_keys_of_indexes_with_a_longer_prefix() {
-    // Keys such as `h:h:a` are records of crawl `h:a` under one prefix, of crawl `a` under another.
+    // A key such as `h:h:a` has records of crawl `h:a` under one prefix, and of crawl `a` under
+    // another.
     let server = Server::start();
     let prefixes = ["", "h:", "c:", "h:site:", "c:site:", "x", "xh:", "xc:h:"];
     let mut indexes = prefixes.map(|p| DedupeIndex::of(&server, p));
     for (n, c) in (0..).zip(&mut indexes) {
         c.wacz("a", "a.wacz");
         c.committed("a", n * 10..n * 10 + 5);
-        // A continuation and an open crawl have more keys than a committed one.
+        // A continued crawl and an uncommitted one have more keys than a committed one.
         c.add("a", [n * 10 + 7]);
         c.add("open", [n * 10 + 8]);
     }
@@ -317,7 +320,7 @@ fn commands_that_met_spoiled_counts_work_after_a_repair() {
     c.refused("ADD a @9", "ERR DEDUPE.REPAIR");
     c.ok("REPAIR");
     assert_eq!(c.add("a", [9]), 1);
-    // No crawl is committed yet, so that nothing but the field itself is wrong.
+    // No crawl is committed yet, so that only the field itself is wrong.
     c.plain("HSET p:allcounts totalUrls x");
     c.refused("COMMIT a", "ERR DEDUPE.REPAIR");
     c.ok("REPAIR");

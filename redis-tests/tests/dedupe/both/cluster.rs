@@ -1,4 +1,4 @@
-//! A cluster: odd ids stay in the slot of the prefix, and a slot may leave in the middle of a job.
+//! Tests on a cluster: odd ids stay in the slot of the prefix, and a slot may move away during a job.
 
 use redis_tests::{Cluster, DedupeIndex, int, until};
 
@@ -28,7 +28,7 @@ fn job_whose_slot_leaves_harms_nothing() {
     ca.add("a", 0..24_000);
     let mut committer = ca.begun("COMMIT a");
     cluster.begin_move(P, b);
-    // Keys that the running job drops meanwhile are fine.
+    // The running job may delete keys in the meantime.
     cluster.move_keys(P, b);
     committer.recv();
     a.until_idle();

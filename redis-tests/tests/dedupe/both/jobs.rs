@@ -1,5 +1,5 @@
-//! Long work goes in slices: others are served meanwhile, and nothing that happens to the server
-//! or to the client in between does harm.
+//! Long jobs run in slices. Other clients are served meanwhile, and events that affect the server
+//! or the client between two slices do no harm.
 
 use std::time::Duration;
 
@@ -183,7 +183,8 @@ fn lookups_and_adds_of_other_crawls_go_on_during_a_removal() {
 
 #[test]
 fn jobs_stand_still_while_a_script_runs() {
-    // A long script lets the server answer BUSY to others in between; nobody may write then.
+    // During a long script, the server answers other clients with BUSY between steps; jobs must not
+    // write then.
     let (server, mut c) = DedupeIndex::in_slices(P);
     let mut runner = server.wire();
     c.plain("CONFIG SET lua-time-limit 20");
@@ -223,7 +224,8 @@ fn module_cannot_be_unloaded_under_a_job() {
     c.assert_consistent();
 }
 
-/// One crawl and the keys it needs, by a plain client: nothing of the index is in memory.
+/// Creates one crawl and its keys with a plain client, so that the module has nothing of the index
+/// in memory.
 fn cold(c: &mut DedupeIndex, p: &str, committed: bool) {
     let (set, hash) = if committed {
         ("allcrawls", "#1")
@@ -243,7 +245,7 @@ fn cold(c: &mut DedupeIndex, p: &str, committed: bool) {
 
 #[test]
 fn jobs_that_end_in_their_first_slice_harm_nothing() {
-    // They delete keys which the command itself has looked at a moment ago.
+    // These commands delete keys that the command itself has just read.
     let (server, mut c) = DedupeIndex::start(P);
     for round in 0..150 {
         for (command, committed, expected) in rows![

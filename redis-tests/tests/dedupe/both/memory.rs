@@ -1,4 +1,5 @@
-//! Tests that jobs stop cleanly at `maxmemory`. (`matrix::memory` tests which commands are refused.)
+//! Tests that jobs stop cleanly at `maxmemory`. (`matrix::memory` tests which commands are
+//! refused.)
 
 use redis_tests::{DedupeIndex, Options, assert_contains, assert_error, assert_replicated, until};
 

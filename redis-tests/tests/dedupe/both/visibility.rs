@@ -1,4 +1,5 @@
-//! A look-up sees none or all of a crawl that is being committed, on the master and on a replica.
+//! A look-up sees either all or none of a crawl that is being committed, on the master and on a
+//! replica.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,8 +13,8 @@ fn sample() -> std::iter::StepBy<std::ops::Range<u64>> {
     (0..HASHES).step_by(331)
 }
 
-/// Looks the sample up again and again until `done` and some calls more; gives how many calls saw
-/// none and how many saw all.
+/// Looks the sample up repeatedly until `done`, and then a few more times. Returns how many calls
+/// saw none and how many saw all of it.
 fn watch(server: &Server, done: &AtomicBool) -> (usize, usize) {
     let mut c = DedupeIndex::of(server, P);
     let (mut none, mut all) = (0, 0);
