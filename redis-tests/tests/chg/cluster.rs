@@ -1,4 +1,4 @@
-//! Tests on a cluster: odd ids stay in the slot of the prefix, and waiting clients wake, also when their
+//! Clusters: odd ids stay in the slot of the prefix, and waiting clients wake, also when their
 //! slot moves away.
 
 use redis_tests::{Cluster, Frontier, LEASE, Lease, T0, blocked, int, ok, simulated};

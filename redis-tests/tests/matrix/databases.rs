@@ -1,5 +1,5 @@
-//! A family's data are in the database of its client; FLUSHDB, FLUSHALL and SWAPDB take along what is
-//! cached of them.
+//! The data of a family belong to the database of its client; FLUSHDB, FLUSHALL and SWAPDB also
+//! apply to the cache of them.
 
 use redis_tests::matrix::{Family, PREFIX};
 use redis_tests::{Reply, Wire, ok};
@@ -55,7 +55,7 @@ fn swapdb_swaps_what_is_cached_too(family: &Family) {
         let replies = state.replies(wire, stage.family.samples);
         replies.iter().map(|(_, reply)| steady(reply)).collect()
     };
-    // Nothing is cached, as after the swap.
+    // Two swaps empty the caches and restore the databases.
     for _ in 0..2 {
         ok!(zero, "SWAPDB", 0, 1);
     }
@@ -70,7 +70,7 @@ fn swapdb_swaps_what_is_cached_too(family: &Family) {
         }
     }
     steady_data(&mut zero).assert_same(&after, "swapped");
-    // What is done is done where it is now.
+    // Commands change the data where they are now.
     ok!(zero, "SWAPDB", 0, 2);
     for ((line, is), should) in stage.family.samples.iter().zip(all(&mut one)).zip(&replies) {
         assert_eq!(&is, should, "{line}");

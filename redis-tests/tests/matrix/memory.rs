@@ -1,4 +1,5 @@
-//! Tests that commands that need memory are refused at `maxmemory` without effect, and all others work.
+//! Tests that commands that need memory are refused at `maxmemory` without effect, and all others
+//! work.
 
 use redis_tests::matrix::Family;
 use redis_tests::{Reply, ok};

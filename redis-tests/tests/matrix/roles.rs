@@ -1,5 +1,5 @@
-//! A replica has what its master has, answers what its master answers, refuses writes, and goes on where
-//! its master was.
+//! A replica has the data of its master, gives the same replies, refuses writes, and continues the
+//! work after a failover.
 
 use redis_tests::matrix::Family;
 use redis_tests::{Server, Wire, ok, rows};
@@ -42,7 +42,7 @@ fn each_sample_leaves_on_a_replica_what_it_leaves_on_the_master(family: &Family)
     assert_eq!(replica.digest(), stage.server.digest(), "refused, and read");
 }
 
-/// The commands that the master sends while `run` runs.
+/// Returns the commands that the master replicates while `run` runs.
 fn replicated(stage: &mut Stage, monitor: &mut Wire, run: impl FnOnce(&mut Stage)) -> Vec<String> {
     run(stage);
     ok!(stage.wire, "PUBLISH", "end", "");

@@ -1,9 +1,9 @@
-//! The clients that crawlers are written with: redis-py, with and without hiredis, ioredis, node-redis, valkey-glide and
-//! coredis; in RESP2 and RESP3; on one server and on a cluster of three.
+//! The client libraries of crawlers: redis-py (with and without hiredis), ioredis, node-redis,
+//! valkey-glide and coredis, with RESP2 and RESP3, on one server and on a cluster of three.
 //!
-//! Every example of docs/commands is sent by each of them, and each must make of the reply what the page shows,
-//! a map where the page says so. What an example cannot show (pipelines, transactions, waiting, slots that move)
-//! is in the scenes of tests/server/clients, for redis-py and ioredis.
+//! Each client sends every example of docs/commands and must decode the reply as the page shows it;
+//! a map must be a map. Scenes in tests/server/clients cover, for redis-py and ioredis, what an
+//! example cannot show: pipelines, transactions, waiting, and slots that move.
 
 mod client;
 
@@ -60,7 +60,7 @@ fn ioredis_on_a_cluster_makes_of_every_reply_what_its_page_shows() {
         examples(node(protocol, true), &place);
     }
     assert_eq!(place.moved(), 0, "it asked the wrong node");
-    // On its own it asks any node, and goes where that one sends it.
+    // With default settings, it sends a command to any node and follows the redirect.
     for protocol in RESP {
         examples(node(protocol, false), &place);
     }
@@ -189,7 +189,7 @@ fn ioredis_on_a_cluster_plays_every_scene() {
     }
 }
 
-/// Has a client play all scenes, and does what they ask for.
+/// Makes a client play all scenes, and performs the actions that they request.
 fn scenes(client: Client, place: &Place) {
     for node in place.nodes() {
         let mut c = node.wire();
@@ -236,7 +236,8 @@ fn scenes(client: Client, place: &Place) {
             }
             ([step, prefix], Place::Three(cluster)) => {
                 let prefix = script::bytes(prefix);
-                // Of those that do not have it, always the same one, also when it is on the way.
+                // The target is always the same node that does not own the slot, also while the
+                // slot is moving.
                 let owner = cluster.owner(&prefix).port();
                 let others = cluster.nodes().iter().filter(|n| n.port() != owner);
                 let to = others.min_by_key(|n| n.port()).expect("there are three");
@@ -258,7 +259,7 @@ fn scenes(client: Client, place: &Place) {
     assert_eq!(played, expected, "{}", program.name);
 }
 
-/// Has a client send all examples of the pages of commands.
+/// Makes a client send all examples of the command pages.
 fn examples(client: Client, place: &Place) {
     let mut program = match client.start("calls", place) {
         Ok(program) => program,
@@ -284,7 +285,7 @@ fn examples(client: Client, place: &Place) {
                 maps |= is_own && has_map(&reply);
                 status(flat(reply), &step.expected)
             } else {
-                // What plain clients make of plain commands is not for us to say.
+                // Replies of plain commands are not tested, so they do not go through the client.
                 place.owner(&words[1]).wire().call(&words)
             };
             let different = step.difference(&reply, &mut now);
@@ -306,7 +307,7 @@ fn examples(client: Client, place: &Place) {
     assert_eq!(commands, BTreeSet::new(), "{} missed these", program.name);
 }
 
-/// The commands of the module that are for clients.
+/// Returns the module's commands that are meant for clients.
 fn commands_of(server: &Server) -> BTreeSet<String> {
     let listed = ok!(
         server.wire(),
@@ -357,7 +358,7 @@ fn has_map(reply: &Reply) -> bool {
     }
 }
 
-/// A reply with its maps as RESP2 has them, and as the pages show them.
+/// Converts the maps of a reply to the RESP2 form that the pages show.
 fn flat(reply: Reply) -> Reply {
     match reply {
         Reply::Map(pairs) => {
@@ -369,7 +370,7 @@ fn flat(reply: Reply) -> Reply {
     }
 }
 
-/// These clients do not tell `OK` from a string `"OK"`.
+/// Converts `OK` strings to status replies, because these clients cannot tell them apart.
 fn status(reply: Reply, expected: &[String]) -> Reply {
     match reply {
         Reply::Bulk(text) if text == b"OK" && expected == ["OK"] => Reply::Simple(text),

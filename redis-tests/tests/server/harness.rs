@@ -1,4 +1,4 @@
-//! The harness itself: servers start, die, come back and are told apart.
+//! Tests of the harness itself: servers start, are killed, restart, and do not share data.
 
 use redis_tests::{
     Cluster, Crawl, Options, Server, array, assert_replicated, bulk, err, fill_crawl, int, nil, ok,

@@ -1,5 +1,5 @@
-//! Tags of records, files and tags: what is added is there, what is removed is gone, and a tag
-//! never comes to carry itself.
+//! Tags of records, files and tags: added tags exist, removed tags do not, and no tag can carry
+//! itself, not even indirectly.
 
 use crate::stage;
 use crawlspace_compact::limits::tags::{ID_BYTES, TAG_BYTES};
@@ -27,7 +27,7 @@ fn removing_counts_edges_that_were_there() {
     assert_eq!(s.tags("FILE a.warc"), ["c"]);
 }
 
-/// `007` and `7` are one place in a file.
+/// The offsets `007` and `7` are the same position in a file.
 #[test]
 fn offsets_of_records_are_numbers() {
     let (_server, mut s) = stage(TagSpace::of);
@@ -49,7 +49,7 @@ fn offsets_of_records_are_numbers() {
     }
     s.ok(format!("LOAD RECORD SET '{}' a '{}' b", lines[0], lines[1]));
     assert_eq!(s.tags(&format!("RECORD '{}'", lines[0])), ["a", "b"]);
-    // Without its folder, it is the same record.
+    // The same record, without the folder of its file.
     s.ok("ADD RECORD 'org,a)/ 20160101000000 a.warc 070' c");
     assert_eq!(s.kept("WHERE c FORMAT RECORD", &lines), &lines[4..5]);
 }
@@ -153,7 +153,7 @@ fn all_is_the_closure() {
     expected.push("record-tag");
     expected.sort_unstable();
     assert_eq!(of_record, expected);
-    // What is reached in two ways is there once, and stays while one of them is left.
+    // A tag that is reached in two ways is listed once, and remains while one of them exists.
     s.ok("ADD TAG own org:77");
     assert_eq!(s.tags("FILE a.warc ALL"), all);
     s.ok("REM TAG coll:1068 org:77");
@@ -195,7 +195,7 @@ fn cycles_are_refused_and_nothing_is_written() {
         assert_eq!(s.figure("staged-tag-ids"), 0, "{line}");
     }
     assert!(s.err("ADD TAG d a").contains("'a'"), "it names the tag");
-    // What was in the way may go, also in the same call.
+    // The edge that would complete a cycle may be removed first, also in the same call.
     s.ok("LOAD TAG SET a ''");
     s.ok("ADD TAG d a");
     assert_eq!(s.tags("TAG b ALL"), ["a", "c", "d"]);

@@ -1,5 +1,5 @@
-//! `EXPLAIN` tells where each tag comes from and what each clause makes of it, and its verdict is
-//! that of `FILTER`.
+//! `EXPLAIN` shows the source of each tag and the result of each clause, and its verdict agrees
+//! with `FILTER`.
 
 use crate::stage;
 use redis_tests::{Reply, Server, TagSpace, array, bulk, int, ok, rows};
@@ -60,7 +60,7 @@ fn formats_and_record_ids_are_told() {
     assert_eq!(reply.field("format").text().to_lowercase(), "file");
 }
 
-/// Every clause with its parts: text and verdict, depth first.
+/// Collects every clause with its parts, depth first: text and verdict.
 fn clauses(reply: &Reply, into: &mut Vec<(String, i64)>) {
     for clause in reply.items() {
         let [text, verdict, parts] = clause.items() else {
@@ -118,7 +118,7 @@ fn exactly_one_line_is_explained() {
     s.err("EXPLAIN");
     s.refused("EXPLAIN LINES bad", "BADLINE line 1");
     s.refused_with("EXPLAIN FILTER colour:red LINES", &[LINE], "BADFIELD ");
-    // Nothing of the space is changed by looking.
+    // `EXPLAIN` changes nothing.
     let before = s.digest();
     explain(&mut s, "WHERE x", LINE);
     assert_eq!(s.digest(), before);

@@ -1,11 +1,11 @@
-//! A space is the same after a restart, on a replica, in a copy and in a dump.
+//! A tag space is unchanged after a restart, on a replica, in a copy and in a dump.
 
 use crate::stage;
 use redis_tests::{
     Options, Reply, Rng, Server, TagSpace, array, bulk, cmd, int, ok, rows, simple, until,
 };
 
-/// A space with something of everything, odd bytes among it.
+/// Fills a tag space with every kind of content, including odd bytes.
 fn fill(s: &mut TagSpace) {
     s.ok("ADD TAG coll:1 org:1");
     s.ok("ADD TAG coll:2 org:1 private");
@@ -40,7 +40,7 @@ fn told(s: &mut TagSpace) -> Vec<Reply> {
     .map(|line| s.ok(line))
     .to_vec();
     for (name, value) in replies[2].pairs() {
-        // Memory is what it is.
+        // The memory figure may differ.
         if name != bulk("memory") {
             replies.push(value);
         }
@@ -82,7 +82,7 @@ fn restart_keeps_everything(options: Options, how: impl Fn(&mut Server)) {
     let mut server = options.start();
     let mut s = TagSpace::of(&server);
     fill(&mut s);
-    // What was there and is not any more.
+    // Content that existed and was deleted.
     s.ok("ADD FILE gone t");
     s.ok("REM FILE gone t");
     s.ok("RULESET gone filename x t");
@@ -201,7 +201,7 @@ fn digest_does_not_depend_on_how_a_space_came_about() {
     }
     digests.dedup();
     assert_eq!(digests.len(), 1, "{digests:?}");
-    // Every change is another digest.
+    // Every change gives another digest.
     let mut s = TagSpace::over(server.wire(), "round-0");
     let mut seen = digests;
     for line in rows![
@@ -238,7 +238,7 @@ fn memory_usage_grows_with_what_is_in_it() {
         figure > before / 2 && figure < before * 2,
         "{figure}, {before}"
     );
-    // And shrinks when it goes.
+    // Memory decreases when the staged copy is discarded.
     s.ok("SWAP FILE DISCARD");
     s.ok("LOAD FILE REPLACE");
     s.ok("LOAD RECORD REPLACE a b");
@@ -300,7 +300,7 @@ fn memory_of_ids_is_that_of_the_guide() {
     ];
     for (row, kind, n, id) in rows {
         ok!(s.wire, "FLUSHALL", "SYNC");
-        // What the server needs in any case is there.
+        // Creates everything that the server allocates once.
         s.ok("ADD TAG a b");
         let before = server_memory(&mut s);
         let line = format!("LOAD {kind} MERGE");

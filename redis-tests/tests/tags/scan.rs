@@ -1,11 +1,11 @@
-//! Walks over a space: `SCAN`, `LIST` and `INFO`.
+//! Listings of a tag space: `SCAN`, `LIST` and `INFO`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::stage;
 use redis_tests::{Rng, Server, TagSpace, array, bulk, int, ok, rows};
 
-/// Every page of a walk, by a line that ends where the cursor goes.
+/// Returns every page of a listing; the cursor goes between `before` and `after`.
 fn walk(s: &mut TagSpace, before: &str, after: &str) -> Vec<Vec<String>> {
     let mut cursor = "0".to_owned();
     let mut pages = Vec::new();
@@ -178,7 +178,7 @@ fn list_gives_the_tags_that_satisfy_an_expression() {
     for test in ["status=200", "'a | url*=x'", "filename~x"] {
         s.refused(format!("LIST {test}"), "BADFIELD ");
     }
-    // A tag of which no edge is left is none.
+    // A tag without edges does not exist.
     s.ok("REM FILE f own");
     s.ok("REM TAG coll:3 org:2");
     let left = rows![
@@ -244,7 +244,7 @@ fn info_tells_the_figures() {
     ] {
         assert_eq!(s.figure(name), value, "{name}");
     }
-    // Tags in edges: a b c x, and perhaps those of staged copies.
+    // Tags in edges: a b c x, and possibly those of staged copies.
     assert_eq!(s.figure("tags"), 4);
     assert!(s.figure("memory") > 0);
     s.ok("REM FILE g c b");

@@ -1,4 +1,4 @@
-//! Tests on a cluster: odd ids stay in the slot of the prefix, and a slot may move away during a job.
+//! Clusters: odd ids stay in the slot of the prefix, and a slot may move away during a job.
 
 use redis_tests::{Cluster, DedupeIndex, int, until};
 

@@ -1,4 +1,4 @@
-//! A command of a history: its words, and what it does to the model.
+//! A command of a history: its arguments, and its effect on the model.
 
 use redis_tests::{Reply, bulk, int, simple};
 
@@ -42,7 +42,7 @@ pub enum Command {
     PointOf(Bytes),
     Filter(Call),
     Explain(Call),
-    /// An expression, as it is written, and a prefix.
+    /// An expression, its text, and a prefix.
     List(Expression, Bytes, Option<Bytes>),
     Scan(Kind, Option<Bytes>),
     Info,
@@ -92,7 +92,8 @@ fn loaded(edges: &mut Edges, pairs: &[(Bytes, Vec<Bytes>)]) {
 }
 
 impl Command {
-    /// The words of the command for the space at this key. Walks begin with them.
+    /// Returns the arguments of the command for the tag space at this key. For a listing, these are
+    /// the first ones.
     pub fn words(&self, key: &str) -> Vec<Bytes> {
         let of = |name: &str, rest: &[&[u8]]| {
             let first = [format!("TAGS.{name}").into_bytes(), key.as_bytes().to_vec()];
@@ -163,8 +164,8 @@ impl Command {
         }
     }
 
-    /// Applies the command, and compares the reply with the expected one. The reply of a walk is all its pages
-    /// together.
+    /// Applies the command and compares the reply with the expected one. The reply of a listing is
+    /// all of its pages together.
     pub fn follow(&self, space: &mut Space, reply: &Reply) -> Verdict {
         let existed = space.exists();
         match self {
@@ -390,7 +391,7 @@ fn is_in_a_cycle(space: &Space, start: &Bytes) -> bool {
 fn filtered(call: &Call, space: &Space, reply: &Reply) -> Verdict {
     let expected = call.expected(space);
     if !space.exists() {
-        // Nothing is shown. Of which lines it is told that they are bad is left open.
+        // No line is shown. The contract does not define which lines are reported as bad.
         let nothing = Call {
             lines: call.lines.clone(),
             ..call.clone()

@@ -1,4 +1,4 @@
-//! The model itself, where it could be wrong without anybody noticing.
+//! Tests of the model itself, for mistakes that comparisons would not reveal.
 
 use crate::model::pattern::{Fill, Node, Pattern, captured};
 
@@ -30,14 +30,14 @@ fn patterns_match_as_a_regex_does() {
     );
     assert!(pattern.full(text).is_none());
     assert!(!pattern.starts(text) && pattern.starts(b"a.x"));
-    // As much as possible first, and less when it must be.
+    // Greedy first, then backtracking.
     let greedy = Pattern(vec![
         Node::Group(1, None, vec![vec![star]]),
         Node::Literal(b"a".to_vec()),
     ]);
     let captures = greedy.find(b"banana!").expect("it is there");
     assert_eq!(captures[1], Some((0, 5)));
-    // A group that may be missing, and is.
+    // An optional group that does not match.
     let maybe = Pattern(vec![Node::Repeat(Box::new(group), 0, Some(1)), Node::End]);
     assert_eq!(maybe.full(b"").expect("it is there")[1], None);
     assert_eq!(
