@@ -180,7 +180,7 @@ impl DedupeIndex {
         });
         until("the job is under way", || match name {
             "PACK" | "UNPACK" => {
-                assert!(!asker.has_reply(), "{line} was over too soon for this test");
+                assert!(!asker.has_reply(), "{line} ended too early for this test");
                 self.storage().ends_with("ing")
             }
             _ => self.wire.expect_ok(&["HEXISTS", &jobs, crawl]) == int(1),

@@ -59,7 +59,7 @@ impl Lease {
     #[track_caller]
     pub fn of(reply: &Reply) -> Lease {
         let [chg, token, deadline, n, c, execution, uri] = reply.items() else {
-            panic!("a lease expected, got {reply:?}");
+            panic!("expected a lease, got {reply:?}");
         };
         let text = |reply: &Reply| (!reply.is_nil()).then(|| reply.text());
         Lease {
@@ -80,7 +80,10 @@ impl Lease {
             return Vec::new();
         }
         let leases: Vec<Lease> = reply.items().iter().map(Lease::of).collect();
-        assert!(!leases.is_empty(), "no lease is nil, not an empty array");
+        assert!(
+            !leases.is_empty(),
+            "without a lease, the reply is nil, not an empty array"
+        );
         leases
     }
 
@@ -193,7 +196,7 @@ impl Frontier {
     #[track_caller]
     pub fn take(&mut self, chg: &str) -> Lease {
         let lease = self.try_take();
-        let lease = lease.unwrap_or_else(|| panic!("{chg} was to be leased, got nothing"));
+        let lease = lease.unwrap_or_else(|| panic!("expected a lease of {chg}, got nothing"));
         assert_eq!(lease.chg, chg, "{lease:?}");
         lease
     }
@@ -201,7 +204,7 @@ impl Frontier {
     /// Runs `NEXT`, which must find no group.
     #[track_caller]
     pub fn take_none(&mut self) {
-        assert_eq!(self.try_take(), None, "nothing was to be leased");
+        assert_eq!(self.try_take(), None, "expected no lease");
     }
 
     /// Runs `RELEASE` with this lease and returns the due time of the reply.

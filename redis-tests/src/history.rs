@@ -230,7 +230,7 @@ fn fail(test: &str, seed: u64, (id, few): (usize, usize), what: &str, log: &Log)
         let path = Path::new(&folder).join(format!("histories/{test}-{seed}.txt"));
         let first = what.lines().next().unwrap_or_default();
         let commands: String = lines.iter().map(|line| format!("> {line}\n")).collect();
-        std::fs::write(&path, format!("{first}\n{commands}")).expect("the finding can be filed");
+        std::fs::write(&path, format!("{first}\n{commands}")).expect("the history can be saved");
         eprintln!("filed as {}", path.display());
     }
     panic!(
@@ -295,7 +295,7 @@ impl Found {
 /// When there are none.
 pub fn found(test: &str) -> Vec<Found> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/histories");
-    let files = std::fs::read_dir(&folder).expect("the corpus is there");
+    let files = std::fs::read_dir(&folder).expect("the corpus exists");
     let mut found: Vec<Found> = files
         .map(|file| file.expect("it can be listed").path())
         .filter_map(|path| {
@@ -304,7 +304,7 @@ pub fn found(test: &str) -> Vec<Found> {
             let (what, rest) = text.split_once('\n')?;
             assert!(
                 !what.is_empty() && !what.starts_with('>'),
-                "{name}: what was it?"
+                "{name}: the first line must describe the failure"
             );
             let steps = examples::steps(&format!("```redis\n{rest}\n```"));
             name.starts_with(test).then_some(Found { name, steps })
@@ -312,7 +312,7 @@ pub fn found(test: &str) -> Vec<Found> {
         .collect();
     assert!(
         !found.is_empty(),
-        "no history of {test} in {}",
+        "no histories of {test} in {}",
         folder.display()
     );
     found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -352,7 +352,7 @@ mod tests {
     fn a_failing_history_is_cut_down_to_what_it_takes() {
         let failed = catch_unwind(|| history("sums", 5, 300, &|_: &mut Rng| Sum(0)));
         let text = failed.err().expect("it fails").downcast::<String>();
-        let text = *text.expect("it says why");
+        let text = *text.expect("it panics with a message");
         assert!(
             text.contains("the history with seed 5: the sum is 21"),
             "{text}"

@@ -143,7 +143,7 @@ impl Connection {
         let line = self.line()?;
         let status = line.split(' ').nth(1).and_then(|word| word.parse().ok());
         let Some(status) = status.filter(|_| line.starts_with("HTTP/1.")) else {
-            return Err(wrong(format!("no status line: {line:?}")));
+            return Err(wrong(format!("not a status line: {line:?}")));
         };
         let answer = Answer {
             status,
@@ -169,7 +169,7 @@ impl Connection {
             let line = self.line()?;
             let digits = line.split(';').next().unwrap_or_default().trim();
             let size = usize::from_str_radix(digits, 16)
-                .map_err(|_| wrong(format!("no size of a chunk: {line:?}")))?;
+                .map_err(|_| wrong(format!("not a chunk size: {line:?}")))?;
             if size == 0 {
                 answer.trailers = self.fields()?;
                 return Ok(());
@@ -178,7 +178,7 @@ impl Connection {
             answer.body.resize(from + size, 0);
             self.stream.read_exact(&mut answer.body[from..])?;
             if !self.line()?.is_empty() {
-                return Err(wrong("a chunk is longer than it says".into()));
+                return Err(wrong("a chunk is longer than its size".into()));
             }
         }
     }
@@ -192,7 +192,7 @@ impl Connection {
             }
             let (name, value) = line
                 .split_once(':')
-                .ok_or_else(|| wrong(format!("no field: {line:?}")))?;
+                .ok_or_else(|| wrong(format!("not a header field: {line:?}")))?;
             fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
     }
@@ -203,7 +203,7 @@ impl Connection {
         match line.strip_suffix(b"\r\n") {
             Some(line) => Ok(String::from_utf8_lossy(line).into_owned()),
             None => Err(wrong(format!(
-                "a line is cut off: {:?}",
+                "the connection ended within a line: {:?}",
                 String::from_utf8_lossy(&line)
             ))),
         }

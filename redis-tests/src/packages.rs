@@ -117,7 +117,7 @@ pub fn left_out(client: &str, reason: &str) {
     assert!(!at_full_size(), "{client} cannot be installed: {reason}");
     let told = writeln!(
         std::io::stderr(),
-        "{client}: left out, because it cannot be installed: {reason}"
+        "{client}: skipped, because it cannot be installed: {reason}"
     );
     told.expect("standard error is open");
 }

@@ -82,7 +82,7 @@ impl Payload {
             chunks.push(take(len).to_vec());
         }
         assert_eq!(take(1), [END], "the end");
-        assert!(rest.is_empty(), "something behind the end");
+        assert!(rest.is_empty(), "trailing bytes");
         Payload {
             kind,
             chunks,

@@ -128,7 +128,7 @@ impl Script {
                 let pairs = parts.chunks_exact(2);
                 Reply::Map(pairs.map(|p| (p[0].clone(), p[1].clone())).collect())
             }
-            _ => panic!("{}: a reply that is {kind} {value}", self.name),
+            _ => panic!("{}: unknown type of reply: {kind} {value}", self.name),
         }
     }
 }

@@ -19,7 +19,7 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
 /// # Panics
 /// With `what`, when it returns none within a minute.
 pub fn until_some<T>(what: &str, attempt: impl FnMut() -> Option<T>) -> T {
-    within(DEADLINE, attempt).unwrap_or_else(|| panic!("waited a minute in vain: {what}"))
+    within(DEADLINE, attempt).unwrap_or_else(|| panic!("timed out after a minute: {what}"))
 }
 
 /// Polls `attempt` until it returns a value or `deadline` has passed. The pause between two

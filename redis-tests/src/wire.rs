@@ -55,14 +55,14 @@ pub(crate) use runs_lines;
 #[track_caller]
 pub fn assert_error(reply: &Reply, words: &str, what: &str) -> String {
     let Reply::Error(line) = reply else {
-        panic!("{what}: {words} expected, got {reply:?}");
+        panic!("{what}: expected {words}, got {reply:?}");
     };
     let line = String::from_utf8_lossy(line);
     let mut named = words.split_whitespace();
     let code = named.next().unwrap_or_default();
     let begins = code.is_empty() || line.split(' ').next() == Some(code);
     let told = begins && named.all(|word| line.contains(word));
-    assert!(told, "{what}: {words} expected, got {line}");
+    assert!(told, "{what}: expected {words}, got {line}");
     line.into_owned()
 }
 
@@ -201,7 +201,7 @@ impl Reply {
     pub fn int(&self) -> i64 {
         match self {
             Reply::Int(n) => *n,
-            other => panic!("an integer expected, got {other:?}"),
+            other => panic!("expected an integer, got {other:?}"),
         }
     }
 
@@ -209,7 +209,7 @@ impl Reply {
     pub fn bytes(&self) -> &[u8] {
         match self {
             Reply::Bulk(bytes) | Reply::Simple(bytes) => bytes,
-            other => panic!("a string expected, got {other:?}"),
+            other => panic!("expected a string, got {other:?}"),
         }
     }
 
@@ -222,7 +222,7 @@ impl Reply {
     pub fn items(&self) -> &[Reply] {
         match self {
             Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => items,
-            other => panic!("an array expected, got {other:?}"),
+            other => panic!("expected an array, got {other:?}"),
         }
     }
 
@@ -245,7 +245,7 @@ impl Reply {
                 let pairs = items.chunks_exact(2);
                 pairs.map(|p| (p[0].clone(), p[1].clone())).collect()
             }
-            other => panic!("a map expected, got {other:?}"),
+            other => panic!("expected a map, got {other:?}"),
         }
     }
 
@@ -505,7 +505,7 @@ impl Wire {
     pub fn expect_error(&mut self, words: &[impl AsRef<[u8]>]) -> String {
         match self.call(words) {
             Reply::Error(line) => String::from_utf8_lossy(&line).into_owned(),
-            reply => panic!("{} said {reply:?}, not an error", shown(words)),
+            reply => panic!("{}: expected an error, got {reply:?}", shown(words)),
         }
     }
 

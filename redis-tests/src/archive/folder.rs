@@ -97,7 +97,7 @@ impl Folder {
             .iter()
             .map(|(member, bytes)| (member.as_ref(), &bytes[..]))
             .collect();
-        let warc = format!("nobody reads this: {name}").repeat(20);
+        let warc = format!("not read by any test: {name}").repeat(20);
         members.insert(0, ("archive/data.warc.gz", warc.as_bytes()));
         members.push(("pages/pages.jsonl", b"{\"format\": \"json-pages-1.0\"}\n"));
         members.push(("datapackage.json", b"{\"profile\": \"data-package\"}"));

@@ -126,7 +126,7 @@ fn cdxj(capture: &Capture) -> String {
 fn cdx(capture: &Capture) -> String {
     let (key, date) = (urlkey(&capture.url), &capture.date);
     let (url, mime) = (&capture.url, mime(capture.kind));
-    assert!(!url.contains(' '), "no column holds {url}");
+    assert!(!url.contains(' '), "{url} does not fit into a column");
     let (digest, size) = (capture.hash_in_index(), capture.size);
     format!("{key} {date} {url} {mime} 200 {digest} - - {size} 0 data.warc.gz\n")
 }

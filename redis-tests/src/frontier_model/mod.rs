@@ -139,30 +139,27 @@ impl FrontierModel {
         };
         match (outcome, reply) {
             (Ok(Reply::Map(fields)), reply) => {
-                must!(!reply.is_error(), "a map was to come, got {reply:?}");
+                must!(!reply.is_error(), "expected a map, got {reply:?}");
                 for (name, value) in fields {
                     let found = reply.find(name.bytes());
                     let name = name.text();
                     must!(
                         found.as_ref() == Some(&value),
-                        "{name}: {value:?} was to come, got {found:?}"
+                        "{name}: expected {value:?}, got {found:?}"
                     );
                 }
             }
             (Ok(expected), _) => {
-                must!(
-                    *reply == expected,
-                    "{expected:?} was to come, got {reply:?}"
-                );
+                must!(*reply == expected, "expected {expected:?}, got {reply:?}");
             }
             (Err(word), Reply::Error(line)) => {
                 let line = String::from_utf8_lossy(line);
                 must!(
                     line.split(' ').next() == Some(word),
-                    "{word} was to come, got {line:?}"
+                    "expected {word}, got {line:?}"
                 );
             }
-            (Err(word), _) => return Err(format!("{word} was to come, got {reply:?}")),
+            (Err(word), _) => return Err(format!("expected {word}, got {reply:?}")),
         }
         Ok(())
     }
@@ -203,7 +200,7 @@ impl FrontierModel {
 
     /// Applies a command of a plain client or of the server itself.
     fn plain_command(&mut self, words: &[String], reply: &Reply) -> Verdict {
-        must!(!reply.is_error(), "an error: {reply:?}");
+        must!(!reply.is_error(), "unexpected error: {reply:?}");
         if ["LRANGE", "HGET", "EXISTS"].contains(&words[0].as_str()) {
             return Ok(());
         }
@@ -217,7 +214,7 @@ impl FrontierModel {
                 // Scores store the order in which groups became due; a simulated millisecond that
                 // continues starts a new order.
                 self.arrivals = (0, 0);
-                must!(*reply == simple("OK"), "OK was to come, got {reply:?}");
+                must!(*reply == simple("OK"), "expected OK, got {reply:?}");
             }
             name => panic!("{name} is not modeled"),
         }

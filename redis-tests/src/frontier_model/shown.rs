@@ -75,7 +75,7 @@ impl Shown {
 fn number(reply: &Reply) -> Option<i64> {
     let text = (!reply.is_nil()).then(|| reply.text())?;
     let number = text.parse();
-    Some(number.unwrap_or_else(|_| panic!("{text:?} is no whole number")))
+    Some(number.unwrap_or_else(|_| panic!("{text:?} is not an integer")))
 }
 
 fn scores(reply: &Reply) -> BTreeMap<String, f64> {
@@ -141,7 +141,7 @@ impl FrontierModel {
             ($($field:ident $name:literal),+) => {$(
                 must!(
                     shown.$field == model.$field,
-                    "{} was to be {:?}, is {:?}", $name, model.$field, shown.$field
+                    "{}: expected {:?}, got {:?}", $name, model.$field, shown.$field
                 );
             )+};
         }

@@ -176,7 +176,7 @@ impl Fuzz {
             filed.expect("the list of the corpus is writable");
         }
         self.harm.push(format!(
-            "{name}: {harm}\n  again: INPUT={} make fuzz",
+            "{name}: {harm}\n  repeat with: INPUT={} make fuzz",
             file.display()
         ));
     }
@@ -265,7 +265,7 @@ impl Watch {
                         let kept = std::fs::create_dir_all(&folder)
                             .and_then(|()| std::fs::write(&file, &trying.input));
                         eprintln!(
-                            "no end: again: INPUT={} make fuzz ({kept:?})",
+                            "no end; repeat with: INPUT={} make fuzz ({kept:?})",
                             file.display()
                         );
                         std::process::exit(101);

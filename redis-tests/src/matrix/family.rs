@@ -192,7 +192,7 @@ pub fn malformed(line: &[u8]) -> Option<&'static str> {
     let code = line.split(|b| *b == b' ').next().unwrap_or_default();
     let coded = !code.is_empty() && code.iter().all(u8::is_ascii_uppercase);
     if !coded || line.len() < code.len() + 5 {
-        return Some("no code word and sentence");
+        return Some("not a code word and a sentence");
     }
     (!line.is_ascii() || line.len() > 1000).then_some("not short ASCII")
 }

@@ -14,13 +14,13 @@ pub fn id(group: usize) -> String {
 /// Returns the number of a group.
 pub fn number_of(id: &str) -> usize {
     let number = id.strip_prefix('g').and_then(|number| number.parse().ok());
-    number.unwrap_or_else(|| panic!("{id} is no group of ours"))
+    number.unwrap_or_else(|| panic!("{id} is not a group of the simulation"))
 }
 
 /// Returns the number of an execution.
 pub fn execution_of(id: &str) -> usize {
     let at = EXECUTIONS.iter().position(|(name, _)| *name == id);
-    at.unwrap_or_else(|| panic!("{id} is no execution of ours"))
+    at.unwrap_or_else(|| panic!("{id} is not an execution of the simulation"))
 }
 
 struct Group {

@@ -92,7 +92,7 @@ fn jump_backwards_does_not_lengthen_a_wait() {
 }
 
 #[test]
-fn jump_forwards_wakes_nobody_for_nothing() {
+fn jump_forwards_causes_no_spurious_wakeup() {
     let Some(clock) = Shifted::start() else {
         return;
     };

@@ -35,7 +35,7 @@ fn waiters_wake_in_a_cluster() {
 }
 
 #[test]
-fn waiter_whose_slot_leaves_does_not_wait_for_ever() {
+fn waiter_does_not_hang_when_its_slot_moves_away() {
     let cluster = Cluster::start(2);
     let a = cluster.owner(F);
     let b = cluster.nodes().iter().find(|node| node.port() != a.port());

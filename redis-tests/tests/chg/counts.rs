@@ -20,7 +20,7 @@ fn every_uri_is_counted_three_times() {
 }
 
 #[test]
-fn done_takes_one_or_as_many_as_it_says() {
+fn done_subtracts_one_or_the_given_count() {
     let (_server, mut f) = stage();
     f.ok(format!("ADD one a {T0} a {T0} a {T0} a {T0}"));
     f.fetch("a", "AT 0 DONE one");
@@ -30,7 +30,7 @@ fn done_takes_one_or_as_many_as_it_says() {
 }
 
 #[test]
-fn done_takes_no_more_than_there_is() {
+fn done_subtracts_no_more_than_the_count() {
     let (_server, mut f) = stage();
     f.ok(format!("ADD one a {T0} a {T0}"));
     f.ok(format!("ADD two a {T0}"));
@@ -73,7 +73,7 @@ fn numbered_add_counts_once() {
     assert_eq!(
         f.ok(other).ints(),
         [1, 1, 2],
-        "the number tells, not what is added"
+        "the number decides, not the added URIs"
     );
     server.snapshot().assert_same(&before, "the same number");
     assert_eq!(f.ok("ADD crawl SEQ writer 7 a 0").ints(), [3]);
@@ -86,7 +86,7 @@ fn numbered_add_counts_once() {
 }
 
 #[test]
-fn numbered_add_is_answered_again_after_its_uris_are_done() {
+fn repeated_numbered_add_gets_the_same_reply_after_its_uris_are_done() {
     let (_server, mut f) = stage();
     let line = format!("ADD crawl SEQ writer 1 a {T0}");
     assert_eq!(f.ok(&line).ints(), [1]);

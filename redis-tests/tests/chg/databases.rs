@@ -87,7 +87,7 @@ fn client_that_selects_another_database_works_there() {
 }
 
 #[test]
-fn flush_leaves_waiters_waiting_for_what_comes_after() {
+fn waiters_keep_waiting_after_a_flush() {
     let server = Server::start();
     for flush in ["FLUSHDB", "FLUSHALL"] {
         let mut f = Frontier::of(&server, F);
@@ -111,7 +111,7 @@ fn flush_leaves_waiters_waiting_for_what_comes_after() {
 }
 
 #[test]
-fn flush_of_another_database_disturbs_nobody() {
+fn flush_of_another_database_has_no_effect() {
     let server = Server::start();
     let (mut zero, mut five) = (in_database(&server, F, 0), in_database(&server, F, 5));
     let due = zero.time() + 150;
@@ -124,7 +124,7 @@ fn flush_of_another_database_disturbs_nobody() {
 }
 
 #[test]
-fn swapdb_gives_waiters_what_came_into_their_database() {
+fn swapdb_wakes_waiters_for_groups_of_the_new_database() {
     let server = Server::start();
     let mut zero = in_database(&server, F, 0);
     let mut one = in_database(&server, F, 1);
@@ -163,7 +163,7 @@ fn flush_during_a_sweep_ends_it() {
 }
 
 #[test]
-fn deleted_keys_hang_nobody() {
+fn deleted_keys_cause_no_hang() {
     let server = Server::start();
     let mut f = Frontier::of(&server, F);
     for key in rows![

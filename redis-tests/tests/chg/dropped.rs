@@ -17,7 +17,7 @@ fn is_taken_in(f: &mut Frontier, crawl: &str) -> bool {
 }
 
 #[test]
-fn dropped_crawl_does_not_come_back_with_links_of_a_lease_that_is_held() {
+fn held_lease_cannot_add_links_to_a_dropped_crawl() {
     for add in ["ADDURI crawl h 0 0 http://h/", "ADD crawl h 0"] {
         let (server, mut f) = stage();
         f.ok(add);
@@ -34,7 +34,7 @@ fn dropped_crawl_does_not_come_back_with_links_of_a_lease_that_is_held() {
         assert!(is_taken_in(&mut f, "crawl"));
         f.ok("NEXT");
         let marks = ok!(f.wire, "EXISTS", "{f}:chg_dropped").int();
-        assert_eq!(marks, 0, "a mark goes with its time");
+        assert_eq!(marks, 0, "the mark is deleted after its time");
     }
 }
 
@@ -47,7 +47,7 @@ fn dropped_crawl_without_leases_may_begin_again_at_once() {
 }
 
 #[test]
-fn lease_that_is_extended_keeps_its_crawl_out_for_longer() {
+fn extended_lease_keeps_its_dropped_crawl_closed_for_longer() {
     let (_server, mut f) = stage();
     f.ok("ADDURI crawl h 0 0 http://h/");
     let lease = f.take("h");
@@ -86,7 +86,7 @@ fn mark_of_a_dropped_crawl_outlives_a_restart() {
 }
 
 #[test]
-fn idle_group_whose_pause_is_over_is_gone_for_every_command() {
+fn idle_group_does_not_exist_for_any_command_after_its_pause() {
     for command in ["NEXT", "SWEEP", "ADD crawl other 0", "REPAIR", "EXPIRED"] {
         let (_server, mut f) = stage();
         f.add("crawl", "h", 0);
@@ -111,7 +111,7 @@ fn idle_group_whose_pause_is_over_is_gone_for_every_command() {
     f.refused("WHY h", "NOCHG");
     assert_eq!(f.figure("groups-idle"), 0);
     assert_eq!(f.ok("CHECK").field("groups").int(), 0);
-    assert!(f.exists("h"), "who only reads deletes nothing");
+    assert!(f.exists("h"), "read commands delete nothing");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn uri_for_later_than_the_gate_waits_for_its_own_time() {
 }
 
 #[test]
-fn hash_of_an_empty_group_goes_when_its_gate_has_passed() {
+fn hash_of_an_empty_group_is_deleted_after_its_gate() {
     let (server, mut f) = stage();
     emptied(&mut f, "host", T0 + 2000);
     f.pass(1999);
@@ -71,7 +71,7 @@ fn hash_of_an_empty_group_goes_when_its_gate_has_passed() {
 }
 
 #[test]
-fn group_without_a_pause_is_gone_at_once() {
+fn empty_group_without_a_pause_is_deleted_at_once() {
     let (_server, mut f) = stage();
     f.add("crawl", "host", T0);
     f.fetch("host", "AT 0 DONE crawl");
@@ -80,7 +80,7 @@ fn group_without_a_pause_is_gone_at_once() {
 }
 
 #[test]
-fn hashes_of_many_empty_groups_go_without_a_sweep() {
+fn hashes_of_many_empty_groups_are_deleted_without_a_sweep() {
     let (_server, mut f) = stage();
     for n in 0..2000 {
         emptied(&mut f, &format!("host-{n}"), T0 + 1000 + n % 7);
@@ -100,7 +100,7 @@ fn hashes_of_many_empty_groups_go_without_a_sweep() {
 }
 
 #[test]
-fn earlier_time_pulls_a_waiting_group_forward() {
+fn earlier_time_makes_a_waiting_group_due_earlier() {
     let (_server, mut f) = stage();
     f.add("crawl", "host", T0 + 9000);
     f.add("crawl", "host", T0 + 12_000);
@@ -113,7 +113,7 @@ fn earlier_time_pulls_a_waiting_group_forward() {
 }
 
 #[test]
-fn earlier_time_does_not_pull_a_group_before_its_gate() {
+fn earlier_time_does_not_make_a_group_due_before_its_gate() {
     let (_server, mut f) = stage();
     f.ok(format!("ADD crawl host {T0} host {T0}"));
     let lease = f.take("host");
@@ -154,7 +154,7 @@ fn release_for_the_past_makes_the_group_ready() {
 }
 
 #[test]
-fn release_for_later_waits_exactly_so_long() {
+fn release_for_later_waits_until_exactly_that_time() {
     let (_server, mut f) = stage();
     f.add("crawl", "host", T0);
     for when in ["AT", "DELAY"] {

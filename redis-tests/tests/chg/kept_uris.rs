@@ -16,7 +16,7 @@ fn fetch(f: &mut Frontier, chg: &str) -> String {
 }
 
 #[test]
-fn lease_brings_the_uri_and_its_execution() {
+fn lease_contains_the_uri_and_its_execution() {
     let (_server, mut f) = stage();
     assert_eq!(f.add_uri("crawl", "host", T0, 3, "http://host/a"), 1);
     assert_eq!((f.count("host"), f.queued("crawl"), f.total()), (1, 1, 1));
@@ -75,7 +75,7 @@ fn lower_depth_goes_first_then_the_earlier_due_time() {
 }
 
 #[test]
-fn uri_due_later_hides_none_that_is_due_now() {
+fn uri_due_later_does_not_block_one_that_is_due_now() {
     let (_server, mut f) = stage();
     f.add_uri("crawl", "host", T0 + 9000, 0, "later");
     f.add_uri("crawl", "host", T0, 7, "now");
@@ -165,7 +165,7 @@ fn no_execution_waits_longer_than_its_share_allows() {
 }
 
 #[test]
-fn execution_that_had_nothing_queued_does_not_catch_up() {
+fn execution_without_queued_uris_does_not_catch_up_later() {
     let (_server, mut f) = stage();
     queue(&mut f, "early", 1, "host", 400);
     assert_eq!(shares(&mut f, "host", 100), share(&[("early", 100)]));
@@ -200,7 +200,7 @@ fn share_is_kept_for_each_group() {
 }
 
 #[test]
-fn uri_that_was_not_done_goes_back_unchanged() {
+fn uri_that_was_not_done_is_queued_again_unchanged() {
     let (_server, mut f) = stage();
     f.add_uri("crawl", "host", T0, 0, "a");
     f.add_uri("crawl", "host", T0, 1, "b");
@@ -303,7 +303,7 @@ fn last_uri_that_is_given_up_leaves_no_group() {
 }
 
 #[test]
-fn retry_begins_the_attempts_anew_only_by_a_new_lease() {
+fn attempts_are_reset_only_by_a_release_of_a_new_lease() {
     let (_server, mut f) = stage();
     ok!(f.wire, "CONFIG", "SET", "crawlspace.chg-attempts", 2);
     f.add_uri("crawl", "host", T0, 0, "a");
@@ -364,7 +364,7 @@ fn uris_are_any_bytes_up_to_64_kib() {
 }
 
 #[test]
-fn kept_uris_survive_a_plain_look_around() {
+fn kept_uris_survive_reads_by_plain_clients() {
     let (_server, mut f) = stage();
     for n in 0..50 {
         f.add_uri("crawl", "host", T0 + n, 0, &format!("http://host/{n}"));
@@ -384,7 +384,7 @@ fn kept_uris_survive_a_plain_look_around() {
 }
 
 #[test]
-fn lost_value_of_kept_uris_leaves_counts_that_can_be_worked_off() {
+fn counts_can_be_worked_off_after_the_value_of_kept_uris_is_lost() {
     let (_server, mut f) = stage();
     f.add_uri("crawl", "host", T0, 0, "a");
     f.add_uri("crawl", "other", T0 + 5, 0, "b");

@@ -5,7 +5,7 @@ use crate::stage::{add, stage};
 use redis_tests::{Lease, T0, array, int, nil, ok, rows};
 
 #[test]
-fn parallel_group_is_leased_as_often_as_it_says() {
+fn parallel_group_has_at_most_the_given_number_of_leases() {
     let (_server, mut f) = stage();
     f.ok("LIMIT host PARALLEL 3");
     add(&mut f, "host", 9);
@@ -54,7 +54,7 @@ fn parallel_leases_are_of_different_uris() {
 }
 
 #[test]
-fn limit_lowered_below_the_leases_that_are_out_takes_none_away() {
+fn lowered_limit_does_not_end_existing_leases() {
     let (_server, mut f) = stage();
     f.ok("LIMIT host PARALLEL 3");
     add(&mut f, "host", 9);
@@ -105,7 +105,7 @@ fn gap_is_from_the_start_of_one_fetch_to_the_start_of_the_next() {
 }
 
 #[test]
-fn budget_is_how_many_uris_a_group_takes() {
+fn budget_is_the_number_of_uris_that_a_group_accepts() {
     let (_server, mut f) = stage();
     assert_eq!(f.ok("LIMIT host BUDGET 3").text(), "OK");
     let line = format!("ADD crawl host {T0} other {T0} host {T0} host {T0} host {T0}");
@@ -128,7 +128,7 @@ fn budget_is_how_many_uris_a_group_takes() {
 }
 
 #[test]
-fn uri_that_is_there_already_spends_no_budget() {
+fn known_uri_uses_no_budget() {
     let (_server, mut f) = stage();
     f.ok("LIMIT host BUDGET 2");
     for _ in 0..3 {
@@ -193,7 +193,7 @@ fn leases_of_a_parallel_group_are_extended_one_by_one() {
 }
 
 #[test]
-fn release_of_a_parallel_lease_is_answered_again_while_others_are_held_or_end() {
+fn repeated_release_of_a_parallel_lease_gets_the_same_reply() {
     let (server, mut f) = stage();
     f.ok("LIMIT host PARALLEL 2");
     add(&mut f, "host", 2);
@@ -225,7 +225,7 @@ fn numbered_add_is_answered_again_with_what_the_budget_refused() {
 }
 
 #[test]
-fn server_without_memory_takes_nothing_in_and_lets_workers_go_on() {
+fn server_out_of_memory_accepts_no_uris_and_lets_workers_continue() {
     let (_server, mut f) = stage();
     add(&mut f, "a", 2);
     add(&mut f, "b", 1);
@@ -244,7 +244,7 @@ fn server_without_memory_takes_nothing_in_and_lets_workers_go_on() {
 }
 
 #[test]
-fn stored_delay_is_kept_where_a_release_says_none_and_is_the_least_of_computed_ones() {
+fn stored_delay_is_the_default_and_the_minimum_of_computed_pauses() {
     let (_server, mut f) = stage();
     f.ok("LIMIT host DELAY 30000");
     for (when, pause) in rows![

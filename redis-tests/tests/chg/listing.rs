@@ -27,7 +27,7 @@ fn pages(
         }
         between(f);
     }
-    panic!("{line} has no end");
+    panic!("{line} does not end");
 }
 
 fn names(listed: &[Vec<Reply>]) -> Vec<(String, String)> {

@@ -4,7 +4,7 @@ use crate::stage::{add, add_thousands, stage};
 use redis_tests::{Frontier, T0, ok, simulated, until};
 
 #[test]
-fn move_takes_everything_that_is_queued() {
+fn move_moves_everything_that_is_queued() {
     let (_server, mut f) = stage();
     f.add("one", "from", T0 + 1000);
     f.add_uri("two", "from", T0 + 2000, 0, "a");
@@ -114,7 +114,7 @@ fn same_uri_in_both_groups_is_counted_once_after_a_move() {
 }
 
 #[test]
-fn moves_that_cannot_be_are_refused() {
+fn invalid_moves_are_refused() {
     let (server, mut f) = stage();
     add(&mut f, "leased", 2);
     f.take("leased");

@@ -38,7 +38,7 @@ fn pause_follows_from_the_time_the_fetch_took() {
 }
 
 #[test]
-fn what_the_server_asks_for_is_the_least() {
+fn requested_delay_of_the_host_is_the_minimum() {
     let (_server, mut f) = stage();
     for (facts, ms) in rows![
         "ELAPSED 100 CRAWLDELAY 5000", 5000; "ELAPSED 9000 MAX 3000 CRAWLDELAY 5000", 5000;
@@ -65,7 +65,7 @@ fn trouble_doubles_the_pause() {
 }
 
 #[test]
-fn trouble_is_what_asks_for_less_or_does_not_answer() {
+fn statuses_that_count_as_trouble() {
     let (_server, mut f) = stage();
     let ends = limits::TROUBLE
         .iter()

@@ -132,7 +132,7 @@ fn replica_has_what_the_master_has_and_goes_on_with_it() {
 }
 
 #[test]
-fn frontier_that_keeps_no_uris_needs_no_module_to_be_loaded() {
+fn frontier_without_kept_uris_loads_without_the_module() {
     let mut server = simulated().aof_unsynced(true).start();
     let bare = Options::new().no_module().replica_of(&server).start();
     let mut f = Frontier::at(&server, T0);
@@ -155,7 +155,7 @@ fn frontier_that_keeps_no_uris_needs_no_module_to_be_loaded() {
 }
 
 #[test]
-fn nothing_that_depends_on_the_clock_is_replicated_as_it_was_said() {
+fn commands_that_depend_on_the_clock_are_not_replicated_verbatim() {
     // In real time, the replica applies everything later than the master did.
     let server = Options::new().aof_unsynced(false).start();
     let replica = Options::new().replica_of(&server).start();

@@ -247,7 +247,7 @@ fn id_that_stands_in_a_queue_twice_is_leased_once_at_a_time() {
 }
 
 #[test]
-fn faulty_add_is_found_and_mended() {
+fn faulty_add_is_found_and_repaired() {
     let (_server, mut f, mut plain) = with_plain();
     plain.add(true, "host", T0, "crawl");
     assert_eq!(f.wait(), [("crawl".to_owned(), T0)], "the seed's fault");
@@ -314,7 +314,7 @@ fn group_lost_between_brpop_and_script_is_brought_back_by_repair() {
 }
 
 #[test]
-fn counts_spoiled_by_hand_are_mended() {
+fn manually_damaged_counts_are_repaired() {
     let (_server, mut f, _) = with_plain();
     f.ok(format!("ADD one a {T0} b {T0}"));
     f.ok(format!("ADD two a {T0}"));
@@ -337,7 +337,7 @@ fn counts_spoiled_by_hand_are_mended() {
 }
 
 #[test]
-fn counts_that_cannot_be_are_mended() {
+fn impossible_counts_are_repaired() {
     let (_server, mut f, _) = with_plain();
     let most = i64::MAX.to_string();
     let most = most.as_str();
@@ -380,7 +380,7 @@ fn counts_that_cannot_be_are_mended() {
 }
 
 #[test]
-fn leased_group_that_stands_in_the_wrong_queue_is_mended_at_once() {
+fn leased_group_in_the_wrong_queue_is_repaired_at_once() {
     let (_server, mut f, mut plain) = with_plain();
     f.add("crawl", "host", T0);
     let lease = f.take("host");

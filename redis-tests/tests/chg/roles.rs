@@ -70,7 +70,7 @@ fn failover_with_blocked_clients_loses_no_lease_gate_or_group() {
 }
 
 #[test]
-fn what_waiters_were_given_is_replicated() {
+fn leases_of_waiters_are_replicated() {
     let server = Options::new().aof_unsynced(false).start();
     let replica = Options::new().replica_of(&server).start();
     let mut f = Frontier::real(&server);

@@ -111,7 +111,7 @@ fn lease_that_runs_out_does_not_requeue_all_that_stand_behind_the_gate() {
 }
 
 #[test]
-fn member_that_leaves_is_its_own_again() {
+fn member_that_leaves_is_independent_again() {
     let (_server, mut f) = stage();
     f.ok("GROUP shared a b");
     add(&mut f, "a", 1);
@@ -187,7 +187,7 @@ fn closed() -> (Server, Audited, Lease) {
 }
 
 #[test]
-fn one_that_is_held_back_does_not_hold_back_those_behind_it() {
+fn member_that_is_held_back_does_not_hold_back_the_next_ones() {
     for line in [
         "PAUSE b".to_owned(),
         format!("BLOCK b UNTIL {}", T0 + 600_000),
@@ -214,7 +214,7 @@ fn one_that_is_held_back_does_not_hold_back_those_behind_it() {
 }
 
 #[test]
-fn one_whose_uris_are_dropped_lets_the_next_one_stand_for_the_others() {
+fn next_member_waits_for_the_gate_when_the_first_one_is_dropped() {
     let (_server, mut f) = stage();
     f.ok("GROUP shared a b c");
     add(&mut f, "a", 1);
@@ -229,7 +229,7 @@ fn one_whose_uris_are_dropped_lets_the_next_one_stand_for_the_others() {
 }
 
 #[test]
-fn one_of_a_paused_execution_lets_others_pass() {
+fn member_of_a_paused_execution_does_not_block_the_others() {
     let (_server, mut f) = stage();
     f.ok("GROUP shared a b c");
     add(&mut f, "a", 1);
@@ -244,7 +244,7 @@ fn one_of_a_paused_execution_lets_others_pass() {
 }
 
 #[test]
-fn one_that_a_plain_client_deleted_is_replaced_after_repair() {
+fn member_deleted_by_a_plain_client_is_replaced_after_repair() {
     let (_server, mut f, a) = closed();
     for key in ["CHG:b", "chg_wait"] {
         let key = f.key(key);
@@ -266,7 +266,7 @@ fn one_that_a_plain_client_deleted_is_replaced_after_repair() {
 }
 
 #[test]
-fn lost_gate_is_mended() {
+fn lost_gate_is_repaired() {
     for keys in [
         &["chg_gate:shared"][..],
         &["chg_gated:shared"],
@@ -393,7 +393,7 @@ fn extension_of_a_short_lease_does_not_open_the_gate_of_a_longer_one() {
 }
 
 #[test]
-fn one_that_was_just_fetched_comes_after_those_that_were_due_before() {
+fn member_that_was_just_fetched_comes_after_the_waiting_ones() {
     let (_server, mut f) = stage();
     f.ok("GROUP shared m0 m1 m2");
     for chg in ["m0", "m0", "m1", "m2"] {

@@ -173,7 +173,7 @@ fn other_groups_of_the_crawl_keep_their_counts() {
 }
 
 #[test]
-fn in_the_servers_own_time_nobody_has_to_call_for_it() {
+fn stranded_uris_are_found_by_the_servers_own_clock() {
     let (_server, mut f) = real_stage();
     f.add_uri("crawl", "h", 0, 0, "http://h/1");
     ok!(f.wire, "DEL", "{f}:CHG:h");

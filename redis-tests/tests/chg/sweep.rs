@@ -77,7 +77,7 @@ fn sweep_merges_due_groups_and_ended_leases_by_time() {
 }
 
 #[test]
-fn sweep_goes_behind_those_that_are_ready() {
+fn sweep_appends_to_the_ready_groups() {
     let (_server, mut f) = stage();
     f.add("crawl", "first", T0);
     f.ok("SWEEP");
@@ -87,7 +87,7 @@ fn sweep_goes_behind_those_that_are_ready() {
 }
 
 #[test]
-fn limit_is_how_many_a_sweep_moves_at_most() {
+fn limit_is_the_maximum_number_of_groups_that_a_sweep_moves() {
     let (_server, mut f) = stage();
     for n in 0..5 {
         f.add("crawl", &format!("host-{n}"), T0 + n);
@@ -237,7 +237,10 @@ fn server_killed_during_a_sweep_loses_no_group_and_doubles_none() {
         ok!(f.wire, "LLEN", ready).int() > 5000
     });
     server.kill9();
-    assert!(sweeper.wire.try_recv().is_err(), "it was over before");
+    assert!(
+        sweeper.wire.try_recv().is_err(),
+        "the sweep ended before the kill"
+    );
     server.restart();
     let mut f = Frontier::at(&server, T0 + 1_000_000);
     let swept = f.ready();

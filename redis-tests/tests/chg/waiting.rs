@@ -342,7 +342,7 @@ fn client_unblock_ends_the_wait() {
 }
 
 #[test]
-fn figures_of_the_server_count_who_waits() {
+fn server_metrics_count_waiters() {
     let (server, mut f) = real_stage();
     let waiting = |server: &Server| server.info_number("chg_waiters");
     assert_eq!(waiting(&server), 0);
@@ -360,7 +360,7 @@ fn figures_of_the_server_count_who_waits() {
 }
 
 #[test]
-fn waiter_that_died_takes_nothing() {
+fn dead_waiter_gets_no_lease() {
     let (server, mut f) = real_stage();
     let (gone, mut patient) = (waiter(&server), waiter(&server));
     gone.wire.hang_up();
@@ -507,7 +507,7 @@ fn user(server: &Server, keys: &str) -> Frontier {
 }
 
 #[test]
-fn user_of_a_prefix_is_woken_by_somebody_else() {
+fn user_of_a_prefix_is_woken_by_another_user() {
     let (server, mut f) = real_stage();
     let mut alice = user(&server, "~{f}:*");
     alice.send("NEXT BLOCK 60000");

@@ -243,7 +243,7 @@ fn check_proves_that_nothing_is_lost() {
 }
 
 #[test]
-fn check_finds_and_repair_mends_what_was_spoiled() {
+fn check_finds_and_repair_repairs_damage() {
     let spoils: [(&str, &[&str]); 12] = rows![
         "a group in no queue", &["ZREM", "{f}:chg_wait", "waiting"];
         "a ready group in no queue", &["LREM", "{f}:chg_ready", "0", "ready"];
@@ -275,12 +275,12 @@ fn check_finds_and_repair_mends_what_was_spoiled() {
         assert_eq!(check.field("problems-total"), int(0), "{what}: {check:?}");
         let before = server.digest();
         f.ok("REPAIR");
-        assert_eq!(server.digest(), before, "{what}: nothing is left to mend");
+        assert_eq!(server.digest(), before, "{what}: nothing is left to repair");
     }
 }
 
 #[test]
-fn repair_queues_a_group_whose_count_it_mends() {
+fn repair_queues_a_group_whose_count_it_corrects() {
     for kept in [true, false] {
         let (_server, mut f) = stage();
         if kept {

@@ -112,7 +112,7 @@ fn repair_during_their_purge_deletes_nothing() {
     server
         .snapshot()
         .without(ours)
-        .assert_same(&before, "nothing that nobody can restore is deleted");
+        .assert_same(&before, "nothing that cannot be restored is deleted");
     assert!(err!(c, "DEDUPE.PACK", P).starts_with("PURGING "));
     assert!(err!(c, "DEDUPE.CANCEL", P, "A").starts_with("PURGING "));
     put_back(&mut c, "B");
@@ -142,7 +142,7 @@ fn a_removal_after_their_purge_loses_no_hash_of_another_crawl() {
 /// The reason why the lists of holders are untrusted is stored, so that it survives a restart,
 /// reaches replicas, and is known to a removal much later.
 #[test]
-fn a_purge_that_was_seen_is_not_forgotten() {
+fn a_detected_purge_is_remembered() {
     let mut server = server();
     let mut c = connect(&server);
     let replica = Options::new().plain().replica_of(&server).start();
@@ -319,7 +319,7 @@ fn crawls_that_they_canceled_are_counted_and_purged() {
 }
 
 #[test]
-fn what_their_importer_counts_in_the_sums_alone_stays() {
+fn counts_of_their_importer_in_the_totals_remain() {
     let server = server();
     let mut c = connect(&server);
     add(&mut c, "A", [1]);
@@ -387,11 +387,11 @@ fn removal_cut_short(server: &mut Server) -> (Wire, u64) {
             return (c, shared);
         }
     }
-    panic!("every removal was over before the kill");
+    panic!("every removal ended before the kill");
 }
 
 #[test]
-fn a_repair_does_not_change_what_a_removal_that_was_cut_short_comes_to() {
+fn a_repair_does_not_change_the_result_of_an_interrupted_removal() {
     for repairs in [false, true] {
         let mut server = server();
         let (mut c, shared) = removal_cut_short(&mut server);
@@ -415,7 +415,7 @@ const STEPS: usize = 200;
 /// Browsertrix's purge is sent command by command, cut short by `kill -9` at any command, beside
 /// jobs of the module that run in the meantime.
 #[test]
-fn nothing_that_a_crawl_holds_is_lost_beside_their_purge_and_kills() {
+fn no_crawl_loses_hashes_during_their_purge_and_kills() {
     history::play(
         "beside_browsertrix",
         (2 * STEPS, STEPS),
@@ -548,7 +548,7 @@ impl Stage for Beside {
             let n = stats.field("hashes").int();
             must!(
                 n == hashes.len() as i64,
-                "{n} records in place of {} of \"{crawl}\"",
+                "{n} records instead of {} of \"{crawl}\"",
                 hashes.len()
             );
             for n in hashes.iter().filter(|_| plain) {
@@ -770,7 +770,7 @@ impl Beside {
             let reply = self.call(&ours(command, &[&crawl]), log);
             must!(
                 !reply.is_error(),
-                "{command} of a crawl that was set aside: {reply:?}"
+                "{command} of a canceled crawl: {reply:?}"
             );
         }
         let crawls: Vec<String> = self.holds.keys().cloned().collect();
@@ -793,7 +793,7 @@ impl Beside {
                 let held = holder.as_ref().and_then(|holder| self.holds.get(holder));
                 must!(
                     held.is_some_and(|held| held.contains(&n)),
-                    "a hash belongs to who does not hold it: {n} of \"{crawl}\", {holder:?}, {held:?}"
+                    "the owner of a hash does not hold it: {n} of \"{crawl}\", {holder:?}, {held:?}"
                 );
             }
         }

@@ -52,7 +52,7 @@ fn capture(hash: u64, n: u64) -> (String, String) {
 }
 
 #[test]
-fn nothing_counts_twice_whoever_writes() {
+fn nothing_counts_twice_regardless_of_the_writer() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dedupe-node");
     let node = match node(&folder, &["ioredis"]) {
         Ok(node) => node,

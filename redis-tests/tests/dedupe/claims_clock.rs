@@ -32,7 +32,7 @@ fn soon(waiter: &mut Wire) -> Reply {
 }
 
 #[test]
-fn jumps_do_not_end_a_claim_that_somebody_waits_for() {
+fn jumps_do_not_end_a_claim_with_waiters() {
     let Some(clock) = Shifted::start() else {
         return;
     };

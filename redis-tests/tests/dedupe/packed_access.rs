@@ -104,7 +104,7 @@ fn large(c: &mut DedupeIndex) {
 }
 
 #[test]
-fn a_slot_that_leaves_while_the_storage_changes_takes_all_along() {
+fn a_slot_that_moves_while_the_storage_changes_is_complete() {
     let cluster = Cluster::with(2, Options::new().plain());
     large(&mut DedupeIndex::of(cluster.owner(P), P));
     for name in ["PACK", "UNPACK"] {

@@ -314,7 +314,7 @@ fn an_index_of_0_1_0_moves_with_its_first_write_everywhere() {
 }
 
 #[test]
-fn changes_of_storage_end_whatever_else_is_at_their_keys() {
+fn changes_of_storage_end_even_with_foreign_data_at_their_keys() {
     let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
     // A hash of another program is in the way and is not changed.
     for line in ["PACK", "REPAIR", "UNPACK"] {
@@ -361,7 +361,7 @@ fn changes_of_storage_end_whatever_else_is_at_their_keys() {
 }
 
 #[test]
-fn a_commit_of_a_crawl_that_was_out_brings_back_all_of_it() {
+fn a_commit_of_a_crawl_taken_out_of_allcrawls_restores_all_of_it() {
     let histories = [
         &[
             "SREM p:allcrawls b",
@@ -398,7 +398,7 @@ fn a_commit_of_a_crawl_that_was_out_brings_back_all_of_it() {
 }
 
 #[test]
-fn what_stands_in_the_place_of_the_marker_is_no_part_of_the_index() {
+fn foreign_data_in_place_of_the_marker_is_not_part_of_the_index() {
     let expected = [("a", 100), ("b", 100), ("-", 1)];
     for line in ["SET p:alldupes x", "SUNIONSTORE p:alldupes p:allcrawls"] {
         let (server, mut c) = DedupeIndex::on(Options::new().packed(), P);

@@ -47,7 +47,7 @@ fn two_crawls(c: &mut DedupeIndex, ids: [&str; 2], is_canceled: bool, in_one_go:
 }
 
 #[test]
-fn logs_tell_crawls_apart_whose_ids_end_alike() {
+fn logs_distinguish_crawls_whose_ids_end_alike() {
     let ids = [
         ["\x01b", "b"],
         ["b", "\x01b"],
@@ -125,7 +125,7 @@ fn continued_by_a_plain_client(options: Options) -> (Vec<Vec<Reply>>, Snapshot) 
 }
 
 #[test]
-fn a_plain_record_beside_a_packed_one_is_as_if_it_were_not_there() {
+fn a_plain_record_beside_a_packed_one_is_ignored() {
     let (packed, keys) = continued_by_a_plain_client(Options::new().packed());
     let (plain, plain_keys) = continued_by_a_plain_client(Options::new().plain());
     assert_eq!(packed, plain);
@@ -133,7 +133,7 @@ fn a_plain_record_beside_a_packed_one_is_as_if_it_were_not_there() {
 }
 
 #[test]
-fn a_packed_index_whose_value_went_is_found_and_repaired() {
+fn a_packed_index_without_its_value_is_found_and_repaired() {
     let (_server, mut c) = DedupeIndex::on(Options::new().packed(), P);
     for (id, numbers) in [("a", 0..50), ("b", 50..100), ("c", 100..150)] {
         c.committed(id, numbers);
@@ -156,7 +156,7 @@ fn a_packed_index_whose_value_went_is_found_and_repaired() {
 }
 
 #[test]
-fn a_part_of_the_packed_records_that_went_is_found_too() {
+fn missing_packed_records_are_found() {
     let (_server, mut c) = DedupeIndex::on(Options::new().packed(), P);
     c.committed("a", 0..50);
     c.plain("COPY {coll-42}:packedhashes {coll-42}-aside");
@@ -174,7 +174,7 @@ fn a_part_of_the_packed_records_that_went_is_found_too() {
 const TAKES_A_FIELD: &[u8] = b"\x01\x01c\x09\x00\x13a-field-of-19-bytes";
 
 #[test]
-fn a_log_reads_no_key_that_its_user_may_not() {
+fn a_log_reads_only_keys_that_its_user_may_read() {
     let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
     let reads = |rules: &str| {
         let mut c = DedupeIndex::of(&server, P);
@@ -304,7 +304,10 @@ fn a_change_cut_short_has_ended_when_everything_is_removed() {
             }
             let mut changer = c.begun(name);
             c.plain("DEBUG RELOAD");
-            assert!(changer.recv().is_error(), "{what}: it was over too soon");
+            assert!(
+                changer.recv().is_error(),
+                "{what}: the change ended too early"
+            );
             assert_eq!(c.storage(), cut_short, "{what}");
             empty(&mut c);
             assert_eq!(c.plain("EXISTS {coll-42}:moving"), int(0), "{what}");

@@ -95,7 +95,7 @@ fn change_survives_kill9(preamble: bool) {
         }
         assert!(
             kills > 0,
-            "{name} was over before its first quarter was seen"
+            "{name} ended before its first quarter was observed"
         );
         let mut c = DedupeIndex::of(&server, P);
         let reply = c.change(name);
@@ -120,7 +120,7 @@ fn killed_changes_finish_after_an_append_only_file_without_preamble() {
 }
 
 #[test]
-fn a_change_cut_short_can_be_turned_round() {
+fn an_interrupted_change_can_be_reversed() {
     let (mut server, mut c) = DedupeIndex::on(Options::new().plain().aof_unsynced(true), P);
     build(&mut c);
     let before = c.plain_view();
@@ -179,7 +179,7 @@ fn job_survives_kill9(line: &str, half_way: std::ops::Range<i64>, preamble: bool
     build(&mut c);
     let mut waiting = c.sent(line);
     until("the job is half way", || {
-        assert!(!waiting.has_reply(), "{line} was over too soon");
+        assert!(!waiting.has_reply(), "{line} ended too early");
         half_way.contains(&c.indexed())
     });
     let mut c = killed(&mut server, waiting);

@@ -229,7 +229,7 @@ fn an_empty_index_remembers_that_it_is_packed() {
 }
 
 #[test]
-fn an_index_that_was_emptied_goes_on_packed() {
+fn an_emptied_index_stays_packed() {
     let (server, mut c) = packed();
     for round in 0..3 {
         c.add("a", 0..200);

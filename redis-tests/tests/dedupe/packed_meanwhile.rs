@@ -11,7 +11,7 @@ fn start() -> (Server, DedupeIndex) {
 }
 
 #[test]
-fn nobody_misses_anything_while_the_storage_changes() {
+fn look_ups_are_complete_while_the_storage_changes() {
     let (_server, mut c) = start();
     for (id, first) in [("a", 0), ("b", 12_000)] {
         c.committed(id, first..first + 24_000);

@@ -177,7 +177,7 @@ fn value_digest(c: &mut DedupeIndex, key: &str) -> String {
 }
 
 #[test]
-fn copies_and_dumps_are_equal_and_apart() {
+fn copies_and_dumps_are_equal_and_independent() {
     let (server, mut c) = packed();
     let before = told(&mut c);
     let digest = value_digest(&mut c, "p:packedhashes");
@@ -268,7 +268,7 @@ fn every_change_is_another_digest() {
 }
 
 #[test]
-fn memory_usage_is_what_the_server_measures() {
+fn memory_usage_equals_the_growth_of_the_server() {
     for loaded in [false, true] {
         let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
         // Valkey frees deleted values on another thread, some time later.
@@ -288,14 +288,14 @@ fn memory_usage_is_what_the_server_measures() {
 }
 
 #[test]
-fn big_index_is_freed_aside() {
+fn big_index_is_freed_in_the_background() {
     let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
     big(&mut c, 80_000);
     let before = server.info_number("lazyfreed_objects");
     let usage = c.plain("MEMORY USAGE p:packedhashes").int();
     let used = server.info_number("used_memory");
     c.plain("UNLINK p:packedhashes");
-    until("it is freed aside", || {
+    until("it is freed in the background", || {
         server.info_number("lazyfreed_objects") > before
             && server.info_number("used_memory") < used - usage / 2
     });

@@ -136,8 +136,8 @@ fn a_change_ends_with_an_error_when_its_server_becomes_a_replica() {
 }
 
 #[test]
-fn what_replicas_and_files_are_told_gives_the_same_index() {
-    let mut rng = Rng::new("what_replicas_and_files_are_told_gives_the_same_index");
+fn replicated_and_logged_commands_give_the_same_index() {
+    let mut rng = Rng::new("replicated_and_logged_commands_give_the_same_index");
     let (mut server, mut c) = DedupeIndex::on(Options::new().packed().aof_unsynced(false), P);
     let replica = plain_replica(&server);
     for round in 0..60 {

@@ -121,7 +121,7 @@ fn half_a_plain_commit_is_finished_by_the_command() {
 }
 
 #[test]
-fn half_a_plain_commit_is_taken_back_by_cancel() {
+fn half_a_plain_commit_is_undone_by_cancel() {
     let (_server, mut c) = start();
     c.committed("keep", 40..60);
     plain_crawl(&mut c, "a", 0, 100);
@@ -254,7 +254,7 @@ fn what_is_kept_in_memory_follows_every_plain_change() {
 }
 
 #[test]
-fn holders_found_by_looking_come_after_those_on_record() {
+fn holders_found_by_searching_come_after_recorded_ones() {
     let (_server, mut c) = start();
     c.committed("a", 0..10);
     c.committed("b", 0..10);
@@ -283,7 +283,7 @@ fn id_of_a_crawl_that_was_purged_plainly_starts_from_nothing() {
 }
 
 #[test]
-fn numbers_of_a_crawl_that_was_canceled_plainly_do_not_count_for_the_next() {
+fn sequence_numbers_of_a_plainly_canceled_crawl_do_not_apply_to_the_next_one() {
     let (_server, mut c) = DedupeIndex::start(P);
     for round in 0..2 {
         assert_eq!(c.ok("ADD a SEQ w 1 @1"), int(1), "round {round}");
@@ -332,7 +332,7 @@ fn field_in_another_spelling_is_found_whatever_happens_to_the_server() {
 }
 
 #[test]
-fn key_whose_name_looks_like_thousands_of_ours_is_written_as_any_other() {
+fn key_with_an_ambiguous_name_is_written_like_any_other() {
     let (server, mut c) = DedupeIndex::start("");
     let mut p = DedupeIndex::of(&server, P);
     c.committed("a", 0..3);
@@ -364,7 +364,7 @@ fn counts_spoiled_during_a_commit_do_not_add_a_part_of_it_twice() {
     for name in sums.keys() {
         let mut committer = c.begun("COMMIT a");
         c.plain(format!("HSET p:allcounts {name} x"));
-        assert!(committer.recv().is_error(), "{name} is no number");
+        assert!(committer.recv().is_error(), "{name} is not a number");
         c.plain(format!("HDEL p:allcounts {name}"));
         assert_eq!(c.counts("allcounts").len(), 0, "after {name}");
         // From the beginning.

@@ -226,7 +226,7 @@ fn memory_is_counted_and_given_back() {
 }
 
 #[test]
-fn other_types_stay_apart() {
+fn other_types_are_refused() {
     let server = Server::start();
     let mut c = server.wire();
     ok!(c, "RPUSH", "list", "x");
@@ -240,7 +240,7 @@ fn other_types_stay_apart() {
 }
 
 #[test]
-fn calls_by_hand_that_make_no_sense_change_nothing() {
+fn invalid_manual_calls_change_nothing() {
     let server = Server::start();
     let mut c = server.wire();
     let long = "x".repeat((64 << 10) + 1);
@@ -311,7 +311,7 @@ fn calls_by_hand_that_make_no_sense_change_nothing() {
 }
 
 #[test]
-fn the_key_goes_with_its_last_uri_here_and_on_replicas() {
+fn the_key_is_deleted_with_its_last_uri_here_and_on_replicas() {
     let server = Server::start();
     let replica = Options::new().replica_of(&server).start();
     let mut c = server.wire();
@@ -348,7 +348,7 @@ fn a_watched_key_that_changes_ends_the_transaction() {
 }
 
 #[test]
-fn only_who_may_write_the_key_may_change_it() {
+fn only_users_with_write_access_may_change_the_key() {
     let server = Server::start();
     let mut c = server.wire();
     let command = ["ADD", "e", "0", "0", "0", "0", "u"];

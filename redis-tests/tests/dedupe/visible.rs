@@ -34,7 +34,7 @@ fn hashes_of_a_visible_crawl_are_seen_by_others_at_once() {
 }
 
 #[test]
-fn commit_and_cancel_of_visible_crawls_are_those_of_any_other() {
+fn visible_crawls_are_committed_and_canceled_like_any_other() {
     let (_server, mut c) = DedupeIndex::start(P);
     for crawl in ["a", "b"] {
         begin(&mut c, crawl);
@@ -126,7 +126,7 @@ fn plain_client_that_ends_a_visible_crawl_ends_its_visibility() {
 }
 
 #[test]
-fn so_many_crawls_and_no_more_are_visible() {
+fn number_of_visible_crawls_is_limited() {
     let (server, mut c) = DedupeIndex::start(P);
     for n in 0..64 {
         begin(&mut c, &format!("run-{n}"));

@@ -139,7 +139,7 @@ impl Trial<'_> {
             }
             let line = String::from_utf8_lossy(line).into_owned();
             if changed && !self.is_resumed(words, &line) {
-                self.fault(words, &reply, "an error, and the data set changed");
+                self.fault(words, &reply, "an error that changed the data set");
             }
         }
         if changed {
@@ -166,7 +166,7 @@ impl Trial<'_> {
         };
         let changed = digest(&mut self.c) != self.before;
         if changed && reply.is_error() {
-            self.fault(words, &reply, "an error, and the data set changed");
+            self.fault(words, &reply, "an error that changed the data set");
         }
         if changed {
             self.put_back();
@@ -236,7 +236,10 @@ fn changes(info: &Reply) -> i64 {
     let info = info.text();
     let counted = info.split_once("rdb_changes_since_last_save:");
     let counted = counted.and_then(|(_, rest)| rest.lines().next());
-    counted.expect("it is told").parse().expect("a number")
+    counted
+        .expect("the server reports the number")
+        .parse()
+        .expect("a number")
 }
 
 fn digest(c: &mut Wire) -> String {
@@ -335,7 +338,7 @@ fn invalid_values_are_named_and_change_nothing(family: &Family) {
                         let lower = String::from_utf8_lossy(&line).to_lowercase();
                         let said = says.iter().any(|s| lower.contains(&s.to_lowercase()));
                         if !says.is_empty() && !said {
-                            let why = format!("{} is not named: {says:?}", slot.name);
+                            let why = format!("the error does not name {}: {says:?}", slot.name);
                             trial.fault(&words, &Reply::Error(line), &why);
                         }
                     }
@@ -420,7 +423,11 @@ fn calls_that_break_the_grammar_are_refused(family: &Family) {
         for words in calls {
             let reply = trial.call(&words);
             if !reply.is_error() && !grammar.allows(&words) {
-                trial.fault(&words, &reply, "not as COMMAND DOCS has it, and no error");
+                trial.fault(
+                    &words,
+                    &reply,
+                    "no error, although it violates COMMAND DOCS",
+                );
             }
         }
     }

@@ -113,7 +113,7 @@ fn commands_that_read_change_nothing_and_those_that_write_do(family: &Family) {
     };
     assert_eq!(
         idle, expected,
-        "commands that write, none of whose samples does"
+        "write commands without a sample that writes"
     );
 }
 
@@ -130,7 +130,7 @@ fn command_docs_are_complete(family: &Family) {
         let begins = format!("## Complexity and blocking {complexity}. ");
         assert!(
             page.contains(&begins),
-            "{name}.md does not say: {complexity}"
+            "{name}.md lacks the line: {complexity}"
         );
         let first = docs.field("arguments").items()[0].clone();
         let called = if family.name == "TAGS" {
@@ -185,7 +185,7 @@ fn pages_have_the_words_of_the_grammar(family: &Family) {
             .iter()
             .filter(|t| !explained.contains(&t.to_uppercase()))
             .collect();
-        assert_eq!(missing, [""; 0], "{name}.md does not have these");
+        assert_eq!(missing, [""; 0], "arguments that {name}.md lacks");
     }
 }
 

@@ -120,10 +120,7 @@ fn random_calls(family: &Family, rng: &mut Rng, states: &[State], wire: &mut Wir
             done += u64::from(!reply.starts_with("error"));
         }
     }
-    assert!(
-        done * 3 > calls,
-        "only {done} of {calls} calls did something"
-    );
+    assert!(done * 3 > calls, "only {done} of {calls} calls succeeded");
 }
 
 fn random_calls_are_the_same_on_a_replica_and_after_restarts(family: &Family) {

@@ -25,7 +25,7 @@ fn three() -> Place {
 }
 
 #[test]
-fn redis_py_makes_of_every_reply_what_its_page_shows() {
+fn redis_py_decodes_every_reply_as_documented() {
     let place = one();
     for language in PYTHONS {
         for protocol in RESP {
@@ -35,7 +35,7 @@ fn redis_py_makes_of_every_reply_what_its_page_shows() {
 }
 
 #[test]
-fn redis_py_on_a_cluster_makes_of_every_reply_what_its_page_shows() {
+fn redis_py_on_a_cluster_decodes_every_reply_as_documented() {
     let place = three();
     for language in PYTHONS {
         for protocol in RESP {
@@ -46,7 +46,7 @@ fn redis_py_on_a_cluster_makes_of_every_reply_what_its_page_shows() {
 }
 
 #[test]
-fn ioredis_makes_of_every_reply_what_its_page_shows() {
+fn ioredis_decodes_every_reply_as_documented() {
     let place = one();
     for protocol in RESP {
         examples(node(protocol, false), &place);
@@ -54,7 +54,7 @@ fn ioredis_makes_of_every_reply_what_its_page_shows() {
 }
 
 #[test]
-fn ioredis_on_a_cluster_makes_of_every_reply_what_its_page_shows() {
+fn ioredis_on_a_cluster_decodes_every_reply_as_documented() {
     let place = three();
     for protocol in RESP {
         examples(node(protocol, true), &place);
@@ -67,7 +67,7 @@ fn ioredis_on_a_cluster_makes_of_every_reply_what_its_page_shows() {
 }
 
 #[test]
-fn other_clients_make_of_every_reply_what_its_page_shows() {
+fn other_clients_decode_every_reply_as_documented() {
     let place = one();
     for (language, protocols) in OTHERS {
         for &protocol in protocols {
@@ -77,7 +77,7 @@ fn other_clients_make_of_every_reply_what_its_page_shows() {
 }
 
 #[test]
-fn other_clients_on_a_cluster_make_of_every_reply_what_its_page_shows() {
+fn other_clients_on_a_cluster_decode_every_reply_as_documented() {
     let place = three();
     for (language, protocols) in OTHERS {
         for &protocol in protocols {
@@ -92,12 +92,12 @@ fn other_clients_on_a_cluster_make_of_every_reply_what_its_page_shows() {
     if let Ok(mut program) = untold.start("calls", &place) {
         let stats = ["DEDUPE.STATS", "{coll-42}:"];
         let reply = program.call(&stats.map(|word| word.as_bytes().to_vec()));
-        assert!(reply.is_error(), "it was told no key: {reply:?}");
+        assert!(reply.is_error(), "it did not know the key: {reply:?}");
     }
 }
 
 #[test]
-fn by_themselves_clients_have_resp3_and_some_give_up_a_reply() {
+fn clients_default_to_resp3_and_some_have_time_limits() {
     use Language::{Coredis, Glide, JavaScript, NodeRedis, Python, PythonWithHiredis};
     let place = one();
     let languages = [

@@ -126,7 +126,7 @@ fn replies_are_shown_as_redis_cli_shows_them() {
         ])
         .output()
     else {
-        eprintln!("no redis-cli here: not compared with it");
+        eprintln!("skipped the comparison with redis-cli: it is not installed");
         return;
     };
     let theirs = String::from_utf8_lossy(&cli.stdout).into_owned();

@@ -50,7 +50,7 @@ fn replica_catches_up() {
 }
 
 #[test]
-fn snapshot_tells_what_differs() {
+fn snapshot_lists_differences() {
     let server = plain();
     let mut c = server.wire();
     ok!(c, "HSET", "p:h", "b", "2", "a", "1");

@@ -67,7 +67,7 @@ fn include_with_a_rewritten_line_starts_again() {
 }
 
 #[test]
-fn include_of_the_package_is_warned_of() {
+fn include_of_the_package_logs_a_warning() {
     // The package is not installed where tests run. Its file is therefore missing, as after the
     // package was removed.
     let include = "include /usr/share/redis-crawlspace/*.conf";
@@ -81,7 +81,7 @@ fn include_of_the_package_is_warned_of() {
 }
 
 #[test]
-fn client_loads_no_module_a_second_time() {
+fn module_load_by_a_client_is_refused_the_second_time() {
     let server = configured("loadmodule MODULE\n");
     let mut c = server.wire();
     let reply = c.call(&["MODULE", "LOAD", &module_path().to_string_lossy()]);

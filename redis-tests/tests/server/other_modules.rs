@@ -147,7 +147,7 @@ fn large_job_of_another_module_runs_through_and_is_replicated() {
 }
 
 #[test]
-fn module_that_looks_into_the_index_during_a_write_is_refused_and_harms_nothing() {
+fn module_that_reads_the_index_during_a_write_is_refused() {
     let dir = TempDir::new().expect("a temporary directory");
     let Some(server) = server(&dir) else { return };
     let mut c = server.wire();
@@ -168,7 +168,7 @@ fn module_that_looks_into_the_index_during_a_write_is_refused_and_harms_nothing(
 }
 
 #[test]
-fn module_that_comes_later_is_told_of_changes_from_then_on() {
+fn module_that_is_loaded_later_is_notified_of_changes_from_then_on() {
     let dir = TempDir::new().expect("a temporary directory");
     let Some(module) = caller(&dir) else { return };
     let server = Options::new()
@@ -185,7 +185,7 @@ fn module_that_comes_later_is_told_of_changes_from_then_on() {
 }
 
 #[test]
-fn clients_are_told_of_changes_as_long_as_the_configuration_says_so() {
+fn clients_are_notified_of_changes_according_to_the_configuration() {
     let server = Server::start();
     let (mut c, mut listener) = (server.wire(), server.wire());
     let channel = "__keyspace@0__:p:h:a";
@@ -272,7 +272,7 @@ fn politeness_commands_work_when_another_module_or_its_timer_calls_them() {
 }
 
 #[test]
-fn next_of_another_module_does_not_wait_and_its_add_wakes_those_who_do() {
+fn next_of_another_module_does_not_wait_and_its_add_wakes_waiters() {
     let dir = TempDir::new().expect("a temporary directory");
     let Some(server) = server(&dir) else { return };
     let mut f = Frontier::real(&server);

@@ -234,7 +234,7 @@ fn any_key_of_a_frontier_may_be_on_the_other_side() {
 }
 
 #[test]
-fn transactions_and_scripts_are_told_of_keys_that_left() {
+fn transactions_and_scripts_are_refused_when_keys_have_moved() {
     let cluster = cluster();
     let (from, to) = sides(&cluster);
     let mut c = from.wire();
@@ -255,7 +255,7 @@ fn transactions_and_scripts_are_told_of_keys_that_left() {
 
 /// Tests that a waiting claim and a waiting lease end when the slot moves away.
 #[test]
-fn waiters_are_sent_away_when_the_first_key_leaves() {
+fn waiters_are_redirected_when_the_first_key_moves() {
     let cluster = cluster();
     let (from, to) = sides(&cluster);
     let mut c = from.wire();
@@ -282,7 +282,7 @@ fn waiters_are_sent_away_when_the_first_key_leaves() {
 /// Tests that waiting clients are redirected when their slot moves as a whole, and that it is
 /// complete on the new owner and its replica.
 #[test]
-fn slot_that_moves_as_a_whole_takes_all_with_it() {
+fn slot_that_moves_as_a_whole_is_complete() {
     let cluster = cluster();
     if !cluster.moves_whole() {
         eprintln!(
@@ -354,6 +354,6 @@ fn slot_that_moves_as_a_whole_takes_all_with_it() {
 }
 
 #[test]
-fn no_answer_is_wrong_while_slots_move_under_load() {
-    reshard_load::run("no_answer_is_wrong_while_slots_move_under_load");
+fn replies_are_correct_while_slots_move_under_load() {
+    reshard_load::run("replies_are_correct_while_slots_move_under_load");
 }

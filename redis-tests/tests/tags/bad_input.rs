@@ -122,7 +122,7 @@ fn alternatives(count: usize) -> String {
 }
 
 #[test]
-fn regex_of_64_kib_is_accepted_and_a_longer_one_is_sent_to_tags() {
+fn regex_of_64_kib_is_accepted_and_a_longer_one_is_refused_with_advice() {
     let (_server, mut s) = stage(space);
     let limit = 64 << 10;
     let padded = |len: usize| {

@@ -121,7 +121,7 @@ fn others_are_served_while_a_big_batch_runs() {
 }
 
 #[test]
-fn a_toggle_during_a_batch_shows_wholly_or_not_at_all() {
+fn a_toggle_during_a_batch_is_visible_completely_or_not_at_all() {
     let (server, mut s) = stage(space);
     let mut other = TagSpace::of(&server);
     let lines = vec![line(1); 40_000];
@@ -149,7 +149,7 @@ fn a_toggle_during_a_batch_shows_wholly_or_not_at_all() {
                 match s.wire.recv() {
                     Reply::Int(40_000) => shown += 1,
                     Reply::Int(0) => hidden += 1,
-                    other => panic!("{off}: half a toggle: {other:?}"),
+                    other => panic!("{off}: only a part of the toggle is visible: {other:?}"),
                 }
                 toggles > 0
             });
@@ -171,7 +171,7 @@ fn a_toggle_during_a_batch_shows_wholly_or_not_at_all() {
 }
 
 #[test]
-fn key_may_go_while_a_batch_runs() {
+fn key_may_be_deleted_while_a_batch_runs() {
     let mut server = Server::start();
     let blob = blob();
     let all = int(LINES as i64 / 3 * 2);
@@ -195,7 +195,7 @@ fn key_may_go_while_a_batch_runs() {
 }
 
 #[test]
-fn client_that_goes_leaves_nothing_behind() {
+fn disconnected_client_leaves_nothing_behind() {
     let mut server = Server::start();
     let blob = blob();
     let mut c = server.wire();
@@ -269,7 +269,7 @@ fn batches_in_transactions_and_scripts_run_at_once() {
     assert_eq!(
         s.ok_with("FILTER WHERE * RETURN COUNT BLOB", &[&huge]),
         int(0),
-        "outside it may be"
+        "outside of transactions, it may be larger"
     );
 }
 
@@ -457,7 +457,7 @@ fn batch_beyond_its_time_is_refused() {
 }
 
 #[test]
-fn batches_of_clients_that_went_take_no_more_time() {
+fn batches_of_disconnected_clients_are_stopped() {
     let (mut server, mut s) = stage(space);
     s.wire.line("CONFIG SET crawlspace.tags-inline-bytes 1000");
     let name = "ab0-/".repeat(800);

@@ -243,7 +243,7 @@ fn regexes_in_the_spelling_of_java() {
 }
 
 #[test]
-fn fields_of_what_a_revisit_refers_to() {
+fn fields_of_the_original_of_a_revisit() {
     check(
         &[
             ("originalLength:11", [Keeps, Keeps, Keeps]),
@@ -286,7 +286,7 @@ fn tags_are_the_same_in_all_three() {
 }
 
 #[test]
-fn columns_that_a_line_lacks() {
+fn missing_columns() {
     // A line of seven fields has no WARC name; the field reads as a dash.
     check(
         &[
@@ -339,7 +339,7 @@ fn many_filters_are_anded_however_they_are_given() {
 }
 
 #[test]
-fn specs_that_are_none_are_refused() {
+fn invalid_specs_are_refused() {
     let (_server, mut s) = stage(space);
     for dialect in ["OUTBACK", "IA", "PYWB"] {
         for (spec, code) in [

@@ -55,7 +55,7 @@ fn offsets_of_records_are_numbers() {
 }
 
 #[test]
-fn the_three_kinds_are_apart() {
+fn the_three_kinds_are_independent() {
     let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD FILE x of-file");
     s.ok("ADD RECORD x of-record");
@@ -76,7 +76,7 @@ fn tags_come_sorted_by_bytes() {
 }
 
 #[test]
-fn a_space_of_which_nothing_is_left_is_gone() {
+fn an_empty_space_does_not_exist() {
     let (_server, mut s) = stage(TagSpace::of);
     let there_and_gone = rows![
         "ADD FILE f t", "REM FILE f t"; "ADD RECORD f t", "REM RECORD f t"; "ADD TAG f t", "REM TAG f t";
@@ -100,7 +100,7 @@ fn a_space_of_which_nothing_is_left_is_gone() {
 }
 
 #[test]
-fn what_is_missing_has_no_tags() {
+fn missing_ids_have_no_tags() {
     let (_server, mut s) = stage(TagSpace::of);
     for what in ["FILE f", "RECORD r", "TAG t", "FILE f ALL", "TAG t ALL"] {
         assert_eq!(s.tags(what), NONE, "no key: {what}");
@@ -133,7 +133,7 @@ fn ids_and_tags_are_bytes() {
 }
 
 #[test]
-fn all_is_the_closure() {
+fn get_all_returns_the_closure() {
     let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD TAG coll:1068 org:77 private");
     s.ok("ADD TAG org:77 country:nz");
@@ -141,7 +141,11 @@ fn all_is_the_closure() {
     s.ok("ADD FILE a.warc coll:1068 own");
     assert_eq!(s.tags("TAG coll:1068"), ["org:77", "private"]);
     let carried = ["country:nz", "org:77", "pacific", "private"];
-    assert_eq!(s.tags("TAG coll:1068 ALL"), carried, "itself it is not");
+    assert_eq!(
+        s.tags("TAG coll:1068 ALL"),
+        carried,
+        "a tag does not include itself"
+    );
     let all = rows![
         "coll:1068"; "country:nz"; "org:77"; "own"; "pacific"; "private";
     ];
@@ -230,7 +234,7 @@ fn a_long_chain_and_a_wide_fan_of_tags_are_closed() {
 }
 
 #[test]
-fn a_toggle_holds_for_the_next_call() {
+fn a_toggle_applies_to_the_next_call() {
     let (server, mut s) = stage(TagSpace::of);
     let mut reader = TagSpace::of(&server);
     s.ok("RULESET coll filename '(?:^|/)ARCHIVEIT-(\\d+)-' coll:$1");
@@ -244,7 +248,7 @@ fn a_toggle_holds_for_the_next_call() {
         assert_eq!(s.ok("ADD TAG coll:1068 private"), int(1));
         assert!(!shown(&mut reader), "toggle {n}: private, and shown");
         assert_eq!(s.ok("REM TAG coll:1068 private"), int(1));
-        assert!(shown(&mut reader), "toggle {n}: public, and not shown");
+        assert!(shown(&mut reader), "toggle {n}: public, but not shown");
     }
 }
 

@@ -44,7 +44,7 @@ fn tags_come_with_their_sources() {
 }
 
 #[test]
-fn formats_and_record_ids_are_told() {
+fn formats_and_record_ids_are_shown() {
     let (_server, mut s) = stage(space);
     for (format, line, told, record) in rows![
         "AUTO", "k 2020 u m 200 d 7", "cdx", "k 2020 - -";
@@ -139,7 +139,7 @@ fn explanation_is_a_map_to_clients_of_resp3() {
 }
 
 #[test]
-fn a_tag_that_has_several_sources_is_told_with_one_that_is_true() {
+fn a_tag_with_several_sources_is_shown_with_one_of_them() {
     let (_server, mut s) = stage(space);
     s.ok("ADD FILE ARCHIVEIT-7-x.warc.gz coll:7 org:1");
     s.ok("ADD RECORD 'com,example)/a 20200102030405 d/ARCHIVEIT-7-x.warc.gz 456' org:1");

@@ -100,7 +100,7 @@ fn place(error: &str) -> Option<usize> {
 }
 
 #[test]
-fn errors_say_where() {
+fn errors_name_the_position() {
     let (_server, mut s) = stage(|server| space(server, &["a"]));
     // The positions that a reader would consider right.
     let table: &[(&str, &[usize])] = &rows![
@@ -142,7 +142,7 @@ fn errors_say_where() {
 }
 
 #[test]
-fn fields_that_are_not_there_are_named() {
+fn missing_fields_are_named() {
     let (_server, mut s) = stage(|server| space(server, &["a"]));
     let cdx = "k 2020 u m 200 d 5";
     for (format, line) in rows![
@@ -170,7 +170,7 @@ fn fields_that_are_not_there_are_named() {
 }
 
 #[test]
-fn regexes_that_are_none_are_refused() {
+fn invalid_regexes_are_refused() {
     let (_server, mut s) = stage(|server| space(server, &["a"]));
     for regex in ["\"(\"", "[", "\"a{2,1}\"", "\"(?=a)\"", "\"\\1\"", "\"*\""] {
         let words = [&format!("url~{regex}"), "FORMAT", "CDX", "LINES", "f"];
@@ -284,7 +284,7 @@ fn nesting_is_limited_and_length_too() {
 }
 
 #[test]
-fn tags_that_are_carried_count_as_the_captures_own() {
+fn carried_tags_count_as_tags_of_the_capture() {
     let (_server, mut s) = stage(|server| space(server, &["coll:1", "coll:2", "coll:3"]));
     s.ok("ADD TAG coll:1 org:1");
     s.ok("ADD TAG coll:2 org:1 private");

@@ -142,7 +142,7 @@ fn spaces_in_a_column_bring_no_other_file_name() {
 }
 
 #[test]
-fn key_of_another_type_is_refused_by_everyone() {
+fn key_of_another_type_is_refused_by_every_command() {
     let (_server, mut s) = stage(TagSpace::of);
     ok!(s.wire, "SET", "tags", "v");
     ok!(s.wire, "LPUSH", "list", "v");
@@ -167,7 +167,7 @@ fn key_of_another_type_is_refused_by_everyone() {
 }
 
 #[test]
-fn the_end_of_a_line_is_no_part_of_a_name() {
+fn the_end_of_a_line_is_not_part_of_a_name() {
     let (_server, mut s) = stage(space);
     s.ok("ADD FILE ARCHIVEIT-1-secret.warc.gz private");
     s.ok("ADD RECORD 'u 2019 ARCHIVEIT-1-record.warc.gz 7' private");
@@ -211,7 +211,7 @@ fn a_record_is_tagged_whatever_folder_its_file_is_in() {
 }
 
 #[test]
-fn what_a_name_fills_into_a_regex_is_text() {
+fn text_of_a_name_in_a_regex_is_literal() {
     let (_server, mut s) = stage(space);
     for (expression, name) in rows![
         "\\$1", "S"; "(?$1)", "i"; "\\x{$1}", "41"; "A{$1}", "0,"; "[$1]", "^x"; "$1", ".*"; "x|$1", "|";

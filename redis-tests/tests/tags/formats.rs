@@ -260,7 +260,7 @@ fn bad_lines_are_numbered_or_dropped() {
 }
 
 #[test]
-fn every_form_of_reply_tells_the_same_captures() {
+fn every_reply_format_has_the_same_captures() {
     let (_server, mut s) = stage(space);
     s.ok("ADD FILE even t u");
     s.ok("ADD TAG t carried");
@@ -331,7 +331,7 @@ fn nothing_kept_is_empty_not_nil() {
 }
 
 #[test]
-fn lines_are_given_back_byte_for_byte() {
+fn lines_are_returned_byte_for_byte() {
     let (_server, mut s) = stage(space);
     let lines: [&[u8]; 4] = rows![
         b"\xff\x00\xfe"; "\u{fc} \u{20ac}".as_bytes(); b"a\tb"; b"LINES";

@@ -99,7 +99,7 @@ impl Stage {
                 return Reply::Array(all);
             }
         }
-        panic!("a walk without end");
+        panic!("the listing does not end");
     }
 
     /// Restores a dump as a copy, which must have the same digest, and puts it in place of the

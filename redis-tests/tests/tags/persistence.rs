@@ -141,7 +141,7 @@ fn big_space_survives_a_rewritten_append_only_file() {
 }
 
 #[test]
-fn copy_and_dump_are_equal_and_apart() {
+fn copy_and_dump_are_equal_and_independent() {
     let (server, mut s) = stage(TagSpace::of);
     fill(&mut s);
     let (before, digest) = (told(&mut s), s.digest());
@@ -247,7 +247,7 @@ fn memory_usage_grows_with_what_is_in_it() {
 }
 
 #[test]
-fn memory_of_ids_is_that_of_the_guide() {
+fn memory_of_ids_is_as_documented() {
     let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/tags.md");
     let guide = std::fs::read_to_string(guide).unwrap();
     let (_server, mut s) = stage(TagSpace::of);
@@ -347,7 +347,7 @@ fn big_space_is_freed_without_a_pause() {
     until("its memory is given back", || {
         server.info_number("used_memory") < before / 2
     });
-    until("it is told that it was freed aside", || {
+    until("the server reports a background free", || {
         server.info_number("lazyfreed_objects") > 0
     });
     ok!(s.wire, "FLUSHALL", "ASYNC");
@@ -389,7 +389,7 @@ fn expiry_and_type_are_those_of_a_key() {
 }
 
 #[test]
-fn clients_that_cache_are_told_of_changes_alone() {
+fn caching_clients_are_notified_of_changes_only() {
     let (server, mut s) = stage(TagSpace::of);
     fill(&mut s);
     let mut caching = TagSpace::over(server.wire3(), "tags");
@@ -411,7 +411,7 @@ fn clients_that_cache_are_told_of_changes_alone() {
 }
 
 #[test]
-fn last_change_of_a_space_is_followed_by_its_end() {
+fn last_change_of_a_space_is_followed_by_its_deletion() {
     let (server, mut s) = stage(TagSpace::of);
     ok!(s.wire, "CONFIG", "SET", "notify-keyspace-events", "KA");
     s.ok("POINTSET p x");

@@ -97,7 +97,7 @@ fn a_pattern_is_not_matched_by_its_own_text() {
 }
 
 #[test]
-fn what_a_name_brings_is_text() {
+fn text_of_a_name_is_literal() {
     let (_server, mut s) = stage(space);
     s.ok("POINTSET org-(.*) org:$1");
     s.ok("POINTSET re-(.*) filename~^$1$$");
@@ -196,7 +196,7 @@ fn in_a_regex_a_dollar_sign_is_the_regex_s_own() {
 }
 
 #[test]
-fn a_name_filled_in_shows_as_an_expression_of_the_same_meaning() {
+fn an_expanded_point_is_shown_as_an_equivalent_expression() {
     let (_server, mut s) = stage(space);
     s.ok("POINTSET org-(.*) '(org:$1 | @p) & !\"a b\" & filename~^.$$ & coll:{1|x$1}'");
     s.ok("POINTSET p none");

@@ -17,7 +17,7 @@ fn cdx(file: &str) -> String {
 fn tags_of(s: &mut TagSpace, line: &str) -> Vec<String> {
     let kept = s.ok_with("FILTER WHERE * RETURN TAGS LINES", &[line]);
     let [one] = kept.items() else {
-        panic!("one line expected, got {kept:?}");
+        panic!("expected one line, got {kept:?}");
     };
     assert_eq!(one.items()[0], int(0));
     one.items()[1].texts()
@@ -60,10 +60,14 @@ fn all_rules_apply_and_each_may_give_many_tags() {
 }
 
 #[test]
-fn a_template_that_makes_no_tag_gives_none() {
+fn a_template_that_gives_no_valid_tag_is_ignored() {
     let (_server, mut s) = stage(TagSpace::of);
     s.ok("RULESET e filename '(z*)' $1");
-    assert_eq!(tags_of(&mut s, &cdx("abc")), NONE, "nothing is no tag");
+    assert_eq!(
+        tags_of(&mut s, &cdx("abc")),
+        NONE,
+        "an empty text is not a tag"
+    );
     s.ok("RULESET e filename '^(.*)$' t:$1");
     let long = "x".repeat(1022);
     assert_eq!(tags_of(&mut s, &cdx(&long)), [format!("t:{long}")]);
@@ -78,7 +82,7 @@ fn a_template_that_makes_no_tag_gives_none() {
 }
 
 #[test]
-fn what_a_rule_gives_is_closed() {
+fn closure_includes_tags_of_rules() {
     let (_server, mut s) = stage(TagSpace::of);
     s.ok("RULESET coll filename 'C(\\d+)' coll:$1");
     s.ok("ADD TAG coll:7 org:1 private");

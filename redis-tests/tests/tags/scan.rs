@@ -19,7 +19,7 @@ fn walk(s: &mut TagSpace, before: &str, after: &str) -> Vec<Vec<String>> {
         if cursor == "0" {
             return pages;
         }
-        assert!(pages.len() < 100_000, "a walk without end");
+        assert!(pages.len() < 100_000, "the listing does not end");
     }
 }
 
@@ -82,9 +82,9 @@ fn scan_gives_tags_sorted_and_ids_byte_for_byte() {
 }
 
 #[test]
-fn scan_gives_what_is_there_all_the_time() {
+fn scan_returns_every_id_that_exists_throughout() {
     let server = Server::start();
-    let mut rng = Rng::new("scan_gives_what_is_there_all_the_time");
+    let mut rng = Rng::new("scan_returns_every_id_that_exists_throughout");
     for round in 0..20 {
         let (mut s, all) = filled(&server, 300);
         let mut other = TagSpace::of(&server);
@@ -129,7 +129,7 @@ fn scan_gives_what_is_there_all_the_time() {
             }
         }
         for id in all.keys().filter(|id| !removed.contains(*id)) {
-            assert!(found.contains(id), "{id} was there all the time");
+            assert!(found.contains(id), "{id} existed all the time");
         }
         ok!(s.wire, "FLUSHALL");
     }

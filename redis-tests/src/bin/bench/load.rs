@@ -186,7 +186,7 @@ fn item(bytes: &[u8]) -> Option<(Item<'_>, usize, usize)> {
         b':' if negative => Some((Item::Int(i64::MIN), line, 0)),
         b':' => Some((Item::Int(number), line, 0)),
         b'+' => Some((Item::Other, line, 0)),
-        _ => panic!("the server said {}", bytes[..end].escape_ascii()),
+        _ => panic!("the server returned: {}", bytes[..end].escape_ascii()),
     }
 }
 
@@ -492,7 +492,7 @@ mod tests {
         assert!(matches!(item(b":42\r\n"), Some((Item::Int(42), 5, 0))));
         for cut in 0..9 {
             let piece = item(&reply[4..4 + cut]);
-            assert!(piece.is_none(), "{cut} bytes are no piece");
+            assert!(piece.is_none(), "{cut} bytes are not a complete part");
         }
     }
 

@@ -304,7 +304,7 @@ fn usage<T>(at: &str) -> T {
         "bench [--only SECTION|PIECE] [--quick] [--scale [N]] [--reps N] [--seed N] [--docs DIR]"
     );
     eprintln!("sections and their pieces: {}", names.join(", "));
-    eprintln!("not understood: {at}");
+    eprintln!("invalid argument: {at}");
     std::process::exit(2);
 }
 

@@ -128,7 +128,7 @@ fn repaired_hash_goes_to_its_next_holder() {
 }
 
 #[test]
-fn placeholders_are_counted_but_are_no_fault() {
+fn placeholders_are_counted_but_not_reported_as_damage() {
     let (_server, mut c) = DedupeIndex::start(P);
     index(&mut c);
     c.ok("WACZOPEN open open.wacz");
@@ -260,7 +260,7 @@ fn repair_spares_the_keys_of_indexes_with_a_longer_prefix() {
         c.tells("REPAIR", "repaired 0");
     }
     let after = server.snapshot().without_counters();
-    after.assert_same(&before, "nothing was to repair");
+    after.assert_same(&before, "nothing had to be repaired");
     for (n, c) in (0..).zip(&mut indexes) {
         assert_eq!(c.owners([n * 10]), ["a"], "{:?}", c.prefix());
         assert_eq!(c.ok("WACZLIST a").items().len(), 1, "{:?}", c.prefix());
@@ -268,14 +268,14 @@ fn repair_spares_the_keys_of_indexes_with_a_longer_prefix() {
 }
 
 #[test]
-fn counts_that_are_no_numbers_are_found_and_repaired() {
+fn non_numeric_counts_are_found_and_repaired() {
     for key in ["p:h:a:counts", "p:h:open:counts", "p:allcounts"] {
         finds_and_repairs(&[&format!("HSET {key} totalUrls x")], "countDrift");
     }
 }
 
 #[test]
-fn sums_of_removed_crawls_that_are_no_numbers_are_found_and_repaired() {
+fn non_numeric_sums_of_removed_crawls_are_found_and_repaired() {
     for field in ["removedCrawls", "removedCrawlSize"] {
         let damage = format!("HSET p:allcounts {field} x");
         finds_and_repairs(&[&damage], "countDrift");
@@ -283,7 +283,7 @@ fn sums_of_removed_crawls_that_are_no_numbers_are_found_and_repaired() {
 }
 
 #[test]
-fn spoiled_counters_are_found_and_taken_from_the_numbers_in_use() {
+fn damaged_counters_are_found_and_restored_from_the_numbers_in_use() {
     for value in ["x", "-1", "0", "''"] {
         for (counter, last, line) in rows![
             "commits", "2", "COMMIT open";
@@ -313,7 +313,7 @@ fn spoiled_counters_are_found_and_taken_from_the_numbers_in_use() {
 }
 
 #[test]
-fn commands_that_met_spoiled_counts_work_after_a_repair() {
+fn commands_that_failed_on_damaged_counts_work_after_a_repair() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.add("a", 0..5);
     c.plain("HSET p:h:a:counts totalUrls x");

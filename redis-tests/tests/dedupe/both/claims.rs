@@ -83,11 +83,11 @@ fn unclaim_gives_it_up() {
     assert_eq!(c.ok(format!("UNCLAIM #1 {token}")), int(1));
     assert_eq!(c.ok(format!("UNCLAIM #1 {token}")), int(0));
     let next = claimed(&claim(&mut c, "b", 1));
-    assert_ne!(next, token, "a token is never given twice");
+    assert_ne!(next, token, "no token is used twice");
 }
 
 #[test]
-fn add_with_anothers_token_is_stale_and_changes_nothing() {
+fn add_with_the_token_of_another_claim_is_stale_and_changes_nothing() {
     let (server, mut c) = DedupeIndex::start(P);
     let old = claimed(&c.ok("CLAIM a #1 PX 1"));
     let new = until_claimed(&mut c, "b", 1);
@@ -381,7 +381,7 @@ fn known_payload_comes_with_its_wacz_when_asked_for() {
 }
 
 #[test]
-fn claims_that_ran_out_do_not_pile_up() {
+fn expired_claims_do_not_accumulate() {
     let (_server, mut c) = DedupeIndex::start(P);
     let claims: Vec<_> = (0..6000)
         .map(|n| c.words(format!("CLAIM a #{n} PX 1")))
@@ -406,7 +406,7 @@ fn waits_that_time_out_leave_nothing_behind() {
 }
 
 #[test]
-fn claim_that_runs_out_while_writes_are_paused_is_handed_on_afterwards() {
+fn claim_that_expires_while_writes_are_paused_is_passed_on_afterwards() {
     // A client that writes and replicates during such a pause would crash the server.
     let (server, replica, mut c) = DedupeIndex::replicated(Options::new().aof(false), P);
     server.wait_for_replica_offset(&replica);
@@ -418,9 +418,12 @@ fn claim_that_runs_out_while_writes_are_paused_is_handed_on_afterwards() {
     let end = seconds(&mut c) + 1.5;
     let mut waiter = blocked(&mut c, "b", 1);
     c.plain("CLIENT PAUSE 60000 WRITE");
-    assert!(!waiter.has_reply(), "it ran out before the pause began");
+    assert!(
+        !waiter.has_reply(),
+        "the claim expired before the pause began"
+    );
     until("the claim has run out", || seconds(&mut c) > end);
-    assert!(waiter.is_silent_for(QUIET), "nobody may write now");
+    assert!(waiter.is_silent_for(QUIET), "no client may write now");
     c.plain("CLIENT UNPAUSE");
     let token = claimed(&waiter.recv());
     assert_eq!(settle(&mut c, "b", &token, 1), int(1));
@@ -468,7 +471,7 @@ fn cancel_ends_the_waits_of_its_crawl() {
 }
 
 #[test]
-fn token_that_was_never_given_is_not_said_to_have_run_out() {
+fn unknown_token_is_not_reported_as_expired() {
     let (_server, mut c) = DedupeIndex::start(P);
     claimed(&claim(&mut c, "a", 1));
     let line = c.err("ADD a TOKEN 999999 @1");

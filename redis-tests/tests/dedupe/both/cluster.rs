@@ -18,7 +18,7 @@ fn odd_ids_stay_in_the_slot_of_the_prefix() {
 }
 
 #[test]
-fn job_whose_slot_leaves_harms_nothing() {
+fn job_does_no_harm_when_its_slot_moves_away() {
     let cluster = Cluster::start(2);
     let a = cluster.owner(P);
     let b = cluster.nodes().iter().find(|node| node.port() != a.port());

@@ -69,7 +69,7 @@ fn commit_puts_names_of_finished_waczs_into_src_d() {
 }
 
 #[test]
-fn commit_of_an_unknown_crawl_says_nocrawl() {
+fn commit_of_an_unknown_crawl_fails_with_nocrawl() {
     let (server, mut c) = DedupeIndex::start(P);
     c.refused("COMMIT nobody", "NOCRAWL");
     c.refused("CANCEL nobody", "NOCRAWL");
@@ -105,7 +105,7 @@ fn cancel_leaves_no_trace() {
 }
 
 #[test]
-fn cancel_of_a_committed_crawl_says_committed() {
+fn cancel_of_a_committed_crawl_fails_with_committed() {
     let (server, mut c) = DedupeIndex::start(P);
     c.committed("a", 0..3);
     let before = server.snapshot();
@@ -131,7 +131,7 @@ fn crawl_id_used_again_adds_only_the_difference() {
 }
 
 #[test]
-fn fresh_hashes_of_a_continued_crawl_do_not_take_over() {
+fn new_hashes_of_a_continued_crawl_do_not_change_owners() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.committed("a", 0..10);
     c.committed("b", 10..20);
@@ -192,7 +192,7 @@ const MANY: u64 = 40_000;
 #[track_caller]
 fn assert_runs_to_its_end(c: &mut DedupeIndex, mut committer: Wire) {
     let still = c.plain("HEXISTS {coll-42}:committing a");
-    assert_eq!(still, int(1), "the commit was over too soon for this test");
+    assert_eq!(still, int(1), "the commit ended too early for this test");
     assert_eq!(committer.recv(), array([int(40_000), int(0)]));
 }
 

@@ -29,7 +29,7 @@ fn others_are_served_while_jobs_run() {
 }
 
 #[test]
-fn how_far_a_job_is_can_be_seen_while_it_runs() {
+fn progress_of_a_running_job_is_visible() {
     const RECORDS: u64 = 40_000;
     let (server, mut c) = DedupeIndex::in_slices("p,\u{e9}:");
     c.add("a", 0..RECORDS);
@@ -200,13 +200,13 @@ fn jobs_stand_still_while_a_script_runs() {
                   for i = 1, 100000000 do end \
                   return {before, hashes()}";
     runner.send(&["EVAL", script, "1", P]);
-    until("others are told that a script runs", || {
+    until("other clients get BUSY while the script runs", || {
         assert!(!runner.has_reply(), "the script was too short");
         cmd!(c.wire(), "PING").is_error()
     });
     let lengths = runner.recv().ints();
-    assert_eq!(lengths[0], lengths[1], "the script saw a change under it");
-    assert!(lengths[0] < 80_000, "the commit was over already");
+    assert_eq!(lengths[0], lengths[1], "the script saw a concurrent change");
+    assert!(lengths[0] < 80_000, "the commit had already ended");
     assert_eq!(committer.recv().ints(), [80_000, 0]);
     c.assert_consistent();
 }

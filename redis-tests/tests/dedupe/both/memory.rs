@@ -26,7 +26,7 @@ fn commit_that_meets_maxmemory_stops_cleanly_and_finishes_later() {
 }
 
 #[test]
-fn evicting_policy_is_told_in_info_and_in_the_log() {
+fn evicting_policy_is_reported_in_info_and_in_the_log() {
     let (server, mut c) = DedupeIndex::start(P);
     assert_eq!(server.info("evicting_policy").as_deref(), Some("0"));
     c.plain("CONFIG SET maxmemory 1gb");

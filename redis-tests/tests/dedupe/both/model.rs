@@ -314,7 +314,7 @@ impl Model {
     fn is_shown_by(&self, d: &mut DedupeIndex) -> Verdict {
         let same = |what: String, shown: &dyn std::fmt::Debug, model: &dyn std::fmt::Debug| {
             let (shown, model) = (format!("{shown:?}"), format!("{model:?}"));
-            must!(shown == model, "{what} were to be {model}, are {shown}");
+            must!(shown == model, "{what}: expected {model}, got {shown}");
             Ok(())
         };
         same("owners".into(), &d.owners(0..HASHES), &self.owners())?;
@@ -383,9 +383,9 @@ impl Modeled {
         let reply = log.call(&mut self.d, words);
         match expected {
             Expected::Reply(expected) => {
-                must!(reply == expected, "{expected:?} was to come, got {reply:?}");
+                must!(reply == expected, "expected {expected:?}, got {reply:?}");
             }
-            _ => must!(reply.is_error(), "an error was to come, got {reply:?}"),
+            _ => must!(reply.is_error(), "expected an error, got {reply:?}"),
         }
         self.model.is_shown_by(&mut self.d)?;
         Ok(reply)
@@ -534,7 +534,7 @@ fn model_notices_wrong_replies_and_wrong_keys() {
     let words = stage.d.words("REVISIT c #0 9");
     assert!(
         stage.judge(&words, &mut log).is_err(),
-        "for the model nobody has the hash"
+        "in the model, no crawl has the hash"
     );
     stage.model = before;
     ok!(stage.d, "FLUSHALL");

@@ -206,7 +206,7 @@ fn three_crawls(c: &mut DedupeIndex) {
 }
 
 #[test]
-fn retain_without_purge_tracks_removed_crawls_anew_each_time() {
+fn retain_without_purge_recomputes_removed_crawls_each_time() {
     let (_server, mut c) = DedupeIndex::start(P);
     three_crawls(&mut c);
     let tracked = |c: &mut DedupeIndex| {
@@ -260,7 +260,7 @@ fn remove_refuses_unknown_and_uncommitted_crawls() {
 }
 
 #[test]
-fn removed_crawl_id_can_start_anew() {
+fn removed_crawl_id_can_be_used_again() {
     let (_server, mut c) = DedupeIndex::start(P);
     three_crawls(&mut c);
     c.ok("REMOVE a");

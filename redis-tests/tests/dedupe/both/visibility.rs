@@ -41,7 +41,7 @@ fn race<const N: usize>(c: &mut DedupeIndex, watched: [&Server; N]) {
         done.store(true, Ordering::Relaxed);
         assert_eq!(reply, (HASHES as i64, 0));
         for watcher in watchers {
-            let (none, _) = watcher.join().expect("the watcher is content");
+            let (none, _) = watcher.join().expect("the watcher finds no error");
             assert!(none > 0, "no look-up ran during the commit");
         }
     });
@@ -139,12 +139,12 @@ fn lookups_during_a_removal_see_all_or_none() {
     while !remover.has_reply() {
         let mut seen = c.owners(sample());
         seen.dedup();
-        assert_eq!(seen.len(), 1, "look {looks} saw a part of the crawl");
+        assert_eq!(seen.len(), 1, "look-up {looks} saw a part of the crawl");
         assert!(!gone || seen == ["-"], "the crawl came back");
         gone = seen == ["-"];
         looks += 1;
     }
-    assert!(looks > 10, "only {looks} looks during the removal");
+    assert!(looks > 10, "only {looks} look-ups during the removal");
     assert_eq!(remover.recv().ints(), [1, HASHES as i64, 0]);
     c.assert_consistent();
 }

@@ -57,21 +57,21 @@ fn same(reply: &Reply, expected: &Reply) -> Verdict {
     if reply == expected {
         Ok(())
     } else {
-        Err(format!("was to be {expected:?}, got {reply:?}"))
+        Err(format!("expected {expected:?}, got {reply:?}"))
     }
 }
 
 fn refused(reply: &Reply, code: &str) -> Verdict {
     match reply {
         Reply::Error(line) if line.starts_with(code.as_bytes()) => Ok(()),
-        other => Err(format!("was to be refused with {code:?}, got {other:?}")),
+        other => Err(format!("expected the error {code:?}, got {other:?}")),
     }
 }
 
 fn refused_with_one(reply: &Reply, codes: &Codes) -> Verdict {
     let one = codes.iter().any(|code| refused(reply, code).is_ok());
     one.then_some(()).ok_or(format!(
-        "was to be refused with one of {codes:?}, got {reply:?}"
+        "expected one of the errors {codes:?}, got {reply:?}"
     ))
 }
 
@@ -266,7 +266,7 @@ impl Command {
                     return if line.starts_with(b"CYCLE ") && refers {
                         Ok(())
                     } else {
-                        Err(format!("was to be set, got {reply:?}"))
+                        Err(format!("expected OK, got {reply:?}"))
                     };
                 }
                 if point.pattern.is_none() && is_in_a_cycle(space, &point.name) {
@@ -291,10 +291,9 @@ impl Command {
                 (Ok(meant), Reply::Array(points)) if points.len() == 1 => {
                     same(&points[0].items()[0], &bulk(meant))
                 }
-                (Ok(meant), other) => Err(format!(
-                    "was to be of {}, got {other:?}",
-                    meant.escape_ascii()
-                )),
+                (Ok(meant), other) => {
+                    Err(format!("expected {}, got {other:?}", meant.escape_ascii()))
+                }
             },
             Filter(call) => filtered(call, space, reply),
             Explain(call) => explained(call, space, reply),
@@ -341,7 +340,7 @@ impl Command {
                     Ok(())
                 } else {
                     Err(format!(
-                        "memory of nothing, or none of something: {reply:?}"
+                        "memory of a missing key, or none of an existing one: {reply:?}"
                     ))
                 }
             }
@@ -427,7 +426,7 @@ fn explained(call: &Call, space: &Space, reply: &Reply) -> Verdict {
         return if missing { Ok(()) } else { refused(reply, "") };
     };
     if reply.is_error() {
-        return Err(format!("was to be explained, got {reply:?}"));
+        return Err(format!("expected an explanation, got {reply:?}"));
     }
     same(&reply.field("keep"), &number(usize::from(keep))).map_err(|e| format!("keep {e}"))?;
     let mut told: Vec<Reply> = reply
@@ -465,7 +464,7 @@ fn listed(
         return refused(reply, "BADFIELD ");
     }
     if reply.is_error() {
-        return Err(format!("was to be listed, got {reply:?}"));
+        return Err(format!("expected a list, got {reply:?}"));
     }
     let no_field = |_: &str| Vec::new();
     let wanted = space.named().into_iter().filter(|tag| {

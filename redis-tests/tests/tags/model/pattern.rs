@@ -247,7 +247,7 @@ fn one(node: &Node, byte: u8) -> bool {
         Node::Dot => byte != b'\n',
         Node::Digit => byte.is_ascii_digit(),
         Node::Class(bytes) => bytes.contains(&byte),
-        other => panic!("{other:?} is not of one byte"),
+        other => panic!("{other:?} does not match exactly one byte"),
     }
 }
 

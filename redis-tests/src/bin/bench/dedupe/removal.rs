@@ -36,7 +36,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
             reset(server);
             figures.alone(server, |server| {
                 let (seconds, reply) = remove(server, gone);
-                assert_eq!(reply[0], 1, "one crawl went");
+                assert_eq!(reply[0], 1, "one crawl was removed");
                 assert_eq!(
                     reply[1] + hashes(server),
                     size as i64,

@@ -24,7 +24,7 @@ const ASKED: usize = 2_000;
 
 /// Measures the look-ups.
 pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
-    say("U1: making a dedupe index");
+    say("U1: building a dedupe index");
     let urls = plan.scaled(100_000);
     let url = |number: u64| format!("http://host{}.example/page/{number}", number % 5_000);
     let server = Options::new().packed().start();

@@ -22,7 +22,7 @@ use serving::Peer;
 
 /// Measures the family.
 pub fn measure(plan: &Plan) -> Section {
-    say("federation: making an archive up");
+    say("federation: generating an archive");
     let corpus = Corpus::new(plan);
     let peer = Peer::install();
     let peer = peer.as_ref();

@@ -88,11 +88,13 @@ impl Load {
         let figure = |name: &str| {
             let line = told.lines().find_map(|line| line.trim().strip_prefix(name));
             line.map(str::trim)
-                .unwrap_or_else(|| panic!("wrk says no {name} {told}"))
+                .unwrap_or_else(|| panic!("wrk printed no {name}: {told}"))
         };
         let rate = figure("Requests/sec:");
         Outcome {
-            rate: rate.parse().unwrap_or_else(|_| panic!("wrk says {rate}")),
+            rate: rate
+                .parse()
+                .unwrap_or_else(|_| panic!("wrk printed an invalid rate: {rate}")),
             p99: seconds(figure("99%")).unwrap_or_else(|| panic!("{told}")),
         }
     }

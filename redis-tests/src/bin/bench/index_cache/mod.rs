@@ -91,7 +91,7 @@ struct One {
 
 impl One {
     fn new(plan: &Plan, folder: &Path) -> One {
-        say("index cache: making up a large job");
+        say("index cache: generating a large job");
         let lines = plan.scaled(1_000_000);
         let (crawl_log, cdx) = harvest::logs(1, plan.seed, lines);
         let archive = folder.join("one");
@@ -165,7 +165,7 @@ impl Many<'_> {
         let archive = folder.path().join("many");
         fs::create_dir(&archive).expect("a folder");
         if plan.wants("X1 X3") {
-            say("index cache: making up many jobs");
+            say("index cache: generating many jobs");
             for job in 1..=JOBS + plan.reps as u64 {
                 let (crawl_log, cdx) = harvest::logs(job, plan.seed, per_job(plan));
                 let path = archive.join(format!("{job}-metadata-1.warc.gz"));

@@ -96,7 +96,7 @@ impl Figures {
         let [mine, other] = [ours, &theirs.kept].map(space::kept);
         assert!(
             ours == theirs.kept,
-            "{what}: ours keeps {mine} captures, the peer {other}, and they are not the same"
+            "{what}: Crawlspace keeps {mine} captures, the peer keeps {other}, and the sets differ"
         );
         self.theirs.push(theirs.each);
         self.build.push(theirs.build / 1e9);

@@ -110,7 +110,7 @@ impl Routed<'_> {
             self.progress.refusals.fetch_add(1, Relaxed);
             assert!(
                 start.elapsed() < REFUSED,
-                "{words:?} is refused for ever: {reply:?}"
+                "{words:?} is still refused after a minute: {reply:?}"
             );
             match refused {
                 Refused::Moved(port) => self.at = port,
