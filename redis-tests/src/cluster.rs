@@ -145,7 +145,8 @@ impl Cluster {
     pub fn finish_move(&self, key: impl AsRef<[u8]>, to: &Server) {
         let slot = self.slot(key.as_ref());
         self.move_keys(key, to);
-        // The new owner first: otherwise both nodes would redirect clients to each other in between.
+        // The new owner first: otherwise both nodes would redirect clients to each other in
+        // between.
         let others = self.nodes.iter().filter(|node| node.port() != to.port());
         for node in std::iter::once(to).chain(others) {
             ok!(node.wire(), "CLUSTER", "SETSLOT", slot, "NODE", id(to));

@@ -447,7 +447,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_the_same_whenever_it_is_made() {
+    fn a_job_depends_only_on_its_number_and_seed() {
         assert_eq!(logs(7, 1, 2_000), logs(7, 1, 2_000));
         assert_ne!(logs(7, 1, 200), logs(8, 1, 200));
         assert_ne!(logs(7, 1, 200), logs(7, 2, 200));
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_follow_the_calendar() {
         assert_eq!(date(0), "19700101000000");
         assert_eq!(date(BEGIN), "20130522000000");
         assert_eq!(date(951_782_400 + 86_399), "20000229235959");

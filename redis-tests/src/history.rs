@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_history_is_cut_down_to_what_it_takes() {
+    fn a_failing_history_is_shortened_to_the_needed_steps() {
         let failed = catch_unwind(|| history("sums", 5, 300, &|_: &mut Rng| Sum(0)));
         let text = failed.err().expect("it fails").downcast::<String>();
         let text = *text.expect("it panics with a message");
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_that_holds_is_played_to_its_end() {
+    fn a_history_without_failure_is_played_to_its_end() {
         let mut played = 0;
         play("sums", (6, 2), |_| Sum(0), |_| played += 1);
         assert!(played > 0);

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_read_however_it_comes() -> io::Result<()> {
+    fn bodies_of_every_framing_are_read() -> io::Result<()> {
         let answer = answered(
             b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Type: a/b; c=d\r\n\r\nabcXX",
         )?;

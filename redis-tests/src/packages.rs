@@ -97,8 +97,8 @@ fn alone_in(folder: &Path) -> File {
     lock
 }
 
-/// Returns true if third-party programs run at full size, as in `make test-peers`, instead of the small size of `make
-/// test`.
+/// Returns true if third-party programs run at full size, as in `make test-peers`, instead of the
+/// small size of `make test`.
 pub fn at_full_size() -> bool {
     std::env::var_os("CRAWLSPACE_PEERS").is_some_and(|size| size == "full")
 }

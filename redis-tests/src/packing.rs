@@ -6,8 +6,8 @@ use crate::crawler::{add, commit};
 use crate::ok;
 use crate::wire::{Reply, Wire, Word, bulk};
 
-/// Parses the reply of `DEDUPE.PACK` or `DEDUPE.UNPACK`: the storage, and the numbers of fields of the merged index
-/// and of records that it moved.
+/// Parses the reply of `DEDUPE.PACK` or `DEDUPE.UNPACK`: the storage, and the numbers of fields of
+/// the merged index and of records that it moved.
 pub fn moved(reply: &Reply) -> (String, i64, i64) {
     assert!(reply.field("memory").int() >= 0, "{reply:?}");
     let (hashes, records) = (reply.field("hashes").int(), reply.field("records").int());

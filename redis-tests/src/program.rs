@@ -107,7 +107,8 @@ impl Program {
     /// Sends a signal, such as `libc::SIGSTOP`, unless the program has ended.
     pub fn signal(&mut self, signal: i32) {
         if self.ended().is_none() {
-            // SAFETY: the process is a child that nobody has waited for, so its id is still its own.
+            // SAFETY: the process is a child that nobody has waited for, so its id is still its
+            // own.
             unsafe { libc::kill(self.pid() as libc::pid_t, signal) };
         }
     }
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_printed_and_how_it_ended_is_known() {
+    fn output_and_status_of_a_program_are_captured() {
         let ended = shell("echo one; echo two >&2; exit 3").end();
         assert_eq!(ended.status.code(), Some(3));
         assert_eq!((&ended.out[..], &ended.errors[..]), ("one\n", "two\n"));

@@ -174,7 +174,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let group = -(self.child.id() as libc::pid_t);
-        // SAFETY: the group is that of a child that nobody has waited for, so its id is still its own.
+        // SAFETY: the group is that of a child that nobody has waited for, so its id is still its
+        // own.
         unsafe { libc::kill(group, libc::SIGKILL) };
         let _ = self.child.wait();
         if std::thread::panicking() {

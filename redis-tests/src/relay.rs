@@ -215,7 +215,7 @@ mod tests {
     use crate::{Options, Wire, ok};
 
     #[test]
-    fn what_comes_after_the_limit_waits_or_is_thrown_away() {
+    fn bytes_after_the_limit_wait_or_are_discarded() {
         let server = Options::new().no_module().start();
         let relay = Relay::to(&server);
         let mut c = Wire::tcp(relay.address.port()).expect("it accepts");

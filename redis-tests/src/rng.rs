@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_one_seed_and_another_name_another() {
+    fn seeds_depend_on_the_name() {
         let other = seed_of("one test");
         assert_eq!(seed_of("a test"), seed_of("a test"));
         // If SEED is set, all tests use it.

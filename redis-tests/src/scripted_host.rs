@@ -97,8 +97,8 @@ impl ScriptedHost {
         ScriptedHost::handling(move |asked, connection| play(script(asked), connection))
     }
 
-    /// Starts a host like [`start`](ScriptedHost::start), on another loopback address, for programs that refuse to
-    /// connect to `127.0.0.1`.
+    /// Starts a host like [`start`](ScriptedHost::start), on another loopback address, for programs
+    /// that refuse to connect to `127.0.0.1`.
     pub fn start_at(
         host: &str,
         script: impl Fn(&Asked) -> Vec<Part> + Send + Sync + 'static,

@@ -67,7 +67,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Creates options with the module and without persistence. `CRAWLSPACE_STORAGE` sets the storage of new indexes.
+    /// Creates options with the module and without persistence. `CRAWLSPACE_STORAGE` sets the
+    /// storage of new indexes.
     pub fn new() -> Options {
         Options {
             module: Some(Vec::new()),

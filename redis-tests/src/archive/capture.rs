@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base32_is_that_of_the_rfc() {
+    fn base32_follows_the_rfc() {
         // SHA-1 of the empty string.
         assert_eq!(
             base32("da39a3ee5e6b4b0d3255bfef95601890afd80709"),

@@ -231,7 +231,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn a_revisit_is_of_something_stored_before() {
+    fn a_revisit_has_an_earlier_original() {
         let mut crawler = Crawler::new(Rng::seeded(3), Shape::default());
         let mut stored = HashSet::new();
         for _ in 0..4 {

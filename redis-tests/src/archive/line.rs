@@ -104,7 +104,8 @@ fn mime(kind: Kind) -> &'static str {
     }
 }
 
-/// Formats a CDXJ line. Records other than responses and revisits have a digest and a length as well.
+/// Formats a CDXJ line. Records other than responses and revisits have a digest and a length as
+/// well.
 fn cdxj(capture: &Capture) -> String {
     let (key, date) = (urlkey(&capture.url), &capture.date);
     let (url, mime) = (json_text(&capture.url), mime(capture.kind));
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_what_indexers_write() {
+    fn lines_have_the_fields_that_indexers_write() {
         let capture = Capture {
             kind: Kind::Revisit,
             payload: 2,

@@ -17,7 +17,7 @@ use redis_tests::matrix::{Family, PREFIX, families};
 use redis_tests::words::line;
 use redis_tests::{Wire, ok, simulated};
 
-/// Calls to whose replies later versions may add figures.
+/// Calls whose replies may contain additional figures in later versions.
 const FIGURES: [&str; 3] = ["INFO", "STATS", "CRAWLS"];
 
 /// One call per family that continues with the stored data, after all others.

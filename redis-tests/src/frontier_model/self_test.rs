@@ -216,7 +216,7 @@ fn trouble_doubles_the_pause() {
 }
 
 #[test]
-fn what_is_paused_or_blocked_is_not_leased() {
+fn paused_and_blocked_groups_are_not_leased() {
     let mut model = two_groups();
     let now = T0 + 1;
     accepts(&mut model, now, "PAUSE a", simple("OK"));
@@ -238,7 +238,7 @@ fn what_is_paused_or_blocked_is_not_leased() {
 }
 
 #[test]
-fn one_of_those_behind_a_gate_is_leased_at_a_time() {
+fn one_member_of_a_gate_is_leased_at_a_time() {
     let mut model = model();
     accepts(&mut model, T0, "GROUP gate a b", simple("OK"));
     accepts(&mut model, T0, "ADD crawl a 0 b 0", array([int(1), int(1)]));

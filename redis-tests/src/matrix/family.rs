@@ -125,7 +125,8 @@ impl Family {
         own.chain(aliases).collect()
     }
 
-    /// Returns invalid values for a word of a call, each with words one of which its error contains.
+    /// Returns invalid values for a word of a call, each with words one of which its error
+    /// contains.
     pub fn invalid(&self, command: &str, slot: &Slot) -> Vec<(Vec<u8>, Vec<&'static str>)> {
         let command = command.rsplit('.').next().unwrap_or_default();
         let has = |list: &str, word: &str| list.split(' ').any(|w| w.eq_ignore_ascii_case(word));
@@ -186,8 +187,8 @@ fn spelled(value: &str) -> Vec<u8> {
     }
 }
 
-/// Returns what is wrong with the form of an error line, which must be a code word and a sentence,
-/// short, and ASCII.
+/// Checks the form of an error line: a code word and a sentence, short, and ASCII. Returns the
+/// defect, if any.
 pub fn malformed(line: &[u8]) -> Option<&'static str> {
     let code = line.split(|b| *b == b' ').next().unwrap_or_default();
     let coded = !code.is_empty() && code.iter().all(u8::is_ascii_uppercase);

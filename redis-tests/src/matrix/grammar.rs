@@ -92,7 +92,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Returns true if the word is a value of one of these arguments: names or tokens, separated by spaces.
+    /// Returns true if the word is a value of one of these arguments: names or tokens, separated by
+    /// spaces.
     pub(super) fn is_one_of(&self, arguments: &str) -> bool {
         let mut arguments = arguments.split(' ');
         let token = self.token.as_deref().unwrap_or(&self.name);
@@ -165,13 +166,14 @@ impl Grammar {
         tokens.filter_map(|a| a.token.as_deref()).collect()
     }
 
-    /// Returns the argument of each word of a call, without the command's name; `None` if the call does not follow
-    /// the grammar. A word that is a token of the command is never a value.
+    /// Returns the argument of each word of a call, without the command's name; `None` if the call
+    /// does not follow the grammar. A word that is a token of the command is never a value.
     pub fn read(&self, words: &[impl AsRef<[u8]>]) -> Option<Vec<Slot>> {
         self.read_with(self.tokens(), words)
     }
 
-    /// Returns true if a call follows the grammar in any way, even if a value is spelled like a token.
+    /// Returns true if a call follows the grammar in any way, even if a value is spelled like a
+    /// token.
     pub fn allows(&self, words: &[impl AsRef<[u8]>]) -> bool {
         self.read_with(Vec::new(), words).is_some()
     }
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_grammar_is_not_read() {
+    fn calls_that_violate_the_grammar_are_not_parsed() {
         for line in rows![
             "SET k"; "SET k ALL a"; "SET k LIMIT x a"; "SET k a LIMIT 5"; "SET k LIMIT 5";
         ] {

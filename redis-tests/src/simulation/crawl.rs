@@ -39,8 +39,8 @@ struct Uri {
 /// Everything that the simulation crawls.
 pub struct Crawl {
     groups: Vec<Group>,
-    /// The number of large groups, which come first and on which shares are measured, and the
-    /// number of rounds of weights that each has.
+    /// Number of large groups, on which shares are measured, and the URIs of each in multiples of
+    /// the sum of weights. Large groups have the lowest numbers.
     large: (usize, usize),
     gates: usize,
     uris: Vec<Uri>,

@@ -15,7 +15,8 @@ fn filled(server: &Server) -> Frontier {
     f
 }
 
-/// Fetches everything that is queued, waiting for the leases of dead workers; returns the number of URIs.
+/// Fetches everything that is queued, waiting for the leases of dead workers; returns the number of
+/// URIs.
 fn finish(f: &mut Frontier) -> i64 {
     let mut fetched = 0;
     while f.total() > 0 {

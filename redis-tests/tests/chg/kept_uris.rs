@@ -59,7 +59,7 @@ fn same_uri_of_the_same_execution_counts_once() {
 }
 
 #[test]
-fn lower_depth_goes_first_then_the_earlier_due_time() {
+fn lower_depth_is_leased_first_then_the_earlier_due_time() {
     let (_server, mut f) = stage();
     for (at, depth, uri) in rows![
         10, 2, "deep-early"; 30, 1, "mid-late"; 20, 1, "mid-early"; 40, 0, "top"; 50, 2, "deep-late";
@@ -210,7 +210,7 @@ fn uri_that_was_not_done_is_queued_again_unchanged() {
 }
 
 #[test]
-fn uri_to_be_retried_comes_back_at_its_time() {
+fn uri_to_be_retried_is_queued_again_at_its_time() {
     let (_server, mut f) = stage();
     f.add_uri("crawl", "host", T0, 0, "a");
     f.add_uri("crawl", "host", T0, 1, "b");
@@ -250,7 +250,7 @@ fn done_must_name_the_execution_of_the_uri() {
 }
 
 #[test]
-fn uri_of_an_ended_lease_goes_back() {
+fn uri_of_an_expired_lease_is_queued_again() {
     let (_server, mut f) = stage();
     f.add_uri("crawl", "host", T0, 0, "a");
     f.ok("NEXT LEASE 100");

@@ -149,7 +149,7 @@ fn released_groups_are_first_in_first_out() {
 }
 
 #[test]
-fn the_longest_ready_one_goes_first_whichever_queue_it_is_in() {
+fn longest_waiting_group_is_leased_first_from_any_queue() {
     let (_server, mut f) = stage();
     add_all(&mut f, &["expiring", "released"]);
     let expiring = Lease::only(&f.ok("NEXT LEASE 20"));

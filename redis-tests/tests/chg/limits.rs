@@ -140,7 +140,7 @@ fn known_uri_uses_no_budget() {
 }
 
 #[test]
-fn limits_come_before_the_first_uri_and_outlive_the_last() {
+fn limits_can_be_set_before_the_first_uri_and_outlive_the_last() {
     let (_server, mut f) = stage();
     f.ok("LIMIT host PARALLEL 2 BUDGET 3");
     assert_eq!(f.place("host"), "");
@@ -213,7 +213,7 @@ fn repeated_release_of_a_parallel_lease_gets_the_same_reply() {
 }
 
 #[test]
-fn numbered_add_is_answered_again_with_what_the_budget_refused() {
+fn repeated_numbered_add_returns_the_refusals_of_the_budget() {
     let (_server, mut f) = stage();
     f.ok("LIMIT host BUDGET 1");
     let line = format!("ADD crawl SEQ w 1 host {T0} host {T0}");

@@ -62,7 +62,7 @@ fn list_has_every_group_of_the_queues_with_state_time_and_count() {
 }
 
 #[test]
-fn group_that_stays_is_listed_while_leases_begin_and_end() {
+fn permanent_group_is_listed_while_leases_begin_and_end() {
     let (_server, mut f) = stage();
     for n in 0..60 {
         f.add("crawl", &format!("due-{n:02}"), T0);
@@ -157,7 +157,7 @@ fn uri_that_stays_is_listed_while_others_are_fetched_and_come() {
 }
 
 #[test]
-fn uris_tell_of_attempts_and_leave_out_what_is_leased() {
+fn uris_shows_attempts_and_omits_leased_uris() {
     let (_server, mut f) = stage();
     f.ok(format!("ADDURI crawl host {T0} 4 http://host/1"));
     let uri = |attempts| {
@@ -193,7 +193,7 @@ fn page_of_long_uris_ends_early() {
 }
 
 #[test]
-fn cursors_go_on_on_a_replica() {
+fn cursors_are_valid_on_a_replica() {
     let (server, mut f) = stage();
     let replica = simulated().replica_of(&server).start();
     for n in 0..50 {

@@ -86,7 +86,7 @@ fn random_histories_match_the_model() {
 }
 
 #[test]
-fn wrong_replies_and_wrong_keys_are_noticed() {
+fn model_detects_wrong_replies_and_wrong_keys() {
     let server = options().start();
     let mut rng = Rng::new("chg_model_wrong");
     let mut stage = Modeled::new(&server, Taste::any(&mut Rng::seeded(4)));
@@ -130,7 +130,7 @@ fn wrong_replies_and_wrong_keys_are_noticed() {
 }
 
 #[test]
-fn histories_found_before_match_the_model() {
+fn recorded_histories_match_the_model() {
     let server = options().start();
     for found in history::found("chg_model") {
         let mut stage = Modeled::new(&server, Taste::any(&mut Rng::seeded(1)));

@@ -152,7 +152,7 @@ fn drop_takes_one_execution_out_of_every_group() {
 }
 
 #[test]
-fn dropped_execution_leaves_the_pause_of_what_is_being_fetched() {
+fn dropped_execution_keeps_the_pause_of_a_current_fetch() {
     let (_server, mut f) = stage();
     f.add_uri("gone", "kept", T0, 0, "u1");
     add(&mut f, "counted", 1);

@@ -130,7 +130,7 @@ fn fetches_that_began_before_the_trouble_are_the_same_incident() {
 }
 
 #[test]
-fn back_off_outlives_the_last_uri_as_long_as_the_gate_does() {
+fn back_off_outlives_the_last_uri_until_the_gate_opens() {
     let (_server, mut f) = stage();
     f.add("crawl", "host", T0);
     let lease = f.take("host");
@@ -181,7 +181,7 @@ fn requested_wait_is_clamped_to_zero_and_ten_years() {
 }
 
 #[test]
-fn pauses_are_kept_and_info_proves_it() {
+fn pauses_are_respected_and_info_shows_it() {
     let (_server, mut f) = stage();
     for (chg, facts) in [
         ("a", "ELAPSED 700"),

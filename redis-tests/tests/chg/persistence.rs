@@ -107,7 +107,7 @@ fn tokens_grow_on_after_a_restart() {
 }
 
 #[test]
-fn replica_has_what_the_master_has_and_goes_on_with_it() {
+fn replica_has_the_data_of_the_master_and_continues_with_it() {
     let mut server = simulated().start();
     let early = simulated().replica_of(&server).start();
     let mut f = Frontier::at(&server, T0);

@@ -125,7 +125,7 @@ fn with_plain() -> (Server, Audited, Plain) {
 }
 
 #[test]
-fn commands_fetch_what_the_seeds_script_added() {
+fn commands_fetch_uris_added_by_veidemanns_script() {
     let (_server, mut f, mut plain) = with_plain();
     plain.add(false, "host", T0 + 10, "crawl");
     plain.add(false, "host", T0, "crawl");
@@ -142,7 +142,7 @@ fn commands_fetch_what_the_seeds_script_added() {
 }
 
 #[test]
-fn seeds_workers_fetch_what_commands_added() {
+fn veidemanns_workers_fetch_uris_added_by_commands() {
     let (_server, mut f, mut plain) = with_plain();
     f.ok(format!("ADD crawl a {T0} a {T0} b {T0}"));
     // Groups of one millisecond are ordered by fractions of it, so plain clients see the last ones
@@ -164,7 +164,7 @@ fn seeds_workers_fetch_what_commands_added() {
 }
 
 #[test]
-fn group_of_a_seeds_worker_that_died_comes_back_at_its_timeout() {
+fn group_of_a_dead_plain_worker_is_queued_again_at_its_timeout() {
     let (_server, mut f, mut plain) = with_plain();
     f.add("crawl", "host", T0);
     plain.sweep(T0);
@@ -176,7 +176,7 @@ fn group_of_a_seeds_worker_that_died_comes_back_at_its_timeout() {
 }
 
 #[test]
-fn seeds_queue_worker_brings_back_a_lease_that_ended() {
+fn veidemanns_queue_worker_queues_expired_leases_again() {
     let (_server, mut f, mut plain) = with_plain();
     f.add("crawl", "host", T0);
     let old = Lease::only(&f.ok("NEXT LEASE 1000"));
@@ -424,7 +424,7 @@ if left > 0 then redis.call('RPUSH', KEYS[5], ARGV[1]) else redis.call('DEL', KE
 return left";
 
 #[test]
-fn seeds_workers_and_ours_share_a_crawl_and_fetch_every_uri_once() {
+fn veidemanns_workers_and_commands_share_a_crawl_and_fetch_every_uri_once() {
     let (server, mut f) = real_stage();
     let (hosts, uris) = (40, 5);
     for host in 0..hosts {
@@ -506,7 +506,7 @@ fn seeds_workers_and_ours_share_a_crawl_and_fetch_every_uri_once() {
 }
 
 #[test]
-fn keys_of_the_seed_are_plain_types() {
+fn documented_keys_are_plain_types() {
     let (_server, mut f, _) = with_plain();
     redis_tests::BusyFrontier::build(&mut f);
     for (key, kind) in rows![

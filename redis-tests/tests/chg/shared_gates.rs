@@ -325,7 +325,7 @@ fn gate_holds_for_uris_that_come_while_it_is_closed() {
 }
 
 #[test]
-fn gate_is_kept_when_it_is_asked_for_by_waiters() {
+fn gate_is_respected_for_blocking_clients() {
     let (_server, mut f) = real_stage();
     f.ok("GROUP shared a b c d e");
     f.ok("ADD crawl a 0 b 0 c 0 d 0 e 0");

@@ -33,7 +33,7 @@ fn fetch_all(f: &mut Frontier, chg: &str, execution: &str, uris: usize) {
 }
 
 #[test]
-fn check_sees_kept_uris_whose_group_was_deleted_and_repair_brings_it_back() {
+fn check_finds_kept_uris_without_a_group_and_repair_restores_the_group() {
     for counts_down in [true, false] {
         let (server, mut f) = stage();
         f.add_uri("crawl", "h", T0, 0, "http://h/1");
@@ -63,7 +63,7 @@ fn fetch_one_and_the_other(f: &mut Frontier) {
 }
 
 #[test]
-fn next_command_on_a_group_that_was_deleted_queues_what_is_kept_for_it() {
+fn next_command_on_a_deleted_group_queues_its_kept_uris() {
     let commands = rows![
         "ADDURI crawl h 0 0 http://h/1"; "ADDURI crawl h 0 0 http://h/2"; "ADD crawl h 0"; "BLOCK h UNTIL 0";
         "PAUSE h"; "LIMIT h GAP 0"; "GROUP gate h"; "MOVE h other";

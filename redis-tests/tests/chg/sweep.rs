@@ -42,7 +42,7 @@ fn sweeping(test: &str, groups: usize) -> (Server, Audited, Frontier, Vec<String
 }
 
 #[test]
-fn sweep_moves_what_is_due_and_nothing_else() {
+fn sweep_moves_only_due_groups() {
     let (_server, mut f) = stage();
     for (chg, at) in [("a", 30), ("b", 10), ("c", 20), ("later", 101)] {
         f.add("crawl", chg, T0 + at);

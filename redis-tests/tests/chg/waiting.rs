@@ -133,7 +133,7 @@ fn waiter_wakes_when_an_extension_was_shorter_than_the_lease() {
 }
 
 #[test]
-fn waiter_sleeps_on_when_the_lease_was_extended() {
+fn waiter_keeps_waiting_when_the_lease_was_extended() {
     let (server, mut f) = real_stage();
     f.add("crawl", "host", 0);
     let held = Lease::only(&f.ok("NEXT LEASE 100"));
@@ -249,7 +249,7 @@ fn waiter_wakes_for_plain_writes() {
 }
 
 #[test]
-fn a_group_wakes_one_waiter_and_the_longest_waiting_one() {
+fn a_group_wakes_only_the_longest_waiting_client() {
     let (server, mut f) = real_stage();
     let mut waiters: Vec<Frontier> = (0..5).map(|_| waiter(&server)).collect();
     f.add("crawl", "host-0", 0);
@@ -267,7 +267,7 @@ fn a_group_wakes_one_waiter_and_the_longest_waiting_one() {
 }
 
 #[test]
-fn waiter_comes_before_a_client_that_asks_later() {
+fn waiter_is_served_before_a_later_client() {
     let (server, mut f) = real_stage();
     let mut waiter = waiter(&server);
     let (add, next) = (f.words("ADD crawl host 0"), f.words("NEXT"));

@@ -37,7 +37,7 @@ fn why_has_the_same_fields_in_the_same_order_for_every_group() {
 }
 
 #[test]
-fn why_tells_the_state_and_when_it_ends() {
+fn why_shows_the_state_and_its_end() {
     let (_server, mut f, out) = busy();
     let now = f.time();
     for (chg, state) in rows![
@@ -79,7 +79,7 @@ fn why_of_a_due_group_names_the_shared_gate_that_another_one_holds() {
 }
 
 #[test]
-fn why_tells_who_holds_the_group_and_since_when() {
+fn why_shows_the_leases_of_a_group() {
     let (_server, mut f, out) = busy();
     f.pass(1234);
     let now = f.time();
@@ -112,7 +112,7 @@ fn why_tells_who_holds_the_group_and_since_when() {
 }
 
 #[test]
-fn why_tells_the_executions_and_their_weights() {
+fn why_shows_the_executions_and_their_weights() {
     let (_server, mut f, _) = busy();
     let why = f.why("kept");
     let mut told: Vec<(String, i64, i64)> = why
@@ -151,7 +151,7 @@ fn reading_changes_nothing() {
 }
 
 #[test]
-fn info_tells_the_sizes_of_the_queues() {
+fn info_shows_the_sizes_of_the_queues() {
     let (_server, mut f, _) = busy();
     let info = f.ok("INFO");
     let number = |field: &str| info.field(field).int();
@@ -209,7 +209,7 @@ fn info_counts_waiters_and_the_rate() {
 }
 
 #[test]
-fn info_tells_the_rate_of_the_last_seconds() {
+fn info_shows_the_rate_of_the_last_seconds() {
     let (_server, mut f) = stage();
     for n in 0..90 {
         f.add("crawl", &format!("host-{n}"), T0);

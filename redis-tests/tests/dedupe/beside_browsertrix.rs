@@ -190,7 +190,7 @@ fn bystanders_pay_for_keyspace_events_from_the_first_command_of_ours_on() {
 }
 
 #[test]
-fn a_purge_before_any_command_is_seen_however_the_index_came() {
+fn a_purge_before_any_command_is_detected() {
     let files = [
         Options::new().plain().rdb(),
         Options::new().plain().aof_unsynced(true),
@@ -262,7 +262,7 @@ fn purge_is_seen(server: &Server) {
 }
 
 #[test]
-fn a_purge_while_the_module_is_not_loaded_is_seen_by_its_outcome() {
+fn a_purge_while_the_module_is_not_loaded_is_detected_by_its_result() {
     let mut server = server();
     let mut c = connect(&server);
     for crawl in ["A", "B", "C"] {

@@ -106,7 +106,7 @@ fn odd_index(c: &mut DedupeIndex, merged: &str) {
 }
 
 #[test]
-fn unpack_gives_the_plain_keys_back_byte_for_byte() {
+fn unpack_restores_the_plain_keys_byte_for_byte() {
     let server = Options::new().plain().start();
     for p in [P, "", "p\r\n\0:"] {
         for (profile, merged) in [("document", "allhashes"), ("browsertrix", "alldupes")] {

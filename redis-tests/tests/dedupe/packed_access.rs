@@ -126,7 +126,7 @@ fn a_slot_that_moves_while_the_storage_changes_is_complete() {
 }
 
 #[test]
-fn a_change_that_meets_maxmemory_stops_cleanly_and_goes_on_later() {
+fn a_change_that_reaches_maxmemory_stops_cleanly_and_continues_later() {
     let server = Options::new().plain().aof_unsynced(false).start();
     let replica = Options::new().plain().replica_of(&server).start();
     let mut c = DedupeIndex::of(&server, P);

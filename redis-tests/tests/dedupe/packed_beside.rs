@@ -106,7 +106,7 @@ fn assert_everywhere(
 }
 
 #[test]
-fn purge_of_browsertrix_keeps_what_it_keeps_everywhere() {
+fn purge_of_browsertrix_has_the_same_result_on_every_copy() {
     let (mut server, replica, mut c) = stage();
     purge(&mut c, &["b"], &["a"], true);
     until_marked(&mut c);

@@ -277,7 +277,7 @@ const CHANGES: [(&str, [&str; 3]); 2] = [
 ];
 
 #[test]
-fn a_change_cut_short_has_ended_when_everything_is_removed() {
+fn an_interrupted_change_has_ended_when_everything_is_removed() {
     let ways: [(&str, Emptied); 3] = [
         ("REMOVE", |c| {
             assert_eq!(c.ok("REMOVE a b c").ints(), [3, 18_000, 0]);

@@ -4,7 +4,8 @@ use redis_tests::{DedupeIndex, Options, Server, array, bulk, int, moved, record_
 
 const P: &str = "{coll-42}:";
 
-/// Starts a server whose indexes are plain until they are packed, with slices so short that a change takes many.
+/// Starts a server whose indexes are plain until they are packed, with slices so short that a
+/// change takes many.
 fn start() -> (Server, DedupeIndex) {
     let short = ["slice-us", "50"];
     DedupeIndex::on(Options::new().plain().module_args(&short), P)
@@ -206,8 +207,8 @@ fn keys_deleted_while_the_storage_changes_do_not_hang_it() {
             server.until_idle();
             c.ok("REPAIR");
             if deleted == "allcrawls" {
-                // The records of the crawl are there; only its missing name leaves open if it
-                // should be kept.
+                // The records of the crawl are complete, but the crawl is in no list, so the check
+                // cannot tell if it should be kept.
                 c.tells("CHECK", "unlistedCrawls 1");
                 c.commit("a");
                 // Its counts were already in the totals.

@@ -215,7 +215,7 @@ fn copies_and_dumps_are_equal_and_independent() {
 }
 
 #[test]
-fn digest_does_not_depend_on_how_an_index_came_about() {
+fn digest_does_not_depend_on_the_history_of_an_index() {
     let all = [("a", 0..300), ("b", 200..500), ("c", 100..400)];
     let mut digests = Vec::new();
     // The index is packed at the end, from the beginning, in between, or with removed crawls.
@@ -256,7 +256,7 @@ fn digest_does_not_depend_on_how_an_index_came_about() {
 }
 
 #[test]
-fn every_change_is_another_digest() {
+fn every_change_changes_the_digest() {
     let (_server, mut c) = packed();
     let mut seen = vec![value_digest(&mut c, "p:packedhashes")];
     for (crawl, n) in [("a", 3_000), ("b", 3_000), ("d", 3_000), ("d", 3_001)] {
@@ -303,7 +303,7 @@ fn big_index_is_freed_in_the_background() {
 }
 
 #[test]
-fn defragmentation_moves_it_and_harms_nothing() {
+fn defragmentation_moves_the_value_and_does_no_harm() {
     let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
     fill(&mut c);
     if let Reply::Error(line) = cmd!(c.wire(), "CONFIG", "SET", "activedefrag", "yes") {

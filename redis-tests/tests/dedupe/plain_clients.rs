@@ -216,7 +216,7 @@ fn record_whose_size_is_not_a_number_is_a_record_of_size_zero() {
 }
 
 #[test]
-fn what_is_kept_in_memory_follows_every_plain_change() {
+fn state_in_memory_follows_every_plain_change() {
     let (server, mut c) = start();
     let replica = plain().replica_of(&server).start();
     let mut r = DedupeIndex::of(&replica, P);
@@ -294,7 +294,7 @@ fn sequence_numbers_of_a_plainly_canceled_crawl_do_not_apply_to_the_next_one() {
 }
 
 #[test]
-fn field_in_another_spelling_is_found_whatever_happens_to_the_server() {
+fn field_in_another_spelling_is_found_after_flushes_swaps_and_failovers() {
     let (mut server, mut c) = DedupeIndex::on(plain().aof(true), P);
     let replica = plain().replica_of(&server).start();
     let (mut r, mut three) = (DedupeIndex::of(&replica, P), c.another());

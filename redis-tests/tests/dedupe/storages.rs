@@ -331,7 +331,7 @@ fn both_storages_give_the_same_replies_on_a_damaged_index() {
 }
 
 #[test]
-fn histories_found_before_are_the_same_on_both_storages() {
+fn recorded_histories_are_the_same_on_both_storages() {
     let (plain, packed) = servers();
     for found in history::found("dedupe_") {
         let mut sides = Sides::new(&plain, &packed, PREFIXES[0], false);

@@ -11,9 +11,9 @@ use crate::stage::{Outcome, Stage, changed, steady};
 for_every_family!(
     each_sample_runs_with_exactly_the_keys_that_it_needs,
     each_sample_needs_its_prefix_and_its_command,
-    users_of_a_prefix_reach_no_other,
-    nothing_is_cached_for_a_user_who_may_not,
-    clients_are_told_the_key_and_what_becomes_of_it,
+    users_of_a_prefix_cannot_access_another_one,
+    commands_without_permission_fill_no_cache,
+    getkeysandflags_returns_the_key_and_its_access,
 );
 
 /// Permitted keys, with true for write access.
@@ -87,9 +87,8 @@ fn granted(grants: &Grants, key: &str) -> Option<bool> {
     found.copied()
 }
 
-/// Returns true if changing the key needs permission: plain clients know it, because it is not one of the module's
-/// own
-/// keys.
+/// Returns true if changing the key needs permission: plain clients know it, because it is not one
+/// of the module's own keys.
 fn is_shared(family: &Family, name: &str) -> bool {
     let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| name.ends_with(suffix));
     match family.name {
@@ -266,7 +265,7 @@ fn each_sample_needs_its_prefix_and_its_command(family: &Family) {
     }
 }
 
-fn users_of_a_prefix_reach_no_other(family: &Family) {
+fn users_of_a_prefix_cannot_access_another_one(family: &Family) {
     let mut stage = Stage::of(family);
     let mut user = User::of(&stage);
     // An empty prefix, and a prefix of the user's own prefix.
@@ -282,7 +281,7 @@ fn users_of_a_prefix_reach_no_other(family: &Family) {
     assert_eq!(stage.server.digest(), digest);
 }
 
-fn nothing_is_cached_for_a_user_who_may_not(family: &Family) {
+fn commands_without_permission_fill_no_cache(family: &Family) {
     let stage = Stage::of(family);
     let mut user = User::of(&stage);
     let figure = match family.name {
@@ -300,7 +299,7 @@ fn nothing_is_cached_for_a_user_who_may_not(family: &Family) {
     }
 }
 
-fn clients_are_told_the_key_and_what_becomes_of_it(family: &Family) {
+fn getkeysandflags_returns_the_key_and_its_access(family: &Family) {
     let mut stage = Stage::of(family);
     let prefix_is_a_key = stage.family.name == "TAGS";
     for line in stage.family.samples {

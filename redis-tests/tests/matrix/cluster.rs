@@ -1,6 +1,5 @@
-//! Tests that in a cluster the keys of a family are in the slot of their prefix, and that clients are redirected to
-//! the
-//! right node, also while the slot migrates.
+//! Tests that in a cluster the keys of a family are in the slot of their prefix, and that clients
+//! are redirected to the right node, also while the slot migrates.
 
 use redis_tests::matrix::{Family, PREFIX, State};
 use redis_tests::{Cluster, Reply, Wire, int, ok, simple, until};
@@ -8,11 +7,11 @@ use redis_tests::{Cluster, Reply, Wire, int, ok, simple, until};
 use crate::stage::{Outcome, Stage, reads, steady, steady_data};
 
 for_every_family!(
-    each_sample_does_in_a_cluster_what_it_does_elsewhere_and_in_one_slot,
+    each_sample_has_the_same_effect_in_a_cluster_and_in_one_slot,
     prefix_without_a_hash_tag_is_refused_clearly_and_a_key_needs_none,
     each_sample_is_sent_to_the_node_of_its_slot,
-    migrating_slot_is_served_asked_for_and_moved_whole,
-    cluster_that_is_down_says_so,
+    migrating_slot_is_served_redirected_and_moved_completely,
+    cluster_that_is_down_returns_an_error,
     replica_reads_after_readonly_and_sends_others_to_its_master,
 );
 
@@ -32,7 +31,7 @@ fn has_anchor(family: &Family) -> bool {
     family.name != "TAGS"
 }
 
-fn each_sample_does_in_a_cluster_what_it_does_elsewhere_and_in_one_slot(family: &Family) {
+fn each_sample_has_the_same_effect_in_a_cluster_and_in_one_slot(family: &Family) {
     let mut stage = Stage::of(family);
     let cluster = Cluster::with(1, family.options());
     let mut c = cluster.nodes()[0].wire();
@@ -108,7 +107,7 @@ fn each_sample_is_sent_to_the_node_of_its_slot(family: &Family) {
     assert_eq!(ok!(other.wire(), "DBSIZE"), int(0));
 }
 
-fn migrating_slot_is_served_asked_for_and_moved_whole(family: &Family) {
+fn migrating_slot_is_served_redirected_and_moved_completely(family: &Family) {
     migrates(family, |key| i32::from(key == PREFIX));
     if has_anchor(family) {
         migrates(family, |key| i32::from(key != PREFIX));
@@ -190,7 +189,7 @@ fn migrates(family: &Family, order: impl Fn(&str) -> i32) {
     assert_eq!(steady(&reply), alone.reply, "{write}");
 }
 
-fn cluster_that_is_down_says_so(family: &Family) {
+fn cluster_that_is_down_returns_an_error(family: &Family) {
     let stage = Stage::of(family);
     let cluster = Cluster::with(1, family.options());
     let node = &cluster.nodes()[0];

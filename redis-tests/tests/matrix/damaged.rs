@@ -10,7 +10,7 @@ use crate::stage::Stage;
 for_every_family!(
     native values:
     one_changed_byte_of_a_chunk_is_noticed,
-    other_versions_are_refused_by_name,
+    other_versions_are_refused_and_logged,
     damaged_dumps_are_refused,
     randomly_damaged_dumps_do_no_harm,
 );
@@ -91,7 +91,7 @@ impl Damage {
 
 /// Checks that values of other versions, including those of earlier builds, are refused: the type
 /// and each chunk have a version number.
-fn other_versions_are_refused_by_name(family: &Family) {
+fn other_versions_are_refused_and_logged(family: &Family) {
     let mut damage = Damage::of(family);
     let good = Payload::of(&damage.dump);
     let now = good.chunks[0][0];

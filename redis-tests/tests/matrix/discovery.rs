@@ -10,14 +10,14 @@ use redis_tests::{Options, Reply, Server, Wire, array, bulk, err, int, ok, rows}
 
 for_every_family!(
     command_info_tells_arity_flags_and_keys,
-    commands_that_read_change_nothing_and_those_that_write_do,
+    only_write_commands_change_data,
     command_docs_are_complete,
     pages_have_the_words_of_the_grammar,
     pages_have_the_limits_of_numbers,
     wrong_arity_is_refused_by_the_server,
     getkeys_gives_the_prefix_or_none,
     replies_are_the_same_in_both_protocols,
-    info_counts_what_happens,
+    info_counts_events,
 );
 
 /// Returns the samples of a command as arguments, without the `NOW` that all commands of a family
@@ -86,7 +86,7 @@ fn takes_prefix(grammar: &Grammar) -> bool {
     grammar.arguments[0].name == "prefix"
 }
 
-fn commands_that_read_change_nothing_and_those_that_write_do(family: &Family) {
+fn only_write_commands_change_data(family: &Family) {
     let server = family.options().start();
     let mut c = server.wire();
     let mut changing = BTreeSet::new();
@@ -332,7 +332,7 @@ fn replies_are_the_same_in_both_protocols(family: &Family) {
     assert_eq!(maps.join(" "), expected);
 }
 
-fn info_counts_what_happens(family: &Family) {
+fn info_counts_events(family: &Family) {
     let server = family.options().start();
     let mut c = server.wire();
     let rising = match family.name {

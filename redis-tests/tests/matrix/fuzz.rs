@@ -13,7 +13,7 @@ use redis_tests::{
     Frontier, Lease, Reply, Rng, Server, Snapshot, Wire, ok, random_step, rows, simulated,
 };
 
-for_every_family!(random_calls_on_spoiled_keys_do_no_harm);
+for_every_family!(random_calls_on_damaged_keys_do_no_harm);
 
 /// Number of calls between two repairs.
 const ROUND: u64 = 250;
@@ -253,8 +253,8 @@ fn spoil(c: &mut Wire, rng: &mut Rng, family: &Family, state: &State) -> Vec<Vec
     }
 }
 
-/// Returns true if a call could block. No other client would end the wait. (With simulated time,
-/// commands refuse to block.)
+/// Returns true if a call could block, since no other client would end the wait. (With simulated
+/// time, commands refuse to block.)
 fn waits(words: &[Vec<u8>]) -> bool {
     let has = |word: &[u8]| words.iter().any(|w| w.eq_ignore_ascii_case(word));
     has(b"BLOCK") && words.get(2).is_none_or(|word| word != b"NOW")
@@ -301,7 +301,7 @@ fn panics(server: &Server) -> i64 {
     server.info_number("panics")
 }
 
-fn random_calls_on_spoiled_keys_do_no_harm(family: &Family) {
+fn random_calls_on_damaged_keys_do_no_harm(family: &Family) {
     let mut rng = Rng::new(&format!("random calls of {}", family.title()));
     let mut server = family.options().aof_unsynced(false).start();
     let replica = family.options().replica_of(&server).start();

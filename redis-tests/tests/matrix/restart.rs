@@ -14,7 +14,7 @@ for_every_family!(
     rewritten_append_only_file,
     rewritten_append_only_file_with_preamble,
     random_calls_are_the_same_on_a_replica_and_after_restarts,
-    who_comes_to_a_server_that_told_nobody_misses_nothing,
+    replica_of_a_server_without_earlier_replicas_misses_nothing,
 );
 
 fn debug_reload(family: &Family) {
@@ -164,8 +164,8 @@ fn random_calls_are_the_same_on_a_replica_and_after_restarts(family: &Family) {
 
 /// Tests a server without replicas and append-only file, which replicates no changes until a new
 /// replica connects.
-fn who_comes_to_a_server_that_told_nobody_misses_nothing(family: &Family) {
-    let mut rng = Rng::new("who_comes_to_a_server_that_told_nobody_misses_nothing");
+fn replica_of_a_server_without_earlier_replicas_misses_nothing(family: &Family) {
+    let mut rng = Rng::new("replica_of_a_server_without_earlier_replicas_misses_nothing");
     for comes in ["replica", "file"] {
         let mut server = family.options().start();
         let states = ["", PREFIX].map(|prefix| family.fill(&mut server.wire(), prefix));

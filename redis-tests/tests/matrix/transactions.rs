@@ -1,5 +1,5 @@
-//! Tests that a command has the same effect in MULTI, in a script and in a pipeline as alone, and that clients that
-//! watch keys are notified of changes only.
+//! Tests that a command has the same effect in MULTI, in a script and in a pipeline as alone, and
+//! that clients that watch keys are notified of changes only.
 
 use redis_tests::matrix::{Family, PREFIX};
 use redis_tests::{Reply, Wire, cmd, ok, simple};
@@ -10,7 +10,7 @@ for_every_family!(
     each_sample_does_the_same_in_a_transaction_and_in_a_script,
     all_samples_do_the_same_one_by_one_in_a_pipeline_and_in_one_transaction,
     aborted_transactions_change_nothing,
-    changes_are_seen_by_those_who_watch_cache_or_listen_and_nothing_else_is,
+    only_changes_are_seen_by_clients_that_watch_cache_or_listen,
 );
 
 const SCRIPT: &str = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
@@ -151,7 +151,7 @@ fn watched(stage: &mut Stage, line: &str, keys: &[String]) -> Seen {
     }
 }
 
-fn changes_are_seen_by_those_who_watch_cache_or_listen_and_nothing_else_is(family: &Family) {
+fn only_changes_are_seen_by_clients_that_watch_cache_or_listen(family: &Family) {
     let mut stage = Stage::of(family);
     ok!(stage.wire, "CONFIG", "SET", "notify-keyspace-events", "KA");
     let idle = idle(&stage.family);

@@ -280,7 +280,8 @@ fn examples(client: Client, place: &Place) {
             let reply = if is_ours(&name) {
                 commands.remove(&name);
                 let reply = program.call(&words);
-                // A page describes the reply of its own command; its examples may also send other commands.
+                // A page describes the reply of its own command; its examples may also send other
+                // commands.
                 let is_own = page.file_stem().is_some_and(|stem| *stem == *name);
                 maps |= is_own && has_map(&reply);
                 status(flat(reply), &step.expected)

@@ -87,7 +87,7 @@ fn every_command_has_a_page_and_every_page_a_command() {
 }
 
 #[test]
-fn replies_are_shown_as_redis_cli_shows_them() {
+fn replies_are_formatted_like_redis_cli() {
     let nested = array([
         array([bulk("a\"\\\n\x01\u{e9}"), nil()]),
         simple("OK"),

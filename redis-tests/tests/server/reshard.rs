@@ -1,4 +1,5 @@
-//! Tests of a slot that moves key by key: all replies are correct meanwhile, and no moved key is created again.
+//! Tests of a slot that moves key by key: all replies are correct meanwhile, and no moved key is
+//! created again.
 
 mod reshard_load;
 

@@ -257,7 +257,7 @@ fn others_are_served_while_a_big_regex_runs() {
 }
 
 #[test]
-fn a_small_regex_or_many_tests_on_much_text_leave_others_alone() {
+fn a_small_regex_or_many_tests_on_long_text_do_not_block_other_clients() {
     let (server, mut s) = stage(space);
     let text: String = (0..120_000_u64)
         .map(|n| {

@@ -55,7 +55,7 @@ fn until_begun(server: &Server, s: &mut TagSpace) {
 }
 
 #[test]
-fn big_batch_gives_what_small_ones_give() {
+fn big_batch_gives_the_same_reply_as_small_ones() {
     let (_server, mut s) = stage(space);
     let blob = blob();
     let lines: Vec<String> = (0..LINES).map(line).collect();
@@ -307,7 +307,7 @@ fn big_batch_runs_on_a_replica_whose_master_goes_on() {
 }
 
 #[test]
-fn master_that_becomes_a_replica_lets_go_of_its_batches() {
+fn master_that_becomes_a_replica_ends_its_batches() {
     let server = Server::start();
     let other = Server::start();
     let mut s = space(&server);
@@ -383,7 +383,7 @@ fn expensive() -> Vec<u8> {
 }
 
 #[test]
-fn cheap_batch_is_answered_while_expensive_ones_of_others_go_on() {
+fn cheap_batch_is_answered_while_expensive_ones_continue() {
     let (mut server, mut s) = stage(space);
     let text = expensive();
     let mut others: Vec<TagSpace> = (0..24).map(|_| TagSpace::of(&server)).collect();

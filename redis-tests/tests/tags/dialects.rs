@@ -316,7 +316,7 @@ fn json_fields() {
 }
 
 #[test]
-fn many_filters_are_anded_however_they_are_given() {
+fn several_filters_are_anded_in_every_notation() {
     let (_server, mut s) = stage(space);
     let lines = [
         LINE.to_owned(),

@@ -38,7 +38,7 @@ fn all_public_needs_a_collection() {
 }
 
 #[test]
-fn unknown_point_is_an_error_whatever_else_is_asked() {
+fn unknown_point_is_an_error_with_any_other_arguments() {
     let (_server, mut s) = stage(space);
     for arguments in rows![
         "POINT nobody FORMAT FILE"; "POINT nobody WHERE * FORMAT FILE";
@@ -200,7 +200,7 @@ fn the_end_of_a_line_is_not_part_of_a_name() {
 }
 
 #[test]
-fn a_record_is_tagged_whatever_folder_its_file_is_in() {
+fn a_record_is_tagged_in_every_folder() {
     let (_server, mut s) = stage(space);
     s.ok("ADD RECORD 'u 2019 ARCHIVEIT-1-a.warc.gz 7' private");
     for folder in ["", "/w/", "a/b/"] {

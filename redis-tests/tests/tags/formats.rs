@@ -128,7 +128,7 @@ fn json_fields_are_read_as_they_are_meant() {
 }
 
 #[test]
-fn formats_are_told_apart_line_by_line() {
+fn formats_are_detected_line_by_line() {
     let (_server, mut s) = stage(space);
     let lines = [
         line_of(11, "2020"),

@@ -198,7 +198,7 @@ fn wrong_replies_are_noticed() {
 }
 
 #[test]
-fn histories_found_before_reply_as_they_should() {
+fn recorded_histories_match_the_model() {
     let server = Server::start();
     for found in history::found("tags_model") {
         let mut stage = Stage::new(&server);

@@ -169,9 +169,9 @@ fn copy_and_dump_are_equal_and_independent() {
 }
 
 #[test]
-fn digest_does_not_depend_on_how_a_space_came_about() {
+fn digest_does_not_depend_on_the_history_of_a_space() {
     let server = Server::start();
-    let mut rng = Rng::new("digest_does_not_depend_on_how_a_space_came_about");
+    let mut rng = Rng::new("digest_does_not_depend_on_the_history_of_a_space");
     let mut edges: Vec<(&str, String, String)> = (0..400)
         .map(|n| {
             let kind = ["FILE", "RECORD", "TAG"][n % 3];
@@ -217,7 +217,7 @@ fn digest_does_not_depend_on_how_a_space_came_about() {
 }
 
 #[test]
-fn memory_usage_grows_with_what_is_in_it() {
+fn memory_usage_grows_with_the_contents() {
     let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD FILE f t");
     let usage = |s: &mut TagSpace| ok!(s.wire, "MEMORY", "USAGE", "tags").int();
@@ -426,7 +426,7 @@ fn last_change_of_a_space_is_followed_by_its_deletion() {
 }
 
 #[test]
-fn error_in_a_transaction_leaves_the_rest_of_it() {
+fn error_in_a_transaction_does_not_stop_the_rest_of_it() {
     let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD FILE h x");
     ok!(s.wire, "MULTI");

@@ -222,7 +222,7 @@ fn list_pages_through_many_tags() {
 }
 
 #[test]
-fn info_tells_the_figures() {
+fn info_shows_all_figures() {
     let (_server, mut s) = stage(TagSpace::of);
     let empty = s.ok("INFO");
     for (name, value) in empty.pairs() {

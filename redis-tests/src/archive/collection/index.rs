@@ -30,8 +30,8 @@ impl Collection {
         format!(" CDX N b a m s k r M S V g\n{}", lines.concat())
     }
 
-    /// Writes a ZipNum cluster into a folder: CDXJ in gzip members of `lines` lines, in two parts. Returns its
-    /// secondary index.
+    /// Writes a ZipNum cluster into a folder: CDXJ in gzip members of `lines` lines, in two parts.
+    /// Returns its secondary index.
     ///
     /// # Panics
     /// When a file cannot be written.

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_written_as_people_read_them() {
+    fn figures_are_formatted_for_readers() {
         assert_eq!(grouped(1_000_000), "1 000 000");
         assert_eq!(grouped(999), "999");
         assert_eq!(rate(2_060_000.0), "2.06 M/s");

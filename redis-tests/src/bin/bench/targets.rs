@@ -16,8 +16,8 @@ macro_rules! targets {
     };
 }
 
-// Constant, id of the rows, what is judged, kind and value of the target. A ratio tells how many
-// times better Crawlspace is.
+// Constant, id of the rows, measured quantity, kind and value of the target. `AtLeast` is a ratio
+// to the peer; higher is better.
 targets! {
     LOOKUP_PLAIN         "D1" "rate of `LOOKUP` on plain keys against `HGET`"         AtLeast(0.45);
     LOOKUP_PACKED        "D1" "rate of `LOOKUP` on a packed index against `HGET`"     AtLeast(0.65);

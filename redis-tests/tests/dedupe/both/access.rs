@@ -13,7 +13,7 @@ const KEYS: [&str; 10] = rows![
 ];
 
 #[test]
-fn documented_keys_are_checked_and_keys_of_our_own_are_not() {
+fn documented_keys_are_checked_and_keys_of_the_module_are_not() {
     let (server, mut c) = DedupeIndex::start(P);
     c.ok("URLS ON");
     let mut admin = server.wire();

@@ -103,7 +103,7 @@ fn a_crawl_in_no_set_is_reported_and_left_alone_until_it_is_named() {
 }
 
 #[test]
-fn records_under_an_id_that_is_too_long_are_of_no_crawl() {
+fn records_under_an_id_that_is_too_long_are_ignored() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.add("a", [1]);
     let record = "0 20260101000000 http://e.com/ 5";
@@ -117,7 +117,7 @@ fn records_under_an_id_that_is_too_long_are_of_no_crawl() {
 }
 
 #[test]
-fn repaired_hash_goes_to_its_next_holder() {
+fn repaired_hash_is_assigned_to_its_next_holder() {
     let (_server, mut c) = DedupeIndex::start(P);
     index(&mut c);
     c.plainly(|c| c.plain("HDEL p:h:a #15"));
@@ -145,7 +145,7 @@ fn check_of_an_empty_index_is_ok() {
 }
 
 #[test]
-fn check_of_a_large_index_lets_others_through() {
+fn check_of_a_large_index_does_not_block_other_clients() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.committed("big", 0..80_000);
     let mut checker = c.sent("CHECK");
@@ -224,7 +224,7 @@ fn claim_replies_the_same_in_both_protocols() {
 }
 
 #[test]
-fn counts_of_an_interrupted_commit_are_told() {
+fn counts_of_an_interrupted_commit_are_reported() {
     let (mut server, mut c) = DedupeIndex::on(Options::new().aof_unsynced(true), P);
     c.plain("CONFIG SET crawlspace.slice-us 50");
     c.add("big", 0..40_000);

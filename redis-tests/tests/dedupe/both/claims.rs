@@ -292,7 +292,7 @@ fn claims_of_different_hashes_do_not_wake_each_other() {
 }
 
 #[test]
-fn claims_live_in_their_own_database() {
+fn claims_belong_to_one_database() {
     let (_server, mut zero) = DedupeIndex::start(P);
     let mut one = zero.another();
     one.plain("SELECT 1");
@@ -431,7 +431,7 @@ fn claim_that_expires_while_writes_are_paused_is_passed_on_afterwards() {
 }
 
 #[test]
-fn wait_that_ends_together_with_the_claim_is_answered() {
+fn wait_that_ends_together_with_the_claim_gets_a_reply() {
     let (server, mut c) = DedupeIndex::start(P);
     let mut waiters: Vec<_> = (0..60).map(|_| c.another()).collect();
     for (first, time) in [(0, 1), (60, 2), (120, 3), (180, 20), (240, 50)] {
@@ -446,7 +446,7 @@ fn wait_that_ends_together_with_the_claim_is_answered() {
                 let token = claimed(&reply);
                 assert_eq!(c.ok(format!("UNCLAIM #{n} {token}")), int(1));
             } else {
-                // In that case, it was not granted a token without being told.
+                // In that case, the claim was not granted silently.
                 pending(&reply);
                 until_claimed(&mut c, "c", n);
             }

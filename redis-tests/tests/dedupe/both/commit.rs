@@ -142,7 +142,7 @@ fn new_hashes_of_a_continued_crawl_do_not_change_owners() {
 }
 
 #[test]
-fn cancel_of_a_continuation_takes_back_what_came_since_the_commit() {
+fn cancel_of_a_continuation_undoes_changes_since_the_commit() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.committed("other", 100..103);
     c.add("a", 0..10);
@@ -212,7 +212,7 @@ fn add_during_own_commit_belongs_to_the_next_one() {
 }
 
 #[test]
-fn what_a_running_commit_takes_is_not_replaced_by_an_earlier_record() {
+fn records_of_a_running_commit_are_not_replaced_by_an_earlier_record() {
     let (_server, mut c) = DedupeIndex::in_slices(P);
     c.add("a", 0..MANY);
     let committer = c.begun("COMMIT a");

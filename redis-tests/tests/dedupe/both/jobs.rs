@@ -134,7 +134,7 @@ fn append_only_file_rewritten_during_a_job_is_whole() {
 }
 
 #[test]
-fn shutdown_during_a_job_leaves_what_can_be_finished() {
+fn shutdown_during_a_job_leaves_a_state_that_can_be_completed() {
     let (mut server, mut c) = DedupeIndex::on(Options::new().rdb(), P);
     c.plain("CONFIG SET crawlspace.slice-us 50");
     c.add("a", 0..60_000);
@@ -182,7 +182,7 @@ fn lookups_and_adds_of_other_crawls_go_on_during_a_removal() {
 }
 
 #[test]
-fn jobs_stand_still_while_a_script_runs() {
+fn jobs_pause_while_a_script_runs() {
     // During a long script, the server answers other clients with BUSY between steps; jobs must not
     // write then.
     let (server, mut c) = DedupeIndex::in_slices(P);
@@ -272,7 +272,7 @@ fn jobs_that_end_in_their_first_slice_harm_nothing() {
 }
 
 #[test]
-fn work_on_thousands_of_small_crawls_goes_in_slices() {
+fn work_on_thousands_of_small_crawls_runs_in_slices() {
     let (server, mut c) = DedupeIndex::in_slices(P);
     let crawls = 3000;
     for n in 0..crawls {

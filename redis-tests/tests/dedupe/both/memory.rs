@@ -6,7 +6,7 @@ use redis_tests::{DedupeIndex, Options, assert_contains, assert_error, assert_re
 const P: &str = "p:";
 
 #[test]
-fn commit_that_meets_maxmemory_stops_cleanly_and_finishes_later() {
+fn commit_that_reaches_maxmemory_stops_cleanly_and_finishes_later() {
     let options = Options::new().aof_unsynced(false);
     let (server, replica, mut c) = DedupeIndex::replicated(options, P);
     c.plain("CONFIG SET crawlspace.slice-us 50");

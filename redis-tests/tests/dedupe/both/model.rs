@@ -85,7 +85,8 @@ struct Contents {
 }
 
 impl Contents {
-    /// Returns the count of the captures of a second: one for each of its milliseconds, and at least one.
+    /// Returns the count of the captures of a second: one for each of its milliseconds, and at
+    /// least one.
     fn count(&self, hash: &str, second: &(u32, String)) -> i64 {
         let met = self.met.iter();
         let of_second = met.filter(|(other, capture)| other == hash && capture.0 == *second);
@@ -465,7 +466,7 @@ fn random_histories_match_the_model() {
 }
 
 #[test]
-fn histories_found_before_match_the_model() {
+fn recorded_histories_match_the_model() {
     let server = Server::start();
     for found in history::found("dedupe_model") {
         let mut stage = Modeled::new(&server);
@@ -475,9 +476,9 @@ fn histories_found_before_match_the_model() {
 }
 
 #[test]
-fn what_is_kept_in_memory_survives_reloads_and_restarts() {
+fn state_in_memory_survives_reloads_and_restarts() {
     let mut server = Options::new().aof_unsynced(false).start();
-    let mut rng = Rng::new("what_is_kept_in_memory_survives_reloads_and_restarts");
+    let mut rng = Rng::new("state_in_memory_survives_reloads_and_restarts");
     let mut stage = Modeled::new(&server);
     for round in 0..60 {
         stage.d = DedupeIndex::of(&server, P);

@@ -267,8 +267,8 @@ fn without_replies(server: &Server) -> Snapshot {
 }
 
 #[test]
-fn earliest_records_stay_whoever_adds_them_and_in_whatever_order() {
-    let mut rng = Rng::new("earliest_records_stay_whoever_adds_them_and_in_whatever_order");
+fn earliest_records_stay_regardless_of_crawl_and_order() {
+    let mut rng = Rng::new("earliest_records_stay_regardless_of_crawl_and_order");
     let server = Server::start();
     let replica = Options::new().replica_of(&server).start();
     let mut records = many_records(&mut rng);

@@ -280,7 +280,7 @@ fn removing_everything_leaves_an_empty_index() {
 }
 
 #[test]
-fn open_part_of_a_removed_crawl_goes_with_it() {
+fn uncommitted_part_of_a_removed_crawl_is_removed_too() {
     let (_server, mut c) = DedupeIndex::start(P);
     three_crawls(&mut c);
     c.add("a", 100..110);
@@ -357,7 +357,7 @@ fn finish_same_name(c: &mut DedupeIndex, id: &str) {
 }
 
 #[test]
-fn name_of_a_wacz_stays_when_a_crawl_goes_that_never_finished_it() {
+fn name_of_a_wacz_stays_when_a_crawl_that_never_finished_it_is_removed() {
     let (_server, mut c) = DedupeIndex::start(P);
     same_name_in_two_crawls(&mut c);
     c.ok("REMOVE a");

@@ -27,7 +27,7 @@ fn add(c: &mut DedupeIndex, crawl: &str, n: u64, date: u64) {
 }
 
 #[test]
-fn captures_are_listed_newest_first_for_whom_they_concern() {
+fn captures_are_listed_newest_first_and_only_if_visible_to_the_crawl() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.refused(format!("LOOKUPURL {URL}"), "NOURLS");
     add(&mut c, "a", 1, 20240101000000);
@@ -70,7 +70,7 @@ fn entries_follow_their_records_on_replicas_too() {
 }
 
 #[test]
-fn what_plain_clients_break_is_found_and_repaired() {
+fn damage_by_plain_clients_is_found_and_repaired() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.ok("URLS ON");
     c.plain(format!("HSET p:h:a #1 '0 20240101000000 {URL} 5'"));
@@ -87,7 +87,7 @@ fn what_plain_clients_break_is_found_and_repaired() {
 }
 
 #[test]
-fn urls_of_one_fingerprint_are_told_apart() {
+fn urls_of_one_fingerprint_are_distinguished() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.ok("URLS ON");
     add(&mut c, "a", 1, 20240101000000);

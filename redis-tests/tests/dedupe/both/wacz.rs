@@ -80,7 +80,7 @@ fn file_that_is_closed_under_another_name_takes_its_place() {
 }
 
 #[test]
-fn rename_since_the_last_commit_is_taken_back_by_a_cancel() {
+fn rename_since_the_last_commit_is_undone_by_a_cancel() {
     let (server, mut c) = DedupeIndex::start(P);
     c.ok("WACZOPEN a open.wacz");
     c.commit("a");
@@ -235,7 +235,7 @@ fn unknown_crawls_are_named() {
 }
 
 #[test]
-fn requires_is_utf8_whatever_bytes_names_have() {
+fn requires_is_utf8_for_names_of_any_bytes() {
     let (_server, mut c) = DedupeIndex::start(P);
     let (crawl, file) = (b"base\xfe\"\\", b"f\xff\xc3\x28\xed\xa0\x80\x01\"\\.wacz");
     ok!(c, "DEDUPE.WACZOPEN", P, crawl, file);

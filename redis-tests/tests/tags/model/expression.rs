@@ -280,7 +280,7 @@ impl Writer<'_> {
         } else {
             text.filled(&|_| None).expect("nothing to fill in")
         };
-        // `${1}` contains special characters that do not count as such.
+        // The braces of `${1}` are not special characters here.
         let plain: Bytes = text.filled(&|_| Some(b"g".to_vec())).expect("filled");
         let braces = bytes.contains(&b'{') && signs.contains(&b'{');
         if braces {

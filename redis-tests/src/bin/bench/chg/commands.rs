@@ -29,7 +29,7 @@ impl Lease {
     }
 }
 
-/// Queues groups with `CHG.ADD`, a hundred per call; each is a number and a due time.
+/// Queues groups, given by number and due time, with `CHG.ADD`, a hundred per call.
 pub fn fill(
     feeder: &mut Feeder,
     hosts: &Hosts,

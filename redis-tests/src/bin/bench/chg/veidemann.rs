@@ -64,7 +64,7 @@ impl Scripts {
         format!("EVALSHA {add} 4 CHG:{chg} chg_wait EIDC QCT {at} {execution} {chg}")
     }
 
-    /// Counts a URI in each of these groups; each is a number and a due time.
+    /// Counts a URI in each of these groups, given by number and due time.
     pub fn fill(
         &self,
         feeder: &mut Feeder,

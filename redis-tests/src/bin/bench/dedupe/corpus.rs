@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_as_long_as_in_the_field() {
+    fn records_have_realistic_lengths() {
         let bytes: usize = (0..10_000).map(|n| CORPUS.record(n, 0).value().len()).sum();
         assert!(
             (88..94).contains(&(bytes / 10_000)),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn crawls_share_what_earlier_ones_have() {
+    fn crawls_share_hashes_of_earlier_ones() {
         let crawls = CORPUS.crawls(1_000, 10, 5);
         assert!(crawls[0].shared.is_empty());
         for crawl in &crawls[1..] {

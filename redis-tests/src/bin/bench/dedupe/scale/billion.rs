@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_goes_through_its_ends_and_knows_what_it_misses() {
+    fn a_line_goes_through_its_ends_and_has_its_largest_deviation() {
         let line = Line::through(&[(1.0, 110.0), (2.0, 150.0), (3.0, 210.0)]);
         assert_eq!((line.base, line.each), (60.0, 50.0));
         assert!((line.miss - 10.0 / 150.0).abs() < 1e-9);
