@@ -582,7 +582,8 @@ impl World {
                 let reply = reply.unwrap();
                 match model.commit(*crawl) {
                     Some((new, _)) if model.crawls[crawl].plainly => {
-                        // Its holdings next to other owners were not recorded before.
+                        // The crawl's records of hashes with another owner were not registered
+                        // before.
                         let Ok(Reply::Array(figures)) = &reply else {
                             panic!("{reply:?}")
                         };

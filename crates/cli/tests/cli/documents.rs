@@ -296,7 +296,8 @@ fn there_is_one_version() {
         changes.lines().any(|line| line.starts_with(&released)),
         "CHANGELOG.md has no \"{released}\""
     );
-    // Ends of paths, and the text before a version: of a crate of this workspace, a package, an image.
+    // Path suffixes, and the text before a version number of a workspace crate, a package or an
+    // image.
     let places = [
         ("Cargo.toml", "\", version = \""),
         ("pyproject.toml", "\nversion = \""),

@@ -172,7 +172,7 @@ fn files_of_the_crawl_itself_are_not_listed_and_each_other_one_once() {
     let needed = [(&first, 0..400), (&second, 400..900)];
     let needed = needed.map(|(path, hashes)| archive(&server, "a", path, hashes));
     index(&server).commit(b"a").unwrap();
-    // Uncommitted, but known to its own revisits.
+    // The crawl is uncommitted, but known to its own revisits.
     archive(&server, "2026-03", &own, 900..1300);
     let revisits = (0..1300).map(|n| line(n, "warc/revisit"));
     let path = write(&folder.path().join("2026-03-1.wacz"), revisits);
@@ -281,7 +281,8 @@ fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
         let mut program = tool(format!("wacz requires {words}"));
         program.stdout(Stdio::null()).stderr(Stdio::null());
         let mut running = program.spawn().unwrap();
-        // The temporary file shows that it is running; then a kill after a random fraction of its run time.
+        // The temporary file shows that the program is running. It is killed after a random
+        // fraction of its run time.
         let begun = until_some("a file beside it, or the end", || {
             let beside = fs::read_dir(folder.path()).unwrap().count() > 2;
             (beside || running.try_wait().unwrap().is_some()).then_some(beside)
