@@ -255,7 +255,7 @@ impl World {
         }
         self.note(format!("add {} {n} plainly {plainly}", shown(crawl)));
         if plainly {
-            // It is added to the set of uncommitted crawls at its start, or to no set.
+            // The crawl is added to the set of uncommitted crawls at its start, or to no set.
             let is_new = !self.holds.contains_key(crawl);
             if is_new && self.rng.chance(70) {
                 let set = name(b"uncommittedcrawls");

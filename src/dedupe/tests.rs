@@ -782,7 +782,8 @@ impl World {
         self.index = open(&mut self.ks, self.storage);
         state.uncommitted = true;
         state.now.records.insert(hash_at, Capture::PLAIN);
-        // It cannot be told from the hashes with which an interrupted commit began.
+        // The record cannot be distinguished from the hashes with which an interrupted commit
+        // began.
         if let Some(cut) = &mut state.cut {
             cut.insert(hash_at);
         }

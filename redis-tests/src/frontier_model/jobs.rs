@@ -165,7 +165,8 @@ impl FrontierModel {
         let now = self.now;
         let mut group = self.known(chg)?.clone();
         if group.is_idle() && self.idle.get(chg).is_some_and(|until| until <= now) {
-            // It is to be deleted, and seen so.
+            // The group will be deleted by the next write command, so it is shown as deleted
+            // already.
             let options = std::mem::take(&mut group.options);
             group = super::Group {
                 options,

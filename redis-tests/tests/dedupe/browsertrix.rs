@@ -458,8 +458,8 @@ impl Beside {
             return;
         };
         let may = match crawl.state {
-            // It leaves the module's keys behind, and the names of packages that an interrupted
-            // commit had listed.
+            // A cancel by Browsertrix leaves the module's keys behind, and the names of packages
+            // that an interrupted commit had listed.
             State::Open => {
                 !crawl.is_ours
                     && !crawl

@@ -62,7 +62,7 @@ fn missing_repeated_swapped_and_foreign_chunks_are_refused() {
     let dump = packed(&mut c, 40_000);
     let before = digest(&mut c, KEY);
     let good = Payload::of(&dump);
-    // Of another value with the same number of chunks.
+    // Create the dump of another value with the same number of chunks.
     c.committed("a", [900_000]);
     let foreign = Payload::of(ok!(c, "DUMP", KEY).bytes());
     ok!(c, "RESTORE", KEY, 0, &dump, "REPLACE");

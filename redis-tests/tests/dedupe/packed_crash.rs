@@ -83,7 +83,7 @@ fn change_survives_kill9(preamble: bool) {
                 server.until_rewritten();
             }
             if changer.has_reply() {
-                // It ended during the rewrite, or before this process was scheduled again.
+                // The change ended during the rewrite, or before this process was scheduled again.
                 total = moved(&changer.recv()).1;
                 server.restart();
                 break;

@@ -211,7 +211,7 @@ fn keys_deleted_while_the_storage_changes_do_not_hang_it() {
                 // cannot tell if it should be kept.
                 c.tells("CHECK", "unlistedCrawls 1");
                 c.commit("a");
-                // Its counts were already in the totals.
+                // The counts of the crawl were already in the totals.
                 c.ok("REPAIR");
             }
             c.assert_consistent();

@@ -367,7 +367,7 @@ fn counts_spoiled_during_a_commit_do_not_add_a_part_of_it_twice() {
         assert!(committer.recv().is_error(), "{name} is not a number");
         c.plain(format!("HDEL p:allcounts {name}"));
         assert_eq!(c.counts("allcounts").len(), 0, "after {name}");
-        // From the beginning.
+        // Start again with an empty crawl.
         assert_eq!(c.ok("CANCEL a"), int(24_000));
         fill(&mut c);
     }

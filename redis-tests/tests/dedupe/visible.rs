@@ -54,7 +54,7 @@ fn visible_crawls_are_committed_and_canceled_like_any_other() {
     let marks = c.plain_hash("crawlspace");
     let visible = marks.keys().any(|field| field.starts_with("visible "));
     assert!(!visible, "{marks:?}");
-    // It continues like any other crawl: its new hashes are invisible.
+    // The crawl continues like any other: its new hashes are invisible.
     c.add("b", [4]);
     assert_eq!(c.owners(3..5), ["b", "-"]);
     begin(&mut c, "b");

@@ -60,7 +60,7 @@ fn ioredis_on_a_cluster_decodes_every_reply_as_documented() {
         examples(node(protocol, true), &place);
     }
     assert_eq!(place.moved(), 0, "it asked the wrong node");
-    // With default settings, it sends a command to any node and follows the redirect.
+    // With default settings, a client sends a command to any node and follows the redirect.
     for protocol in RESP {
         examples(node(protocol, false), &place);
     }

@@ -220,7 +220,7 @@ fn text_of_a_name_in_a_regex_is_literal() {
             "POINTSET",
             &["p-(.+)", &format!("filename~\"{expression}\"")],
         );
-        // It may be an error, but must not show more captures.
+        // The point may be an error, but must not show more captures.
         let point = format!("p-{name}");
         let words = [
             "FILTER", "FORMAT", "FILE", "RETURN", "COUNT", "POINT", &point, "LINES",

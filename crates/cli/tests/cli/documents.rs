@@ -257,7 +257,7 @@ fn links_lead_somewhere() {
 
 #[test]
 fn packages_of_ours_are_installed_from_files() {
-    // They are not published, and their names could be registered by anyone.
+    // The packages are not published, and anyone could register their names.
     let commands = [
         "pip", "cargo", "npm", "npx", "apt", "apt-get", "docker", "podman",
     ];

@@ -441,8 +441,8 @@ fn revisit_with_noref_is_counted_for_the_crawl_of_its_original() {
 fn revisit_of_a_given_original_is_not_looked_up() {
     let (server, mut c) = DedupeIndex::start(P);
     c.committed("a", [1]);
-    // It refers to a record of a crawl that the index would not choose, and to a record that is
-    // gone.
+    // The revisits refer to a record of a crawl that the index would not choose, and to a record
+    // that is gone.
     for _ in 0..2 {
         let line = "REVISIT b SEQ w 1 REF u #1 300 ORIGINAL 'old crawl' 3 900 \
                     #1 100 #2 100 original gone 0 50";

@@ -337,7 +337,7 @@ fn a_server_behind_tls_is_believed_if_the_system_believes_it() {
     let mut told = told.lines().map_while(Result::ok);
     let port = |line: String| Some(line.strip_prefix("ACCEPT ")?.rsplit_once(':')?.1.to_owned());
     let port = told.find_map(port);
-    // Its further output is discarded, so that it does not block.
+    // Discard the server's further output, so that it does not block.
     std::thread::spawn(move || told.for_each(drop));
     let url = format!("https://localhost:{}/a.wacz", port.unwrap());
     let check = |authority: &str| {
