@@ -203,7 +203,7 @@ impl World {
         let group = &self.groups[id];
         let closed = group.closed_until();
         if closed > now {
-            // A group whose gate has closed in the meantime is parked.
+            // A group that has become closed meanwhile is parked.
             return self.wait(id, closed);
         }
         assert!(

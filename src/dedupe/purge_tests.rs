@@ -102,7 +102,7 @@ impl fmt::Debug for Plainly {
     }
 }
 
-/// A started job of the module that writes.
+/// A writing job of ours that was started.
 struct Begun {
     what: String,
     job: Job<MemoryKeyspace>,
@@ -255,7 +255,7 @@ impl World {
         }
         self.note(format!("add {} {n} plainly {plainly}", shown(crawl)));
         if plainly {
-            // The crawl is added to the set of uncommitted crawls at its start, or to no set.
+            // It is added to the set of uncommitted crawls at its start, or to no set.
             let is_new = !self.holds.contains_key(crawl);
             if is_new && self.rng.chance(70) {
                 let set = name(b"uncommittedcrawls");
@@ -523,8 +523,8 @@ impl World {
         true
     }
 
-    /// Handles the end of a removal: the crawl is gone, or it remains because it was in no set any
-    /// more when its turn came.
+    /// Handles the end of a removal: the crawl is gone, or was in no set any more when its turn came and
+    /// remains.
     fn forget(&mut self, crawl: &[u8]) {
         if self.index.has_documents(&mut self.ks, crawl).unwrap() {
             self.leaving.remove(crawl);
@@ -684,7 +684,7 @@ impl World {
                 self.run(&format!("CANCEL c{made}"), cancel(&crawl));
             }
         }
-        // A purge by Browsertrix may have restored crawls that were removed in the meantime.
+        // A purge by Browsertrix may have put back crawls that we removed in the meantime.
         for crawl in self.members(b"to-remove-crawls") {
             self.run("REMOVE", remove(vec![crawl.clone()]));
             self.holds.remove(&crawl);

@@ -582,8 +582,7 @@ impl World {
                 let reply = reply.unwrap();
                 match model.commit(*crawl) {
                     Some((new, _)) if model.crawls[crawl].plainly => {
-                        // The crawl's records of hashes with another owner were not registered
-                        // before.
+                        // Its holdings next to other owners were not recorded before.
                         let Ok(Reply::Array(figures)) = &reply else {
                             panic!("{reply:?}")
                         };
@@ -782,8 +781,7 @@ impl World {
         self.index = open(&mut self.ks, self.storage);
         state.uncommitted = true;
         state.now.records.insert(hash_at, Capture::PLAIN);
-        // The record cannot be distinguished from the hashes with which an interrupted commit
-        // began.
+        // It cannot be told from the hashes with which an interrupted commit began.
         if let Some(cut) = &mut state.cut {
             cut.insert(hash_at);
         }

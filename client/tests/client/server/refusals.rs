@@ -89,7 +89,7 @@ fn each_code_of_the_dedupe_commands_is_known() {
         Code::BadFormat,
     );
 
-    // A claim waits, and its crawl is canceled meanwhile.
+    // A claim is awaited, and its crawl is cancelled meanwhile.
     let other = Index::on(&server, "other:");
     other.add(b"c", &adding, &[record()]).unwrap();
     let hash = b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ";
@@ -195,7 +195,7 @@ fn every_code_of_the_documentation_has_a_name() {
         });
         for row in rows {
             let cell = row.split('|').nth(1).unwrap_or_default();
-            // Codes are between backquotes; the code is the first word.
+            // Between backquotes, and only the first word.
             let codes = cell.split('`').skip(1).step_by(2);
             words.extend(codes.filter_map(|code| Some(code.split(' ').next()?.to_owned())));
         }

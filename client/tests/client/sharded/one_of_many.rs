@@ -131,7 +131,7 @@ fn random_call(twins: &Twins, rng: &mut Rng) {
             compare!(twins, "add", it => it.add(crawl, &adding, &added));
         }
         4 => {
-            // One call at a time, because each shard refuses only its own part.
+            // One at a time, because each shard refuses only its own part.
             let uuid = wacz_of(crawl);
             let reference = match rng.below(3) {
                 0 => Reference::Crawl,
@@ -229,7 +229,7 @@ fn all_spellings_of_a_hash_find_it() {
     }
 }
 
-/// Returns a hash in one of its notations, or an invalid hash.
+/// Returns a hash in some spelling, or nearly a hash.
 fn odd_hash(rng: &mut Rng) -> Vec<u8> {
     let labels = "  sha256: SHA-256: sha1: Sha-1: md5: urn:sha1: blake3: :: a:b:";
     let labels: Vec<&str> = labels.split(' ').collect();

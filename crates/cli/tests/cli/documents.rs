@@ -257,7 +257,7 @@ fn links_lead_somewhere() {
 
 #[test]
 fn packages_of_ours_are_installed_from_files() {
-    // The packages are not published, and anyone could register their names.
+    // They are not published, and their names could be registered by anyone.
     let commands = [
         "pip", "cargo", "npm", "npx", "apt", "apt-get", "docker", "podman",
     ];
@@ -296,8 +296,7 @@ fn there_is_one_version() {
         changes.lines().any(|line| line.starts_with(&released)),
         "CHANGELOG.md has no \"{released}\""
     );
-    // Path suffixes, and the text before a version number of a workspace crate, a package or an
-    // image.
+    // Ends of paths, and the text before a version: of a crate of this workspace, a package, an image.
     let places = [
         ("Cargo.toml", "\", version = \""),
         ("pyproject.toml", "\nversion = \""),

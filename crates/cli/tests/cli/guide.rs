@@ -94,6 +94,6 @@ fn must_run(mut interpreter: Command, folder: &Path, guide: &str, language: &str
     if let Err(reason) = run(command) {
         panic!("{name} in {}: {reason}", folder.display());
     }
-    // The program must have written something to this server.
+    // It wrote something to this server.
     assert_ne!(server.wire().ok_line("DBSIZE"), Reply::Int(0));
 }

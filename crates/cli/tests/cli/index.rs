@@ -206,7 +206,7 @@ fn empty_payloads_are_no_duplicates_of_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
-    // Empty payloads are skipped, regardless of the digest that the writer states.
+    // For any digest that the writer states.
     let nothing = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     for (n, hash) in [nothing, &hash(1), &hash(1)].into_iter().enumerate() {
         warc.capture("response", &format!("http://a.example/{n}"), hash, b"");

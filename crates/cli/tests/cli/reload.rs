@@ -144,7 +144,7 @@ fn a_request_that_has_begun_ends_with_the_configuration_before() {
         let _ = released.lock().unwrap().recv();
         answer(200, &[("Content-Type", "text/x-cdxj")], row("slow"))
     });
-    // Dropped before the host, because dropping the host waits for this.
+    // Dropped before the host, which waits for it.
     let release = release;
     let before = format!(
         "collections:\n  a:\n    index: cdx+{}/x-cdx\n    index_timeout: 60\n  big: ./big.cdxj\n",
@@ -307,7 +307,7 @@ fn a_file_that_has_changed_is_read() {
     server.write("collections: {");
     until("the change is noticed", || server.reloads("failure") == 1.0);
     assert_contains(server.rows("a"), "\"two\"");
-    // The file is written in place, not replaced by another one.
+    // Written in place, not replaced by another file.
     let file = server.dir.path().join("config.yaml");
     fs::write(file, local("{a: ./three.cdxj}")).unwrap();
     until("the change is noticed", || {
@@ -319,7 +319,7 @@ fn a_file_that_has_changed_is_read() {
 #[test]
 fn without_watching_changes_are_read_at_the_next_signal_alone() {
     let mut server = Server::unwatching("collections: {a: ./one.cdxj}");
-    // A second server on the same files shows when a change would have been noticed.
+    // Another server on the same files, which shows when a change would have been noticed.
     let watching = Stage::start_in(server.dir.path(), "collections: {a: ./one.cdxj}");
     for index in ["two", "three"] {
         server.write(&local(&format!("{{a: ./{index}.cdxj}}")));
@@ -342,7 +342,7 @@ fn without_watching_changes_are_read_at_the_next_signal_alone() {
 fn the_address_for_the_operator_stays_refused() {
     let host = ScriptedHost::start(|_| answer(200, &[], "from elsewhere"));
     let mut server = Server::unwatching("collections: {live: $live}");
-    // Another guard requires new connections to other servers.
+    // Another guard means other connections to servers.
     server.reload("allow_private: [127.0.0.0/8, 10.0.0.0/8]\ncollections: {live: $live}\n");
     let elsewhere = server.stage.get(format!("/live/id_/{}", host.url("/")));
     assert_contains(elsewhere.text(), "from elsewhere");

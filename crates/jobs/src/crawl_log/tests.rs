@@ -294,8 +294,7 @@ fn a_digest_at_the_end_of_a_log_is_whole_or_cut_off() {
             assert_eq!(is_cut_off, end < digest.len(), "{line}");
         }
     }
-    // The length of an unknown kind of digest cannot be checked, and a digest that is followed by
-    // another field is complete.
+    // The length of these is unknown; and a digest that is followed by another field is complete.
     for line in ["xxh3:abc", "sha1:ABC -", "sha1:ABC - 3t", "-"] {
         let line = format!("{before}{line}");
         assert!(!parse(&line).is_digest_cut_off(line.as_bytes()), "{line}");

@@ -221,7 +221,7 @@ fn a_row_of_another_line_is_not_taken() {
             vec![("20090101000009", "A", "-"), ("20090101000010", "B", "-")],
             [None, Some(1)],
         ),
-        // The same if that line has no position, or is not in the index.
+        // Even if that line has no position, or is not in the index.
         (
             vec![
                 ("20090101000009", "A", "-"),

@@ -132,7 +132,7 @@ fn a_job_becomes_a_crawl_with_its_files() {
         let [Some(Located { original, filename })] = &found[..] else {
             panic!("{hash} is not known");
         };
-        // The stored record is the earliest capture with this payload.
+        // It is the earliest capture with this payload.
         let same = captures.iter().filter(|one| one.digest == capture.digest);
         let first = same.min_by_key(|one| (&one.date, &one.url)).unwrap();
         let (file, length) = first.place.as_ref().unwrap();
@@ -198,7 +198,7 @@ fn a_load_that_is_cut_off_anywhere_goes_on_from_there() {
         let prefix = format!("{{cut-{round}}}:");
         let index = open(&server, &prefix);
         for _ in 0..3 {
-            // Lines are read twice, so half of the range is in the first reading.
+            // Half of it is the first reading.
             let until = rng.below(2 * lines.len() as u64) as usize;
             let error = load_some(&index, 7, &lines, until);
             assert!(matches!(error, Error::Cache(_)), "{error}");
@@ -261,7 +261,7 @@ fn a_crawl_with_other_records_is_refused_and_left_as_it_is() {
     assert_contains(&error, "crawlspace dedupe remove job-7");
     server.snapshot().assert_same(&before, "refused");
 
-    // A crawl that a crawler is writing is also not the loader's.
+    // A crawl that a crawler is writing is not ours, either.
     let hash = sha256_of(3);
     server.wire().ok_line(format!(
         "DEDUPE.ADD {PREFIX} job-8 {hash} 0 20260101000000 http://a/ 9"

@@ -1,5 +1,4 @@
-//! Tests of replay in a browser: by wabac.js (npm) with a collection of the server as its archive,
-//! and directly.
+//! Tests of replay in a browser: by wabac.js (npm) with a collection of ours as its archive, and directly.
 
 mod packages;
 

@@ -17,7 +17,7 @@ use crate::told::slice_longest;
 /// Requests per second of all clients together.
 pub const RATE: u32 = 5_000;
 
-/// Name of a row with the waits of other clients: median, 99th and 99.9th percentile.
+/// Name of a row about the waits of other clients: median, 99 % and 99.9 %.
 pub const MEANWHILE: &str = "waits of other clients: p50 / p99 / p99.9; p99.9 above idle";
 
 /// Creates requests of other clients, each of which reads a string.

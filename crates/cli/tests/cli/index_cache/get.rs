@@ -1,4 +1,4 @@
-//! Tests `index get`, for a whole set of jobs or a part of it.
+//! Getting an index, whole or in part.
 
 use std::fs;
 use std::io::Write;
@@ -43,7 +43,7 @@ fn an_index_lies_where_the_answer_says_under_the_name_of_its_jobs() {
         assert!(answer["size"].as_u64().unwrap() > 1_000);
         assert!(answer["made"].as_str().unwrap().ends_with('Z'), "{answer}");
 
-        // The text output has the same information; the first line is only the path.
+        // The text output says the same, with only the path on the first line.
         let text = ends(stage.get(kind, "1-3", ""), 0).out;
         assert_eq!(text.lines().next().unwrap(), path.to_str().unwrap());
         assert_contains(&text, "jobs               3  1-3\n");
@@ -53,7 +53,7 @@ fn an_index_lies_where_the_answer_says_under_the_name_of_its_jobs() {
 #[test]
 fn nothing_but_the_answer_is_said_when_all_is_well_and_nobody_watches() {
     let stage = Stage::of([]);
-    // Lines for which the index has no warnings.
+    // Lines without deviations.
     let line = "2013-05-22T08:20:00.000Z   200        100 http://example.org/a.png LL http://example.org/ image/png \
                 #001 20130522082000000+5 sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A - -\n";
     let cdx = "http://example.org/a.png 10.0.0.1 20130522082000 image/png 100 7-1.warc.gz 333\n";

@@ -113,7 +113,7 @@ fn a_crawler_finds_what_a_job_has_stored() {
                 .as_ref()
                 .unwrap_or_else(|| panic!("{hash} of {crawl}"));
             let original = &found.original;
-            // The record is in the index of the owning job, in the file that the original names.
+            // Its record is in the index of the owning job, in the file that the original names.
             let owner = std::str::from_utf8(&original.crawl)
                 .unwrap()
                 .replace("job-", "");
@@ -161,7 +161,7 @@ fn loading_twice_is_loading_once_also_in_another_set() {
 fn a_load_that_is_killed_goes_on_when_it_is_repeated() {
     let stage = Stage::of([1]);
     stage.add(2, 20_000);
-    // Build everything first, so that the kill interrupts the loading.
+    // Everything is built, so that the kill hits the loading.
     ends(stage.get("full", "1-2", ""), 0);
     let (whole, server) = (Server::start(), Server::start());
     ends(get(&stage, &whole, "full", "1-2", ""), 0);

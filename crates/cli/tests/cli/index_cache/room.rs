@@ -91,7 +91,7 @@ fn what_nobody_used_for_the_longest_time_goes_first() {
     assert_eq!(gone(&done).len(), 6);
     assert_eq!(gone(&done)[0], "cdxindex/1-cache");
     assert_eq!((&done["entries"], &done["bytes"]), (&json!(0), &json!(0)));
-    // Everything can be built again.
+    // All of it can be built again.
     ends(stage.get("full", "1-2", "--strict"), 0);
 }
 
@@ -175,7 +175,7 @@ fn what_was_used_a_moment_ago_stays() {
 fn room_is_made_until_enough_is_free() {
     let stage = built();
     assert!(gone(&gc(&stage, "--min-free 1", 0)).is_empty());
-    // The limit exceeds any file system: everything is removed, and the limit is still not met.
+    // More than any file system has: everything is removed, and it is not enough.
     let words = "--min-free 9000000TB";
     let done = gc(&stage, words, 1);
     assert_eq!(gone(&done).len(), 8);

@@ -127,7 +127,7 @@ fn a_server_that_wants_to_be_left_alone_for_ever_is_asked_until_the_time_is_up()
     for for_ever in ["999999999999999", "999999999999999999999999999999"] {
         let first = AtomicBool::new(true);
         let host = ScriptedHost::start(move |_| {
-            // The first response reports progress, the following ones do not.
+            // The first answer reports progress, the following ones none.
             let is_first = first.swap(false, Ordering::SeqCst);
             let stage = if is_first { "sorting" } else { "" };
             let state = json!({ "state": "building", "stage": stage }).to_string();

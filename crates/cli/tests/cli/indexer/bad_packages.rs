@@ -25,7 +25,7 @@ fn damages(bytes: &[u8], rng: &mut Rng) -> [Damage; 15] {
     let cut = rng.below(bytes.len() as u64) as usize;
     let index = |bytes: &[u8]| store(&[("indexes/index.cdx.gz", bytes)]);
     let gzipped = {
-        // Many lines, so that some of them can be decompressed.
+        // With many lines, so that a part of them can be decompressed.
         let lines: Vec<_> = (0..5000).map(|n| good_line(n, 100)).collect();
         let lines = lines.join("\n") + "\n";
         gzip(lines.as_bytes())

@@ -91,7 +91,7 @@ fn files_of_a_crawl_that_is_not_committed_are_not_counted_again() {
 
 #[test]
 fn files_of_a_crawl_in_no_set_are_not_counted_again() {
-    // The state left by a crawler with its own Redis.
+    // In the state left by a crawler with its own Redis.
     let stage = Stage::new("in no set");
     let mut c = stage.server.wire();
     let entry = but!(stage.folder.entries[0].clone(), crawl: "unlisted".into());
@@ -175,7 +175,7 @@ fn a_crawl_that_runs_is_not_removed() {
     stage.import().succeeds();
     let mut c = stage.server.wire();
     let crawl = &stage.crawls[2].id;
-    // With --dedupeConcurrent, the crawl is in allcrawls from its start.
+    // With --dedupeConcurrent it is in allcrawls from its start.
     let open = format!(r#"{{"filename":"{crawl} open.wacz"}}"#);
     let list = format!("{COPY}c:{crawl}:wacz");
     ok!(c, "RPUSH", &list, open);
@@ -194,7 +194,7 @@ fn a_crawl_that_runs_is_not_removed() {
         assert_eq!(report["unlistedCrawls"], 0);
         index(&mut c, COPY).assert_same(&before, "it runs");
     }
-    // An empty manifest alone does not prove that it is the right one.
+    // It does not prove that a manifest is the right one.
     let empty = stage.import_list("empty.json", &[]).flag("--remove");
     assert_contains(empty.fails(), "empty");
     ok!(c, "RPOP", &list);
@@ -235,14 +235,14 @@ fn a_crawl_that_a_running_import_of_browsertrix_lists_is_not_removed() {
     let report = removing(&stage, &[crawl]);
     assert_eq!(report["removedCrawls"], 0);
     assert_eq!(report["leftInPlace"][0]["crawl"], *crawl);
-    // While Browsertrix's purge is running, it is unknown which crawls it will restore.
+    // While its purge runs, it is unknown what it will restore.
     let [all, outgoing] = ["allcrawls", "to-remove-crawls"].map(|name| format!("{COPY}{name}"));
     ok!(c, "SMOVE", &all, &outgoing, crawl);
     let rest = stage.files_that(|entry| entry.crawl != *crawl);
     let import = stage.import_of(stage.folder.manifest_of("rest.json", &rest));
     assert_contains(import.flag("--remove").fails(), "import again");
     ok!(c, "SMOVE", &outgoing, &all, crawl);
-    // A purge that started more than a day ago counts as dead and restores nothing.
+    // A run that died a day ago keeps nothing.
     let day = now.as_millis() - 25 * 3600 * 1000;
     ok!(c, "RENAME", &run, format!("{COPY}noremove:{day}"));
     assert_eq!(removing(&stage, &[crawl])["removedCrawls"], 1);
@@ -295,7 +295,7 @@ fn revisits_that_wait_in_an_index_of_browsertrix_are_counted_at_most_once() {
     }
 }
 
-/// Returns the commands with which the guide replaces the data that Browsertrix's importer added.
+/// Returns the commands by which the guide replaces what Browsertrix's importer added.
 fn again(guide: &str) -> Vec<String> {
     let begin = guide.find("crawlspace dedupe remove").expect("a command");
     let end = guide[begin..].find("```").expect("an end") + begin;

@@ -216,7 +216,7 @@ fn redundant_responses_are_counted_once_in_the_browsertrix_profile() {
     let mut expected = None;
     for round in 0..3 {
         if round > 0 {
-            // The connection is cut at a random point, and two importers share the work.
+            // Cut off at a random point, and shared by two importers.
             relay.hold_after(20_000 + stage.rng.below(400_000));
             let mut first = stage.import_over(&relay, COPY).jobs(2).start();
             in_the_middle(&relay, &mut first);

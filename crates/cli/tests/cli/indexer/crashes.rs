@@ -25,8 +25,7 @@ fn until_done(
 ) {
     let (mut struck, mut last) = (0, String::new());
     for _ in 0..12 {
-        // Far enough for some of the files to be complete, so that the next cut is at another
-        // position.
+        // Far enough for some of the files to be finished, so that the next position is a new one.
         let farthest = all / rng.pick(&[2, 6, 12]);
         relay.hold_after(1 + rng.below(farthest));
         let mut program = import.start();
@@ -108,7 +107,7 @@ fn connections_that_break_count_nothing_twice() {
     let all = undisturbed(&stage, &relay);
     let import = stage.import_over(&relay, COPY).jobs(2);
     until_done(&import, &relay, all, &mut stage.rng, |program, rng| {
-        // The program reconnects, so there is more to cut.
+        // It reconnects, so there is more to cut.
         until_ended(program, &relay, all / 3, rng, || relay.cut())
     });
     stage.assert_once();
@@ -122,9 +121,9 @@ fn a_server_that_is_killed_and_comes_back_has_everything_once() {
     let import = stage.import_over(&relay, COPY).jobs(2);
     let Stage { server, rng, .. } = &mut stage;
     until_done(&import, &relay, all, rng, |program, rng| {
-        // The program reconnects, so it continues to send while the server dies.
+        // It reconnects, so there is more to do while the server dies.
         until_ended(program, &relay, all / 3, rng, || {
-            // Data held back is lost: it was in transit when the power failed.
+            // Data held back never arrive: they were in transit when the power failed.
             server.kill9();
             relay.cut();
             server.restart();
@@ -143,7 +142,7 @@ fn an_interrupted_import_says_so_and_goes_on_where_it_was() {
         program.interrupt();
         relay.go_on();
         let ended = program.end();
-        // The program may have been at its last step, where stopping has no effect.
+        // It may have been at its last step, where stopping has no effect.
         if ended.status.success() {
             return ended;
         }

@@ -18,7 +18,7 @@ fn four_indexers_at_once_count_everything_once() {
     let ended = started.into_iter().map(|one| succeeded(&one.end()));
     let reports: Vec<_> = ended.collect();
     stage.assert_once();
-    // Exactly one of the indexers imported each package.
+    // Each package was imported by one of them.
     let imported = |report: &serde_json::Value| report["imported"].as_u64();
     let imported: u64 = reports.iter().filter_map(imported).sum();
     assert_eq!(imported as usize, stage.folder.entries.len(), "{reports:?}");
@@ -33,8 +33,7 @@ fn another_indexer_takes_over_what_a_killed_one_had() {
         relay.hold_after(20_000 + stage.rng.below(200_000));
         let mut first = stage.import_over(&relay, &prefix).start();
         in_the_middle(&relay, &mut first);
-        // The second indexer starts before the first one is killed, and has no reason to take its
-        // packages.
+        // The second one runs before the first one dies, and has no reason to touch the first one's packages.
         let mut second = stage.import().prefix(&prefix).start();
         until("the other one has begun", || {
             second.errors().contains("waiting") || second.ended().is_some()
@@ -52,8 +51,7 @@ fn an_indexer_that_wakes_up_beyond_its_lease_changes_nothing() {
     for round in 0..4 {
         let prefix = format!("{{asleep-{round}}}:");
         let import = stage.import().prefix(&prefix);
-        // The data of the suspended indexer still arrives after the others are done, as on a slow
-        // network.
+        // Its data arrive even after the others are done: the network was slow.
         relay.hold_after(5_000 + stage.rng.below(300_000));
         let mut first = stage.import_over(&relay, &prefix).start();
         in_the_middle(&relay, &mut first);
@@ -77,7 +75,7 @@ fn whatever_it_was_about_to_do_is_not_done_when_it_wakes_up() {
         stage.import_over(&relay, "{undisturbed}:").succeeds();
         relay.sent()
     };
-    // Positions are close enough to hit each of its steps in some round.
+    // Dense enough to hit each of its steps in some round.
     let mut at = 300;
     while at < all {
         let prefix = format!("{{step-{at}}}:");
@@ -86,7 +84,7 @@ fn whatever_it_was_about_to_do_is_not_done_when_it_wakes_up() {
         let mut first = first.with("--lease", "60").start();
         in_the_middle(&relay, &mut first);
         first.pause();
-        // The indexer was suspended for longer than its lease.
+        // It was suspended for longer than its lease.
         let mut c = stage.server.wire();
         for guard in ok!(c, "KEYS", format!("{prefix}pending:?:*")).items() {
             ok!(c, "DEL", guard.bytes());

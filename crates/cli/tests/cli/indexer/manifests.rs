@@ -93,7 +93,7 @@ fn what_an_entry_does_not_say_is_taken_from_its_path() {
     let names = set_key(&mut server.wire(), &format!("{COPY}src:d"));
     assert_eq!(names, ["a.wacz", "b c.wacz", "d", "named"]);
 
-    // Packages without an id get the given one.
+    // With an id for packages without one.
     ok!(server.wire(), "FLUSHALL");
     import.with("--crawl-id", "rest").succeeds();
     assert_eq!(crawls(&server), ["b", "rest"]);
@@ -117,7 +117,7 @@ fn a_name_is_imported_once_wherever_it_lies() {
     let source = stage.folder.manifest_of("twice.json", &twice);
     stage.import_of(&source).jobs(2).succeeds();
     stage.assert_once();
-    // The numbers do not change if all files move.
+    // It stays so if all of them move.
     let moved: Vec<Entry> = twice.into_iter().skip(1).step_by(2).collect();
     let source = stage.folder.manifest_of("moved.json", &moved);
     let report = stage.import_of(&source).succeeds();
@@ -188,7 +188,7 @@ fn what_a_crashed_import_left_is_finished_by_the_next_one_whatever_it_lists() {
     let mut first = stage.import_over(&relay, COPY).start();
     in_the_middle(&relay, &mut first);
     killed(first, &relay);
-    // The manifest lists only the last crawl, which is already queued.
+    // The last crawl only, which has been queued already.
     let source = stage.folder.manifest_of("last.json", &stage.files_of(3));
     stage.import_of(&source).succeeds();
     let mut c = stage.server.wire();
@@ -263,7 +263,7 @@ fn a_source_that_is_no_regular_file_is_refused_and_not_waited_for() {
         let told = format!("{}: it is not a regular file", source.display());
         assert_contains(&errors, &told);
     }
-    // The same manifest as a list within a list.
+    // The same as a list within a list.
     let outer = folder.file("outer.json");
     let manifest = json!({"resources": [{"path": "pipe.json"}, {"path": "0.wacz"}]});
     fs::write(&outer, manifest.to_string()).expect("it is written");

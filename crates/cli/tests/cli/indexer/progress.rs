@@ -150,7 +150,7 @@ fn the_queue_is_that_of_the_documents() {
     let mut c = stage.server.wire();
     let key = |name: &str| format!("{COPY}{name}");
     let mut bytes = 10_000;
-    // The import is held at a point where one file is being imported and others wait.
+    // Held where one file is in work and others wait.
     let program = loop {
         relay.hold_after(bytes);
         let import = stage.import_over(&relay, COPY);

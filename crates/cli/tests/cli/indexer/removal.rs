@@ -77,7 +77,7 @@ fn removing_the_last_crawls_is_as_if_they_had_never_been() {
     let mut c = stage.server.wire();
     let fresh = Outcome::of(&mut c, "{fresh}:");
     Outcome::of(&mut c, COPY).assert_same(&fresh, "removed, and never imported");
-    // The removed crawls can be imported again.
+    // They can be imported again.
     stage.import().succeeds();
     stage.assert_once();
 }
@@ -88,7 +88,7 @@ fn what_could_not_be_loaded_is_not_removed() {
     stage.import().succeeds();
     let mut files = stage.without(&[2]);
     for entry in &mut files {
-        // A new name makes the import look for the file again.
+        // A new name, so that the file is looked for again.
         entry.name.insert_str(0, "new ");
         entry.path.insert_str(0, "missing/");
     }
@@ -314,7 +314,7 @@ fn a_file_that_is_listed_for_another_crawl_keeps_the_crawl_that_it_came_with() {
 fn a_name_that_is_listed_for_two_crawls_belongs_to_the_first() {
     let stage = Stage::new("two crawls");
     let mut files = stage.folder.entries.clone();
-    // The file is listed again at the end, as part of another crawl.
+    // Listed again at the end, as part of another crawl.
     let again = files[0].clone();
     files.push(but!(again, crawl: "another".into()));
     let source = stage.folder.manifest_of("two.json", &files);

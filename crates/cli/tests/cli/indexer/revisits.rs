@@ -112,7 +112,7 @@ fn a_killed_import_settles_nothing_twice() {
                 break;
             }
             killed(program, &relay);
-            // The cut is later each time, so that the loop ends.
+            // Further each time, so that the loop ends.
             bytes = bytes * 3 / 2 + 1_000;
         }
         stage.assert_once_in(&prefix);
@@ -141,7 +141,7 @@ fn revisits_of_a_crawl_that_was_removed_are_forgotten() {
     assert_over(&mut c, COPY);
     let crawls = redis_tests::set_key(&mut c, &format!("{COPY}allcrawls"));
     assert_eq!(crawls, [stage.crawls[0].id.clone()]);
-    // The crawl can be imported again.
+    // It can be imported again.
     stage.import().succeeds();
     stage.assert_once();
 }
@@ -152,7 +152,7 @@ fn a_crawl_removed_before_its_revisits_are_counted_stays_away_until_it_is_import
     let relay = Relay::to(&stage.server);
     let mut c = stage.server.wire();
     let id = &stage.crawls[1].id;
-    // Killed when all responses are added but no revisit of this crawl is counted.
+    // Killed when all responses are added, and no revisit of this crawl is counted.
     until("there is such a moment", || {
         let mut program = stage.import_over(&relay, COPY).start();
         until("all is committed", || {

@@ -46,7 +46,7 @@ fn a_collection_on_a_web_server_is_as_good_as_one_here() {
     upload(&stage, &host, |_| Manners::default());
     manifest(&stage, &host, relative).jobs(3).succeeds();
     stage.assert_once();
-    // Each package by its own URL, from a local manifest.
+    // By their own URLs, from a local manifest.
     let entries = stage.folder.entries.iter().enumerate();
     let resources: Vec<_> = entries
         .map(|(n, e)| {
@@ -98,7 +98,7 @@ fn of_a_large_file_only_the_index_is_fetched() {
     let [live, copy] = [LIVE, COPY].map(|prefix| plain_hash(&mut c, prefix, &format!("h:{id}")));
     assert!(!live.is_empty());
     assert_eq!(copy, live);
-    // The hash is unknown, so the list of files has none.
+    // Its hash is unknown, so the list of files has none.
     let list = ok!(c, "LINDEX", format!("{COPY}c:{id}:wacz"), 0);
     let entry: serde_json::Value = serde_json::from_slice(list.bytes()).expect("JSON");
     assert_eq!(entry["filename"], "large.wacz");

@@ -40,7 +40,7 @@ fn groups_crawls_and_everything_are_held_and_let_go() {
     assert_contains(&unknown.errors, "NOCHG");
     chg(&server, "pause a --execution b").exits(2);
 
-    // The block is by the server's clock.
+    // A block, by the server's clock.
     let before = server_time(&mut c);
     let blocked = chg(&server, "block a.example --for 2h --json").object();
     let until = blocked["blocked-until"].as_u64().unwrap();
@@ -201,7 +201,7 @@ fn groups_and_uris_are_listed() {
         "{table}"
     );
 
-    // The number exceeds what the server lists at once.
+    // More than the server lists at once.
     let uris = chg(&server, "uris d.example --count 5000 --json");
     assert_eq!(uris.errors, "");
     let uris = uris.json();

@@ -225,7 +225,7 @@ fn what_is_still_to_be_packed_is_told() {
     let server = Options::new().plain().start();
     let mut c = index(&server);
     let key = |name: &str| format!("{INDEX}{name}");
-    // The state left by a server that died at the beginning of the change.
+    // In the state left by a server that dies at the beginning.
     ok!(c, "RENAME", key("allhashes"), key("moving"));
     ok!(c, "HSET", key("crawlspace"), "storage", "packed");
     let shown = dedupe(&server, "stats").out;

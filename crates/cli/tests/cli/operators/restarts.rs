@@ -233,7 +233,7 @@ fn both_servers_restart_after_each_of_ten_failovers() {
         .args(&["--sentinel"])
         .start();
     let mut sentinel = sentinel.wire();
-    // By default, Sentinel checks servers every ten seconds.
+    // Otherwise it checks servers every ten seconds.
     for period in ["INFO-PERIOD", "PING-PERIOD", "PUBLISH-PERIOD", "ASK-PERIOD"] {
         sentinel.call(&["SENTINEL", "DEBUG", period, "250"]);
     }
@@ -255,8 +255,7 @@ fn both_servers_restart_after_each_of_ten_failovers() {
             let flags = master.iter().position(|field| field == "flags");
             let is_idle = flags.is_some_and(|at| master[at + 1] == "master");
             if is_idle && is_master(&servers[new]) == Some(false) {
-                // Sentinel refuses or aborts the failover while it has no recent information on the
-                // replica.
+                // Refused, or aborted later, while Sentinel has no recent information on the replica.
                 sentinel.call(&["SENTINEL", "FAILOVER", "crawlspace"]);
             }
             is_idle

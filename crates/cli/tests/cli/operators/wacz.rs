@@ -172,7 +172,7 @@ fn files_of_the_crawl_itself_are_not_listed_and_each_other_one_once() {
     let needed = [(&first, 0..400), (&second, 400..900)];
     let needed = needed.map(|(path, hashes)| archive(&server, "a", path, hashes));
     index(&server).commit(b"a").unwrap();
-    // The crawl is uncommitted, but known to its own revisits.
+    // Uncommitted, but known to its own revisits.
     archive(&server, "2026-03", &own, 900..1300);
     let revisits = (0..1300).map(|n| line(n, "warc/revisit"));
     let path = write(&folder.path().join("2026-03-1.wacz"), revisits);
@@ -281,8 +281,7 @@ fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
         let mut program = tool(format!("wacz requires {words}"));
         program.stdout(Stdio::null()).stderr(Stdio::null());
         let mut running = program.spawn().unwrap();
-        // The temporary file shows that the program is running. It is killed after a random
-        // fraction of its run time.
+        // The temporary file shows that it is running; then a kill after a random fraction of its run time.
         let begun = until_some("a file beside it, or the end", || {
             let beside = fs::read_dir(folder.path()).unwrap().count() > 2;
             (beside || running.try_wait().unwrap().is_some()).then_some(beside)
@@ -337,7 +336,7 @@ fn a_server_behind_tls_is_believed_if_the_system_believes_it() {
     let mut told = told.lines().map_while(Result::ok);
     let port = |line: String| Some(line.strip_prefix("ACCEPT ")?.rsplit_once(':')?.1.to_owned());
     let port = told.find_map(port);
-    // Discard the server's further output, so that it does not block.
+    // Its further output is discarded, so that it does not block.
     std::thread::spawn(move || told.for_each(drop));
     let url = format!("https://localhost:{}/a.wacz", port.unwrap());
     let check = |authority: &str| {

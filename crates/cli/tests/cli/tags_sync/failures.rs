@@ -16,7 +16,7 @@ fn changes_made_while_nobody_listens_are_found() {
         sync.errors().contains("trying again")
     });
     assert_eq!(stage.space(), before);
-    // The mirror must not listen before the changes are made.
+    // It must not listen before the changes are made.
     sync.signal("STOP");
     stage.postgres.restart();
     let mut sql = stage.sql();

@@ -140,7 +140,7 @@ fn a_change_during_a_load_is_seen_at_once_and_stays() {
     sql.batch_execute("NOTIFY crawlspace_tags").unwrap();
     until("the load is under way", || is_waiting(&stage));
 
-    // The snapshot has been taken, so the data being loaded is outdated.
+    // Its snapshot has been taken: the data that it is loading are outdated.
     assert_eq!(stage.tags("coll:1"), "org:1");
     sql.batch_execute(
         "BEGIN; UPDATE collection SET private = true WHERE id = 1; DELETE FROM collection WHERE id = 2;
@@ -218,13 +218,13 @@ fn the_changes_of_one_transaction_are_seen_together() {
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                // Any half of the collections is public.
+                // Any half of them is public.
                 assert_eq!(wire.expect_ok(&question).int(), 200);
                 looks.fetch_add(1, Ordering::Relaxed);
             }
         });
         for _ in 0..30 {
-            // One statement per row, so that the server has time to announce some of the changes.
+            // A statement per row, so that the server has time to announce half of them.
             sql.batch_execute(
                 "DO $$ DECLARE n int; BEGIN FOR n IN 1..400 LOOP
                  UPDATE collection SET private = NOT private WHERE id = n; END LOOP; END $$",

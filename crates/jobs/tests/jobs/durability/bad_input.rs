@@ -220,7 +220,7 @@ fn bad_lines_are_counted_and_named_and_the_others_stay() {
         crawl_log.extend_from_slice(line);
         crawl_log.push(b'\n');
     }
-    // The last line has no line end.
+    // Without a line end.
     crawl_log.extend_from_slice(LINE.replace("a.png", "b.png").as_bytes());
     let mut cdx = format!("{CDX}\n").into_bytes();
     for line in &bad_cdx {
@@ -240,7 +240,7 @@ fn bad_lines_are_counted_and_named_and_the_others_stay() {
             .any(|note| note.contains("2-metadata-1.warc.gz") && note.contains(what))
     };
     assert!(is_named("crawl.log") && is_named("cdx"), "{notes:?}");
-    // Notes about a job are also in the index of all jobs.
+    // Notes on a part are also in the whole.
     let caches = stage.caches_in(&stage.path().join("cache"));
     let whole = get(&caches, IndexKind::Full, "1-3");
     assert_eq!(

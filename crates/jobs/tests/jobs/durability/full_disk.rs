@@ -121,7 +121,7 @@ fn a_file_that_must_not_grow_leaves_nothing_half_written() {
 
 /// Runs in a process with changing limits of the file size.
 pub fn limited(told: &Told) {
-    // Without a handler, the signal would end the process.
+    // Otherwise the signal would end the process.
     signal_hook::flag::register(
         signal_hook::consts::SIGXFSZ,
         Arc::new(AtomicBool::new(false)),

@@ -84,7 +84,7 @@ fn a_java_process_and_a_builder_keep_each_other_waiting() {
         })
     };
 
-    // The Java program has the lock. Without waiting, the error names the holder.
+    // It has the lock: without waiting, the error names the holder.
     assert_eq!(java.tell("lock", &lock_file(1)), "locked");
     let error = build(&open(Duration::from_millis(20)), 1).expect_err("busy");
     let text = error.to_string();
@@ -103,7 +103,7 @@ fn a_java_process_and_a_builder_keep_each_other_waiting() {
         assert!(waiting.join().expect("a thread").is_ok());
     });
 
-    // This process has the lock, and the Java program does not get it.
+    // We have the lock, and it does not get the lock.
     let (begun, over) = (Barrier::new(2), Barrier::new(2));
     thread::scope(|scope| {
         let building = scope.spawn(|| {
@@ -120,7 +120,7 @@ fn a_java_process_and_a_builder_keep_each_other_waiting() {
     });
     assert_eq!(java.tell("try", &lock_file(3)), "locked");
 
-    // The Java program dies while it has the lock.
+    // It dies with the lock.
     assert_eq!(java.tell("lock", &lock_file(4)), "locked");
     drop(java);
     assert!(build(&open(Duration::ZERO), 4).is_ok());

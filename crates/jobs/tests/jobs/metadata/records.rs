@@ -116,12 +116,12 @@ fn the_url_of_a_record_decides_whose_it_is() {
     let archive = archive_at(folder.path());
     assert_eq!(read(&archive, 117).unwrap().1, both());
     assert_eq!(read(&archive, 118).unwrap().1, both());
-    // Other numbers in the file names are harvests or other jobs.
+    // Numbers of harvests, and of other jobs.
     for job in [3, 12, 6] {
         let (found, _) = read(&archive, job).unwrap();
         assert_eq!(found.missing(Kind::CrawlLog), Some(Missing::NoJob), "{job}");
     }
-    // The file belongs to the job by its name only, not by a record.
+    // By its name only, not by a record.
     let (found, _) = read(&archive, 5).unwrap();
     let missing = found.missing(Kind::CrawlLog).unwrap();
     let others = [JobId(6)].into_iter().collect();

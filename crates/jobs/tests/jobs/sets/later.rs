@@ -116,7 +116,7 @@ fn a_metadata_file_that_grew_is_read_again() {
     assert_eq!(count(&get(&caches, IndexKind::Full, "7"), "originCdx"), 0);
     fs::write(&path, &whole).expect("a file");
     assert!(count(&get(&caches, IndexKind::Full, "7"), "originCdx") > 10);
-    // Compressing the file changes nothing.
+    // Compressing it changes nothing.
     let packed = stage.archive().join("7-metadata-1.warc.gz");
     write_metadata(&packed, 7, 1, &crawl_log, Some(&cdx), Form::WarcGz);
     fs::remove_file(&path).expect("removed");
@@ -158,7 +158,7 @@ fn rebuilding_a_job_refreshes_the_sets_and_the_other_kinds() {
     };
     let before = images("image/png");
     assert!(before > 1);
-    // The size is unchanged, so that only reading the file reveals the change.
+    // With an unchanged size, so that only reading it reveals the change.
     let path = stage.archive().join("7-metadata-1.warc");
     let (crawl_log, cdx) = stage.logs(7, 100);
     let text = String::from_utf8(crawl_log)
@@ -171,7 +171,7 @@ fn rebuilding_a_job_refreshes_the_sets_and_the_other_kinds() {
     caches
         .rebuild_index(IndexKind::Full, &set("7"), &Work::default())
         .expect("an index");
-    // The crawl.log, the CDX, and the index of the job, once each.
+    // Its crawl.log, its CDX, and its index, once each.
     assert_eq!(caches.figures().builds - built, 3);
     let expected = [
         "dedupcrawllogindex/7-8-9-cache",

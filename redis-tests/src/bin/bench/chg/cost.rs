@@ -16,7 +16,7 @@ const STEPS: [&str; 4] = [
     "`RELEASE`",
 ];
 
-/// Targets of each step against the commands of the Veidemann client and against the atomic script.
+/// Targets of each against Veidemann's commands and against the atomic script.
 const TARGETS: [[Goal; 2]; 4] = [
     [targets::ADD_SEED, targets::ADD_SCRIPT],
     [targets::ADD_SEED, targets::ADD_SCRIPT],
