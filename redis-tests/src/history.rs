@@ -300,7 +300,7 @@ pub fn found(test: &str) -> Vec<Found> {
         .map(|file| file.expect("it can be listed").path())
         .filter_map(|path| {
             let name = path.file_name()?.to_string_lossy().into_owned();
-            let text = std::fs::read_to_string(&path).expect("it is text");
+            let text = std::fs::read_to_string(&path).expect("the history is UTF-8");
             let (what, rest) = text.split_once('\n')?;
             assert!(
                 !what.is_empty() && !what.starts_with('>'),

@@ -222,7 +222,7 @@ mod tests {
         ok!(c, "SET", "a", "1");
         let request = relay.sent();
         relay.hold_after(request / 2);
-        c.try_send(&["SET", "a", "2"]).expect("it is sent");
+        c.try_send(&["SET", "a", "2"]).expect("the command is sent");
         until("half of it is there", || relay.holds());
         assert_eq!(ok!(server.wire(), "GET", "a").text(), "1");
         relay.go_on();
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(ok!(server.wire(), "GET", "a").text(), "2");
 
         relay.hold_after(request - 1);
-        c.try_send(&["SET", "a", "3"]).expect("it is sent");
+        c.try_send(&["SET", "a", "3"]).expect("the command is sent");
         until("most of it is there", || relay.holds());
         relay.cut();
         assert!(c.try_recv().is_err());

@@ -33,7 +33,7 @@ impl Script {
             .stderr(errors.try_clone().expect("a second handle"))
             .spawn()
             .expect("the script starts");
-        let output = child.stdout.take().expect("it has one");
+        let output = child.stdout.take().expect("a piped stdout");
         let (tell, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
@@ -44,7 +44,7 @@ impl Script {
         });
         Script {
             name: format!("{command:?}"),
-            input: child.stdin.take().expect("it has one"),
+            input: child.stdin.take().expect("a piped stdin"),
             child,
             lines,
             errors,

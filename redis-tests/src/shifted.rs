@@ -54,7 +54,7 @@ impl Shifted {
         let shift = OpenOptions::new()
             .write(true)
             .open(&path)
-            .expect("it is there");
+            .expect("the file exists");
         let server = Options::new()
             .env("LD_PRELOAD", &library.to_string_lossy())
             .env("CRAWLSPACE_CLOCK", &path.to_string_lossy())

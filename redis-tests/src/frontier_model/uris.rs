@@ -231,7 +231,7 @@ impl Uris {
             let mut executions = self.executions.iter_mut();
             let entry = executions
                 .find(|e| e.id == leased.execution)
-                .expect("it is held");
+                .expect("the lease is held");
             let uri = leased.uri;
             entry.queued.insert((uri.depth, uri.due, uri.seq), uri);
         } else {

@@ -205,7 +205,7 @@ fn info_counts_waiters_and_the_rate() {
     for waiter in waiters {
         waiter.wire.hang_up();
     }
-    redis_tests::until("they are gone", || f.figure("waiters") == 0);
+    redis_tests::until("no client waits any more", || f.figure("waiters") == 0);
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn check_of_a_large_frontier_is_a_job() {
     checker.send("CHECK");
     let mut leased = 0;
     while !checker.wire.has_reply() {
-        let lease = f.try_take().expect("there are many");
+        let lease = f.try_take().expect("many groups are due");
         f.release(&lease, "AT 0 DONE crawl");
         leased += 1;
     }

@@ -160,8 +160,12 @@ fn a_detected_purge_is_remembered() {
             "delete" => drop(ok!(c, "DEL", "alldupes")),
             _ => drop(ok!(c, "RENAME", "allcrawls", "elsewhere")),
         }
-        until("the index says so", || untrusted(&mut c) == int(1));
-        until("the replica does", || untrusted(&mut of_replica) == int(1));
+        until("the index is marked as untrusted", || {
+            untrusted(&mut c) == int(1)
+        });
+        until("the replica is marked as untrusted", || {
+            untrusted(&mut of_replica) == int(1)
+        });
     }
     drop(replica);
     server.restart();
@@ -256,7 +260,7 @@ fn commit_two(server: &Server) {
 fn purge_is_seen(server: &Server) {
     let mut c = server.wire();
     begin_purge(&mut c);
-    until("the index says so", || {
+    until("the index is marked as untrusted", || {
         ok!(c, "HEXISTS", "crawlspace", "untrusted") == int(1)
     });
 }
@@ -274,7 +278,7 @@ fn a_purge_while_the_module_is_not_loaded_is_detected_by_its_result() {
         put_back(&mut c, crawl);
     }
     // Simulates that no event was received: only the keys show the purge.
-    until("it is told", || {
+    until("the index is marked as untrusted", || {
         ok!(c, "HDEL", "crawlspace", "untrusted") == int(1)
     });
     server.restart();

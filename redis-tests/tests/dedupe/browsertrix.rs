@@ -413,7 +413,7 @@ impl Beside {
 
     /// Updates the model after a commit by Browsertrix merged a crawl.
     fn merged_by_theirs(&mut self, name: &str) {
-        let crawl = self.crawls.get_mut(name).expect("it is there");
+        let crawl = self.crawls.get_mut(name).expect("the crawl exists");
         crawl.state = State::Committed;
         crawl.writes = None;
         let files = crawl.now.files.iter().map(|(file, _)| file.clone());
@@ -475,7 +475,7 @@ impl Beside {
             return;
         }
         self.theirs(&format!(r#"{{"step":"cancel","crawl":"{name}"}}"#), log);
-        let crawl = self.crawls.get_mut(name).expect("it is there");
+        let crawl = self.crawls.get_mut(name).expect("the crawl exists");
         crawl.writes = None;
         if crawl.state == State::Open {
             self.crawls.remove(name);
@@ -568,7 +568,7 @@ impl Beside {
         match name {
             "COMMIT" => self.committed(first),
             "CANCEL" if leave.is_empty() => {
-                let crawl = self.crawls.get_mut(first).expect("it is there");
+                let crawl = self.crawls.get_mut(first).expect("the crawl exists");
                 crawl.now = crawl.before.clone();
                 crawl.state = State::Committed;
             }
@@ -598,7 +598,7 @@ impl Beside {
     }
 
     fn committed(&mut self, name: &str) {
-        let crawl = self.crawls.get_mut(name).expect("it is there");
+        let crawl = self.crawls.get_mut(name).expect("the crawl exists");
         let was = std::mem::replace(&mut crawl.state, State::Committed);
         let files = crawl.now.files.iter().filter(|(_, finished)| *finished);
         self.finished.extend(files.map(|(file, _)| file.clone()));
@@ -945,7 +945,7 @@ impl Beside {
         let line = ["DEDUPE.REVISIT", P, name, "NOREF", &digest, &size];
         let reply = self.call(&line, log);
         let is_seen = self.owners.contains_key(&hash) && !self.holders(hash).is_empty();
-        let crawl = self.crawls.get_mut(name).expect("it is there");
+        let crawl = self.crawls.get_mut(name).expect("the crawl exists");
         if is_seen || crawl.now.records.contains_key(&hash) {
             must!(reply == Reply::Int(1), "REVISIT gives {reply:?}");
             crawl.go_on();
@@ -964,7 +964,7 @@ impl Beside {
             return Ok(());
         }
         let index = self.call(&["DEDUPE.WACZOPEN", P, name, file], log);
-        let crawl = self.crawls.get_mut(name).expect("it is there");
+        let crawl = self.crawls.get_mut(name).expect("the crawl exists");
         let expected = crawl.now.files.len();
         crawl.go_on();
         crawl.now.files.push((file.to_owned(), true));

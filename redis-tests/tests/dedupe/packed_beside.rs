@@ -186,7 +186,7 @@ fn no_plain_command_on_a_documented_key_destroys_a_record() {
             // Valkey 8.1 leaves the client in the other database.
             c.plain("SELECT 0");
             if line.starts_with("PEXPIRE") {
-                until("it is gone", || {
+                until("the key has expired", || {
                     c.plain(format!("EXISTS {key}")) == int(0) || name == "alldupes"
                 });
             }

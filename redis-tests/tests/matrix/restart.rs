@@ -178,7 +178,7 @@ fn replica_of_a_server_without_earlier_replicas_misses_nothing(family: &Family) 
         // Saves without any replica.
         ok!(server.wire(), "BGSAVE");
         calls(&server, 50);
-        until("it is saved", || {
+        until("the snapshot is complete", || {
             server.info_number("rdb_bgsave_in_progress") == 0
         });
         calls(&server, 50);

@@ -240,7 +240,9 @@ fn scenes(client: Client, place: &Place) {
                 // slot is moving.
                 let owner = cluster.owner(&prefix).port();
                 let others = cluster.nodes().iter().filter(|n| n.port() != owner);
-                let to = others.min_by_key(|n| n.port()).expect("there are three");
+                let to = others
+                    .min_by_key(|n| n.port())
+                    .expect("the cluster has three nodes");
                 match *step {
                     "begin" => cluster.begin_move(&prefix, to),
                     "keys" => cluster.move_keys(&prefix, to),

@@ -124,7 +124,7 @@ fn each_key_alone(cluster: &Cluster, commands: &Commands) {
             ok!(a, "CLUSTER", "SETSLOT", slot, "STABLE");
             left.iter().for_each(|key| migrate(&mut b, from, key));
             ok!(b, "CLUSTER", "SETSLOT", slot, "STABLE");
-            assert_eq!(commands.answers(&mut a), right, "all are back");
+            assert_eq!(commands.answers(&mut a), right, "all keys are back");
         }
     }
     let after = Snapshot::of(&mut a).without_counters();
@@ -351,7 +351,7 @@ fn slot_that_moves_as_a_whole_is_complete() {
     f.assert_conserved();
     // Moves the slot back while clients send requests.
     cluster.move_whole(P, from);
-    before.assert_same(&ours(&mut c), "all is back");
+    before.assert_same(&ours(&mut c), "all keys are back");
 }
 
 #[test]

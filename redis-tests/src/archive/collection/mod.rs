@@ -129,7 +129,7 @@ mod tests {
             let first = collection.captures[0].place.file.clone();
             (
                 collection.cdxj(),
-                std::fs::read(folder.path().join(first)).expect("it was written"),
+                std::fs::read(folder.path().join(first)).expect("the file was written"),
             )
         };
         assert!(made(7) == made(7));

@@ -417,7 +417,7 @@ fn when(now: i64, rng: &mut Rng) -> String {
     facts
 }
 
-/// Lets groups share a gate, or ends that.
+/// Returns a command that lets groups share a gate, or stops sharing.
 fn sharing(rng: &mut Rng) -> Vec<String> {
     let mut members = SHARED;
     rng.shuffle(&mut members);

@@ -541,7 +541,7 @@ fn model_notices_wrong_replies_and_wrong_keys() {
     ok!(stage.d, "FLUSHALL");
     assert!(
         stage.model.is_shown_by(&mut stage.d).is_err(),
-        "all is gone"
+        "the model notices that all keys are gone"
     );
     stage = Modeled::new(&server);
     play(&mut stage);

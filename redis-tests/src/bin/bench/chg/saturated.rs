@@ -238,11 +238,13 @@ mod tests {
         feeder.finish();
         let how = Atomic::load(&server);
         let mut client = Client::unix(&server);
-        let mut lease = how.lease(client.line(&how.first())).expect("one is due");
+        let mut lease = how
+            .lease(client.line(&how.first()))
+            .expect("a group is due");
         for done in 0..100 {
             lease = how
                 .next_lease(client.line(&how.next(&lease, 0.5)))
-                .expect("one is due");
+                .expect("a group is due");
             assert_eq!(queued(&server), 1_000 - done);
         }
         assert_eq!(ok!(server.wire(), "ZCARD", "chg_busy").int(), 1);

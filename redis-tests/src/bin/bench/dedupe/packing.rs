@@ -57,7 +57,11 @@ fn change(server: &Server, command: &str, hashes: u64) -> f64 {
     let start = Instant::now();
     let reply = ok!(wire, name, "");
     let seconds = start.elapsed().as_secs_f64();
-    assert_eq!(reply.field("hashes").int(), hashes as i64, "all were moved");
+    assert_eq!(
+        reply.field("hashes").int(),
+        hashes as i64,
+        "all hashes were moved"
+    );
     seconds
 }
 

@@ -162,7 +162,7 @@ impl Corpus {
 
 fn line(rng: &mut Rng, url: &str, place: Option<(usize, usize)>) -> String {
     let (length, offset, file, timestamp) = match place {
-        // The date of a stored record must match.
+        // The date equals that of the stored record.
         Some((length, offset)) => (
             length as u64,
             offset as u64,

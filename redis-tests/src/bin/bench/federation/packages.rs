@@ -70,7 +70,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
 /// the number of rows, and URLs with one row each.
 fn pack(corpus: &Corpus) -> (u64, Vec<String>) {
     let read = |path: PathBuf| std::fs::read(path).expect("what was written before is there");
-    let text = String::from_utf8(read(corpus.path("index.cdxj"))).expect("it is text");
+    let text = String::from_utf8(read(corpus.path("index.cdxj"))).expect("the index is UTF-8");
     let every = text.lines().count().div_ceil(ROWS);
     let lines = text.lines().enumerate();
     let lines: Vec<&str> = lines

@@ -53,7 +53,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
             assert_eq!(
                 (one.status, &one.body),
                 (200, &other.body),
-                "all is allowed"
+                "every row is allowed"
             );
         }
         let [mut with, mut without, mut cost] = [(); 3].map(|()| Series::default());

@@ -83,7 +83,7 @@ impl Pair {
     fn add(&self, corpus: &Corpus, crawl: &Crawl, number: u64) -> f64 {
         add_one(&self.packed, corpus, crawl, number);
         let (seconds, reply) = commit_one(&self.packed, crawl);
-        assert_eq!(reply.ints(), [crawl.len() as i64, 0], "all are new");
+        assert_eq!(reply.ints(), [crawl.len() as i64, 0], "all hashes are new");
         fill_owners(&self.plain, corpus, crawl);
         1e9 * seconds / crawl.len() as f64
     }
