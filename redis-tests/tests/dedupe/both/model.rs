@@ -523,7 +523,7 @@ fn model_notices_wrong_replies_and_wrong_keys() {
         }
     };
     play(&mut stage);
-    // The model is told of a command that the server did not run.
+    // The model applies a command that the server did not run.
     let mut ahead = stage.model.clone();
     ahead.follow("DEDUPE.REMOVE", &["a".to_owned()]);
     assert!(
