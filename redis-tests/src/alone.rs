@@ -1,23 +1,25 @@
-//! A test in a process of its own.
+//! Runs a test in a separate process.
 
 use std::process::{Command, Stdio};
 
-/// Set in a process that is there for one test.
+/// Environment variable that is set in a process started for one test.
 const ALONE: &str = "CRAWLSPACE_TESTS_ALONE";
 
-/// Runs `work` in a process where no other test takes memory or time: this program once more, with the test `name`
-/// (`module::function`) alone. What it says on standard error is seen at once.
+/// Runs `work` in a process where no other test takes memory or time. The process is this test
+/// program, started again with only the test `name` (`module::function`). Its standard error is
+/// shown immediately.
 ///
 /// # Panics
-/// When the test fails there, or is not found.
+/// When the test fails in that process, or is not found.
 pub fn alone(name: &str, work: impl FnOnce()) {
     alone_with(name, |_| (), work);
 }
 
-/// Runs `work` as [`alone`] does, in a process whose environment is set before.
+/// Runs `work` like [`alone`], in a process whose command is first adjusted by `set` (for example
+/// its environment).
 ///
 /// # Panics
-/// When the test fails there, or is not found.
+/// When the test fails in that process, or is not found.
 pub fn alone_with(name: &str, set: impl FnOnce(&mut Command), work: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some() {
         return work();

@@ -1,4 +1,4 @@
-//! A frontier with a group in every state there is, and random commands for one.
+//! A frontier with one group in every possible state, and random commands for such a frontier.
 
 use crate::frontier::{Frontier, Lease, release};
 use crate::rng::Rng;
@@ -7,22 +7,24 @@ use crate::rng::Rng;
 pub struct BusyFrontier {
     /// The lease of `held`, for five minutes.
     pub held: Lease,
-    /// The lease of `kept`, with a URI.
+    /// The lease of `kept`, with the URI that the frontier keeps.
     pub kept: Lease,
-    /// The lease of `idle` as it was released, and the gate.
+    /// The lease of `idle`, which has been released, and the time before which the group is not due
+    /// again.
     pub released: (Lease, i64),
-    /// The first lease of `parallel`, of two.
+    /// One of the two leases of `parallel`.
     pub parallel: Lease,
 }
 
 impl BusyFrontier {
-    /// Its groups.
+    /// The groups of the frontier.
     pub const GROUPS: [&str; 13] = rows![
         "waiting"; "later"; "ready"; "held"; "idle"; "kept"; "blocked"; "paused"; "of-a-paused-crawl";
         "member1"; "member2"; "parallel"; "numbered";
     ];
 
-    /// Builds it in an empty frontier at a simulated time, of which a few milliseconds pass.
+    /// Builds the groups in an empty frontier at a simulated time, which advances by a few
+    /// milliseconds.
     pub fn build(f: &mut Frontier) -> BusyFrontier {
         let t = f.time();
         let minute = 60_000;
@@ -75,8 +77,8 @@ impl BusyFrontier {
     }
 }
 
-/// A random command of a small frontier, with the leases that are out. What it
-/// was, and what came of it, for the message of a failure.
+/// Runs a random command on a small frontier; `held` has the unreleased leases. Returns the command
+/// and its outcome, for failure messages.
 pub fn random_step(f: &mut Frontier, rng: &mut Rng, held: &mut Vec<Lease>) -> String {
     let now = f.time();
     let chg = format!("host-{}", rng.below(6));
@@ -119,7 +121,7 @@ pub fn random_step(f: &mut Frontier, rng: &mut Rng, held: &mut Vec<Lease>) -> St
         94 => "EXPIRED".to_owned(),
         95 => "REPAIR".to_owned(),
         _ => {
-            // The server's own time passes by itself.
+            // The server's own clock advances by itself.
             if f.now.is_some() {
                 f.pass(rng.below(500) as i64);
             }

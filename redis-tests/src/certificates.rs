@@ -1,13 +1,14 @@
-//! Certificates for servers behind TLS.
+//! Certificates for TLS servers.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Writes an authority, `ca.pem`, and a certificate with its key for each of `names` into a folder: `name.pem` and
-/// `name.key`, for 127.0.0.1, or for the host that the name is where it has a dot.
+/// Writes a certificate authority (`ca.pem`) and, for each of `names`, a certificate (`name.pem`)
+/// and its key (`name.key`) into a folder. Each certificate is for 127.0.0.1, or for the host
+/// `name` if the name contains a dot.
 ///
 /// # Panics
-/// When there is no `openssl`.
+/// When `openssl` is not installed.
 pub fn certificates(dir: &Path, names: &[&str]) {
     let script = r#"set -e
 cd "$0"

@@ -10,7 +10,8 @@ use crate::wire::Reply;
 /// Number of hash slots of a cluster.
 const SLOTS: usize = crawlspace_compact::limits::every::SLOTS as usize;
 
-/// Masters that share the slots evenly, in order: the first one has slot 0. Dropping it kills all of them.
+/// Masters that share the slots evenly and in order: slot 0 belongs to the first one. Dropping the
+/// cluster kills all of them.
 ///
 /// ```no_run
 /// use redis_tests::{ok, Cluster};
@@ -23,7 +24,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster of servers with the module. All of them know all slots when this returns.
+    /// Starts a cluster of servers with the module. When this returns, every node knows the owner
+    /// of every slot.
     pub fn start(nodes: usize) -> Cluster {
         Cluster::with(nodes, Options::new())
     }
@@ -31,7 +33,7 @@ impl Cluster {
     /// Starts a cluster whose nodes have these options.
     ///
     /// # Panics
-    /// When there are to be no nodes, or more than there are slots.
+    /// When `nodes` is 0 or larger than the number of slots.
     pub fn with(nodes: usize, options: Options) -> Cluster {
         assert!((1..=SLOTS).contains(&nodes), "{nodes} nodes");
         let options = options
@@ -49,7 +51,7 @@ impl Cluster {
             let mut c = node.wire();
             let (first, end) = (i * SLOTS / count, (i + 1) * SLOTS / count);
             ok!(c, "CLUSTER", "ADDSLOTSRANGE", first, end - 1);
-            // Nodes that meet with the same epoch would first have to settle who gets another one.
+            // Nodes with equal epochs would first have to resolve the conflict.
             ok!(c, "CLUSTER", "SET-CONFIG-EPOCH", i + 1);
             for other in &self.nodes[..i] {
                 let bus = ok!(other.wire(), "CONFIG", "GET", "cluster-port").pairs()[0]
@@ -63,7 +65,7 @@ impl Cluster {
         });
     }
 
-    /// Returns true if this node serves and can redirect a client for each slot.
+    /// Returns true if this node is up and can redirect a client for each slot.
     fn is_known_to(&self, node: &Server) -> bool {
         let info = ok!(node.wire(), "CLUSTER", "INFO").text();
         let owners: Vec<_> = ranges(node).into_iter().map(|(_, port)| port).collect();
@@ -71,38 +73,38 @@ impl Cluster {
             && self.nodes.iter().all(|node| owners.contains(&node.port()))
     }
 
-    /// Its nodes.
+    /// Returns the nodes.
     pub fn nodes(&self) -> &[Server] {
         &self.nodes
     }
 
-    /// One of them, to be killed and started again.
+    /// Returns a node, so that a test can kill and restart it.
     pub fn node_mut(&mut self, number: usize) -> &mut Server {
         &mut self.nodes[number]
     }
 
-    /// Waits until all nodes serve and know where each slot is, after one of them was away.
+    /// Waits until all nodes are up and know the owner of every slot, after one of them was down.
     pub fn wait_until_whole(&self) {
         until("all nodes know all slots again", || {
             self.nodes.iter().all(|node| self.is_known_to(node))
         });
     }
 
-    /// Address of the first node, which knows the others.
+    /// Returns the address of the first node, which knows the others.
     pub fn url(&self) -> String {
         self.nodes[0].url()
     }
 
-    /// The slot of a key, or of a prefix with a hash tag.
+    /// Returns the slot of a key, or of a prefix with a hash tag.
     pub fn slot(&self, key: impl AsRef<[u8]>) -> i64 {
         ok!(self.nodes[0].wire(), "CLUSTER", "KEYSLOT", key.as_ref()).int()
     }
 
-    /// The node that has the slot of a key now. Nodes that tell each other of a move may for a moment think
-    /// that nobody has it.
+    /// Returns the node that owns the slot of a key now. While nodes tell each other about a move,
+    /// they may briefly report no owner; this waits for one.
     ///
     /// # Panics
-    /// When none says that it has, for a minute.
+    /// When no node reports to be the owner within a minute.
     pub fn owner(&self, key: impl AsRef<[u8]>) -> &Server {
         let slot = self.slot(key);
         let owns = |node: &&Server| {
@@ -113,8 +115,8 @@ impl Cluster {
         until_some("a node has the slot", || self.nodes.iter().find(owns))
     }
 
-    /// Begins to move the slot of a key to another node: that one imports, its owner migrates. Keys that are
-    /// in it stay where they are.
+    /// Begins to move the slot of a key to another node: the target is set to importing, the owner
+    /// to migrating. The keys in the slot do not move yet.
     pub fn begin_move(&self, key: impl AsRef<[u8]>, to: &Server) {
         let slot = self.slot(key.as_ref());
         let from = self.owner(key);
@@ -122,8 +124,8 @@ impl Cluster {
         ok!(from.wire(), "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to));
     }
 
-    /// Moves the keys of a slot whose move has [begun](Self::begin_move), not yet the slot: its owner answers
-    /// `ASK` from then on.
+    /// Moves the keys of a slot whose move has [begun](Self::begin_move), but not the slot itself:
+    /// its owner answers `ASK` from then on.
     pub fn move_keys(&self, key: impl AsRef<[u8]>, to: &Server) {
         let slot = self.slot(key.as_ref());
         let mut c = self.owner(key).wire();
@@ -138,12 +140,13 @@ impl Cluster {
         }
     }
 
-    /// Moves the keys of a slot whose move has [begun](Self::begin_move), then the slot. All nodes know it when
-    /// this returns.
+    /// Moves the keys of a slot whose move has [begun](Self::begin_move), then the slot. When this
+    /// returns, all nodes know the new owner.
     pub fn finish_move(&self, key: impl AsRef<[u8]>, to: &Server) {
         let slot = self.slot(key.as_ref());
         self.move_keys(key, to);
-        // The new owner first: otherwise both nodes would redirect clients to each other in between.
+        // The new owner first: otherwise both nodes would redirect clients to each other in
+        // between.
         let others = self.nodes.iter().filter(|node| node.port() != to.port());
         for node in std::iter::once(to).chain(others) {
             ok!(node.wire(), "CLUSTER", "SETSLOT", slot, "NODE", id(to));
@@ -151,7 +154,7 @@ impl Cluster {
         self.wait_for_slot(slot, to);
     }
 
-    /// Returns true if the servers move slots as a whole (Valkey 9 and Redis 8.4 do).
+    /// Returns true if the servers support atomic slot migration (Valkey 9 and Redis 8.4 do).
     pub fn moves_whole(&self) -> bool {
         self.knows("MIGRATESLOTS") || self.knows("MIGRATION")
     }
@@ -162,13 +165,14 @@ impl Cluster {
         help.iter().any(|line| line.starts_with(subcommand))
     }
 
-    /// Moves the slot of a key as a whole, while its owner serves it. All nodes know it when this returns.
+    /// Moves the slot of a key with atomic slot migration, while its owner continues to serve it.
+    /// When this returns, all nodes know the new owner.
     ///
     /// # Panics
-    /// When a server refuses, or gives up.
+    /// When a server refuses or aborts the migration.
     pub fn move_whole(&self, key: impl AsRef<[u8]>, to: &Server) {
         let slot = self.slot(key.as_ref());
-        // One pushes what the other pulls.
+        // Valkey pushes the slot from its owner; Redis pulls it from the target.
         let (mut c, status) = if self.knows("MIGRATESLOTS") {
             let mut c = self.owner(key).wire();
             ok!(
@@ -219,14 +223,14 @@ impl Cluster {
         });
     }
 
-    /// Moves the slot of a key, and what is in it, to another node.
+    /// Moves the slot of a key and the keys in it to another node.
     pub fn move_slot(&self, key: impl AsRef<[u8]>, to: &Server) {
         self.begin_move(key.as_ref(), to);
         self.finish_move(key, to);
     }
 }
 
-/// Returns the slot ranges that a node knows, each with the port of its owner.
+/// Returns the slot ranges that a node knows, each with the port of the owner.
 fn ranges(node: &Server) -> Vec<(RangeInclusive<i64>, u16)> {
     let ranges = ok!(node.wire(), "CLUSTER", "SLOTS");
     let range = |range: &Reply| {

@@ -1,14 +1,14 @@
-//! Made-up crawls: hashes, records, and large crawls written as a plain client writes them.
+//! Synthetic crawls: hashes, records, and large crawls written the way a plain client writes them.
 
 use std::ops::Range;
 
 use crate::wire::{Reply, Wire, Word};
 
-/// The date of made-up records.
+/// The date of synthetic records.
 pub const DATE: &str = "20260319102015123";
 
-/// The `n`-th made-up hash in the written form of the `document` profile. Not a digest of
-/// anything; all 64 hex digits depend on `n`.
+/// Returns the `n`-th synthetic hash in the written form of the `document` profile. It is not a
+/// digest of any content; all 64 hex digits depend on `n`.
 pub fn sha256_of(n: u64) -> String {
     let mut hex = String::from("sha256:");
     let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -21,17 +21,17 @@ pub fn sha256_of(n: u64) -> String {
     hex
 }
 
-/// URL of the `n`-th made-up record.
+/// Returns the URL of the `n`-th synthetic record.
 pub fn url_of(n: u64) -> String {
     format!("http://example.com/page/{n}")
 }
 
-/// Size of the `n`-th made-up record.
+/// Returns the size of the `n`-th synthetic record.
 pub fn size_of(n: u64) -> u64 {
     1000 + n % 500
 }
 
-/// The five words of the `n`-th made-up record: hash, WACZ index, date, URL, size.
+/// Returns the five arguments of the `n`-th synthetic record: hash, WACZ index, date, URL, size.
 pub fn words_of(n: u64) -> [Vec<u8>; 5] {
     [
         sha256_of(n).word(),
@@ -42,21 +42,21 @@ pub fn words_of(n: u64) -> [Vec<u8>; 5] {
     ]
 }
 
-/// A made-up crawl of consecutive hashes.
+/// A synthetic crawl of consecutive hashes.
 #[derive(Clone, Copy, Debug)]
 pub struct Crawl<'a> {
     /// Prefix of the index.
     pub prefix: &'a str,
-    /// Its id.
+    /// Id of the crawl.
     pub id: &'a str,
     /// Number of the first hash (see [`sha256_of`]).
     pub first: u64,
-    /// Number of its hashes.
+    /// Number of hashes.
     pub hashes: u64,
 }
 
 impl<'a> Crawl<'a> {
-    /// The crawl of these hashes.
+    /// Creates a crawl of these hashes.
     pub fn of(prefix: &'a str, id: &'a str, hashes: Range<u64>) -> Crawl<'a> {
         Crawl {
             prefix,
@@ -66,20 +66,20 @@ impl<'a> Crawl<'a> {
         }
     }
 
-    /// The `i`-th hash of this crawl.
+    /// Returns the `i`-th hash of this crawl.
     pub fn hash(&self, i: u64) -> String {
         sha256_of(self.first + i)
     }
 
-    /// All of its hashes.
+    /// Returns all hashes of this crawl.
     pub fn all(&self) -> impl Iterator<Item = String> + '_ {
         (0..self.hashes).map(|i| self.hash(i))
     }
 
-    /// Writes it with `DEDUPE.ADD`, some hundred hashes a command.
+    /// Adds the crawl with `DEDUPE.ADD`, some hundred hashes per command.
     ///
     /// # Panics
-    /// When the server refuses it.
+    /// When the server returns an error.
     pub fn add(&self, wire: &mut Wire) {
         let numbers: Vec<u64> = (0..self.hashes).collect();
         let commands = numbers.chunks(200).map(|chunk| {
@@ -93,10 +93,10 @@ impl<'a> Crawl<'a> {
     }
 }
 
-/// Writes a crawl as a plain client does: `SADD uncommittedcrawls`, `HSET h:<crawl>`, counts.
+/// Writes a crawl the way a plain client does: `SADD uncommittedcrawls`, `HSET h:<crawl>`, counts.
 ///
 /// # Panics
-/// When the server refuses it.
+/// When the server returns an error.
 pub fn fill_crawl(wire: &mut Wire, crawl: &Crawl<'_>) {
     let Crawl {
         prefix,

@@ -1,14 +1,14 @@
-//! A data set as sorted text.
+//! The content of a database as sorted text.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::wire::{Reply, Wire};
 
-/// Every key of one database with its type and content, members of sets and hashes sorted.
+/// Every key of one database with its type and content; members of sets and hashes are sorted.
 ///
-/// Two snapshots are equal when the data sets are; the `Debug` form is one line per member, so
-/// that a failed comparison can be read.
+/// Two snapshots are equal when the data sets are equal. The `Debug` form has one line per member,
+/// so that a failed comparison is readable.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Snapshot {
     keys: BTreeMap<Vec<u8>, (String, Vec<Vec<u8>>)>,
@@ -20,7 +20,7 @@ impl Snapshot {
         Snapshot::of_keys(wire, |_| true)
     }
 
-    /// Reads those keys of the selected database for which `wanted` holds.
+    /// Reads the keys of the selected database for which `wanted` returns true.
     pub fn of_keys(wire: &mut Wire, wanted: impl Fn(&[u8]) -> bool) -> Snapshot {
         let names = wire.expect_ok(&["KEYS", "*"]);
         let names = names.items().iter().map(|key| key.bytes().to_vec());
@@ -37,10 +37,10 @@ impl Snapshot {
         Snapshot { keys }
     }
 
-    /// The fields of a hash as text, nothing when there is no such key.
+    /// Returns the fields of a hash as text; empty if the key does not exist.
     ///
     /// # Panics
-    /// When the key is of another type.
+    /// When the key has another type.
     pub fn hash(&self, key: impl AsRef<[u8]>) -> BTreeMap<String, String> {
         let Some((kind, lines)) = self.keys.get(key.as_ref()) else {
             return BTreeMap::new();
@@ -54,8 +54,8 @@ impl Snapshot {
         lines.iter().map(pair).collect()
     }
 
-    /// This snapshot without what the keys `<prefix>crawlspace` remember of how an index is stored and
-    /// spelled.
+    /// Removes the fields of the keys `<prefix>crawlspace` that record how an index is stored and
+    /// how its hashes are written.
     pub fn without_storage(mut self) -> Snapshot {
         let forgotten: [&[u8]; 2] = [b"storage = ", b"written = "];
         for (key, (_, lines)) in &mut self.keys {
@@ -67,7 +67,7 @@ impl Snapshot {
         self
     }
 
-    /// This snapshot with what `change` makes of each line of a key.
+    /// Rewrites each line with `change`, which gets the key and the line.
     pub fn map_lines(mut self, change: impl Fn(&[u8], &mut Vec<u8>)) -> Snapshot {
         for (key, (_, lines)) in &mut self.keys {
             lines.iter_mut().for_each(|line| change(key, line));
@@ -75,19 +75,19 @@ impl Snapshot {
         self
     }
 
-    /// This snapshot without keys for which `drop` holds.
+    /// Removes the keys for which `drop` returns true.
     pub fn without(mut self, drop: impl Fn(&[u8]) -> bool) -> Snapshot {
         self.keys.retain(|key, _| !drop(key));
         self
     }
 
-    /// This snapshot without keys `<prefix>crawlspace`: their counters (commits, claim tokens) only
-    /// grow, so that no number is given twice, even when nothing else is left of a crawl.
+    /// Removes the keys `<prefix>crawlspace`. Their counters (commits, claim tokens) only grow, so
+    /// that no number is used twice, even when nothing else is left of a crawl.
     pub fn without_counters(self) -> Snapshot {
         self.without(|key| key.ends_with(b"crawlspace"))
     }
 
-    /// Only the keys with this prefix, and without it.
+    /// Returns only the keys with this prefix, with the prefix removed from their names.
     pub fn under(&self, prefix: &str) -> Snapshot {
         let keys = self.keys.iter().filter_map(|(key, value)| {
             let rest = key.strip_prefix(prefix.as_bytes())?;
@@ -98,7 +98,7 @@ impl Snapshot {
         }
     }
 
-    /// Names of all keys, as text.
+    /// Returns the names of all keys as text.
     pub fn names(&self) -> Vec<String> {
         let names = self.keys.keys().map(|k| k.escape_ascii().to_string());
         names.collect()
@@ -121,10 +121,10 @@ impl Snapshot {
         out
     }
 
-    /// Fails with the lines that differ (at most forty of them).
+    /// Fails with the lines that differ (at most forty) unless the two snapshots are equal.
     ///
     /// # Panics
-    /// When the two are not equal.
+    /// When they differ.
     #[track_caller]
     pub fn assert_same(&self, other: &Snapshot, what: &str) {
         if self != other {

@@ -1,4 +1,4 @@
-//! An index on the stage: one `DEDUPE.*` command a line.
+//! A test connection to an index: one `DEDUPE.*` command per line.
 //!
 //! ```no_run
 //! use redis_tests::{DedupeIndex, Server};
@@ -23,11 +23,11 @@ use crate::storage::{is_packed, plain_hash, plain_view};
 use crate::wait::until;
 use crate::wire::{Reply, Wire, Word, int, runs_lines};
 
-/// A connection that works on one index. It is a [`Wire`], too, for plain commands.
+/// A connection that works on one index. It dereferences to [`Wire`] for plain commands.
 pub struct DedupeIndex {
     wire: Wire,
     prefix: String,
-    /// The unix socket of its server, for further connections.
+    /// The unix socket of the server, for further connections.
     socket: Option<PathBuf>,
 }
 
@@ -46,7 +46,7 @@ impl DerefMut for DedupeIndex {
 }
 
 impl DedupeIndex {
-    /// The index with this prefix.
+    /// Connects to the index with this prefix.
     pub fn of(server: &Server, prefix: &str) -> DedupeIndex {
         let socket = Some(server.unix_path());
         DedupeIndex {
@@ -55,7 +55,8 @@ impl DedupeIndex {
         }
     }
 
-    /// The index with this prefix, over this connection, which is the only one.
+    /// Creates a handle for the index with this prefix over an existing connection. It cannot open
+    /// further ones.
     pub fn over(wire: Wire, prefix: &str) -> DedupeIndex {
         DedupeIndex {
             wire,
@@ -64,12 +65,12 @@ impl DedupeIndex {
         }
     }
 
-    /// Starts a server; it, and its index with this prefix.
+    /// Starts a server and connects to its index with this prefix.
     pub fn start(prefix: &str) -> (Server, DedupeIndex) {
         DedupeIndex::on(Options::new(), prefix)
     }
 
-    /// Starts a server whose jobs go in slices that are as short as they can be.
+    /// Starts a server whose jobs run in the shortest possible slices.
     pub fn in_slices(prefix: &str) -> (Server, DedupeIndex) {
         DedupeIndex::on(Options::new().module_args(&["slice-us", "50"]), prefix)
     }
@@ -81,14 +82,14 @@ impl DedupeIndex {
         (server, index)
     }
 
-    /// Starts a server with these options and a replica of it that has no persistence.
+    /// Starts a server with these options, and a replica of it without persistence.
     pub fn replicated(options: Options, prefix: &str) -> (Server, Server, DedupeIndex) {
         let (server, index) = DedupeIndex::on(options, prefix);
         let replica = Options::new().replica_of(&server).start();
         (server, replica, index)
     }
 
-    /// Another connection that works on the same index.
+    /// Opens another connection to the same index.
     pub fn another(&self) -> DedupeIndex {
         let socket = self.socket.as_ref().expect("its server is known");
         let wire = Wire::unix(socket).expect("the server accepts connections");
@@ -98,24 +99,25 @@ impl DedupeIndex {
         }
     }
 
-    /// The connection, for commands that go as words.
+    /// Returns the connection, for commands given as separate arguments.
     pub fn wire(&mut self) -> &mut Wire {
         &mut self.wire
     }
 
-    /// Its prefix.
+    /// Returns the prefix.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// A key of this index.
+    /// Returns the full name of a key of this index.
     pub fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// The words of a line: `ADD a 'b c'` is `DEDUPE.ADD <prefix> a "b c"`. `#7` is the hash of the
-    /// seventh made-up record, `@7` the five words of that record, `#0..9` and `@0..9` are nine of them.
-    /// A word in single quotes ends at the next one.
+    /// Parses a line into the arguments of a command: `ADD a 'b c'` is `DEDUPE.ADD <prefix> a "b
+    /// c"`. `#7` is the hash of synthetic record 7 and `@7` the five arguments of that record;
+    /// `#0..9` and `@0..9` are records 0 to 8. An argument in single quotes ends at the next single
+    /// quote.
     ///
     /// # Panics
     /// When a quote is not closed, or a range has no end.
@@ -128,14 +130,16 @@ impl DedupeIndex {
 
     runs_lines!();
 
-    /// Runs a line of a plain command as it stands, with the same words; it must succeed.
+    /// Runs a line as a plain command, without adding `DEDUPE.` and the prefix; the same
+    /// abbreviations work. The command must succeed.
     #[track_caller]
     pub fn plain(&mut self, line: impl AsRef<str>) -> Reply {
         let words = words(line.as_ref());
         self.wire.expect_ok(&words)
     }
 
-    /// Fails unless the reply to a line has these values in these fields: `CHECK`, `ok 0 missingHashes 7`.
+    /// Fails unless the reply to a line has the given values in the given fields, as in `CHECK`,
+    /// `ok 0 missingHashes 7`.
     #[track_caller]
     pub fn tells(&mut self, line: impl AsRef<str>, fields: &str) {
         let reply = self.ok(line.as_ref());
@@ -156,14 +160,15 @@ impl DedupeIndex {
         }
     }
 
-    /// Sends a line over another connection, which its reply will come to.
+    /// Sends a line over a new connection and returns the connection, on which the reply will
+    /// arrive.
     pub fn sent(&self, line: impl AsRef<str>) -> Wire {
         let mut other = self.another();
         other.send(line);
         other.wire
     }
 
-    /// Sends a line that begins a job over another connection, and waits until the job is under way.
+    /// Sends a line that starts a job over a new connection, and waits until the job is running.
     #[track_caller]
     pub fn begun(&mut self, line: &str) -> Wire {
         let mut asker = self.sent(line);
@@ -175,7 +180,7 @@ impl DedupeIndex {
         });
         until("the job is under way", || match name {
             "PACK" | "UNPACK" => {
-                assert!(!asker.has_reply(), "{line} was over too soon for this test");
+                assert!(!asker.has_reply(), "{line} ended too early for this test");
                 self.storage().ends_with("ing")
             }
             _ => self.wire.expect_ok(&["HEXISTS", &jobs, crawl]) == int(1),
@@ -183,7 +188,7 @@ impl DedupeIndex {
         asker
     }
 
-    /// Sends a claim over another connection, and waits until it is blocked.
+    /// Sends a claim over a new connection, and waits until it is blocked.
     pub fn blocked(&mut self, line: impl AsRef<str>) -> Wire {
         let pending = |d: &mut DedupeIndex| {
             let info = d.wire.expect_ok(&["INFO", "crawlspace"]).text();
@@ -200,20 +205,22 @@ impl DedupeIndex {
         waiter
     }
 
-    /// `ADD` of these made-up records and `COMMIT`: new and already-known hashes.
+    /// Runs `ADD` with these synthetic records, then `COMMIT`; returns the numbers of new and
+    /// already-known hashes.
     #[track_caller]
     pub fn committed(&mut self, crawl: &str, numbers: impl IntoIterator<Item = u64>) -> (i64, i64) {
         self.add(crawl, numbers);
         self.commit(crawl)
     }
 
-    /// `COMMIT`: new and already-known hashes.
+    /// Runs `COMMIT` and returns the numbers of new and already-known hashes.
     #[track_caller]
     pub fn commit(&mut self, crawl: &str) -> (i64, i64) {
         crawler::commit(&mut self.wire, &self.prefix, crawl)
     }
 
-    /// `ADD` of these made-up records, some hundred a command; how many were new.
+    /// Runs `ADD` with these synthetic records, some hundred per command, and returns the number of
+    /// new ones.
     #[track_caller]
     pub fn add(&mut self, crawl: &str, numbers: impl IntoIterator<Item = u64>) -> i64 {
         let numbers: Vec<u64> = numbers.into_iter().collect();
@@ -225,7 +232,7 @@ impl DedupeIndex {
         self.wire.pipeline(adds).iter().map(Reply::int).sum()
     }
 
-    /// Adds a WACZ file to a crawl, opened and closed; its size is 100.
+    /// Adds a WACZ file of 100 bytes to a crawl: opens and closes it.
     #[track_caller]
     pub fn wacz(&mut self, crawl: &str, name: &str) {
         let index = self.ok(format!("WACZOPEN '{crawl}' '{name}'")).int();
@@ -234,13 +241,14 @@ impl DedupeIndex {
         ));
     }
 
-    /// `PACK` or `UNPACK`: the storage, and how many fields of the merged index and how many records moved.
+    /// Runs `PACK` or `UNPACK`; returns the storage and the numbers of moved fields of the merged
+    /// index and of moved records.
     #[track_caller]
     pub fn change(&mut self, name: &str) -> (String, i64, i64) {
         moved(&self.ok(name))
     }
 
-    /// Its storage: `plain` or `packed`, or `packing` or `unpacking` meanwhile.
+    /// Returns the storage: `plain` or `packed`, or `packing` or `unpacking` during a change.
     #[track_caller]
     pub fn storage(&mut self) -> String {
         self.ok("STATS").field("storage").text()
@@ -252,32 +260,35 @@ impl DedupeIndex {
         self.ok("STATS").field("hashes").int()
     }
 
-    /// `LOOKUP` of these made-up hashes: the owner of each, or `-`.
+    /// Runs `LOOKUP` with these synthetic hashes and returns the owner of each, or `-`.
     #[track_caller]
     pub fn owners(&mut self, numbers: impl IntoIterator<Item = u64>) -> Vec<String> {
         crawler::owners(&mut self.wire, &self.prefix, numbers)
     }
 
-    /// A hash of it as text.
+    /// Returns the fields of a hash of this index as text.
     #[track_caller]
     pub fn hash(&mut self, name: &str) -> BTreeMap<String, String> {
         let key = self.key(name);
         crawler::hash_key(&mut self.wire, &key)
     }
 
-    /// A hash of it as it is on plain storage, packed or not.
+    /// Returns the fields of a hash as they are on plain storage, whether or not the index is
+    /// packed.
     #[track_caller]
     pub fn plain_hash(&mut self, name: &str) -> BTreeMap<String, String> {
         plain_hash(&mut self.wire, &self.prefix, name)
     }
 
-    /// All that it has, or would have if it were unpacked, without what tells its storage.
+    /// Returns all keys of the index as they are on plain storage, without the fields that record
+    /// the storage.
     #[track_caller]
     pub fn plain_view(&mut self) -> Snapshot {
         plain_view(&mut self.wire, &self.prefix).without_storage()
     }
 
-    /// Does something to its keys as a plain client does: a packed one is unpacked for it, and packed again.
+    /// Changes the keys the way a plain client does. If the index is packed, it is unpacked first
+    /// and packed again afterwards.
     pub fn plainly<T>(&mut self, change: impl FnOnce(&mut DedupeIndex) -> T) -> T {
         let packed = is_packed(&mut self.wire, &self.prefix);
         if packed {
@@ -290,28 +301,28 @@ impl DedupeIndex {
         done
     }
 
-    /// A counts key of it as numbers, without fields that are 0 or no whole numbers.
+    /// Returns the fields of a counts key as numbers, without fields that are 0 or not integers.
     #[track_caller]
     pub fn counts(&mut self, name: &str) -> BTreeMap<String, i64> {
         let key = self.key(name);
         crawler::counts(&mut self.wire, &key)
     }
 
-    /// Members of a set of it, sorted.
+    /// Returns the members of a set, sorted.
     #[track_caller]
     pub fn set(&mut self, name: &str) -> Vec<String> {
         let key = self.key(name);
         crawler::set_key(&mut self.wire, &key)
     }
 
-    /// Fails with the findings unless `CHECK` finds the index consistent.
+    /// Fails with the findings of `CHECK` unless it reports a consistent index.
     #[track_caller]
     pub fn assert_consistent(&mut self) {
         crawler::assert_consistent(&mut self.wire, &self.prefix);
     }
 }
 
-/// The words of a line, with those of made-up hashes and records.
+/// Splits a line into arguments and expands synthetic hashes and records.
 fn words(line: &str) -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> = Vec::new();
     let mut rest = line.trim_start_matches(' ');
@@ -333,7 +344,7 @@ fn words(line: &str) -> Vec<Vec<u8>> {
     words
 }
 
-/// The numbers that a word like `#7` or `@0..9` stands for.
+/// Parses an abbreviation like `#7` or `@0..9` into its sign and its range of numbers.
 fn numbers(word: &str) -> Option<(char, std::ops::Range<u64>)> {
     let sign = word.chars().next().filter(|sign| "#@".contains(*sign))?;
     let (from, to) = word[1..].split_once("..").unwrap_or((&word[1..], ""));

@@ -1,11 +1,13 @@
-//! The examples of the documentation: what a page says to send, and the reply that it promises.
+//! The examples of the documentation: the commands that a page shows, and the replies that it
+//! promises.
 //!
-//! An example is a fenced block ` ```redis ` with lines `> COMMAND args`, each followed by the reply
-//! as redis-cli shows it. `<any>` in an expected line stands for whatever is there (a time left, a figure of
-//! memory, the sentence of an error).
+//! An example is a fenced block ` ```redis ` with lines `> COMMAND args`, each followed by the
+//! reply as redis-cli shows it. `<any>` in an expected line matches any text (a time left, a memory
+//! size, the sentence of an error).
 //!
-//! In a block ` ```redis live ` numbers of ten digits and more, which are times and tokens, stand for
-//! whatever number of that length is there, the same one wherever they are repeated, also in a command.
+//! In a block ` ```redis live `, numbers of ten or more digits are times and tokens. Each matches
+//! any number of the same length. Where a number is repeated, also in a later command, it must be
+//! the same number again.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +21,15 @@ pub struct Step {
     pub line: usize,
     /// The command, as it would be typed.
     pub command: String,
-    /// The reply, as redis-cli shows it.
+    /// The reply, one line of redis-cli output each.
     pub expected: Vec<String>,
-    /// Times and tokens are those of the moment.
+    /// True in a `live` block, whose times and tokens differ from run to run.
     pub live: bool,
 }
 
 impl Step {
-    /// The words of the command, with the times and tokens of now.
+    /// Returns the arguments of the command, with times and tokens replaced by their current
+    /// values.
     pub fn words(&self, now: &Live) -> Vec<Vec<u8>> {
         if self.live {
             words(&now.translate(&self.command))
@@ -35,8 +38,8 @@ impl Step {
         }
     }
 
-    /// Returns the difference of this reply from the promised one, with the line of the example; `None` if there is
-    /// none.
+    /// Compares a reply with the expected one. Returns the difference and the line of the example;
+    /// `None` if they match.
     pub fn difference(&self, reply: &Reply, now: &mut Live) -> Option<String> {
         let got = show(reply);
         let same = got.len() == self.expected.len()
@@ -57,7 +60,7 @@ impl Step {
     }
 }
 
-/// The examples of a page, in their order.
+/// Parses the examples of a page, in order.
 pub fn steps(text: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let (mut inside, mut live) = (false, false);
@@ -81,7 +84,7 @@ pub fn steps(text: &str) -> Vec<Step> {
     steps
 }
 
-/// Returns true if a line matches; `<any>` stands for any text, also for no text.
+/// Returns true if a line matches; `<any>` matches any text, including none.
 pub fn matches_line(expected: &str, got: &str) -> bool {
     let mut pieces = expected.split("<any>");
     let first = pieces.next().unwrap_or_default();
@@ -104,7 +107,7 @@ pub fn matches_line(expected: &str, got: &str) -> bool {
     }
 }
 
-/// The times and tokens of a page as they are shown, and as they are now.
+/// The times and tokens of a page, and their current values.
 #[derive(Debug, Default)]
 pub struct Live {
     numbers: BTreeMap<String, String>,
@@ -115,7 +118,7 @@ impl Live {
         piece.len() >= 10 && piece.starts_with(|c: char| c.is_ascii_digit())
     }
 
-    /// Digits and what is between them.
+    /// Splits a line into runs of digits and the text between them.
     fn pieces(line: &str) -> Vec<&str> {
         let bytes = line.as_bytes();
         let mut pieces = Vec::new();
@@ -145,7 +148,7 @@ impl Live {
             })
     }
 
-    /// A command of the page, as it is to be sent now.
+    /// Returns a command of the page with the current times and tokens.
     pub fn translate(&self, command: &str) -> String {
         let pieces = Live::pieces(command);
         let now = |piece| self.numbers.get(piece).map_or(piece, |now| &now[..]);
@@ -153,10 +156,10 @@ impl Live {
     }
 }
 
-/// A RESP2 reply as lines of redis-cli.
+/// Formats a RESP2 reply as lines of redis-cli output.
 ///
 /// # Panics
-/// When the reply is of RESP3.
+/// When the reply has a RESP3 type.
 pub fn show(reply: &Reply) -> Vec<String> {
     match reply {
         Reply::Nil => vec!["(nil)".into()],

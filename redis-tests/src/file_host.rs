@@ -1,4 +1,5 @@
-//! A web server with files, which can behave as badly as those that packages are downloaded from.
+//! A web server for files that can imitate the defects of the servers that packages are downloaded
+//! from.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,40 +12,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::scripted_host::{Asked, ScriptedHost};
 
-/// Serves files on a free port of the loopback interface, until it is dropped.
+/// A server of files on a free loopback port. Dropping it stops the server.
 pub struct FileHost {
     host: ScriptedHost,
     shared: Arc<Mutex<Shared>>,
 }
 
-/// The way in which a file is served. By default correctly, with ranges.
+/// The behavior of a file's responses. By default, they are correct and support ranges.
 #[derive(Clone, Debug)]
 pub struct Manners {
-    /// Ranges are answered with 206; otherwise the whole file comes with 200, whatever was asked for.
+    /// Answers range requests with 206; otherwise always sends the whole file with 200.
     pub ranges: bool,
-    /// Status, and the number of first requests that get it.
+    /// An error status, and the number of first requests that get it.
     pub failing: Option<(u16, u32)>,
-    /// Bytes after which the connection is closed, and the number of first responses that it happens to.
+    /// Number of bytes after which the connection is closed, and the number of first responses that
+    /// this happens to.
     pub cut: Option<(u64, u32)>,
-    /// Bytes of a response after which nothing more is sent, while the connection stays open.
+    /// Number of bytes of a response after which nothing more is sent, while the connection stays
+    /// open.
     pub silent_after: Option<u64>,
-    /// Added to the number in `Content-Length`.
+    /// Number added to `Content-Length`.
     pub length_lie: i64,
-    /// Added to the first and the last byte in `Content-Range`.
+    /// Number added to the first and the last byte position in `Content-Range`.
     pub range_lie: i64,
-    /// Added to the total in `Content-Range`.
+    /// Number added to the total size in `Content-Range`.
     pub total_lie: i64,
-    /// The total in `Content-Range` is `*`.
+    /// Sends `*` as the total size in `Content-Range`.
     pub unknown_total: bool,
-    /// `Content-Range` is left out.
+    /// Omits `Content-Range`.
     pub no_content_range: bool,
-    /// Answers have no `Content-Length`: they come in chunks.
+    /// Omits `Content-Length` and sends chunks.
     pub chunked: bool,
-    /// Answers have neither: they end with their connection.
+    /// Omits both `Content-Length` and chunks; the response ends when the connection closes.
     pub until_closed: bool,
-    /// No answer to a range has more bytes than this.
+    /// Maximum number of bytes in the response to a range request.
     pub shorter_ranges: Option<u64>,
-    /// The answer never ends; it is the file again and again.
+    /// Sends the file again and again without end.
     pub endless: bool,
     /// `Content-Type`.
     pub content_type: Option<String>,
@@ -52,11 +55,11 @@ pub struct Manners {
     pub etag: Option<String>,
     /// `Last-Modified`.
     pub last_modified: Option<String>,
-    /// `Content-Encoding`, though the bytes are those of the file.
+    /// `Content-Encoding`; the bytes of the file are sent unchanged.
     pub encoding: Option<String>,
-    /// Sent elsewhere with 302.
+    /// Redirects to this URL with 302.
     pub redirect: Option<String>,
-    /// Behaviour from the `n`th request of the file on.
+    /// Replaces the behavior from the `n`-th request of the file on.
     pub later: Option<(u32, Box<Manners>)>,
 }
 
@@ -86,18 +89,18 @@ impl Default for Manners {
     }
 }
 
-/// A request, and what was answered.
+/// A request and its response.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// `GET`.
+    /// Method, such as `GET`.
     pub method: String,
-    /// Path and query as they came.
+    /// Path and query as received.
     pub path: String,
-    /// The header fields, their names in small letters.
+    /// Header fields, their names in lower case.
     pub fields: HashMap<String, String>,
-    /// The status of the answer.
+    /// Status of the response.
     pub status: u16,
-    /// The bytes of the file that went out: from where, and how many.
+    /// Bytes of the file that were sent: offset and length.
     pub sent: (u64, u64),
 }
 
@@ -111,7 +114,7 @@ struct Shared {
 #[derive(Clone)]
 enum Content {
     Bytes(Arc<Vec<u8>>),
-    /// A file on the disk, of which parts are read as they are asked for.
+    /// A file on disk; requested ranges are read when they are needed.
     Disk(Arc<fs::File>, u64),
 }
 
@@ -123,13 +126,13 @@ struct File {
 }
 
 impl FileHost {
-    /// Begins to serve, no file so far.
+    /// Starts a server without files.
     pub fn start() -> FileHost {
         FileHost::behind(|asked| Ok(asked.target.clone()))
     }
 
-    /// Begins to serve those whom a gate lets in: it says which path a request is about, or the status and the text that
-    /// it is refused with.
+    /// Starts a server that passes each request to `gate` first. The gate returns the path to
+    /// serve, or the status and text of a refusal.
     pub fn behind(
         gate: impl Fn(&Asked) -> Result<String, (u16, String)> + Send + Sync + 'static,
     ) -> FileHost {
@@ -141,7 +144,7 @@ impl FileHost {
         FileHost { host, shared }
     }
 
-    /// Puts a file at a path (`/a.wacz`), with manners, and forgets how often it was asked for.
+    /// Stores a file at a path (`/a.wacz`) with a behavior, and resets its request count.
     pub fn put(&self, path: &str, bytes: &[u8], manners: Manners) {
         let file = File {
             content: Content::Bytes(Arc::new(bytes.to_vec())),
@@ -152,10 +155,10 @@ impl FileHost {
         lock(&self.shared).files.insert(path.to_owned(), file);
     }
 
-    /// Puts a file of the disk at a path, however large it is.
+    /// Serves a file on disk at a path; the file may be of any size.
     ///
     /// # Panics
-    /// When it cannot be read.
+    /// When the file cannot be read.
     pub fn put_file(&self, path: &str, file: &Path, manners: Manners) {
         let open = fs::File::open(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         let size = open.metadata().expect("an open file has a size").len();
@@ -168,27 +171,27 @@ impl FileHost {
         lock(&self.shared).files.insert(path.to_owned(), file);
     }
 
-    /// Takes a file away.
+    /// Removes a file.
     pub fn remove(&self, path: &str) {
         lock(&self.shared).files.remove(path);
     }
 
-    /// The URL of a path.
+    /// Returns the URL of a path.
     pub fn url(&self, path: &str) -> String {
         self.host.url(path)
     }
 
-    /// The requests so far.
+    /// Returns all requests so far.
     pub fn requests(&self) -> Vec<Request> {
         lock(&self.shared).requests.clone()
     }
 
-    /// The requests since this was asked last.
+    /// Returns the requests since the last call.
     pub fn take_requests(&self) -> Vec<Request> {
         std::mem::take(&mut lock(&self.shared).requests)
     }
 
-    /// Returns the number of file bytes sent so far, without those of errors.
+    /// Returns the number of file bytes sent so far, without error responses.
     pub fn sent(&self) -> u64 {
         lock(&self.shared)
             .requests
@@ -197,7 +200,7 @@ impl FileHost {
             .sum()
     }
 
-    /// Returns true if byte `from` of a file, or one of the `length` bytes from there on, was ever sent.
+    /// Returns true if any of the `length` bytes of a file from offset `from` were ever sent.
     pub fn has_sent(&self, path: &str, from: u64, length: u64) -> bool {
         lock(&self.shared).requests.iter().any(|request| {
             let (start, sent) = request.sent;
@@ -210,7 +213,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Answers a request; whether its connection can take another one.
+/// Answers a request. Returns true if the connection can take another one.
 fn serve(
     asked: &Asked,
     path: Result<String, (u16, String)>,
@@ -221,7 +224,8 @@ fn serve(
         Ok(path) => Answer::to(asked, &path, shared),
         Err((status, why)) => Answer::refused(status, why),
     };
-    // Counted before it is sent, so that the receiver finds it counted.
+    // The request is counted before the response is sent, so that the client always finds it
+    // counted.
     let number = {
         let mut shared = lock(shared);
         shared.requests.push(Request {
@@ -234,7 +238,7 @@ fn serve(
         shared.requests.len() - 1
     };
     answer.send(connection).unwrap_or_else(|Endless(sent)| {
-        // Of an endless answer it is known only now.
+        // The length of an endless response is known only when the client closes it.
         if let Some(request) = lock(shared).requests.get_mut(number) {
             request.sent.1 = sent;
         }
@@ -252,7 +256,7 @@ struct Answer {
     manners: Manners,
 }
 
-/// Bytes of an answer that went out before the client had enough.
+/// Number of bytes of an endless response that were sent before the client closed the connection.
 struct Endless(u64);
 
 impl Answer {
@@ -364,7 +368,7 @@ impl Answer {
         most.into_iter().flatten().fold(self.length, u64::min)
     }
 
-    /// Sends it; whether the connection can take another request afterwards.
+    /// Sends the response. Returns true if the connection can take another request.
     fn send(&self, mut out: &TcpStream) -> Result<bool, Endless> {
         let head = self
             .fields
@@ -398,7 +402,7 @@ impl Answer {
             .silent_after
             .is_some_and(|after| after < self.length)
         {
-            // Until the client has had enough, or the host is dropped.
+            // Wait until the client closes the connection or the host is dropped.
             let _ = out.peek(&mut [0]);
             return Ok(false);
         }
@@ -430,7 +434,8 @@ impl Content {
     }
 }
 
-/// Parses the field `Range` for a file of a size: from where, and how many bytes; `None` if there are no such.
+/// Parses a `Range` field for a file of `total` bytes. Returns offset and length; `None` if the
+/// range is invalid or not satisfiable.
 pub fn parse_range(range: &str, total: u64) -> Option<(u64, u64)> {
     let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
     let from = match from.parse::<u64>() {

@@ -1,4 +1,5 @@
-//! A frontier on the stage: one `CHG.*` command a line, at a simulated time or at the server's own.
+//! A test connection to a frontier: one `CHG.*` command per line, at a simulated time or with the
+//! server's clock.
 //!
 //! ```no_run
 //! use redis_tests::{Frontier, T0};
@@ -16,8 +17,8 @@ use crawlspace_compact::limits::chg as limits;
 use crate::server::{Options, Server};
 use crate::wire::{Reply, Wire, runs_lines};
 
-/// Start of simulated time in tests, in the year 2096: nothing is ever due by the server's own clock, which commands
-/// without `NOW` use.
+/// Start of simulated time in tests, in the year 2096. By the server's own clock, which commands
+/// without `NOW` use, nothing is ever due.
 pub const T0: i64 = 4_000_000_000_000;
 
 /// Maximum distance of a time from now, in milliseconds.
@@ -26,7 +27,7 @@ pub const TEN_YEARS: i64 = limits::TEN_YEARS as i64;
 /// Default duration of a lease, in milliseconds.
 pub const LEASE: i64 = limits::LEASE_MS as i64;
 
-/// A server that takes `NOW`.
+/// Returns options for a server that accepts `NOW`.
 pub fn simulated() -> Options {
     Options::new().module_args(&["chg-simulated-time", "yes"])
 }
@@ -38,27 +39,27 @@ pub struct Lease {
     pub chg: String,
     /// The token that a release needs.
     pub token: i64,
-    /// When the lease runs out.
+    /// Time at which the lease expires.
     pub deadline: i64,
-    /// The group's due time as it was before.
+    /// Due time of the group before it was leased.
     pub n: i64,
-    /// URIs queued, this one included.
+    /// Number of URIs queued, including this one.
     pub c: i64,
-    /// The execution of the URI, if the frontier keeps it.
+    /// Execution of the URI, if the frontier keeps URIs.
     pub execution: Option<String>,
-    /// The URI, if the frontier keeps it.
+    /// The URI, if the frontier keeps URIs.
     pub uri: Option<String>,
 }
 
 impl Lease {
-    /// One lease of a reply.
+    /// Parses one lease of a reply.
     ///
     /// # Panics
     /// When it does not have the seven documented elements.
     #[track_caller]
     pub fn of(reply: &Reply) -> Lease {
         let [chg, token, deadline, n, c, execution, uri] = reply.items() else {
-            panic!("a lease expected, got {reply:?}");
+            panic!("expected a lease, got {reply:?}");
         };
         let text = |reply: &Reply| (!reply.is_nil()).then(|| reply.text());
         Lease {
@@ -72,18 +73,21 @@ impl Lease {
         }
     }
 
-    /// The leases in a reply of `CHG.NEXT`, which says nil when there are none.
+    /// Parses the leases in a reply of `CHG.NEXT`, which is nil if there are none.
     #[track_caller]
     pub fn all(reply: &Reply) -> Vec<Lease> {
         if reply.is_nil() {
             return Vec::new();
         }
         let leases: Vec<Lease> = reply.items().iter().map(Lease::of).collect();
-        assert!(!leases.is_empty(), "no lease is nil, not an empty array");
+        assert!(
+            !leases.is_empty(),
+            "without a lease, the reply is nil, not an empty array"
+        );
         leases
     }
 
-    /// The only lease in a reply of `CHG.NEXT`.
+    /// Parses a reply of `CHG.NEXT` that must contain one lease.
     #[track_caller]
     pub fn only(reply: &Reply) -> Lease {
         let mut leases = Lease::all(reply);
@@ -96,13 +100,13 @@ impl Lease {
 pub struct Frontier {
     /// The connection, for plain commands.
     pub wire: Wire,
-    /// Simulated time; `None` is the server's own.
+    /// Simulated time; `None` uses the server's clock.
     pub now: Option<i64>,
     prefix: String,
 }
 
 impl Frontier {
-    /// The frontier `{f}:` at a simulated time.
+    /// Connects to the frontier `{f}:` at a simulated time.
     pub fn at(server: &Server, now: i64) -> Frontier {
         Frontier {
             now: Some(now),
@@ -110,17 +114,17 @@ impl Frontier {
         }
     }
 
-    /// The frontier `{f}:` in the server's own time.
+    /// Connects to the frontier `{f}:` with the server's clock.
     pub fn real(server: &Server) -> Frontier {
         Frontier::of(server, "{f}:")
     }
 
-    /// A frontier in the server's own time.
+    /// Connects to a frontier with the server's clock.
     pub fn of(server: &Server, prefix: &str) -> Frontier {
         Frontier::over(server.wire(), prefix)
     }
 
-    /// A frontier in the server's own time, over this connection.
+    /// Creates a handle for a frontier with the server's clock over an existing connection.
     pub fn over(wire: Wire, prefix: &str) -> Frontier {
         Frontier {
             wire,
@@ -129,27 +133,28 @@ impl Frontier {
         }
     }
 
-    /// Its prefix.
+    /// Returns the prefix.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// A key of this frontier.
+    /// Returns the full name of a key of this frontier.
     pub fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// The time: simulated, or what the server's clock shows.
+    /// Returns the time, simulated or from the server's clock.
     pub fn time(&mut self) -> i64 {
         self.now.unwrap_or_else(|| server_time(&mut self.wire))
     }
 
-    /// Lets simulated time pass.
+    /// Advances the simulated time.
     pub fn pass(&mut self, ms: i64) {
         *self.now.as_mut().expect("simulated time") += ms;
     }
 
-    /// The words of a command: `ADD crawl host 0` is `CHG.ADD {f}: NOW <now> crawl host 0`.
+    /// Parses a line into the arguments of a command: `ADD crawl host 0` is `CHG.ADD {f}: NOW <now>
+    /// crawl host 0`.
     pub fn words(&self, line: impl AsRef<str>) -> Vec<Vec<u8>> {
         let mut rest = line.as_ref().split(' ');
         let name = rest.next().unwrap_or_default();
@@ -163,7 +168,7 @@ impl Frontier {
 
     runs_lines!();
 
-    /// `ADD` of one URI; how many the group has now.
+    /// Runs `ADD` with one URI and returns the number of URIs that the group has now.
     #[track_caller]
     pub fn add(&mut self, execution: &str, chg: &str, at: i64) -> i64 {
         let reply = self.ok(format!("ADD {execution} {chg} {at}"));
@@ -171,7 +176,7 @@ impl Frontier {
         reply.items()[0].int()
     }
 
-    /// `ADDURI` of one URI; how many the group has now.
+    /// Runs `ADDURI` with one URI and returns the number of URIs that the group has now.
     #[track_caller]
     pub fn add_uri(&mut self, execution: &str, chg: &str, at: i64, depth: u32, uri: &str) -> i64 {
         let reply = self.ok(format!("ADDURI {execution} {chg} {at} {depth} {uri}"));
@@ -179,7 +184,7 @@ impl Frontier {
         reply.items()[0].int()
     }
 
-    /// `NEXT`: the lease, if there is a group that is due.
+    /// Runs `NEXT` and returns the lease, if a group is due.
     #[track_caller]
     pub fn try_take(&mut self) -> Option<Lease> {
         let mut leases = Lease::all(&self.ok("NEXT"));
@@ -187,35 +192,36 @@ impl Frontier {
         leases.pop()
     }
 
-    /// `NEXT`, which must lease this group.
+    /// Runs `NEXT`, which must lease this group.
     #[track_caller]
     pub fn take(&mut self, chg: &str) -> Lease {
         let lease = self.try_take();
-        let lease = lease.unwrap_or_else(|| panic!("{chg} was to be leased, got nothing"));
+        let lease = lease.unwrap_or_else(|| panic!("expected a lease of {chg}, got nothing"));
         assert_eq!(lease.chg, chg, "{lease:?}");
         lease
     }
 
-    /// `NEXT`, which must find nothing.
+    /// Runs `NEXT`, which must find no group.
     #[track_caller]
     pub fn take_none(&mut self) {
-        assert_eq!(self.try_take(), None, "nothing was to be leased");
+        assert_eq!(self.try_take(), None, "expected no lease");
     }
 
-    /// `RELEASE` of this lease; the due time that it replies.
+    /// Runs `RELEASE` with this lease and returns the due time of the reply.
     #[track_caller]
     pub fn release(&mut self, lease: &Lease, rest: impl AsRef<str>) -> i64 {
         self.ok(release(lease, rest)).int()
     }
 
-    /// `NEXT`, which must lease this group, and `RELEASE` of that lease; the due time that it replies.
+    /// Runs `NEXT`, which must lease this group, then `RELEASE` with that lease. Returns the due
+    /// time of the reply.
     #[track_caller]
     pub fn fetch(&mut self, chg: &str, rest: impl AsRef<str>) -> i64 {
         let lease = self.take(chg);
         self.release(&lease, rest)
     }
 
-    /// A number that a hash of ours or of the seed has in this field.
+    /// Returns the number in a field of a hash.
     pub fn number(&mut self, key: &str, field: &str) -> Option<i64> {
         let key = self.key(key);
         let value = self.wire.expect_ok(&["HGET", &key, field]);
@@ -226,23 +232,23 @@ impl Frontier {
         })
     }
 
-    /// `n` of a group.
+    /// Returns `n` of a group.
     pub fn due(&mut self, chg: &str) -> Option<i64> {
         self.number(&format!("CHG:{chg}"), "n")
     }
 
-    /// `c` of a group; 0 when there is none.
+    /// Returns `c` of a group; 0 if the group does not exist.
     pub fn count(&mut self, chg: &str) -> i64 {
         self.number(&format!("CHG:{chg}"), "c").unwrap_or(0)
     }
 
-    /// True while the group's hash is there.
+    /// Returns true if the group's hash exists.
     pub fn exists(&mut self, chg: &str) -> bool {
         let key = self.key(&format!("CHG:{chg}"));
         self.wire.expect_ok(&["EXISTS", &key]).int() == 1
     }
 
-    /// `QCT`.
+    /// Returns `QCT`.
     pub fn total(&mut self) -> i64 {
         let key = self.key("QCT");
         let value = self.wire.expect_ok(&["GET", &key]);
@@ -252,23 +258,23 @@ impl Frontier {
         }
     }
 
-    /// `EIDC` of an execution; 0 when it is not there.
+    /// Returns `EIDC` of an execution; 0 if it does not exist.
     pub fn queued(&mut self, execution: &str) -> i64 {
         self.number("EIDC", execution).unwrap_or(0)
     }
 
-    /// `chg_ready`, from its head.
+    /// Returns `chg_ready`, starting at its head.
     pub fn ready(&mut self) -> Vec<String> {
         let key = self.key("chg_ready");
         self.wire.expect_ok(&["LRANGE", &key, "0", "-1"]).texts()
     }
 
-    /// `chg_wait` in its order, times in whole milliseconds.
+    /// Returns `chg_wait` in order, with times in whole milliseconds.
     pub fn wait(&mut self) -> Vec<(String, i64)> {
         self.zset("chg_wait")
     }
 
-    /// `chg_busy` in its order.
+    /// Returns `chg_busy` in order.
     pub fn busy(&mut self) -> Vec<(String, i64)> {
         self.zset("chg_busy")
     }
@@ -288,7 +294,8 @@ impl Frontier {
             .collect()
     }
 
-    /// Which queues a group is in: `""`, `"wait"`, `"ready"`, `"busy"`, or several with `+`.
+    /// Returns the queues that a group is in: `""`, `"wait"`, `"ready"`, `"busy"`, or several
+    /// joined by `+`.
     pub fn place(&mut self, chg: &str) -> String {
         let in_zset = |members: Vec<(String, i64)>| members.iter().any(|(id, _)| id == chg);
         let places = [
@@ -303,22 +310,22 @@ impl Frontier {
         names.collect::<Vec<_>>().join("+")
     }
 
-    /// `WHY` of a group.
+    /// Returns the reply of `WHY` for a group.
     pub fn why(&mut self, chg: &str) -> Reply {
         self.ok(format!("WHY {chg}"))
     }
 
-    /// The state that `WHY` tells.
+    /// Returns the state of a group according to `WHY`.
     pub fn state(&mut self, chg: &str) -> String {
         self.why(chg).field("state").text()
     }
 
-    /// A number of `INFO`.
+    /// Returns a number of `INFO`.
     pub fn figure(&mut self, field: &str) -> i64 {
         self.ok("INFO").field(field).int()
     }
 
-    /// Sum of `c`, sum of `EIDC`, and `QCT`, as a plain client reads them.
+    /// Returns the sum of `c`, the sum of `EIDC`, and `QCT`, as a plain client reads them.
     pub fn sums(&mut self) -> [i64; 3] {
         let pattern = self.key("CHG:*").replace(['[', ']', '?'], "?");
         let keys = self.wire.expect_ok(&["KEYS", &pattern]).texts();
@@ -337,8 +344,8 @@ impl Frontier {
         [numbers(counts), numbers(executions), self.total()]
     }
 
-    /// Fails unless the sum of `c`, the sum of `EIDC` and `QCT` are the same, each group stands
-    /// where it should, and `CHECK` says so too.
+    /// Fails unless the sum of `c`, the sum of `EIDC` and `QCT` are equal, each group is in the
+    /// right queue, and `CHECK` finds nothing either.
     #[track_caller]
     pub fn assert_conserved(&mut self) {
         let [groups, executions, total] = self.sums();
@@ -352,12 +359,12 @@ impl Frontier {
     }
 }
 
-/// The line that releases a lease.
+/// Returns the line that releases a lease.
 pub fn release(lease: &Lease, rest: impl AsRef<str>) -> String {
     format!("RELEASE {} {} {}", lease.chg, lease.token, rest.as_ref())
 }
 
-/// The server's clock in milliseconds.
+/// Returns the server's clock in milliseconds.
 pub fn server_time(wire: &mut Wire) -> i64 {
     let reply = wire.expect_ok(&["TIME"]);
     let parts: Vec<i64> = reply
@@ -368,7 +375,8 @@ pub fn server_time(wire: &mut Wire) -> i64 {
     parts[0] * 1000 + parts[1] / 1000
 }
 
-/// A client of this frontier that is blocked in `line`, as the server sees it.
+/// Runs `line` in a new client of this frontier and waits until the server reports the client as
+/// blocked.
 pub fn blocked(server: &Server, prefix: &str, line: &str) -> Frontier {
     let before = server.info_number("blocked_clients");
     let mut waiter = Frontier::of(server, prefix);

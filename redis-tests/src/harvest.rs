@@ -1,8 +1,8 @@
-//! Jobs of a harvester that never ran: their crawl.log as Heritrix 3 writes it, and the CDX of what they stored as
-//! NetarchiveSuite makes it.
+//! Synthetic harvester jobs: their crawl.log in the form of Heritrix 3, and the CDX of the stored
+//! records in the form of NetarchiveSuite.
 //!
-//! The same job and seed give the same lines. Jobs share their pages, so that one job finds much of what another one
-//! has stored.
+//! Equal job numbers and seeds give equal lines. Jobs share pages, so that one job finds many pages
+//! that another one has stored.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use crate::Rng;
 
-/// Number of captures that a job remembers for fetching again.
+/// Number of captures that a job remembers, to fetch them again.
 const REMEMBERED: usize = 512;
 /// Number of records per archive file of a job.
 const PER_FILE: u64 = 20_000;
@@ -26,14 +26,14 @@ const TYPES: [(&str, &str); 10] = rows![
     "application/octet-stream", ".bin"; "no-type", "?x";
 ];
 
-/// A job that is being made up, fetch by fetch.
+/// A job that is generated fetch by fetch.
 pub struct Harvest {
     job: u64,
     writes_arc: bool,
     rng: Rng,
     /// Number of lines so far.
     lines: u64,
-    /// When the next fetch begins, in milliseconds after the job.
+    /// Start of the next fetch, in milliseconds after the start of the job.
     at: u64,
     /// Number of records in archive files so far.
     stored: u64,
@@ -45,9 +45,9 @@ pub struct Harvest {
 /// The fetch of a URL by a job.
 #[derive(Clone, Debug)]
 pub struct Fetch {
-    /// The line of the crawl.log, without its end.
+    /// Line of the crawl.log, without a line feed.
     pub crawl_log: String,
-    /// The line of the CDX, without its end; none of what was not stored.
+    /// Line of the CDX, without a line feed; `None` if the fetch was not stored.
     pub cdx: Option<String>,
 }
 
@@ -64,7 +64,7 @@ struct Capture {
 }
 
 impl Harvest {
-    /// A job; `seed` is what tells this one from others of the same number.
+    /// Creates a job. Jobs with the same number and different seeds differ.
     pub fn new(job: u64, seed: u64) -> Harvest {
         Harvest {
             job,
@@ -78,7 +78,8 @@ impl Harvest {
         }
     }
 
-    /// This job, writing ARC files: of every record, NetarchiveSuite logs the length that the CDX has (`content-size:`).
+    /// Switches the job to ARC files. NetarchiveSuite then logs the length of every record as the
+    /// CDX has it (`content-size:`).
     #[must_use]
     pub fn writing_arc(self) -> Harvest {
         Harvest {
@@ -87,7 +88,7 @@ impl Harvest {
         }
     }
 
-    /// The next fetch. There is always another one.
+    /// Generates the next fetch; the job never ends.
     pub fn fetch(&mut self) -> Fetch {
         let kind = match self.lines {
             0 => 0,
@@ -104,7 +105,7 @@ impl Harvest {
         }
     }
 
-    /// A host name is looked up, which is stored as well.
+    /// Generates a DNS look-up, which is stored, too.
     fn look_up(&mut self) -> Fetch {
         let host = *self.rng.pick(&HOSTS);
         let host = host.split(':').next().unwrap_or(host);
@@ -121,7 +122,7 @@ impl Harvest {
         self.keep(capture, 1, "P")
     }
 
-    /// Nothing came.
+    /// Generates a failed fetch.
     fn fail(&mut self) -> Fetch {
         let (url, mime) = self.page();
         let status = *self.rng.pick(&[-1i64, -2, -4, -6, -50, -61, -5003, -9998]);
@@ -148,7 +149,7 @@ impl Harvest {
         }
     }
 
-    /// A page of the job that was fetched before: sometimes it is another one by now.
+    /// Generates another fetch of a page of this job; sometimes the page has changed.
     fn again(&mut self) -> Fetch {
         let at = self.rng.below(self.recent.len() as u64) as usize;
         let Some(mut capture) = self.recent.get(at).cloned() else {
@@ -161,7 +162,7 @@ impl Harvest {
         self.keep(capture, 200, "LLR")
     }
 
-    /// A page that an earlier job has stored.
+    /// Generates a fetch of a page that an earlier job has stored.
     fn known_elsewhere(&mut self) -> Fetch {
         let (url, mime) = self.page();
         let job = self.job.saturating_sub(1 + self.rng.below(3));
@@ -179,7 +180,7 @@ impl Harvest {
         self.duplicate(&capture)
     }
 
-    /// A line about something that is stored already, and is not stored again.
+    /// Generates the log line of a duplicate, which is not stored again.
     fn duplicate(&mut self, capture: &Capture) -> Fetch {
         let mut line = String::with_capacity(300);
         self.begin(&mut line, 200, Some(capture.size));
@@ -211,7 +212,7 @@ impl Harvest {
         }
     }
 
-    /// Something new.
+    /// Generates a fetch of new content.
     fn store(&mut self) -> Fetch {
         let (url, mime) = self.page();
         let status = match self.rng.below(20) {
@@ -311,7 +312,7 @@ impl Harvest {
         }
     }
 
-    /// The first columns: when the line was written, the status and the size.
+    /// Writes the first columns: the time of the line, the status and the size.
     fn begin(&self, line: &mut String, status: i64, size: Option<u64>) {
         let ms = self.at + 950;
         let when = date(BEGIN + ms / 1_000);
@@ -333,7 +334,7 @@ impl Harvest {
         };
     }
 
-    /// `20130522082957456+512`.
+    /// Returns the start time and duration of a fetch: `20130522082957456+512`.
     fn start(&self, took: u64) -> String {
         format!(
             "{}{:03}+{took}",
@@ -344,7 +345,7 @@ impl Harvest {
 
     fn page(&mut self) -> (String, &'static str) {
         let host = *self.rng.pick(&HOSTS);
-        // What is popular comes again and again, also in other jobs.
+        // Popular content recurs, also in other jobs.
         let number = if self.rng.chance(20) {
             self.rng.below(1_000)
         } else {
@@ -364,7 +365,7 @@ impl Harvest {
 /// Writes `lines` lines of a job's crawl.log, and the CDX of the stored captures.
 ///
 /// # Errors
-/// What the writers say.
+/// Returns the errors of the writers.
 pub fn write(
     job: u64,
     seed: u64,
@@ -385,7 +386,7 @@ pub fn write(
     Ok(())
 }
 
-/// The logs of a job in memory: the crawl.log, and the CDX.
+/// Generates the logs of a job in memory: the crawl.log and the CDX.
 pub fn logs(job: u64, seed: u64, lines: u64) -> (Vec<u8>, Vec<u8>) {
     let (mut crawl_log, mut cdx) = (Vec::new(), Vec::new());
     write(job, seed, lines, &mut crawl_log, &mut cdx).expect("memory");
@@ -396,7 +397,7 @@ fn file_name(job: u64, number: u64, begun: u64) -> String {
     format!("{job}-3-{}-{number:05}-host.warc.gz", date(begun))
 }
 
-/// The payload of a page, which is the same in all jobs.
+/// Returns the payload digest of a page, which is the same in all jobs.
 fn digest_of(url: &str) -> String {
     let hash = url.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -404,7 +405,7 @@ fn digest_of(url: &str) -> String {
     digest(hash)
 }
 
-/// 32 letters of base 32 that depend on a number.
+/// Returns 32 base-32 letters that depend on a number.
 fn digest(of: u64) -> String {
     let mut rng = Rng::seeded(of);
     let mut text = String::with_capacity(32);
@@ -422,10 +423,10 @@ fn digest(of: u64) -> String {
     text
 }
 
-/// 14 digits, of seconds since 1970.
+/// Formats seconds since 1970 as 14 digits.
 fn date(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Days since 0000-03-01, in eras of 400 years (the usual arithmetic of the Gregorian calendar).
+    // Days since 0000-03-01, in eras of 400 years (the usual algorithm for the Gregorian calendar).
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -446,7 +447,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_the_same_whenever_it_is_made() {
+    fn a_job_depends_only_on_its_number_and_seed() {
         assert_eq!(logs(7, 1, 2_000), logs(7, 1, 2_000));
         assert_ne!(logs(7, 1, 200), logs(8, 1, 200));
         assert_ne!(logs(7, 1, 200), logs(7, 2, 200));
@@ -477,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_follow_the_calendar() {
         assert_eq!(date(0), "19700101000000");
         assert_eq!(date(BEGIN), "20130522000000");
         assert_eq!(date(951_782_400 + 86_399), "20000229235959");

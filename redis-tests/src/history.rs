@@ -1,15 +1,16 @@
-//! Random histories: an author draws one step after the other, a stage runs it and compares, and what
-//! goes wrong is cut down to the steps that it takes.
+//! Random histories: a generator draws one step after the other, a stage runs each step and
+//! compares the results, and a failing history is shortened to the steps that are needed.
 //!
-//! A `Stage` is a server with a model beside it, or two servers that must agree. A history that fails
-//! is played again with runs of steps left out, then with single ones, for as long as it fails in the
-//! same way and at most `SHRINKING`; it is printed with its seed as lines for redis-cli. With `CORPUS`
-//! in the environment, which names `redis-tests/corpus`, it is filed in `histories/` there, too.
-//! `HISTORY_STEPS` says how many steps a random test runs, `SEED` with which seed it begins.
+//! A `Stage` is a server and a model of it, or two servers that must agree. A failing history is
+//! replayed with runs of steps left out, then with single steps left out, for as long as it fails
+//! in the same way and for at most `SHRINKING`. It is then printed with its seed as lines for
+//! redis-cli. If the environment variable `CORPUS` names `redis-tests/corpus`, it is also saved in
+//! `histories/` there. `HISTORY_STEPS` sets the number of steps of a random test, `SEED` the first
+//! seed.
 //!
-//! What was found before is in `redis-tests/corpus/histories/`, a file each: a line that says what it
-//! was, then commands as the documentation writes them, `> COMMAND args`, each with its reply where it
-//! matters. `found` reads them.
+//! Failures found earlier are in `redis-tests/corpus/histories/`, one file each: a line that
+//! describes the failure, then commands in the notation of the documentation, `> COMMAND args`,
+//! each with its reply where it matters. `found` reads them.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,13 +25,13 @@ use crate::words::line;
 /// Time limit for shortening a failing history.
 const SHRINKING: Duration = Duration::from_secs(60);
 
-/// After how many steps [`Stage::check`] is asked.
+/// Number of steps between calls of [`Stage::check`].
 const CHECKED: usize = 25;
 
-/// The error of a check, if any.
+/// The result of a check.
 pub type Verdict = Result<(), String>;
 
-/// Fails the verdict unless the condition holds.
+/// Returns from the function with an error unless the condition holds.
 #[macro_export]
 macro_rules! must {
     ($condition:expr, $($words:tt)+) => {
@@ -42,56 +43,57 @@ macro_rules! must {
 
 /// The system under test that a history is played on.
 pub trait Stage {
-    /// A step: most often one command.
+    /// One step, usually one command.
     type Step: Clone;
 
     /// Draws the next step.
     fn draw(&mut self, rng: &mut Rng) -> Self::Step;
 
-    /// Runs a step and compares; a step that needs one which was left out does nothing.
+    /// Runs a step and compares the results. If it depends on a step that was left out, it does
+    /// nothing.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Describes the difference.
     fn run(&mut self, step: &Self::Step, log: &mut Log) -> Verdict;
 
-    /// Compares slow-to-read state, at intervals and at the end.
+    /// Compares state that is slow to read; called at intervals and at the end.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Describes the difference.
     fn check(&mut self, _log: &mut Log) -> Verdict {
         Ok(())
     }
 
-    /// Smaller steps that may take the place of this one.
+    /// Returns smaller steps that may replace this one.
     fn smaller(_step: &Self::Step) -> Vec<Self::Step> {
         Vec::new()
     }
 }
 
-/// The commands of a history as they were sent, and their replies.
+/// The commands of a history as sent, and their replies.
 #[derive(Default)]
 pub struct Log(Vec<(Vec<Vec<u8>>, String)>);
 
 impl Log {
-    /// Sends a command, and takes note of it and of its reply.
+    /// Sends a command and records it and its reply.
     pub fn call(&mut self, wire: &mut Wire, words: &[Vec<u8>]) -> Reply {
         let reply = wire.call(words);
         self.note(words, &reply);
         reply
     }
 
-    /// Takes note of a command and of its reply.
+    /// Records a command and its reply.
     pub fn note(&mut self, words: &[Vec<u8>], reply: &Reply) {
         self.0.push((words.to_vec(), format!("{reply:?}")));
     }
 
-    /// The commands as lines for redis-cli.
+    /// Returns the commands as lines for redis-cli.
     fn lines(&self) -> Vec<String> {
         let lines = self.0.iter().map(|(words, _)| line(words));
         lines.collect()
     }
 
-    /// The last replies.
+    /// Returns the last replies.
     fn replies(&self) -> String {
         let mut text = String::new();
         for (words, reply) in &self.0[self.0.len().saturating_sub(4)..] {
@@ -102,11 +104,11 @@ impl Log {
     }
 }
 
-/// Plays random histories of `each` steps until there were `HISTORY_STEPS`, or else `total`. Each begins
-/// with `begin`, and what came of it goes to `after`.
+/// Plays random histories of `each` steps until `HISTORY_STEPS` steps have run (by default
+/// `total`). Each history starts with `begin`; afterwards, its stage is passed to `after`.
 ///
 /// # Panics
-/// With the shortest history found that fails.
+/// With the shortest failing history found.
 pub fn play<S: Stage>(
     test: &str,
     (total, each): (usize, usize),
@@ -124,7 +126,7 @@ pub fn play<S: Stage>(
 /// Plays one random history with this seed.
 ///
 /// # Panics
-/// With the shortest history found that fails.
+/// With the shortest failing history found.
 pub fn history<S: Stage>(test: &str, seed: u64, count: usize, begin: &impl Fn(&mut Rng) -> S) -> S {
     let mut rng = Rng::seeded(seed);
     let mut stage = begin(&mut rng);
@@ -144,7 +146,7 @@ pub fn history<S: Stage>(test: &str, seed: u64, count: usize, begin: &impl Fn(&m
     stage
 }
 
-/// Runs a step, and turns a panic into its verdict.
+/// Runs a step and turns a panic into an error.
 fn judged(act: impl FnOnce() -> Verdict) -> Verdict {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let text = panic.downcast::<String>();
@@ -153,7 +155,7 @@ fn judged(act: impl FnOnce() -> Verdict) -> Verdict {
     })
 }
 
-/// Plays a history again, with all that is compared at its end. What was wrong, and what was sent.
+/// Replays a history, including the final check. Returns the error and the commands sent.
 fn again<S: Stage>(begin: &impl Fn() -> S, steps: &[S::Step]) -> Option<(String, Log)> {
     let (mut stage, mut log) = (begin(), Log::default());
     let mut verdict = steps
@@ -171,7 +173,7 @@ fn kind(what: &str) -> String {
     plain.filter(|c| c.is_alphabetic()).take(45).collect()
 }
 
-/// Leaves out of a failing history what it does not take to fail in the same way.
+/// Removes the steps of a failing history that are not needed for the same failure.
 fn shrunk<S: Stage>(
     mut steps: Vec<S::Step>,
     mut what: String,
@@ -200,7 +202,7 @@ fn shrunk<S: Stage>(
                 at += size;
             }
         }
-        // Single steps are tried until all of them are needed.
+        // Single steps are tried until none can be left out.
         if !shorter || size > 1 {
             size /= 2;
         }
@@ -221,14 +223,14 @@ fn shrunk<S: Stage>(
     (steps.len(), what, log)
 }
 
-/// Prints a history that fails, and files it where `CORPUS` says.
+/// Prints a failing history, and saves it in the folder of `CORPUS`.
 fn fail(test: &str, seed: u64, (id, few): (usize, usize), what: &str, log: &Log) -> ! {
     let lines = log.lines();
     if let Ok(folder) = std::env::var("CORPUS") {
         let path = Path::new(&folder).join(format!("histories/{test}-{seed}.txt"));
         let first = what.lines().next().unwrap_or_default();
         let commands: String = lines.iter().map(|line| format!("> {line}\n")).collect();
-        std::fs::write(&path, format!("{first}\n{commands}")).expect("the finding can be filed");
+        std::fs::write(&path, format!("{first}\n{commands}")).expect("the history can be saved");
         eprintln!("filed as {}", path.display());
     }
     panic!(
@@ -239,7 +241,7 @@ fn fail(test: &str, seed: u64, (id, few): (usize, usize), what: &str, log: &Log)
     );
 }
 
-/// A reply that is not this one, though much like it: a model must notice it.
+/// Returns a reply that differs slightly from this one. A model must notice the difference.
 pub fn altered(reply: &Reply, rng: &mut Rng) -> Reply {
     match reply {
         Reply::Nil => Reply::Int(0),
@@ -260,18 +262,18 @@ pub fn altered(reply: &Reply, rng: &mut Rng) -> Reply {
     }
 }
 
-/// A history that was found before.
+/// A recorded history of an earlier failure.
 pub struct Found {
-    /// The name of its file.
+    /// Name of the file.
     pub name: String,
     steps: Vec<examples::Step>,
 }
 
 impl Found {
-    /// Plays it with `run`, which gives the reply to a command or says what is wrong.
+    /// Replays the history with `run`, which returns the reply to a command, or an error.
     ///
     /// # Panics
-    /// When something is wrong, or a reply is not the one in the file.
+    /// When `run` returns an error, or a reply differs from the one in the file.
     pub fn replay(&self, mut run: impl FnMut(&[Vec<u8>]) -> Result<Reply, String>) {
         let mut now = Live::default();
         for step in &self.steps {
@@ -287,22 +289,22 @@ impl Found {
     }
 }
 
-/// The histories found before whose names begin so.
+/// Returns the recorded histories whose names begin with `test`.
 ///
 /// # Panics
-/// When there is none.
+/// When there are none.
 pub fn found(test: &str) -> Vec<Found> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/histories");
-    let files = std::fs::read_dir(&folder).expect("the corpus is there");
+    let files = std::fs::read_dir(&folder).expect("the corpus exists");
     let mut found: Vec<Found> = files
         .map(|file| file.expect("it can be listed").path())
         .filter_map(|path| {
             let name = path.file_name()?.to_string_lossy().into_owned();
-            let text = std::fs::read_to_string(&path).expect("it is text");
+            let text = std::fs::read_to_string(&path).expect("the history is UTF-8");
             let (what, rest) = text.split_once('\n')?;
             assert!(
                 !what.is_empty() && !what.starts_with('>'),
-                "{name}: what was it?"
+                "{name}: the first line must describe the failure"
             );
             let steps = examples::steps(&format!("```redis\n{rest}\n```"));
             name.starts_with(test).then_some(Found { name, steps })
@@ -310,7 +312,7 @@ pub fn found(test: &str) -> Vec<Found> {
         .collect();
     assert!(
         !found.is_empty(),
-        "no history of {test} in {}",
+        "no histories of {test} in {}",
         folder.display()
     );
     found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -321,7 +323,7 @@ pub fn found(test: &str) -> Vec<Found> {
 mod tests {
     use super::*;
 
-    /// Numbers that must not sum up to more than 20, of which 7 counts alone.
+    /// A stage that fails when its numbers add up to more than 20; only steps of 7 count.
     struct Sum(u64);
 
     impl Stage for Sum {
@@ -347,10 +349,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_history_is_cut_down_to_what_it_takes() {
+    fn a_failing_history_is_shortened_to_the_needed_steps() {
         let failed = catch_unwind(|| history("sums", 5, 300, &|_: &mut Rng| Sum(0)));
         let text = failed.err().expect("it fails").downcast::<String>();
-        let text = *text.expect("it says why");
+        let text = *text.expect("it panics with a message");
         assert!(
             text.contains("the history with seed 5: the sum is 21"),
             "{text}"
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_that_holds_is_played_to_its_end() {
+    fn a_history_without_failure_is_played_to_its_end() {
         let mut played = 0;
         play("sums", (6, 2), |_| Sum(0), |_| played += 1);
         assert!(played > 0);

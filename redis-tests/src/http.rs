@@ -1,40 +1,41 @@
-//! A plain HTTP/1.1 client: what was sent and what came, byte for byte, and nothing done behind one's back.
+//! A plain HTTP/1.1 client that sends requests and returns responses byte for byte, without
+//! redirects, decompression or retries.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// Its status.
+    /// Status.
     pub status: u16,
-    /// Its header fields in their order, names in small letters.
+    /// Header fields in order, their names in lower case.
     pub fields: Vec<(String, String)>,
-    /// Its body, without the transfer coding.
+    /// Body, without the transfer coding.
     pub body: Vec<u8>,
-    /// The fields after a body in chunks.
+    /// Trailer fields of a chunked body.
     pub trailers: Vec<(String, String)>,
 }
 
 impl Answer {
-    /// A header field; of several of that name, the first.
+    /// Returns the first header field of this name.
     pub fn field(&self, name: &str) -> Option<&str> {
         value_of(&self.fields, name)
     }
 
-    /// A field after the body.
+    /// Returns a trailer field.
     pub fn trailer(&self, name: &str) -> Option<&str> {
         value_of(&self.trailers, name)
     }
 
-    /// `Content-Type` without its parameters.
+    /// Returns `Content-Type` without its parameters.
     pub fn media_type(&self) -> &str {
         let whole = self.field("content-type").unwrap_or_default();
         whole.split(';').next().unwrap_or_default().trim()
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -47,17 +48,17 @@ fn value_of<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
     found.map(|(_, value)| &value[..])
 }
 
-/// An idle connection that is kept for further requests.
+/// A connection that is kept open for further requests.
 pub struct Connection {
     address: SocketAddr,
     stream: BufReader<TcpStream>,
 }
 
 impl Connection {
-    /// Connects. No answer may keep one waiting for more than a minute.
+    /// Connects. Reads time out after one minute.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// When the connection fails.
     pub fn open(address: SocketAddr) -> io::Result<Connection> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -68,10 +69,11 @@ impl Connection {
         })
     }
 
-    /// Sends a request and reads all of its answer. `Host` is added, and `Content-Length` where there is a body.
+    /// Sends a request and reads the whole response. Adds `Host`, and `Content-Length` if there is
+    /// a body.
     ///
     /// # Errors
-    /// When the connection breaks or what comes is not HTTP.
+    /// When the connection breaks or the response is not HTTP.
     pub fn ask(
         &mut self,
         method: &str,
@@ -83,10 +85,10 @@ impl Connection {
         self.answer(method == "HEAD")
     }
 
-    /// Reads all of the answer to what was sent, which after `HEAD` has no body.
+    /// Reads the whole response. The response to `HEAD` has no body.
     ///
     /// # Errors
-    /// When the connection breaks or what comes is not HTTP.
+    /// When the connection breaks or the response is not HTTP.
     pub fn answer(&mut self, without_body: bool) -> io::Result<Answer> {
         let (mut answer, how) = self.head(without_body)?;
         match how {
@@ -101,7 +103,7 @@ impl Connection {
         Ok(answer)
     }
 
-    /// Sends a request, whose answer is read or not.
+    /// Sends a request without reading the response.
     ///
     /// # Errors
     /// When the connection breaks.
@@ -125,7 +127,7 @@ impl Connection {
         self.stream.get_mut().write_all(&bytes)
     }
 
-    /// Waits for the first byte of the answer to what was sent.
+    /// Waits for the first byte of the response.
     ///
     /// # Errors
     /// When the connection breaks.
@@ -141,7 +143,7 @@ impl Connection {
         let line = self.line()?;
         let status = line.split(' ').nth(1).and_then(|word| word.parse().ok());
         let Some(status) = status.filter(|_| line.starts_with("HTTP/1.")) else {
-            return Err(wrong(format!("no status line: {line:?}")));
+            return Err(wrong(format!("not a status line: {line:?}")));
         };
         let answer = Answer {
             status,
@@ -167,7 +169,7 @@ impl Connection {
             let line = self.line()?;
             let digits = line.split(';').next().unwrap_or_default().trim();
             let size = usize::from_str_radix(digits, 16)
-                .map_err(|_| wrong(format!("no size of a chunk: {line:?}")))?;
+                .map_err(|_| wrong(format!("not a chunk size: {line:?}")))?;
             if size == 0 {
                 answer.trailers = self.fields()?;
                 return Ok(());
@@ -176,7 +178,7 @@ impl Connection {
             answer.body.resize(from + size, 0);
             self.stream.read_exact(&mut answer.body[from..])?;
             if !self.line()?.is_empty() {
-                return Err(wrong("a chunk is longer than it says".into()));
+                return Err(wrong("a chunk is longer than its size".into()));
             }
         }
     }
@@ -190,7 +192,7 @@ impl Connection {
             }
             let (name, value) = line
                 .split_once(':')
-                .ok_or_else(|| wrong(format!("no field: {line:?}")))?;
+                .ok_or_else(|| wrong(format!("not a header field: {line:?}")))?;
             fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
     }
@@ -201,14 +203,14 @@ impl Connection {
         match line.strip_suffix(b"\r\n") {
             Some(line) => Ok(String::from_utf8_lossy(line).into_owned()),
             None => Err(wrong(format!(
-                "a line is cut off: {:?}",
+                "the connection ended within a line: {:?}",
                 String::from_utf8_lossy(&line)
             ))),
         }
     }
 }
 
-/// The end of a body.
+/// The way in which the end of a body is marked.
 enum Framing {
     None,
     Length(usize),
@@ -220,10 +222,10 @@ fn wrong(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Asks over a connection of its own.
+/// Sends one request over a new connection.
 ///
 /// # Errors
-/// When the connection breaks or what comes is not HTTP.
+/// When the connection breaks or the response is not HTTP.
 pub fn ask(
     address: SocketAddr,
     method: &str,
@@ -236,10 +238,10 @@ pub fn ask(
     Connection::open(address)?.ask(method, target, &all, body)
 }
 
-/// Asks with GET over a connection of its own.
+/// Sends one GET request over a new connection.
 ///
 /// # Panics
-/// When there is no answer.
+/// When there is no response.
 pub fn get(address: SocketAddr, target: &str) -> Answer {
     ask(address, "GET", target, &[], b"").unwrap_or_else(|why| panic!("{address}{target}: {why}"))
 }
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_read_however_it_comes() -> io::Result<()> {
+    fn bodies_of_every_framing_are_read() -> io::Result<()> {
         let answer = answered(
             b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Type: a/b; c=d\r\n\r\nabcXX",
         )?;

@@ -1,36 +1,43 @@
-//! Harness: starts real Redis or Valkey servers with the freshly built module, and talks to them.
+//! Test harness: starts real Redis or Valkey servers with the freshly built module, and talks to
+//! them.
 //!
 //! * [`Server`] is a running server in a directory of its own; dropping it kills it.
-//! * [`Cluster`] is several of them that share the slots.
-//! * [`Wire`] is a connection that shows a reply exactly as it came: error line, RESP3 map,
-//!   binary text. [`cmd!`], [`ok!`] and [`err!`] run one command on it.
+//! * [`Cluster`] is a group of servers that share the slots.
+//! * [`Wire`] is a connection that shows a reply exactly as received: error line, RESP3 map, binary
+//!   text. [`cmd!`], [`ok!`] and [`err!`] run one command on it.
 //! * [`Server::conn`] returns a connection of the `redis` crate, for tests with a real client.
-//! * [`Snapshot`] is a data set as sorted text, so that two of them can be compared and printed.
-//! * [`plain_view`] is the plain keys of an index, or what they would be if it were not packed.
-//! * [`Frontier`] is a connection for `CHG.*`: a command a line, at a simulated time or not.
-//! * [`DedupeIndex`] is a connection for `DEDUPE.*`: a command a line.
-//! * [`frontier_model`] computes what a frontier must reply.
-//! * [`TagSpace`] is a connection for `TAGS.*`: a command a line.
-//! * [`archive`] is crawls that never were, the WACZ files that they left, and the index that they made.
-//! * [`FileHost`] is a web server with files, as good or bad as a test wants it; [`ObjectStore`] is one of S3 that checks
-//!   signatures.
-//! * [`ScriptedHost`] is a web server that sends what a test says, byte for byte.
-//! * [`fuzz`] changes samples until they do harm.
-//! * [`history`] plays random histories, and cuts down those that fail.
-//! * [`harvest`] is jobs of a harvester that never ran, and [`metadata`] the files that tell of them.
-//! * [`http`] asks web servers, and shows what they say as it came.
-//! * [`certificates`] are for servers behind TLS.
-//! * [`alone`] runs a test in a process of its own.
-//! * [`Program`] is a program under test that is stopped, killed, and asked what it took.
-//! * [`program`] is one by its command line, and [`Outcome`] what came of its run.
-//! * [`pywb`] is a peer of the federation, beside which it is tested and measured.
-//! * [`Relay`] stands between a client and a server, and holds back or cuts off after a number of bytes.
-//! * [`payload`] is what `DUMP` gives, taken apart.
-//! * [`matrix`] is what a test that holds for all families needs to know of each.
-//! * [`packages`] fetches clients in other languages.
-//! * [`examples`] are those of the documentation, and the replies that it promises.
+//! * [`Snapshot`] is the content of a database as sorted text, for comparison and printing.
+//! * [`plain_view`] returns the keys of an index as they are on plain storage, whether or not the
+//!   index is packed.
+//! * [`Frontier`] is a connection for `CHG.*`: one command per line, at a simulated time or with
+//!   the server's clock.
+//! * [`DedupeIndex`] is a connection for `DEDUPE.*`: one command per line.
+//! * [`frontier_model`] computes the expected replies of a frontier.
+//! * [`TagSpace`] is a connection for `TAGS.*`: one command per line.
+//! * [`archive`] generates synthetic crawls with their WACZ files and their index.
+//! * [`FileHost`] is a web server for files with configurable defects; [`ObjectStore`] is an S3
+//!   server that checks signatures.
+//! * [`ScriptedHost`] is a web server that sends the exact bytes of a test.
+//! * [`fuzz`] mutates samples to provoke crashes, hangs and excessive memory use.
+//! * [`history`] plays random histories and shortens those that fail.
+//! * [`harvest`] generates the logs of synthetic harvester jobs, and [`metadata`] the metadata
+//!   files that contain them.
+//! * [`http`] is an HTTP client that returns responses unchanged.
+//! * [`certificates`] creates certificates for TLS servers.
+//! * [`alone`] runs a test in a separate process.
+//! * [`Program`] is a program under test in the background: a test can stop it, kill it, and read
+//!   its memory and CPU use.
+//! * [`program`] parses a command line, and [`Outcome`] is the result of its run.
+//! * [`pywb`] installs and runs pywb, with which the federation is compared in tests and
+//!   benchmarks.
+//! * [`Relay`] forwards bytes between a client and a server, and stalls or cuts the connection
+//!   after a given number.
+//! * [`payload`] parses and builds `DUMP` payloads.
+//! * [`matrix`] describes each command family for tests that run over all of them.
+//! * [`packages`] installs clients in other languages.
+//! * [`examples`] runs the examples of the documentation and compares the replies.
 //! * [`simulation`] is a whole crawl in simulated time, with workers that crash and stall.
-//! * [`until`] waits for a condition with a deadline; nothing here sleeps and hopes.
+//! * [`until`] waits for a condition with a deadline; no test relies on a fixed sleep.
 //!
 //! ```no_run
 //! use redis_tests::{err, ok, Server};
@@ -40,7 +47,7 @@
 //! assert!(err!(c, "DEDUPE.COMMIT", "p:", "crawl-1").starts_with("NOCRAWL "));
 //! ```
 
-/// A value of a type with these fields set, and the others as they are by default.
+/// Creates a value of a type with these fields set and default values for the others.
 ///
 /// ```
 /// let manners = redis_tests::with!(redis_tests::Manners, ranges: false, endless: true);
@@ -53,7 +60,7 @@ macro_rules! with {
     };
 }
 
-/// A value with these fields changed.
+/// Copies a value with these fields changed.
 ///
 /// ```
 /// let honest = redis_tests::Manners::default();
@@ -71,13 +78,14 @@ macro_rules! but {
     (@ $value:ident $field:ident) => { $value.$field = $field };
 }
 
-/// A table of cases: cells parted by commas, a row up to each semicolon. It is an array of tuples, or of the values
-/// themselves where a row has one cell. Short rows stand several to a line.
+/// Creates a table of cases: commas separate cells and a semicolon ends each row. The result is an
+/// array of tuples, or of plain values if the rows have one cell. Several short rows may share a
+/// line.
 ///
 /// ```
 /// use redis_tests::rows;
 /// for (word, length) in rows!["a", 1; "bc", 2;] {
-///     assert_eq!(word.len(), length);
+/// assert_eq!(word.len(), length);
 /// }
 /// assert_eq!(rows!["a"; "bc";], ["a", "bc"]);
 /// ```

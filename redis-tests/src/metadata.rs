@@ -1,5 +1,5 @@
-//! Metadata files of jobs, as NetarchiveSuite writes them beside what a harvester stores: reports, the crawl.log, and
-//! the CDX of the stored files.
+//! Metadata files of harvester jobs in the form of NetarchiveSuite: reports, the crawl.log, and the
+//! CDX of the stored files.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -21,7 +21,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Form; 4] = [Form::Warc, Form::WarcGz, Form::Arc, Form::ArcGz];
 
     /// Returns the extension of such files: `.warc.gz`.
@@ -51,10 +51,10 @@ pub struct Metadata<W: Write> {
 }
 
 impl<W: Write> Metadata<W> {
-    /// Begins a file with the record that describes it. `name` is that of the file.
+    /// Starts a file with the record that describes it. `name` is the file name.
     ///
     /// # Errors
-    /// What the writer says.
+    /// Returns the errors of the writer.
     pub fn begin(out: W, name: &str, form: Form) -> io::Result<Metadata<W>> {
         let mut file = Metadata {
             out,
@@ -86,15 +86,15 @@ impl<W: Write> Metadata<W> {
     /// Adds a record.
     ///
     /// # Errors
-    /// What the writer says.
+    /// Returns the errors of the writer.
     pub fn record(&mut self, url: &str, media_type: &str, block: &[u8]) -> io::Result<()> {
         self.record_from(url, media_type, block.len() as u64, &mut &*block)
     }
 
-    /// Adds a record of `length` bytes, which are read.
+    /// Adds a record of `length` bytes from a reader.
     ///
     /// # Errors
-    /// What the writer says, and the reader.
+    /// Returns the errors of the writer and the reader.
     pub fn record_from(
         &mut self,
         url: &str,
@@ -121,7 +121,7 @@ impl<W: Write> Metadata<W> {
     /// Finishes the file and returns its writer.
     ///
     /// # Errors
-    /// What the writer says.
+    /// Returns the errors of the writer.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
@@ -149,14 +149,14 @@ impl<W: Write> Metadata<W> {
     }
 }
 
-/// The URL of the crawl.log of a job.
+/// Returns the URL of the crawl.log record of a job.
 pub fn crawl_log_url(job: u64, harvest: u64) -> String {
     format!(
         "metadata://netarkivet.dk/crawl/logs/crawl.log?heritrixVersion=3.4.0&harvestid={harvest}&jobid={job}"
     )
 }
 
-/// The URL of the CDX of a job.
+/// Returns the URL of the CDX record of a job.
 pub fn cdx_url(job: u64, harvest: u64) -> String {
     format!(
         "metadata://netarkivet.dk/crawl/index/cdx?majorversion=2&minorversion=0&harvestid={harvest}&jobid={job}\
@@ -164,7 +164,8 @@ pub fn cdx_url(job: u64, harvest: u64) -> String {
     )
 }
 
-/// Writes the metadata file of a job, with the reports that stand around the crawl.log and the CDX.
+/// Writes the metadata file of a job: the crawl.log, the CDX, and the reports before and after
+/// them.
 ///
 /// # Panics
 /// When it cannot be written.
@@ -184,7 +185,8 @@ pub fn write_metadata(
     write_file(path, job, harvest, crawl_log, cdx, form);
 }
 
-/// Writes the metadata of what lies in files, for jobs that are too large for memory.
+/// Writes a metadata file from a crawl.log and a CDX on disk, for jobs that are too large for
+/// memory.
 ///
 /// # Panics
 /// When it cannot be written.
@@ -208,7 +210,7 @@ pub fn write_metadata_of(
     write_file(path, job, harvest, (length, &mut crawl_log), cdx, form);
 }
 
-/// The bytes of such a file.
+/// Returns the content of a metadata file.
 pub fn metadata(
     name: &str,
     job: u64,

@@ -1,5 +1,5 @@
-//! A store that speaks the protocol of S3, as far as objects are read, and gives them to those alone whose signature is
-//! right. Signatures are computed here from their specification, by no code that signs anywhere else.
+//! A read-only S3 server that checks signatures. It computes them from the specification and shares
+//! no code with the signers under test.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,32 +8,32 @@ use sha2::{Digest, Sha256};
 use crate::file_host::{FileHost, Manners};
 use crate::scripted_host::Asked;
 
-/// The access key; the secret and the region follow.
+/// The access key.
 pub const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 /// The secret of [`KEY`].
 pub const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 /// The region of the store.
 pub const REGION: &str = "eu-north-7";
 
-/// A store on a free port of the loopback interface, until it is dropped.
+/// A server on a free loopback port. Dropping it stops the server.
 pub struct ObjectStore {
     host: FileHost,
     refusals: Arc<Mutex<Vec<String>>>,
 }
 
-/// The conditions of a store.
+/// The access rules of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
-    /// Everybody may read without a signature, and nobody with one.
+    /// Allows only unsigned requests.
     pub is_public: bool,
-    /// The token that belongs to the key, if there is one.
+    /// Session token that belongs to the key, if any.
     pub token: Option<String>,
-    /// Buckets are part of the host name in place of the path.
+    /// Expects the bucket in the host name instead of the path.
     pub has_virtual_hosts: bool,
 }
 
 impl ObjectStore {
-    /// Begins to serve, no object so far.
+    /// Starts a server without objects.
     pub fn start(terms: Terms) -> ObjectStore {
         let refusals = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&refusals);
@@ -47,7 +47,7 @@ impl ObjectStore {
         ObjectStore { host, refusals }
     }
 
-    /// Puts an object at `/bucket/key`, as a request has it in its path.
+    /// Stores an object at `/bucket/key`, in the form of a request path.
     pub fn put(&self, path: &str, bytes: &[u8]) {
         let etag = Some(format!("\"{:x}\"", crc(bytes)));
         self.host.put(
@@ -60,12 +60,12 @@ impl ObjectStore {
         );
     }
 
-    /// Its files, and who asked for them.
+    /// Returns the file server behind the store, with its requests.
     pub fn host(&self) -> &FileHost {
         &self.host
     }
 
-    /// Why requests were refused so far.
+    /// Returns the reasons of all refusals so far.
     pub fn refusals(&self) -> Vec<String> {
         self.refusals
             .lock()
@@ -91,7 +91,7 @@ fn crc(bytes: &[u8]) -> u32 {
 }
 
 impl Terms {
-    /// The path of the object that a request may read, or why it may not.
+    /// Returns the path of the object that a request may read, or the reason of the refusal.
     fn admit(&self, asked: &Asked) -> Result<String, String> {
         let (path, query) = asked.target.split_once('?').unwrap_or((&asked.target, ""));
         let host = asked.field("host").unwrap_or_default();
@@ -137,9 +137,9 @@ impl Terms {
     }
 }
 
-/// A query that is signed.
+/// A signed query.
 struct Signed {
-    /// Names and values as they were sent.
+    /// Names and values as sent.
     pairs: Vec<(String, String)>,
 }
 
@@ -154,7 +154,7 @@ impl Signed {
         })
     }
 
-    /// A value, unescaped.
+    /// Returns a value, unescaped.
     fn value(&self, name: &str) -> String {
         let found = self.pairs.iter().find(|(one, _)| one == name);
         found.map_or(String::new(), |(_, value)| {
@@ -166,7 +166,8 @@ impl Signed {
         self.value("X-Amz-Date").chars().take(8).collect()
     }
 
-    /// Computes the signature: "Authenticating Requests: Using Query Parameters" of the reference of S3.
+    /// Computes the signature (S3 API reference, "Authenticating Requests: Using Query
+    /// Parameters").
     fn signature(
         &self,
         method: &str,
@@ -223,7 +224,7 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The example of the reference.
+    /// Example of the S3 API reference.
     #[test]
     fn the_signature_is_that_of_the_specification() {
         let query = "X-Amz-Algorithm=AWS4-HMAC-SHA256\

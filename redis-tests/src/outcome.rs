@@ -1,4 +1,4 @@
-//! Programs by their command lines, run to their ends, and what they say.
+//! Programs that are run to completion from a command line, and their output.
 
 use std::borrow::BorrowMut;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::words::words;
 
-/// The words of a command line: blanks part them, `'…'` and `"…"` keep them together.
+/// Splits a command line at blanks; `'…'` and `"…"` keep an argument together.
 ///
 /// # Panics
 /// When a quote is not closed.
@@ -19,7 +19,7 @@ pub fn arguments(line: impl AsRef<str>) -> Vec<OsString> {
     words.map(OsString::from_vec).collect()
 }
 
-/// The program that a command line begins with, with the other words as its arguments.
+/// Creates a command from a command line: the first argument is the program.
 ///
 /// # Panics
 /// When the line is empty or a quote is not closed.
@@ -30,7 +30,7 @@ pub fn program(line: impl AsRef<str>) -> Command {
     program
 }
 
-/// The outcome of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The exit status.
@@ -42,17 +42,17 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The outcome, which must have this exit status.
+    /// Returns the outcome if the exit status is as expected.
     ///
     /// # Panics
-    /// When it has another one.
+    /// When the exit status differs.
     #[track_caller]
     pub fn exits(self, status: i32) -> Outcome {
         assert_eq!(self.status, status, "{self:?}");
         self
     }
 
-    /// The lines of JSON on standard output.
+    /// Parses standard output as lines of JSON.
     ///
     /// # Panics
     /// When a line is not JSON.
@@ -62,10 +62,10 @@ impl Outcome {
         self.out.lines().map(read).collect()
     }
 
-    /// The one line of JSON.
+    /// Parses standard output as one line of JSON.
     ///
     /// # Panics
-    /// When it is not one line of JSON.
+    /// When it is anything else.
     #[track_caller]
     pub fn object(&self) -> Value {
         let mut lines = self.json();
@@ -74,10 +74,10 @@ impl Outcome {
     }
 }
 
-/// Runs a program to its end, with nothing on standard input unless the command says otherwise.
+/// Runs a program to completion, with empty standard input unless the command sets another one.
 ///
 /// # Panics
-/// When it does not start, is killed, or says what is not text.
+/// When it does not start, is killed, or prints invalid UTF-8.
 #[track_caller]
 pub fn outcome(mut command: impl BorrowMut<Command>) -> Outcome {
     let output = command.borrow_mut().output().expect("the program starts");
@@ -89,16 +89,16 @@ pub fn outcome(mut command: impl BorrowMut<Command>) -> Outcome {
     }
 }
 
-/// Runs a program to its end, with this exit status.
+/// Runs a program that must end with this exit status.
 ///
 /// # Panics
-/// When it does not start or ends otherwise.
+/// When it does not start or ends with another status.
 #[track_caller]
 pub fn ends(command: impl BorrowMut<Command>, status: i32) -> Outcome {
     outcome(command).exits(status)
 }
 
-/// Fails unless a text has this part.
+/// Fails unless a text contains this part.
 #[track_caller]
 pub fn assert_contains(text: impl Display, part: impl AsRef<str>) {
     let (text, part) = (text.to_string(), part.as_ref());
@@ -112,7 +112,7 @@ pub fn assert_starts(text: impl Display, start: impl AsRef<str>) {
     assert!(text.starts_with(start), "{start:?} does not start: {text}");
 }
 
-/// Fails when a text has this part.
+/// Fails if a text contains this part.
 #[track_caller]
 pub fn assert_lacks(text: impl Display, part: impl AsRef<str>) {
     let (text, part) = (text.to_string(), part.as_ref());

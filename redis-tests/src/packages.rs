@@ -1,8 +1,8 @@
-//! Clients in other languages, from the package registries of those languages.
+//! Installs clients in other languages from the package registries of those languages.
 //!
-//! Each is put into a folder that is kept from run to run, so that it is fetched once. A test that uses one says
-//! so and leaves its program out where that cannot be done ([`left_out`]). A test that takes minutes at full size takes
-//! its numbers from [`sized`].
+//! Each client is installed into a folder that is kept between runs, so that it is downloaded once.
+//! If a client cannot be installed, a test reports that ([`left_out`]) and skips its program. Tests
+//! that take minutes at full size get their numbers from [`sized`].
 
 use std::fs::File;
 use std::io::Write;
@@ -10,17 +10,18 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A Python interpreter with these packages, in a virtual environment in the folder.
+/// Installs these packages into a virtual environment in the folder and returns its Python
+/// interpreter.
 ///
 /// # Errors
-/// The reason in words, when there is no Python or the packages cannot be fetched.
+/// Explains why Python is missing or the packages could not be downloaded.
 ///
 /// # Panics
-/// When the folder cannot be made.
+/// When the folder cannot be created.
 pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let _alone = alone_in(folder);
     let python = folder.join("bin").join("python");
-    // All that was asked for is there when the last step was done.
+    // The last step creates this file, so it exists only after a complete installation.
     let complete = folder.join("complete");
     let wanted = packages.join(" ");
     let works = || run(Command::new(&python).args(["-c", ""])).is_ok();
@@ -38,16 +39,17 @@ pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     Ok(python)
 }
 
-/// Packages for Node.js, in the folder, where programs that lie in it find them; and the Node.js to run these with.
+/// Installs packages for Node.js into the folder, where programs in that folder find them, and
+/// returns the Node.js to run them with.
 ///
-/// Where there is none, or one that is too old, it comes from PyPI into a folder beside: the package of the
-/// distribution would bring hundreds of others along.
+/// If Node.js is missing or too old, it is installed from PyPI into a folder beside: the package of
+/// the distribution would install hundreds of others.
 ///
 /// # Errors
-/// The reason in words, when there is no Node.js or the packages cannot be fetched.
+/// Explains why Node.js is missing or the packages could not be downloaded.
 ///
 /// # Panics
-/// When the folder cannot be made.
+/// When the folder cannot be created.
 pub fn node(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let (node, mut npm) = if is_recent(Path::new("node")) {
         (PathBuf::from("node"), Command::new("npm"))
@@ -84,7 +86,8 @@ fn is_recent(node: &Path) -> bool {
     major.and_then(|major| major.parse().ok()).unwrap_or(0) >= 20
 }
 
-/// Makes the folder, and waits until no other test works on it, for as long as what this gives is kept.
+/// Creates and locks the folder, so that no other test works in it until the returned file is
+/// dropped.
 fn alone_in(folder: &Path) -> File {
     std::fs::create_dir_all(folder).expect("the folder can be made");
     let lock = File::create(folder.with_extension("lock")).expect("the folder above is writable");
@@ -94,34 +97,35 @@ fn alone_in(folder: &Path) -> File {
     lock
 }
 
-/// Returns true if third-party programs run at full size, as in `make test-peers`, instead of the small size of `make
-/// test`.
+/// Returns true if third-party programs run at full size, as in `make test-peers`, instead of the
+/// small size of `make test`.
 pub fn at_full_size() -> bool {
     std::env::var_os("CRAWLSPACE_PEERS").is_some_and(|size| size == "full")
 }
 
-/// A number of `make test`, or that of `make test-peers`.
+/// Returns `small` in `make test` and `full` in `make test-peers`.
 pub fn sized<T>(small: T, full: T) -> T {
     if at_full_size() { full } else { small }
 }
 
-/// Says so past the test runner, which keeps what a passing test prints to itself.
+/// Reports a skipped client directly to the terminal, because the test runner hides the output of
+/// passing tests.
 ///
 /// # Panics
-/// When standard error is closed; and at full size, which is there to run these programs.
+/// When standard error is closed. At full size, which exists to run these programs, always.
 pub fn left_out(client: &str, reason: &str) {
     assert!(!at_full_size(), "{client} cannot be installed: {reason}");
     let told = writeln!(
         std::io::stderr(),
-        "{client}: left out, because it cannot be installed: {reason}"
+        "{client}: skipped, because it cannot be installed: {reason}"
     );
     told.expect("standard error is open");
 }
 
-/// Runs a command to its end.
+/// Runs a command to completion.
 ///
 /// # Errors
-/// The reason in words, with what it printed, when it does not start or does not succeed.
+/// When it does not start or fails; the message includes its output.
 pub fn run(command: &mut Command) -> Result<String, String> {
     match command.stdin(Stdio::null()).output() {
         Ok(Output { status, stdout, .. }) if status.success() => {

@@ -1,20 +1,21 @@
-//! Changing the storage of an index: what the replies say, and what must be the same afterwards.
+//! Helpers for tests of `DEDUPE.PACK` and `DEDUPE.UNPACK`: parse their replies, and collect the
+//! replies that must not change.
 
 use crate::corpus::sha256_of;
 use crate::crawler::{add, commit};
 use crate::ok;
 use crate::wire::{Reply, Wire, Word, bulk};
 
-/// Parses the reply of `DEDUPE.PACK` or `DEDUPE.UNPACK`: the storage, and the numbers of fields of the merged index
-/// and of records that it moved.
+/// Parses the reply of `DEDUPE.PACK` or `DEDUPE.UNPACK`: the storage, and the numbers of fields of
+/// the merged index and of records that it moved.
 pub fn moved(reply: &Reply) -> (String, i64, i64) {
     assert!(reply.field("memory").int() >= 0, "{reply:?}");
     let (hashes, records) = (reply.field("hashes").int(), reply.field("records").int());
     (reply.field("storage").text(), hashes, records)
 }
 
-/// A small index: crawls `a` (hashes 0 to 19) and `b` (10 to 29, continued up to 34), and an open one
-/// (33 to 39) with a revisit.
+/// Creates a small index: crawls `a` (hashes 0 to 19) and `b` (10 to 29, continued up to 34), and
+/// an uncommitted one (33 to 39) with a revisit.
 pub fn small_index(c: &mut Wire, p: &str) {
     for (id, hashes) in [("a", 0..20), ("b", 10..30)] {
         add(c, p, id, hashes);
@@ -28,7 +29,8 @@ pub fn small_index(c: &mut Wire, p: &str) {
     ok!(c, "DEDUPE.REVISIT", p, "open", "REF", "u", sha256_of(1), 5);
 }
 
-/// Returns the replies of every reading command on a [`small_index`], without those that show its storage.
+/// Returns the replies of every read command on a [`small_index`], without those that show its
+/// storage.
 pub fn replies_of(c: &mut Wire, p: &str) -> Vec<Reply> {
     let mut lookup = ["DEDUPE.LOOKUP", p, "CRAWL", "open", "WITHWACZ"]
         .map(Word::word)

@@ -1,13 +1,13 @@
 //! Parsing and building of `DUMP` payloads of module keys.
 
-/// CRC-64 of Jones, as Redis appends it to a dump.
+/// Computes the Jones CRC-64, which Redis appends to a dump.
 pub fn crc64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |crc: u64, &byte| {
         (crc >> 8) ^ CRC64[usize::from(crc as u8 ^ byte)]
     })
 }
 
-/// Effect of each byte on a checksum.
+/// Table of the effect of each byte on a checksum.
 static CRC64: [u64; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -25,7 +25,7 @@ static CRC64: [u64; 256] = {
     table
 };
 
-/// A payload with the checksum that fits what is before it.
+/// Replaces the checksum at the end of a payload with the correct one.
 pub fn sealed(mut payload: Vec<u8>) -> Vec<u8> {
     let end = payload.len() - 8;
     let crc = crc64(&payload[..end]);
@@ -33,7 +33,7 @@ pub fn sealed(mut payload: Vec<u8>) -> Vec<u8> {
     payload
 }
 
-/// A dumped value of a type of this module: chunks, each after the mark that there is one.
+/// A dumped value of a type of this module: a list of chunks, each preceded by a "one more" flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     /// Name and version of the type, as Redis writes them.
@@ -44,16 +44,16 @@ pub struct Payload {
     version: [u8; 2],
 }
 
-/// Codes of Redis in front of what a module writes.
+/// Opcodes of Redis before each value that a module writes.
 const UNSIGNED: u8 = 2;
 const STRING: u8 = 5;
 const END: u8 = 0;
 
 impl Payload {
-    /// Takes a dump apart. The server must not compress strings (`rdbcompression no`).
+    /// Parses a dump. The server must not compress strings (`rdbcompression no`).
     ///
     /// # Panics
-    /// When it is of another form.
+    /// When it has another format.
     pub fn of(dump: &[u8]) -> Payload {
         let (dump, _) = dump.split_at(dump.len() - 8);
         let (mut rest, version) = dump.split_at(dump.len() - 2);
@@ -82,7 +82,7 @@ impl Payload {
             chunks.push(take(len).to_vec());
         }
         assert_eq!(take(1), [END], "the end");
-        assert!(rest.is_empty(), "something behind the end");
+        assert!(rest.is_empty(), "trailing bytes");
         Payload {
             kind,
             chunks,
@@ -90,7 +90,7 @@ impl Payload {
         }
     }
 
-    /// The dump that it would be, with the checksum that fits.
+    /// Encodes the payload as a dump with a correct checksum.
     pub fn dump(&self) -> Vec<u8> {
         let mut dump = self.kind.to_vec();
         for chunk in &self.chunks {
@@ -104,7 +104,7 @@ impl Payload {
         sealed(dump)
     }
 
-    /// This payload under another version of the type, at most 1023.
+    /// Changes the version of the type, at most 1023.
     pub fn of_version(mut self, version: u16) -> Payload {
         let low = u16::from_be_bytes([self.kind[8], self.kind[9]]);
         let [high, low] = (low & !0x3ff | version & 0x3ff).to_be_bytes();

@@ -1,4 +1,4 @@
-//! A program under test.
+//! A program under test that runs in the background.
 
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use crate::server::die_with_parent;
 use crate::wait::until_some;
 
-/// A program in the background, with what it prints in files. Dropping it kills it; what it complained about is
-/// printed if the test is failing.
+/// A program in the background whose output is captured in files. Dropping it kills the program
+/// and, if the test is failing, prints its standard error.
 pub struct Program {
     child: Child,
     dir: TempDir,
@@ -22,23 +22,23 @@ pub struct Program {
     ended: Option<Ended>,
 }
 
-/// The end of a program.
+/// The result of a program that has ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Its exit status.
+    /// Exit status.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// Standard output.
     pub out: String,
-    /// Its standard error.
+    /// Standard error.
     pub errors: String,
     /// Peak memory in bytes, as last sampled before it ended.
     pub peak: u64,
-    /// Processor time that it used.
+    /// Processor time used.
     pub cpu: Duration,
 }
 
 impl Program {
-    /// Starts it.
+    /// Starts a program.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -80,10 +80,11 @@ impl Program {
         self.read("errors")
     }
 
-    /// Waits until it says on standard output where it serves, `http://127.0.0.1:1234/`, and gives the address.
+    /// Waits until the program prints its URL, `http://127.0.0.1:1234/`, on standard output, and
+    /// returns the address.
     ///
     /// # Panics
-    /// When it ends before that, or says nothing within a minute.
+    /// When it ends before that, or prints nothing within a minute.
     #[track_caller]
     pub fn address(&mut self) -> SocketAddr {
         until_some("the server listens", || {
@@ -98,36 +99,37 @@ impl Program {
         })
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal, such as `libc::SIGSTOP`, unless it has ended.
+    /// Sends a signal, such as `libc::SIGSTOP`, unless the program has ended.
     pub fn signal(&mut self, signal: i32) {
         if self.ended().is_none() {
-            // SAFETY: the process is a child that nobody has waited for, so its id is still its own.
+            // SAFETY: the process is a child that nobody has waited for, so its id is still its
+            // own.
             unsafe { libc::kill(self.pid() as libc::pid_t, signal) };
         }
     }
 
-    /// Kills it, as a machine that loses power would, and waits for its end.
+    /// Kills the program with SIGKILL, which resembles a power failure, and waits for its end.
     pub fn kill9(mut self) -> Ended {
         self.signal(libc::SIGKILL);
         self.end()
     }
 
-    /// Interrupts it as Ctrl-C does.
+    /// Interrupts the program like Ctrl-C.
     pub fn interrupt(&mut self) {
         self.signal(libc::SIGINT);
     }
 
-    /// Stops it where it is, until [`Program::go_on`].
+    /// Stops the program until [`Program::go_on`].
     pub fn pause(&mut self) {
         self.signal(libc::SIGSTOP);
     }
 
-    /// Lets it go on.
+    /// Resumes the program.
     pub fn go_on(&mut self) {
         self.signal(libc::SIGCONT);
     }
@@ -135,7 +137,8 @@ impl Program {
     /// Returns the end of the program, if it has ended.
     pub fn ended(&mut self) -> Option<&Ended> {
         if self.ended.is_none() {
-            // Sampled while it runs: afterwards the kernel includes the memory of the parent.
+            // Memory is sampled while the program runs: afterwards, the kernel includes the memory
+            // of the parent.
             self.peak = self
                 .peak
                 .max(memory_field(self.pid(), "VmHWM").unwrap_or(0));
@@ -145,7 +148,7 @@ impl Program {
             let waited =
                 unsafe { libc::wait4(pid, &mut status, libc::WNOHANG, usage.as_mut_ptr()) };
             if waited == pid {
-                // SAFETY: wait4 has filled it in, and zeros would be a value, too.
+                // SAFETY: wait4 has initialized it, and all zeros would be valid, too.
                 let usage: libc::rusage = unsafe { usage.assume_init() };
                 let seconds = |time: libc::timeval| {
                     Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
@@ -162,7 +165,7 @@ impl Program {
         self.ended.as_ref()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the program.
     ///
     /// # Panics
     /// When it does not end within a minute.
@@ -171,7 +174,7 @@ impl Program {
         until_some("the program ends", || self.ended().cloned())
     }
 
-    /// Waits for its end, however long it takes.
+    /// Waits for the end of the program without a time limit.
     pub fn end_at_last(mut self) -> Ended {
         loop {
             if let Some(ended) = self.ended() {
@@ -182,7 +185,7 @@ impl Program {
     }
 }
 
-/// The bytes that a process has in memory now.
+/// Returns the resident memory of a process in bytes.
 ///
 /// # Panics
 /// When there is no such process.
@@ -190,7 +193,7 @@ pub fn memory_of(pid: u32) -> u64 {
     memory_field(pid, "VmRSS").expect("the process is there")
 }
 
-/// The most bytes that a process had in memory at a time.
+/// Returns the peak resident memory of a process in bytes.
 ///
 /// # Panics
 /// When there is no such process.
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_printed_and_how_it_ended_is_known() {
+    fn output_and_status_of_a_program_are_captured() {
         let ended = shell("echo one; echo two >&2; exit 3").end();
         assert_eq!(ended.status.code(), Some(3));
         assert_eq!((&ended.out[..], &ended.errors[..]), ("one\n", "two\n"));
@@ -261,7 +264,7 @@ mod tests {
         assert!(program.ended().is_none());
         let ended = program.kill9();
         assert_eq!(ended.status.signal(), Some(libc::SIGKILL));
-        // Not that of this process, which may have had any.
+        // The peak must be that of the program, not of this test process, which may be larger.
         assert!(
             (100 << 10..20 << 20).contains(&ended.peak),
             "{}",

@@ -1,4 +1,4 @@
-//! pywb, a peer of the federation, as its users run it: under gunicorn.
+//! Runs pywb under gunicorn, as its users do.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::packages;
 use crate::server::die_with_parent;
 use crate::wait::until_some;
 
-/// Packages to install: the compared release, and its requirements.
+/// Packages to install: the release to compare with, and its requirements.
 const PACKAGES: [&str; 5] = rows![
     "pywb==2.10.*"; "setuptools<81"; "gunicorn"; "packaging"; "surt";
 ];
@@ -28,21 +28,21 @@ pub struct Pywb {
 pub enum App {
     /// Index and resource APIs.
     WarcServer,
-    /// Replay for people, with a CDX API and Memento.
+    /// Replay for end users, with a CDX API and Memento.
     Wayback,
 }
 
 impl Pywb {
-    /// Installs pywb in a virtual environment in the folder, which is kept.
+    /// Installs pywb in a virtual environment in the folder, which is kept between runs.
     ///
     /// # Errors
-    /// The reason in words, when it cannot be installed.
+    /// Explains why it could not be installed.
     pub fn install(folder: &Path) -> Result<Pywb, String> {
         let python = packages::python(folder, &PACKAGES)?;
         Ok(Pywb { python })
     }
 
-    /// The interpreter that has it, `warcio` and `surt`.
+    /// Returns the Python interpreter in whose environment pywb, `warcio` and `surt` are installed.
     pub fn python(&self) -> &Path {
         &self.python
     }
@@ -50,13 +50,13 @@ impl Pywb {
     /// Runs `warcio check` on these files and returns its output.
     ///
     /// # Errors
-    /// What it printed, when it finds anything wrong.
+    /// Returns the output if it reports a problem.
     pub fn warcio_check(&self, files: &[PathBuf]) -> Result<String, String> {
         let warcio = self.python.with_file_name("warcio");
         packages::run(Command::new(warcio).args(["check", "-v"]).args(files))
     }
 
-    /// Starts it with the text of a `config.yaml`, and waits until it listens.
+    /// Starts pywb with the text of a `config.yaml`, and waits until it listens.
     ///
     /// # Panics
     /// When it does not start.
@@ -68,8 +68,8 @@ impl Pywb {
         self.run(module, folder(config), workers)
     }
 
-    /// Starts its replay for people with the index and resource APIs of another server, which has the collections of
-    /// the configuration, in place of its own.
+    /// Starts the replay application of pywb. For the collections of the configuration, it uses the
+    /// index and resource APIs of another server instead of its own.
     ///
     /// # Panics
     /// When it does not start.
@@ -102,13 +102,13 @@ impl Pywb {
             ])
             .env("PYWB_CONFIG_FILE", "config.yaml")
             .env("NO_PROXY", "*")
-            // gunicorn keeps a socket there.
+            // gunicorn creates a socket in the home directory.
             .env("HOME", dir.path())
             .current_dir(dir.path())
             .stdin(Stdio::null())
             .stdout(file("out"))
             .stderr(file("errors"))
-            // Workers outlive a master that is killed, for a moment: all of them are ended together.
+            // Workers briefly outlive a killed master, so the whole process group is killed.
             .process_group(0);
         die_with_parent(&mut command);
         let child = command
@@ -135,7 +135,7 @@ impl Pywb {
     }
 }
 
-/// A folder with a `config.yaml`.
+/// Creates a folder with a `config.yaml`.
 fn folder(config: &str) -> TempDir {
     let dir = tempfile::Builder::new()
         .prefix("crawlspace-")
@@ -145,8 +145,8 @@ fn folder(config: &str) -> TempDir {
     dir
 }
 
-/// pywb under gunicorn on a free port of the loopback interface. Dropping it ends it and its workers; what it
-/// printed last is shown if the test is failing.
+/// pywb under gunicorn on a free loopback port. Dropping it stops gunicorn and its workers and, if
+/// the test is failing, prints their last output.
 pub struct Running {
     child: Child,
     dir: TempDir,
@@ -159,7 +159,7 @@ impl Running {
         self.address
     }
 
-    /// `http://127.0.0.1:1234`, without a slash at the end.
+    /// Returns `http://127.0.0.1:1234`, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -174,7 +174,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let group = -(self.child.id() as libc::pid_t);
-        // SAFETY: the group is that of a child that nobody has waited for, so its id is still its own.
+        // SAFETY: the group is that of a child that nobody has waited for, so its id is still its
+        // own.
         unsafe { libc::kill(group, libc::SIGKILL) };
         let _ = self.child.wait();
         if std::thread::panicking() {

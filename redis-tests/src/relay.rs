@@ -1,4 +1,4 @@
-//! A relay between a client and a server, where a test says after how many bytes something happens.
+//! A relay between a client and a server that acts after a given number of bytes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,11 +7,11 @@ use std::thread::JoinHandle;
 
 use crate::server::Server;
 
-/// Passes on what clients send to a server and what that replies, over a port of its own.
+/// Forwards bytes between clients and a server over a port of its own.
 ///
-/// After a number of bytes that clients have sent, [`Relay::hold_after`], it holds everything back, in the
-/// middle of a request if the boundary falls there: then the client can be killed, stopped or disconnected
-/// connection, at a point that depends on no clock.
+/// After clients have sent a given number of bytes ([`Relay::hold_after`]), it holds everything
+/// back, even in the middle of a request. The test can then kill, stop or disconnect the client at
+/// a point that does not depend on timing.
 pub struct Relay {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -26,11 +26,11 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Bytes that clients sent and the server got.
+    /// Number of client bytes that the server received.
     sent: u64,
-    /// When that is reached, nothing more is passed on, in either direction.
+    /// Value of `sent` from which on nothing more is forwarded in either direction.
     limit: Option<u64>,
-    /// Cuts so far: what belongs to a connection made before the last one is thrown away.
+    /// Number of cuts so far. Bytes of connections made before the last cut are discarded.
     cuts: u64,
     refuses: bool,
     connections: Vec<TcpStream>,
@@ -38,7 +38,7 @@ struct State {
 }
 
 impl Relay {
-    /// To this server.
+    /// Starts a relay to this server.
     ///
     /// # Panics
     /// When there is no free port.
@@ -59,7 +59,7 @@ impl Relay {
         }
     }
 
-    /// `redis://127.0.0.1:<port>/`, its own port.
+    /// Returns `redis://127.0.0.1:<port>/` with the port of the relay.
     pub fn url(&self) -> String {
         format!("redis://{}/", self.address)
     }
@@ -69,7 +69,7 @@ impl Relay {
         self.shared.lock().sent
     }
 
-    /// Holds everything back when the server has received this many further bytes.
+    /// Holds everything back once the server has received this many more bytes.
     pub fn hold_after(&self, bytes: u64) {
         let mut state = self.shared.lock();
         state.limit = Some(state.sent + bytes);
@@ -80,13 +80,14 @@ impl Relay {
         self.shared.lock().holds()
     }
 
-    /// Passes on what was held back, and everything after it.
+    /// Forwards the bytes that were held back, and everything after them.
     pub fn go_on(&self) {
         self.shared.lock().limit = None;
         self.shared.changed.notify_all();
     }
 
-    /// Throws away what was held back and closes all connections. New ones are welcome.
+    /// Discards the bytes that were held back and closes all connections. New connections are
+    /// accepted.
     pub fn cut(&self) {
         let mut state = self.shared.lock();
         state.limit = None;
@@ -98,7 +99,7 @@ impl Relay {
         self.shared.changed.notify_all();
     }
 
-    /// Closes new connections at once, or not any more.
+    /// Starts or stops closing new connections immediately.
     pub fn refuse(&self, refuses: bool) {
         self.shared.lock().refuses = refuses;
     }
@@ -108,7 +109,7 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.lock().closing = true;
         self.cut();
-        // So that it sees that it is over.
+        // Wakes the accepting thread, so that it ends.
         let _ = TcpStream::connect(self.address);
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -127,7 +128,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits while everything is held back. `None` when the connection was cut.
+    /// Waits while everything is held back. Returns `None` if the connection was cut.
     fn pass(&self, cuts: u64) -> Option<MutexGuard<'_, State>> {
         let held = |state: &mut State| state.holds() && state.cuts == cuts;
         let state = self.changed.wait_while(self.lock(), held);
@@ -146,7 +147,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         if state.refuses {
             continue;
         }
-        // A server that has gone is as good as a connection that is closed.
+        // A server that is down looks like a closed connection.
         let Ok(server) = TcpStream::connect(("127.0.0.1", shared.server)) else {
             continue;
         };
@@ -173,7 +174,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Passes on one direction of one connection until it ends.
+/// Forwards one direction of one connection until it ends.
 fn pump(shared: &Shared, cuts: u64, mut from: TcpStream, mut to: TcpStream, up: bool) {
     let mut buffer = vec![0; 16 << 10];
     loop {
@@ -214,14 +215,14 @@ mod tests {
     use crate::{Options, Wire, ok};
 
     #[test]
-    fn what_comes_after_the_limit_waits_or_is_thrown_away() {
+    fn bytes_after_the_limit_wait_or_are_discarded() {
         let server = Options::new().no_module().start();
         let relay = Relay::to(&server);
         let mut c = Wire::tcp(relay.address.port()).expect("it accepts");
         ok!(c, "SET", "a", "1");
         let request = relay.sent();
         relay.hold_after(request / 2);
-        c.try_send(&["SET", "a", "2"]).expect("it is sent");
+        c.try_send(&["SET", "a", "2"]).expect("the command is sent");
         until("half of it is there", || relay.holds());
         assert_eq!(ok!(server.wire(), "GET", "a").text(), "1");
         relay.go_on();
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(ok!(server.wire(), "GET", "a").text(), "2");
 
         relay.hold_after(request - 1);
-        c.try_send(&["SET", "a", "3"]).expect("it is sent");
+        c.try_send(&["SET", "a", "3"]).expect("the command is sent");
         until("most of it is there", || relay.holds());
         relay.cut();
         assert!(c.try_recv().is_err());

@@ -1,10 +1,11 @@
-//! A small seeded generator of random numbers.
+//! A small seeded random number generator.
 
 /// SplitMix64. The seed is printed, so that a failing run can be repeated with `SEED=`.
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator with the seed of the environment variable `SEED`, or else with one that only the test's name decides.
+    /// Creates a generator with the seed of the environment variable `SEED`, or with one derived
+    /// from the test's name.
     ///
     /// # Panics
     /// When `SEED` is not a number.
@@ -14,12 +15,12 @@ impl Rng {
         Rng(seed)
     }
 
-    /// A generator with this seed, for one thread of several.
+    /// Creates a generator with this seed, for one thread of several.
     pub fn seeded(seed: u64) -> Rng {
         Rng(seed)
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -27,22 +28,22 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit` (which is at least 1).
+    /// Returns a number below `limit`, which is at least 1.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.bits() % limit
     }
 
-    /// True in `percent` of 100 cases.
+    /// Returns true in `percent` of 100 cases.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `items`.
+    /// Returns one of `items`.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len() as u64) as usize]
     }
 
-    /// Puts `items` into a random order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i as u64 + 1) as usize);
@@ -50,7 +51,7 @@ impl Rng {
     }
 }
 
-/// `SEED` of the environment, or else a number of 32 bits that only the name decides.
+/// Returns `SEED` of the environment, or a 32-bit number derived from the name.
 pub(crate) fn seed_of(name: &str) -> u64 {
     match std::env::var("SEED") {
         Ok(text) if !text.is_empty() => text.parse().expect("SEED is a number"),
@@ -68,10 +69,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_one_seed_and_another_name_another() {
+    fn seeds_depend_on_the_name() {
         let other = seed_of("one test");
         assert_eq!(seed_of("a test"), seed_of("a test"));
-        // With SEED= all tests have that one.
+        // If SEED is set, all tests use it.
         let given = std::env::var("SEED").is_ok_and(|text| !text.is_empty());
         assert_eq!(seed_of("a test") == other, given);
     }

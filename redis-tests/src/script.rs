@@ -1,4 +1,4 @@
-//! A script that runs beside the test, and is talked to line by line.
+//! A script that runs beside the test and exchanges lines with it.
 
 use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::wire::Reply;
 
-/// A script that says nothing for so long hangs.
+/// Time limit for the next line of a script.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running script. Dropping it kills it.
@@ -21,7 +21,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Starts it.
+    /// Starts a script.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -33,7 +33,7 @@ impl Script {
             .stderr(errors.try_clone().expect("a second handle"))
             .spawn()
             .expect("the script starts");
-        let output = child.stdout.take().expect("it has one");
+        let output = child.stdout.take().expect("a piped stdout");
         let (tell, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
@@ -44,17 +44,17 @@ impl Script {
         });
         Script {
             name: format!("{command:?}"),
-            input: child.stdin.take().expect("it has one"),
+            input: child.stdin.take().expect("a piped stdin"),
             child,
             lines,
             errors,
         }
     }
 
-    /// Returns its next line; `None` when it has ended successfully.
+    /// Returns the next line of the script; `None` if it has ended successfully.
     ///
     /// # Panics
-    /// When it ended badly, or says nothing for a minute.
+    /// When it failed, or prints nothing for a minute.
     pub fn next_line(&mut self) -> Option<String> {
         match self.lines.recv_timeout(TIMEOUT) {
             Ok(line) => Some(line),
@@ -72,7 +72,7 @@ impl Script {
         }
     }
 
-    /// The next line of a script that has more to say.
+    /// Returns the next line of a script that must still be running.
     ///
     /// # Panics
     /// When it has ended.
@@ -81,23 +81,24 @@ impl Script {
         line.unwrap_or_else(|| panic!("{} has ended", self.name))
     }
 
-    /// Says a line to it.
+    /// Sends a line to the script.
     ///
     /// # Panics
     /// When it has ended.
     pub fn say(&mut self, line: &str) {
         let said = writeln!(self.input, "{line}").and_then(|()| self.input.flush());
         if let Err(reason) = said {
-            // Its own words say more.
+            // The failure message of `next_line` explains more.
             self.next_line();
             panic!("{}: {reason}", self.name);
         }
     }
 
-    /// Has it send a command, and gives what its client made of the reply.
+    /// Makes the script send a command to the server, and returns the reply as its client decoded
+    /// it.
     ///
     /// # Panics
-    /// When what it says is no reply.
+    /// When the script prints anything else than a reply.
     pub fn call(&mut self, words: &[Vec<u8>]) -> Reply {
         let words: Vec<String> = words.iter().map(|word| hex(word)).collect();
         self.say(&words.join(","));
@@ -127,7 +128,7 @@ impl Script {
                 let pairs = parts.chunks_exact(2);
                 Reply::Map(pairs.map(|p| (p[0].clone(), p[1].clone())).collect())
             }
-            _ => panic!("{}: a reply that is {kind} {value}", self.name),
+            _ => panic!("{}: unknown type of reply: {kind} {value}", self.name),
         }
     }
 }
@@ -143,10 +144,10 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of hexadecimal digits, which may stand behind a `-`.
+/// Decodes hexadecimal digits, which may follow a `-`.
 ///
 /// # Panics
-/// When these are none.
+/// When there are other characters.
 pub fn bytes(hex: &str) -> Vec<u8> {
     let hex = hex.trim_start_matches('-').as_bytes();
     let byte = |pair: &[u8]| {

@@ -1,4 +1,4 @@
-//! A web server that sends what a test says, byte for byte, however wrong it is.
+//! A web server that sends the exact bytes of a test, even if they violate the protocol.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -8,51 +8,51 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
-/// A part of what is sent.
+/// A part of a response.
 #[derive(Clone, Debug)]
 pub enum Part {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// These bytes again and again, until the client has had enough.
+    /// Sends these bytes again and again until the client closes the connection.
     Endless(Vec<u8>),
-    /// These bytes one by one, and again and again, with a pause before each.
+    /// Sends these bytes one by one, again and again, with a pause before each.
     Drip(Vec<u8>, Duration),
-    /// Nothing more, and the connection stays open until the client closes it.
+    /// Sends nothing more and keeps the connection open until the client closes it.
     Silence,
-    /// The end of the connection.
+    /// Closes the connection.
     Close,
 }
 
 /// A request of a client.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// From the first line to the empty line after the fields, as it came.
+    /// First line and header fields as received, up to the empty line.
     pub head: String,
-    /// `GET`.
+    /// Method, such as `GET`.
     pub method: String,
-    /// Path and query as they came.
+    /// Path and query as received.
     pub target: String,
-    /// The header fields, their names in small letters.
+    /// Header fields, their names in lower case.
     pub fields: HashMap<String, String>,
-    /// The body, of a length that was announced.
+    /// Body, if the request had a `Content-Length`.
     pub body: Vec<u8>,
-    /// Which connection of the host it came over, from 0.
+    /// Number of the connection on this host, from 0.
     pub connection: usize,
 }
 
 impl Asked {
-    /// The first line.
+    /// Returns the first line.
     pub fn line(&self) -> &str {
         self.head.lines().next().unwrap_or_default()
     }
 
-    /// The value of a header field.
+    /// Returns the value of a header field.
     pub fn field(&self, name: &str) -> Option<&str> {
         let value = self.fields.get(&name.to_ascii_lowercase())?;
         Some(value)
     }
 
-    /// The value of a parameter in the query, unescaped. Empty when there is none.
+    /// Returns the unescaped value of a query parameter, or an empty string.
     pub fn parameter(&self, name: &str) -> String {
         let query = self.target.split_once('?').map_or("", |(_, query)| query);
         let found = query.split('&').find_map(|pair| {
@@ -63,7 +63,8 @@ impl Asked {
     }
 }
 
-/// Answers each request on a free port of the loopback interface, until it is dropped.
+/// A web server on a free loopback port whose responses come from a script. Dropping it stops the
+/// server.
 pub struct ScriptedHost {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -91,13 +92,13 @@ struct Shared {
 }
 
 impl ScriptedHost {
-    /// Begins to serve. The script says what is sent for a request.
+    /// Starts a host. The script returns the parts of the response to a request.
     pub fn start(script: impl Fn(&Asked) -> Vec<Part> + Send + Sync + 'static) -> ScriptedHost {
         ScriptedHost::handling(move |asked, connection| play(script(asked), connection))
     }
 
-    /// Starts a host like [`start`](ScriptedHost::start), on another loopback address, for programs that refuse to
-    /// connect to `127.0.0.1`.
+    /// Starts a host like [`start`](ScriptedHost::start), on another loopback address, for programs
+    /// that refuse to connect to `127.0.0.1`.
     pub fn start_at(
         host: &str,
         script: impl Fn(&Asked) -> Vec<Part> + Send + Sync + 'static,
@@ -106,7 +107,7 @@ impl ScriptedHost {
         ScriptedHost::serving(Arc::default(), host, handle)
     }
 
-    /// Begins to answer each request with these bytes, and closes the connection after that.
+    /// Starts a host that answers each request with these bytes and then closes the connection.
     pub fn answering(bytes: impl Into<Vec<u8>>) -> ScriptedHost {
         let shared = Arc::new(Shared::default());
         let answer = Arc::clone(&shared);
@@ -123,7 +124,8 @@ impl ScriptedHost {
         *lock(&self.shared.answer) = bytes.into();
     }
 
-    /// Begins to serve. A request is handled by writing to its connection, which closes after `false`.
+    /// Starts a host. `handle` writes the response to the connection; the host closes it if
+    /// `handle` returns `false`.
     pub fn handling(
         handle: impl Fn(&Asked, &TcpStream) -> io::Result<bool> + Send + Sync + 'static,
     ) -> ScriptedHost {
@@ -150,7 +152,7 @@ impl ScriptedHost {
                 let (shared, handle) = (Arc::clone(&host), Arc::clone(&handle));
                 let visitor = std::thread::spawn(move || {
                     let _leaving = Leaving(&connection, &shared);
-                    // A client that goes away in the middle is its own business.
+                    // Errors are ignored: a client may disconnect at any time.
                     drop(serve(&connection, number, &shared, &*handle));
                 });
                 let mut visitors = lock(&host.visitors);
@@ -166,7 +168,7 @@ impl ScriptedHost {
         }
     }
 
-    /// A host that connections can be made to, and that never takes one.
+    /// Starts a host whose connections are completed by the kernel but never accepted.
     pub fn deaf() -> ScriptedHost {
         let listener = TcpListener::bind((LOCAL, 0)).expect("a free port");
         ScriptedHost {
@@ -177,37 +179,37 @@ impl ScriptedHost {
         }
     }
 
-    /// Returns the address that it listens on.
+    /// Returns the address that the host listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL of a path.
+    /// Returns the URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Its port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         lock(&self.shared.asked).clone()
     }
 
-    /// Forgets the requests so far, of which a long test has too many to keep.
+    /// Discards the recorded requests, of which a long test would keep too many.
     pub fn forget(&self) {
         lock(&self.shared.asked).clear();
     }
 
-    /// Number of connections made so far.
+    /// Returns the number of connections accepted so far.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    /// Number of connections that are over.
+    /// Returns the number of connections that have ended.
     pub fn gone(&self) -> usize {
         self.shared.gone.load(Ordering::SeqCst)
     }
@@ -234,7 +236,7 @@ impl Drop for ScriptedHost {
     }
 }
 
-/// Closes a connection when its thread ends, and takes down that it ended.
+/// Closes a connection when its thread ends, and counts it as ended.
 struct Leaving<'a>(&'a TcpStream, &'a Shared);
 
 impl Drop for Leaving<'_> {
@@ -247,7 +249,7 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// An answer as it should be.
+/// Returns a valid response.
 pub fn answer(status: u16, fields: &[(&str, &str)], body: impl AsRef<[u8]>) -> Vec<Part> {
     let body = body.as_ref();
     let mut text = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n", body.len());
@@ -258,12 +260,12 @@ pub fn answer(status: u16, fields: &[(&str, &str)], body: impl AsRef<[u8]>) -> V
     vec![Part::Bytes([text.as_bytes(), body].concat())]
 }
 
-/// These bytes, and what comes after them.
+/// Returns these bytes, followed by another part.
 pub fn then(bytes: impl Into<Vec<u8>>, next: Part) -> Vec<Part> {
     vec![Part::Bytes(bytes.into()), next]
 }
 
-/// These bytes, and the end of the connection.
+/// Returns these bytes, followed by the end of the connection.
 pub fn once(bytes: impl Into<Vec<u8>>) -> Vec<Part> {
     then(bytes, Part::Close)
 }
@@ -290,7 +292,7 @@ fn serve(
     Ok(())
 }
 
-/// Sends the parts; whether the connection can take another request afterwards.
+/// Sends the parts. Returns true if the connection can take another request.
 fn play(parts: Vec<Part>, mut connection: &TcpStream) -> io::Result<bool> {
     for part in parts {
         match part {

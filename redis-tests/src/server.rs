@@ -12,14 +12,15 @@ use crate::dataset::Snapshot;
 use crate::wait::{until, until_some, within};
 use crate::wire::{Reply, TIMEOUT, Wire};
 
-/// The module under test: `CRAWLSPACE_MODULE`, or the newest one in the target folder.
+/// Returns the path of the module under test: `CRAWLSPACE_MODULE`, or the newest one in the target
+/// folder.
 ///
 /// # Panics
 /// When there is none.
 pub fn module_path() -> PathBuf {
     if let Some(path) = std::env::var_os("CRAWLSPACE_MODULE") {
         let path = PathBuf::from(path);
-        // The server changes its directory before it loads the module.
+        // The path must be absolute: the server changes its directory before it loads the module.
         return std::path::absolute(&path).unwrap_or(path);
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -43,8 +44,8 @@ pub fn module_path() -> PathBuf {
     }
 }
 
-/// Says how indexes are stored by servers of which the test does not say it: `plain` (default) or
-/// `packed`.
+/// Environment variable with the storage of new indexes for tests that do not choose one: `plain`
+/// (default) or `packed`.
 const STORAGE: &str = "CRAWLSPACE_STORAGE";
 
 /// Returns true if servers pack their indexes by default.
@@ -66,7 +67,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Creates options with the module and without persistence. `CRAWLSPACE_STORAGE` sets the storage of new indexes.
+    /// Creates options with the module and without persistence. `CRAWLSPACE_STORAGE` sets the
+    /// storage of new indexes.
     pub fn new() -> Options {
         Options {
             module: Some(Vec::new()),
@@ -75,9 +77,9 @@ impl Options {
         }
     }
 
-    /// Creates options with a configuration file of this text, and no module except those that it loads. A restarted
-    /// server
-    /// uses the file as the server left it. Arguments take precedence over its lines.
+    /// Creates options with a configuration file of this text. The server loads only the modules
+    /// that the file names. A restart reuses the file, including changes made by the server.
+    /// Arguments override it.
     pub fn configured(text: &str) -> Options {
         Options {
             configuration: Some(text.to_owned()),
@@ -85,13 +87,13 @@ impl Options {
         }
     }
 
-    /// New indexes are plain keys, whatever `CRAWLSPACE_STORAGE` says: for what clients that know
-    /// only the documents do.
+    /// Stores new indexes as plain keys, regardless of `CRAWLSPACE_STORAGE`: for tests of clients
+    /// that access the plain keys directly.
     pub fn plain(self) -> Options {
         self.stored("plain")
     }
 
-    /// New indexes are packed, whatever `CRAWLSPACE_STORAGE` says.
+    /// Packs new indexes, regardless of `CRAWLSPACE_STORAGE`.
     pub fn packed(self) -> Options {
         self.stored("packed")
     }
@@ -101,19 +103,20 @@ impl Options {
         self
     }
 
-    /// Without the module.
+    /// Starts the server without the module.
     pub fn no_module(mut self) -> Options {
         self.module = None;
         self
     }
 
-    /// Arguments of the module, as pairs of words: `["slice-us", "100"]`.
+    /// Sets module arguments, as pairs: `["slice-us", "100"]`.
     pub fn module_args(mut self, args: &[&str]) -> Options {
         self.module = Some(args.iter().map(|&a| a.to_owned()).collect());
         self
     }
 
-    /// Append-only file, written before each reply; with or without an RDB preamble.
+    /// Enables an append-only file that is synchronized before each reply, with or without an RDB
+    /// preamble.
     pub fn aof(self, preamble: bool) -> Options {
         let preamble = if preamble { "yes" } else { "no" };
         self.args(&["--appendonly", "yes"])
@@ -121,30 +124,31 @@ impl Options {
             .args(&["--aof-use-rdb-preamble", preamble])
     }
 
-    /// Append-only file, written before each reply but left to the kernel to synchronise: quick,
-    /// and `kill -9` of the process alone loses nothing of it. (With `everysec` the server holds
-    /// writes back for up to two seconds while it synchronises, and a kill loses those.)
+    /// Enables an append-only file that is written before each reply, while the kernel decides when
+    /// to synchronize it. It is fast, and `kill -9` of the process loses none of it. (With
+    /// `everysec`, the server delays writes for up to two seconds while it synchronizes, and a kill
+    /// loses those.)
     pub fn aof_unsynced(self, preamble: bool) -> Options {
         self.aof(preamble).args(&["--appendfsync", "no"])
     }
 
-    /// Append-only file synchronised every second, as servers are run in the field.
+    /// Enables an append-only file that is synchronized every second, as in most production setups.
     pub fn aof_everysec(self, preamble: bool) -> Options {
         self.aof(preamble).args(&["--appendfsync", "everysec"])
     }
 
-    /// RDB persistence: saved at shutdown and by `SAVE`.
+    /// Enables RDB persistence: the server saves at shutdown and on `SAVE`.
     pub fn rdb(self) -> Options {
         self.args(&["--save", "3600 1"])
     }
 
-    /// Further arguments of the server.
+    /// Adds arguments of the server.
     pub fn args(mut self, args: &[&str]) -> Options {
         self.args.extend(args.iter().map(|&a| a.to_owned()));
         self
     }
 
-    /// A replica of `master`.
+    /// Makes the server a replica of `master`.
     pub fn replica_of(mut self, master: &Server) -> Options {
         self.master = Some(master.port());
         self
@@ -156,13 +160,13 @@ impl Options {
         self
     }
 
-    /// A variable of the server's environment.
+    /// Sets an environment variable of the server.
     pub fn env(mut self, name: &str, value: &str) -> Options {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Sets the time limit of a start or a reply, by default a minute.
+    /// Sets the time limit for the start and for each reply; the default is a minute.
     pub fn timeout(mut self, timeout: Duration) -> Options {
         self.timeout = Some(timeout);
         self
@@ -174,7 +178,7 @@ impl Options {
     }
 }
 
-/// A running server. Dropping it kills it; its log is printed if the test is failing.
+/// A running server. Dropping it kills it and, if the test is failing, prints its log.
 pub struct Server {
     options: Options,
     dir: TempDir,
@@ -183,15 +187,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server with the module and nothing else.
+    /// Starts a server with the module and default options.
     pub fn start() -> Server {
         Options::new().start()
     }
 
-    /// A server with these options.
+    /// Starts a server with these options.
     ///
     /// # Panics
-    /// With the server's log when it does not come up.
+    /// With the server's log, when it does not start.
     pub fn with(options: Options) -> Server {
         let mut server = Server {
             options,
@@ -202,7 +206,7 @@ impl Server {
             port: 0,
             child: None,
         };
-        // A port that was free a moment ago may be taken by another test: try another one.
+        // Another test may have taken a port that was free a moment ago: try another one.
         for _ in 0..20 {
             server.port = free_port();
             if server.spawn() {
@@ -212,35 +216,35 @@ impl Server {
         panic!("no free port found");
     }
 
-    /// Its TCP port on 127.0.0.1.
+    /// Returns the TCP port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its unix socket.
+    /// Returns the path of the unix socket.
     pub fn unix_path(&self) -> PathBuf {
         self.dir.path().join("redis.sock")
     }
 
-    /// Its directory.
+    /// Returns the directory of the server.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// `redis://127.0.0.1:<port>/`.
+    /// Returns `redis://127.0.0.1:<port>/`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// Its process id.
+    /// Returns the process id.
     ///
     /// # Panics
-    /// When it is not running.
+    /// When the server is not running.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("the server runs").id()
     }
 
-    /// A plain connection over the unix socket, RESP2.
+    /// Opens a plain RESP2 connection over the unix socket.
     pub fn wire(&self) -> Wire {
         let wire = Wire::unix(&self.unix_path()).expect("the server accepts connections");
         wire.within(self.timeout())
@@ -250,17 +254,17 @@ impl Server {
         self.options.timeout.unwrap_or(TIMEOUT)
     }
 
-    /// A plain connection over the unix socket, RESP3.
+    /// Opens a plain RESP3 connection over the unix socket.
     pub fn wire3(&self) -> Wire {
         self.wire().resp3()
     }
 
-    /// A connection of the `redis` crate, RESP2.
+    /// Opens a RESP2 connection of the `redis` crate.
     pub fn conn(&self) -> redis::Connection {
         self.open(&self.url())
     }
 
-    /// A connection of the `redis` crate, RESP3.
+    /// Opens a RESP3 connection of the `redis` crate.
     pub fn conn3(&self) -> redis::Connection {
         self.open(&format!("{}?protocol=resp3", self.url()))
     }
@@ -271,7 +275,7 @@ impl Server {
             .expect("the server accepts connections")
     }
 
-    /// Has the append-only file rewritten, kills the server and starts it again from that file.
+    /// Rewrites the append-only file, kills the server and restarts it from that file.
     ///
     /// # Panics
     /// When the server refuses to rewrite it.
@@ -283,7 +287,7 @@ impl Server {
         self.restart();
     }
 
-    /// Waits until the append-only file is rewritten.
+    /// Waits until the rewrite of the append-only file is complete.
     pub fn until_rewritten(&self) {
         until("the append-only file is rewritten", || {
             self.info_number("aof_rewrite_in_progress") == 0
@@ -298,12 +302,12 @@ impl Server {
         });
     }
 
-    /// Waits until no job of the module runs.
+    /// Waits until no job of the module is running.
     pub fn until_idle(&self) {
         until("no job runs", || self.info_number("jobs_running") == 0);
     }
 
-    /// Kills the server as a power cut would, and waits for its end.
+    /// Kills the server with SIGKILL, which resembles a power failure, and waits for its end.
     pub fn kill9(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -311,10 +315,10 @@ impl Server {
         }
     }
 
-    /// Kills the server while a client waits for a reply, and starts it again.
+    /// Kills the server while a client waits for a reply, and restarts it.
     ///
     /// # Panics
-    /// When the reply has come.
+    /// When the client has already received its reply.
     #[track_caller]
     pub fn kill_under(&mut self, waiting: &mut Wire) {
         self.kill9();
@@ -323,7 +327,7 @@ impl Server {
         self.restart();
     }
 
-    /// Asks the server to save and stop, and waits for its end.
+    /// Makes the server save and exit, and waits for its end.
     pub fn shutdown(&mut self) {
         let mut wire = self.wire();
         let _ = wire.try_send(&["SHUTDOWN"]);
@@ -332,48 +336,49 @@ impl Server {
         child.wait().expect("the server ends");
     }
 
-    /// Starts the server again (after [`Server::kill9`] if it still runs) on the same directory
-    /// and port, and waits until it has loaded its data.
+    /// Restarts the server on the same directory and port, and waits until it has loaded its data.
+    /// A server that is still running is killed first ([`Server::kill9`]).
     pub fn restart(&mut self) {
         self.kill9();
         until("the server comes back on its port", || self.spawn());
     }
 
-    /// Like [`Server::restart`] with other options, for example without the module.
+    /// Restarts the server with other options, for example without the module; see
+    /// [`Server::restart`].
     pub fn restart_as(&mut self, options: Options) {
         self.options = options;
         self.restart();
     }
 
-    /// True while the process is running.
+    /// Returns true while the process is running.
     pub fn is_alive(&mut self) -> bool {
         let child = self.child.as_mut();
         child.is_some_and(|c| matches!(c.try_wait(), Ok(None)))
     }
 
-    /// Digest of the whole data set.
+    /// Returns the digest of the whole data set.
     pub fn digest(&self) -> String {
         self.wire().expect_ok(&["DEBUG", "DIGEST"]).text()
     }
 
-    /// Database 0 as sorted text.
+    /// Returns database 0 as sorted text.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(&mut self.wire())
     }
 
-    /// One database as sorted text.
+    /// Returns one database as sorted text.
     pub fn snapshot_of(&self, db: u32) -> Snapshot {
         let mut wire = self.wire();
         wire.expect_ok(&["SELECT", &db.to_string()]);
         Snapshot::of(&mut wire)
     }
 
-    /// A field of `INFO everything`, if it is there.
+    /// Returns a field of `INFO` (default sections, modules, command statistics), if it exists.
     pub fn info(&self, field: &str) -> Option<String> {
         info_field(&mut self.wire(), field)
     }
 
-    /// A numeric field of `INFO everything`.
+    /// Returns a numeric field of `INFO`; see [`Server::info`].
     ///
     /// # Panics
     /// When it is missing or not a number.
@@ -383,7 +388,7 @@ impl Server {
         number.unwrap_or_else(|| panic!("INFO field {field} is {text:?}"))
     }
 
-    /// Waits until `replica` has everything that this server has written so far.
+    /// Waits until `replica` has received everything that this server has written so far.
     pub fn wait_for_replica_offset(&self, replica: &Server) {
         until("the replica is linked", || {
             replica.info("master_link_status").as_deref() == Some("up")
@@ -394,13 +399,13 @@ impl Server {
         });
     }
 
-    /// The server's log so far.
+    /// Returns the server's log so far.
     pub fn log(&self) -> String {
         let log = std::fs::read(self.dir.path().join("redis.log")).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
     }
 
-    /// Starts the process. False when its port is taken.
+    /// Starts the process. Returns false if the port is taken.
     fn spawn(&mut self) -> bool {
         if let Some(text) = &self.options.configuration
             && !self.configuration().exists()
@@ -445,7 +450,7 @@ impl Server {
         panic!("the server did not start:\n{log}\n{stdout}");
     }
 
-    /// Its configuration file, if it has one.
+    /// Returns the path of the configuration file.
     pub fn configuration(&self) -> PathBuf {
         self.dir.path().join("redis.conf")
     }
@@ -457,9 +462,9 @@ impl Server {
             ["--unixsocket", &path("redis.sock")]; ["--dir", &path("")]; ["--logfile", &path("redis.log")];
             ["--save", ""]; ["--enable-debug-command", "yes"]; ["--crash-memcheck-enabled", "no"];
             ["--repl-diskless-sync", "yes"]; ["--repl-diskless-sync-delay", "0"];
-            // A long script of the benchmarks is waited for.
+            // No BUSY replies during long scripts of the benchmarks.
             ["--busy-reply-threshold", "0"];
-            // A disconnected link comes back at once rather than after a second.
+            // A replica reconnects within 10 ms instead of a second.
             ["--hz", "100"];
         ];
         let mut args = Vec::new();
@@ -487,7 +492,7 @@ impl Server {
     }
 }
 
-/// Fails unless a replica that has caught up holds what its master does.
+/// Fails unless a replica that has caught up has the same data as its master.
 #[track_caller]
 pub fn assert_replicated(master: &Server, replica: &Server) {
     master.wait_for_replica_offset(replica);
@@ -510,20 +515,21 @@ impl Drop for Server {
     }
 }
 
-/// One field of `INFO`. (`everything` computes percentiles of latencies, too, each time.)
+/// Returns one field of `INFO`. The section `everything` would also compute latency percentiles on
+/// each call, so only the needed sections are read.
 fn info_field(wire: &mut Wire, field: &str) -> Option<String> {
     let info = wire
         .expect_ok(&["INFO", "default", "modules", "commandstats"])
         .text();
     info.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
-        // Fields of a module carry its name in front.
+        // The server prefixes module fields with the module's name.
         let plain = name.strip_prefix("crawlspace_").unwrap_or(name);
         (name == field || plain == field).then(|| value.to_owned())
     })
 }
 
-/// A port that is free now.
+/// Returns a port that is free now.
 pub fn free_port() -> u16 {
     until_some("a free port", || {
         let listener = TcpListener::bind(("127.0.0.1", 0)).ok()?;
@@ -531,8 +537,8 @@ pub fn free_port() -> u16 {
     })
 }
 
-/// A test that is killed must not leave processes behind: one dies with the thread that
-/// started it, so it is to be used by that thread and those it waits for.
+/// Kills the child process when the thread that started it ends, so that a killed test leaves no
+/// processes behind. Only that thread, and threads that it waits for, may use the child.
 pub(crate) fn die_with_parent(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     // SAFETY: prctl is async-signal-safe and touches only the new process.

@@ -1,4 +1,4 @@
-//! A server whose wall clock jumps when a test says so.
+//! A server whose wall clock a test can move.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use crate::frontier::server_time;
 use crate::server::{Options, Server};
 use crate::wait::within;
 
-/// Maximum time until a server notices that its clock was moved.
+/// Time limit for the server to see a new clock.
 const SOON: Duration = Duration::from_secs(2);
 
 /// A server whose wall clock can be moved.
@@ -27,8 +27,8 @@ impl Shifted {
     /// An hour in milliseconds.
     pub const HOUR: i64 = 3_600_000;
 
-    /// Starts one. `None`, with the reason printed, when this machine has no C compiler, or a server whose
-    /// clock cannot be moved.
+    /// Starts such a server. Prints the reason and returns `None` if the machine has no C compiler
+    /// or the server's clock cannot be moved.
     pub fn start() -> Option<Shifted> {
         let dir = TempDir::new().expect("a temporary directory");
         let library = dir.path().join("clock.so");
@@ -54,7 +54,7 @@ impl Shifted {
         let shift = OpenOptions::new()
             .write(true)
             .open(&path)
-            .expect("it is there");
+            .expect("the file exists");
         let server = Options::new()
             .env("LD_PRELOAD", &library.to_string_lossy())
             .env("CRAWLSPACE_CLOCK", &path.to_string_lossy())
@@ -67,7 +67,7 @@ impl Shifted {
         let mut c = shifted.server.wire();
         let before = server_time(&mut c);
         shifted.jump(Self::HOUR);
-        // Some servers look at the wall clock once a millisecond.
+        // Some servers read the wall clock only once per millisecond.
         let passed = within(SOON, || {
             Some(server_time(&mut c) - before).filter(|&ms| ms >= Self::HOUR)
         });
@@ -82,7 +82,7 @@ impl Shifted {
         Some(shifted)
     }
 
-    /// Sets the clock this many milliseconds before or behind the true time.
+    /// Moves the clock this many milliseconds ahead of the true time, or behind it if negative.
     pub fn jump(&self, ms: i64) {
         let us = (ms * 1000).to_ne_bytes();
         self.shift.write_all_at(&us, 0).expect("it can be written");

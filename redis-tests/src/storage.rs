@@ -1,4 +1,4 @@
-//! An index whatever its storage: the plain keys that it has, or would have if it were not packed.
+//! Reads and changes the plain keys of an index, whether or not the index is packed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,7 +9,8 @@ use crate::server::{Options, Server};
 use crate::wire::{Reply, Wire, Word, bulk};
 
 thread_local! {
-    /// Server on which packed indexes are unpacked, so that the one under test is only read.
+    /// A second server. Packed indexes are copied there and unpacked, so that the server under test
+    /// is only read.
     static SCRATCH: RefCell<Option<Server>> = const { RefCell::new(None) };
 }
 
@@ -25,11 +26,11 @@ pub fn indexed(c: &mut Wire, p: impl Word) -> i64 {
     stats.field("hashes").int()
 }
 
-/// Returns the keys under a prefix in plain storage: as they are, or, for a packed index, from a copy that
-/// another server has unpacked.
+/// Returns the keys under a prefix as they are on plain storage. A packed index is copied to
+/// another server and unpacked there.
 ///
 /// # Panics
-/// When a copy of the index cannot be made, or not be unpacked.
+/// When the index cannot be copied or unpacked.
 #[track_caller]
 pub fn plain_view(c: &mut Wire, p: impl Word) -> Snapshot {
     let p = p.word();
@@ -44,7 +45,7 @@ pub fn plain_view(c: &mut Wire, p: impl Word) -> Snapshot {
         let server = server.get_or_insert_with(|| Options::new().plain().start());
         let mut scratch = server.wire();
         scratch.expect_ok(&["FLUSHALL"]);
-        // A key may have gone in between.
+        // A key may have been deleted in the meantime.
         let there = keys.iter().zip(&dumps).filter(|(_, dump)| !dump.is_nil());
         let restores = there.map(|(key, dump)| {
             let words: [&[u8]; 4] = [b"RESTORE", key, b"0", dump.bytes()];
@@ -58,8 +59,8 @@ pub fn plain_view(c: &mut Wire, p: impl Word) -> Snapshot {
     })
 }
 
-/// Does something to the plain keys of an index as a plain client does: a packed one is unpacked for
-/// it, and packed again.
+/// Changes the plain keys of an index the way a plain client does. A packed index is unpacked first
+/// and packed again afterwards.
 pub fn plainly<T>(c: &mut Wire, p: impl Word, change: impl FnOnce(&mut Wire) -> T) -> T {
     let packed = is_packed(c, p.word());
     if packed {
@@ -72,7 +73,8 @@ pub fn plainly<T>(c: &mut Wire, p: impl Word, change: impl FnOnce(&mut Wire) -> 
     done
 }
 
-/// One hash of [`plain_view`], without the prefix in its name: `allhashes`, `h:<crawl>`.
+/// Returns one hash of [`plain_view`]; `name` is the key without the prefix: `allhashes`,
+/// `h:<crawl>`.
 #[track_caller]
 pub fn plain_hash(c: &mut Wire, p: &str, name: &str) -> BTreeMap<String, String> {
     let key = format!("{p}{name}");

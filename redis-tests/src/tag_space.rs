@@ -1,4 +1,4 @@
-//! A tag space on the stage: one `TAGS.*` command a line.
+//! A test connection to a tag space: one `TAGS.*` command per line.
 //!
 //! ```no_run
 //! use redis_tests::{Server, TagSpace};
@@ -21,12 +21,12 @@ pub struct TagSpace {
 }
 
 impl TagSpace {
-    /// The space `tags`.
+    /// Connects to the tag space `tags`.
     pub fn of(server: &Server) -> TagSpace {
         TagSpace::over(server.wire(), "tags")
     }
 
-    /// The space at this key, over this connection.
+    /// Creates a handle for the tag space at this key over an existing connection.
     pub fn over(wire: Wire, key: &str) -> TagSpace {
         TagSpace {
             wire,
@@ -34,8 +34,8 @@ impl TagSpace {
         }
     }
 
-    /// The words of a line: `ADD FILE 'a b' x` is `TAGS.ADD <key> FILE "a b" x`. A word in single
-    /// quotes ends at the next one.
+    /// Parses a line into the arguments of a command: `ADD FILE 'a b' x` is `TAGS.ADD <key> FILE "a
+    /// b" x`. An argument in single quotes ends at the next single quote.
     pub fn words(&self, line: &str) -> Vec<Vec<u8>> {
         let words = split(line).into_iter();
         let mut words: Vec<Vec<u8>> = words.map(|word| word.as_bytes().to_vec()).collect();
@@ -52,40 +52,40 @@ impl TagSpace {
 
     runs_lines!();
 
-    /// Runs a line, then these words as they are.
+    /// Runs a line, followed by more arguments that are not parsed.
     pub fn call_with(&mut self, line: &str, more: &[impl AsRef<[u8]>]) -> Reply {
         self.wire.call(&self.words_with(line, more))
     }
 
-    /// Runs a line, then these words as they are, which must succeed.
+    /// Runs a line, followed by more arguments that are not parsed; the command must succeed.
     #[track_caller]
     pub fn ok_with(&mut self, line: &str, more: &[impl AsRef<[u8]>]) -> Reply {
         let words = self.words_with(line, more);
         self.wire.expect_ok(&words)
     }
 
-    /// Runs a line, then these words as they are, which must fail.
+    /// Runs a line, followed by more arguments that are not parsed; the command must fail.
     #[track_caller]
     pub fn err_with(&mut self, line: &str, more: &[impl AsRef<[u8]>]) -> String {
         let words = self.words_with(line, more);
         self.wire.expect_error(&words)
     }
 
-    /// Sends a line like [`TagSpace::refused`], followed by more words unchanged.
+    /// Sends a line like [`TagSpace::refused`], followed by more arguments that are not parsed.
     #[track_caller]
     pub fn refused_with(&mut self, line: &str, more: &[impl AsRef<[u8]>], words: &str) -> String {
         let reply = self.wire.call(&self.words_with(line, more));
         assert_error(&reply, words, line)
     }
 
-    /// The lines that `TAGS.FILTER` with these arguments keeps.
+    /// Returns the lines that `TAGS.FILTER` keeps with these arguments.
     #[track_caller]
     pub fn kept(&mut self, arguments: &str, lines: &[impl AsRef<[u8]>]) -> Vec<String> {
         let line = format!("FILTER {arguments} LINES");
         self.ok_with(&line, lines).texts()
     }
 
-    /// Returns true if a WARC of this name passes an expression.
+    /// Returns true if a WARC file of this name matches an expression.
     #[track_caller]
     pub fn passes(&mut self, expression: &str, file: &str) -> bool {
         let words = ["WHERE", expression, "FORMAT", "FILE", "RETURN", "COUNT"];
@@ -93,19 +93,19 @@ impl TagSpace {
         self.ok_with("FILTER", &words).int() == 1
     }
 
-    /// The tags that `TAGS.GET` gives.
+    /// Returns the tags from `TAGS.GET`.
     #[track_caller]
     pub fn tags(&mut self, what: &str) -> Vec<String> {
         self.ok(format!("GET {what}")).texts()
     }
 
-    /// A figure of `TAGS.INFO`.
+    /// Returns a number of `TAGS.INFO`.
     #[track_caller]
     pub fn figure(&mut self, name: &str) -> i64 {
         self.ok("INFO").field(name).int()
     }
 
-    /// The digest of the space's value.
+    /// Returns the digest of the key's value.
     pub fn digest(&mut self) -> String {
         let key = self.key.clone();
         let reply = self.wire.expect_ok(&["DEBUG", "DIGEST-VALUE", &key]);

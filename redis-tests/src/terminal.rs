@@ -1,4 +1,4 @@
-//! Programs on a terminal, or what they take for one.
+//! Runs programs on a pseudo-terminal.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -6,11 +6,11 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::Command;
 use std::ptr;
 
-/// Runs a program to its end on a terminal of `columns` columns, and types a text. Returns its exit status, and the
-/// whole output of the terminal.
+/// Runs a program to completion on a pseudo-terminal of `columns` columns and types a text. Returns
+/// the exit status and the whole output.
 ///
 /// # Panics
-/// When there is no terminal to be had, or the program does not start.
+/// When no pseudo-terminal can be opened, or the program does not start.
 pub fn on_terminal(mut command: Command, columns: u16, typed: &str) -> (i32, String) {
     let size = libc::winsize {
         ws_row: 24,
@@ -19,22 +19,23 @@ pub fn on_terminal(mut command: Command, columns: u16, typed: &str) -> (i32, Str
         ws_ypixel: 0,
     };
     let (mut ours, mut theirs) = (-1, -1);
-    // SAFETY: both descriptors are written, the name and the settings may be left out, and the size is read.
+    // SAFETY: both descriptors are written to, the name and the settings may be null, and the size
+    // is only read.
     let opened =
         unsafe { libc::openpty(&mut ours, &mut theirs, ptr::null_mut(), ptr::null(), &size) };
     assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: both were just opened, and nobody else has them.
+    // SAFETY: both descriptors were just opened and have no other owner.
     let (mut ours, theirs) = unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
     let again = || theirs.try_clone().expect("one more descriptor");
     command.stdin(again()).stdout(again()).stderr(again());
     let mut child = command.spawn().expect("the program starts");
-    // It ends when the last of those that write to it does.
+    // Reading ends when the last writer has closed the terminal, so this copy must be closed.
     drop(command);
     drop(theirs);
     ours.write_all(typed.as_bytes())
         .expect("it takes what is typed");
     let mut seen = Vec::new();
-    // The end is an error of its own here.
+    // On Linux, a closed terminal is reported as an error instead of end-of-file.
     let _ = ours.read_to_end(&mut seen);
     let status = child.wait().expect("it ends");
     let text = String::from_utf8_lossy(&seen).replace("\r\n", "\n");

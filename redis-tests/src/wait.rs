@@ -2,27 +2,28 @@
 
 use std::time::{Duration, Instant};
 
-/// Time limit of a condition before the test fails. Generous: a loaded machine is not a bug.
+/// Time limit of a condition before the test fails. It is generous, so that a loaded machine does
+/// not fail tests.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Polls `condition` until it holds.
+/// Polls `condition` until it is true.
 ///
 /// # Panics
-/// With `what` when it does not hold within a minute.
+/// With `what`, when it is not true within a minute.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     until_some(what, || condition().then_some(()));
 }
 
-/// Polls `attempt` until it gives a value.
+/// Polls `attempt` until it returns a value.
 ///
 /// # Panics
-/// With `what` when it gives none within a minute.
+/// With `what`, when it returns none within a minute.
 pub fn until_some<T>(what: &str, attempt: impl FnMut() -> Option<T>) -> T {
-    within(DEADLINE, attempt).unwrap_or_else(|| panic!("waited a minute in vain: {what}"))
+    within(DEADLINE, attempt).unwrap_or_else(|| panic!("timed out after a minute: {what}"))
 }
 
-/// Polls `attempt` until it gives a value or `deadline` is over. The pause between two attempts
-/// starts at nothing and stays under 5 ms, so that a short-lived state is seen.
+/// Polls `attempt` until it returns a value or `deadline` has passed. The pause between two
+/// attempts grows from zero and stays under 5 ms, so that short-lived states are seen.
 pub fn within<T>(deadline: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     let mut pause = Duration::ZERO;

@@ -1,4 +1,4 @@
-//! A connection that shows every reply as it came over the wire, and the macros around it.
+//! A connection that shows every reply exactly as received, and the macros around it.
 
 use std::fmt;
 use std::io::{BufReader, Read, Write};
@@ -9,31 +9,32 @@ use std::time::Duration;
 
 use crate::words::words;
 
-/// Gives a connection that makes words of a line (`words`) the calls of one: `call`, `ok`, `err` and `send`.
+/// Adds `call`, `ok`, `err` and `send` to a connection type that can parse a line into arguments
+/// (`words`).
 macro_rules! runs_lines {
     () => {
-        /// Runs a line and gives the reply, error or not.
+        /// Runs a line and returns the reply, which may be an error.
         pub fn call(&mut self, line: impl AsRef<str>) -> Reply {
             let words = self.words(line.as_ref());
             self.wire.call(&words)
         }
 
-        /// Runs a line which must succeed.
+        /// Runs a line that must succeed.
         #[track_caller]
         pub fn ok(&mut self, line: impl AsRef<str>) -> Reply {
             let words = self.words(line.as_ref());
             self.wire.expect_ok(&words)
         }
 
-        /// Runs a line which must fail, and gives its error line.
+        /// Runs a line that must fail, and returns its error line.
         #[track_caller]
         pub fn err(&mut self, line: impl AsRef<str>) -> String {
             let words = self.words(line.as_ref());
             self.wire.expect_error(&words)
         }
 
-        /// Runs a line which must fail: its error begins with the first of these words, and has the others. Gives
-        /// the error line.
+        /// Runs a line that must fail. The error must begin with the first of these words and
+        /// contain the others. Returns the error line.
         #[track_caller]
         pub fn refused(&mut self, line: impl AsRef<str>, words: &str) -> String {
             let reply = self.call(line.as_ref());
@@ -49,28 +50,28 @@ macro_rules! runs_lines {
 }
 pub(crate) use runs_lines;
 
-/// Fails unless a reply is an error that begins with the first of these words and has the others; without words,
-/// any error will do. Gives the error line.
+/// Fails unless a reply is an error that begins with the first of these words and contains the
+/// others; without words, any error is accepted. Returns the error line.
 #[track_caller]
 pub fn assert_error(reply: &Reply, words: &str, what: &str) -> String {
     let Reply::Error(line) = reply else {
-        panic!("{what}: {words} expected, got {reply:?}");
+        panic!("{what}: expected {words}, got {reply:?}");
     };
     let line = String::from_utf8_lossy(line);
     let mut named = words.split_whitespace();
     let code = named.next().unwrap_or_default();
     let begins = code.is_empty() || line.split(' ').next() == Some(code);
     let told = begins && named.all(|word| line.contains(word));
-    assert!(told, "{what}: {words} expected, got {line}");
+    assert!(told, "{what}: expected {words}, got {line}");
     line.into_owned()
 }
 
-/// Time limit of a reply. A command that hangs is a failure, not a hung test.
+/// Time limit of a reply, so that a hanging command fails the test.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One word of a command: text, bytes or a number.
+/// One argument of a command: text, bytes or a number.
 pub trait Word {
-    /// The bytes of this word.
+    /// Returns the bytes of this argument.
     fn word(&self) -> Vec<u8>;
 }
 
@@ -109,7 +110,7 @@ impl<T: Word + ?Sized> Word for &T {
     }
 }
 
-/// Runs one command on a [`Wire`] and gives the [`Reply`], error or not.
+/// Runs one command on a [`Wire`] and returns the [`Reply`], which may be an error.
 #[macro_export]
 macro_rules! cmd {
     ($wire:expr, $($word:expr),+ $(,)?) => {
@@ -117,7 +118,7 @@ macro_rules! cmd {
     };
 }
 
-/// Runs one command that must succeed and gives its [`Reply`].
+/// Runs one command that must succeed and returns its [`Reply`].
 #[macro_export]
 macro_rules! ok {
     ($wire:expr, $($word:expr),+ $(,)?) => {
@@ -125,7 +126,7 @@ macro_rules! ok {
     };
 }
 
-/// Runs one command that must fail and gives its error line, code word first.
+/// Runs one command that must fail and returns its error line, which starts with the code word.
 #[macro_export]
 macro_rules! err {
     ($wire:expr, $($word:expr),+ $(,)?) => {
@@ -133,7 +134,7 @@ macro_rules! err {
     };
 }
 
-/// A reply as it came. RESP2 and RESP3 nulls are all [`Reply::Nil`]; a RESP3 map stays a map.
+/// A reply as received. RESP2 and RESP3 nulls are all [`Reply::Nil`]; a RESP3 map stays a map.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reply {
     /// Null.
@@ -152,7 +153,7 @@ pub enum Reply {
     Bool(bool),
     /// An array.
     Array(Vec<Reply>),
-    /// A RESP3 map, in its order.
+    /// A RESP3 map, in the order of the reply.
     Map(Vec<(Reply, Reply)>),
     /// A RESP3 set.
     Set(Vec<Reply>),
@@ -160,82 +161,82 @@ pub enum Reply {
     Push(Vec<Reply>),
 }
 
-/// A bulk string.
+/// Creates a bulk string.
 pub fn bulk(text: impl AsRef<[u8]>) -> Reply {
     Reply::Bulk(text.as_ref().to_vec())
 }
 
-/// A simple string.
+/// Creates a simple string.
 pub fn simple(text: &str) -> Reply {
     Reply::Simple(text.as_bytes().to_vec())
 }
 
-/// An integer.
+/// Creates an integer.
 pub fn int(n: i64) -> Reply {
     Reply::Int(n)
 }
 
-/// Null.
+/// Creates a null.
 pub fn nil() -> Reply {
     Reply::Nil
 }
 
-/// An array.
+/// Creates an array.
 pub fn array<const N: usize>(items: [Reply; N]) -> Reply {
     Reply::Array(items.into())
 }
 
 impl Reply {
-    /// True for an error line.
+    /// Returns true for an error.
     pub fn is_error(&self) -> bool {
         matches!(self, Reply::Error(_))
     }
 
-    /// True for null.
+    /// Returns true for null.
     pub fn is_nil(&self) -> bool {
         *self == Reply::Nil
     }
 
-    /// The integer.
+    /// Returns the integer; panics for other types.
     pub fn int(&self) -> i64 {
         match self {
             Reply::Int(n) => *n,
-            other => panic!("an integer expected, got {other:?}"),
+            other => panic!("expected an integer, got {other:?}"),
         }
     }
 
-    /// The bytes of a simple or bulk string.
+    /// Returns the bytes of a simple or bulk string; panics for other types.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Reply::Bulk(bytes) | Reply::Simple(bytes) => bytes,
-            other => panic!("a string expected, got {other:?}"),
+            other => panic!("expected a string, got {other:?}"),
         }
     }
 
-    /// A simple or bulk string as text.
+    /// Returns a simple or bulk string as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(self.bytes()).into_owned()
     }
 
-    /// The items of an array, set or push.
+    /// Returns the items of an array, set or push message.
     pub fn items(&self) -> &[Reply] {
         match self {
             Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => items,
-            other => panic!("an array expected, got {other:?}"),
+            other => panic!("expected an array, got {other:?}"),
         }
     }
 
-    /// Items that are integers.
+    /// Returns the items as integers.
     pub fn ints(&self) -> Vec<i64> {
         self.items().iter().map(Reply::int).collect()
     }
 
-    /// Items that are strings.
+    /// Returns the items as text.
     pub fn texts(&self) -> Vec<String> {
         self.items().iter().map(Reply::text).collect()
     }
 
-    /// The pairs of a map: a RESP3 map or a flat array.
+    /// Returns the pairs of a RESP3 map or a flat array.
     pub fn pairs(&self) -> Vec<(Reply, Reply)> {
         match self {
             Reply::Map(pairs) => pairs.clone(),
@@ -244,11 +245,11 @@ impl Reply {
                 let pairs = items.chunks_exact(2);
                 pairs.map(|p| (p[0].clone(), p[1].clone())).collect()
             }
-            other => panic!("a map expected, got {other:?}"),
+            other => panic!("expected a map, got {other:?}"),
         }
     }
 
-    /// The value of `field` in a map (RESP3) or flat array (RESP2), if it is there.
+    /// Returns the value of `field` in a map (RESP3) or flat array (RESP2), if it exists.
     pub fn find(&self, field: impl AsRef<[u8]>) -> Option<Reply> {
         let found =
             |key: &Reply| matches!(key, Reply::Bulk(b) | Reply::Simple(b) if b == field.as_ref());
@@ -256,14 +257,14 @@ impl Reply {
         pairs.find(|(key, _)| found(key)).map(|(_, value)| value)
     }
 
-    /// The value of `field` in a map or flat array, which must be there.
+    /// Returns the value of `field` in a map or flat array; panics if there is none.
     pub fn field(&self, field: impl AsRef<[u8]>) -> Reply {
         let name = String::from_utf8_lossy(field.as_ref()).into_owned();
         self.find(field)
             .unwrap_or_else(|| panic!("no field {name} in {self:?}"))
     }
 
-    /// This reply as a RESP2 client would see it.
+    /// Converts this reply to what a RESP2 client would receive.
     pub fn as_resp2(&self) -> Reply {
         let list = |items: &[Reply]| items.iter().map(Reply::as_resp2).collect();
         match self {
@@ -357,10 +358,10 @@ impl Write for Stream {
     }
 }
 
-/// A connection to a server, without any cleverness: words out, [`Reply`] in.
+/// A plain connection to a server: it sends arguments and returns the [`Reply`].
 pub struct Wire {
     stream: BufReader<Stream>,
-    /// Push messages that arrived while a reply was awaited (RESP3).
+    /// RESP3 push messages that arrived before an awaited reply.
     pushed: Vec<Reply>,
     /// Time limit of a reply.
     timeout: Duration,
@@ -370,7 +371,7 @@ impl Wire {
     /// Connects to a loopback port.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// When no server listens there.
     pub fn tcp(port: u16) -> std::io::Result<Wire> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
@@ -380,7 +381,7 @@ impl Wire {
     /// Connects to a unix socket.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// When no server listens there.
     pub fn unix(path: &Path) -> std::io::Result<Wire> {
         Ok(Wire::over(Stream::Unix(UnixStream::connect(path)?)))
     }
@@ -394,17 +395,18 @@ impl Wire {
         }
     }
 
-    /// Sets another time limit for replies.
+    /// Changes the time limit for replies.
     pub fn within(mut self, timeout: Duration) -> Wire {
         self.stream.get_ref().set_read_timeout(timeout);
         self.timeout = timeout;
         self
     }
 
-    /// A second handle of this connection, for who wants to own one. No reply may be awaited meanwhile.
+    /// Returns an owned second handle of this connection. Neither handle may be waiting for a
+    /// reply.
     ///
     /// # Panics
-    /// When the connection cannot be shared.
+    /// When the connection cannot be cloned.
     pub fn handle(&self) -> Wire {
         let stream = match self.stream.get_ref() {
             Stream::Tcp(s) => s.try_clone().map(Stream::Tcp),
@@ -424,31 +426,31 @@ impl Wire {
         self.try_send(words).expect("the server takes the command");
     }
 
-    /// Sends a command, or says that the connection is gone.
+    /// Sends a command without reading its reply.
     ///
     /// # Errors
-    /// When the connection is gone.
+    /// When the connection is closed.
     pub fn try_send(&mut self, words: &[impl AsRef<[u8]>]) -> std::io::Result<()> {
         let mut out = Vec::new();
         encode(&mut out, words);
         self.stream.get_mut().write_all(&out)
     }
 
-    /// Sends bytes as they are, as much of a command as they may be.
+    /// Sends raw bytes, which may be a part of a command.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
         let sent = self.stream.get_mut().write_all(bytes);
         sent.expect("the server takes the bytes");
     }
 
-    /// The next reply. Push messages before it are kept for [`Wire::pushes`].
+    /// Returns the next reply. Push messages before it are kept for [`Wire::pushes`].
     pub fn recv(&mut self) -> Reply {
         self.try_recv().expect("the server replies")
     }
 
-    /// The next reply, or why there is none (connection gone, a minute over).
+    /// Returns the next reply.
     ///
     /// # Errors
-    /// When the connection is gone, or no reply comes in time.
+    /// When the connection is closed, or no reply arrives within the time limit.
     pub fn try_recv(&mut self) -> std::io::Result<Reply> {
         loop {
             match self.parse()? {
@@ -458,7 +460,7 @@ impl Wire {
         }
     }
 
-    /// True when no reply comes within `patience`: the command is blocked.
+    /// Returns true if no reply arrives within `patience`, which means that the command is blocked.
     pub fn is_silent_for(&mut self, patience: Duration) -> bool {
         if !self.stream.buffer().is_empty() {
             return false;
@@ -472,7 +474,7 @@ impl Wire {
         silent
     }
 
-    /// True when a reply is there, or the connection has ended. Does not wait.
+    /// Returns true if a reply has arrived or the connection has ended. Does not wait.
     pub fn has_reply(&mut self) -> bool {
         if !self.stream.buffer().is_empty() {
             return true;
@@ -490,7 +492,7 @@ impl Wire {
             .unwrap_or_else(|e| panic!("no reply to {}: {e}", shown(words)))
     }
 
-    /// Runs a command which must succeed.
+    /// Runs a command that must succeed.
     #[track_caller]
     pub fn expect_ok(&mut self, words: &[impl AsRef<[u8]>]) -> Reply {
         let reply = self.call(words);
@@ -498,16 +500,16 @@ impl Wire {
         reply
     }
 
-    /// Runs a command which must fail, and gives its error line.
+    /// Runs a command that must fail, and returns its error line.
     #[track_caller]
     pub fn expect_error(&mut self, words: &[impl AsRef<[u8]>]) -> String {
         match self.call(words) {
             Reply::Error(line) => String::from_utf8_lossy(&line).into_owned(),
-            reply => panic!("{} said {reply:?}, not an error", shown(words)),
+            reply => panic!("{}: expected an error, got {reply:?}", shown(words)),
         }
     }
 
-    /// Runs many commands in pipelines of a thousand and gives their replies.
+    /// Runs many commands in pipelines of a thousand and returns their replies.
     pub fn pipeline<W: AsRef<[u8]>>(
         &mut self,
         commands: impl IntoIterator<Item = Vec<W>>,
@@ -531,7 +533,7 @@ impl Wire {
         replies
     }
 
-    /// Sends the words of a line, as redis-cli takes them, and gives the reply.
+    /// Parses a line like redis-cli, sends the command and returns the reply.
     ///
     /// # Panics
     /// When the reply is an error.
@@ -540,20 +542,22 @@ impl Wire {
         self.expect_ok(&words(line.as_ref()))
     }
 
-    /// Splits `line` at spaces and runs it; for commands without odd bytes.
+    /// Splits `line` at spaces and runs it, for commands without spaces or binary data in
+    /// arguments.
     #[track_caller]
     pub fn line(&mut self, line: &str) -> Reply {
         let words: Vec<&str> = line.split(' ').collect();
         self.expect_ok(&words)
     }
 
-    /// Push messages that came so far. Runs a PING, so that those under way arrive.
+    /// Returns the push messages received so far. Runs a PING first, so that messages in transit
+    /// arrive.
     pub fn pushes(&mut self) -> Vec<Reply> {
         self.expect_ok(&["PING"]);
         std::mem::take(&mut self.pushed)
     }
 
-    /// The next push message (RESP3) or published message (RESP2).
+    /// Returns the next push message (RESP3) or published message (RESP2).
     pub fn next_push(&mut self) -> Reply {
         if !self.pushed.is_empty() {
             return self.pushed.remove(0);
@@ -561,7 +565,7 @@ impl Wire {
         self.parse().expect("a message comes")
     }
 
-    /// Closes the socket at once, as a client that dies does.
+    /// Closes the socket immediately, as if the client had crashed.
     pub fn hang_up(self) {
         let _ = match self.stream.get_ref() {
             Stream::Tcp(s) => s.shutdown(Shutdown::Both),
@@ -657,7 +661,7 @@ fn shown(words: &[impl AsRef<[u8]>]) -> String {
 /// Runs a command on a connection of the `redis` crate.
 ///
 /// # Errors
-/// Those of the server and of the connection.
+/// Returns the errors of the server and of the connection.
 pub fn run(
     conn: &mut redis::Connection,
     words: &[impl AsRef<[u8]>],
@@ -670,7 +674,7 @@ pub fn run(
     cmd.query(conn)
 }
 
-/// The error line as the server sent it: code word, then the sentence.
+/// Returns the error line as the server sent it: code word, then the sentence.
 pub fn error_line(error: &redis::RedisError) -> String {
     [error.code(), error.detail()]
         .into_iter()

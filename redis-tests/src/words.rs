@@ -1,6 +1,6 @@
-//! Lines of words, as redis-cli reads and writes them.
+//! Command lines in the syntax of redis-cli.
 
-/// Splits a line into words as redis-cli does: spaces, "…" with escapes, '…'.
+/// Splits a line into arguments like redis-cli: spaces, "…" with escapes, '…'.
 ///
 /// # Panics
 /// When a quote is not closed.
@@ -54,7 +54,7 @@ fn quoted(text: &[u8], quote: u8) -> (Vec<u8>, &[u8]) {
     (word, &text[at + 1..])
 }
 
-/// Words as a line that [`words`] and redis-cli read.
+/// Formats arguments as a line that [`words`] and redis-cli can parse.
 pub fn line(words: &[impl AsRef<[u8]>]) -> String {
     let plain = |b: &u8| b.is_ascii_graphic() && !b"\"'\\".contains(b);
     let words = words.iter().map(AsRef::as_ref).map(|word| match word {

@@ -1,4 +1,4 @@
-//! Tests of writes by other programs between our commands: no record of a crawl is lost.
+//! Tests of writes by other programs between commands of the module: no record of a crawl is lost.
 
 use crate::dedupe::store::MemoryKeyspace;
 use crawlspace_host::keyspace::Keyspace;
@@ -324,8 +324,8 @@ fn cancel_leaves_what_plain_clients_added_before_the_crawl_was_gone_on_with() {
     world.assert_ok();
 }
 
-/// Interleaves plain writes and our own with each step of a commit, with and without a crash at
-/// that step.
+/// Interleaves plain writes and commands of the module with each step of a commit, with and without
+/// a crash at that step.
 #[test]
 fn a_commit_among_plain_writes_counts_nothing_twice() {
     for continued in [false, true] {

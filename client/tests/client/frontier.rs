@@ -183,7 +183,7 @@ fn what_may_not_arrive_twice_is_not_sent_twice() {
     assert!(vandal.is_done());
     assert_eq!(error.code(), None);
     assert_starts(&error, "CHG.ADD at redis://127.0.0.1:");
-    // It was counted once, and the next call opens a new connection.
+    // The URI was counted once, and the next call opens a new connection.
     let counts = frontier.add(b"crawl", None, &[(b"a", 0)]).unwrap();
     assert_eq!(counts, [Some(2)]);
 }

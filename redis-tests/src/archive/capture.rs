@@ -1,4 +1,4 @@
-//! Captures of a crawler, and the spellings of their digests.
+//! Captures of a crawler, and the different ways in which their digests are written.
 
 use crate::corpus::sha256_of;
 
@@ -9,7 +9,8 @@ pub enum Kind {
     Response,
     /// The payload was known, and a revisit record was written.
     Revisit,
-    /// Something that the crawler made itself, such as text extracted of a page, or that came by another protocol.
+    /// A record that the crawler generated itself, such as text extracted from a page, or that was
+    /// fetched with another protocol.
     Other,
 }
 
@@ -18,34 +19,34 @@ pub enum Kind {
 pub struct Capture {
     /// Kind of the record.
     pub kind: Kind,
-    /// Number of the payload: the same number is the same payload.
+    /// Number of the payload; equal numbers mean equal payloads.
     pub payload: u64,
     /// Date of 14 or 17 digits.
     pub date: String,
-    /// URL as it was asked for.
+    /// The URL as requested.
     pub url: String,
-    /// Bytes of the record.
+    /// Size of the record in bytes.
     pub size: u64,
     /// Number of its WACZ file in the crawl.
     pub wacz: usize,
-    /// Which spellings of the digest the crawler and the index use.
+    /// The notations of the digest that the crawler and the index use.
     pub spellings: [u8; 2],
 }
 
 impl Capture {
-    /// The digest of the payload as the crawler says it.
+    /// Returns the digest of the payload as the crawler writes it.
     pub fn hash(&self) -> String {
         spelled(self.payload, self.spellings[0])
     }
 
-    /// The hash as the index of the WACZ file spells it.
+    /// Returns the hash as the index of the WACZ file writes it.
     pub fn hash_in_index(&self) -> String {
         spelled(self.payload, self.spellings[1])
     }
 }
 
-/// The digest of a made-up payload: SHA-1 of every fifth one, SHA-256 of the others, in one of four spellings. The
-/// first one is that of the `document` profile.
+/// Returns the digest of a synthetic payload in one of four notations: SHA-1 for every fifth
+/// payload, SHA-256 for the others. The first notation is that of the `document` profile.
 fn spelled(payload: u64, spelling: u8) -> String {
     let written = sha256_of(payload);
     let hex = &written["sha256:".len()..];
@@ -66,13 +67,13 @@ fn spelled(payload: u64, spelling: u8) -> String {
     }
 }
 
-/// Hex digits of 20 bytes as base32.
+/// Converts 20 bytes of hex digits to base32.
 pub(super) fn base32(hex: &str) -> String {
     let digits = hex.as_bytes().chunks(5).map(|five| {
         let text = std::str::from_utf8(five).expect("hex digits are ASCII");
         u32::from_str_radix(text, 16).expect("hex digits")
     });
-    // Five hex digits are four of base32.
+    // Five hex digits make four base32 digits.
     let four = digits.flat_map(|bits| [15, 10, 5, 0].map(|shift| bits >> shift & 31));
     let digit = |value| char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[value as usize]);
     four.map(digit).collect()
@@ -83,8 +84,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base32_is_that_of_the_rfc() {
-        // SHA-1 of nothing.
+    fn base32_follows_the_rfc() {
+        // SHA-1 of the empty string.
         assert_eq!(
             base32("da39a3ee5e6b4b0d3255bfef95601890afd80709"),
             "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"

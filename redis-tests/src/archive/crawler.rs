@@ -1,4 +1,4 @@
-//! Makes crawls up, one after the other, each with what the ones before it stored in mind.
+//! Generates crawls one after the other; each one knows what the earlier ones stored.
 
 use super::capture::{Capture, Kind};
 use crate::rng::Rng;
@@ -6,15 +6,17 @@ use crate::rng::Rng;
 /// The shape of the crawls.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Records in a crawl.
+    /// Number of records per crawl.
     pub captures: u64,
-    /// The most WACZ files that a crawl makes; the fewest is one, or with `plain` this many.
+    /// Maximum number of WACZ files of a crawl. The minimum is one; with `plain`, every crawl has
+    /// exactly this number.
     pub waczs: u64,
-    /// Percent of the fetches whose payload is known: most become revisits.
+    /// Percentage of fetches whose payload is known; most of these become revisits.
     pub known: u64,
-    /// Percent of records that are neither responses nor revisits.
+    /// Percentage of records that are neither responses nor revisits.
     pub other: u64,
-    /// Nothing but what is usual: no payload is stored twice, names and URLs are plain ASCII, and digests in one spelling.
+    /// Generates only common cases: no payload is stored twice, names and URLs are plain ASCII, and
+    /// digests have one notation.
     pub plain: bool,
 }
 
@@ -35,31 +37,31 @@ impl Default for Shape {
 pub struct Crawl {
     /// Its id.
     pub id: String,
-    /// Names of its WACZ files, in the order in which they were begun.
+    /// Names of the WACZ files, in the order in which they were started.
     pub waczs: Vec<String>,
-    /// Its records, in the order in which they were written.
+    /// Records, in the order in which they were written.
     pub captures: Vec<Capture>,
 }
 
 impl Crawl {
-    /// The records of one WACZ file.
+    /// Returns the records of one WACZ file.
     pub fn captures_of(&self, wacz: usize) -> impl Iterator<Item = &Capture> {
         self.captures.iter().filter(move |c| c.wacz == wacz)
     }
 }
 
-/// Makes crawls up.
+/// Generates crawls.
 pub struct Crawler {
     rng: Rng,
     shape: Shape,
-    /// Crawls so far.
+    /// Number of crawls so far.
     crawls: u64,
-    /// Payloads so far: all numbers below are known.
+    /// Number of payloads so far; all lower payload numbers are known.
     payloads: u64,
 }
 
 impl Crawler {
-    /// One that knows nothing yet.
+    /// Creates a crawler that knows no payload.
     pub fn new(rng: Rng, shape: Shape) -> Crawler {
         Crawler {
             rng,
@@ -69,7 +71,7 @@ impl Crawler {
         }
     }
 
-    /// The next crawl: it begins when the one before has been committed.
+    /// Generates the next crawl, which begins after the commit of the previous one.
     pub fn next_crawl(&mut self) -> Crawl {
         let number = self.crawls;
         self.crawls += 1;
@@ -86,7 +88,7 @@ impl Crawler {
         };
         let mut captures = Vec::with_capacity(self.shape.captures as usize);
         for n in 0..self.shape.captures {
-            // One file after the other, of which two are open at a time.
+            // Files are filled one after the other, with two open at a time.
             let at = (n * waczs.len() as u64 / self.shape.captures) as usize;
             let next = (at + 1).min(waczs.len() - 1);
             let wacz = if self.rng.chance(20) { next } else { at };
@@ -108,8 +110,9 @@ impl Crawler {
         } else if payload > 0 && rng.chance(self.shape.known) {
             payload = rng.below(payload);
             if !self.shape.plain && rng.chance(25) {
-                // Its look-up failed, or it had no time to wait for one. The first record of a payload in a crawl is the
-                // earliest, so that it does not matter whether it is that or the first one that counts.
+                // The look-up failed, or the crawler did not wait for it, so the payload is stored
+                // again. The first record of a payload in a crawl is also the earliest, so both
+                // rules for choosing the owner agree.
                 clock.go_on(1);
             } else {
                 kind = Kind::Revisit;
@@ -164,7 +167,7 @@ impl Crawler {
         ];
         const FOLDERS: [&str; 5] = ["news", "images/2026", "article", "en/about", "assets"];
         let rng = &mut self.rng;
-        // The square of an even draw: few hosts have most of the pages.
+        // The product of two uniform draws: a few hosts have most of the pages.
         let host = rng.below(70) * rng.below(70);
         let name = NAMES[host as usize % NAMES.len()];
         let folder = rng.pick(&FOLDERS);
@@ -196,7 +199,7 @@ impl Crawler {
     }
 }
 
-/// The time in a crawl.
+/// The clock of a crawl.
 struct Clock {
     /// Crawls are a month apart.
     month: u64,
@@ -228,7 +231,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn a_revisit_is_of_something_stored_before() {
+    fn a_revisit_has_an_earlier_original() {
         let mut crawler = Crawler::new(Rng::seeded(3), Shape::default());
         let mut stored = HashSet::new();
         for _ in 0..4 {

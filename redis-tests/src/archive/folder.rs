@@ -24,19 +24,19 @@ pub struct Entry {
     pub name: String,
     /// Path relative to the folder.
     pub path: String,
-    /// SHA-256 of all of it.
+    /// SHA-256 of the whole file.
     pub hash: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Its crawl.
+    /// Crawl of the file.
     pub crawl: String,
 }
 
 impl Folder {
-    /// An empty one.
+    /// Creates an empty folder.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When it cannot be created.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Folder {
         let dir = tempfile::Builder::new()
@@ -54,14 +54,14 @@ impl Folder {
         self.dir.path()
     }
 
-    /// Writes the files of a crawl, their indexes in all layouts in turn, and lists them.
+    /// Writes and lists the files of a crawl, with index layouts that alternate.
     pub fn write(&mut self, crawl: &Crawl) -> Vec<Entry> {
         let from = self.entries.len();
         for (wacz, name) in crawl.waczs.iter().enumerate() {
             let captures: Vec<_> = crawl.captures_of(wacz).collect();
             let has_spaces = captures.iter().any(|capture| capture.url.contains(' '));
             let layout = match Layout::ALL[self.entries.len() % Layout::ALL.len()] {
-                // Its columns end with spaces.
+                // Columns of a CDX line are separated by spaces.
                 Layout::Cdx if has_spaces => Layout::Cdxj,
                 layout => layout,
             };
@@ -70,7 +70,7 @@ impl Folder {
         self.entries[from..].to_vec()
     }
 
-    /// Writes the files of a crawl, their indexes in this layout, and lists them.
+    /// Writes and lists the files of a crawl, with indexes in this layout.
     pub fn write_as(&mut self, crawl: &Crawl, layout: Layout) {
         for (wacz, name) in crawl.waczs.iter().enumerate() {
             let captures: Vec<_> = crawl.captures_of(wacz).collect();
@@ -78,7 +78,7 @@ impl Folder {
         }
     }
 
-    /// Writes a file with these indexes, and lists it.
+    /// Writes and lists a file with these indexes.
     pub fn put(
         &mut self,
         name: &str,
@@ -97,7 +97,7 @@ impl Folder {
             .iter()
             .map(|(member, bytes)| (member.as_ref(), &bytes[..]))
             .collect();
-        let warc = format!("nobody reads this: {name}").repeat(20);
+        let warc = format!("not read by any test: {name}").repeat(20);
         members.insert(0, ("archive/data.warc.gz", warc.as_bytes()));
         members.push(("pages/pages.jsonl", b"{\"format\": \"json-pages-1.0\"}\n"));
         members.push(("datapackage.json", b"{\"profile\": \"data-package\"}"));
@@ -105,10 +105,10 @@ impl Folder {
         self.list(name, &path, crawl)
     }
 
-    /// Lists a file that is there.
+    /// Lists an existing file.
     ///
     /// # Panics
-    /// When it is not.
+    /// When it does not exist.
     pub fn list(&mut self, name: &str, path: &str, crawl: &str) -> Entry {
         let bytes = fs::read(self.file(path)).expect("the file is there");
         let hex: String = Sha256::digest(&bytes)
@@ -131,12 +131,13 @@ impl Folder {
         self.dir.path().join(path)
     }
 
-    /// The manifest of all files, written beside them: where it lies.
+    /// Writes a manifest of all files into the folder and returns its path.
     pub fn manifest(&self) -> String {
         self.manifest_of("collection.json", &self.entries)
     }
 
-    /// A manifest of some files, written beside them. Every other one says hash and size.
+    /// Writes a manifest of some files into the folder and returns its path. Every other entry has
+    /// a hash and a size.
     ///
     /// # Panics
     /// When it cannot be written.

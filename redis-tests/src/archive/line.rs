@@ -15,16 +15,16 @@ pub enum Layout {
     Cdxj,
     /// `indexes/index.cdxj.gz`, one gzip member.
     CdxjGzip,
-    /// `indexes/index.cdx.gz`, a gzip member for every few lines, and `indexes/index.idx`.
+    /// `indexes/index.cdx.gz` with several lines per gzip member, and `indexes/index.idx`.
     ZipNum,
-    /// `indexes/index.cdx` of eleven columns.
+    /// `indexes/index.cdx` with eleven columns.
     Cdx,
-    /// Two indexes, one for every other line.
+    /// Two indexes with every other line each.
     Two,
 }
 
 impl Layout {
-    /// All of them.
+    /// All layouts.
     pub const ALL: [Layout; 5] = [
         Layout::Cdxj,
         Layout::CdxjGzip,
@@ -33,7 +33,7 @@ impl Layout {
         Layout::Two,
     ];
 
-    /// The members of a WACZ file that hold these records: their names and contents.
+    /// Returns the names and contents of the WACZ members with the index of these records.
     pub fn members(self, captures: &[&Capture]) -> Vec<(&'static str, Vec<u8>)> {
         let text = |captures: &[&Capture]| sorted(captures.iter().map(|c| cdxj(c)));
         match self {
@@ -67,14 +67,14 @@ fn sorted(lines: impl Iterator<Item = String>) -> Vec<String> {
     lines
 }
 
-/// Bytes as one gzip member.
+/// Compresses bytes as one gzip member.
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     let written = packed.write_all(bytes).and_then(|()| packed.finish());
     written.expect("memory takes all bytes")
 }
 
-/// An index in pieces that can be unpacked by themselves, and the list of the pieces.
+/// Builds a ZipNum index: blocks that can be decompressed independently, and the list of blocks.
 fn zip_num(lines: &[String]) -> Vec<(&'static str, Vec<u8>)> {
     const LINES: usize = 100;
     let mut index =
@@ -104,12 +104,13 @@ fn mime(kind: Kind) -> &'static str {
     }
 }
 
-/// Formats a CDXJ line. Records other than responses and revisits have a digest and a length as well.
+/// Formats a CDXJ line. Records other than responses and revisits have a digest and a length as
+/// well.
 fn cdxj(capture: &Capture) -> String {
     let (key, date) = (urlkey(&capture.url), &capture.date);
     let (url, mime) = (json_text(&capture.url), mime(capture.kind));
     let (digest, size) = (capture.hash_in_index(), capture.size);
-    // Numbers are texts in some indexes and numbers in others.
+    // Some indexes write numbers as strings, others as numbers.
     let quote = if capture.payload % 3 == 1 { "" } else { "\"" };
     let more = match capture.payload % 7 {
         6 => ", \"method\": \"POST\", \"requestBody\": \"a=\\u00e9\"",
@@ -122,16 +123,16 @@ fn cdxj(capture: &Capture) -> String {
     )
 }
 
-/// Spaces in URLs are encoded here, because columns end with them.
+/// Formats a CDX line. Spaces in URLs are encoded, because they separate columns.
 fn cdx(capture: &Capture) -> String {
     let (key, date) = (urlkey(&capture.url), &capture.date);
     let (url, mime) = (&capture.url, mime(capture.kind));
-    assert!(!url.contains(' '), "no column holds {url}");
+    assert!(!url.contains(' '), "{url} does not fit into a column");
     let (digest, size) = (capture.hash_in_index(), capture.size);
     format!("{key} {date} {url} {mime} 200 {digest} - - {size} 0 data.warc.gz\n")
 }
 
-/// The host from its end, and the path: enough to sort by.
+/// Returns the reversed host and the path, which is sufficient for sorting.
 fn urlkey(url: &str) -> String {
     let url = url.to_lowercase().replace(' ', "%20");
     let Some((_, rest)) = url.split_once("://") else {
@@ -143,7 +144,7 @@ fn urlkey(url: &str) -> String {
     format!("{})/{path}", labels.join(","))
 }
 
-/// A JSON string. Every other character beyond ASCII is written as an escape, as some writers do.
+/// Formats a JSON string. Every other non-ASCII character is escaped, as some writers do.
 pub fn json_text(text: &str) -> String {
     let mut json = String::from("\"");
     for (n, character) in text.chars().enumerate() {
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_what_indexers_write() {
+    fn lines_have_the_fields_that_indexers_write() {
         let capture = Capture {
             kind: Kind::Revisit,
             payload: 2,

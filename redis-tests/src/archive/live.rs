@@ -1,4 +1,4 @@
-//! A crawler at work: the documented commands, one record after the other.
+//! A running crawler that sends the documented commands, one record after the other.
 
 use super::capture::Kind;
 use super::crawler::Crawl;
@@ -6,15 +6,16 @@ use super::folder::Entry;
 use crate::ok;
 use crate::wire::Wire;
 
-/// Makes a crawl with the index of this prefix, from its first record to its commit: looks each payload up, says what
-/// was stored or spared, opens each WACZ file when its first record comes and closes it after the last one.
+/// Runs a crawl against the index of this prefix, from its first record to its commit. It looks
+/// each payload up, adds the record or the revisit, opens each WACZ file at its first record and
+/// closes it after the last one.
 ///
 /// # Panics
-/// When the server refuses something, or does not know what it should.
+/// When the server returns an error or an unexpected look-up result.
 pub fn crawl(c: &mut Wire, p: &str, crawl: &Crawl, files: &[Entry]) {
     let id = &crawl.id;
     let mut opened: Vec<Option<i64>> = vec![None; crawl.waczs.len()];
-    // Files are begun in the order of their numbers, also one that gets nothing.
+    // Files are opened in the order of their numbers, even if they stay empty.
     let mut open = |c: &mut Wire, wacz: usize| {
         for (name, index) in crawl.waczs.iter().zip(&mut opened).take(wacz + 1) {
             index.get_or_insert_with(|| ok!(c, "DEDUPE.WACZOPEN", p, id, name).int());

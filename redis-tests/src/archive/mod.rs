@@ -1,10 +1,11 @@
-//! Made-up crawls, the WACZ files that they leave behind, and the index that they make while they run.
+//! Synthetic crawls, the WACZ files that they produce, and the index that they build while they
+//! run.
 //!
-//! The same [`Crawl`] can be written as WACZ files ([`Folder`]), whose indexes say what an indexer of such files
-//! would say, and be driven through the documented commands as a crawler does ([`crawl`]). So the result of importing
-//! the files can be compared with what the crawler made.
+//! One [`Crawl`] can be written as WACZ files ([`Folder`]), with the indexes that an indexer would
+//! write, and it can be run with the documented commands like a crawler ([`crawl`]). Tests import
+//! the files and compare the result with the index of the crawler.
 //!
-//! A [`collection`] is what a web archive has: captures in WARC files, and indexes of them.
+//! A [`collection`] is a web archive: captures in WARC files, and indexes of them.
 //!
 //! ```no_run
 //! use redis_tests::archive::{crawl, Crawler, Folder, Shape};
@@ -13,9 +14,9 @@
 //! let mut folder = Folder::new();
 //! let mut crawler = Crawler::new(Rng::new("example"), Shape::default());
 //! for _ in 0..3 {
-//!     let made = crawler.next_crawl();
-//!     let files = folder.write(&made);
-//!     crawl(&mut server.wire(), "live:", &made, &files);
+//! let made = crawler.next_crawl();
+//! let files = folder.write(&made);
+//! crawl(&mut server.wire(), "live:", &made, &files);
 //! }
 //! println!("{}", folder.manifest());
 //! ```

@@ -1,4 +1,4 @@
-//! Zip files of stored members, as WACZ files are.
+//! Zip files with stored (uncompressed) members, like WACZ files.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -7,10 +7,10 @@ use std::path::Path;
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
 
-/// Writes members, as they are, into a zip file.
+/// Writes members, uncompressed, into a zip file.
 ///
 /// # Panics
-/// When the file cannot be written, or is too large for the old form of a zip file (4 GiB).
+/// When the file cannot be written, or exceeds the 4 GiB of zip files without the Zip64 extension.
 pub fn store_in(path: &Path, members: &[(&str, &[u8])]) {
     let file = File::create(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut file = BufWriter::new(file);
@@ -18,14 +18,15 @@ pub fn store_in(path: &Path, members: &[(&str, &[u8])]) {
     written.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
 }
 
-/// Makes a zip file in memory.
+/// Builds a zip file in memory.
 pub fn store(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut zip = Vec::new();
     write(&mut zip, members).expect("memory takes all bytes");
     zip
 }
 
-/// Makes a zip file in memory as programs do that stream: what a member's size and checksum are comes after it.
+/// Builds a zip file in memory like a streaming writer: the size and checksum of a member follow
+/// its data.
 pub fn stream(members: &[(&str, &[u8])]) -> Vec<u8> {
     let (mut zip, mut directory) = (Vec::<u8>::new(), Vec::<u8>::new());
     for (name, bytes) in members {
@@ -38,7 +39,7 @@ pub fn stream(members: &[(&str, &[u8])]) -> Vec<u8> {
         let at = u32::try_from(zip.len())
             .expect("less than 4 GiB")
             .to_le_bytes();
-        // Version, flags (names are UTF-8, a descriptor follows), method, time, day.
+        // Version, flags (UTF-8 names, data descriptor), method, time, date.
         let mut head = Vec::new();
         for field in [45u16, 1 << 11 | 1 << 3, 0, 0, 1 << 5 | 1] {
             head.extend(field.to_le_bytes());
@@ -89,10 +90,10 @@ pub fn stream(members: &[(&str, &[u8])]) -> Vec<u8> {
     zip
 }
 
-/// Unpacks a member of a small zip file.
+/// Reads a member of a small zip file.
 ///
 /// # Panics
-/// When there is none of that name, or the file is no small zip file.
+/// When there is no member of that name, or the file is not a small zip file.
 pub fn member(path: &Path, name: &str) -> Vec<u8> {
     let zip = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let number = |at: usize, bytes: usize| {
@@ -131,7 +132,7 @@ fn write(file: &mut impl Write, members: &[(&str, &[u8])]) -> std::io::Result<()
         let mut crc = Crc::new();
         crc.update(bytes);
         let mut head = Vec::new();
-        // Version, flags (names are UTF-8), method, time, day.
+        // Version, flags (UTF-8 names), method, time, date.
         for field in [20u16, 1 << 11, 0, 0, 1 << 5 | 1] {
             head.extend(field.to_le_bytes());
         }

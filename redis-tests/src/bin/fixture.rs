@@ -1,5 +1,6 @@
-//! Writes what a server with this version of the module keeps, and the replies about it, into
-//! `redis-tests/fixtures/VERSION`: at every release, once. Later versions must load it (`tests/server/versions.rs`).
+//! Writes the data of a server with this version of the module, and its replies, into
+//! `redis-tests/fixtures/VERSION`; run once for every release. Later versions must load the fixture
+//! (`tests/server/versions.rs`).
 //!
 //! ```text
 //! cargo build --release -p crawlspace
@@ -16,10 +17,10 @@ use redis_tests::matrix::{Family, PREFIX, families};
 use redis_tests::words::line;
 use redis_tests::{Wire, ok, simulated};
 
-/// Calls whose replies later versions may add figures to.
+/// Calls whose replies may contain additional figures in later versions.
 const FIGURES: [&str; 3] = ["INFO", "STATS", "CRAWLS"];
 
-/// A call of each family that goes on with what was kept, after all others.
+/// One call per family that continues with the stored data, after all others.
 const GOES_ON: [(&str, &str); 3] = [
     ("DEDUPE", "COMMIT open"),
     ("CHG", "RELEASE held <held> DELAY 1000 DONE crawl"),
@@ -39,7 +40,8 @@ fn main() {
         env!("CARGO_PKG_VERSION"),
         server.info("redis_version").expect("a version"),
     );
-    // The first half is in the file as the types write themselves, the second as commands.
+    // The append-only file has the first half as the module's types rewrite it, and the second half
+    // as the original commands.
     let mut database = 0;
     let mut going_on = Vec::new();
     for half in 0..2 {
@@ -81,8 +83,8 @@ fn folder() -> PathBuf {
     fixtures.join(env!("CARGO_PKG_VERSION"))
 }
 
-/// Fills a database with what a family has, notes what is replied about it, and gives the words of the call that
-/// goes on.
+/// Fills a database with the data of a family and records the replies. Returns the arguments of the
+/// call that continues with the data.
 fn fill(family: &Family, database: usize, wire: &mut Wire, page: &mut String) -> Vec<Vec<u8>> {
     if !family.storage.is_empty() {
         ok!(
@@ -94,7 +96,7 @@ fn fill(family: &Family, database: usize, wire: &mut Wire, page: &mut String) ->
         );
     }
     let state = family.fill(wire, PREFIX);
-    // A claim ends by the clock.
+    // A claim expires by the clock.
     if family.name == "DEDUPE" {
         wire.expect_ok(&state.words("UNCLAIM <h30> <token>"));
     }
@@ -113,7 +115,7 @@ fn fill(family: &Family, database: usize, wire: &mut Wire, page: &mut String) ->
     state.words(goes_on.expect("of each family").1)
 }
 
-/// A command and its reply, as an example of the documentation.
+/// Runs a command and records it and its reply in the format of the documentation.
 fn step(wire: &mut Wire, words: &[Vec<u8>], page: &mut String) {
     let reply = wire.expect_ok(words);
     writeln!(page, "> {}", line(words)).expect("text");

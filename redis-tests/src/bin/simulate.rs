@@ -1,5 +1,5 @@
 //! `make simulate`: a million fetches over a hundred thousand host groups in simulated time, with
-//! workers that crash, stall and do things twice, and a race of threads in real time.
+//! workers that crash, stall and repeat requests, and a race of threads in real time.
 //!
 //! ```text
 //! SEED=7 cargo run --release -p redis-tests --bin simulate -- [--tenth]
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let server = Server::start();
     match race(&server, 8, 20, Duration::from_secs(5), &mut rng) {
         Ok(race) => println!(
-            "race of 8 threads: {} leases, {} of them left to run out, none overlapped",
+            "race of 8 threads: {} leases, {} of them expired, none overlapped",
             race.leases, race.crashed
         ),
         Err(wrong) => return failed(&wrong),
@@ -40,6 +40,6 @@ fn main() -> ExitCode {
 }
 
 fn failed(wrong: &str) -> ExitCode {
-    eprintln!("what must hold did not:\n{wrong}");
+    eprintln!("a property was violated:\n{wrong}");
     ExitCode::FAILURE
 }

@@ -89,7 +89,7 @@ impl FrontierModel {
                 });
                 continue;
             }
-            // One that is known changes the weight at most.
+            // A known URI changes nothing except the weight of its execution.
             if group
                 .kept
                 .add(execution, weight, (uri, depth, at.max(now), 0))
@@ -111,7 +111,7 @@ impl FrontierModel {
             .is_some_and(|until| *until > self.now)
     }
 
-    /// Takes one URI from the budget of a group; false when it is spent.
+    /// Takes one URI from the budget of a group; returns false if the budget is used up.
     fn spend(&mut self, chg: &str) -> bool {
         match &mut self.group(chg).options.budget {
             Some(0) => return false,
@@ -121,8 +121,8 @@ impl FrontierModel {
         true
     }
 
-    /// More URIs for a group: it is queued, or pulled forward where it waits, though never before its
-    /// pause, its block and its shared gate.
+    /// Counts `more` new URIs for a group. The group is queued, or becomes due earlier if it is
+    /// waiting, but never before the end of its pause or block, or before its shared gate opens.
     pub(super) fn arrive(&mut self, chg: &str, more: i64, at: i64) {
         let now = self.now;
         let group = self.group(chg);

@@ -1,20 +1,21 @@
-//! Gates that groups share: closed while one of them is leased, and while its pause runs.
+//! Gates that several groups share. A gate is closed while one of its groups is leased, and during
+//! the pause of any of them.
 //!
-//! One member waits for a closed gate in `chg_wait`; the others stand in a queue of the gate, in the
-//! order in which they were due.
+//! One member waits for a closed gate in `chg_wait`; the others wait in a queue of the gate, in the
+//! order in which they became due.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::FrontierModel;
 use super::queues::Score;
 
-/// A gate.
+/// A shared gate.
 #[derive(Clone, Debug, Default)]
 pub struct Gate {
     pub opens: i64,
     /// The end of the longest pause.
     pauses: i64,
-    /// The last deadline of each member that is leased.
+    /// The last deadline of each leased member.
     leased: BTreeMap<String, i64>,
     /// The group that waits on behalf of the others, if any.
     first: Option<String>,
@@ -35,7 +36,7 @@ impl FrontierModel {
         self.wait.get(&first).map(|_| first)
     }
 
-    /// Tells a gate of a member: until when it is leased and when its pause ends.
+    /// Updates a gate from one of its groups: the deadline of its leases and the end of its pause.
     pub(super) fn tell_gate(&mut self, gate: &str, chg: &str, pause: i64) {
         let group = self.group(chg);
         let leased = group.last_deadline().filter(|_| group.options.gate == gate);
@@ -53,8 +54,8 @@ impl FrontierModel {
         }
     }
 
-    /// A member finds the gate closed: it waits for all others, or stands behind the one that does. One
-    /// that is due later than the gate opens waits by itself.
+    /// Lets a member wait for a closed gate: in `chg_wait` on behalf of the others, or in the queue
+    /// of the gate. A member that is due only after the gate opens waits in `chg_wait` by itself.
     pub(super) fn stand_behind(&mut self, chg: &str, until: i64) {
         let gate = self.group(chg).options.gate.clone();
         let first = self.first_at(&gate);
@@ -67,7 +68,7 @@ impl FrontierModel {
         }
     }
 
-    /// A member that was just fetched from comes after all others.
+    /// Moves a member that was just fetched from behind all other waiting members.
     pub(super) fn stand_last(&mut self, chg: &str, until: i64) {
         let gate = self.group(chg).options.gate.clone();
         if self.first_at(&gate).is_some() {
@@ -79,14 +80,15 @@ impl FrontierModel {
         self.enter_wait(chg, Score::last_of(due));
     }
 
-    /// Puts a member into `chg_wait` for when the gate opens; true when it is due then.
+    /// Puts a member into `chg_wait` for the time when the gate opens; returns true if it is due
+    /// already.
     fn stand_first(&mut self, chg: &str, until: i64) -> bool {
         let own = self.group(chg).due_of();
         self.wait_at(chg, own.max(until));
         own <= until
     }
 
-    /// The next member in the queue of a gate waits for the others.
+    /// Moves the next member in the queue of a gate to `chg_wait`, on behalf of the others.
     fn promote(&mut self, gate: &str) {
         let until = self.gate_opens(gate);
         while let Some(chg) = self.gate(gate).queue.pop_front() {
@@ -103,7 +105,7 @@ impl FrontierModel {
         self.gate(gate).first = None;
     }
 
-    /// A member no longer waits for the others; true when it did.
+    /// Ends a member's waiting on behalf of the others; returns true if it did that.
     pub(super) fn hand_over(&mut self, chg: &str) -> bool {
         let gate = self.group(chg).options.gate.clone();
         let was_first = !gate.is_empty() && self.gate(&gate).first.as_deref() == Some(chg);
@@ -113,7 +115,7 @@ impl FrontierModel {
         was_first
     }
 
-    /// A member leaves the queue of its gate; true when it stood there.
+    /// Removes a member from the queue of its gate; returns true if it was there.
     pub(super) fn leave_gate(&mut self, chg: &str) -> bool {
         let gate = self.group(chg).options.gate.clone();
         if gate.is_empty() || self.hand_over(chg) {

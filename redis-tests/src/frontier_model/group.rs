@@ -1,4 +1,4 @@
-//! One group: what is queued, who holds it, and from when on it may be fetched from.
+//! One group: its queued URIs, its leases, and the time of its next fetch.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crawlspace_compact::limits::chg as limits;
 
 use super::uris::Uris;
 
-/// A lease that is held; it may have run out unnoticed.
+/// A lease that has not been released; its expiry may not have been noticed yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hold {
     pub token: i64,
@@ -14,13 +14,13 @@ pub struct Hold {
     pub deadline: i64,
 }
 
-/// The release that was last.
+/// The last release of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Released {
     pub token: i64,
     /// The due time in the reply.
     pub due: i64,
-    /// Group and token of the lease that its `NEXT` took.
+    /// Group and token of the lease that the release took with `NEXT`.
     pub next: Option<(String, i64)>,
 }
 
@@ -33,7 +33,7 @@ pub struct Options {
     pub budget: Option<i64>,
     pub blocked: i64,
     pub paused: bool,
-    /// The gate that it shares; empty for none.
+    /// The shared gate; empty if there is none.
     pub gate: String,
 }
 
@@ -51,23 +51,23 @@ impl Default for Options {
     }
 }
 
-/// A group; the default is one that nobody has heard of.
+/// A group; the default is an unknown group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
-    /// The fields `n` and `c` exist.
+    /// True if the fields `n` and `c` exist.
     pub ours: bool,
     /// `n`.
     pub due: i64,
-    /// `c`: URIs queued, leased ones included.
+    /// `c`: URIs queued, including leased ones.
     pub uris: i64,
     /// The end of the pause after the last fetch.
     pub gate: i64,
     /// The end of the last fetch; 0 before the first.
     pub released: i64,
-    /// Steps of back-off, and when the last one was taken.
+    /// Number of back-off steps, and the time of the last one.
     pub steps: u32,
     pub stepped: i64,
-    /// Leases that ran out in a row.
+    /// Number of leases that expired in a row.
     pub expired: i64,
     pub holds: Vec<Hold>,
     pub last: Option<Released>,
@@ -77,14 +77,14 @@ pub struct Group {
     pub kept: Uris,
 }
 
-/// A worker's knowledge of its fetch.
+/// The options of a release about its fetch.
 #[derive(Debug, Default)]
 pub struct Facts {
     pub elapsed: i64,
     pub thousandths: i64,
     pub min: i64,
     pub max: Option<i64>,
-    /// The longer one of `CRAWLDELAY` and `RETRYAFTER`.
+    /// The larger of `CRAWLDELAY` and `RETRYAFTER`.
     pub asked: i64,
     pub status: Option<i64>,
 }
@@ -98,7 +98,8 @@ impl Group {
         self.uris == 0 && self.holds.is_empty()
     }
 
-    /// Returns true if one more fetch could begin, now or later.
+    /// Returns true if the group has an unleased URI and may have another lease, so that one more
+    /// fetch can begin now or later.
     pub fn is_runnable(&self) -> bool {
         let out = self.holds.len() as i64;
         self.uris > out && out < self.options.parallel
@@ -109,7 +110,7 @@ impl Group {
         !self.holds.is_empty() && self.is_runnable()
     }
 
-    /// No fetch begins before this.
+    /// Returns the time before which no fetch may begin.
     pub fn closed_until(&self) -> i64 {
         self.gate.max(self.options.blocked)
     }
@@ -122,14 +123,14 @@ impl Group {
         self.holds.iter().map(|hold| hold.deadline).max()
     }
 
-    /// The lease of this token, if it has not run out.
+    /// Returns the lease of this token, if it has not expired.
     pub fn hold(&self, token: i64, now: i64) -> Option<Hold> {
         let held = self.holds.iter().find(|hold| hold.token == token);
         held.copied().filter(|hold| now < hold.deadline)
     }
 
-    /// When it is due: after its pause and its block, and when its first kept URI is, if it has only
-    /// such. URIs that are only counted go with the group.
+    /// Returns the due time: the end of its pause and its block, and, if the group has only kept
+    /// URIs, not before the first of them is due. Counted URIs have no due time of their own.
     pub fn due_of(&self) -> i64 {
         let closed = self.closed_until();
         match self.kept.earliest(|_| true) {
@@ -157,9 +158,9 @@ impl Group {
         n
     }
 
-    /// The pause after a fetch that began at `begun`, and the back-off from then on.
+    /// Returns the pause after a fetch that began at `begun`, and updates the back-off.
     pub fn pause(&mut self, facts: &Facts, begun: i64, now: i64) -> i64 {
-        // Never shorter than asked for, though times are whole milliseconds.
+        // Rounded up to whole milliseconds, so that the pause is never shorter than requested.
         let computed = (facts.elapsed * facts.thousandths + 999) / 1000;
         let computed = computed.max(facts.min).min(facts.max.unwrap_or(i64::MAX));
         let asked = computed

@@ -25,7 +25,8 @@ impl FrontierModel {
         Ok(simple("OK"))
     }
 
-    /// A group that waits until what held it would have ended waits until it is due without that.
+    /// Updates the position of a group after a block, pause or limit changed: a group that waited
+    /// until `before` now waits until its new due time.
     fn settle_in(&mut self, chg: &str, before: i64) {
         let now = self.now;
         let group = self.group(chg);
@@ -112,7 +113,7 @@ impl FrontierModel {
         Ok(simple("OK"))
     }
 
-    /// Puts a group behind another gate, or none.
+    /// Assigns a group to another gate, or to none.
     fn join(&mut self, chg: &str, gate: &str) {
         let now = self.now;
         let old = self.group(chg).options.gate.clone();
@@ -134,15 +135,15 @@ impl FrontierModel {
             self.settle_in(chg, before);
         }
         self.save_options(chg);
-        // What is being fetched from now, or pauses, closes the new gate too.
+        // A current fetch or pause of the group closes the new gate, too.
         let pause = self.group(chg).gate;
         if !gate.is_empty() && (is_held || pause > now) {
             self.tell_gate(gate, chg, pause.max(now));
         }
     }
 
-    /// A group of which nothing but its options is known gets no `n`, so that a plain client that
-    /// queues its first URI sees that it is new.
+    /// Saves the options of a group. An otherwise unknown group gets no `n`, so that a plain client
+    /// that queues its first URI sees that the group is new.
     fn save_options(&mut self, chg: &str) {
         let group = self.group(chg);
         if !group.ours && (!group.is_idle() || group.due != 0) {

@@ -1,11 +1,11 @@
-//! `MOVE` and `DROP`, and what only reads: `WHY`, `INFO` and `CHECK`.
+//! `MOVE` and `DROP`, and the read commands `WHY`, `INFO` and `CHECK`.
 
 use super::queues::Queue;
 use super::words::Args;
 use super::{FrontierModel, Outcome};
 use crate::wire::{Reply, bulk, int};
 
-/// Number of kept URIs that move at a time.
+/// Number of kept URIs that are moved per batch.
 const BATCH: usize = 64;
 
 impl FrontierModel {
@@ -23,7 +23,7 @@ impl FrontierModel {
             let before = self.groups.get(to).cloned().unwrap_or_default();
             let was_runnable = self.group(from).is_runnable();
             let source = self.group(from).clone();
-            // It is one host now, so both pauses hold.
+            // Both groups are one host now, so both pauses apply.
             let target = self.group(to);
             target.gate = target.gate.max(source.gate);
             target.released = target.released.max(source.released);
@@ -57,7 +57,7 @@ impl FrontierModel {
         }
     }
 
-    /// Moves URIs that are kept, some at a time; how many `to` has more.
+    /// Moves one batch of kept URIs; returns the number of URIs that `to` gained.
     fn move_kept(&mut self, from: &str, to: &str) -> i64 {
         let mut moved = 0;
         let mut all = self.group(from).kept.drain();
@@ -80,12 +80,12 @@ impl FrontierModel {
         moved
     }
 
-    /// Moves what is only counted; how many.
+    /// Moves counted URIs; returns their number.
     fn move_counted(&mut self, from: &str, to: &str) -> i64 {
         let source = self.group(from);
         let counts = std::mem::take(&mut source.counts);
         let counted = std::mem::take(&mut source.uris);
-        // Behind a shared gate it was due when that opens.
+        // A group behind a shared gate was due when the gate opens.
         let due = if source.options.gate.is_empty() {
             source.due
         } else {
@@ -132,8 +132,8 @@ impl FrontierModel {
         Ok(Reply::Array(vec![int(touched), int(dropped)]))
     }
 
-    /// Takes the URIs of an execution out of a group. Where it is aborted, nothing more is taken in for
-    /// it until the last lease is over whose worker may find links for it.
+    /// Drops the URIs of an execution from a group. With `aborts`, new URIs of the execution are
+    /// refused until the last of its leases ends, because a worker may still report links.
     fn drop_some(&mut self, chg: &str, execution: &str, aborts: bool) -> i64 {
         let now = self.now;
         let group = self.group(chg);
@@ -165,7 +165,8 @@ impl FrontierModel {
         let now = self.now;
         let mut group = self.known(chg)?.clone();
         if group.is_idle() && self.idle.get(chg).is_some_and(|until| until <= now) {
-            // It is to be deleted, and seen so.
+            // The group will be deleted by the next write command, so it is shown as deleted
+            // already.
             let options = std::mem::take(&mut group.options);
             group = super::Group {
                 options,
@@ -242,7 +243,8 @@ impl FrontierModel {
         Ok(Reply::Map(fields.collect()))
     }
 
-    /// The state of a group in a word, and when it can be leased as far as that depends on the time.
+    /// Returns the state of a group as one word, and the time at which it can be leased, if that
+    /// depends on time only.
     fn state_of(&self, chg: &str, group: &super::Group) -> (&'static str, i64) {
         let now = self.now;
         let waits = self.wait.get(chg).map(|score| score.ms);

@@ -1,4 +1,4 @@
-//! `RELEASE` and `EXTEND`, and leases that run out.
+//! `RELEASE` and `EXTEND`, and expired leases.
 
 use super::group::{Facts, Hold, Released};
 use super::next::{Ask, lease_reply};
@@ -7,12 +7,12 @@ use super::{FrontierModel, Outcome};
 use crate::frontier::Lease;
 use crate::wire::{Reply, bulk, int};
 
-/// When a group may be fetched from again.
+/// The time of the next fetch from a group.
 enum When {
     At(i64),
     Delay(i64),
     Facts(Facts),
-    /// After the delay that is stored for the group.
+    /// After the stored delay of the group.
     Stored,
 }
 
@@ -74,8 +74,8 @@ impl FrontierModel {
         Ok(Reply::Array(vec![int(due), lease]))
     }
 
-    /// The due time; and, of a release that was carried out before, the lease that it took while that is
-    /// held.
+    /// Returns the due time. For a release that was already applied, also returns the lease that it
+    /// took, if that is still held.
     #[allow(clippy::option_option)]
     fn release(
         &mut self,
@@ -113,7 +113,7 @@ impl FrontierModel {
         group.released = now;
         let mut due = group.due_of();
         if let (End::Retry(at), true, 1) = (end, counts_only, group.uris) {
-            // The only URI of the group, which its crawler keeps.
+            // The only URI of the group, and its crawler keeps the due time.
             due = due.max(*at);
         }
         let shared = group.options.gate.clone();
@@ -127,7 +127,7 @@ impl FrontierModel {
         if group.is_idle() {
             due = group.gate;
         } else if is_runnable && was_runnable {
-            // It stands in a queue already, for those that fetch from it at the same time.
+            // The group is queued already, because it allows parallel fetches.
             self.come_forward(chg, counts_only && !matches!(end, End::Done(..)));
             if due > self.group(chg).due && self.wait.get(chg).is_some() {
                 self.wait_at(chg, due);
@@ -148,7 +148,7 @@ impl FrontierModel {
         Ok((due, None))
     }
 
-    /// Carries out what a release says of its URI; true when that is one that is only counted.
+    /// Applies the result of a release to its URI; returns true if the URI is only counted.
     fn settle(&mut self, chg: &str, token: i64, end: &End<'_>) -> bool {
         let group = self.group(chg);
         if let Some(leased) = group.kept.leased(token).cloned() {
@@ -164,7 +164,7 @@ impl FrontierModel {
             return false;
         }
         if let End::Done(execution, count) = end {
-            // Never more than there are.
+            // At most the number that there are.
             group.uncount(execution, count.unwrap_or(1));
             self.enlist(execution, chg);
         }
@@ -181,7 +181,8 @@ impl FrontierModel {
         }
     }
 
-    /// The first answer to a release that comes again, as long as it is remembered.
+    /// Returns the first reply of a release that is repeated, for as long as the reply is
+    /// remembered.
     fn released_before(
         &mut self,
         chg: &str,
@@ -239,7 +240,7 @@ impl FrontierModel {
         if !gate.is_empty() {
             self.tell_gate(&gate, chg, now);
         }
-        // Nothing is taken in for a dropped execution as long as a lease of it is held.
+        // New URIs of a dropped execution are refused while one of its leases is held.
         if let Some(until) = dropped.and_then(|execution| self.dropped.get_mut(&execution))
             && *until > now
         {
@@ -248,7 +249,7 @@ impl FrontierModel {
         Ok(int(deadline))
     }
 
-    /// Ends the leases of a group that have run out; their URIs go back, or are given up.
+    /// Ends the expired leases of a group; their URIs are queued again or given up.
     pub(super) fn expire(&mut self, chg: &str) {
         let now = self.now;
         let group = self.group(chg);
@@ -264,7 +265,7 @@ impl FrontierModel {
         group.holds.retain(|hold| !is_over(hold));
         let last = over.iter().map(|hold| hold.deadline).max().unwrap_or(now);
         if !was_queued {
-            // It has been ready since.
+            // The group has been ready since then.
             group.due = last;
         }
         let mut counted = false;
@@ -281,7 +282,7 @@ impl FrontierModel {
         self.show_busy(chg);
     }
 
-    /// A lease ran out: it is reported, and its URI goes back. True when that is only counted.
+    /// Reports an expired lease and queues its URI again. Returns true if the URI is only counted.
     fn end_attempt(&mut self, chg: &str, token: i64) -> bool {
         self.figures.expired += 1;
         let attempts = self.attempts;
@@ -309,7 +310,7 @@ impl FrontierModel {
         false
     }
 
-    /// Ends the leases of a group that have run out, and makes it ready.
+    /// Ends the expired leases of a group, and moves the group to `chg_ready`.
     pub(super) fn make_ready(&mut self, chg: &str) {
         let was_queued = self.group(chg).stands_beside_leases();
         self.expire(chg);
@@ -358,7 +359,7 @@ fn read_when(args: &mut Args<'_>) -> Result<When, &'static str> {
     }
 }
 
-/// A factor of 0 to 1000 with at most three decimals.
+/// Parses a factor from 0 to 1000 with at most three decimals.
 fn thousandths(text: &str) -> Option<i64> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
     let padded = format!("{decimals:0<3}");

@@ -1,13 +1,16 @@
-//! A politeness frontier as `docs/commands/chg.*.md` have it, in maps: it computes what each command must
-//! reply and what the plain keys must hold afterwards, on its own, and shares no code with the module.
+//! A model of the politeness frontier that `docs/commands/chg.*.md` describe, built from maps. It
+//! computes the reply of each command and the contents of the plain keys, and shares no code with
+//! the module.
 //!
-//! What the contract leaves open is taken from the reply, in two places: `FrontierModel::mint` for the
-//! token after a restart, `pick` in `uris` for executions whose turn comes at the same moment.
+//! Where the contract allows several results, the model takes the one in the reply:
+//! `FrontierModel::mint` for the token after a restart, and `pick` in `uris` for executions whose
+//! turns come at the same moment.
 //!
-//! * `group` is one group: what it counts, who has it, when it may be fetched from.
-//! * `uris` are the URIs that are kept for a group, and whose turn it is.
-//! * `queues` is the order of groups; `next` grants, `leases` ends leases, `gates` are shared.
-//! * `add`, `holds` and `jobs` are the other commands, `shown` compares the plain keys.
+//! * `group` is one group: its counts, its leases, and the time of its next fetch.
+//! * `uris` has the kept URIs of a group and the turns of executions.
+//! * `queues` orders the groups; `next` grants leases, `leases` ends them, `gates` has the shared
+//!   gates.
+//! * `add`, `holds` and `jobs` are the other commands; `shown` compares the plain keys.
 
 mod add;
 mod gates;
@@ -37,82 +40,81 @@ use queues::{Queue, Score};
 pub use shown::Shown;
 use words::Args;
 
-/// Idle groups that one command deletes at most.
+/// Maximum number of idle groups that one command deletes.
 const TIDIED: usize = 4;
 
-/// The reply of a command, or the first word of its error. Only the listed fields of a map are
-/// compared.
+/// The reply of a command, or the first word of its error. Of a map, only the fields listed in the
+/// expected reply are compared.
 type Outcome = Result<Reply, &'static str>;
 
 /// A frontier, its leases and its queues.
 #[derive(Clone, Debug, Default)]
 pub struct FrontierModel {
     prefix: String,
-    /// Default duration of a lease.
+    /// Default duration of a lease, in milliseconds.
     lease: i64,
-    /// Leases that run out with one URI before it is given up.
+    /// Number of leases that may expire with one URI before the URI is given up.
     attempts: i64,
     now: i64,
     groups: BTreeMap<String, Group>,
     ready: VecDeque<String>,
     wait: Queue<Score>,
     busy: Queue<i64>,
-    /// Groups with nothing queued, by the end of their pause.
+    /// Groups without queued URIs, by the end of their pause.
     idle: Queue<i64>,
     gates: BTreeMap<String, Gate>,
     paused: BTreeSet<String>,
     all_paused: bool,
-    /// Executions that were dropped, by the end of the last lease that was held.
+    /// Dropped executions, with the end of their last lease.
     dropped: BTreeMap<String, i64>,
-    /// Groups that have URIs of an execution, in the order in which they got the first.
+    /// Groups with URIs of each execution, in the order in which they got the first one.
     enlisted: BTreeMap<String, Queue<u64>>,
     enlistings: u64,
-    /// The last number of each writer of an execution, and what it was answered.
+    /// The last number of each writer of an execution, and the reply to it.
     numbered: BTreeMap<(String, String), (i64, Reply)>,
-    /// The last release of groups that were deleted since.
+    /// The last release of each deleted group.
     past: BTreeMap<String, Released>,
     reports: VecDeque<Reply>,
     token: i64,
-    /// The token that a reply tells, where the contract leaves it open.
+    /// The token in the reply, for cases in which the contract does not determine it.
     told: Option<i64>,
     reloaded: bool,
-    /// The last millisecond in which groups became due at once, and how many did.
+    /// The last millisecond in which groups became due immediately, and the number of those groups.
     arrivals: (i64, u32),
     figures: Figures,
 }
 
-/// The events so far.
+/// Counts of events so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Leases granted.
     pub leases: u64,
-    /// Releases that were carried out.
+    /// Releases that were applied.
     pub releases: u64,
-    /// Leases that ran out.
+    /// Leases that expired.
     pub expired: u64,
-    /// Releases answered like the first time.
+    /// Releases that repeated the first reply.
     pub repeated: u64,
-    /// Releases and extensions with an old token.
+    /// Releases and extensions with an outdated token.
     pub stale: u64,
-    /// Deadlines put off.
+    /// Deadlines that were extended.
     pub extended: u64,
     /// Groups blocked.
     pub blocked: u64,
     /// URIs that were given up.
     pub given_up: u64,
-    /// Additions that were known, and numbers that came again.
+    /// Additions of known URIs, and repeated numbers.
     pub known: u64,
     /// Leases of groups behind a shared gate.
     pub gated: u64,
-    /// The least time from the end of a pause to the next lease of the group.
+    /// The shortest time from the end of a pause to the next lease of the group.
     pub smallest_margin: Option<i64>,
-    /// Leases of groups of which another lease was held.
+    /// Leases of groups that already had another lease.
     pub parallel: u64,
 }
 
 impl FrontierModel {
-    /// An empty frontier: its prefix, how long a lease lasts that does not say it, and how many leases
-    /// of a URI may run out.
+    /// Creates an empty frontier. `attempts` is the number of leases of a URI that may expire.
     pub fn new(prefix: &str, attempts: i64) -> FrontierModel {
         FrontierModel {
             prefix: prefix.to_owned(),
@@ -122,10 +124,10 @@ impl FrontierModel {
         }
     }
 
-    /// Carries out a command, plain or of the module, and judges the reply to it.
+    /// Applies a command, plain or of the module, and checks its reply.
     ///
     /// # Errors
-    /// What is wrong with the reply.
+    /// Describes what is wrong with the reply.
     pub fn follow(&mut self, words: &[Vec<u8>], reply: &Reply) -> Verdict {
         let text = |word: &Vec<u8>| String::from_utf8(word.clone()).expect("text");
         let words: Vec<String> = words.iter().map(text).collect();
@@ -137,30 +139,27 @@ impl FrontierModel {
         };
         match (outcome, reply) {
             (Ok(Reply::Map(fields)), reply) => {
-                must!(!reply.is_error(), "a map was to come, got {reply:?}");
+                must!(!reply.is_error(), "expected a map, got {reply:?}");
                 for (name, value) in fields {
                     let found = reply.find(name.bytes());
                     let name = name.text();
                     must!(
                         found.as_ref() == Some(&value),
-                        "{name}: {value:?} was to come, got {found:?}"
+                        "{name}: expected {value:?}, got {found:?}"
                     );
                 }
             }
             (Ok(expected), _) => {
-                must!(
-                    *reply == expected,
-                    "{expected:?} was to come, got {reply:?}"
-                );
+                must!(*reply == expected, "expected {expected:?}, got {reply:?}");
             }
             (Err(word), Reply::Error(line)) => {
                 let line = String::from_utf8_lossy(line);
                 must!(
                     line.split(' ').next() == Some(word),
-                    "{word} was to come, got {line:?}"
+                    "expected {word}, got {line:?}"
                 );
             }
-            (Err(word), _) => return Err(format!("{word} was to come, got {reply:?}")),
+            (Err(word), _) => return Err(format!("expected {word}, got {reply:?}")),
         }
         Ok(())
     }
@@ -191,7 +190,7 @@ impl FrontierModel {
             "INFO" => Ok(self.info()),
             "CHECK" => Ok(self.check()),
             "REPAIR" => {
-                // Nothing is damaged, so nothing else changes.
+                // Nothing is damaged, so a repair only deletes idle groups.
                 self.tidy();
                 Ok(Reply::Map(Vec::new()))
             }
@@ -201,7 +200,7 @@ impl FrontierModel {
 
     /// Applies a command of a plain client or of the server itself.
     fn plain_command(&mut self, words: &[String], reply: &Reply) -> Verdict {
-        must!(!reply.is_error(), "an error: {reply:?}");
+        must!(!reply.is_error(), "unexpected error: {reply:?}");
         if ["LRANGE", "HGET", "EXISTS"].contains(&words[0].as_str()) {
             return Ok(());
         }
@@ -212,17 +211,17 @@ impl FrontierModel {
                 .set(&words[3], Score::at(words[2].parse().expect("a time"))),
             "DEBUG" => {
                 self.reloaded = true;
-                // The order in which groups came is in their scores; a simulated millisecond that goes
-                // on begins a new one.
+                // Scores store the order in which groups became due; a simulated millisecond that
+                // continues starts a new order.
                 self.arrivals = (0, 0);
-                must!(*reply == simple("OK"), "OK was to come, got {reply:?}");
+                must!(*reply == simple("OK"), "expected OK, got {reply:?}");
             }
             name => panic!("{name} is not modeled"),
         }
         Ok(())
     }
 
-    /// The time of the last command.
+    /// Returns the time of the last command.
     pub fn now(&self) -> i64 {
         self.now
     }
@@ -232,19 +231,19 @@ impl FrontierModel {
         self.figures
     }
 
-    /// URIs queued in all.
+    /// Returns the total number of queued URIs.
     pub fn total(&self) -> i64 {
         self.groups.values().map(|group| group.uris).sum()
     }
 
-    /// The execution of which most is only counted for a group.
+    /// Returns the execution with the most counted URIs in a group.
     pub fn most_counted(&self, chg: &str) -> Option<String> {
         let counts = &self.groups.get(chg)?.counts;
         let most = counts.iter().max_by_key(|(_, n)| **n)?;
         Some(most.0.clone())
     }
 
-    /// Executions with kept URIs in a group that are not leased.
+    /// Returns the executions with unleased kept URIs in a group.
     pub fn offering(&self, chg: &str) -> BTreeSet<String> {
         let executions = self.groups.get(chg).map(|group| group.kept.executions());
         let offering = executions.into_iter().flatten().filter(|e| e.2 > 0);
@@ -257,13 +256,13 @@ impl FrontierModel {
         group.is_some_and(|group| group.holds.iter().any(|hold| hold.token == token))
     }
 
-    /// A lease that is held: its group and its token.
+    /// Returns the group and token of some lease that is held.
     pub fn some_lease(&self) -> Option<(String, i64)> {
         let (_, chg) = self.busy.first()?;
         Some((chg.clone(), self.groups[&chg].holds[0].token))
     }
 
-    /// Times after now at which something becomes due.
+    /// Returns the times after now at which something becomes due.
     pub fn moments(&self) -> Vec<i64> {
         let groups = self.groups.values();
         let times = groups.flat_map(|g| {
@@ -277,7 +276,8 @@ impl FrontierModel {
         times.filter(|time| *time > self.now).collect()
     }
 
-    /// Returns true if this group is queued without a hash: a plain client is in the middle of its work.
+    /// Returns true if this group is queued without a hash, because a plain client has made only
+    /// some of its writes.
     pub fn is_in_the_middle(&self) -> bool {
         let queued = self.ready.iter().chain(self.wait.names());
         queued.into_iter().any(|chg| !self.knows(chg))
@@ -297,7 +297,7 @@ impl FrontierModel {
         self.groups.entry(chg.to_owned()).or_default()
     }
 
-    /// A group that must be known.
+    /// Returns a group, or an error if it is unknown.
     fn known(&mut self, chg: &str) -> Result<&mut Group, &'static str> {
         match self.groups.get_mut(chg) {
             Some(group) if group.is_known() => Ok(group),
@@ -305,8 +305,9 @@ impl FrontierModel {
         }
     }
 
-    /// A new token: above the last one, and above the clock in microseconds. After a restart, when the
-    /// last ones may not have reached the disk, the contract says only that it is new.
+    /// Creates a token that is larger than the last one and than the clock in microseconds. After a
+    /// restart, the last tokens may not have reached the disk; the contract then only promises that
+    /// the token is new.
     fn mint(&mut self) -> i64 {
         let least = (self.token + 1).max(self.now * 1000);
         self.reloaded = false;
@@ -338,7 +339,7 @@ impl FrontierModel {
         }
     }
 
-    /// Lays a group to rest that has nothing queued and nothing held: its pause outlives it.
+    /// Marks a group without queued URIs and leases as idle. It is kept until its pause is over.
     fn rest(&mut self, chg: &str) {
         if !self.group(chg).is_idle() {
             return;
@@ -357,7 +358,7 @@ impl FrontierModel {
         }
     }
 
-    /// Deletes a group but for what was set for it, and remembers its last release.
+    /// Deletes a group except for its options, and remembers its last release.
     fn end(&mut self, chg: &str) {
         let group = std::mem::take(self.group(chg));
         self.group(chg).options = group.options;
@@ -366,7 +367,7 @@ impl FrontierModel {
         }
     }
 
-    /// Takes note that a group has URIs of an execution, or none any more.
+    /// Updates the list of groups that have URIs of an execution.
     fn enlist(&mut self, execution: &str, chg: &str) {
         let has = self.group(chg).has_of(execution);
         let groups = self.enlisted.entry(execution.to_owned()).or_default();
@@ -379,7 +380,7 @@ impl FrontierModel {
     }
 }
 
-/// The leases in a reply of `NEXT` or `RELEASE … NEXT`.
+/// Parses the leases in a reply of `NEXT` or `RELEASE … NEXT`.
 fn granted(reply: &Reply) -> Vec<Lease> {
     let Reply::Array(items) = reply else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! `NEXT`: which groups are leased, in which order, and with which URI.
+//! `NEXT`: selects the groups to lease, their order, and their URIs.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::{FrontierModel, Outcome};
 use crate::frontier::Lease;
 use crate::wire::{Reply, bulk, int};
 
-/// The most leases of a call.
+/// Maximum number of leases of one call.
 const COUNT: i64 = 1000;
 
 /// The queue of a candidate.
@@ -18,21 +18,21 @@ enum From {
     /// Position in `chg_ready`.
     Ready(usize),
     Wait,
-    /// Its lease ran out just now.
+    /// Its lease has just expired.
     Busy,
 }
 
-/// The handling of a candidate.
+/// The decision about a candidate.
 enum Fate {
-    /// Lease it, with a URI of this execution, or with one that is only counted.
+    /// Lease it with a URI of this execution, or with a counted URI.
     Lease(Option<String>),
     /// Park it until this time.
     Park(i64),
     /// Skip it, because it is paused; it keeps its place.
     Pass,
-    /// Its shared gate opens then.
+    /// Let it wait until its shared gate opens at this time.
     Gate(i64),
-    /// Remove it from the queue, where it does not belong.
+    /// Remove it from the queue, because it does not belong there.
     Remove,
 }
 
@@ -40,9 +40,9 @@ enum Fate {
 pub struct Ask<'a> {
     pub lease: i64,
     pub count: usize,
-    /// The release that it is a part of.
+    /// The release that includes this request.
     pub after: Option<(&'a str, i64)>,
-    /// The granted leases, where the contract allows several.
+    /// The granted leases in the reply, where the contract allows several results.
     pub told: &'a [Lease],
 }
 
@@ -77,11 +77,11 @@ impl FrontierModel {
         Ok(Reply::Array(leases.iter().map(lease_reply).collect()))
     }
 
-    /// Grants leases of the groups that are due for longest.
+    /// Leases the groups that have been due for longest.
     pub(super) fn next(&mut self, ask: &Ask<'_>) -> Vec<Lease> {
         self.tidy();
         let mut leases = Vec::new();
-        // Paused groups that this search passed.
+        // Paused groups that this search skipped.
         let mut passed = BTreeSet::new();
         while leases.len() < ask.count && !self.all_paused {
             let Some((from, chg)) = self.front(&passed) else {
@@ -106,7 +106,8 @@ impl FrontierModel {
         leases
     }
 
-    /// The group that is due for longest; of equals one in `chg_ready`, then one in `chg_wait`.
+    /// Returns the group that has been due for longest. Of equal ones, `chg_ready` comes before
+    /// `chg_wait`.
     fn front(&mut self, passed: &BTreeSet<String>) -> Option<(From, String)> {
         let now = self.now;
         let wait = self.wait.first_but(passed);
@@ -117,13 +118,13 @@ impl FrontierModel {
         let ready = self.ready.iter().position(|chg| !passed.contains(chg));
         if let Some(at) = ready {
             let chg = self.ready[at].clone();
-            // What stands there is ready, whatever its due time says.
+            // A group in `chg_ready` is ready, regardless of its due time.
             let since = self.groups.get(&chg).map_or(0, |group| group.due.min(now));
             let is_first =
                 |other: Option<Score>| other.is_none_or(|other| Score::at(since) <= other);
             let is_first = is_first(wait_from) && is_first(busy_from);
             let paused = !self.paused.is_empty() || self.group(&chg).options.paused;
-            // A paused group hides none behind it, which may have been due for longer.
+            // A paused group does not hide those behind it, which may have been due for longer.
             if is_first || paused && matches!(self.fate(&chg, None), Fate::Pass) {
                 return Some((From::Ready(at), chg));
             }
@@ -136,7 +137,7 @@ impl FrontierModel {
         }
     }
 
-    /// Leases a candidate, or puts it where it belongs.
+    /// Leases a candidate, or moves it to the right queue.
     fn place(&mut self, from: From, chg: &str, fate: Fate, ask: &Ask<'_>) -> Option<Lease> {
         let unqueue = |model: &mut FrontierModel| match from {
             From::Ready(at) => drop(model.ready.remove(at)),
@@ -185,7 +186,7 @@ impl FrontierModel {
         let now = self.now;
         let group = self.group(chg);
         let held = group.holds.len() as i64;
-        // A plain client may queue a group of which nothing is known.
+        // A plain client may queue a group that is otherwise unknown.
         let from_outside = !group.ours && group.uris == 0;
         if held >= group.options.parallel || group.uris <= held && !from_outside {
             return Fate::Remove;
@@ -222,8 +223,8 @@ impl FrontierModel {
         if let Some(execution) = group.kept.pick(now, allowed, told) {
             return Fate::Lease(Some(execution));
         }
-        // Beside URIs that are kept there may be others that are only counted. For whom a lease of
-        // such a one is, nobody says.
+        // The group may have counted URIs besides its kept ones. The contract does not say which
+        // execution the lease of a counted URI belongs to.
         let counted = group.uris - group.kept.len();
         let kept_leases = group.kept.leases.len() as i64;
         let free = (counted - (held - kept_leases).max(0)).max(0);
@@ -241,7 +242,7 @@ impl FrontierModel {
         }
     }
 
-    /// Leases a group that stands in no queue.
+    /// Leases a group that is in no queue.
     fn grant(&mut self, chg: &str, execution: Option<String>, ask: &Ask<'_>) -> Lease {
         let now = self.now;
         let token = self.mint();
@@ -263,7 +264,8 @@ impl FrontierModel {
             group.gate = group.gate.max(now + group.options.gap);
         }
         let is_first = group.released == 0 && group.last.is_none();
-        // A release is remembered until the next lease, unless that is a part of it.
+        // A release is remembered until the next lease, unless that lease was granted by the same
+        // release.
         group
             .last
             .take_if(|last| ask.after != Some((chg, last.token)));
@@ -284,7 +286,7 @@ impl FrontierModel {
             self.tell_gate(&gate, chg, now);
         }
         if self.group(chg).is_runnable() {
-            // Beside its lease it waits for the next one.
+            // A group that allows parallel fetches is queued for the next one.
             let due = self.group(chg).due_of().max(now);
             self.wait_from(chg, due);
         }
@@ -300,7 +302,7 @@ impl FrontierModel {
         }
     }
 
-    /// Leases one group by its name, if it is due and nothing holds it back.
+    /// Leases a named group, if it is due and nothing holds it back.
     fn next_of(&mut self, chg: &str, ask: &Ask<'_>) -> Result<Option<Lease>, &'static str> {
         self.tidy();
         let now = self.now;
@@ -322,7 +324,7 @@ impl FrontierModel {
     }
 }
 
-/// A lease as it is replied.
+/// Formats a lease as a reply.
 pub fn lease_reply(lease: &Lease) -> Reply {
     let optional = |text: &Option<String>| text.as_ref().map_or(Reply::Nil, bulk);
     let numbers = [lease.token, lease.deadline, lease.n, lease.c].map(int);

@@ -1,4 +1,4 @@
-//! The order of groups: who waits, who is ready, whose lease runs out.
+//! The queues of groups: waiting, ready and leased.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use super::FrontierModel;
 /// Number of entries at each end of `chg_ready` that are searched for a group.
 const SEARCHED: usize = 100;
 
-/// Number of groups due in the same millisecond whose order is kept.
+/// Maximum number of groups due in the same millisecond whose order is kept.
 const ARRIVALS: u32 = 2048;
 
-/// A place in `chg_wait`: a time, and the order within that millisecond.
+/// A position in `chg_wait`: a time, and the order within that millisecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Score {
     pub ms: i64,
@@ -18,12 +18,12 @@ pub struct Score {
 }
 
 impl Score {
-    /// The beginning of a millisecond.
+    /// Returns the first position of a millisecond.
     pub fn at(ms: i64) -> Score {
         Score { ms, nth: 0 }
     }
 
-    /// After all that come in this millisecond.
+    /// Returns the position after all others of this millisecond.
     pub fn last_of(ms: i64) -> Score {
         let nth = ARRIVALS - 2;
         Score { ms, nth }
@@ -37,7 +37,7 @@ impl Score {
     }
 }
 
-/// Names in the order of something, and then of the names themselves: a sorted set.
+/// Names sorted by a score, then by name, like a sorted set.
 #[derive(Clone, Debug, Default)]
 pub struct Queue<S: Ord> {
     order: BTreeSet<(S, String)>,
@@ -54,7 +54,7 @@ impl<S: Ord + Copy> Queue<S> {
         self.scores.insert(name.to_owned(), score);
     }
 
-    /// Takes one out; true when it was there.
+    /// Removes a name; returns true if it was there.
     pub fn remove(&mut self, name: &str) -> bool {
         let score = self.scores.remove(name);
         score.is_some_and(|score| self.order.remove(&(score, name.to_owned())))
@@ -72,7 +72,7 @@ impl<S: Ord + Copy> Queue<S> {
         self.nth(0)
     }
 
-    /// The first one whose name is not among these.
+    /// Returns the first name that is not among these.
     pub fn first_but(&self, names: &BTreeSet<String>) -> Option<(S, String)> {
         let mut order = self.order.iter();
         order.find(|(_, name)| !names.contains(name)).cloned()
@@ -96,11 +96,11 @@ impl<S: Ord + Copy> Queue<S> {
 }
 
 impl FrontierModel {
-    /// Puts a group into `chg_wait`; those that are due at once in the order in which they come.
+    /// Puts a group into `chg_wait`. Groups that are due now keep the order in which they came.
     pub(super) fn wait_from(&mut self, chg: &str, due: i64) {
         self.group(chg).due = due;
         let mut score = Score::at(due);
-        // When simulated time goes back, what came at the later time keeps its order.
+        // If simulated time goes backwards, groups from the later time keep their order.
         if due == self.now && self.now >= self.arrivals.0 {
             let (ms, nth) = self.arrivals;
             let nth = if ms == due {
@@ -114,23 +114,23 @@ impl FrontierModel {
         self.enter_wait(chg, score);
     }
 
-    /// Puts a group into `chg_wait` for a time, in the order of ids.
+    /// Puts a group into `chg_wait` at a time; equal times are ordered by id.
     pub(super) fn wait_at(&mut self, chg: &str, due: i64) {
         self.group(chg).due = due;
         self.enter_wait(chg, Score::at(due));
     }
 
-    /// Puts a group into `chg_wait`, or moves it there.
+    /// Puts a group into `chg_wait`, or moves it within.
     pub(super) fn enter_wait(&mut self, chg: &str, score: Score) {
         self.wait.set(chg, score);
     }
 
-    /// Takes a group out of `chg_wait`; true when it was there.
+    /// Removes a group from `chg_wait`; returns true if it was there.
     pub(super) fn leave_wait(&mut self, chg: &str) -> bool {
         self.wait.remove(chg)
     }
 
-    /// Queues a group that stands in no queue.
+    /// Queues a group that is in no queue.
     pub(super) fn queue(&mut self, chg: &str, due: i64) {
         if due <= self.now {
             self.group(chg).due = due;
@@ -140,7 +140,7 @@ impl FrontierModel {
         }
     }
 
-    /// Takes a group out of its queue that had something for a fetch, and has nothing any more.
+    /// Removes a group from its queue if it was runnable and is not any more.
     pub(super) fn leave_queues(&mut self, chg: &str, was_runnable: bool) {
         if !was_runnable || self.group(chg).is_runnable() || self.leave_wait(chg) {
             return;
@@ -150,7 +150,7 @@ impl FrontierModel {
         }
     }
 
-    /// Takes a group out of `chg_ready`, if it stands near an end of it.
+    /// Removes a group from `chg_ready` if it is near either end.
     pub(super) fn leave_ready(&mut self, chg: &str) -> bool {
         let len = self.ready.len();
         let tail = len.saturating_sub(SEARCHED).max(SEARCHED)..len;
@@ -162,8 +162,8 @@ impl FrontierModel {
         at.is_some()
     }
 
-    /// A lease ended of a group that stands in a queue beside its leases: what went back may be due
-    /// before what it waits for.
+    /// Updates a group that is queued beside its leases after one of them ended: the returned URI
+    /// may be due before the time that the group waits for.
     pub(super) fn come_forward(&mut self, chg: &str, counted: bool) {
         let now = self.now;
         let group = self.group(chg);
@@ -180,7 +180,7 @@ impl FrontierModel {
         }
     }
 
-    /// Shows the first deadline of a group in `chg_busy`.
+    /// Sets the score of a group in `chg_busy` to its first deadline.
     pub(super) fn show_busy(&mut self, chg: &str) {
         match self.group(chg).first_deadline() {
             Some(deadline) => self.busy.set(chg, deadline),

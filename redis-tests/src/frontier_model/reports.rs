@@ -6,8 +6,8 @@ use super::{FrontierModel, Outcome};
 use crate::wire::{Reply, int};
 
 impl FrontierModel {
-    /// Moves what is due to `chg_ready`, first what is due for longest. What is paused stays, what is
-    /// blocked waits for the end of that.
+    /// Moves due groups to `chg_ready`, the longest due first. Paused groups keep their place, and
+    /// blocked ones wait for the end of their block.
     pub(super) fn sweep(&mut self, args: &mut Args<'_>) -> Outcome {
         let limit = args.option("LIMIT", 1, i64::MAX)?.unwrap_or(i64::MAX);
         args.end()?;
@@ -46,7 +46,8 @@ impl FrontierModel {
         Ok(Reply::Array(vec![int(from_wait), int(from_busy)]))
     }
 
-    /// The oldest reports; leases that ran out unnoticed are noticed first, as many as are asked for.
+    /// Returns the oldest reports. If there are too few, expired leases that were not noticed yet
+    /// are ended first.
     pub(super) fn expired(&mut self, args: &mut Args<'_>) -> Outcome {
         let most = args.option("COUNT", 1, 1000)?.unwrap_or(100);
         args.end()?;

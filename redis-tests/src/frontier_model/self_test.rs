@@ -1,4 +1,4 @@
-//! Histories written by hand, which the model must accept, and wrong replies, which it must not.
+//! Hand-written histories that the model must accept, and wrong replies that it must reject.
 
 use super::FrontierModel;
 use crate::frontier::T0;
@@ -26,7 +26,7 @@ fn rejects(model: &FrontierModel, now: i64, line: &str, reply: Reply) {
     assert!(verdict.is_err(), "{line} {reply:?} was accepted");
 }
 
-/// A lease of a second, of a URI of `crawl` if there is one.
+/// Returns a lease of one second, for a URI of `crawl` if one is given.
 fn lease(chg: &str, token: i64, now: i64, (n, c): (i64, i64), uri: Option<&str>) -> Reply {
     let execution = uri.map_or(nil(), |_| bulk("crawl"));
     let uri = uri.map_or(nil(), bulk);
@@ -47,7 +47,7 @@ fn model() -> FrontierModel {
     FrontierModel::new("f:", 3)
 }
 
-/// Two groups, of which the first was added first.
+/// Creates two groups; the first was added first.
 fn two_groups() -> FrontierModel {
     let mut model = model();
     let before = T0 - 5;
@@ -170,7 +170,7 @@ fn executions_take_turns_by_their_weights() {
     let token = |nth| T0 * 1000 + nth;
     let of = |nth, uri: &str| lease("a", token(nth), T0, (T0, 5 - nth), Some(uri));
     let release = |nth, execution| format!("RELEASE a {} AT 0 DONE {execution}", token(nth));
-    // At the third turn it would be the other's as well: any of the two may be next.
+    // At the third turn, both executions are due at the same moment, so either may be next.
     for (nth, uri) in [(0, "u0"), (1, "u1")] {
         let other = array([
             bulk("a"),
@@ -216,7 +216,7 @@ fn trouble_doubles_the_pause() {
 }
 
 #[test]
-fn what_is_paused_or_blocked_is_not_leased() {
+fn paused_and_blocked_groups_are_not_leased() {
     let mut model = two_groups();
     let now = T0 + 1;
     accepts(&mut model, now, "PAUSE a", simple("OK"));
@@ -238,7 +238,7 @@ fn what_is_paused_or_blocked_is_not_leased() {
 }
 
 #[test]
-fn one_of_those_behind_a_gate_is_leased_at_a_time() {
+fn one_member_of_a_gate_is_leased_at_a_time() {
     let mut model = model();
     accepts(&mut model, T0, "GROUP gate a b", simple("OK"));
     accepts(&mut model, T0, "ADD crawl a 0 b 0", array([int(1), int(1)]));

@@ -1,4 +1,4 @@
-//! The plain keys of a frontier as a plain client reads them, and as the model has them.
+//! Compares the plain keys of a frontier, as a plain client reads them, with the model.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Shown {
     pub busy: BTreeMap<String, f64>,
     /// `n` and `c` of each hash.
     pub groups: BTreeMap<String, (Option<i64>, Option<i64>)>,
-    /// `EIDC`, without executions that have nothing.
+    /// `EIDC`, without executions that have no URIs.
     pub executions: BTreeMap<String, i64>,
     /// `QCT`.
     pub total: i64,
@@ -27,7 +27,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Reads the frontier `prefix`, whose shared gates have these names.
+    /// Reads the plain keys of the frontier `prefix` with shared gates of these names.
     pub fn of(wire: &mut Wire, prefix: &str, gates: &[&str]) -> Shown {
         let key = |name: &str| format!("{prefix}{name}");
         let words = |words: &[&str]| words.iter().map(|&w| w.to_owned()).collect();
@@ -75,7 +75,7 @@ impl Shown {
 fn number(reply: &Reply) -> Option<i64> {
     let text = (!reply.is_nil()).then(|| reply.text())?;
     let number = text.parse();
-    Some(number.unwrap_or_else(|_| panic!("{text:?} is no whole number")))
+    Some(number.unwrap_or_else(|_| panic!("{text:?} is not an integer")))
 }
 
 fn scores(reply: &Reply) -> BTreeMap<String, f64> {
@@ -85,7 +85,7 @@ fn scores(reply: &Reply) -> BTreeMap<String, f64> {
 }
 
 impl FrontierModel {
-    /// The plain keys as they must be.
+    /// Returns the expected plain keys.
     pub fn shown(&self, gates: &[&str]) -> Shown {
         let known = self.groups.iter().filter(|(_, group)| group.is_known());
         let groups = known.map(|(chg, g)| {
@@ -134,14 +134,14 @@ impl FrontierModel {
     /// Compares the plain keys with the model.
     ///
     /// # Errors
-    /// The first that is different.
+    /// Describes the first difference.
     pub fn is_shown_by(&self, wire: &mut Wire, gates: &[&str]) -> Verdict {
         let (shown, model) = (Shown::of(wire, &self.prefix, gates), self.shown(gates));
         macro_rules! same {
             ($($field:ident $name:literal),+) => {$(
                 must!(
                     shown.$field == model.$field,
-                    "{} was to be {:?}, is {:?}", $name, model.$field, shown.$field
+                    "{}: expected {:?}, got {:?}", $name, model.$field, shown.$field
                 );
             )+};
         }

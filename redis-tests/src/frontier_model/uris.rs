@@ -1,12 +1,14 @@
-//! The URIs that are kept for a group, and whose turn it is.
+//! The kept URIs of a group, and the turns of executions.
 //!
-//! Executions take turns in proportion to their weights: each has a moment at which its turn comes, and
-//! a fetch moves that on by one over its weight. The clock is the moment of the last turn. Who has
-//! nothing to fetch does not fall behind the clock, and who is new begins one turn after it.
+//! Executions take turns in proportion to their weights. Each has a moment at which its turn comes,
+//! and each fetch moves that moment forward by one divided by the weight. The clock is the moment
+//! of the last turn. An execution without URIs does not fall behind the clock, and a new execution
+//! begins one turn after it.
 
 use std::collections::BTreeMap;
 
-/// One turn of an execution of weight 1. Turns that lie closer than [`ALIKE`] come at the same moment.
+/// Length of one turn of an execution of weight 1. Turns closer than [`ALIKE`] count as
+/// simultaneous.
 const TURN: i128 = 1 << 80;
 const ALIKE: i128 = 1 << 40;
 
@@ -16,28 +18,28 @@ pub struct Uri {
     pub uri: String,
     pub depth: i64,
     pub due: i64,
-    /// Order of adding.
+    /// Sequence number of the addition.
     seq: u64,
     pub attempts: i64,
 }
 
-/// A URI that is leased.
+/// A leased URI.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leased {
     pub token: i64,
     pub execution: String,
     pub uri: Uri,
-    /// The URI was dropped meanwhile, and no longer counts.
+    /// True if the URI was dropped in the meantime and does not count any more.
     pub dropped: bool,
 }
 
-/// An execution with URIs, or one whose turn lies ahead.
+/// An execution that has URIs, or whose next turn is ahead of the clock.
 #[derive(Clone, Debug, PartialEq)]
 struct Execution {
     id: String,
     weight: i64,
     turn: i128,
-    /// By depth, due time and order of adding.
+    /// Queued URIs by depth, due time and sequence number.
     queued: BTreeMap<(i64, i64, u64), Uri>,
 }
 
@@ -58,13 +60,13 @@ pub struct Uris {
 }
 
 impl Uris {
-    /// URIs that count.
+    /// Returns the number of URIs that count.
     pub fn len(&self) -> i64 {
         let queued: usize = self.executions.iter().map(|e| e.queued.len()).sum();
         (queued + self.leases.iter().filter(|l| !l.dropped).count()) as i64
     }
 
-    /// URIs of one execution that count.
+    /// Returns the number of URIs of an execution that count.
     pub fn count_of(&self, execution: &str) -> i64 {
         let queued = self.find(execution).map_or(0, |e| e.queued.len());
         let leased = self
@@ -74,7 +76,7 @@ impl Uris {
         (queued + leased.count()) as i64
     }
 
-    /// Executions with URIs that count: id, weight, URIs queued, URIs.
+    /// Returns the executions with URIs that count: id, weight, queued URIs, all URIs.
     pub fn executions(&self) -> Vec<(String, i64, i64, i64)> {
         let all = self.executions.iter();
         let all = all.map(|e| {
@@ -103,13 +105,13 @@ impl Uris {
         queued || leases.any(|leased| leased.uri.uri == uri)
     }
 
-    /// The earliest due time of executions that are allowed.
+    /// Returns the earliest due time among allowed executions.
     pub fn earliest(&self, allowed: impl Fn(&str) -> bool) -> Option<i64> {
         let allowed = self.executions.iter().filter(|e| allowed(&e.id));
         allowed.filter_map(Execution::earliest).min()
     }
 
-    /// Queues a URI, of an execution of this weight from now on. False when it is known.
+    /// Queues a URI and sets the weight of its execution. Returns false if the URI is known.
     pub fn add(
         &mut self,
         execution: &str,
@@ -129,7 +131,7 @@ impl Uris {
         let mut executions = self.executions.iter_mut();
         let entry = executions.find(|e| e.id == execution).expect("just there");
         if let Some(weight) = weight.filter(|weight| *weight != entry.weight) {
-            // What it has yet to wait changes with the weight.
+            // The remaining time to the next turn is scaled with the weight.
             let ahead = (entry.turn - clock).max(0);
             if ahead > 0 {
                 entry.turn = clock + ahead * i128::from(entry.weight) / i128::from(weight);
@@ -153,8 +155,8 @@ impl Uris {
         true
     }
 
-    /// Picks the next of the allowed executions with a due URI. Among executions whose turn comes at the
-    /// same moment, it takes the one that was granted: the contract only says that shares follow the
+    /// Picks the next of the allowed executions that has a due URI. Among simultaneous turns, it
+    /// takes the execution that was granted: the contract only promises that shares follow the
     /// weights.
     pub fn pick(
         &self,
@@ -177,7 +179,8 @@ impl Uris {
         Some(chosen.unwrap_or(first).id.clone())
     }
 
-    /// Leases the next URI of an execution: the lowest depth of those that are due, then the earliest.
+    /// Leases the next URI of an execution: of the due ones, the one with the lowest depth, then
+    /// the earliest.
     pub fn take(&mut self, token: i64, execution: &str, now: i64) -> Uri {
         let clock = self.clock;
         let mut executions = self.executions.iter_mut();
@@ -205,7 +208,7 @@ impl Uris {
         self.leases.iter().find(|leased| leased.token == token)
     }
 
-    /// A lease is over.
+    /// Removes a lease and returns its URI.
     pub fn end(&mut self, token: i64) -> Option<Leased> {
         let at = self
             .leases
@@ -216,7 +219,7 @@ impl Uris {
         Some(leased)
     }
 
-    /// The URI of a lease goes back.
+    /// Queues the URI of a lease again.
     pub fn give_back(&mut self, token: i64, due: Option<i64>, failed: bool) {
         let Some(at) = self.leases.iter().position(|leased| leased.token == token) else {
             return;
@@ -228,7 +231,7 @@ impl Uris {
             let mut executions = self.executions.iter_mut();
             let entry = executions
                 .find(|e| e.id == leased.execution)
-                .expect("it is held");
+                .expect("the lease is held");
             let uri = leased.uri;
             entry.queued.insert((uri.depth, uri.due, uri.seq), uri);
         } else {
@@ -236,7 +239,7 @@ impl Uris {
         }
     }
 
-    /// Drops what an execution has; how many URIs.
+    /// Drops all URIs of an execution; returns their number.
     pub fn drop_all(&mut self, execution: &str) -> i64 {
         let gone = self.count_of(execution);
         for leased in self.leases.iter_mut().filter(|l| l.execution == execution) {
@@ -249,7 +252,7 @@ impl Uris {
         gone
     }
 
-    /// Everything that is queued, in order: execution, its weight and the URI.
+    /// Removes and returns all queued URIs in order: execution, weight and URI.
     pub fn drain(&mut self) -> Vec<(String, i64, Uri)> {
         let mut all = Vec::new();
         for entry in &mut self.executions {
@@ -260,8 +263,8 @@ impl Uris {
         all
     }
 
-    /// Forgets executions that have nothing and are not ahead of the clock: they would be as new. With
-    /// the last URI everything is forgotten.
+    /// Removes executions that have no URIs and are not ahead of the clock, since a new execution
+    /// would be equal. With the last URI, all executions are removed.
     fn forget(&mut self) {
         let (clock, leases) = (self.clock, &self.leases);
         self.executions.retain(|e| {

@@ -1,4 +1,4 @@
-//! The arguments of a command, and which of them are invalid.
+//! Parses the arguments of a command and rejects invalid ones.
 
 use crawlspace_compact::limits::chg;
 
@@ -30,7 +30,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Takes this word if it is next.
+    /// Consumes this word if it is next.
     pub fn keyword(&mut self, word: &str) -> bool {
         let is_next = self
             .words
@@ -48,7 +48,7 @@ impl<'a> Args<'a> {
         Ok(first)
     }
 
-    /// A name of a group or an execution.
+    /// Parses an id of a group or an execution.
     pub fn id(&mut self) -> Parsed<&'a str> {
         let id = self.text()?;
         if (1..=chg::ID_BYTES).contains(&id.len()) {
@@ -67,17 +67,17 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// A point in time.
+    /// Parses a point in time.
     pub fn time(&mut self) -> Parsed<i64> {
         self.number(0, self.now + TEN_YEARS)
     }
 
-    /// A length of time.
+    /// Parses a duration.
     pub fn span(&mut self, least: i64) -> Parsed<i64> {
         self.number(least, TEN_YEARS)
     }
 
-    /// The number after this word, if that is next.
+    /// Parses this word and the number after it, if the word is next.
     pub fn option(&mut self, word: &str, least: i64, most: i64) -> Parsed<Option<i64>> {
         if self.keyword(word) {
             self.number(least, most).map(Some)
@@ -86,7 +86,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// A length of time after this word, if that is next.
+    /// Parses this word and the duration after it, if the word is next.
     pub fn span_option(&mut self, word: &str, least: i64) -> Parsed<Option<i64>> {
         self.option(word, least, TEN_YEARS)
     }

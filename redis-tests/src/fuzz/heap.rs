@@ -1,10 +1,10 @@
-//! The memory in use, and its peak.
+//! Counts the memory in use and its peak.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// The allocator of the system, which counts. A test that wants figures makes it its own:
+/// The system allocator with counters. A test that needs them installs it:
 ///
 /// ```
 /// #[global_allocator]
@@ -17,32 +17,32 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static ALL: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    // Of this thread: bytes that it has, and the most of them.
+    // Counters of this thread: bytes in use, and their peak.
     static THREAD_HAD: Cell<isize> = const { Cell::new(0) };
     static THREAD_PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
 impl Heap {
-    /// Bytes that are had now; from now on the most of them is remembered.
+    /// Returns the number of bytes in use, and resets the peak to it.
     pub fn begin() -> usize {
         let had = HAD.load(Relaxed);
         PEAK.store(had, Relaxed);
         had
     }
 
-    /// The most bytes that were had at a time since then.
+    /// Returns the peak of bytes in use since [`begin`].
     pub fn most() -> usize {
         PEAK.load(Relaxed)
     }
 
-    /// All bytes that were ever had, those that were given back among them. It is a measure of work that is the same on
-    /// every machine, however busy.
+    /// Returns the total of all bytes ever allocated, including those that were freed. It measures
+    /// work independently of the speed and load of the machine.
     pub fn all() -> u64 {
         ALL.load(Relaxed)
     }
 
-    /// Returns the result of `work`, and the peak of bytes that this thread allocated meanwhile, regardless of other
-    /// threads.
+    /// Runs `work` and returns its result and the peak of bytes that this thread had allocated
+    /// meanwhile. Other threads do not count.
     pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
         let before = THREAD_HAD.get();
         THREAD_PEAK.set(before);
@@ -63,7 +63,7 @@ impl Heap {
     }
 
     fn of_thread(bytes: isize) {
-        // A thread that ends has no counts any more.
+        // A thread that is ending has no counters any more.
         let _ = THREAD_HAD.try_with(|had| {
             had.set(had.get() + bytes);
             let _ = THREAD_PEAK.try_with(|peak| peak.set(peak.get().max(had.get())));
@@ -71,30 +71,30 @@ impl Heap {
     }
 }
 
-// SAFETY: all of it is done by the allocator of the system; counting does not touch the memory.
+// SAFETY: every call is forwarded to the system allocator; counting does not touch the memory.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Heap::more(layout.size());
-        // SAFETY: what was promised to this is promised to that.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         Heap::more(layout.size());
-        // SAFETY: what was promised to this is promised to that.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         Heap::less(layout.size());
-        // SAFETY: what was promised to this is promised to that.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         Heap::more(size);
         Heap::less(layout.size());
-        // SAFETY: what was promised to this is promised to that.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.realloc(memory, layout, size) }
     }
 }

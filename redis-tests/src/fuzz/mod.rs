@@ -1,16 +1,16 @@
-//! Input made of samples that are right by changing them, again and again.
+//! A fuzzer that mutates valid samples.
 //!
-//! Everything follows from a seed and the number of the input. An input that does harm is kept in a file, so that it
-//! can be tried again alone: `INPUT=file`. With `CORPUS` in the environment, which names the folder of what was found
-//! before (`redis-tests/corpus`), it is filed there in `inputs/`, and what it did in `inputs/README.md`. Every run
-//! tries those inputs first.
+//! The seed and the number of an input determine the input. A harmful input is saved to a file and
+//! can be repeated alone with `INPUT=file`. If the environment variable `CORPUS` names the folder
+//! of earlier findings (`redis-tests/corpus`), the input is also saved in `inputs/` there, and its
+//! effect is described in `inputs/README.md`. Every run tries those inputs first.
 //!
 //! ```no_run
 //! use redis_tests::fuzz::Fuzz;
 //! let mut fuzz = Fuzz::new("target/fuzz");
 //! fuzz.target("numbers", &[b"1 2 3".to_vec()], &["-1"], |input| {
-//!     let _ = String::from_utf8_lossy(input).split(' ').map(str::parse::<u8>).count();
-//!     Ok(())
+//! let _ = String::from_utf8_lossy(input).split(' ').map(str::parse::<u8>).count();
+//! Ok(())
 //! });
 //! fuzz.finish();
 //! ```
@@ -30,35 +30,35 @@ pub use mutator::Mutator;
 
 use crate::rng::seed_of;
 
-/// No input may make this process ask for more memory, all in all, what it gives back at once included. This is how work is
-/// measured, so that how fast a machine is, and what else it does, decides nothing.
+/// Maximum number of bytes that one input may allocate in total, including bytes that are freed at
+/// once. Allocations measure work independently of the speed and load of the machine.
 const MAX_WORK: u64 = 1 << 30;
-/// After so long of processor time, and after so long by the clock, an input has no end.
+/// Processor time and wall-clock time after which an input counts as endless.
 const ENDLESS: (Duration, Duration) = (Duration::from_secs(900), Duration::from_secs(3600));
 
-/// Inputs for each target unless `TIME` is set.
+/// Number of inputs for each target unless `TIME` is set.
 const INPUTS: u64 = 200;
 
-/// Tries input on one target after the other.
+/// Tries inputs on one target after the other.
 pub struct Fuzz {
     folder: PathBuf,
     seed: u64,
-    /// Time for each target; without it, each gets [`INPUTS`] inputs.
+    /// Time for each target. Without it, each target gets [`INPUTS`] inputs.
     each: Option<Duration>,
-    /// The only input that is to be tried, of the target that its name begins with.
+    /// The only input to try; the file name begins with the name of the target.
     only: Option<PathBuf>,
-    /// The most memory that an input may take while it is tried, in bytes.
+    /// Maximum number of bytes in use while an input is tried.
     memory: usize,
     watch: Watch,
-    /// The most work that an input of the target under way made.
+    /// The largest total of allocated bytes for any input of the current target.
     work: u64,
     harm: Vec<String>,
     report: Vec<String>,
 }
 
 impl Fuzz {
-    /// Reads `TIME` (seconds for each target; unset, a number of inputs that is always the same), `SEED` and `INPUT`
-    /// from the environment, and prints the seed. Harmful input goes to that folder.
+    /// Reads `TIME` (seconds for each target; if unset, the number of inputs is fixed), `SEED` and
+    /// `INPUT` from the environment, and prints the seed. Harmful inputs are saved to `folder`.
     pub fn new(folder: impl Into<PathBuf>) -> Fuzz {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let seconds = set("TIME").map(|text| text.parse().expect("TIME is a number"));
@@ -78,8 +78,9 @@ impl Fuzz {
         }
     }
 
-    /// Tries inputs on a target until it had as many as it gets, or its time is over. They are made of the samples; `words` are put into them.
-    /// Harm is a panic, also one in another thread, an error that `attempt` gives, no end, or too much work or memory.
+    /// Tries inputs on a target until its number of inputs or its time is used up. The inputs are
+    /// mutated samples with some of `words` inserted. Harm is a panic in any thread, an error from
+    /// `attempt`, an endless run, or too much work or memory.
     pub fn target(
         &mut self,
         name: &str,
@@ -108,7 +109,7 @@ impl Fuzz {
             let harm = self.attempt(name, 0, &input, &mut attempt);
             self.harm.extend(harm);
         }
-        // What is right does no harm, and pays for what is made once.
+        // The samples themselves must do no harm. This run also pays for one-time initialization.
         for (number, sample) in samples.iter().enumerate() {
             let harm = self.attempt(name, number as u64, sample, &mut attempt);
             self.note(name, number as u64, sample, harm);
@@ -175,12 +176,12 @@ impl Fuzz {
             filed.expect("the list of the corpus is writable");
         }
         self.harm.push(format!(
-            "{name}: {harm}\n  again: INPUT={} make fuzz",
+            "{name}: {harm}\n  repeat with: INPUT={} make fuzz",
             file.display()
         ));
     }
 
-    /// Says what was tried.
+    /// Prints the number of inputs tried.
     ///
     /// # Panics
     /// When an input did harm.
@@ -195,7 +196,7 @@ impl Fuzz {
     }
 }
 
-/// The inputs of this target that did harm before.
+/// Returns the recorded harmful inputs of this target.
 fn found_before(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/inputs");
     let files = std::fs::read_dir(folder).expect("the corpus is there");
@@ -222,7 +223,7 @@ fn work() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Sees panics of all threads, and an input that does not end.
+/// Notices panics in all threads, and inputs that do not end.
 struct Watch(Arc<Mutex<Under>>);
 
 /// An input that is being tried.
@@ -230,7 +231,7 @@ struct Trying {
     name: String,
     input: Vec<u8>,
     since: Instant,
-    /// Processor time of this process at that moment.
+    /// Processor time of this process when the input was started.
     work: Duration,
 }
 
@@ -264,7 +265,7 @@ impl Watch {
                         let kept = std::fs::create_dir_all(&folder)
                             .and_then(|()| std::fs::write(&file, &trying.input));
                         eprintln!(
-                            "no end: again: INPUT={} make fuzz ({kept:?})",
+                            "no end; repeat with: INPUT={} make fuzz ({kept:?})",
                             file.display()
                         );
                         std::process::exit(101);

@@ -1,4 +1,4 @@
-//! Changes to samples.
+//! Mutates samples.
 
 use std::io::{Read, Write};
 
@@ -7,10 +7,10 @@ use flate2::write::GzEncoder;
 
 use crate::rng::Rng;
 
-/// The longest input, in bytes.
+/// Maximum length of an input, in bytes.
 const MAX_BYTES: usize = 256 << 10;
 
-/// Words that break parsers everywhere.
+/// Words that often break parsers.
 const WORDS: [&[u8]; 34] = rows![
     b""; b" "; b"  "; b"\t"; b"\n"; b"\r\n"; b"\r\n\r\n"; b"\0"; b"\xff"; b"\xc3\x28"; b"\xef\xbb\xbf"; b"{";
     b"}"; b"\""; b"\\"; b"\\u"; b"\\ud800"; b"<"; b">"; b";"; b","; b":"; b"="; b"&"; b"%"; b"%zz"; b"..";
@@ -23,7 +23,7 @@ const NUMBERS: [&str; 18] = rows![
     "00000000000000001"; "NaN";
 ];
 
-/// Changes samples, always in the same way for the same seed.
+/// Mutates samples; the same seed gives the same mutations.
 pub struct Mutator<'a> {
     rng: Rng,
     words: &'a [&'a str],
@@ -33,13 +33,14 @@ impl<'a> Mutator<'a> {
     /// Creates a mutator with words that the target understands.
     pub fn new(seed: u64, words: &'a [&'a str]) -> Mutator<'a> {
         let mut rng = Rng::seeded(seed);
-        // Seeds that follow each other make beginnings that look alike.
+        // Consecutive seeds give similar first values, so one is skipped.
         rng.bits();
         Mutator { rng, words }
     }
 
-    /// One of the samples, changed in one to a few places. What is gzip is unpacked, changed and packed again more
-    /// often than not, because changes to packed bytes are found by their checksum.
+    /// Returns one of the samples with one or a few changes. Gzip data is usually decompressed,
+    /// changed and compressed again, because its checksum would reveal any change to the compressed
+    /// bytes.
     pub fn mutate(&mut self, samples: &[Vec<u8>]) -> Vec<u8> {
         let mut input = self.rng.pick(samples).clone();
         let mut plain = Vec::new();
@@ -125,7 +126,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// Puts another number in the place of one.
+    /// Replaces a number by another one.
     fn number(&mut self, input: &mut Vec<u8>) {
         let from = self.at(input.len());
         let Some(begin) = input[from..].iter().position(u8::is_ascii_digit) else {
@@ -145,7 +146,7 @@ impl<'a> Mutator<'a> {
         input.splice(begin..begin + digits, number.into_bytes());
     }
 
-    /// Takes a line to another place, leaves it out, or has it twice.
+    /// Moves, removes or duplicates a line.
     fn line(&mut self, input: &mut Vec<u8>) {
         let mut lines: Vec<Vec<u8>> = input
             .split_inclusive(|byte| *byte == b'\n')

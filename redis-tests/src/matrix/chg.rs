@@ -35,7 +35,7 @@ fn fill(c: &mut Wire, prefix: &str) -> State {
     f.now = Some(T0);
     let out = BusyFrontier::build(&mut f);
     f.ok("LIMIT parallel DELAY 50");
-    // The gap of `parallel` is over, so there is something to sweep.
+    // The gap of `parallel` has passed, so there is a group to sweep.
     f.pass(600);
     let now = f.time();
     let own = out.kept.execution.expect("a kept URI");
@@ -63,7 +63,7 @@ const SAMPLES: &[&str] = &rows![
     "ADDURI new new <soon> 1 http://e.com/";
     "ADDURI crawl WEIGHT 3 new <soon> 1 http://e.com/ kept <soon> 0 http://kept/9"; "NEXT";
     "NEXT LEASE 1000 COUNT 2"; "NEXT LEASE 1000 COUNT 1 BLOCK 1"; "NEXT LEASE 1000 GROUP ready";
-    // It waits, so it goes by the server's own time.
+    // A blocking command uses the server's own clock.
     "RELEASE held <held> AT 0 DONE crawl 1 NEXT LEASE 1000 BLOCK 1";
     "RELEASE held <held> AT <soon> DONE crawl 2 NEXT"; "RELEASE held <held> DELAY 1000 DONE crawl";
     "RELEASE parallel <parallel>"; "RELEASE kept <kept> DELAY 1000 RETRY <soon>";
@@ -79,7 +79,8 @@ const SAMPLES: &[&str] = &rows![
     "URIS kept CURSOR 0 COUNT 5"; "CHECK"; "REPAIR"; "EXTEND kept <kept> 1000"; "MOVE ready later";
 ];
 
-/// Options that contradict each other or lack something, and what the state does not allow.
+/// Options that contradict each other or are incomplete, and commands that the state does not
+/// allow.
 const REFUSED: &[(&str, &str)] = &rows![
     "RELEASE held <held>", "ERR";
     "RELEASE held <held> AT 0 DELAY 5", "ERR";

@@ -1,4 +1,5 @@
-//! `DEDUPE.*`: an index with committed crawls, one that goes on, one that runs, and a claim.
+//! `DEDUPE.*`: an index with committed crawls, one of which was continued, a running crawl, and a
+//! claim.
 
 use super::family::{Family, State};
 use crate::corpus::{DATE, sha256_of};
@@ -29,8 +30,8 @@ pub(super) fn family(storage: &'static str) -> Family {
     }
 }
 
-/// Crawls `a` (hashes 0 to 4, and 40 since) and `b` (3 to 8) are committed, `open` (20) runs, and `open`
-/// has claimed hash 30.
+/// Crawls `a` (hashes 0 to 4, later also 40) and `b` (3 to 8) are committed. `open` (20) is running
+/// and has claimed hash 30.
 fn fill(c: &mut Wire, p: &str) -> State {
     let mut state = State::new("DEDUPE", p, None).with("date", DATE);
     for (name, n) in [("h1", 1), ("h2", 2), ("h20", 20), ("h30", 30), ("h77", 77)] {
@@ -120,7 +121,7 @@ const LIMITS: &[[&str; 5]] = &rows![
     ["", "filename", "x*{FILENAME_BYTES}", "x*{FILENAME_BYTES+1}", "'maximum is {FILENAME_BYTES}'"];
 ];
 
-/// Hash fields that are missing in the state, always or at times.
+/// Hash fields that the state lacks, always or sometimes.
 const FIELDS: &[(&str, &str)] = &rows![
     "crawlspace", "profile"; "crawlspace", "format"; "committing", "open"; "committing", "nobody";
     "removing", "a"; "removing", ""; "commits", "1"; "commits", "x"; "holders", "<h1>"; "claims", "<h77>";

@@ -1,4 +1,4 @@
-//! The facts about a family that the tests of the matrix use.
+//! Describes a command family for the tests of the matrix.
 
 use crawlspace_compact::limits;
 use std::collections::BTreeMap;
@@ -7,61 +7,65 @@ use super::grammar::{Grammar, Slot};
 use crate::server::Options;
 use crate::wire::{Reply, Wire};
 
-/// The prefix that the matrix fills: with a hash tag, so that it is valid in a cluster. Of a family that
-/// has everything under one key it is that key.
+/// The prefix that the matrix fills. It has a hash tag, so that it is valid in a cluster. For a
+/// family with a single key, it is that key.
 pub const PREFIX: &str = "{m}:";
 
 /// A family of commands.
 #[derive(Clone)]
 pub struct Family {
-    /// The family's name, with which its commands begin: `DEDUPE`.
+    /// Name of the family, with which its commands begin: `DEDUPE`.
     pub name: &'static str,
-    /// Storage of its keys, if there are two kinds; otherwise empty.
+    /// Storage of the keys if the family has two kinds; otherwise empty.
     pub storage: &'static str,
-    /// A call a line, without the family's name and the prefix; quoted as lines of
-    /// [`TagSpace`](crate::TagSpace), and `<…>` is what only the [`State`] has. Each succeeds on it, has
-    /// its arguments in the order of `COMMAND DOCS`, and together they have every argument of every command.
+    /// Sample calls, one per line, without the family's name and the prefix, quoted as in
+    /// [`TagSpace`](crate::TagSpace) lines. `<…>` stands for a value that only the [`State`] knows.
+    /// Each call succeeds on the state and has its arguments in the order of `COMMAND DOCS`.
+    /// Together, the calls use every argument of every command.
     pub samples: &'static [&'static str],
-    /// Lines that the state refuses, with the code word of the error: options that contradict each other,
-    /// and what no state takes beside the other samples.
+    /// Calls that the state refuses, each with the code word of the error: contradicting options,
+    /// and calls that no state of the samples allows.
     pub refused: &'static [(&'static str, &'static str)],
     /// Lines whose replies describe the whole state.
     pub reads: &'static [&'static str],
-    /// Commands that write and yet work when there is no memory left: they free some, or the crawl
-    /// stands still without them.
+    /// Write commands that work even when the server is out of memory: they free some, or the crawl
+    /// would stop without them.
     pub without_memory: &'static str,
-    /// Names of keys, without the prefix, that its commands may use; a list of words as in a line.
+    /// Names of keys, without the prefix, that the commands may use; separated like the arguments
+    /// of a line.
     pub keys: &'static str,
-    /// Keys without the prefix, and fields of them, that may hold something else than the state has.
+    /// Keys without the prefix, and fields of them, whose values may differ from those of the
+    /// state.
     pub fields: &'static [(&'static str, &'static str)],
-    /// Arguments that may be of any size, parted by spaces.
+    /// Arguments of unlimited size, separated by spaces.
     pub unbounded: &'static str,
-    /// Arguments, and how errors name them when not by their name or token; an empty word when the server
-    /// cannot know that the argument was meant.
+    /// Arguments that errors call by another word than their name or token. The word is empty if
+    /// the server cannot know that the argument was meant.
     pub aliases: &'static [(&'static str, &'static str)],
-    /// Samples that run in slices, so that a key of another type that comes up late cuts them short. Sent
-    /// again when the key is gone, they are done.
+    /// Samples that run in slices. A key of another type that is found in a late slice interrupts
+    /// them; sent again after that key is deleted, they complete.
     pub resumed: &'static [&'static str],
-    /// Invalid arguments: commands (none for all), names or tokens of arguments, invalid values, and words of which
-    /// the error has one (none if any error will do); each a list of words as in a line.
+    /// Invalid arguments: commands (empty for all), names or tokens of arguments, invalid values,
+    /// and words of which the error contains one (empty if any error is accepted). Each is
+    /// separated like the arguments of a line.
     pub invalid: &'static [[&'static str; 4]],
-    /// Limits of arguments, as the docs have them: beginnings of samples (none for all), names or tokens of
-    /// arguments, values that are just accepted, values that are just refused, and words that the error of
-    /// those has all, such as the maximum; each a list of words as in a line.
+    /// Limits of arguments, as documented: prefixes of samples (empty for all), names or tokens of
+    /// arguments, values just within the limit, values just beyond it, and words that the error
+    /// contains, such as the maximum. Each is separated like the arguments of a line.
     pub limits: &'static [[&'static str; 5]],
-    /// Words that mean something to the family, for random calls; `<…>` and `x*257` as elsewhere.
+    /// Words with a meaning for the family, for random calls; `<…>` and `x*257` work as elsewhere.
     pub words: &'static str,
-    /// Names of arguments, and values that they may well have in random calls; both lists of words as in a
-    /// line.
+    /// Names of arguments, and plausible values for random calls; both separated like the arguments
+    /// of a line.
     pub values: &'static [(&'static str, &'static str)],
-    /// Fails when its own check finds something wrong in a state.
+    /// Fails if the family's own check finds a problem in a state.
     pub assert_consistent: fn(&mut Wire, &State),
     pub(super) options: fn() -> Options,
     pub(super) fill: fn(&mut Wire, &str) -> State,
 }
 
 impl Family {
-    /// A server for it: with the settings and the storage that the samples need.
+    /// Returns options for a server with the settings and the storage that the samples need.
     pub fn options(&self) -> Options {
         let options = (self.options)();
         match self.storage {
@@ -71,24 +75,24 @@ impl Family {
         }
     }
 
-    /// The family and its storage, for messages.
+    /// Returns the family and its storage, for messages.
     pub fn title(&self) -> String {
         [self.name, self.storage].join(" ").trim_end().to_owned()
     }
 
-    /// Fills an empty index under this prefix, so that every sample succeeds and every kind of content is
-    /// there.
+    /// Fills an empty index under this prefix, so that every sample succeeds and every kind of
+    /// content exists.
     pub fn fill(&self, c: &mut Wire, prefix: &str) -> State {
         (self.fill)(c, prefix)
     }
 
-    /// Empties the server, and fills [`PREFIX`].
+    /// Empties the server and fills [`PREFIX`].
     pub fn refill(&self, c: &mut Wire) -> State {
         c.expect_ok(&["FLUSHALL"]);
         self.fill(c, PREFIX)
     }
 
-    /// Its commands, as this server describes them.
+    /// Returns the commands as this server describes them.
     pub fn grammars(&self, c: &mut Wire) -> BTreeMap<String, Grammar> {
         let all = Grammar::all(c, &format!("{}.", self.name.to_lowercase()));
         let named = all.into_iter();
@@ -97,13 +101,13 @@ impl Family {
             .collect()
     }
 
-    /// The command of a line as `COMMAND DOCS` names it: `dedupe.add`.
+    /// Returns the command of a line as `COMMAND DOCS` names it: `dedupe.add`.
     pub fn command(&self, line: &str) -> String {
         let name = line.split(' ').next().unwrap_or_default();
         format!("{}.{name}", self.name).to_lowercase()
     }
 
-    /// The limits that a word of a call of this sample has.
+    /// Returns the limits of an argument in a call of this sample.
     pub fn limits(&self, line: &str, slot: &Slot) -> Vec<&'static [&'static str; 5]> {
         let of_slot = self.limits.iter().filter(|[lines, arguments, ..]| {
             let lines = split(lines);
@@ -121,7 +125,8 @@ impl Family {
         own.chain(aliases).collect()
     }
 
-    /// Returns invalid values for a word of a call, each with words one of which its error contains.
+    /// Returns invalid values for a word of a call, each with words one of which its error
+    /// contains.
     pub fn invalid(&self, command: &str, slot: &Slot) -> Vec<(Vec<u8>, Vec<&'static str>)> {
         let command = command.rsplit('.').next().unwrap_or_default();
         let has = |list: &str, word: &str| list.split(' ').any(|w| w.eq_ignore_ascii_case(word));
@@ -137,7 +142,7 @@ impl Family {
     }
 }
 
-/// Replaces `{NAME}` by the limit of that name of a family, and `{NAME+1}` by the number after it.
+/// Replaces `{NAME}` by the limit of that name of a family, and `{NAME+1}` by the next number.
 ///
 /// # Panics
 /// When the family has no limit of that name.
@@ -174,7 +179,7 @@ pub fn with_limits(family: &str, text: &str) -> String {
     filled
 }
 
-/// `x*257` is 257 times x, everything else is itself.
+/// Expands `x*257` to 257 times x; other values are unchanged.
 fn spelled(value: &str) -> Vec<u8> {
     match value.split_once('*').map(|(what, n)| (what, n.parse())) {
         Some((what, Ok(n))) if !what.is_empty() => what.repeat(n).into_bytes(),
@@ -182,12 +187,13 @@ fn spelled(value: &str) -> Vec<u8> {
     }
 }
 
-/// Returns the fault in the form of an error line: it is a code word and a sentence, short, and ASCII.
+/// Checks the form of an error line: a code word and a sentence, short, and ASCII. Returns the
+/// defect, if any.
 pub fn malformed(line: &[u8]) -> Option<&'static str> {
     let code = line.split(|b| *b == b' ').next().unwrap_or_default();
     let coded = !code.is_empty() && code.iter().all(u8::is_ascii_uppercase);
     if !coded || line.len() < code.len() + 5 {
-        return Some("no code word and sentence");
+        return Some("not a code word and a sentence");
     }
     (!line.is_ascii() || line.len() > 1000).then_some("not short ASCII")
 }
@@ -196,7 +202,7 @@ pub fn malformed(line: &[u8]) -> Option<&'static str> {
 #[derive(Clone)]
 pub struct State {
     family: &'static str,
-    /// Its prefix, or its key.
+    /// The prefix, or the key of a family with a single key.
     pub prefix: String,
     /// The simulated time of calls that do not wait.
     pub now: Option<i64>,
@@ -218,11 +224,11 @@ impl State {
         self
     }
 
-    /// The words of a call: `ADD <open> x` is `DEDUPE.ADD {m}: open x`. A command of a family with
-    /// simulated time gets its `NOW`, unless it waits.
+    /// Returns the arguments of a call: `ADD <open> x` is `DEDUPE.ADD {m}: open x`. Commands of a
+    /// family with simulated time get `NOW`, unless they block.
     ///
     /// # Panics
-    /// When the line names what the state does not have.
+    /// When the state does not have a `<…>` value of the line.
     pub fn words(&self, line: &str) -> Vec<Vec<u8>> {
         let mut words: Vec<Vec<u8>> = split(line).iter().map(|word| self.value(word)).collect();
         words[0].splice(0..0, format!("{}.", self.family).into_bytes());
@@ -234,7 +240,8 @@ impl State {
         words
     }
 
-    /// A word of the family's lists: `<…>` is what this state has, `x*257` is 257 times x, `{…}` a limit.
+    /// Expands a word of the family's lists: `<…>` is a value of this state, `x*257` is 257 times
+    /// x, `{…}` is a limit.
     pub fn word(&self, word: &str) -> Vec<u8> {
         if word.starts_with('<') {
             self.value(word)
@@ -255,7 +262,7 @@ impl State {
         }
     }
 
-    /// Lines and their replies.
+    /// Runs lines and returns them with their replies.
     pub fn replies<'a>(&self, c: &mut Wire, lines: &[&'a str]) -> Vec<(&'a str, Reply)> {
         let lines = lines.iter();
         lines
@@ -264,7 +271,7 @@ impl State {
     }
 }
 
-/// The words of a line. A word in single quotes ends at the next one.
+/// Splits a line into words. A word in single quotes ends at the next single quote.
 pub fn split(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = line.trim_start_matches(' ');

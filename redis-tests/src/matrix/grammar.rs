@@ -1,19 +1,20 @@
-//! The arguments of a command according to `COMMAND DOCS`, and the argument of each word of a call.
+//! Parses the arguments of a command from `COMMAND DOCS`, and assigns each word of a call to its
+//! argument.
 
 use crate::wire::{Reply, Wire};
 
-/// The words that an argument can have in a call.
+/// The kind of an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// The key, or the prefix of keys.
     Key,
-    /// Any bytes.
+    /// Arbitrary bytes.
     Text,
-    /// A whole number.
+    /// An integer.
     Integer,
-    /// A word that stands for itself.
+    /// A literal word.
     Word,
-    /// One of the parts.
+    /// One of several parts.
     OneOf,
     /// All parts, in order.
     Block,
@@ -28,7 +29,7 @@ pub struct Argument {
     pub name: String,
     /// Kind of its words.
     pub kind: Kind,
-    /// The word before it, or of a [`Kind::Word`] the word itself.
+    /// The word before the value; for a [`Kind::Word`], the word itself.
     pub token: Option<String>,
     /// The argument is optional.
     pub optional: bool,
@@ -70,7 +71,7 @@ impl Argument {
         arguments.map(|docs| Argument::of(docs, next)).collect()
     }
 
-    /// This argument and all that it is made of.
+    /// Returns this argument and all of its parts, recursively.
     pub fn flat(&self) -> Vec<&Argument> {
         let parts = self.parts.iter().flat_map(Argument::flat);
         std::iter::once(self).chain(parts).collect()
@@ -91,7 +92,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Returns true if the word is a value of one of these arguments: names or tokens, separated by spaces.
+    /// Returns true if the word is a value of one of these arguments: names or tokens, separated by
+    /// spaces.
     pub(super) fn is_one_of(&self, arguments: &str) -> bool {
         let mut arguments = arguments.split(' ');
         let token = self.token.as_deref().unwrap_or(&self.name);
@@ -118,7 +120,7 @@ pub struct Grammar {
 }
 
 impl Grammar {
-    /// All commands of the module whose names begin so: `dedupe.`.
+    /// Returns all commands of the module whose names begin with `family`, for example `dedupe.`.
     pub fn all(c: &mut Wire, family: &str) -> Vec<Grammar> {
         let listed = c.expect_ok(&["COMMAND", "LIST", "FILTERBY", "MODULE", "crawlspace"]);
         let mut names = listed.texts();
@@ -127,7 +129,7 @@ impl Grammar {
         names.iter().map(|name| Grammar::of(c, name)).collect()
     }
 
-    /// One command.
+    /// Returns one command.
     ///
     /// # Panics
     /// When the server does not know it.
@@ -153,24 +155,25 @@ impl Grammar {
         self.has("write")
     }
 
-    /// All arguments, those that others are made of too.
+    /// Returns all arguments, including their parts.
     pub fn flat(&self) -> Vec<&Argument> {
         self.arguments.iter().flat_map(Argument::flat).collect()
     }
 
-    /// Every word that stands for itself.
+    /// Returns every literal word.
     pub fn tokens(&self) -> Vec<&str> {
         let tokens = self.flat().into_iter();
         tokens.filter_map(|a| a.token.as_deref()).collect()
     }
 
-    /// Returns the argument of each word of a call, without the command's name; `None` if the call does not follow
-    /// the grammar. A word that is a token of the command is never a value.
+    /// Returns the argument of each word of a call, without the command's name; `None` if the call
+    /// does not follow the grammar. A word that is a token of the command is never a value.
     pub fn read(&self, words: &[impl AsRef<[u8]>]) -> Option<Vec<Slot>> {
         self.read_with(self.tokens(), words)
     }
 
-    /// Returns true if a call follows the grammar in any way, even if a value is spelled like a token.
+    /// Returns true if a call follows the grammar in any way, even if a value is spelled like a
+    /// token.
     pub fn allows(&self, words: &[impl AsRef<[u8]>]) -> bool {
         self.read_with(Vec::new(), words).is_some()
     }
@@ -186,14 +189,15 @@ impl Grammar {
     }
 }
 
-/// A call that is being read. A way to read its first words is what they are, word by word.
+/// A call that is being parsed. Each possible parse of its first words assigns an argument to every
+/// word.
 struct Reading<'a> {
     tokens: Vec<&'a str>,
     words: &'a [&'a [u8]],
 }
 
 impl Reading<'_> {
-    /// Every way to go on with these arguments.
+    /// Returns every parse that continues with these arguments.
     fn sequence(&self, arguments: &[Argument], ways: Vec<Vec<Slot>>) -> Vec<Vec<Slot>> {
         arguments.iter().fold(ways, |ways, argument| {
             let more = ways.iter().flat_map(|way| self.argument(argument, way));
@@ -293,7 +297,7 @@ mod tests {
         }
     }
 
-    /// `SET key [LIMIT n] {ALL | id…}`
+    /// Returns the grammar of `SET key [LIMIT n] {ALL | id…}`.
     fn grammar() -> Grammar {
         let limit = Argument {
             token: Some("LIMIT".to_owned()),
@@ -345,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_grammar_is_not_read() {
+    fn calls_that_violate_the_grammar_are_not_parsed() {
         for line in rows![
             "SET k"; "SET k ALL a"; "SET k LIMIT x a"; "SET k a LIMIT 5"; "SET k LIMIT 5";
         ] {

@@ -1,18 +1,21 @@
-//! Family × property: what a test needs to know of a family, so that one test holds for all three.
+//! Descriptions of the command families, so that one test of a property covers all of them.
 //!
-//! * [`Family`] has sample calls of every command, the state in which they succeed, and lines that read it.
-//! * [`State`] is one that was filled in: it turns a line into the words of a call.
-//! * [`Grammar`] is what `COMMAND DOCS` says of a command, and which word of a call is which argument.
+//! * [`Family`] has sample calls of every command, the state in which they succeed, and calls that
+//!   read it.
+//! * [`State`] is a filled index, frontier or tag space: it expands a line to the arguments of a
+//!   call.
+//! * [`Grammar`] is the description of a command in `COMMAND DOCS`; it assigns each word of a call
+//!   to an argument.
 //!
 //! ```no_run
 //! use redis_tests::matrix::families;
 //! for family in families() {
-//!     let server = family.options().start();
-//!     let mut c = server.wire();
-//!     for line in family.samples {
-//!         let state = family.refill(&mut c);
-//!         c.expect_ok(&state.words(line));
-//!     }
+//! let server = family.options().start();
+//! let mut c = server.wire();
+//! for line in family.samples {
+//! let state = family.refill(&mut c);
+//! c.expect_ok(&state.words(line));
+//! }
 //! }
 //! ```
 
@@ -25,7 +28,7 @@ mod tags;
 pub use family::{Family, PREFIX, State, malformed, split, with_limits};
 pub use grammar::{Argument, Grammar, Kind, Slot, is_integer};
 
-/// The family of this name, with this storage when there are two.
+/// Returns the family of this name, and with this storage if there are two.
 ///
 /// # Panics
 /// When there is none.
@@ -35,7 +38,7 @@ pub fn family(name: &str, storage: &str) -> Family {
     found.unwrap_or_else(|| panic!("no family {name} {storage}"))
 }
 
-/// All families; `DEDUPE` with each storage.
+/// Returns all families; `DEDUPE` once for each storage.
 pub fn families() -> Vec<Family> {
     vec![
         dedupe::family("plain"),

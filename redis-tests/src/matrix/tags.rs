@@ -1,4 +1,4 @@
-//! `TAGS.*`: a tag space with something of everything.
+//! `TAGS.*`: a tag space with every kind of entry.
 
 use super::family::{Family, State};
 use crate::server::Options;

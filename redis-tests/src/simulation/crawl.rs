@@ -1,30 +1,30 @@
-//! The web to be crawled: groups of several kinds, their URIs, and the links between them.
+//! The simulated web: groups of several kinds, their URIs, and the links between them.
 
 use super::{EXECUTIONS, HALTING, Size};
 use crate::rng::Rng;
 
-/// Groups behind one shared gate.
+/// Number of groups per shared gate.
 const BEHIND_A_GATE: usize = 8;
 
-/// Id of a group.
+/// Returns the id of a group.
 pub fn id(group: usize) -> String {
     format!("g{group}")
 }
 
-/// The number of a group.
+/// Returns the number of a group.
 pub fn number_of(id: &str) -> usize {
     let number = id.strip_prefix('g').and_then(|number| number.parse().ok());
-    number.unwrap_or_else(|| panic!("{id} is no group of ours"))
+    number.unwrap_or_else(|| panic!("{id} is not a group of the simulation"))
 }
 
-/// The number of an execution.
+/// Returns the number of an execution.
 pub fn execution_of(id: &str) -> usize {
     let at = EXECUTIONS.iter().position(|(name, _)| *name == id);
-    at.unwrap_or_else(|| panic!("{id} is no execution of ours"))
+    at.unwrap_or_else(|| panic!("{id} is not an execution of the simulation"))
 }
 
 struct Group {
-    /// The frontier keeps its URIs.
+    /// True if the frontier keeps the URIs of the group.
     kept: bool,
     parallel: usize,
 }
@@ -36,20 +36,22 @@ struct Uri {
     poison: bool,
 }
 
-/// Everything that there is to be crawled.
+/// Everything that the simulation crawls.
 pub struct Crawl {
     groups: Vec<Group>,
-    /// The first groups, on which shares are measured, and how many rounds of weights they have.
+    /// Number of large groups, on which shares are measured, and the URIs of each in multiples of
+    /// the sum of weights. Large groups have the lowest numbers.
     large: (usize, usize),
     gates: usize,
     uris: Vec<Uri>,
-    /// URIs and counts that can still be found by the crawl.
+    /// Number of URIs and counts that the crawl can still discover.
     undiscovered: usize,
 }
 
 impl Crawl {
     pub fn new(size: Size, rng: &mut Rng) -> Crawl {
-        // The last two of a hundred groups stand behind shared gates, eight behind each.
+        // The last two of every hundred groups stand for shared gates, with eight groups behind
+        // each.
         let gates = size.groups / 50 / BEHIND_A_GATE;
         let group = |number: usize| {
             let ordinary = size.large.0..size.groups - gates * BEHIND_A_GATE;
@@ -72,7 +74,7 @@ impl Crawl {
         }
     }
 
-    /// Limits and shared gates.
+    /// Returns the commands that set limits and shared gates.
     pub fn setup(&self) -> Vec<String> {
         let groups = self.groups.iter().enumerate();
         let several = groups.filter(|(_, group)| group.parallel > 1);
@@ -92,7 +94,7 @@ impl Crawl {
         (0..self.gates).map(|gate| format!("gate{gate}")).collect()
     }
 
-    /// The first additions: large groups have all of their URIs at once.
+    /// Returns the first additions; large groups get all of their URIs at once.
     pub fn seeds(&mut self, rng: &mut Rng, now: i64) -> Vec<String> {
         let mut lines = Vec::new();
         for group in 0..self.groups.len() {
@@ -121,8 +123,8 @@ impl Crawl {
         lines
     }
 
-    /// Additions of what a page of this execution links to: nothing to three URIs, some of them known;
-    /// and whether the reply to each gets lost.
+    /// Returns additions of the links of a page of this execution: zero to three URIs, some of them
+    /// known. Each addition tells if the reply to it gets lost.
     pub fn links(&mut self, rng: &mut Rng, now: i64, execution: usize) -> Vec<(String, bool)> {
         let links = [0, 1, 1, 2, 2, 3][rng.below(6) as usize];
         let mut lines = Vec::new();
@@ -135,7 +137,7 @@ impl Crawl {
                 _ => now + rng.below(60_000) as i64,
             };
             let mut item = self.new_uri(rng, group, execution);
-            // Some have been seen before.
+            // Some links lead to URIs seen before.
             if let (Some(_), true) = (item.2, rng.chance(5)) {
                 let known = rng.below(self.uris.len() as u64) as usize;
                 let Uri {
@@ -153,7 +155,7 @@ impl Crawl {
         lines
     }
 
-    /// A URI that nobody has seen before, or one more count: group, execution and number.
+    /// Returns a new URI, or one more count: group, execution and number.
     fn new_uri(
         &mut self,
         rng: &mut Rng,
@@ -185,25 +187,26 @@ impl Crawl {
         }
     }
 
-    /// True for groups on which shares are measured.
+    /// Returns true for groups on which shares are measured.
     pub fn is_large(&self, group: usize) -> bool {
         group < self.large.0
     }
 
-    /// True for groups that allow several fetches at a time.
+    /// Returns true for groups that allow several fetches at a time.
     pub fn is_parallel(&self, group: usize) -> bool {
         self.groups[group].parallel > 1
     }
 
-    /// True for a URI whose fetcher dies.
+    /// Returns true for a URI that crashes its worker.
     pub fn is_poison(&self, uri: &str) -> bool {
         let number = uri.rsplit('/').next().and_then(|n| n.parse::<usize>().ok());
         self.uris[number.expect("a URI of ours")].poison
     }
 }
 
-/// `ADD` or `ADDURI`. The number of its writer is known when it is sent, and stands as `?` here; what
-/// will be sent `again` has a writer of its own, so that no other number comes in between.
+/// Returns an `ADD` or `ADDURI` command. `?` stands for the number of its writer, which is assigned
+/// when the command is sent. A command that will be sent `again` has a writer of its own, so that
+/// no other number is used in between.
 fn add_line(execution: usize, keeps: bool, again: bool, items: &str) -> String {
     let (execution, weight) = EXECUTIONS[execution];
     match (keeps, again) {

@@ -1,12 +1,12 @@
-//! A crawl against a real server in simulated time: many workers, some of which crash, stall or do
-//! things twice. [`FrontierModel`] says for each command what must come.
+//! A crawl against a real server in simulated time: many workers, some of which crash, stall or
+//! repeat requests. [`FrontierModel`] checks the reply to each command.
 //!
-//! [`Simulation::run`] is the whole of it; `race` lets threads race for leases in real time.
+//! [`Simulation::run`] runs the whole crawl; `race` lets threads compete for leases in real time.
 //!
-//! * `crawl` has what there is to be crawled.
-//! * `worker` draws what becomes of a fetch.
-//! * This file passes the time: it sends everything that is due within a tenth of a second as one
-//!   pipeline, each command with its own `NOW`, and hands the replies to the model.
+//! * `crawl` is the simulated web.
+//! * `worker` draws the outcome of a fetch.
+//! * This file advances the time: it sends everything that is due within a tenth of a second as one
+//!   pipeline, each command with its own `NOW`, and passes the replies to the model.
 
 mod crawl;
 mod race;
@@ -27,35 +27,35 @@ use worker::{Deed, Role};
 pub use race::{Race, race};
 pub use report::Report;
 
-/// Duration of a lease.
+/// Duration of a lease, in milliseconds.
 const LEASE: i64 = 10_000;
-/// Everything that is due in such a span is sent at once; nothing that follows from a reply comes
-/// earlier than that.
+/// Length of a window in milliseconds. All commands that are due within a window are sent at once;
+/// commands that depend on a reply are due in a later window.
 const WINDOW: i64 = 100;
-/// A URI whose leases ran out so often is given up.
+/// Number of expired leases after which a URI is given up.
 const ATTEMPTS: i64 = 3;
-/// No crawl takes longer than that.
+/// Time limit of a crawl, in simulated milliseconds.
 const DAY: i64 = 24 * 3_600_000;
 /// Maximum deviation of a share, in percent of all leases of a group.
 const FAIR: f64 = 2.0;
-/// Crawl executions and their weights. The last one is paused now and then.
+/// Crawl executions and their weights. The last one is paused periodically.
 const EXECUTIONS: [(&str, u32); 6] = rows![
     "weekly", 1; "daily", 2; "news", 3; "election", 5; "museum", 8; "halting", 4;
 ];
-/// The execution that is paused now and then.
+/// The execution that is paused periodically.
 const HALTING: usize = 5;
 
 /// The size of a crawl.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Host groups.
+    /// Number of host groups.
     pub groups: usize,
-    /// URIs; each is fetched at least once, or given up.
+    /// Number of URIs; each is fetched at least once, or given up.
     pub uris: usize,
-    /// Fetches at a time.
+    /// Number of workers, each with one fetch at a time.
     pub workers: usize,
-    /// Groups with many URIs of several executions, on which shares are measured, and how many
-    /// times the sum of weights each has.
+    /// Number of groups with many URIs of several executions, on which shares are measured, and the
+    /// URIs of each in multiples of the sum of weights.
     pub large: (usize, usize),
 }
 
@@ -70,7 +70,7 @@ impl Size {
         }
     }
 
-    /// A tenth of it.
+    /// A tenth of the full size.
     pub fn tenth() -> Size {
         Size {
             groups: 10_000,
@@ -96,19 +96,20 @@ pub struct Simulation {
     /// Number of leases to request at once, adapted to the last replies.
     appetite: usize,
     halted: bool,
-    /// The last number of the writers.
+    /// The last number used by a writer.
     writer: u64,
-    /// Leases of each execution in each large group, as long as all have something to fetch.
+    /// Leases of each execution in each large group, counted while all of its executions have URIs
+    /// to fetch.
     shares: BTreeMap<usize, Shares>,
     checkpoints: u64,
-    /// `TRACE=g17` prints every command that has to do with this group.
+    /// Group of `TRACE=g17`; every command that involves it is printed.
     trace: Option<String>,
 }
 
 #[derive(Default)]
 struct Shares {
     leases: [u32; HALTING],
-    /// One execution has nothing any more: its share goes to the others.
+    /// True once an execution has no URIs left, so that the others get its share.
     over: bool,
 }
 
@@ -116,14 +117,14 @@ struct Shares {
 type Checked<T> = Result<T, String>;
 
 impl Simulation {
-    /// The server for it.
+    /// Starts the server for a simulation.
     pub fn server() -> Server {
         let attempts = ATTEMPTS.to_string();
         let args = ["chg-simulated-time", "yes", "chg-attempts", &attempts];
         Options::new().module_args(&args).start()
     }
 
-    /// A new crawl on an empty server; the same for the same seed.
+    /// Creates a crawl on an empty server. Equal seeds give equal crawls.
     pub fn new(server: &Server, size: Size, mut rng: Rng) -> Simulation {
         let frontier = Frontier::at(server, T0);
         Simulation {
@@ -148,14 +149,14 @@ impl Simulation {
     /// Crawls until every URI is done or given up.
     ///
     /// # Errors
-    /// The first thing that did not hold, with the command and its reply.
+    /// The first violated property, with the command and its reply.
     pub fn run(mut self) -> Checked<Report> {
         self.prepare()?;
         let mut patience = WINDOW;
         while !self.agenda.is_empty() || self.model.total() > 0 {
             let until = self.now + WINDOW;
             let granted = self.window(until)?;
-            // When nothing is due, time passes in longer steps.
+            // If nothing is due, time advances to the next action.
             let next = self.agenda.first_key_value().map(|((at, _), _)| *at);
             patience = match granted {
                 0 => (patience * 2).min(2_000),
@@ -187,7 +188,7 @@ impl Simulation {
         )
     }
 
-    /// Limits, shared gates and the first URIs.
+    /// Sets limits and shared gates and adds the first URIs.
     fn prepare(&mut self) -> Checked<()> {
         let mut lines = self.crawl.setup();
         lines.extend(self.crawl.seeds(&mut self.rng, T0));
@@ -198,13 +199,13 @@ impl Simulation {
         self.send(&lines).map(drop)
     }
 
-    /// A line with the next number of its writer.
+    /// Inserts the next number of a writer into a line.
     fn numbered(&mut self, line: String) -> String {
         self.writer += 1;
         line.replacen('?', &self.writer.to_string(), 1)
     }
 
-    /// Sends what is due before `until`; how many leases were granted.
+    /// Sends the commands that are due before `until`; returns the number of granted leases.
     fn window(&mut self, until: i64) -> Checked<u64> {
         let before = self.model.figures().leases;
         let now = self.now;
@@ -218,7 +219,7 @@ impl Simulation {
         );
         let mut wanted = self.idle.min(self.appetite);
         while wanted > 0 {
-            // Some take several at once.
+            // Some requests take several leases at once.
             let count = if self.rng.chance(10) {
                 wanted.min(8)
             } else {
@@ -267,7 +268,7 @@ impl Simulation {
         Ok(self.model.figures().leases - before)
     }
 
-    /// One execution is paused for two seconds of every twenty.
+    /// Pauses one execution for two of every twenty seconds.
     fn halt(&mut self) -> Option<String> {
         let halted = (self.now - T0) % 20_000 >= 18_000;
         let changes = std::mem::replace(&mut self.halted, halted) != halted;
@@ -281,7 +282,7 @@ impl Simulation {
             Some(execution) => execution.clone(),
             None => self.model.most_counted(&lease.chg).unwrap_or_default(),
         };
-        // All of its counts may be gone meanwhile.
+        // All of its counted URIs may be gone by then.
         let execution = if execution.is_empty() {
             EXECUTIONS[0].0
         } else {
@@ -298,7 +299,8 @@ impl Simulation {
         }
         let deeds = worker::plan(&mut self.rng, &self.crawl, now, lease, (number, execution));
         let frees = |deed: &Deed| matches!(deed.role, Role::Release { primary: true, .. });
-        // Nobody reports this fetch, or not before its lease runs out: the worker was replaced.
+        // The worker never reports this fetch before its lease expires, so a new worker replaces
+        // it.
         if !deeds.iter().any(|(_, deed)| frees(deed)) {
             self.idle += 1;
         }
@@ -323,7 +325,7 @@ impl Simulation {
                 };
                 let lease = lease.filter(|lease| !lease.is_nil()).map(Lease::of);
                 if let Some(lease) = &lease {
-                    // A repeated release does not free the worker of the first one.
+                    // Only the first release frees the worker, not a repetition.
                     self.idle += usize::from(primary);
                     self.idle = self.idle.saturating_sub(1);
                     self.granted(now, lease);
@@ -342,7 +344,7 @@ impl Simulation {
         }
     }
 
-    /// Everything is counted: by the server's own check, and by the plain keys.
+    /// Compares all counts: runs the server's own check and reads the plain keys.
     fn checkpoint(&mut self) -> Checked<()> {
         self.checkpoints += 1;
         let now = self.now;
@@ -358,7 +360,7 @@ impl Simulation {
         self.model.is_shown_by(&mut self.frontier.wire, &gates)
     }
 
-    /// The largest deviation of an execution's share of a large group, in percent.
+    /// Returns the largest deviation of an execution's share in a large group, in percent.
     fn share_deviation(&self) -> f64 {
         let weights: u32 = EXECUTIONS[..HALTING].iter().map(|(_, w)| w).sum();
         let deviation = |shares: &Shares| {
@@ -373,8 +375,8 @@ impl Simulation {
         self.shares.values().map(deviation).fold(0.0, f64::max)
     }
 
-    /// Sends lines, each with its time, and hands the replies to the model. Each reply, and whether it
-    /// is to a release that was carried out.
+    /// Sends lines, each with its time, and passes the replies to the model. Returns each reply,
+    /// with true for a release that was applied.
     fn send(&mut self, lines: &[(i64, String)]) -> Checked<Vec<(Reply, bool)>> {
         let frontier = &mut self.frontier;
         let words = lines.iter().map(|(now, line)| {

@@ -1,5 +1,5 @@
-//! Threads that race for leases in real time. What is compared are the server's own times: a lease
-//! begins when its deadline was set, and ends when its release was due less the pause.
+//! Threads that compete for leases in real time. Only times of the server are compared: a lease
+//! begins when its deadline was set, and ends at the due time of its release minus the pause.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,12 +9,13 @@ use crate::rng::Rng;
 use crate::server::Server;
 use crate::wire::Reply;
 
-/// Duration of a lease: short, so that leases of crashed workers expire meanwhile.
+/// Duration of a lease in milliseconds: short, so that leases of crashed workers expire during the
+/// race.
 const LEASE: i64 = 250;
-/// URIs of each group: more than are fetched in a few seconds.
+/// Number of URIs of each group: more than can be fetched in a few seconds.
 const URIS: usize = 5_000;
 
-/// A race that was run.
+/// The result of a race.
 #[derive(Debug)]
 pub struct Race {
     /// Leases granted.
@@ -28,14 +29,14 @@ pub struct Race {
 struct Held {
     from: i64,
     to: i64,
-    /// When the group was due again.
+    /// Time at which the group was due again.
     due: i64,
 }
 
 /// Lets `threads` threads fetch from `groups` groups for `span`, each waiting with `NEXT BLOCK`.
 ///
 /// # Errors
-/// Two leases of one group that overlap, or follow each other too soon.
+/// Two leases of one group that overlap, or follow each other too closely.
 pub fn race(
     server: &Server,
     threads: usize,
@@ -110,11 +111,11 @@ fn worker(mut frontier: Frontier, seed: u64, end: Instant) -> Vec<(String, Held,
         let pause = rng.below(8) as i64;
         let when = format!("DELAY {pause} DONE crawl");
         let line = crate::frontier::release(&held, when);
-        // Half of them ask for the next one in the same breath.
+        // Half of the releases also request the next lease.
         let fused = rng.chance(50);
         let reply = frontier.call(if fused { format!("{line} {ask}") } else { line });
         let due = match &reply {
-            // The machine was busy with other things for longer than the lease.
+            // The machine was so loaded that the lease expired.
             Reply::Error(line) if line.starts_with(b"STALE ") => {
                 let to = held.deadline;
                 fetched.push((held.chg, Held { from, to, due: to }, true));

@@ -10,7 +10,7 @@ use crate::frontier_model::{Figures, FrontierModel};
 pub struct Report {
     /// Counts of the model.
     pub figures: Figures,
-    /// Times that everything was counted.
+    /// Number of times that all counts were compared.
     pub checkpoints: u64,
     /// Largest deviation of an execution's share in a large group, in percent of all its leases.
     pub share_deviation: f64,
@@ -19,7 +19,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The end: shares were as the weights say, and everything that was to happen did.
+    /// Checks the final state: shares matched the weights, and every kind of event happened.
     pub(super) fn new(
         model: &FrontierModel,
         elapsed: i64,
@@ -28,15 +28,15 @@ impl Report {
     ) -> Result<Report, String> {
         let f = model.figures();
         if share_deviation > FAIR {
-            return Err(format!("a share is off by {share_deviation:.2} %"));
+            return Err(format!("a share deviates by {share_deviation:.2} %"));
         }
         let happened = rows![
-            "leases that ran out", f.expired; "stale releases", f.stale; "repeated releases", f.repeated;
+            "expired leases", f.expired; "stale releases", f.stale; "repeated releases", f.repeated;
             "extensions", f.extended; "blocks", f.blocked; "URIs given up", f.given_up;
             "known additions", f.known; "leases behind shared gates", f.gated; "parallel leases", f.parallel;
         ];
         if let Some((what, _)) = happened.iter().find(|(_, times)| *times == 0) {
-            return Err(format!("there were no {what}: nothing was tested"));
+            return Err(format!("there were no {what}, so they were not tested"));
         }
         Ok(Report {
             figures: f,
@@ -57,12 +57,12 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{} leases ran out, {} stale releases refused, {} repeated ones answered as before",
+            "{} leases expired, {} stale releases were refused, {} repeated ones got the same reply",
             n.expired, n.stale, n.repeated
         )?;
         writeln!(
             f,
-            "{} deadlines extended, {} groups blocked, {} URIs given up, {} additions known before",
+            "{} deadlines extended, {} groups blocked, {} URIs given up, {} additions of known URIs",
             n.extended, n.blocked, n.given_up, n.known
         )?;
         writeln!(
@@ -72,7 +72,7 @@ impl fmt::Display for Report {
         )?;
         write!(
             f,
-            "smallest margin after a pause {} ms, shares off by at most {:.2} %, {} checkpoints",
+            "smallest margin after a pause {} ms, shares deviate by at most {:.2} %, {} checkpoints",
             n.smallest_margin.unwrap_or_default(),
             self.share_deviation,
             self.checkpoints

@@ -1,4 +1,4 @@
-//! The fates of fetches: most are released in time, some never, too late, or twice.
+//! The outcomes of fetches: most are released in time, some never, too late, or twice.
 
 use super::crawl::{Crawl, number_of};
 use super::{LEASE, WINDOW};
@@ -15,10 +15,10 @@ pub struct Deed {
 /// The action that follows a reply.
 #[derive(Clone, Copy, Debug)]
 pub enum Role {
-    /// Begin up to this many fetches.
+    /// Request up to this many leases.
     Ask(usize),
-    /// A fetch ended, perhaps with a URI of this execution done. One that is not `primary` is repeated
-    /// or false, and frees no worker.
+    /// A fetch ended, possibly with a completed URI of this execution. If it is not `primary`, it
+    /// is a repeated or false release and frees no worker.
     Release {
         primary: bool,
         done: Option<usize>,
@@ -34,7 +34,7 @@ impl Deed {
     }
 }
 
-/// Draws what becomes of a fetch that begins now, of a URI of this execution.
+/// Draws the outcome of a fetch of a URI of this execution that begins now.
 pub fn plan(
     rng: &mut Rng,
     crawl: &Crawl,
@@ -49,7 +49,7 @@ pub fn plan(
     }
     let length = match rng.below(10) {
         _ if large => 100 + rng.below(100),
-        // So long that others come to the same host meanwhile.
+        // Long enough for other workers to fetch from the same host meanwhile.
         _ if crawl.is_parallel(group) => 2_000 + rng.below(6_000),
         0 => 1_000 + rng.below(7_000),
         1..=4 => 300 + rng.below(900),
@@ -58,14 +58,15 @@ pub fn plan(
     let mut end = now + length;
     let mut deeds = Vec::new();
     let Lease { chg, token, .. } = lease;
-    // Per mille; the same mishaps for every group, but fewer where shares are measured.
+    // In units of 1/1000 (1/8000 in groups on which shares are measured, so that mishaps are rarer
+    // there).
     let mishap = rng.below(if large { 8_000 } else { 1_000 });
     match mishap {
-        // The worker dies.
+        // The worker crashes.
         0..=14 => return deeds,
-        // It comes back after the lease ran out.
+        // The worker returns after the lease expired.
         15..=24 => end = lease.deadline + rng.below(LEASE as u64 / 2) as i64,
-        // It asks for more time, and needs it.
+        // The worker extends the lease and uses the extra time.
         25..=29 => {
             let ms = LEASE + rng.below(5_000) as i64;
             let at = now + 1_000 + rng.below(8_000) as i64;
@@ -75,7 +76,7 @@ pub fn plan(
             ));
             end = at + WINDOW + rng.below((ms - WINDOW) as u64) as i64;
         }
-        // The host answers 429: nobody shall come for a while.
+        // The host answers 429 and asks for a longer pause.
         30..=32 => {
             let until = now + rng.below(20_000) as i64;
             let block = format!("BLOCK {chg} UNTIL {until}");
@@ -90,10 +91,10 @@ pub fn plan(
     };
     let again = || Deed::new(line.clone(), role(false));
     match mishap {
-        // The reply gets lost: the same release again, at once or later.
+        // The reply gets lost: the same release is sent again, immediately or later.
         40..=54 => deeds.push((end, again())),
         55..=69 => deeds.push((end + rng.below(5_000) as i64, again())),
-        // Another worker has the same lease, and reports something else.
+        // Another worker has the same lease and reports a different outcome.
         70..=79 => {
             let at = end + rng.below(3_000) as i64;
             let other = format!("RELEASE {chg} {token} DELAY 0");
@@ -101,12 +102,13 @@ pub fn plan(
         }
         _ => (),
     }
-    // First what was planned first: a repetition comes after its original.
+    // Actions at the same time run in the order of planning, so that a repetition follows its
+    // original.
     deeds.insert(0, (end, Deed::new(line, role(true))));
     deeds
 }
 
-/// A release, and whether it says that the URI is done.
+/// Returns a release command and true if it completes the URI.
 fn release(
     rng: &mut Rng,
     large: bool,

@@ -1,4 +1,4 @@
-//! Bad input that only a frontier can be given: odd times, ids and scores.
+//! Bad input that only a frontier can receive: odd times, ids and scores.
 
 use crate::stage::{real_stage, stage};
 use redis_tests::matrix::family;
@@ -10,7 +10,7 @@ fn simulated_time_is_refused_by_default() {
     let mut f = Frontier::at(&server, T0);
     let chg = family("CHG", "");
     let state = chg.fill(&mut simulated().start().wire(), "{f}:");
-    // Samples that wait go by the server's own time.
+    // Blocking samples use the server's own clock.
     for line in chg.samples.iter().filter(|line| !line.contains("BLOCK 1")) {
         let error = f.wire.expect_error(&state.words(line));
         let named = ["NOW", "chg-simulated-time"].map(|word| error.contains(word));
@@ -31,7 +31,7 @@ fn simulated_time_is_refused_by_default() {
 #[test]
 fn execution_called_now_is_an_execution() {
     let (_server, mut f) = real_stage();
-    // Only NOW and an integer are the time.
+    // `NOW` is an option only if an integer follows it.
     assert_eq!(f.ok("ADD NOW host 0").ints(), [1]);
     assert_eq!(f.queued("NOW"), 1);
     f.fetch("host", "AT 0 DONE NOW");

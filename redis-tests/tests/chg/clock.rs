@@ -1,4 +1,4 @@
-//! A wall clock that jumps, forwards or backwards, delays nobody by more than a second.
+//! Jumps of the wall clock in either direction delay a client by at most a second.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use redis_tests::{Frontier, Lease, Shifted, blocked, nil, release, within};
 
 const F: &str = "{f}:";
 const HOUR: i64 = Shifted::HOUR;
-/// A second, and as much again for a machine that does other things as well.
+/// One second, plus another one for a loaded machine.
 const SOON: Duration = Duration::from_secs(2);
 
-/// The reply, which must come soon.
+/// Reads the reply, which must arrive within [`SOON`].
 #[track_caller]
 fn soon(what: &str, waiter: &mut Frontier) -> redis_tests::Reply {
     let start = Instant::now();
@@ -92,7 +92,7 @@ fn jump_backwards_does_not_lengthen_a_wait() {
 }
 
 #[test]
-fn jump_forwards_wakes_nobody_for_nothing() {
+fn jump_forwards_causes_no_spurious_wakeup() {
     let Some(clock) = Shifted::start() else {
         return;
     };

@@ -1,4 +1,5 @@
-//! A cluster: odd ids stay in the slot of the prefix, waiters wake, and do not wait for a slot that left.
+//! Clusters: odd ids stay in the slot of the prefix, and waiting clients wake, also when their
+//! slot moves away.
 
 use redis_tests::{Cluster, Frontier, LEASE, Lease, T0, blocked, int, ok, simulated};
 
@@ -34,7 +35,7 @@ fn waiters_wake_in_a_cluster() {
 }
 
 #[test]
-fn waiter_whose_slot_leaves_does_not_wait_for_ever() {
+fn waiter_does_not_hang_when_its_slot_moves_away() {
     let cluster = Cluster::start(2);
     let a = cluster.owner(F);
     let b = cluster.nodes().iter().find(|node| node.port() != a.port());
@@ -43,7 +44,7 @@ fn waiter_whose_slot_leaves_does_not_wait_for_ever() {
     fa.take("host");
     let mut waiter = blocked(a, F, "NEXT BLOCK 2000");
     cluster.move_slot(F, b.expect("another node"));
-    // A redirect to the other node, or the end of the wait.
+    // Either a redirect to the other node, or nil at the end of the wait.
     let reply = waiter.wire.recv();
     assert!(reply.is_nil() || reply.is_error(), "{reply:?}");
     assert_eq!(ok!(fa.wire, "DBSIZE"), int(0));

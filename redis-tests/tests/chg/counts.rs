@@ -1,4 +1,5 @@
-//! Counts neither drift nor fall below zero: the sum of `c`, the sum of `EIDC` and `QCT` are one.
+//! Counts neither drift nor become negative: the sum of `c`, the sum of `EIDC` and `QCT` are always
+//! equal.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ fn every_uri_is_counted_three_times() {
 }
 
 #[test]
-fn done_takes_one_or_as_many_as_it_says() {
+fn done_subtracts_one_or_the_given_count() {
     let (_server, mut f) = stage();
     f.ok(format!("ADD one a {T0} a {T0} a {T0} a {T0}"));
     f.fetch("a", "AT 0 DONE one");
@@ -29,7 +30,7 @@ fn done_takes_one_or_as_many_as_it_says() {
 }
 
 #[test]
-fn done_takes_no_more_than_there_is() {
+fn done_subtracts_no_more_than_the_count() {
     let (_server, mut f) = stage();
     f.ok(format!("ADD one a {T0} a {T0}"));
     f.ok(format!("ADD two a {T0}"));
@@ -72,20 +73,20 @@ fn numbered_add_counts_once() {
     assert_eq!(
         f.ok(other).ints(),
         [1, 1, 2],
-        "the number tells, not what is added"
+        "the number decides, not the added URIs"
     );
     server.snapshot().assert_same(&before, "the same number");
     assert_eq!(f.ok("ADD crawl SEQ writer 7 a 0").ints(), [3]);
     let before = server.snapshot();
     f.refused("ADD crawl SEQ writer 6 a 0", "STALE ");
     server.snapshot().assert_same(&before, "a lower number");
-    // Every writer of every execution counts for itself.
+    // Each writer of each execution has its own numbers.
     assert_eq!(f.ok("ADD crawl SEQ another 1 a 0").ints(), [4]);
     assert_eq!(f.ok("ADD second SEQ writer 1 a 0").ints(), [5]);
 }
 
 #[test]
-fn numbered_add_is_answered_again_after_its_uris_are_done() {
+fn repeated_numbered_add_gets_the_same_reply_after_its_uris_are_done() {
     let (_server, mut f) = stage();
     let line = format!("ADD crawl SEQ writer 1 a {T0}");
     assert_eq!(f.ok(&line).ints(), [1]);
@@ -95,7 +96,7 @@ fn numbered_add_is_answered_again_after_its_uris_are_done() {
     assert_eq!(f.total(), 0);
 }
 
-/// A random crawl. A step is the seed of a command, or fetches everything that is left.
+/// A random crawl. A step is the seed of one command, or fetches everything that is left.
 struct Crawl {
     f: Frontier,
     held: Vec<Lease>,
@@ -114,7 +115,7 @@ impl Crawl {
         }
     }
 
-    /// Nothing holds anybody back any more, and everything is fetched.
+    /// Removes every hold and fetches everything.
     fn fetch_all(&mut self, log: &mut Log) -> Verdict {
         let (f, mut rng) = (&mut self.f, Rng::seeded(1));
         f.ok("RESUME");
@@ -130,7 +131,8 @@ impl Crawl {
             must!(round < 300, "URIs are not fetched: {}", f.total());
             f.pass(1000);
             while let Some(lease) = f.try_take() {
-                // Whose a counted URI was is not told, and one of another crawl takes nothing off.
+                // A lease does not tell the execution of a counted URI. Naming another execution
+                // removes nothing.
                 let counted = format!("crawl-{} 1000", rng.below(3));
                 let done = lease.execution.clone().unwrap_or(counted);
                 f.release(&lease, format!("DELAY 500 DONE {done}"));
@@ -190,7 +192,7 @@ fn every_uri_of_a_random_crawl_is_fetched_once_for_each_add() {
         *added.entry(chg).or_insert(0) += 1;
         f.pass(rng.below(20) as i64);
     }
-    // Workers of which every third one dies with its lease.
+    // Every third worker crashes while it holds its lease.
     while f.total() > 0 {
         f.pass(40);
         for lease in Lease::all(&f.ok("NEXT LEASE 100 COUNT 5")) {

@@ -1,11 +1,11 @@
-//! A client may die at any moment, and so may the server: no group and no URI is lost.
+//! A client or the server may crash at any moment: no group and no URI is lost.
 
 use std::process::{Child, Command, Stdio};
 
 use crate::stage::real_stage;
 use redis_tests::{Frontier, LEASE, Lease, Options, Rng, Server, release, until};
 
-/// Twenty hosts with five URIs each.
+/// Creates a frontier of twenty hosts with five URIs each.
 fn filled(server: &Server) -> Frontier {
     let mut f = Frontier::real(server);
     for host in 0..20 {
@@ -15,7 +15,8 @@ fn filled(server: &Server) -> Frontier {
     f
 }
 
-/// Fetches everything that is queued, waiting for the leases of dead workers; returns the number of URIs.
+/// Fetches everything that is queued, waiting for the leases of dead workers; returns the number of
+/// URIs.
 fn finish(f: &mut Frontier) -> i64 {
     let mut fetched = 0;
     while f.total() > 0 {
@@ -39,7 +40,8 @@ fn connections_cut_at_any_byte_lose_nothing() {
         let next = ["NEXT LEASE 60", "NEXT LEASE 60 BLOCK 0"][rng.below(2) as usize];
         let mut part = Vec::new();
         match rng.below(4) {
-            // Before it was asked for, before the answer is read, in the middle of the release.
+            // The client dies while it sends NEXT, before it reads the reply, or while it sends the
+            // release.
             0 => part = encoded(&dying.words(next)),
             1 => dying.send(next),
             _ => {
@@ -59,7 +61,7 @@ fn connections_cut_at_any_byte_lose_nothing() {
         server.info_number("connected_clients") == 2 && server.info_number("blocked_clients") == 0
     });
     f.assert_conserved();
-    // A release that came whole may still have come too late.
+    // A release that was sent completely may still have been processed.
     let left = f.total();
     assert!(
         left >= 100 - sent && left <= 100,
@@ -79,7 +81,7 @@ fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// A process that takes leases as fast as it can and never releases one.
+/// Starts a process that takes leases as fast as it can and never releases one.
 fn greedy(server: &Server, lease: u32) -> Child {
     Command::new("redis-cli")
         .arg("-s")
@@ -143,7 +145,8 @@ fn server_killed_in_the_middle_loses_nothing(preamble: bool) {
                 held.push(lease);
             }
         }
-        // One release may be done or not when the server dies: sent again, it is done once.
+        // The server may or may not have applied the last release before it died. Sent again, it
+        // counts once.
         let in_flight = held.pop().map(|lease| release(&lease, "AT 0 DONE crawl"));
         if let Some(line) = &in_flight {
             f.send(line);

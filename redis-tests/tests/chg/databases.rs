@@ -1,4 +1,5 @@
-//! Two frontiers in one server, the same prefix in two databases, FLUSHDB and SWAPDB with waiters.
+//! Two frontiers on one server, the same prefix in two databases, and FLUSHDB and SWAPDB while
+//! clients wait.
 
 use std::time::Duration;
 
@@ -86,7 +87,7 @@ fn client_that_selects_another_database_works_there() {
 }
 
 #[test]
-fn flush_leaves_waiters_waiting_for_what_comes_after() {
+fn waiters_keep_waiting_after_a_flush() {
     let server = Server::start();
     for flush in ["FLUSHDB", "FLUSHALL"] {
         let mut f = Frontier::of(&server, F);
@@ -110,7 +111,7 @@ fn flush_leaves_waiters_waiting_for_what_comes_after() {
 }
 
 #[test]
-fn flush_of_another_database_disturbs_nobody() {
+fn flush_of_another_database_has_no_effect() {
     let server = Server::start();
     let (mut zero, mut five) = (in_database(&server, F, 0), in_database(&server, F, 5));
     let due = zero.time() + 150;
@@ -123,7 +124,7 @@ fn flush_of_another_database_disturbs_nobody() {
 }
 
 #[test]
-fn swapdb_gives_waiters_what_came_into_their_database() {
+fn swapdb_wakes_waiters_for_groups_of_the_new_database() {
     let server = Server::start();
     let mut zero = in_database(&server, F, 0);
     let mut one = in_database(&server, F, 1);
@@ -134,7 +135,7 @@ fn swapdb_gives_waiters_what_came_into_their_database() {
     lease_of(&mut waiter, "from-one");
     assert_eq!(zero.place("from-one"), "busy");
     assert_eq!(one.ok("NEXT"), nil());
-    // What was due in the other database is due there now.
+    // A group that was due in the other database is due in this one now.
     let due = zero.time() + 150;
     zero.add("crawl", "later", due);
     let mut waiter = blocked_in(&server, 1);
@@ -162,7 +163,7 @@ fn flush_during_a_sweep_ends_it() {
 }
 
 #[test]
-fn deleted_keys_hang_nobody() {
+fn deleted_keys_cause_no_hang() {
     let server = Server::start();
     let mut f = Frontier::of(&server, F);
     for key in rows![

@@ -1,10 +1,10 @@
-//! Tests that a dropped crawl stays dropped while workers that may not know of it hold leases, and that idle groups
-//! whose pause has ended are gone for clients that give the time.
+//! Tests that a dropped crawl stays dropped while workers hold leases and may not know of the drop,
+//! and that an idle group whose pause has ended does not exist for clients that send `NOW`.
 
 use crate::stage::stage;
 use redis_tests::{Frontier, T0, array, int, ok, release, simulated};
 
-/// Adds a URI, and returns true if the crawl is accepted, kept and counted.
+/// Adds a URI. Returns true if it was accepted, kept and counted.
 fn is_taken_in(f: &mut Frontier, crawl: &str) -> bool {
     let kept = f.ok(format!(
         "ADDURI {crawl} other 0 0 http://other/{crawl} other 0 0 u"
@@ -17,7 +17,7 @@ fn is_taken_in(f: &mut Frontier, crawl: &str) -> bool {
 }
 
 #[test]
-fn dropped_crawl_does_not_come_back_with_links_of_a_lease_that_is_held() {
+fn held_lease_cannot_add_links_to_a_dropped_crawl() {
     for add in ["ADDURI crawl h 0 0 http://h/", "ADD crawl h 0"] {
         let (server, mut f) = stage();
         f.ok(add);
@@ -34,7 +34,7 @@ fn dropped_crawl_does_not_come_back_with_links_of_a_lease_that_is_held() {
         assert!(is_taken_in(&mut f, "crawl"));
         f.ok("NEXT");
         let marks = ok!(f.wire, "EXISTS", "{f}:chg_dropped").int();
-        assert_eq!(marks, 0, "a mark goes with its time");
+        assert_eq!(marks, 0, "the mark is deleted after its time");
     }
 }
 
@@ -47,7 +47,7 @@ fn dropped_crawl_without_leases_may_begin_again_at_once() {
 }
 
 #[test]
-fn lease_that_is_extended_keeps_its_crawl_out_for_longer() {
+fn extended_lease_keeps_its_dropped_crawl_closed_for_longer() {
     let (_server, mut f) = stage();
     f.ok("ADDURI crawl h 0 0 http://h/");
     let lease = f.take("h");
@@ -86,7 +86,7 @@ fn mark_of_a_dropped_crawl_outlives_a_restart() {
 }
 
 #[test]
-fn idle_group_whose_pause_is_over_is_gone_for_every_command() {
+fn idle_group_does_not_exist_for_any_command_after_its_pause() {
     for command in ["NEXT", "SWEEP", "ADD crawl other 0", "REPAIR", "EXPIRED"] {
         let (_server, mut f) = stage();
         f.add("crawl", "h", 0);
@@ -111,7 +111,7 @@ fn idle_group_whose_pause_is_over_is_gone_for_every_command() {
     f.refused("WHY h", "NOCHG");
     assert_eq!(f.figure("groups-idle"), 0);
     assert_eq!(f.ok("CHECK").field("groups").int(), 0);
-    assert!(f.exists("h"), "who only reads deletes nothing");
+    assert!(f.exists("h"), "read commands delete nothing");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn dropped_group_loses_the_uris_of_all_and_keeps_its_pause_and_its_lease() {
     assert_eq!((f.queued("counting"), f.queued("keeping-0")), (1, 1));
     assert_eq!(f.place("host"), "busy");
     f.assert_conserved();
-    // The crawls go on: what is added is taken in, after the lease and its pause.
+    // The crawls continue: a new URI is accepted and leased after the current lease and its pause.
     let execution = lease.execution.clone().unwrap_or("counting".to_owned());
     assert_eq!(
         f.release(&lease, format!("DELAY 1000 DONE {execution}")),

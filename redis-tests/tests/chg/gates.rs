@@ -1,9 +1,10 @@
-//! The pause between two fetches outlives whatever a group has queued.
+//! The pause between two fetches remains in force when a group has no more URIs.
 
 use crate::stage::stage;
 use redis_tests::{Frontier, T0, ok, release};
 
-/// Leases the group that was just added, and releases it for `gate` with nothing left.
+/// Leases the group that was just added, and releases it without URIs and with a pause until
+/// `gate`.
 fn emptied(f: &mut Frontier, chg: &str, gate: i64) {
     let now = f.time();
     f.add("crawl", chg, now);
@@ -51,7 +52,7 @@ fn uri_for_later_than_the_gate_waits_for_its_own_time() {
 }
 
 #[test]
-fn hash_of_an_empty_group_goes_when_its_gate_has_passed() {
+fn hash_of_an_empty_group_is_deleted_after_its_gate() {
     let (server, mut f) = stage();
     emptied(&mut f, "host", T0 + 2000);
     f.pass(1999);
@@ -63,14 +64,14 @@ fn hash_of_an_empty_group_goes_when_its_gate_has_passed() {
     assert_eq!(f.ok("CHECK").field("groups").int(), 0);
     let left = server.snapshot().names();
     assert!(!left.iter().any(|key| key.contains("host")), "{left:?}");
-    // It may come again, and is due at once.
+    // The group may be added again, and is due at once.
     let now = f.time();
     f.add("crawl", "host", now);
     f.take("host");
 }
 
 #[test]
-fn group_without_a_pause_is_gone_at_once() {
+fn empty_group_without_a_pause_is_deleted_at_once() {
     let (_server, mut f) = stage();
     f.add("crawl", "host", T0);
     f.fetch("host", "AT 0 DONE crawl");
@@ -79,7 +80,7 @@ fn group_without_a_pause_is_gone_at_once() {
 }
 
 #[test]
-fn hashes_of_many_empty_groups_go_without_a_sweep() {
+fn hashes_of_many_empty_groups_are_deleted_without_a_sweep() {
     let (_server, mut f) = stage();
     for n in 0..2000 {
         emptied(&mut f, &format!("host-{n}"), T0 + 1000 + n % 7);
@@ -87,7 +88,7 @@ fn hashes_of_many_empty_groups_go_without_a_sweep() {
     let counted = |f: &mut Frontier| ok!(f.wire, "DBSIZE").int();
     assert!(counted(&mut f) >= 2000);
     f.pass(2000);
-    // Each command of a busy frontier takes a few away.
+    // Each command on a busy frontier deletes a few idle groups.
     for n in 0..2000 {
         if n % 100 == 0 && counted(&mut f) < 20 {
             break;
@@ -99,7 +100,7 @@ fn hashes_of_many_empty_groups_go_without_a_sweep() {
 }
 
 #[test]
-fn earlier_time_pulls_a_waiting_group_forward() {
+fn earlier_time_makes_a_waiting_group_due_earlier() {
     let (_server, mut f) = stage();
     f.add("crawl", "host", T0 + 9000);
     f.add("crawl", "host", T0 + 12_000);
@@ -112,7 +113,7 @@ fn earlier_time_pulls_a_waiting_group_forward() {
 }
 
 #[test]
-fn earlier_time_does_not_pull_a_group_before_its_gate() {
+fn earlier_time_does_not_make_a_group_due_before_its_gate() {
     let (_server, mut f) = stage();
     f.ok(format!("ADD crawl host {T0} host {T0}"));
     let lease = f.take("host");
@@ -153,7 +154,7 @@ fn release_for_the_past_makes_the_group_ready() {
 }
 
 #[test]
-fn release_for_later_waits_exactly_so_long() {
+fn release_for_later_waits_until_exactly_that_time() {
     let (_server, mut f) = stage();
     f.add("crawl", "host", T0);
     for when in ["AT", "DELAY"] {
@@ -186,7 +187,7 @@ fn retry_of_the_only_uri_is_for_its_own_time() {
     let retry = format!("DELAY 1000 RETRY {}", T0 + 8000);
     assert_eq!(f.release(&lease, retry), T0 + 8000);
     assert_eq!(f.wait(), [("host".to_owned(), T0 + 8000)]);
-    // The politeness gate is as it was asked for: another URI may come after it.
+    // The pause is the one that was requested: another URI may be fetched after it.
     f.add("crawl", "host", T0);
     assert_eq!(f.due("host"), Some(T0 + 1000));
     f.pass(1000);

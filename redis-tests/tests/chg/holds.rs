@@ -1,4 +1,5 @@
-//! Blocks and pauses: a group, a crawl or everything is held back, and goes on where it was.
+//! Blocks and pauses of a group, a crawl or the whole frontier; afterwards, everything continues
+//! where it was.
 
 use crate::stage::{add, real_stage, stage};
 use redis_tests::{Lease, T0, int, ok};
@@ -21,7 +22,7 @@ fn blocked_group_is_leased_when_its_block_ends_and_not_before() {
 }
 
 #[test]
-fn block_that_has_passed_is_none() {
+fn block_in_the_past_has_no_effect() {
     let (_server, mut f) = stage();
     add(&mut f, "host", 1);
     f.ok(format!("BLOCK host UNTIL {}", T0 + 5000));
@@ -32,7 +33,7 @@ fn block_that_has_passed_is_none() {
 }
 
 #[test]
-fn block_that_is_taken_away_leaves_the_due_time_that_was_before() {
+fn removed_block_restores_the_previous_due_time() {
     for kept in [false, true] {
         let (_server, mut f) = stage();
         if kept {
@@ -90,7 +91,7 @@ fn block_holds_a_ready_group_a_leased_one_and_one_that_is_added_to() {
 }
 
 #[test]
-fn paused_frontier_leases_nothing_and_goes_on_where_it_was() {
+fn paused_frontier_leases_nothing_and_then_continues() {
     let (_server, mut f) = stage();
     for chg in ["a", "b", "c"] {
         add(&mut f, chg, 1);
@@ -107,7 +108,7 @@ fn paused_frontier_leases_nothing_and_goes_on_where_it_was() {
 }
 
 #[test]
-fn what_a_plain_client_wrote_among_the_pauses_pauses_nothing() {
+fn unknown_fields_in_the_hash_of_pauses_pause_nothing() {
     let (_server, mut f) = stage();
     add(&mut f, "host", 1);
     ok!(f.wire, "HSET", "{f}:chg_paused", "x", 1);
@@ -117,7 +118,7 @@ fn what_a_plain_client_wrote_among_the_pauses_pauses_nothing() {
 }
 
 #[test]
-fn leases_end_well_while_all_is_paused() {
+fn leases_can_be_released_while_everything_is_paused() {
     let (_server, mut f) = stage();
     add(&mut f, "a", 2);
     add(&mut f, "b", 1);
@@ -183,7 +184,7 @@ fn many_paused_groups_do_not_hide_the_one_behind_them_in_real_time() {
 }
 
 #[test]
-fn uri_of_another_execution_brings_a_paused_group_up() {
+fn uri_of_another_execution_makes_a_paused_group_ready() {
     for kept in [false, true] {
         let (_server, mut f) = stage();
         f.ok("PAUSE EXECUTION crawl");
@@ -219,7 +220,7 @@ fn paused_execution_holds_its_uris_and_no_others() {
 }
 
 #[test]
-fn uri_that_comes_due_brings_up_a_group_with_others_that_are_paused() {
+fn due_uri_makes_a_group_ready_beside_paused_uris() {
     let (_server, mut f) = stage();
     f.add_uri("held", "host", T0, 0, "of-held");
     f.add_uri("free", "host", T0 + 1000, 0, "of-free");
@@ -237,7 +238,7 @@ fn uri_that_comes_due_brings_up_a_group_with_others_that_are_paused() {
 }
 
 #[test]
-fn waiter_wakes_for_a_uri_that_comes_due_beside_paused_ones() {
+fn waiter_wakes_for_a_due_uri_beside_paused_uris() {
     let (_server, mut f) = real_stage();
     let due = f.time() + 200;
     f.ok("PAUSE EXECUTION held");
@@ -248,7 +249,7 @@ fn waiter_wakes_for_a_uri_that_comes_due_beside_paused_ones() {
 }
 
 #[test]
-fn block_and_pause_at_once_must_both_end() {
+fn group_is_held_until_both_block_and_pause_end() {
     let (_server, mut f) = stage();
     add(&mut f, "host", 1);
     f.ok("PAUSE host");
@@ -266,7 +267,7 @@ fn block_and_pause_at_once_must_both_end() {
 }
 
 #[test]
-fn dropped_execution_is_not_paused_when_it_comes_again() {
+fn dropped_execution_is_not_paused_when_it_is_added_again() {
     let (_server, mut f) = stage();
     f.ok("PAUSE EXECUTION crawl");
     add(&mut f, "host", 1);

@@ -1,4 +1,4 @@
-//! URIs that the frontier keeps: which of them goes with a lease, and what becomes of it.
+//! URIs that the frontier keeps: which one a lease returns, and what a release does with it.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::stage::stage;
 use crawlspace_compact::limits::chg::URI_BYTES;
 use redis_tests::{Frontier, Lease, Rng, T0, array, bulk, int, ok, release, rows};
 
-/// The URI of the next lease of this group, which is done at once.
+/// Leases this group, releases the URI as done, and returns it.
 #[track_caller]
 fn fetch(f: &mut Frontier, chg: &str) -> String {
     let lease = f.take(chg);
@@ -16,7 +16,7 @@ fn fetch(f: &mut Frontier, chg: &str) -> String {
 }
 
 #[test]
-fn lease_brings_the_uri_and_its_execution() {
+fn lease_contains_the_uri_and_its_execution() {
     let (_server, mut f) = stage();
     assert_eq!(f.add_uri("crawl", "host", T0, 3, "http://host/a"), 1);
     assert_eq!((f.count("host"), f.queued("crawl"), f.total()), (1, 1, 1));
@@ -54,12 +54,12 @@ fn same_uri_of_the_same_execution_counts_once() {
     server.snapshot().assert_same(&before, "while it is leased");
     assert_eq!(f.add_uri("another", "host", T0, 5, "http://host/a"), 2);
     f.release(&lease, "AT 0 DONE crawl");
-    // What is done may come again.
+    // A URI that is done may be added again.
     assert_eq!(f.add_uri("crawl", "host", T0, 5, "http://host/a"), 2);
 }
 
 #[test]
-fn lower_depth_goes_first_then_the_earlier_due_time() {
+fn lower_depth_is_leased_first_then_the_earlier_due_time() {
     let (_server, mut f) = stage();
     for (at, depth, uri) in rows![
         10, 2, "deep-early"; 30, 1, "mid-late"; 20, 1, "mid-early"; 40, 0, "top"; 50, 2, "deep-late";
@@ -75,7 +75,7 @@ fn lower_depth_goes_first_then_the_earlier_due_time() {
 }
 
 #[test]
-fn uri_due_later_hides_none_that_is_due_now() {
+fn uri_due_later_does_not_block_one_that_is_due_now() {
     let (_server, mut f) = stage();
     f.add_uri("crawl", "host", T0 + 9000, 0, "later");
     f.add_uri("crawl", "host", T0, 7, "now");
@@ -138,12 +138,12 @@ fn executions_share_a_group_in_proportion_to_their_weights() {
     queue(&mut f, "one", 1, "host", 200);
     queue(&mut f, "three", 3, "host", 200);
     queue(&mut f, "four", 4, "host", 200);
-    // After every whole round the share is exact.
+    // Shares are exact after every full round.
     for _ in 0..5 {
         let got = shares(&mut f, "host", 8 * 8);
         assert_eq!(got, share(&[("one", 8), ("three", 24), ("four", 32)]));
     }
-    // The rest goes to those that are left: 40 of four, 80 of three, 160 of one.
+    // The remaining leases go to the remaining URIs: 40 of four, 80 of three, 160 of one.
     let got = shares(&mut f, "host", 280);
     assert_eq!(got, share(&[("one", 160), ("three", 80), ("four", 40)]));
     f.take_none();
@@ -165,7 +165,7 @@ fn no_execution_waits_longer_than_its_share_allows() {
 }
 
 #[test]
-fn execution_that_had_nothing_queued_does_not_catch_up() {
+fn execution_without_queued_uris_does_not_catch_up_later() {
     let (_server, mut f) = stage();
     queue(&mut f, "early", 1, "host", 400);
     assert_eq!(shares(&mut f, "host", 100), share(&[("early", 100)]));
@@ -200,7 +200,7 @@ fn share_is_kept_for_each_group() {
 }
 
 #[test]
-fn uri_that_was_not_done_goes_back_unchanged() {
+fn uri_that_was_not_done_is_queued_again_unchanged() {
     let (_server, mut f) = stage();
     f.add_uri("crawl", "host", T0, 0, "a");
     f.add_uri("crawl", "host", T0, 1, "b");
@@ -210,7 +210,7 @@ fn uri_that_was_not_done_goes_back_unchanged() {
 }
 
 #[test]
-fn uri_to_be_retried_comes_back_at_its_time() {
+fn uri_to_be_retried_is_queued_again_at_its_time() {
     let (_server, mut f) = stage();
     f.add_uri("crawl", "host", T0, 0, "a");
     f.add_uri("crawl", "host", T0, 1, "b");
@@ -250,7 +250,7 @@ fn done_must_name_the_execution_of_the_uri() {
 }
 
 #[test]
-fn uri_of_an_ended_lease_goes_back() {
+fn uri_of_an_expired_lease_is_queued_again() {
     let (_server, mut f) = stage();
     f.add_uri("crawl", "host", T0, 0, "a");
     f.ok("NEXT LEASE 100");
@@ -297,19 +297,19 @@ fn last_uri_that_is_given_up_leaves_no_group() {
     f.take_none();
     assert!(!f.exists("host"));
     f.assert_conserved();
-    // It may be added again.
+    // The URI may be added again.
     let now = f.time();
     assert_eq!(f.add_uri("crawl", "host", now, 0, "poison"), 1);
 }
 
 #[test]
-fn retry_begins_the_attempts_anew_only_by_a_new_lease() {
+fn attempts_are_reset_only_by_a_release_of_a_new_lease() {
     let (_server, mut f) = stage();
     ok!(f.wire, "CONFIG", "SET", "crawlspace.chg-attempts", 2);
     f.add_uri("crawl", "host", T0, 0, "a");
     f.ok("NEXT LEASE 100");
     f.pass(100);
-    // A worker that answers is no reason to give the URI up.
+    // A release is an answer, so it does not count as a failed attempt.
     for _ in 0..5 {
         let lease = f.take("host");
         let now = f.time();
@@ -364,7 +364,7 @@ fn uris_are_any_bytes_up_to_64_kib() {
 }
 
 #[test]
-fn kept_uris_survive_a_plain_look_around() {
+fn kept_uris_survive_reads_by_plain_clients() {
     let (_server, mut f) = stage();
     for n in 0..50 {
         f.add_uri("crawl", "host", T0 + n, 0, &format!("http://host/{n}"));
@@ -384,7 +384,7 @@ fn kept_uris_survive_a_plain_look_around() {
 }
 
 #[test]
-fn lost_value_of_kept_uris_leaves_counts_that_can_be_worked_off() {
+fn counts_can_be_worked_off_after_the_value_of_kept_uris_is_lost() {
     let (_server, mut f) = stage();
     f.add_uri("crawl", "host", T0, 0, "a");
     f.add_uri("crawl", "other", T0 + 5, 0, "b");
@@ -426,10 +426,10 @@ fn every_kept_uri_is_fetched_exactly_once() {
         for lease in Lease::all(&f.ok("NEXT LEASE 200 COUNT 3")) {
             let execution = lease.execution.clone().expect("kept");
             match rng.below(10) {
-                // Some workers die; with five attempts that is seldom fatal, so it ends often
-                // enough in another way.
+                // Some workers die. With five attempts, a URI is rarely given up, so most URIs end
+                // in another way.
                 0 => f.pass(200),
-                // Another lease of the same batch may have run out meanwhile.
+                // Another lease of the same batch may have expired in the meantime.
                 1 => {
                     let at = f.time() + 50;
                     f.call(release(&lease, format!("DELAY 5 RETRY {at}")));

@@ -1,4 +1,4 @@
-//! Leases of host groups: first in, first out, one holder, tokens that only grow, deadlines.
+//! Leases of host groups: first in, first out, one holder, increasing tokens, deadlines.
 
 use crate::stage::stage;
 use redis_tests::{
@@ -17,7 +17,7 @@ fn names(leases: &[Lease]) -> Vec<&str> {
     leases.iter().map(|lease| lease.chg.as_str()).collect()
 }
 
-/// Fails unless `line` is refused as STALE and changes nothing.
+/// Fails unless `line` is rejected with STALE and changes nothing.
 #[track_caller]
 fn assert_stale(server: &Server, f: &mut Frontier, line: &str) {
     let before = server.snapshot();
@@ -39,7 +39,7 @@ fn member_of_the_wait_queue_is_the_group_not_the_execution() {
 }
 
 #[test]
-fn the_seeds_example_gives_the_seeds_data() {
+fn documented_example_gives_the_documented_data() {
     let (_server, mut f) = stage();
     let (t1, t2, t3, t5) = (T0 + 1000, T0 - 1000, T0 + 3000, T0 + 5000);
     let reply = f.ok(format!(
@@ -60,7 +60,7 @@ fn the_seeds_example_gives_the_seeds_data() {
 }
 
 #[test]
-fn lease_tells_what_a_worker_needs() {
+fn lease_has_all_documented_elements() {
     let (_server, mut f) = stage();
     f.ok(format!("ADD crawl host {} host {}", T0, T0 + 5));
     let reply = f.ok("NEXT LEASE 7000");
@@ -80,7 +80,7 @@ fn lease_tells_what_a_worker_needs() {
 }
 
 #[test]
-fn next_says_nil_when_nothing_is_due() {
+fn next_returns_nil_when_nothing_is_due() {
     let (server, mut f) = stage();
     assert_eq!(f.ok("NEXT"), nil());
     f.add("crawl", "host", T0 + 1);
@@ -149,7 +149,7 @@ fn released_groups_are_first_in_first_out() {
 }
 
 #[test]
-fn the_longest_ready_one_goes_first_whichever_queue_it_is_in() {
+fn longest_waiting_group_is_leased_first_from_any_queue() {
     let (_server, mut f) = stage();
     add_all(&mut f, &["expiring", "released"]);
     let expiring = Lease::only(&f.ok("NEXT LEASE 20"));
@@ -159,14 +159,14 @@ fn the_longest_ready_one_goes_first_whichever_queue_it_is_in() {
     f.pass(30);
     f.release(&released, "AT 0");
     f.pass(5);
-    // Due at +10, ready again at +20, ready at +30.
+    // The groups are due at +10, ready again at +20, and ready at +30.
     for chg in ["waiting", "expiring", "released"] {
         f.take(chg);
     }
 }
 
 #[test]
-fn count_is_how_many_are_leased_at_most() {
+fn count_is_the_maximum_number_of_leases() {
     let (_server, mut f) = stage();
     add_all(&mut f, &["a", "b", "c"]);
     let leases = Lease::all(&f.ok("NEXT COUNT 2"));
@@ -176,7 +176,7 @@ fn count_is_how_many_are_leased_at_most() {
 }
 
 #[test]
-fn leased_group_is_nobody_elses() {
+fn leased_group_is_not_leased_again() {
     let (_server, mut f) = stage();
     add_all(&mut f, &["host"]);
     let lease = f.take("host");
@@ -228,7 +228,7 @@ fn released_token_cannot_extend() {
 }
 
 #[test]
-fn unknown_groups_are_named_so() {
+fn unknown_groups_are_an_error_of_their_own() {
     let (server, mut f) = stage();
     add_all(&mut f, &["host"]);
     let before = server.snapshot();
@@ -247,7 +247,7 @@ fn tokens_only_grow() {
     let (_server, mut f) = stage();
     let mut last = 0;
     for round in 0..40 {
-        // Clocks go back now and then, and groups come and go.
+        // Clocks may go backwards, and groups are deleted and created again.
         f.now = Some(T0 + [0, 5000, 100, -3000][round % 4]);
         let now = f.time();
         f.add("crawl", "host", now);
@@ -261,7 +261,7 @@ fn tokens_only_grow() {
 }
 
 #[test]
-fn group_made_again_does_not_reuse_a_token() {
+fn recreated_group_does_not_reuse_a_token() {
     let server = simulated().start();
     let mut f = Frontier::at(&server, T0);
     add_all(&mut f, &["host"]);
@@ -277,7 +277,7 @@ fn group_made_again_does_not_reuse_a_token() {
 }
 
 #[test]
-fn release_sent_again_is_answered_again_and_changes_nothing() {
+fn repeated_release_gets_the_same_reply_and_changes_nothing() {
     let (server, mut f) = stage();
     f.ok(format!("ADD crawl host {T0} host {T0}"));
     let lease = f.take("host");
@@ -292,13 +292,13 @@ fn release_sent_again_is_answered_again_and_changes_nothing() {
     f.pass(2000);
     assert_eq!(f.release(&lease, "DELAY 2000 DONE crawl"), due);
     server.snapshot().assert_same(&before, "when it is due");
-    // Until the next lease.
+    // The release is remembered until the next lease.
     f.take("host");
     assert_stale(&server, &mut f, &release(&lease, "DELAY 2000 DONE crawl"));
 }
 
 #[test]
-fn release_of_the_last_uri_is_answered_again_even_when_the_group_has_gone() {
+fn repeated_release_of_the_last_uri_gets_the_same_reply_after_the_group_is_deleted() {
     let (server, mut f) = stage();
     add_all(&mut f, &["host", "other"]);
     let lease = f.take("host");
@@ -332,7 +332,7 @@ fn release_with_next_gives_the_due_time_and_the_next_lease() {
     assert_eq!(reply, array([int(T0 + 3000), nil()]));
     f.pass(2000);
     let a = f.take("a");
-    // It may be its own successor.
+    // The next lease may be of the same group.
     let reply = f.ok(release(&a, "AT 0 NEXT"));
     assert_eq!(Lease::of(&reply.items()[1]).chg, "a");
 }
@@ -373,7 +373,7 @@ fn lease_ends_at_its_deadline() {
 }
 
 #[test]
-fn token_of_an_ended_lease_is_stale_whether_or_not_that_was_noticed() {
+fn token_of_an_expired_lease_is_stale_even_before_the_expiry_is_noticed() {
     for notice in ["INFO", "SWEEP", "EXPIRED"] {
         let (server, mut f) = stage();
         add_all(&mut f, &["host"]);
@@ -436,7 +436,7 @@ fn ended_leases_are_reported_once() {
     );
     assert_eq!(f.ok("EXPIRED"), array([report("a", 1)]));
     assert_eq!(f.ok("EXPIRED"), array([]));
-    // The work is not lost, and the next time is the second one.
+    // The URI is queued again, and the next expiry counts as the second one.
     for _ in 0..3 {
         assert!(f.try_take().is_some());
     }

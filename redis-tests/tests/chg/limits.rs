@@ -1,10 +1,11 @@
-//! Limits of a group: fetches at a time, the time between their starts, how many URIs it takes in.
+//! Limits of a group: the number of concurrent fetches, the time between their starts, and the
+//! number of accepted URIs.
 
 use crate::stage::{add, stage};
 use redis_tests::{Lease, T0, array, int, nil, ok, rows};
 
 #[test]
-fn parallel_group_is_leased_as_often_as_it_says() {
+fn parallel_group_has_at_most_the_given_number_of_leases() {
     let (_server, mut f) = stage();
     f.ok("LIMIT host PARALLEL 3");
     add(&mut f, "host", 9);
@@ -26,7 +27,7 @@ fn parallel_group_is_leased_as_often_as_it_says() {
     assert_eq!(f.place("host"), "ready+busy");
     leases.push(f.take("host"));
     f.take_none();
-    // A lease that ends makes room as well; the others stay.
+    // An expired lease also allows another one; the others remain.
     f.pass(1000);
     leases.retain(|lease| lease.deadline > T0 + 1000);
     assert_eq!(leases.len(), 2);
@@ -53,7 +54,7 @@ fn parallel_leases_are_of_different_uris() {
 }
 
 #[test]
-fn limit_lowered_below_the_leases_that_are_out_takes_none_away() {
+fn lowered_limit_does_not_end_existing_leases() {
     let (_server, mut f) = stage();
     f.ok("LIMIT host PARALLEL 3");
     add(&mut f, "host", 9);
@@ -77,7 +78,7 @@ fn gap_is_from_the_start_of_one_fetch_to_the_start_of_the_next() {
         f.take("host");
         f.take_none();
         if n == 1 {
-            // A quick fetch does not shorten it.
+            // A quick fetch does not shorten the gap.
             f.pass(100);
             f.take_none();
             f.pass(399);
@@ -97,14 +98,14 @@ fn gap_is_from_the_start_of_one_fetch_to_the_start_of_the_next() {
     f.take_none();
     f.pass(1);
     let lease = f.take("slow");
-    // A fetch that took longer than the gap leaves no pause of it.
+    // After a fetch that took longer than the gap, there is no pause.
     f.pass(900);
     f.release(&lease, "AT 0 DONE crawl");
     f.take("slow");
 }
 
 #[test]
-fn budget_is_how_many_uris_a_group_takes() {
+fn budget_is_the_number_of_uris_that_a_group_accepts() {
     let (_server, mut f) = stage();
     assert_eq!(f.ok("LIMIT host BUDGET 3").text(), "OK");
     let line = format!("ADD crawl host {T0} other {T0} host {T0} host {T0} host {T0}");
@@ -127,7 +128,7 @@ fn budget_is_how_many_uris_a_group_takes() {
 }
 
 #[test]
-fn uri_that_is_there_already_spends_no_budget() {
+fn known_uri_uses_no_budget() {
     let (_server, mut f) = stage();
     f.ok("LIMIT host BUDGET 2");
     for _ in 0..3 {
@@ -139,7 +140,7 @@ fn uri_that_is_there_already_spends_no_budget() {
 }
 
 #[test]
-fn limits_come_before_the_first_uri_and_outlive_the_last() {
+fn limits_can_be_set_before_the_first_uri_and_outlive_the_last() {
     let (_server, mut f) = stage();
     f.ok("LIMIT host PARALLEL 2 BUDGET 3");
     assert_eq!(f.place("host"), "");
@@ -192,7 +193,7 @@ fn leases_of_a_parallel_group_are_extended_one_by_one() {
 }
 
 #[test]
-fn release_of_a_parallel_lease_is_answered_again_while_others_are_held_or_end() {
+fn repeated_release_of_a_parallel_lease_gets_the_same_reply() {
     let (server, mut f) = stage();
     f.ok("LIMIT host PARALLEL 2");
     add(&mut f, "host", 2);
@@ -203,7 +204,7 @@ fn release_of_a_parallel_lease_is_answered_again_while_others_are_held_or_end() 
     let before = server.snapshot();
     assert_eq!(f.ok(&line).int(), due);
     server.snapshot().assert_same(&before, "the same release");
-    // The other lease runs out, which is no new one.
+    // The other lease expires, which does not count as a new lease.
     f.pass(kept.deadline - T0);
     f.ok("EXPIRED");
     let before = server.snapshot();
@@ -212,7 +213,7 @@ fn release_of_a_parallel_lease_is_answered_again_while_others_are_held_or_end() 
 }
 
 #[test]
-fn numbered_add_is_answered_again_with_what_the_budget_refused() {
+fn repeated_numbered_add_returns_the_refusals_of_the_budget() {
     let (_server, mut f) = stage();
     f.ok("LIMIT host BUDGET 1");
     let line = format!("ADD crawl SEQ w 1 host {T0} host {T0}");
@@ -224,7 +225,7 @@ fn numbered_add_is_answered_again_with_what_the_budget_refused() {
 }
 
 #[test]
-fn server_without_memory_takes_nothing_in_and_lets_workers_go_on() {
+fn server_out_of_memory_accepts_no_uris_and_lets_workers_continue() {
     let (_server, mut f) = stage();
     add(&mut f, "a", 2);
     add(&mut f, "b", 1);
@@ -243,7 +244,7 @@ fn server_without_memory_takes_nothing_in_and_lets_workers_go_on() {
 }
 
 #[test]
-fn stored_delay_is_kept_where_a_release_says_none_and_is_the_least_of_computed_ones() {
+fn stored_delay_is_the_default_and_the_minimum_of_computed_pauses() {
     let (_server, mut f) = stage();
     f.ok("LIMIT host DELAY 30000");
     for (when, pause) in rows![

@@ -1,11 +1,12 @@
-//! `LIST` and `URIS` show page by page what is queued, while others go on working.
+//! `LIST` and `URIS` list queued groups and URIs page by page while other clients change them.
 
 use std::collections::BTreeMap;
 
 use crate::stage::stage;
 use redis_tests::{BusyFrontier, Frontier, Reply, T0, array, bulk, int, ok, simulated};
 
-/// All pages of a listing, each entry as its parts; `between` is called between two pages.
+/// Returns the entries of all pages of a listing, each split into its parts. `between` is called
+/// between two pages.
 fn pages(
     f: &mut Frontier,
     line: &str,
@@ -26,7 +27,7 @@ fn pages(
         }
         between(f);
     }
-    panic!("{line} has no end");
+    panic!("{line} does not end");
 }
 
 fn names(listed: &[Vec<Reply>]) -> Vec<(String, String)> {
@@ -61,7 +62,7 @@ fn list_has_every_group_of_the_queues_with_state_time_and_count() {
 }
 
 #[test]
-fn group_that_stays_is_listed_while_leases_begin_and_end() {
+fn permanent_group_is_listed_while_leases_begin_and_end() {
     let (_server, mut f) = stage();
     for n in 0..60 {
         f.add("crawl", &format!("due-{n:02}"), T0);
@@ -70,7 +71,8 @@ fn group_that_stays_is_listed_while_leases_begin_and_end() {
     f.ok("SWEEP");
     let mut worked = 0;
     let listed = pages(&mut f, "LIST", 7, |f| {
-        // The first ones are fetched from, released for later and earlier, and new ones come.
+        // The first groups are leased and released for later and earlier times, and new groups are
+        // added.
         for lease in redis_tests::Lease::all(&f.ok("NEXT COUNT 2")) {
             let delay = if worked % 2 == 0 { 1 } else { 5_000_000 };
             f.release(&lease, format!("DELAY {delay}"));
@@ -155,7 +157,7 @@ fn uri_that_stays_is_listed_while_others_are_fetched_and_come() {
 }
 
 #[test]
-fn uris_tell_of_attempts_and_leave_out_what_is_leased() {
+fn uris_shows_attempts_and_omits_leased_uris() {
     let (_server, mut f) = stage();
     f.ok(format!("ADDURI crawl host {T0} 4 http://host/1"));
     let uri = |attempts| {
@@ -191,7 +193,7 @@ fn page_of_long_uris_ends_early() {
 }
 
 #[test]
-fn cursors_go_on_on_a_replica() {
+fn cursors_are_valid_on_a_replica() {
     let (server, mut f) = stage();
     let replica = simulated().replica_of(&server).start();
     for n in 0..50 {

@@ -1,6 +1,6 @@
-//! Random histories of a politeness frontier against a model of it: after every command the reply
-//! and the plain keys are what the documentation says. (`redis_tests::history` says how they are
-//! played, `redis_tests::frontier_model` is the model.)
+//! Random histories of a politeness frontier, compared with a model. After every command, the reply
+//! and the plain keys must be as documented. (See `redis_tests::history` and
+//! `redis_tests::frontier_model`.)
 
 mod author;
 
@@ -21,7 +21,7 @@ fn options() -> Options {
     Options::new().module_args(&args)
 }
 
-/// A frontier on a server, and what the model makes of it.
+/// A frontier on a server, and the model of it.
 struct Modeled {
     wire: Wire,
     model: FrontierModel,
@@ -42,7 +42,7 @@ impl Modeled {
     fn judge(&mut self, words: &[Vec<u8>], log: &mut Log) -> Result<Reply, String> {
         let mut reply = log.call(&mut self.wire, words);
         if words[0] == b"CHG.CHECK" && reply.is_error() {
-            // The check before it is not over yet.
+            // The previous check is still running.
             reply = log.call(&mut self.wire, words);
         }
         self.model.follow(words, &reply)?;
@@ -86,7 +86,7 @@ fn random_histories_match_the_model() {
 }
 
 #[test]
-fn wrong_replies_and_wrong_keys_are_noticed() {
+fn model_detects_wrong_replies_and_wrong_keys() {
     let server = options().start();
     let mut rng = Rng::new("chg_model_wrong");
     let mut stage = Modeled::new(&server, Taste::any(&mut Rng::seeded(4)));
@@ -96,7 +96,8 @@ fn wrong_replies_and_wrong_keys_are_noticed() {
         let Some(words) = stage.author.words(P, &step) else {
             continue;
         };
-        // The token after a restart is left open, and of a map only what is modeled counts.
+        // The contract leaves the token after a restart open, and of a map only the modeled fields
+        // are compared.
         let name = &words[0][..];
         if name == b"DEBUG" {
             continue;
@@ -112,7 +113,7 @@ fn wrong_replies_and_wrong_keys_are_noticed() {
             assert!(verdict.is_err(), "{words:?} {reply:?} {wrong:?}");
             replies += 1;
         }
-        // Had nothing come of the command, the keys would tell.
+        // If the command had had no effect, the keys would differ from the model.
         let same = before.shown(&GATES) == stage.model.shown(&GATES);
         if !same {
             assert!(
@@ -129,7 +130,7 @@ fn wrong_replies_and_wrong_keys_are_noticed() {
 }
 
 #[test]
-fn histories_found_before_match_the_model() {
+fn recorded_histories_match_the_model() {
     let server = options().start();
     for found in history::found("chg_model") {
         let mut stage = Modeled::new(&server, Taste::any(&mut Rng::seeded(1)));
@@ -166,7 +167,7 @@ fn shares_are_as_the_weights_are() {
         let execution = lease.execution.clone().expect("a kept URI");
         f.release(&lease, format!("AT 0 DONE {execution}"));
         *picks.entry(execution).or_insert(0) += 1;
-        // Exact after every whole round, and never two picks off.
+        // Shares are exact after every full round, and never off by two leases.
         for (execution, weight) in weights {
             let off = picks.get(execution).unwrap_or(&0) * 8 - round * weight;
             let most = if round % 8 == 0 { 0 } else { 15 };

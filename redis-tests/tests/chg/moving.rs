@@ -1,10 +1,10 @@
-//! Moving what is queued for one group to another, and dropping a whole crawl.
+//! Moving the URIs of one group to another, and dropping a whole crawl.
 
 use crate::stage::{add, add_thousands, stage};
 use redis_tests::{Frontier, T0, ok, simulated, until};
 
 #[test]
-fn move_takes_everything_that_is_queued() {
+fn move_moves_everything_that_is_queued() {
     let (_server, mut f) = stage();
     f.add("one", "from", T0 + 1000);
     f.add_uri("two", "from", T0 + 2000, 0, "a");
@@ -48,7 +48,7 @@ fn pause_moves_also_when_nothing_is_queued() {
 
 #[test]
 fn leases_that_ran_out_count_in_a_row_while_the_group_is_known() {
-    // A pause that goes on keeps the group; without one it goes with its URIs.
+    // A group with a running pause is kept; without a pause it is deleted with its URIs.
     for (gap, times) in [(5000, 2), (0, 1)] {
         let (_server, mut f) = stage();
         f.ok(format!("LIMIT from GAP {gap}"));
@@ -114,7 +114,7 @@ fn same_uri_in_both_groups_is_counted_once_after_a_move() {
 }
 
 #[test]
-fn moves_that_cannot_be_are_refused() {
+fn invalid_moves_are_refused() {
     let (server, mut f) = stage();
     add(&mut f, "leased", 2);
     f.take("leased");
@@ -152,7 +152,7 @@ fn drop_takes_one_execution_out_of_every_group() {
 }
 
 #[test]
-fn dropped_execution_leaves_the_pause_of_what_is_being_fetched() {
+fn dropped_execution_keeps_the_pause_of_a_current_fetch() {
     let (_server, mut f) = stage();
     f.add_uri("gone", "kept", T0, 0, "u1");
     add(&mut f, "counted", 1);
@@ -201,7 +201,7 @@ fn large_drop_outlives_its_client_and_can_be_asked_for_again() {
     add_thousands(&mut f, "gone", 20);
     let mut dropper = Frontier::at(&server, T0);
     dropper.send("DROP gone");
-    until("it is under way", || f.total() < 20_000);
+    until("the drop is under way", || f.total() < 20_000);
     dropper.wire.hang_up();
     f.ok("DROP gone");
     assert_eq!(f.sums(), [0, 0, 0]);
@@ -213,7 +213,7 @@ fn drop_leaves_a_writer_free_to_begin_again() {
     let (_server, mut f) = stage();
     f.ok(format!("ADD gone SEQ w 9 host {T0}"));
     f.ok("DROP gone");
-    // The numbers went with the execution.
+    // The writers' numbers were dropped with the execution.
     assert_eq!(f.ok(format!("ADD gone SEQ w 1 host {T0}")).ints(), [1]);
     f.take("host");
 }

@@ -1,4 +1,4 @@
-//! The pause after a fetch, computed from what the worker tells.
+//! The pause after a fetch, computed from the options of the release.
 
 use crate::stage::stage;
 use crawlspace_compact::limits::chg as limits;
@@ -6,7 +6,7 @@ use redis_tests::{Frontier, T0, TEN_YEARS, int, release, rows};
 
 const DAY: i64 = limits::MAX_BACKOFF as i64;
 
-/// The pause that a release with these facts gives to a fresh group.
+/// Returns the pause of a new group after a release with these options.
 fn pause(f: &mut Frontier, facts: &str) -> i64 {
     let now = f.time();
     f.wire.expect_ok(&["FLUSHALL"]);
@@ -15,7 +15,7 @@ fn pause(f: &mut Frontier, facts: &str) -> i64 {
     f.release(&lease, format!("{facts} DONE crawl")) - now
 }
 
-/// Leases `host` when it is due, and gives the pause after the release with these facts.
+/// Leases `host` when it is due, and returns the pause after the release with these options.
 fn next_pause(f: &mut Frontier, facts: &str) -> i64 {
     f.now = f.due("host").max(f.now);
     let lease = f.take("host");
@@ -38,7 +38,7 @@ fn pause_follows_from_the_time_the_fetch_took() {
 }
 
 #[test]
-fn what_the_server_asks_for_is_the_least() {
+fn requested_delay_of_the_host_is_the_minimum() {
     let (_server, mut f) = stage();
     for (facts, ms) in rows![
         "ELAPSED 100 CRAWLDELAY 5000", 5000; "ELAPSED 9000 MAX 3000 CRAWLDELAY 5000", 5000;
@@ -65,7 +65,7 @@ fn trouble_doubles_the_pause() {
 }
 
 #[test]
-fn trouble_is_what_asks_for_less_or_does_not_answer() {
+fn statuses_that_count_as_trouble() {
     let (_server, mut f) = stage();
     let ends = limits::TROUBLE
         .iter()
@@ -130,7 +130,7 @@ fn fetches_that_began_before_the_trouble_are_the_same_incident() {
 }
 
 #[test]
-fn back_off_outlives_the_last_uri_as_long_as_the_gate_does() {
+fn back_off_outlives_the_last_uri_until_the_gate_opens() {
     let (_server, mut f) = stage();
     f.add("crawl", "host", T0);
     let lease = f.take("host");
@@ -157,7 +157,7 @@ fn pause_of_more_than_ten_years_is_refused() {
         f.refused(release(&lease, &facts), "ERR ");
         server.snapshot().assert_same(&before, &facts);
     }
-    // A product is cut to what is possible.
+    // A product beyond the maximum is clamped.
     let due = f.release(&lease, format!("ELAPSED {} FACTOR 1000", 365 * DAY));
     let pause = due - T0;
     assert!((9 * 365 * DAY..=10 * 366 * DAY).contains(&pause), "{pause}");
@@ -181,7 +181,7 @@ fn requested_wait_is_clamped_to_zero_and_ten_years() {
 }
 
 #[test]
-fn pauses_are_kept_and_info_proves_it() {
+fn pauses_are_respected_and_info_shows_it() {
     let (_server, mut f) = stage();
     for (chg, facts) in [
         ("a", "ELAPSED 700"),

@@ -1,4 +1,4 @@
-//! After a restart or on a replica every gate, block and lease is as it was, by absolute time.
+//! After a restart or on a replica, every gate, block and lease is unchanged, with absolute times.
 
 use redis_tests::{
     BusyFrontier, Frontier, Lease, Options, Reply, T0, ok, release, simulated, until,
@@ -10,15 +10,15 @@ fn told(f: &mut Frontier) -> Vec<(String, Reply)> {
     groups.map(|chg| ((*chg).to_owned(), f.why(chg))).collect()
 }
 
-/// Leases, gates, blocks, pauses and numbers still mean what they meant.
+/// Checks that leases, gates, blocks, pauses and numbers continue to work.
 fn goes_on(f: &mut Frontier, out: &BusyFrontier) {
-    // The same release again, of a group that is idle behind its gate.
+    // Repeats the release of a group that is idle during its pause.
     let (idle, gate) = &out.released;
     let again = release(idle, format!("AT {} DONE crawl", gate + 1));
     assert_eq!(f.ok(again).int(), *gate);
     assert_eq!(f.ok("ADD crawl SEQ writer 3 numbered 0").ints(), [1]);
     f.refused("ADD crawl SEQ writer 2 numbered 0", "STALE ");
-    // Leases: one is released, one extended, one runs out at its deadline.
+    // Of three leases, one is released, one is extended, and one expires at its deadline.
     let now = f.time();
     assert_eq!(f.release(&out.held, "DELAY 1000 DONE crawl"), now + 1000);
     let extended = f.ok(format!("EXTEND kept {} 9000", out.kept.token));
@@ -107,7 +107,7 @@ fn tokens_grow_on_after_a_restart() {
 }
 
 #[test]
-fn replica_has_what_the_master_has_and_goes_on_with_it() {
+fn replica_has_the_data_of_the_master_and_continues_with_it() {
     let mut server = simulated().start();
     let early = simulated().replica_of(&server).start();
     let mut f = Frontier::at(&server, T0);
@@ -132,7 +132,7 @@ fn replica_has_what_the_master_has_and_goes_on_with_it() {
 }
 
 #[test]
-fn frontier_that_keeps_no_uris_needs_no_module_to_be_loaded() {
+fn frontier_without_kept_uris_loads_without_the_module() {
     let mut server = simulated().aof_unsynced(true).start();
     let bare = Options::new().no_module().replica_of(&server).start();
     let mut f = Frontier::at(&server, T0);
@@ -155,8 +155,8 @@ fn frontier_that_keeps_no_uris_needs_no_module_to_be_loaded() {
 }
 
 #[test]
-fn nothing_that_depends_on_the_clock_is_replicated_as_it_was_said() {
-    // Real time: the replica applies everything later than the master did.
+fn commands_that_depend_on_the_clock_are_not_replicated_verbatim() {
+    // In real time, the replica applies everything later than the master did.
     let server = Options::new().aof_unsynced(false).start();
     let replica = Options::new().replica_of(&server).start();
     let mut f = Frontier::real(&server);

@@ -1,11 +1,13 @@
-//! Clients that know only the seed document work on the same keys, with the seed's own scripts.
+//! Clients that know only the documented keys, such as Veidemann, work beside the commands with
+//! their own scripts.
 
 use std::time::Duration;
 
 use crate::stage::{Audited, real_stage, stage};
 use redis_tests::{Frontier, Lease, Reply, Server, T0, Wire, blocked, int, nil, ok, rows, until};
 
-/// The seed's script for a URI, as it stands there: it puts the execution into the wait queue.
+/// Veidemann's script for adding a URI, unchanged: it puts the execution into the wait queue by
+/// mistake.
 const SEED_ADD: &str = "
 local changes = redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2])
 redis.call('HINCRBY', KEYS[1], ARGV[3], 1)
@@ -15,12 +17,12 @@ if changes > 0 then
     redis.call('ZADD', KEYS[2], ARGV[2], ARGV[4])
 end";
 
-/// The seed's script for the next group.
+/// Veidemann's script for taking the next group.
 const SEED_NEXT: &str = "
 redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
 return redis.call('HGETALL', KEYS[2])";
 
-/// The seed's queue worker.
+/// Veidemann's queue worker.
 const SEED_WORKER: &str = "
 local res = redis.call('ZRANGEBYSCORE', KEYS[1], 0, ARGV[1])
 for _, key in ipairs(res) do
@@ -28,7 +30,7 @@ for _, key in ipairs(res) do
     redis.call('RPUSH', KEYS[2], key)
 end";
 
-/// A client with the seed's scripts on the frontier `{f}:`.
+/// A client with Veidemann's scripts on the frontier `{f}:`.
 struct Plain {
     wire: Wire,
 }
@@ -40,7 +42,7 @@ impl Plain {
         }
     }
 
-    /// The seed's script for a URI, with the fault or with the group in its place.
+    /// Adds a URI with Veidemann's script, with its mistake or with the group's id instead.
     fn add(&mut self, faulty: bool, chg: &str, at: i64, execution: &str) {
         let script = if faulty {
             SEED_ADD.to_owned()
@@ -65,7 +67,7 @@ impl Plain {
         );
     }
 
-    /// One run of the queue worker on both queues.
+    /// Runs the queue worker once on both queues.
     fn sweep(&mut self, now: i64) {
         for queue in ["{f}:chg_wait", "{f}:chg_busy"] {
             ok!(
@@ -80,7 +82,7 @@ impl Plain {
         }
     }
 
-    /// The seed's way to the next group, if one is ready within a moment.
+    /// Takes the next group as Veidemann does, if one is ready within a moment.
     fn next(&mut self, deadline: i64) -> Option<String> {
         let popped = ok!(self.wire, "BRPOP", "{f}:chg_ready", "0.05");
         let chg = (!popped.is_nil()).then(|| popped.items()[1].text())?;
@@ -98,7 +100,7 @@ impl Plain {
         Some(chg)
     }
 
-    /// The seed's release of a group of which one URI was fetched.
+    /// Releases a group as Veidemann does, after one of its URIs was fetched.
     fn release(&mut self, chg: &str, execution: &str, at: i64, now: i64) {
         let key = format!("{{f}}:CHG:{chg}");
         ok!(self.wire, "ZREM", "{f}:chg_busy", chg);
@@ -123,7 +125,7 @@ fn with_plain() -> (Server, Audited, Plain) {
 }
 
 #[test]
-fn commands_fetch_what_the_seeds_script_added() {
+fn commands_fetch_uris_added_by_veidemanns_script() {
     let (_server, mut f, mut plain) = with_plain();
     plain.add(false, "host", T0 + 10, "crawl");
     plain.add(false, "host", T0, "crawl");
@@ -140,14 +142,15 @@ fn commands_fetch_what_the_seeds_script_added() {
 }
 
 #[test]
-fn seeds_workers_fetch_what_commands_added() {
+fn veidemanns_workers_fetch_uris_added_by_commands() {
     let (_server, mut f, mut plain) = with_plain();
     f.ok(format!("ADD crawl a {T0} a {T0} b {T0}"));
-    // Groups of one millisecond are told apart by parts of it, so the last ones show in the next.
+    // Groups of one millisecond are ordered by fractions of it, so plain clients see the last ones
+    // one millisecond later.
     f.pass(1);
     plain.sweep(T0 + 1);
     assert_eq!(f.ready(), ["a", "b"]);
-    // BRPOP is last in, first out.
+    // BRPOP takes the last one first.
     assert_eq!(plain.next(T0 + 1000), Some("b".to_owned()));
     assert_eq!(plain.next(T0 + 1000), Some("a".to_owned()));
     assert_eq!(f.busy().len(), 2);
@@ -161,7 +164,7 @@ fn seeds_workers_fetch_what_commands_added() {
 }
 
 #[test]
-fn group_of_a_seeds_worker_that_died_comes_back_at_its_timeout() {
+fn group_of_a_dead_plain_worker_is_queued_again_at_its_timeout() {
     let (_server, mut f, mut plain) = with_plain();
     f.add("crawl", "host", T0);
     plain.sweep(T0);
@@ -173,7 +176,7 @@ fn group_of_a_seeds_worker_that_died_comes_back_at_its_timeout() {
 }
 
 #[test]
-fn seeds_queue_worker_brings_back_a_lease_that_ended() {
+fn veidemanns_queue_worker_queues_expired_leases_again() {
     let (_server, mut f, mut plain) = with_plain();
     f.add("crawl", "host", T0);
     let old = Lease::only(&f.ok("NEXT LEASE 1000"));
@@ -195,7 +198,7 @@ fn group_that_a_plain_client_took_is_not_leased_to_another() {
     f.ok(format!("ADD crawl host {T0} host {T0}"));
     plain.sweep(T0);
     plain.next(T0 + 5000);
-    // Adding does not queue a group that is engaged.
+    // Adding a URI does not queue a group that is already taken.
     f.add("crawl", "host", T0);
     assert_eq!(f.place("host"), "busy");
     f.take_none();
@@ -244,7 +247,7 @@ fn id_that_stands_in_a_queue_twice_is_leased_once_at_a_time() {
 }
 
 #[test]
-fn faulty_add_is_found_and_mended() {
+fn faulty_add_is_found_and_repaired() {
     let (_server, mut f, mut plain) = with_plain();
     plain.add(true, "host", T0, "crawl");
     assert_eq!(f.wait(), [("crawl".to_owned(), T0)], "the seed's fault");
@@ -253,7 +256,7 @@ fn faulty_add_is_found_and_mended() {
     assert!(check.field("problems-total").int() > 0, "{check:?}");
     let problems = check.field("problems").texts().join("\n");
     assert!(problems.contains("host"), "{problems}");
-    // What looks like a group is leased as one, and does no harm.
+    // An id that looks like a group is leased as one, which does no harm.
     let lease = f.take("crawl");
     assert_eq!(lease.c, 0);
     f.release(&lease, "AT 0");
@@ -301,7 +304,7 @@ fn group_lost_between_brpop_and_script_is_brought_back_by_repair() {
     let (_server, mut f, mut plain) = with_plain();
     f.add("crawl", "host", T0);
     plain.sweep(T0);
-    // The seed's worker dies after BRPOP.
+    // Veidemann's worker dies after BRPOP.
     ok!(plain.wire, "BRPOP", "{f}:chg_ready", 1);
     f.take_none();
     let check = f.ok("CHECK");
@@ -311,7 +314,7 @@ fn group_lost_between_brpop_and_script_is_brought_back_by_repair() {
 }
 
 #[test]
-fn counts_spoiled_by_hand_are_mended() {
+fn manually_damaged_counts_are_repaired() {
     let (_server, mut f, _) = with_plain();
     f.ok(format!("ADD one a {T0} b {T0}"));
     f.ok(format!("ADD two a {T0}"));
@@ -328,13 +331,13 @@ fn counts_spoiled_by_hand_are_mended() {
         assert_eq!(f.total(), 3, "{spoil:?}");
         assert_eq!((f.queued("one"), f.queued("two")), (2, 1), "{spoil:?}");
     }
-    // The count of a group is the one thing that cannot be worked out again.
+    // The count of a group is the only value that cannot be recomputed.
     ok!(f.wire, "HSET", "{f}:CHG:a", "c", 9);
     f.ok("REPAIR");
 }
 
 #[test]
-fn counts_that_cannot_be_are_mended() {
+fn impossible_counts_are_repaired() {
     let (_server, mut f, _) = with_plain();
     let most = i64::MAX.to_string();
     let most = most.as_str();
@@ -369,7 +372,7 @@ fn counts_that_cannot_be_are_mended() {
         f.take("b");
         f.take_none();
     }
-    // With nothing queued a total below zero is wrong as well.
+    // If nothing is queued, a negative total is also an error.
     ok!(f.wire, "FLUSHALL");
     ok!(f.wire, "SET", "{f}:QCT", "-1");
     assert_eq!(f.ok("CHECK").field("consistent").int(), 0);
@@ -377,7 +380,7 @@ fn counts_that_cannot_be_are_mended() {
 }
 
 #[test]
-fn leased_group_that_stands_in_the_wrong_queue_is_mended_at_once() {
+fn leased_group_in_the_wrong_queue_is_repaired_at_once() {
     let (_server, mut f, mut plain) = with_plain();
     f.add("crawl", "host", T0);
     let lease = f.take("host");
@@ -398,7 +401,7 @@ fn blocked_next_takes_turns_with_blocked_brpop() {
     popper.send(&["BRPOP", "{f}:chg_ready", "0"]);
     server.until_blocked(1);
     let mut waiter = blocked(&server, "{f}:", "NEXT BLOCK 0");
-    // Two pushes: the first client gets one each, and nothing is granted twice.
+    // Each client gets one of the two pushes, and nothing is granted twice.
     let mut plain = server.wire();
     ok!(plain, "RPUSH", "{f}:chg_ready", "x");
     ok!(plain, "RPUSH", "{f}:chg_ready", "y");
@@ -410,7 +413,7 @@ fn blocked_next_takes_turns_with_blocked_brpop() {
     assert!(f.ready().is_empty());
 }
 
-/// A script of the seed's release, so that its steps are one.
+/// Veidemann's release as one script, so that its steps are atomic.
 const PLAIN_RELEASE: &str = "
 redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('HSET', KEYS[2], 'n', ARGV[2])
@@ -421,7 +424,7 @@ if left > 0 then redis.call('RPUSH', KEYS[5], ARGV[1]) else redis.call('DEL', KE
 return left";
 
 #[test]
-fn seeds_workers_and_ours_share_a_crawl_and_fetch_every_uri_once() {
+fn veidemanns_workers_and_commands_share_a_crawl_and_fetch_every_uri_once() {
     let (server, mut f) = real_stage();
     let (hosts, uris) = (40, 5);
     for host in 0..hosts {
@@ -503,7 +506,7 @@ fn seeds_workers_and_ours_share_a_crawl_and_fetch_every_uri_once() {
 }
 
 #[test]
-fn keys_of_the_seed_are_plain_types() {
+fn documented_keys_are_plain_types() {
     let (_server, mut f, _) = with_plain();
     redis_tests::BusyFrontier::build(&mut f);
     for (key, kind) in rows![

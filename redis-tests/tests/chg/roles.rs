@@ -27,7 +27,7 @@ fn becoming_a_replica_ends_waits() {
     assert_eq!(server.info_number("blocked_clients"), 0);
     other.wait_for_replica_offset(&server);
     assert_eq!(server.digest(), other.digest());
-    // And it serves again when it is a master again.
+    // The server works again once it is a master again.
     ok!(f.wire, "REPLICAOF", "NO", "ONE");
     let mut waiter = blocked(&server, F, "NEXT BLOCK 0");
     f.add("crawl", "host", 0);
@@ -70,7 +70,7 @@ fn failover_with_blocked_clients_loses_no_lease_gate_or_group() {
 }
 
 #[test]
-fn what_waiters_were_given_is_replicated() {
+fn leases_of_waiters_are_replicated() {
     let server = Options::new().aof_unsynced(false).start();
     let replica = Options::new().replica_of(&server).start();
     let mut f = Frontier::real(&server);
@@ -78,7 +78,7 @@ fn what_waiters_were_given_is_replicated() {
         .map(|_| blocked(&server, F, "NEXT BLOCK 0"))
         .collect();
     let now = f.time();
-    // By a command, by the time, by a plain write, by a lease that ends.
+    // Groups become available by a command, by time, by a plain write, and by an expired lease.
     f.ok(format!("ADD crawl a 0 b {} c {}", now + 40, now + 80));
     let ready = f.key("chg_ready");
     ok!(f.wire, "RPUSH", ready, "plain");
@@ -147,7 +147,7 @@ fn role_change_during_a_sweep_loses_nothing() {
     ok!(f.wire, "REPLICAOF", "127.0.0.1", replica.port());
     assert!(sweeper.wire.recv().is_error());
     server.until_idle();
-    // The one that takes over finishes it.
+    // The new master finishes the sweep.
     let mut r = Frontier::at(&replica, T0 + 1_000_000);
     ok!(r.wire, "REPLICAOF", "NO", "ONE");
     r.ok("SWEEP");

@@ -1,4 +1,4 @@
-//! A gate that many groups share: while one of them is fetched from, no other one is.
+//! A gate that many groups share: while one of them is leased, no other one is.
 
 use crate::stage::{Audited, add, real_stage, stage};
 use redis_tests::{Frontier, LEASE, Lease, Server, T0, ok};
@@ -70,7 +70,7 @@ fn one_of_many_gated_members_waits_for_the_gate() {
     assert_eq!(f.wait().len(), 1, "{:?}", f.wait());
     assert_eq!(f.wait()[0].1, T0 + 1000);
     assert_eq!((f.ready().len(), f.busy().len()), (0, 0));
-    // All of them come, one after the other, in order.
+    // All members are leased one after the other, in order.
     for chg in &members[1..] {
         f.pass(1000);
         let lease = f.take(chg);
@@ -87,7 +87,7 @@ fn lease_that_runs_out_does_not_requeue_all_that_stand_behind_the_gate() {
         let (_server, mut f) = stage();
         let members: Vec<String> = (0..50).map(|n| format!("m{n:03}")).collect();
         f.ok(format!("GROUP shared {}", members.join(" ")));
-        // URIs that came long after the last pause behind this gate.
+        // URIs that are added long after the last pause behind this gate.
         f.pass(60_000);
         let now = f.time();
         for chg in &members {
@@ -111,14 +111,14 @@ fn lease_that_runs_out_does_not_requeue_all_that_stand_behind_the_gate() {
 }
 
 #[test]
-fn member_that_leaves_is_its_own_again() {
+fn member_that_leaves_is_independent_again() {
     let (_server, mut f) = stage();
     f.ok("GROUP shared a b");
     add(&mut f, "a", 1);
     add(&mut f, "b", 1);
     let a = f.take("a");
     f.take_none();
-    // The empty name.
+    // An empty gate name.
     f.ok("GROUP  b");
     f.take("b");
     f.release(&a, "AT 0 DONE crawl");
@@ -152,7 +152,7 @@ fn member_that_leaves_a_closed_gate_is_due_as_if_there_had_been_none() {
     f.add_uri("crawl", "b", now, 0, "1");
     f.take("a");
     f.take_none();
-    // A URI that is due before the gate opens, and after the one that is there.
+    // A URI that is due before the gate opens, but after the one that is already queued.
     f.add_uri("crawl", "b", now + 50, 0, "2");
     f.pass(10);
     f.ok("GROUP  b");
@@ -173,7 +173,8 @@ fn leased_group_may_join_a_group() {
     f.take("b");
 }
 
-/// `a` is leased, `b` waits for the gate for all others, `c` and `d` stand behind it.
+/// Creates a closed gate: `a` is leased, `b` waits for the gate on behalf of the others, and `c`
+/// and `d` are queued behind it.
 fn closed() -> (Server, Audited, Lease) {
     let (server, mut f) = stage();
     f.ok("GROUP shared a b c d");
@@ -186,12 +187,12 @@ fn closed() -> (Server, Audited, Lease) {
 }
 
 #[test]
-fn one_that_is_held_back_does_not_hold_back_those_behind_it() {
+fn member_that_is_held_back_does_not_hold_back_the_next_ones() {
     for line in [
         "PAUSE b".to_owned(),
         format!("BLOCK b UNTIL {}", T0 + 600_000),
         "MOVE b elsewhere".to_owned(),
-        // The empty name.
+        // An empty gate name.
         "GROUP  b".to_owned(),
     ] {
         let (_server, mut f, a) = closed();
@@ -213,7 +214,7 @@ fn one_that_is_held_back_does_not_hold_back_those_behind_it() {
 }
 
 #[test]
-fn one_whose_uris_are_dropped_lets_the_next_one_stand_for_the_others() {
+fn next_member_waits_for_the_gate_when_the_first_one_is_dropped() {
     let (_server, mut f) = stage();
     f.ok("GROUP shared a b c");
     add(&mut f, "a", 1);
@@ -228,7 +229,7 @@ fn one_whose_uris_are_dropped_lets_the_next_one_stand_for_the_others() {
 }
 
 #[test]
-fn one_of_a_paused_execution_lets_others_pass() {
+fn member_of_a_paused_execution_does_not_block_the_others() {
     let (_server, mut f) = stage();
     f.ok("GROUP shared a b c");
     add(&mut f, "a", 1);
@@ -243,7 +244,7 @@ fn one_of_a_paused_execution_lets_others_pass() {
 }
 
 #[test]
-fn one_that_a_plain_client_deleted_is_replaced_after_repair() {
+fn member_deleted_by_a_plain_client_is_replaced_after_repair() {
     let (_server, mut f, a) = closed();
     for key in ["CHG:b", "chg_wait"] {
         let key = f.key(key);
@@ -265,7 +266,7 @@ fn one_that_a_plain_client_deleted_is_replaced_after_repair() {
 }
 
 #[test]
-fn lost_gate_is_mended() {
+fn lost_gate_is_repaired() {
     for keys in [
         &["chg_gate:shared"][..],
         &["chg_gated:shared"],
@@ -324,7 +325,7 @@ fn gate_holds_for_uris_that_come_while_it_is_closed() {
 }
 
 #[test]
-fn gate_is_kept_when_it_is_asked_for_by_waiters() {
+fn gate_is_respected_for_blocking_clients() {
     let (_server, mut f) = real_stage();
     f.ok("GROUP shared a b c d e");
     f.ok("ADD crawl a 0 b 0 c 0 d 0 e 0");
@@ -351,7 +352,7 @@ fn gate_of_groups_that_were_leased_before_stays_closed_for_all_their_leases() {
     f.pass(1);
     f.release(&a, "DELAY 10 DONE crawl");
     f.pass(19);
-    // b is still being fetched from.
+    // `b` is still leased.
     f.take_none();
     f.release(&b, "DELAY 0 DONE crawl");
     let next = f.try_take().expect("the gate is open");
@@ -386,12 +387,13 @@ fn extension_of_a_short_lease_does_not_open_the_gate_of_a_longer_one() {
     add(&mut f, "c", 1);
     f.ok(format!("EXTEND b {} 100", b.token));
     f.pass(200);
-    // The lease of b ran out, and b is due again; a has the gate for ten minutes.
+    // The lease of `b` has expired, and `b` is due again; `a` keeps the gate closed for ten
+    // minutes.
     f.take_none();
 }
 
 #[test]
-fn one_that_was_just_fetched_comes_after_those_that_were_due_before() {
+fn member_that_was_just_fetched_comes_after_the_waiting_ones() {
     let (_server, mut f) = stage();
     f.ok("GROUP shared m0 m1 m2");
     for chg in ["m0", "m0", "m1", "m2"] {

@@ -1,5 +1,5 @@
-//! A crawl of a hundred thousand fetches with workers that crash, stall and do things twice: no two
-//! leases of a group overlap, no pause is cut short, nothing is lost. (`make simulate` does ten
+//! A crawl of a hundred thousand fetches with workers that crash, stall and repeat requests: no two
+//! leases of a group overlap, no pause is cut short, nothing is lost. (`make simulate` runs ten
 //! times as many.)
 
 use std::time::Duration;

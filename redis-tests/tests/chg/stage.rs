@@ -1,10 +1,11 @@
-//! A frontier at a simulated time, as most tests begin with.
+//! The frontier at a simulated time that most tests start with.
 
 use std::ops::{Deref, DerefMut};
 
 use redis_tests::{Frontier, Server, T0, simulated};
 
-/// A frontier whose counts must agree when its test is over, and each group stand where it should.
+/// A frontier that is checked at the end of its test: counts must agree, and each group must be in
+/// the right queue.
 pub struct Audited(Frontier);
 
 impl Deref for Audited {
@@ -29,27 +30,28 @@ impl Drop for Audited {
     }
 }
 
-/// An empty frontier at [`T0`], and its server.
+/// Returns an empty frontier at [`T0`], and its server.
 pub fn stage() -> (Server, Audited) {
     let server = simulated().start();
     let frontier = Frontier::at(&server, T0);
     (server, Audited(frontier))
 }
 
-/// An empty frontier in the server's own time, and its server.
+/// Returns an empty frontier with the server's clock, and its server.
 pub fn real_stage() -> (Server, Audited) {
     let server = Server::start();
     let frontier = Frontier::real(&server);
     (server, Audited(frontier))
 }
 
-/// `uris` URIs for a group, due now.
+/// Adds `uris` URIs to a group, due now.
 pub fn add(f: &mut Frontier, chg: &str, uris: usize) {
     let now = f.time();
     f.ok(format!("ADD crawl{}", format!(" {chg} {now}").repeat(uris)));
 }
 
-/// Groups `host-<thousand>-<n>` with a URI of this execution each, due now, a thousand a call.
+/// Adds groups `host-<thousand>-<n>` with a URI of this execution each, due now, a thousand per
+/// call.
 pub fn add_thousands(f: &mut Frontier, execution: &str, thousands: usize) {
     let now = f.time();
     for thousand in 0..thousands {

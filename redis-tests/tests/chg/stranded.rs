@@ -1,11 +1,11 @@
-//! Kept URIs are the truth of what is queued: a plain client that deletes or empties the hash of a
-//! group takes none of them away.
+//! Kept URIs determine what is queued: a plain client that deletes or empties the hash of a group
+//! removes none of them.
 
 use crate::stage::{real_stage, stage};
 use redis_tests::{Frontier, Server, T0, ok, rows, until};
 
-/// A plain client takes the only group that waits, and then it is as if one URI were done: it counts it
-/// down, and deletes the hash at a count of 0 or less, as Veidemann's script of release does.
+/// Takes the only waiting group and completes one URI like Veidemann's release script: it
+/// decrements the count and deletes the hash when the count is 0 or less.
 fn fetch_by_script(server: &Server, chg: &str, execution: &str) {
     let mut wire = server.wire();
     let key = format!("{{f}}:CHG:{chg}");
@@ -20,7 +20,7 @@ fn fetch_by_script(server: &Server, chg: &str, execution: &str) {
     }
 }
 
-/// Everything of one group is fetched, and then nothing is left.
+/// Fetches everything of one group, and checks that nothing is left.
 fn fetch_all(f: &mut Frontier, chg: &str, execution: &str, uris: usize) {
     for _ in 0..uris {
         let lease = f.take(chg);
@@ -33,7 +33,7 @@ fn fetch_all(f: &mut Frontier, chg: &str, execution: &str, uris: usize) {
 }
 
 #[test]
-fn check_sees_kept_uris_whose_group_was_deleted_and_repair_brings_it_back() {
+fn check_finds_kept_uris_without_a_group_and_repair_restores_the_group() {
     for counts_down in [true, false] {
         let (server, mut f) = stage();
         f.add_uri("crawl", "h", T0, 0, "http://h/1");
@@ -63,7 +63,7 @@ fn fetch_one_and_the_other(f: &mut Frontier) {
 }
 
 #[test]
-fn next_command_on_a_group_that_was_deleted_queues_what_is_kept_for_it() {
+fn next_command_on_a_deleted_group_queues_its_kept_uris() {
     let commands = rows![
         "ADDURI crawl h 0 0 http://h/1"; "ADDURI crawl h 0 0 http://h/2"; "ADD crawl h 0"; "BLOCK h UNTIL 0";
         "PAUSE h"; "LIMIT h GAP 0"; "GROUP gate h"; "MOVE h other";
@@ -109,7 +109,7 @@ fn refused_release_or_extension_of_a_deleted_group_changes_nothing() {
             let error = f.err(command);
             assert!(error.starts_with("STALE "), "{command}: {error}");
             assert_eq!(server.digest(), before, "{command}");
-            // The lease that went with the hash is held still.
+            // The lease that was deleted with the hash is still held.
             if let Some(lease) = lease {
                 f.ok(format!("EXTEND h {} 1000", lease.token));
                 f.release(&lease, "AT 0 DONE crawl");
@@ -173,7 +173,7 @@ fn other_groups_of_the_crawl_keep_their_counts() {
 }
 
 #[test]
-fn in_the_servers_own_time_nobody_has_to_call_for_it() {
+fn stranded_uris_are_found_by_the_servers_own_clock() {
     let (_server, mut f) = real_stage();
     f.add_uri("crawl", "h", 0, 0, "http://h/1");
     ok!(f.wire, "DEL", "{f}:CHG:h");
@@ -186,7 +186,7 @@ fn release_sees_what_a_plain_client_wrote_to_a_leased_group() {
     let (_server, mut f) = stage();
     f.ok("ADDURI crawl h 0 0 http://h/1 h 0 0 http://h/2");
     let lease = f.take("h");
-    // The field that holds the lease.
+    // The field that contains the lease.
     ok!(f.wire, "HDEL", "{f}:CHG:h", "l");
     f.refused(redis_tests::release(&lease, "AT 0"), "STALE ");
 }

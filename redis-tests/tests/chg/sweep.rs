@@ -1,12 +1,12 @@
-//! `SWEEP`, the seed's queue worker, for a frontier of any size.
+//! `SWEEP` replaces Veidemann's queue worker for frontiers of any size.
 
 use std::time::{Duration, Instant};
 
 use crate::stage::{Audited, stage};
 use redis_tests::{Frontier, Lease, Options, Rng, Server, T0, int, ok, until};
 
-/// Adds groups that come due a millisecond apart, in a random order, and gives their names in the
-/// order in which they come due.
+/// Adds groups that become due a millisecond apart, in random order; returns their names in the
+/// order of their due times.
 fn fill(f: &mut Frontier, rng: &mut Rng, groups: usize) -> Vec<String> {
     let start = f.time();
     let names: Vec<String> = (0..groups)
@@ -28,7 +28,8 @@ fn fill(f: &mut Frontier, rng: &mut Rng, groups: usize) -> Vec<String> {
     names
 }
 
-/// A frontier whose groups are all due, in this order, and a client that sweeps it in short slices and has just begun.
+/// Creates a frontier whose groups are all due, in this order, and a client that has just started
+/// to sweep it in short slices.
 fn sweeping(test: &str, groups: usize) -> (Server, Audited, Frontier, Vec<String>) {
     let (server, mut f) = stage();
     f.wire.line("CONFIG SET crawlspace.slice-us 50");
@@ -41,7 +42,7 @@ fn sweeping(test: &str, groups: usize) -> (Server, Audited, Frontier, Vec<String
 }
 
 #[test]
-fn sweep_moves_what_is_due_and_nothing_else() {
+fn sweep_moves_only_due_groups() {
     let (_server, mut f) = stage();
     for (chg, at) in [("a", 30), ("b", 10), ("c", 20), ("later", 101)] {
         f.add("crawl", chg, T0 + at);
@@ -76,7 +77,7 @@ fn sweep_merges_due_groups_and_ended_leases_by_time() {
 }
 
 #[test]
-fn sweep_goes_behind_those_that_are_ready() {
+fn sweep_appends_to_the_ready_groups() {
     let (_server, mut f) = stage();
     f.add("crawl", "first", T0);
     f.ok("SWEEP");
@@ -86,7 +87,7 @@ fn sweep_goes_behind_those_that_are_ready() {
 }
 
 #[test]
-fn limit_is_how_many_a_sweep_moves_at_most() {
+fn limit_is_the_maximum_number_of_groups_that_a_sweep_moves() {
     let (_server, mut f) = stage();
     for n in 0..5 {
         f.add("crawl", &format!("host-{n}"), T0 + n);
@@ -122,8 +123,8 @@ fn blocked_groups_are_parked_again_and_paused_ones_stay() {
 #[test]
 fn many_due_groups_are_swept_in_order_while_others_are_served() {
     let mut rng = Rng::new("many_due_groups_are_swept_in_order_while_others_are_served");
-    // Slices are told in time of the processor, which other processes do not lengthen, but the
-    // machine below a virtual one may: one round of five must do.
+    // Slices are measured in processor time, which other processes do not affect. The host of a
+    // virtual machine may, so one round of five must succeed.
     let mut rounds = Vec::new();
     for _ in 0..5 {
         rounds.push(longest_slice_of_a_large_sweep(&mut rng));
@@ -134,7 +135,7 @@ fn many_due_groups_are_swept_in_order_while_others_are_served() {
     panic!("the longest slice of each round, in us: {rounds:?}");
 }
 
-/// Sweeps many groups, and gives the longest slice of that in microseconds.
+/// Sweeps many groups and returns the longest slice in microseconds.
 fn longest_slice_of_a_large_sweep(rng: &mut Rng) -> i64 {
     let (server, mut f) = stage();
     let order = fill(&mut f, rng, 200_000);
@@ -236,7 +237,10 @@ fn server_killed_during_a_sweep_loses_no_group_and_doubles_none() {
         ok!(f.wire, "LLEN", ready).int() > 5000
     });
     server.kill9();
-    assert!(sweeper.wire.try_recv().is_err(), "it was over before");
+    assert!(
+        sweeper.wire.try_recv().is_err(),
+        "the sweep ended before the kill"
+    );
     server.restart();
     let mut f = Frontier::at(&server, T0 + 1_000_000);
     let swept = f.ready();

@@ -1,4 +1,4 @@
-//! `NEXT … BLOCK` sleeps until the moment when a group may be fetched, whatever brings it about.
+//! `NEXT … BLOCK` waits until a group may be fetched, for whatever reason.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use redis_tests::{
 };
 
 const F: &str = "{f}:";
-/// Long enough to be sure that a command is blocked, short enough not to be felt.
+/// Long enough to be sure that a command is blocked, and short enough for a fast test.
 const QUIET: Duration = Duration::from_millis(120);
 
 fn waiter(server: &Server) -> Frontier {
@@ -24,7 +24,7 @@ fn lease_of(waiter: &mut Frontier, chg: &str) -> Lease {
     lease
 }
 
-/// When the server granted a lease of the usual ten minutes.
+/// Returns the time at which the server granted a lease of the default ten minutes.
 fn granted(lease: &Lease) -> i64 {
     lease.deadline - LEASE
 }
@@ -62,7 +62,7 @@ fn waiter_wakes_for_a_group_that_comes_due_before_the_one_it_waited_for() {
     let lease = lease_of(&mut waiter, "early");
     assert!(granted(&lease) >= now + 200);
     let mut second = blocked(&server, F, "NEXT BLOCK 0");
-    // The same group may be pulled forward as well.
+    // The group itself may also become due earlier.
     f.add("crawl", "late", now);
     lease_of(&mut second, "late");
 }
@@ -70,7 +70,7 @@ fn waiter_wakes_for_a_group_that_comes_due_before_the_one_it_waited_for() {
 #[test]
 fn waiters_wake_when_a_group_is_due_and_never_before() {
     let (server, mut f) = real_stage();
-    // How late they are is for the benchmark to say.
+    // The benchmark measures how late they are.
     let start = f.time() + 100;
     let groups = 100;
     for n in 0..groups {
@@ -133,7 +133,7 @@ fn waiter_wakes_when_an_extension_was_shorter_than_the_lease() {
 }
 
 #[test]
-fn waiter_sleeps_on_when_the_lease_was_extended() {
+fn waiter_keeps_waiting_when_the_lease_was_extended() {
     let (server, mut f) = real_stage();
     f.add("crawl", "host", 0);
     let held = Lease::only(&f.ok("NEXT LEASE 100"));
@@ -170,7 +170,7 @@ fn waiter_wakes_when_a_block_ends() {
     f.ok(format!("BLOCK host UNTIL {until}"));
     let mut first = waiter(&server);
     assert!(granted(&lease_of(&mut first, "host")) >= until);
-    // Or when another client removes it.
+    // The other client may also remove the block.
     f.add("crawl", "other", 0);
     f.ok(format!("BLOCK other UNTIL {}", until + 600_000));
     let mut second = waiter(&server);
@@ -249,7 +249,7 @@ fn waiter_wakes_for_plain_writes() {
 }
 
 #[test]
-fn a_group_wakes_one_waiter_and_the_longest_waiting_one() {
+fn a_group_wakes_only_the_longest_waiting_client() {
     let (server, mut f) = real_stage();
     let mut waiters: Vec<Frontier> = (0..5).map(|_| waiter(&server)).collect();
     f.add("crawl", "host-0", 0);
@@ -267,7 +267,7 @@ fn a_group_wakes_one_waiter_and_the_longest_waiting_one() {
 }
 
 #[test]
-fn waiter_comes_before_a_client_that_asks_later() {
+fn waiter_is_served_before_a_later_client() {
     let (server, mut f) = real_stage();
     let mut waiter = waiter(&server);
     let (add, next) = (f.words("ADD crawl host 0"), f.words("NEXT"));
@@ -335,18 +335,18 @@ fn client_unblock_ends_the_wait() {
     server.until_blocked(1);
     assert_eq!(ok!(f.wire, "CLIENT", "UNBLOCK", id), int(1));
     assert_eq!(waiter.wire.recv(), nil());
-    // It has left the line.
+    // The client does not wait any more.
     f.add("crawl", "host", 0);
     f.take("host");
     assert_eq!(f.figure("waiters"), 0);
 }
 
 #[test]
-fn figures_of_the_server_count_who_waits() {
+fn server_metrics_count_waiters() {
     let (server, mut f) = real_stage();
     let waiting = |server: &Server| server.info_number("chg_waiters");
     assert_eq!(waiting(&server), 0);
-    // Nothing is queued, so no alarm goes off.
+    // Nothing is queued, so no timer is set.
     let mut first = waiter(&server);
     assert_eq!(waiting(&server), 1);
     let other = blocked(&server, "{other}:", "NEXT BLOCK 0");
@@ -360,7 +360,7 @@ fn figures_of_the_server_count_who_waits() {
 }
 
 #[test]
-fn waiter_that_died_takes_nothing() {
+fn dead_waiter_gets_no_lease() {
     let (server, mut f) = real_stage();
     let (gone, mut patient) = (waiter(&server), waiter(&server));
     gone.wire.hang_up();
@@ -375,7 +375,7 @@ fn waiter_that_dies_at_the_moment_of_its_lease_loses_no_group() {
     let (server, mut f) = real_stage();
     for n in 0..30 {
         let gone = blocked(&server, F, "NEXT LEASE 50 BLOCK 0");
-        // Both arrive at the server in one turn of its loop, in any order.
+        // Both arrive at the server in one iteration of its event loop, in either order.
         f.send(format!("ADD crawl host-{n} 0"));
         gone.wire.hang_up();
         f.wire.recv();
@@ -489,7 +489,7 @@ fn next_does_not_wait_in_a_transaction_or_script() {
 fn script_that_writes_to_a_queue_wakes_waiters_when_it_is_over() {
     let (server, mut f) = real_stage();
     let mut waiter = redis_tests::blocked(&server, "{f}:", "NEXT BLOCK 0");
-    // What the script takes back is not leased in the middle of it.
+    // A group that the script adds and removes again is not leased in between.
     let script = "redis.call('RPUSH', KEYS[1] .. 'chg_ready', 'x')
         redis.call('DEL', KEYS[1] .. 'chg_ready')
         redis.call('RPUSH', KEYS[1] .. 'chg_ready', 'y')
@@ -498,7 +498,7 @@ fn script_that_writes_to_a_queue_wakes_waiters_when_it_is_over() {
     assert_eq!(Lease::only(&waiter.wire.recv()).chg, "y");
 }
 
-/// A user of these keys.
+/// Creates a user with access to these keys.
 fn user(server: &Server, keys: &str) -> Frontier {
     let mut wire = server.wire();
     wire.line(&format!("ACL SETUSER alice on nopass +@all {keys}"));
@@ -507,7 +507,7 @@ fn user(server: &Server, keys: &str) -> Frontier {
 }
 
 #[test]
-fn user_of_a_prefix_is_woken_by_somebody_else() {
+fn user_of_a_prefix_is_woken_by_another_user() {
     let (server, mut f) = real_stage();
     let mut alice = user(&server, "~{f}:*");
     alice.send("NEXT BLOCK 60000");
@@ -526,8 +526,8 @@ fn waiter_that_lost_its_permission_takes_no_group_from_others() {
     ok!(f.wire, "ACL", "SETUSER", "alice", "resetkeys", "~elsewhere");
     f.add("crawl", "one", 0);
     f.add("crawl", "two", 0);
-    // The connection may have been closed, or the wait have ended with an error, or it was served;
-    // the other one is served in any case.
+    // The connection may have been closed, the wait may have ended with an error, or this client
+    // may have been served. The other client is served in any case.
     let lease = Lease::only(&patient.wire.recv());
     assert!(["one", "two"].contains(&lease.chg.as_str()), "{lease:?}");
 }

@@ -1,5 +1,5 @@
-//! `WHY`, `INFO`, `CHECK` and `REPAIR`: an operator sees why a host is not fetched, and whether the
-//! books are in order.
+//! `WHY`, `INFO`, `CHECK` and `REPAIR`: operators see why a host is not fetched, and if the data is
+//! consistent.
 
 use crate::stage::{Audited, add_thousands, real_stage, stage};
 use redis_tests::{BusyFrontier, Frontier, Reply, Server, T0, blocked, int, nil, ok, rows};
@@ -37,7 +37,7 @@ fn why_has_the_same_fields_in_the_same_order_for_every_group() {
 }
 
 #[test]
-fn why_tells_the_state_and_when_it_ends() {
+fn why_shows_the_state_and_its_end() {
     let (_server, mut f, out) = busy();
     let now = f.time();
     for (chg, state) in rows![
@@ -68,7 +68,8 @@ fn why_of_a_due_group_names_the_shared_gate_that_another_one_holds() {
     f.ok("GROUP gate one two");
     f.ok(format!("ADD crawl one {T0} two {T0}"));
     let lease = f.take("one");
-    // Before NEXT has come to it, and when it stands in the queue of the gate.
+    // Before NEXT has found the gate closed, and after the group was moved to the queue of the
+    // gate.
     for _ in 0..2 {
         let why = f.why("two");
         assert_eq!(why.field("state").text(), "gated", "{why:?}");
@@ -78,7 +79,7 @@ fn why_of_a_due_group_names_the_shared_gate_that_another_one_holds() {
 }
 
 #[test]
-fn why_tells_who_holds_the_group_and_since_when() {
+fn why_shows_the_leases_of_a_group() {
     let (_server, mut f, out) = busy();
     f.pass(1234);
     let now = f.time();
@@ -111,7 +112,7 @@ fn why_tells_who_holds_the_group_and_since_when() {
 }
 
 #[test]
-fn why_tells_the_executions_and_their_weights() {
+fn why_shows_the_executions_and_their_weights() {
     let (_server, mut f, _) = busy();
     let why = f.why("kept");
     let mut told: Vec<(String, i64, i64)> = why
@@ -141,7 +142,7 @@ fn reading_changes_nothing() {
     f.pass(1_000_000);
     let before = server.digest();
     for chg in BusyFrontier::GROUPS {
-        // The pause of the one that is idle is over, so that it is known no more.
+        // The pause of the idle group has ended, so the group does not exist any more.
         f.call(format!("WHY {chg}"));
     }
     f.ok("INFO");
@@ -150,7 +151,7 @@ fn reading_changes_nothing() {
 }
 
 #[test]
-fn info_tells_the_sizes_of_the_queues() {
+fn info_shows_the_sizes_of_the_queues() {
     let (_server, mut f, _) = busy();
     let info = f.ok("INFO");
     let number = |field: &str| info.field(field).int();
@@ -158,7 +159,7 @@ fn info_tells_the_sizes_of_the_queues() {
     assert_eq!(number("groups-ready"), f.ready().len() as i64);
     assert_eq!(number("groups-waiting"), f.wait().len() as i64);
     assert_eq!(number("groups-idle"), 1);
-    // The first one behind a gate waits for all of them.
+    // The first group behind a gate waits in `chg_wait` on behalf of the others.
     assert_eq!(number("groups-gated"), 0);
     assert_eq!(number("uris"), f.total());
     assert_eq!(number("executions"), 3);
@@ -204,11 +205,11 @@ fn info_counts_waiters_and_the_rate() {
     for waiter in waiters {
         waiter.wire.hang_up();
     }
-    redis_tests::until("they are gone", || f.figure("waiters") == 0);
+    redis_tests::until("no client waits any more", || f.figure("waiters") == 0);
 }
 
 #[test]
-fn info_tells_the_rate_of_the_last_seconds() {
+fn info_shows_the_rate_of_the_last_seconds() {
     let (_server, mut f) = stage();
     for n in 0..90 {
         f.add("crawl", &format!("host-{n}"), T0);
@@ -242,7 +243,7 @@ fn check_proves_that_nothing_is_lost() {
 }
 
 #[test]
-fn check_finds_and_repair_mends_what_was_spoiled() {
+fn check_finds_and_repair_repairs_damage() {
     let spoils: [(&str, &[&str]); 12] = rows![
         "a group in no queue", &["ZREM", "{f}:chg_wait", "waiting"];
         "a ready group in no queue", &["LREM", "{f}:chg_ready", "0", "ready"];
@@ -274,12 +275,12 @@ fn check_finds_and_repair_mends_what_was_spoiled() {
         assert_eq!(check.field("problems-total"), int(0), "{what}: {check:?}");
         let before = server.digest();
         f.ok("REPAIR");
-        assert_eq!(server.digest(), before, "{what}: nothing is left to mend");
+        assert_eq!(server.digest(), before, "{what}: nothing is left to repair");
     }
 }
 
 #[test]
-fn repair_queues_a_group_whose_count_it_mends() {
+fn repair_queues_a_group_whose_count_it_corrects() {
     for kept in [true, false] {
         let (_server, mut f) = stage();
         if kept {
@@ -324,7 +325,7 @@ fn repaired_frontier_fetches_everything() {
     }
     f.ok("REPAIR");
     f.assert_conserved();
-    // Leases are still what they were.
+    // The leases are unchanged.
     f.release(&out.held, "AT 0 DONE crawl");
     f.ok("RESUME paused");
     f.ok("RESUME EXECUTION held-back");
@@ -361,12 +362,12 @@ fn check_of_a_large_frontier_is_a_job() {
     assert_eq!(check.field("consistent"), int(1), "{check:?}");
     assert!(pings > 20, "only {pings} PINGs were served");
     assert!(server.info_number("slices") - slices > 20);
-    // And with changes meanwhile it cries no wolf.
+    // Concurrent changes cause no false alarms.
     let mut checker = Frontier::at(&server, T0);
     checker.send("CHECK");
     let mut leased = 0;
     while !checker.wire.has_reply() {
-        let lease = f.try_take().expect("there are many");
+        let lease = f.try_take().expect("many groups are due");
         f.release(&lease, "AT 0 DONE crawl");
         leased += 1;
     }

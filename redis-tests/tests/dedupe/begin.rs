@@ -1,11 +1,11 @@
-//! A crawl that begins without a record.
+//! A crawl that begins before its first record.
 
 use redis_tests::{DedupeIndex, Options, array, assert_replicated, int};
 
 const P: &str = "p:";
 
 #[test]
-fn crawl_that_stores_nothing_can_be_committed() {
+fn crawl_without_records_can_be_committed() {
     let (server, mut c) = DedupeIndex::start(P);
     assert_eq!(c.ok("BEGIN a"), int(1));
     let before = server.snapshot();

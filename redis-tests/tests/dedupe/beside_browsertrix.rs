@@ -1,5 +1,5 @@
-//! Browsertrix's own programs write the documented keys beside our commands: its purge, its canceled crawls,
-//! what its importer counts. Nothing that a crawl holds is lost by it.
+//! Browsertrix's own programs change the documented keys beside the commands: its purge, its
+//! canceled crawls, and the counts of its importer. No crawl loses data because of this.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ fn record(n: u64) -> String {
     format!("0 20260319102015123 https://e/{n} 1000")
 }
 
-/// A server whose indexes are as Browsertrix makes them.
+/// Starts a server whose indexes have the Browsertrix profile.
 fn server() -> Server {
     Options::new().plain().aof_unsynced(true).start()
 }
@@ -64,7 +64,7 @@ fn owner(c: &mut Wire, n: u64) -> Option<String> {
     }
 }
 
-/// A crawl as its crawler writes it.
+/// Writes a crawl as Browsertrix's crawler does.
 fn plain_crawl(c: &mut Wire, crawl: &str, hashes: impl IntoIterator<Item = u64>) {
     for n in hashes {
         ok!(c, "HSET", format!("h:{crawl}"), bare(n), record(n));
@@ -112,7 +112,7 @@ fn repair_during_their_purge_deletes_nothing() {
     server
         .snapshot()
         .without(ours)
-        .assert_same(&before, "nothing that nobody can restore is deleted");
+        .assert_same(&before, "nothing that cannot be restored is deleted");
     assert!(err!(c, "DEDUPE.PACK", P).starts_with("PURGING "));
     assert!(err!(c, "DEDUPE.CANCEL", P, "A").starts_with("PURGING "));
     put_back(&mut c, "B");
@@ -139,10 +139,10 @@ fn a_removal_after_their_purge_loses_no_hash_of_another_crawl() {
     assert_consistent(&mut c, P);
 }
 
-/// The reason why the lists of holders are untrusted is stored, so that a restart, a replica and a removal much later
-/// see it.
+/// The reason why the lists of holders are untrusted is stored, so that it survives a restart,
+/// reaches replicas, and is known to a removal much later.
 #[test]
-fn a_purge_that_was_seen_is_not_forgotten() {
+fn a_detected_purge_is_remembered() {
     let mut server = server();
     let mut c = connect(&server);
     let replica = Options::new().plain().replica_of(&server).start();
@@ -160,8 +160,12 @@ fn a_purge_that_was_seen_is_not_forgotten() {
             "delete" => drop(ok!(c, "DEL", "alldupes")),
             _ => drop(ok!(c, "RENAME", "allcrawls", "elsewhere")),
         }
-        until("the index says so", || untrusted(&mut c) == int(1));
-        until("the replica does", || untrusted(&mut of_replica) == int(1));
+        until("the index is marked as untrusted", || {
+            untrusted(&mut c) == int(1)
+        });
+        until("the replica is marked as untrusted", || {
+            untrusted(&mut of_replica) == int(1)
+        });
     }
     drop(replica);
     server.restart();
@@ -173,7 +177,8 @@ fn a_purge_that_was_seen_is_not_forgotten() {
     assert_consistent(&mut c, P);
 }
 
-/// Kinds of keyspace events that cost bystanders are not subscribed to on a server where no index has come.
+/// The module does not subscribe to keyspace events that cost other clients until the server has an
+/// index.
 #[test]
 fn bystanders_pay_for_keyspace_events_from_the_first_command_of_ours_on() {
     let server = Server::start();
@@ -189,7 +194,7 @@ fn bystanders_pay_for_keyspace_events_from_the_first_command_of_ours_on() {
 }
 
 #[test]
-fn a_purge_before_any_command_is_seen_however_the_index_came() {
+fn a_purge_before_any_command_is_detected() {
     let files = [
         Options::new().plain().rdb(),
         Options::new().plain().aof_unsynced(true),
@@ -251,17 +256,17 @@ fn commit_two(server: &Server) {
     }
 }
 
-/// Purges an index before any command of ours has been sent to the server.
+/// Purges an index before any command of the module was sent to the server.
 fn purge_is_seen(server: &Server) {
     let mut c = server.wire();
     begin_purge(&mut c);
-    until("the index says so", || {
+    until("the index is marked as untrusted", || {
         ok!(c, "HEXISTS", "crawlspace", "untrusted") == int(1)
     });
 }
 
 #[test]
-fn a_purge_while_the_module_is_not_loaded_is_seen_by_its_outcome() {
+fn a_purge_while_the_module_is_not_loaded_is_detected_by_its_result() {
     let mut server = server();
     let mut c = connect(&server);
     for crawl in ["A", "B", "C"] {
@@ -272,8 +277,8 @@ fn a_purge_while_the_module_is_not_loaded_is_seen_by_its_outcome() {
     for crawl in ["C", "B", "A"] {
         put_back(&mut c, crawl);
     }
-    // As if nobody had told: the keys alone are left to tell of it.
-    until("it is told", || {
+    // Simulates that no event was received: only the keys show the purge.
+    until("the index is marked as untrusted", || {
         ok!(c, "HDEL", "crawlspace", "untrusted") == int(1)
     });
     server.restart();
@@ -295,7 +300,7 @@ fn crawls_that_they_canceled_are_counted_and_purged() {
     let mut c = connect(&server);
     add(&mut c, "A", [1]);
     commit(&mut c, "A");
-    // Theirs merges each hash as it comes, and counts it.
+    // Browsertrix's importer merges and counts each hash when it adds it.
     plain_crawl(&mut c, "K", [1, 2]);
     ok!(c, "HSETNX", "alldupes", bare(2), "K");
     ok!(c, "HINCRBY", "allcounts", "totalUrls", 2);
@@ -318,7 +323,7 @@ fn crawls_that_they_canceled_are_counted_and_purged() {
 }
 
 #[test]
-fn what_their_importer_counts_in_the_sums_alone_stays() {
+fn counts_of_their_importer_in_the_totals_remain() {
     let server = server();
     let mut c = connect(&server);
     add(&mut c, "A", [1]);
@@ -359,7 +364,8 @@ fn their_crawls_tell_the_profile_and_have_figures() {
     }
 }
 
-/// Kills the server while it removes `A`, which shares half of its hashes with `B`; gives the number of these.
+/// Kills the server while it removes `A`, which shares half of its hashes with `B`; returns the
+/// number of shared hashes.
 fn removal_cut_short(server: &mut Server) -> (Wire, u64) {
     for shared in [3_000, 12_000, 48_000, 192_000] {
         let mut c = connect(server);
@@ -380,16 +386,16 @@ fn removal_cut_short(server: &mut Server) -> (Wire, u64) {
         until("the removal has begun", || indexed(&mut c, P) < all - 200);
         server.restart();
         let mut c = connect(server);
-        // On a busy machine it may have ended before the kill came.
+        // On a busy machine, the removal may have ended before the kill.
         if ok!(c, "DEDUPE.CHECK", P).field("interrupted") == int(1) {
             return (c, shared);
         }
     }
-    panic!("every removal was over before the kill");
+    panic!("every removal ended before the kill");
 }
 
 #[test]
-fn a_repair_does_not_change_what_a_removal_that_was_cut_short_comes_to() {
+fn a_repair_does_not_change_the_result_of_an_interrupted_removal() {
     for repairs in [false, true] {
         let mut server = server();
         let (mut c, shared) = removal_cut_short(&mut server);
@@ -407,13 +413,13 @@ fn a_repair_does_not_change_what_a_removal_that_was_cut_short_comes_to() {
     }
 }
 
-/// Number of steps of a random history; the last one settles everything.
+/// Number of steps of a random history; the last step completes all operations.
 const STEPS: usize = 200;
 
-/// Browsertrix's purge by plain commands, in its order, one command at a time, cut by `kill -9` at any of them,
-/// beside our jobs, which run meanwhile.
+/// Browsertrix's purge is sent command by command, cut short by `kill -9` at any command, beside
+/// jobs of the module that run in the meantime.
 #[test]
-fn nothing_that_a_crawl_holds_is_lost_beside_their_purge_and_kills() {
+fn no_crawl_loses_hashes_during_their_purge_and_kills() {
     history::play(
         "beside_browsertrix",
         (2 * STEPS, STEPS),
@@ -425,30 +431,30 @@ fn nothing_that_a_crawl_holds_is_lost_beside_their_purge_and_kills() {
 /// A step of a random history.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A crawl gets a hash by our command.
+    /// Adds a hash to a crawl with `DEDUPE.ADD`.
     Add(String, u64),
-    /// A crawl gets a hash as Browsertrix's crawler writes it; true if it announces a new crawl.
+    /// Adds a hash as Browsertrix's crawler does; true announces a new crawl.
     Write(String, u64, bool),
-    /// Their purge begins, which will put these crawls back.
+    /// Begins Browsertrix's purge, which will keep these crawls.
     Purge(Vec<String>),
-    /// The next command of their purge.
+    /// Sends the next command of the purge.
     Next,
-    /// Their program dies, the server does not.
+    /// Ends Browsertrix's program; the server continues.
     Abort,
-    /// A command of ours.
+    /// Runs a command of the module.
     Command(Vec<String>),
-    /// `kill -9`, on the way of a command if there is one; true if their program dies, too.
+    /// Kills the server, during a command if there is one; true also ends Browsertrix's program.
     Kill(Vec<String>, bool),
-    /// Everything that was begun is ended, or with true their purge is first; then comes the mend step of the guide.
+    /// Completes all operations (the purge first if true), then runs the repair step of the guide.
     Settle(bool),
 }
 
 struct Beside {
     server: Server,
     c: Wire,
-    /// The hashes that each crawl must have, of crawls that nobody asked to go.
+    /// The hashes that each crawl must have, except crawls that were removed on purpose.
     holds: BTreeMap<String, BTreeSet<u64>>,
-    /// Commands of a purge under way, the next one last.
+    /// Remaining commands of a running purge; the next one is last.
     purge: Vec<Vec<String>>,
     /// Crawls that a purge has deleted.
     purged: BTreeSet<String>,
@@ -460,7 +466,7 @@ fn words(line: &[&str]) -> Vec<String> {
     line.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// A command of ours.
+/// Returns a `DEDUPE.*` command.
 fn ours(name: &str, crawls: &[&str]) -> Vec<String> {
     words(&[&[name, P], crawls].concat())
 }
@@ -510,7 +516,7 @@ impl Stage for Beside {
                 let line = format!("https://e/{n}");
                 let (name, date) = ("DEDUPE.ADD", "20260319102015123");
                 let line = [name, P, crawl, &bare(*n), "0", date, &line, "1000"];
-                // While it is being removed, it takes none.
+                // A crawl that is being removed accepts no records.
                 if !self.call(&line, log).is_error() {
                     self.holds.entry(crawl.clone()).or_default().insert(*n);
                 }
@@ -546,7 +552,7 @@ impl Stage for Beside {
             let n = stats.field("hashes").int();
             must!(
                 n == hashes.len() as i64,
-                "{n} records in place of {} of \"{crawl}\"",
+                "{n} records instead of {} of \"{crawl}\"",
                 hashes.len()
             );
             for n in hashes.iter().filter(|_| plain) {
@@ -584,7 +590,7 @@ impl Beside {
         members
     }
 
-    /// Crawls that are neither committed nor set aside.
+    /// Returns the crawls that are neither committed nor canceled.
     fn running(&mut self) -> Vec<String> {
         let mut known = self.members("allcrawls");
         known.extend(self.members("to-remove-crawls"));
@@ -626,7 +632,7 @@ impl Beside {
     }
 
     fn begin_purge(&mut self, kept: &[String]) {
-        // Without committed crawls RENAME fails.
+        // RENAME fails if there are no committed crawls.
         if self.members("allcrawls").is_empty() || !self.purge.is_empty() {
             return;
         }
@@ -651,7 +657,7 @@ impl Beside {
             ["put back", crawl] => {
                 let hashes = ok!(self.c, "HKEYS", format!("h:{crawl}")).texts();
                 let counts = ok!(self.c, "HGETALL", format!("h:{crawl}:counts")).pairs();
-                // The next one last.
+                // The next command is last.
                 for (field, n) in counts {
                     let line = ["HINCRBY", "allcounts", &field.text(), &n.text()];
                     self.purge.push(words(&line));
@@ -683,7 +689,7 @@ impl Beside {
                     self.holds.remove(&records[2..]);
                     self.purged.insert(records[2..].to_owned());
                 }
-                // On a packed index their program ends with WRONGTYPE.
+                // On a packed index, Browsertrix's program ends with WRONGTYPE.
                 if self.call(&line, log).is_error() {
                     self.purge.clear();
                 }
@@ -693,7 +699,7 @@ impl Beside {
 
     fn command(&mut self, line: &[String], log: &mut Log) {
         let (name, crawls) = (&line[0][..], &line[2..]);
-        // Their purge renames a plain key, so nobody packs meanwhile.
+        // The purge renames a plain key, so the storage must not change during a purge.
         if name == "DEDUPE.PACK" && !self.purge.is_empty() {
             return;
         }
@@ -730,15 +736,15 @@ impl Beside {
         self.server.restart();
         self.c = connect(&self.server);
         ok!(self.c, "CONFIG", "SET", "crawlspace.slice-us", 50);
-        // A removal that was asked for may have begun, and nobody may rely on what it is about to take.
+        // A requested removal may have begun, so no crawl may depend on the hashes that it removes.
         for crawl in ok!(self.c, "HKEYS", "removing").texts() {
             self.holds.remove(&crawl);
         }
         if both {
             self.purge.clear();
         }
-        // The kill may come before the server has read the command, or the command may be refused: the crawl
-        // then keeps everything.
+        // The server may have been killed before it read the command, or may have refused it: the
+        // crawl then keeps everything.
         if let Some((crawl, hashes)) = asked_to_go {
             let begun = ok!(self.c, "HEXISTS", "removing", &crawl) == int(1);
             if !begun && !self.c.call(&["DEDUPE.STATS", P, &crawl]).is_error() {
@@ -753,7 +759,7 @@ impl Beside {
         }
         self.purge.clear();
         let removing = ok!(self.c, "HKEYS", "removing").texts();
-        // Kills may have cut short more than one of them.
+        // Kills may have interrupted several removals.
         for crawl in removing.iter().filter(|crawl| !crawl.is_empty()) {
             self.call(&ours("DEDUPE.REMOVE", &[crawl]), log);
         }
@@ -768,7 +774,7 @@ impl Beside {
             let reply = self.call(&ours(command, &[&crawl]), log);
             must!(
                 !reply.is_error(),
-                "{command} of a crawl that was set aside: {reply:?}"
+                "{command} of a canceled crawl: {reply:?}"
             );
         }
         let crawls: Vec<String> = self.holds.keys().cloned().collect();
@@ -776,7 +782,7 @@ impl Beside {
             let reply = self.call(&ours("DEDUPE.COMMIT", &[crawl]), log);
             must!(!reply.is_error(), "the commit of \"{crawl}\": {reply:?}");
         }
-        // Of crawls that their purge deleted, it did not reach what was packed.
+        // The purge could not delete the packed records of these crawls.
         for crawl in std::mem::take(&mut self.purged) {
             if !self.holds.contains_key(&crawl) {
                 self.call(&ours("DEDUPE.CANCEL", &[&crawl]), log);
@@ -791,7 +797,7 @@ impl Beside {
                 let held = holder.as_ref().and_then(|holder| self.holds.get(holder));
                 must!(
                     held.is_some_and(|held| held.contains(&n)),
-                    "a hash belongs to who does not hold it: {n} of \"{crawl}\", {holder:?}, {held:?}"
+                    "the owner of a hash does not hold it: {n} of \"{crawl}\", {holder:?}, {held:?}"
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! Tests that hold for plain and for packed indexes. `make test` runs them once with each.
+//! Tests that must pass on plain and on packed storage. `make test` runs them once on each.
 
 mod access;
 mod bad_input;

@@ -1,7 +1,9 @@
-//! Browsertrix's crawlers and importer beside our commands, in random steps, with a model of what is counted.
+//! Random steps of Browsertrix's crawlers and importer, mixed with commands of the module, compared
+//! with a model of the counts.
 //!
-//! Its steps are sent by ioredis, in the order of `browsertrix/crawlers.js`. After each step the counts, owners and
-//! finished packages are those of the model, and `CHECK` finds what the model says.
+//! ioredis sends the commands of Browsertrix, in the order of `browsertrix/crawlers.js`. After each
+//! step, the counts, owners and finished packages must equal those of the model, and `CHECK` must
+//! report what the model expects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,7 +22,7 @@ const HASHES: u64 = 24;
 /// Number of steps of a history.
 const STEPS: usize = 100;
 
-/// Bytes of each revisit; every original has more.
+/// Size of each revisit in bytes; every original is larger.
 const REVISIT: i64 = 100;
 
 fn bare(hash: u64) -> String {
@@ -31,7 +33,7 @@ fn size_of(hash: u64) -> i64 {
     1000 + 10 * hash as i64
 }
 
-/// A hash as a package's index has it, with or without the label of its algorithm.
+/// Returns a hash as a package's index writes it, with or without the name of its algorithm.
 fn in_cdx(hash: u64) -> String {
     let label = if hash.is_multiple_of(2) {
         "sha256:"
@@ -41,7 +43,7 @@ fn in_cdx(hash: u64) -> String {
     format!("{label}{}", bare(hash))
 }
 
-/// The capture `n` of a payload: its URL, and its date in 14 digits.
+/// Returns capture `n` of a payload: its URL, and its date as 14 digits.
 fn capture(hash: u64, n: u64) -> (String, String) {
     (
         format!("https://e/{hash}/{n}"),
@@ -50,7 +52,7 @@ fn capture(hash: u64, n: u64) -> (String, String) {
 }
 
 #[test]
-fn nothing_counts_twice_whoever_writes() {
+fn nothing_counts_twice_regardless_of_the_writer() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dedupe-node");
     let node = match node(&folder, &["ioredis"]) {
         Ok(node) => node,
@@ -86,7 +88,7 @@ enum State {
     Open,
     /// The crawl is in `allcrawls`.
     Committed,
-    /// The crawl is in both, because our command continued it.
+    /// The crawl is in both sets, because a command of the module continued it.
     Continued,
     /// The crawl is in `canceledcrawls`.
     Canceled,
@@ -98,7 +100,7 @@ struct Content {
     /// Each hash with the number of its capture.
     records: BTreeMap<u64, u64>,
     counts: Counts,
-    /// Packages, and whether each is finished.
+    /// Packages, with true for finished ones.
     files: Vec<(String, bool)>,
 }
 
@@ -106,15 +108,15 @@ struct Content {
 struct Crawl {
     state: State,
     now: Content,
-    /// Its contents when our command continued it.
+    /// Contents at the time when a command of the module continued the crawl.
     before: Content,
-    /// The place of the package that Browsertrix's crawler writes, while that runs.
+    /// Index of the package that Browsertrix's crawler is writing, while it runs.
     writes: Option<usize>,
-    /// The crawl uses `--dedupeConcurrent`: the sum of sizes may lack its own.
+    /// The crawl uses `--dedupeConcurrent`, so the total sizes may lack its own.
     concurrent: bool,
-    /// Our commands wrote to it.
+    /// Commands of the module have written to it.
     is_ours: bool,
-    /// Its counts are in `allcounts`, though it is canceled.
+    /// The crawl is canceled, but its counts are still in `allcounts`.
     in_sums: bool,
 }
 
@@ -144,7 +146,7 @@ impl Crawl {
         }
     }
 
-    /// Our command goes on with it.
+    /// Continues the crawl with a command of the module.
     fn go_on(&mut self) {
         self.is_ours = true;
         if self.state == State::Committed {
@@ -160,19 +162,20 @@ impl Crawl {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A crawl of Browsertrix begins, with a package, concurrent or not.
+    /// A crawl of Browsertrix begins with a package, concurrent or not.
     Start(String, String, bool),
     /// A capture of a payload.
     Response(String, u64, u64),
-    /// Its package is finished, and maybe the next one begins.
+    /// Browsertrix's crawler finishes its package and possibly begins another one.
     Close(String, i64, Option<String>),
-    /// Its own commit, which dies after this many replies.
+    /// Browsertrix's own commit, which is interrupted after this many replies.
     Commit(String, Option<u64>),
-    /// Its own cancel.
+    /// Browsertrix's own cancel.
     Cancel(String),
-    /// A package that its importer takes; a revisit has no capture.
+    /// Browsertrix's importer adds a package; a revisit has no capture.
     Take(String, String, i64, Vec<(u64, Option<u64>)>),
-    /// Its purge, which keeps these; then comes the repair that the guide asks for.
+    /// Browsertrix's purge, which keeps these crawls, followed by the repair that the guide
+    /// requires.
     Purge(Vec<String>),
     /// `ADD` of a capture.
     Add(String, u64, u64),
@@ -180,7 +183,7 @@ enum Step {
     Revisit(String, u64),
     /// `WACZOPEN` and `WACZCLOSE`.
     Wacz(String, String, i64),
-    /// Another command of ours.
+    /// Another command of the module.
     Ours(&'static str, Vec<String>),
 }
 
@@ -192,9 +195,9 @@ struct Beside {
     owners: BTreeMap<u64, String>,
     /// `src:d`.
     finished: BTreeSet<String>,
-    /// Revisits without an original: their number and bytes.
+    /// Revisits without an original: their number and total bytes.
     waiting: BTreeMap<u64, BTreeMap<String, [i64; 2]>>,
-    /// `removedCrawls` and `removedCrawlSize`, once they are there.
+    /// `removedCrawls` and `removedCrawlSize`, once they exist.
     tracked: Option<[i64; 2]>,
     made: u64,
     _server: Server,
@@ -243,7 +246,7 @@ impl Beside {
         log.call(self.c.wire(), &words)
     }
 
-    /// Has Browsertrix's programs take a step; false when they died in it.
+    /// Runs a step of Browsertrix's programs; returns false if they were interrupted.
     fn theirs(&mut self, step: &str, log: &mut Log) -> bool {
         self.crawlers.say(step);
         let said = self.crawlers.line();
@@ -252,7 +255,8 @@ impl Beside {
         said == "done"
     }
 
-    /// Returns true if revisits of a crawl wait for an original. Those of removed crawls cannot be found.
+    /// Returns true if revisits of a crawl wait for an original. Those of removed crawls cannot be
+    /// found.
     fn waits(&self, crawl: &str) -> bool {
         self.waiting.values().any(|all| all.contains_key(crawl))
     }
@@ -262,14 +266,14 @@ impl Beside {
         !self.finished.contains(file) && !files.any(|(other, _)| other == file)
     }
 
-    /// The record that Browsertrix's programs find.
+    /// Returns true if Browsertrix's programs find a record of this hash.
     fn found(&self, crawl: &str, hash: u64) -> bool {
         let owner = self.owners.get(&hash).map_or(crawl, |owner| owner);
         let owner = self.crawls.get(owner);
         owner.is_some_and(|owner| owner.now.records.contains_key(&hash))
     }
 
-    /// The committed crawls that hold a hash.
+    /// Returns the committed crawls that hold a hash.
     fn holders(&self, hash: u64) -> Vec<String> {
         let committed = |crawl: &Crawl| {
             let content = crawl.committed();
@@ -278,7 +282,7 @@ impl Beside {
         self.names(committed)
     }
 
-    /// The original of these revisits has come.
+    /// Settles the revisits that waited for this original.
     fn settle(&mut self, hash: u64) {
         for (name, [number, bytes]) in self.waiting.remove(&hash).unwrap_or_default() {
             let saved = [0, 0, number * size_of(hash) - bytes, 0];
@@ -307,14 +311,15 @@ impl Beside {
         }
     }
 
-    /// The least and the most that the sums may be.
+    /// Returns the minimum and maximum of the total counts.
     fn sums(&self) -> [Counts; 2] {
         let [mut least, mut most] = [Counts::default(); 2];
         let mut canceled = self
             .crawls
             .values()
             .filter(|crawl| crawl.state == State::Canceled);
-        // Of several canceled crawls nothing tells which ones a purge took out of the sums.
+        // If several crawls are canceled, nothing shows which ones a purge subtracted from the
+        // totals.
         let is_clear = canceled.all(|crawl| crawl.in_sums);
         for crawl in self.crawls.values() {
             if let Some(Content { counts, .. }) = crawl.committed() {
@@ -343,7 +348,7 @@ impl Beside {
         let state = self.crawls.get(name).map(|crawl| crawl.state);
         let is_done = self.finished.contains(file);
         let originals = lines.iter().filter(|(_, capture)| capture.is_some());
-        // Theirs counts for a crawl in `allcrawls` alone, and in both places.
+        // Browsertrix counts for a crawl in `allcrawls` only, and in both places.
         let mut awaited = originals
             .filter_map(|(hash, _)| self.waiting.get(hash))
             .flatten();
@@ -406,9 +411,9 @@ impl Beside {
         self.finished.insert(file.to_owned());
     }
 
-    /// A commit of theirs has merged a crawl.
+    /// Updates the model after a commit by Browsertrix merged a crawl.
     fn merged_by_theirs(&mut self, name: &str) {
-        let crawl = self.crawls.get_mut(name).expect("it is there");
+        let crawl = self.crawls.get_mut(name).expect("the crawl exists");
         crawl.state = State::Committed;
         crawl.writes = None;
         let files = crawl.now.files.iter().map(|(file, _)| file.clone());
@@ -435,7 +440,7 @@ impl Beside {
             self.merged_by_theirs(name);
             return;
         }
-        // Nobody knows in which order it went through the records.
+        // The order in which it processed the records is unknown.
         for &hash in crawl.now.records.keys() {
             if ok!(self.c, "HGET", "alldupes", bare(hash)) == Reply::Bulk(name.into()) {
                 self.owners.insert(hash, name.to_owned());
@@ -453,7 +458,8 @@ impl Beside {
             return;
         };
         let may = match crawl.state {
-            // It leaves our keys behind, and the names of packages that a commit cut short had listed.
+            // A cancel by Browsertrix leaves the module's keys behind, and the names of packages
+            // that an interrupted commit had listed.
             State::Open => {
                 !crawl.is_ours
                     && !crawl
@@ -469,7 +475,7 @@ impl Beside {
             return;
         }
         self.theirs(&format!(r#"{{"step":"cancel","crawl":"{name}"}}"#), log);
-        let crawl = self.crawls.get_mut(name).expect("it is there");
+        let crawl = self.crawls.get_mut(name).expect("the crawl exists");
         crawl.writes = None;
         if crawl.state == State::Open {
             self.crawls.remove(name);
@@ -516,7 +522,7 @@ impl Beside {
         self.ours("REPAIR", &[], log)
     }
 
-    /// A command of ours that is a job.
+    /// Runs a command of the module that is a job.
     fn ours(&mut self, name: &str, crawls: &[String], log: &mut Log) -> Verdict {
         let first = crawls.first().map_or("", |crawl| crawl);
         let known = self.crawls.get(first).cloned();
@@ -535,7 +541,7 @@ impl Beside {
             _ => Vec::new(),
         };
         let is_there = crawls.iter().all(|crawl| self.crawls.contains_key(crawl));
-        // A purge of theirs took it out of the sums, which a commit does not see.
+        // A purge by Browsertrix subtracted it from the totals, which a commit does not notice.
         let is_out = name == "COMMIT" && known.as_ref().is_some_and(|crawl| !crawl.in_sums);
         if !is_there || is_out || leave.iter().any(|crawl| self.waits(crawl)) {
             return Ok(());
@@ -562,7 +568,7 @@ impl Beside {
         match name {
             "COMMIT" => self.committed(first),
             "CANCEL" if leave.is_empty() => {
-                let crawl = self.crawls.get_mut(first).expect("it is there");
+                let crawl = self.crawls.get_mut(first).expect("the crawl exists");
                 crawl.now = crawl.before.clone();
                 crawl.state = State::Committed;
             }
@@ -592,11 +598,11 @@ impl Beside {
     }
 
     fn committed(&mut self, name: &str) {
-        let crawl = self.crawls.get_mut(name).expect("it is there");
+        let crawl = self.crawls.get_mut(name).expect("the crawl exists");
         let was = std::mem::replace(&mut crawl.state, State::Committed);
         let files = crawl.now.files.iter().filter(|(_, finished)| *finished);
         self.finished.extend(files.map(|(file, _)| file.clone()));
-        // A crawler that is not concurrent ends before.
+        // A crawler that is not concurrent ends before its commit.
         crawl.writes = crawl.writes.filter(|_| crawl.concurrent);
         let size = crawl.now.counts[3];
         let records: Vec<u64> = crawl.now.records.keys().copied().collect();
@@ -610,7 +616,7 @@ impl Beside {
             self.untrack(size);
         }
         for hash in records {
-            // What plain clients added is settled where the commit met it.
+            // Revisits that plain clients added are settled when the commit finds the original.
             let keys = ["c", "s"].map(|end| format!("rev:{}:{end}", in_cdx(hash)));
             let is_gone = ok!(self.c, "EXISTS", &keys[0], &keys[1]) == Reply::Int(0);
             if new.contains(&hash) || is_gone {
@@ -619,7 +625,7 @@ impl Beside {
         }
     }
 
-    /// A hash goes to another crawl only when its owner has it no more.
+    /// A hash moves to another crawl only if its owner does not have it any more.
     fn follow_owners(&mut self) -> Verdict {
         for hash in 0..HASHES {
             let now = match ok!(self.c, "HGET", "alldupes", bare(hash)) {
@@ -842,7 +848,8 @@ impl Beside {
         self.crawls.insert(name.to_owned(), crawl);
     }
 
-    /// Returns true if Browsertrix's crawler of a crawl runs, and no other client continues its committed part.
+    /// Returns true if Browsertrix's crawler of a crawl is running, and no other client continues
+    /// its committed part.
     fn runs(&self, name: &str) -> bool {
         let crawl = self.crawls.get(name).filter(|crawl| crawl.writes.is_some());
         crawl.is_some_and(|crawl| {
@@ -861,7 +868,7 @@ impl Beside {
         }
         let (url, date) = capture(hash, n);
         let (digest, size) = (bare(hash), size_of(hash));
-        // The crawler knows the milliseconds.
+        // The crawler has dates with milliseconds.
         self.theirs(
             &format!(
                 r#"{{"step":"response","crawl":"{name}","hash":"{digest}","url":"{url}","date":"{date}123","size":{size},"revisit":{REVISIT}}}"#
@@ -900,7 +907,7 @@ impl Beside {
         }
     }
 
-    /// The crawl that a command of ours writes to, in a state in which it may.
+    /// Chooses a crawl that a command of the module may write to in its current state.
     fn ours_may_write(&self, name: &str) -> bool {
         let crawl = self.crawls.get(name);
         crawl.is_none_or(|crawl| crawl.state != State::Canceled)
@@ -938,7 +945,7 @@ impl Beside {
         let line = ["DEDUPE.REVISIT", P, name, "NOREF", &digest, &size];
         let reply = self.call(&line, log);
         let is_seen = self.owners.contains_key(&hash) && !self.holders(hash).is_empty();
-        let crawl = self.crawls.get_mut(name).expect("it is there");
+        let crawl = self.crawls.get_mut(name).expect("the crawl exists");
         if is_seen || crawl.now.records.contains_key(&hash) {
             must!(reply == Reply::Int(1), "REVISIT gives {reply:?}");
             crawl.go_on();
@@ -957,7 +964,7 @@ impl Beside {
             return Ok(());
         }
         let index = self.call(&["DEDUPE.WACZOPEN", P, name, file], log);
-        let crawl = self.crawls.get_mut(name).expect("it is there");
+        let crawl = self.crawls.get_mut(name).expect("the crawl exists");
         let expected = crawl.now.files.len();
         crawl.go_on();
         crawl.now.files.push((file.to_owned(), true));

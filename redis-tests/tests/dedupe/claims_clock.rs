@@ -1,4 +1,4 @@
-//! A wall clock that jumps, forwards or backwards, neither ends nor prolongs a wait for a claim.
+//! Jumps of the wall clock in either direction neither end nor prolong a wait for a claim.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use redis_tests::{DedupeIndex, Reply, Shifted, Wire, bulk, int};
 
 const P: &str = "p:";
 const HOUR: i64 = Shifted::HOUR;
-/// A second, and as much again for a machine that does other things as well.
+/// One second, plus another one for a loaded machine.
 const SOON: Duration = Duration::from_secs(2);
 /// Minimum duration of silence.
 const QUIET: Duration = Duration::from_millis(1500);
@@ -18,7 +18,7 @@ fn claim(c: &mut DedupeIndex, px: i64) -> String {
     reply.items()[1].text()
 }
 
-/// A client that waits for the claim on hash 1.
+/// Returns a client that waits for the claim on hash 1.
 fn waiter(c: &mut DedupeIndex, block: u64) -> Wire {
     c.blocked(format!("CLAIM b #1 PX 60000 BLOCK {block}"))
 }
@@ -32,7 +32,7 @@ fn soon(waiter: &mut Wire) -> Reply {
 }
 
 #[test]
-fn jumps_do_not_end_a_claim_that_somebody_waits_for() {
+fn jumps_do_not_end_a_claim_with_waiters() {
     let Some(clock) = Shifted::start() else {
         return;
     };

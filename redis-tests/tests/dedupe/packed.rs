@@ -1,4 +1,4 @@
-//! PACK and UNPACK: what goes in comes out.
+//! `PACK` and `UNPACK` lose and change no data.
 
 use redis_tests::{
     DedupeIndex, Options, Word, array, err, int, moved, ok, record_of, replies_of, sha256_of,
@@ -7,7 +7,7 @@ use redis_tests::{
 
 const P: &str = "{coll-42}:";
 
-/// Fields as anybody may have written them.
+/// Returns unusual fields that any client might have written.
 fn odd_fields() -> Vec<Vec<u8>> {
     let hex = "0123456789abcdef".repeat(4);
     let base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
@@ -30,7 +30,8 @@ fn odd_fields() -> Vec<Vec<u8>> {
     fields
 }
 
-/// Values as anybody may have written them: records of every form, and what is none.
+/// Returns unusual values that any client might have written: records of every form, and invalid
+/// ones.
 fn odd_values() -> Vec<Vec<u8>> {
     let mut values: Vec<Vec<u8>> = Vec::new();
     let dates = "20260319102015 20260319102015123 00000000000000 99999999999999 99991231235959999 \
@@ -66,7 +67,8 @@ fn odd_values() -> Vec<Vec<u8>> {
     values
 }
 
-/// Writes all of it as plain clients do: owners that exist or not, records that are some or not.
+/// Writes all of them as plain clients do, with existing and missing owners, and valid and invalid
+/// records.
 fn odd_index(c: &mut DedupeIndex, merged: &str) {
     let p = c.prefix().to_owned();
     small_index(c, &p);
@@ -90,7 +92,7 @@ fn odd_index(c: &mut DedupeIndex, merged: &str) {
             commands.push(vec!["HSET".word(), holders, field.clone(), numbers.word()]);
         }
     }
-    // Every value under a field of its own.
+    // Writes every value under a field of its own.
     for (n, value) in (0..).zip(&values) {
         let records = format!("{p}h:b").into_bytes();
         let field = sha256_of(1_000_000 + n).into_bytes();
@@ -104,7 +106,7 @@ fn odd_index(c: &mut DedupeIndex, merged: &str) {
 }
 
 #[test]
-fn unpack_gives_the_plain_keys_back_byte_for_byte() {
+fn unpack_restores_the_plain_keys_byte_for_byte() {
     let server = Options::new().plain().start();
     for p in [P, "", "p\r\n\0:"] {
         for (profile, merged) in [("document", "allhashes"), ("browsertrix", "alldupes")] {
@@ -121,7 +123,7 @@ fn unpack_gives_the_plain_keys_back_byte_for_byte() {
             assert_eq!(c.plain(format!("TYPE {p}packedhashes")).text(), "crawlpack");
             assert_eq!(c.plain(format!("EXISTS {p}holders {p}moving")), int(0));
             assert_eq!(ok!(c, "EXISTS", &committed[0], &committed[2]), int(0));
-            // What is not of the committed part stays as it is.
+            // Data that does not belong to the committed part is unchanged.
             let moved = |key: &[u8]| {
                 let hashes = ["packedhashes", merged, "holders"].map(|name| format!("{p}{name}"));
                 let mut moved = committed.iter().chain(&hashes);

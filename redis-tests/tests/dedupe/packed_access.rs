@@ -1,5 +1,6 @@
-//! Tests of the places where the storage of an index may change: clusters, full servers, replicas; and of the replies
-//! on each. (`matrix::acl` and `matrix::memory` test which users may change it, and what a full server accepts.)
+//! Tests in which situations the storage of an index may change (clusters, full servers, replicas),
+//! and the replies on each storage. (`matrix::acl` and `matrix::memory` test which users may change
+//! it, and what a full server accepts.)
 
 use redis_tests::{
     Cluster, DedupeIndex, Options, Reply, Server, Wire, assert_error, assert_replicated, bulk, int,
@@ -103,7 +104,7 @@ fn large(c: &mut DedupeIndex) {
 }
 
 #[test]
-fn a_slot_that_leaves_while_the_storage_changes_takes_all_along() {
+fn a_slot_that_moves_while_the_storage_changes_is_complete() {
     let cluster = Cluster::with(2, Options::new().plain());
     large(&mut DedupeIndex::of(cluster.owner(P), P));
     for name in ["PACK", "UNPACK"] {
@@ -125,7 +126,7 @@ fn a_slot_that_leaves_while_the_storage_changes_takes_all_along() {
 }
 
 #[test]
-fn a_change_that_meets_maxmemory_stops_cleanly_and_goes_on_later() {
+fn a_change_that_reaches_maxmemory_stops_cleanly_and_continues_later() {
     let server = Options::new().plain().aof_unsynced(false).start();
     let replica = Options::new().plain().replica_of(&server).start();
     let mut c = DedupeIndex::of(&server, P);
@@ -135,7 +136,7 @@ fn a_change_that_meets_maxmemory_stops_cleanly_and_goes_on_later() {
         let mut changer = c.begun(name);
         c.plain("CONFIG SET maxmemory 1");
         if storage == "packed" {
-            // It frees memory.
+            // Packing frees memory, so a full server allows it.
             assert!(matches!(changer.recv(), Reply::Array(_)));
             c.plain("CONFIG SET maxmemory 0");
             let after = c.plain_view();

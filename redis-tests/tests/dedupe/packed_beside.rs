@@ -1,11 +1,12 @@
-//! Plain clients beside a packed index: whatever they do to the keys that documents name, no record is lost, and the
-//! index stays packed. Indexes that version 0.1.0 packed move to where plain clients do not reach them.
+//! Plain clients beside a packed index: no plain write to a documented key destroys a record, and
+//! the index stays packed. Indexes packed by version 0.1.0 are moved to a key that plain clients do
+//! not use.
 
 use redis_tests::{DedupeIndex, Options, Server, assert_replicated, int, sha256_of, simple, until};
 
 const P: &str = "p:";
 
-/// A packed index in which `a` and `b` share hashes.
+/// Creates a packed index in which `a` and `b` share hashes.
 fn build(c: &mut DedupeIndex) {
     c.ok("PROFILE browsertrix");
     for (id, numbers) in [("a", 0..100), ("b", 50..200)] {
@@ -37,7 +38,7 @@ fn kind(c: &mut DedupeIndex, name: &str) -> String {
     c.plain(format!("TYPE {P}{name}")).text()
 }
 
-/// Waits for the marker, which comes back once a plain command has ended.
+/// Waits for the marker, which the module restores after a plain command.
 fn until_marked(c: &mut DedupeIndex) {
     until("the marker is back", || kind(c, "alldupes") == "crawlmark");
 }
@@ -70,7 +71,7 @@ fn purge(c: &mut DedupeIndex, kept: &[&str], gone: &[&str], ends: bool) {
     }
 }
 
-/// A master with an append-only file, its replica, and the same index on plain keys.
+/// Returns a master with an append-only file, its replica, and the same index on plain keys.
 fn stage() -> (Server, Server, DedupeIndex) {
     let server = Options::new().packed().aof_unsynced(true).start();
     let replica = Options::new().packed().replica_of(&server).start();
@@ -80,7 +81,8 @@ fn stage() -> (Server, Server, DedupeIndex) {
     (server, replica, c)
 }
 
-/// Asserts what every copy of the data says: master, replica, after a reload, a replay and a rewrite.
+/// Compares every copy of the data with `told`: on the master, on the replica, after a reload, a
+/// replay and a rewrite.
 fn assert_everywhere(
     server: &mut Server,
     replica: &Server,
@@ -104,7 +106,7 @@ fn assert_everywhere(
 }
 
 #[test]
-fn purge_of_browsertrix_keeps_what_it_keeps_everywhere() {
+fn purge_of_browsertrix_has_the_same_result_on_every_copy() {
     let (mut server, replica, mut c) = stage();
     purge(&mut c, &["b"], &["a"], true);
     until_marked(&mut c);
@@ -113,7 +115,7 @@ fn purge_of_browsertrix_keeps_what_it_keeps_everywhere() {
     let mut c = DedupeIndex::of(&server, P);
     c.ok("REPAIR");
     assert_eq!(owners(&mut c), expected, "repaired");
-    // What the purge did not reach is named, and goes or comes back as the operator says.
+    // Records that the purge did not reach are reported; the operator removes or restores them.
     c.tells("CHECK", "unlistedCrawls 1");
     c.ok("CANCEL a");
     c.ok("REPAIR");
@@ -184,11 +186,11 @@ fn no_plain_command_on_a_documented_key_destroys_a_record() {
             // Valkey 8.1 leaves the client in the other database.
             c.plain("SELECT 0");
             if line.starts_with("PEXPIRE") {
-                until("it is gone", || {
+                until("the key has expired", || {
                     c.plain(format!("EXISTS {key}")) == int(0) || name == "alldupes"
                 });
             }
-            // What is of no use there goes; then the records are found again.
+            // Leftover values at these keys are deleted; then the records are found again.
             if c.plain(format!("TYPE {key}")) == simple("string") {
                 c.plain(format!("DEL {key}"));
             }
@@ -209,7 +211,8 @@ fn no_plain_command_on_a_documented_key_destroys_a_record() {
 #[test]
 fn a_plain_hash_at_the_merged_name_is_packed_and_changes_no_owner() {
     let (mut server, replica, mut c) = stage();
-    // A crawl of a plain client, committed by it where no marker stands: some hashes are new, some are known.
+    // A crawl that a plain client wrote and committed while there was no marker: some hashes are
+    // new, some are known.
     let bare = |n| sha256_of(n).trim_start_matches("sha256:").to_owned();
     c.plain("MULTI");
     c.plain("DEL p:alldupes");
@@ -261,8 +264,8 @@ fn two_plain_hashes_become_one_with_unpack() {
     assert_eq!(owners(&mut c), [("a", 100), ("b", 100), ("-", 1)]);
 }
 
-/// Makes the index what version 0.1.0 had: the packed value at the key of the merged index, or, while that was unpacked,
-/// in `moving`.
+/// Recreates the layout of version 0.1.0: the packed value is at the key of the merged index, or,
+/// during an unpack, in `moving`.
 fn as_of_0_1_0(c: &mut DedupeIndex, unpacks: bool) {
     c.plain("MULTI");
     c.plain("DEL p:alldupes");
@@ -288,7 +291,7 @@ fn an_index_of_0_1_0_moves_with_its_first_write_everywhere() {
             "RETAIN a",
         ] {
             let (mut server, replica, mut c) = stage();
-            // No event of a plain client reaches a server that loads.
+            // While the server loads, no keyspace events of plain clients reach it.
             as_of_0_1_0(&mut c, unpacks);
             c.plain("DEBUG RELOAD");
             let old = if unpacks { "moving" } else { "alldupes" };
@@ -311,9 +314,9 @@ fn an_index_of_0_1_0_moves_with_its_first_write_everywhere() {
 }
 
 #[test]
-fn changes_of_storage_end_whatever_else_is_at_their_keys() {
+fn changes_of_storage_end_even_with_foreign_data_at_their_keys() {
     let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
-    // A hash of another program is not ours, and is in the way.
+    // A hash of another program is in the way and is not changed.
     for line in ["PACK", "REPAIR", "UNPACK"] {
         c.plain("FLUSHALL");
         c.plain("HSET p:moving f v");
@@ -329,7 +332,7 @@ fn changes_of_storage_end_whatever_else_is_at_their_keys() {
     let before = server.snapshot();
     c.refused("PACK", "ERR");
     server.snapshot().assert_same(&before, "PACK was refused");
-    // Without the key that says which storage it is.
+    // Without the key that records the storage.
     for (begun, line) in [
         ("PACK", "PACK"),
         ("PACK", "REPAIR"),
@@ -358,7 +361,7 @@ fn changes_of_storage_end_whatever_else_is_at_their_keys() {
 }
 
 #[test]
-fn a_commit_of_a_crawl_that_was_out_brings_back_all_of_it() {
+fn a_commit_of_a_crawl_taken_out_of_allcrawls_restores_all_of_it() {
     let histories = [
         &[
             "SREM p:allcrawls b",
@@ -395,7 +398,7 @@ fn a_commit_of_a_crawl_that_was_out_brings_back_all_of_it() {
 }
 
 #[test]
-fn what_stands_in_the_place_of_the_marker_is_no_part_of_the_index() {
+fn foreign_data_in_place_of_the_marker_is_not_part_of_the_index() {
     let expected = [("a", 100), ("b", 100), ("-", 1)];
     for line in ["SET p:alldupes x", "SUNIONSTORE p:alldupes p:allcrawls"] {
         let (server, mut c) = DedupeIndex::on(Options::new().packed(), P);
@@ -413,7 +416,7 @@ fn what_stands_in_the_place_of_the_marker_is_no_part_of_the_index() {
         c.ok("UNPACK");
         c.assert_consistent();
     }
-    // The marker under the name of what is left to pack, and the value of another time.
+    // The marker at the key for unfinished packing, and the value of another index.
     let (_server, mut c) = DedupeIndex::on(Options::new().packed(), P);
     build(&mut c);
     c.plain("RENAME p:alldupes p:moving");

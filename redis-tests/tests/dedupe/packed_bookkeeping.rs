@@ -1,5 +1,5 @@
-//! Tests of a packed index's bookkeeping: owners of logged changes, records that count, missing records, readers of
-//! keys, and the storage.
+//! Tests of a packed index's internal data: owners of logged changes, record counts, missing
+//! records, access to keys, and the storage.
 
 use redis_tests::{
     DATE, DedupeIndex, Options, Reply, Snapshot, Wire, assert_error, cmd, int, ok, sha256_of,
@@ -8,7 +8,7 @@ use redis_tests::{
 
 const P: &str = "{coll-42}:";
 
-/// A `DEDUPE.CHECK` must have found nothing but a change of storage that was under way.
+/// Fails if a `DEDUPE.CHECK` reports anything other than a change of storage in progress.
 #[track_caller]
 fn assert_no_faults(findings: &Reply) {
     let moving = findings.field("interrupted").int();
@@ -21,8 +21,8 @@ fn assert_no_faults(findings: &Reply) {
     }
 }
 
-/// Two crawls, committed and packed; and with `is_canceled` the cancel that drops what is packed of
-/// them, because `allcrawls` has them no more.
+/// Creates two crawls, committed and packed. With `is_canceled`, they are canceled, which drops
+/// their packed records because `allcrawls` does not have them any more.
 fn two_crawls(c: &mut DedupeIndex, ids: [&str; 2], is_canceled: bool, in_one_go: bool) {
     let [first, second] = ids;
     c.plain("CONFIG SET crawlspace.slice-us 1000");
@@ -47,7 +47,7 @@ fn two_crawls(c: &mut DedupeIndex, ids: [&str; 2], is_canceled: bool, in_one_go:
 }
 
 #[test]
-fn logs_tell_crawls_apart_whose_ids_end_alike() {
+fn logs_distinguish_crawls_whose_ids_end_alike() {
     let ids = [
         ["\x01b", "b"],
         ["b", "\x01b"],
@@ -59,7 +59,7 @@ fn logs_tell_crawls_apart_whose_ids_end_alike() {
             let mut server = Options::new().plain().aof_unsynced(false).start();
             let replica = Options::new().plain().replica_of(&server).start();
             let mut c = DedupeIndex::of(&server, P);
-            // What comes now is told by logs.
+            // From here on, changes are replicated as logs.
             server.wait_for_replica_offset(&replica);
             two_crawls(&mut c, pair, is_canceled, in_one_go);
             server.wait_for_replica_offset(&replica);
@@ -74,7 +74,7 @@ fn logs_tell_crawls_apart_whose_ids_end_alike() {
     }
 }
 
-/// A record that nobody else writes, as a plain client stores it.
+/// A record that only a plain client writes.
 const PLAIN_RECORD: &str = "1 20240501120000 http://plain.example/ 7";
 
 /// Returns the look-ups of the hashes 0 to 39.
@@ -86,9 +86,9 @@ fn look_ups(c: &mut DedupeIndex) -> Vec<Reply> {
     lines.map(|line| c.ok(line)).collect()
 }
 
-/// A client that knows only the documents goes on with a committed crawl: it stores the records of
-/// hashes that the crawl has, and of one that is new. Look-ups of the former must not change by it, nor
-/// by the commit and by `UNPACK`. What all of it replies, and the keys in the end.
+/// Continues a committed crawl with a plain client, which stores the records of hashes that the
+/// crawl has and of a new one. Look-ups of the former must not change by that, nor by the commit
+/// and by `UNPACK`. Returns all replies, and the keys at the end.
 fn continued_by_a_plain_client(options: Options) -> (Vec<Vec<Reply>>, Snapshot) {
     let (_server, mut c) = DedupeIndex::on(options, P);
     for (id, numbers) in [("a", 0..20), ("b", 10..30)] {
@@ -96,7 +96,7 @@ fn continued_by_a_plain_client(options: Options) -> (Vec<Vec<Reply>>, Snapshot) 
     }
     let mut seen = vec![look_ups(&mut c)];
     for n in [0, 3, 15, 100] {
-        // On plain keys it finds the crawl's own record there.
+        // On plain keys, the crawl's own record is already there.
         c.plain(format!("HSETNX {P}h:a #{n} '{PLAIN_RECORD}'"));
     }
     seen.push(look_ups(&mut c));
@@ -125,7 +125,7 @@ fn continued_by_a_plain_client(options: Options) -> (Vec<Vec<Reply>>, Snapshot) 
 }
 
 #[test]
-fn a_plain_record_beside_a_packed_one_is_as_if_it_were_not_there() {
+fn a_plain_record_beside_a_packed_one_is_ignored() {
     let (packed, keys) = continued_by_a_plain_client(Options::new().packed());
     let (plain, plain_keys) = continued_by_a_plain_client(Options::new().plain());
     assert_eq!(packed, plain);
@@ -133,7 +133,7 @@ fn a_plain_record_beside_a_packed_one_is_as_if_it_were_not_there() {
 }
 
 #[test]
-fn a_packed_index_whose_value_went_is_found_and_repaired() {
+fn a_packed_index_without_its_value_is_found_and_repaired() {
     let (_server, mut c) = DedupeIndex::on(Options::new().packed(), P);
     for (id, numbers) in [("a", 0..50), ("b", 50..100), ("c", 100..150)] {
         c.committed(id, numbers);
@@ -147,7 +147,7 @@ fn a_packed_index_whose_value_went_is_found_and_repaired() {
         assert!(c.ok("REPAIR").field("repaired").int() > 0);
         c.assert_consistent();
         c.tells("REPAIR", "repaired 0");
-        // It can be filled again.
+        // The index can be filled again.
         assert_eq!(c.committed("d", 0..80), (80, 0), "{round}");
         assert_eq!(c.owners([0, 79, 80]), ["d", "d", "-"], "{round}");
         c.assert_consistent();
@@ -156,13 +156,13 @@ fn a_packed_index_whose_value_went_is_found_and_repaired() {
 }
 
 #[test]
-fn a_part_of_the_packed_records_that_went_is_found_too() {
+fn missing_packed_records_are_found() {
     let (_server, mut c) = DedupeIndex::on(Options::new().packed(), P);
     c.committed("a", 0..50);
     c.plain("COPY {coll-42}:packedhashes {coll-42}-aside");
     c.committed("b", 40..100);
     c.assert_consistent();
-    // The value of another time.
+    // Puts the value of an earlier time in place.
     c.plain("RENAME {coll-42}-aside {coll-42}:packedhashes");
     c.tells("CHECK", "ok 0 missingHashes 60");
     c.ok("REPAIR");
@@ -170,11 +170,11 @@ fn a_part_of_the_packed_records_that_went_is_found_too() {
     assert_eq!(c.owners([0, 45, 50]), ["a", "a", "-"]);
 }
 
-/// A log that takes the field `a-field-of-19-bytes` of a hash into the crawl `c`.
+/// A log entry that moves the field `a-field-of-19-bytes` of a hash into the crawl `c`.
 const TAKES_A_FIELD: &[u8] = b"\x01\x01c\x09\x00\x13a-field-of-19-bytes";
 
 #[test]
-fn a_log_reads_no_key_that_its_user_may_not() {
+fn a_log_reads_only_keys_that_its_user_may_read() {
     let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
     let reads = |rules: &str| {
         let mut c = DedupeIndex::of(&server, P);
@@ -204,12 +204,12 @@ fn a_log_reads_no_key_that_its_user_may_not() {
         assert_error(&apply(&mut reader, "secret"), "NOPERM", rules);
         let keys = c.plain("KEYS *").texts();
         assert_eq!(keys, ["secret"], "{rules:?}");
-        // It may change what is its own.
+        // The log may change the module's own keys.
         let own = "{coll-42}:h:c";
         ok!(reader, "HSET", own, "a-field-of-19-bytes", "own");
         assert!(!apply(&mut reader, own).is_error(), "{rules:?}");
     }
-    // The log is a good one.
+    // The log itself is valid.
     for rules in ["%R~secret", "~*"] {
         let (mut reader, may) = reads(rules);
         assert!(may, "{rules:?}");
@@ -222,7 +222,8 @@ fn a_log_reads_no_key_that_its_user_may_not() {
     }
 }
 
-/// Makes three crawls of this many hashes each, and slices so short that a change of storage takes many.
+/// Creates three crawls of this many hashes each; slices are so short that a change of storage
+/// takes many.
 fn three_crawls(c: &mut DedupeIndex, hashes: u64) {
     c.plain("CONFIG SET crawlspace.slice-us 50");
     for (id, first) in [("a", 0), ("b", hashes), ("c", 2 * hashes)] {
@@ -246,7 +247,7 @@ fn checks_are_answered_while_the_storage_changes_again_and_again() {
         for name in ["PACK", "UNPACK"] {
             let (_, hashes, records) = c.change(name);
             assert_eq!((hashes, records), (6_000, 6_000), "{name}");
-            // Those that are answered ask again; the others meet the next change as well.
+            // Checkers that got their reply ask again; the others continue into the next change.
             for checker in &mut checkers {
                 if checker.has_reply() {
                     assert_no_faults(&checker.recv());
@@ -265,18 +266,18 @@ fn checks_are_answered_while_the_storage_changes_again_and_again() {
     }
 }
 
-/// Takes everything out of an index whose change of storage was cut short.
+/// Removes everything from an index whose change of storage was interrupted.
 type Emptied = fn(&mut DedupeIndex);
 
-/// A change of storage, and what the storage is when it was cut short, when then everything is removed,
-/// and after the way back.
+/// A change of storage, and the storage after the interruption, after everything was then removed,
+/// and after the opposite change.
 const CHANGES: [(&str, [&str; 3]); 2] = [
     ("PACK", ["packing", "packed", "plain"]),
     ("UNPACK", ["unpacking", "plain", "packed"]),
 ];
 
 #[test]
-fn a_change_cut_short_has_ended_when_everything_is_removed() {
+fn an_interrupted_change_has_ended_when_everything_is_removed() {
     let ways: [(&str, Emptied); 3] = [
         ("REMOVE", |c| {
             assert_eq!(c.ok("REMOVE a b c").ints(), [3, 18_000, 0]);
@@ -303,7 +304,10 @@ fn a_change_cut_short_has_ended_when_everything_is_removed() {
             }
             let mut changer = c.begun(name);
             c.plain("DEBUG RELOAD");
-            assert!(changer.recv().is_error(), "{what}: it was over too soon");
+            assert!(
+                changer.recv().is_error(),
+                "{what}: the change ended too early"
+            );
             assert_eq!(c.storage(), cut_short, "{what}");
             empty(&mut c);
             assert_eq!(c.plain("EXISTS {coll-42}:moving"), int(0), "{what}");

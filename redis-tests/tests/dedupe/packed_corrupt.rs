@@ -1,4 +1,4 @@
-//! Tests that a damaged or malicious dump or file of a packed index is refused.
+//! Tests that damaged or malicious dumps and files of a packed index are refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,7 +8,7 @@ use redis_tests::{DedupeIndex, Options, Server, assert_contains, assert_error, c
 const P: &str = "p:";
 const KEY: &str = "p:packedhashes";
 
-/// A small index, and its dump.
+/// Creates a small index and returns its dump.
 fn packed(c: &mut DedupeIndex, hashes: u64) -> Vec<u8> {
     c.plain("CONFIG SET rdbcompression no");
     c.plain("HSET p:h:odd \u{ff} '' '' x");
@@ -34,14 +34,14 @@ fn digest(c: &mut DedupeIndex, key: &str) -> String {
     digests.texts().remove(0)
 }
 
-/// The value is as it was, and nothing is broken.
+/// Fails unless the value is unchanged and the index consistent.
 #[track_caller]
 fn assert_unharmed(server: &mut Server, c: &mut DedupeIndex, before: &str) {
     assert!(server.is_alive());
     assert_eq!(server.info_number("panics"), 0);
     assert_eq!(digest(c, KEY), before);
     assert_eq!(c.owners([0, 1]), ["a", "a"]);
-    // Two owners without records are what there was.
+    // Two owners without records existed before.
     c.tells("CHECK", "danglingOwners 2 missingHashes 0");
 }
 
@@ -62,7 +62,7 @@ fn missing_repeated_swapped_and_foreign_chunks_are_refused() {
     let dump = packed(&mut c, 40_000);
     let before = digest(&mut c, KEY);
     let good = Payload::of(&dump);
-    // Of another value, with the same number of chunks.
+    // Create the dump of another value with the same number of chunks.
     c.committed("a", [900_000]);
     let foreign = Payload::of(ok!(c, "DUMP", KEY).bytes());
     ok!(c, "RESTORE", KEY, 0, &dump, "REPLACE");
@@ -97,10 +97,7 @@ fn missing_repeated_swapped_and_foreign_chunks_are_refused() {
     }
     let twice = changed(&|chunks| chunks.extend_from_within(..));
     refused(twice, "all twice".to_owned());
-    refused(
-        changed(&|chunks| chunks.clear()),
-        "no chunk at all".to_owned(),
-    );
+    refused(changed(&|chunks| chunks.clear()), "not a chunk".to_owned());
     for version in [1, 3, 1023] {
         let other = good.clone().of_version(version);
         refused(other, format!("version {version}"));
@@ -119,7 +116,7 @@ fn truncated_and_damaged_files_are_refused_at_the_start() {
     server.kill9();
     let path = server.dir().join("dump.rdb");
     let whole = std::fs::read(&path).expect("a saved file");
-    // Where the value is, whatever else is in the file.
+    // The position of the value, regardless of the rest of the file.
     let mut bad = vec![whole[..whole.len() / 2].to_vec()];
     let mut damaged = whole.clone();
     let middle = damaged.len() / 2;
@@ -162,7 +159,7 @@ fn internal_chunks_are_not_for_clients() {
 }
 
 #[test]
-fn a_value_whose_chunks_are_not_all_there_can_be_used() {
+fn an_incomplete_value_can_be_used() {
     let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
     let payload = Payload::of(&packed(&mut c, 40_000));
     let whole = c.indexed();
@@ -179,7 +176,7 @@ fn a_value_whose_chunks_are_not_all_there_can_be_used() {
     assert!(!chunk(&mut c, 0).is_error());
     let some = c.indexed();
     assert!(some > 0 && some < whole, "{some} of {whole}");
-    // A chunk that does not belong here changes nothing.
+    // A chunk that belongs to another value changes nothing.
     let before = digest(&mut c, KEY);
     for i in [0, 2] {
         let reply = chunk(&mut c, i);
@@ -194,7 +191,7 @@ fn a_value_whose_chunks_are_not_all_there_can_be_used() {
     c.plain("DEBUG RELOAD");
     assert_eq!(digest(&mut c, KEY), before);
     assert_eq!(c.indexed(), some + 10);
-    // And all of them in their order are the value.
+    // All chunks in order give the value.
     ok!(c, "DEL", KEY);
     for i in 0..payload.chunks.len() {
         assert!(!chunk(&mut c, i).is_error());

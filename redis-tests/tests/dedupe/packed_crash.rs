@@ -1,16 +1,16 @@
-//! `kill -9` in the middle of PACK and UNPACK, and of a commit and a removal on a packed index: the
-//! same command again finishes it, and the index is that of an undisturbed run.
+//! `kill -9` during `PACK` and `UNPACK`, and during a commit and a removal on a packed index:
+//! running the command again completes it, and the index equals that of an undisturbed run.
 
 use redis_tests::{DedupeIndex, Options, Reply, Server, Snapshot, Wire, cmd, int, moved, until};
 
 const P: &str = "p:";
-/// Hashes of each committed crawl, of which half are in both, and of the index.
+/// Number of hashes of each committed crawl, half of which are in both, and of the index.
 const A: u64 = 16_000;
 const ALL: u64 = 24_000;
-/// Hashes of the index when the open crawl is committed, too.
+/// Number of hashes of the index once the uncommitted crawl is committed, too.
 const WHOLE: u64 = 28_000;
 
-/// Two committed crawls that share hashes, and one that is open.
+/// Creates two committed crawls that share hashes, and an uncommitted one.
 fn build(c: &mut DedupeIndex) {
     for (id, first) in [("a", 0), ("b", 8_000)] {
         c.committed(id, first..first + A);
@@ -19,7 +19,7 @@ fn build(c: &mut DedupeIndex) {
     c.plain("CONFIG SET crawlspace.slice-us 50");
 }
 
-/// The owner of a hash while `a` and `b` are committed and nothing else is.
+/// Returns the owner of a hash while only `a` and `b` are committed.
 fn owner(n: u64) -> &'static str {
     match n {
         0..A => "a",
@@ -50,7 +50,7 @@ fn killed(server: &mut Server, mut waiting: Wire) -> DedupeIndex {
     c
 }
 
-/// The hashes that are in plain keys while the storage changes.
+/// Returns the number of hashes in plain keys while the storage changes.
 fn plain_part(c: &mut DedupeIndex, name: &str) -> i64 {
     match name {
         "PACK" => c.plain("HLEN p:moving").int(),
@@ -61,7 +61,7 @@ fn plain_part(c: &mut DedupeIndex, name: &str) -> i64 {
     }
 }
 
-/// Kills a change of storage again and again; a little further each time.
+/// Kills a change of storage repeatedly, each time a little later.
 fn change_survives_kill9(preamble: bool) {
     let options = Options::new().plain().aof_unsynced(preamble);
     let (mut server, mut c) = DedupeIndex::on(options, P);
@@ -83,7 +83,7 @@ fn change_survives_kill9(preamble: bool) {
                 server.until_rewritten();
             }
             if changer.has_reply() {
-                // It ended during the rewrite, or before this program got the processor again.
+                // The change ended during the rewrite, or before this process was scheduled again.
                 total = moved(&changer.recv()).1;
                 server.restart();
                 break;
@@ -95,7 +95,7 @@ fn change_survives_kill9(preamble: bool) {
         }
         assert!(
             kills > 0,
-            "{name} was over before its first quarter was seen"
+            "{name} ended before its first quarter was observed"
         );
         let mut c = DedupeIndex::of(&server, P);
         let reply = c.change(name);
@@ -120,7 +120,7 @@ fn killed_changes_finish_after_an_append_only_file_without_preamble() {
 }
 
 #[test]
-fn a_change_cut_short_can_be_turned_round() {
+fn an_interrupted_change_can_be_reversed() {
     let (mut server, mut c) = DedupeIndex::on(Options::new().plain().aof_unsynced(true), P);
     build(&mut c);
     let before = c.plain_view();
@@ -156,7 +156,7 @@ fn commands_work_on_an_index_whose_change_was_cut_short() {
         for (line, expected) in lines.iter().zip(&replies) {
             assert_eq!(c.ok(line), *expected, "{line} after half a {name}");
         }
-        // Nothing is wrong but that it is not done.
+        // Nothing is wrong except that the change is incomplete.
         if name == "PACK" {
             c.tells("CHECK", "interrupted 1");
             c.tells("REPAIR", "interrupted 0");
@@ -172,14 +172,14 @@ fn commands_work_on_an_index_whose_change_was_cut_short() {
     }
 }
 
-/// Kills the job of a line when this many hashes are indexed, and runs the line again.
+/// Kills the job of a line once this many hashes are indexed, and runs the line again.
 fn job_survives_kill9(line: &str, half_way: std::ops::Range<i64>, preamble: bool) {
     let (expected, replies) = undisturbed(&[line]);
     let (mut server, mut c) = DedupeIndex::on(Options::new().packed().aof_unsynced(preamble), P);
     build(&mut c);
     let mut waiting = c.sent(line);
     until("the job is half way", || {
-        assert!(!waiting.has_reply(), "{line} was over too soon");
+        assert!(!waiting.has_reply(), "{line} ended too early");
         half_way.contains(&c.indexed())
     });
     let mut c = killed(&mut server, waiting);
@@ -189,7 +189,7 @@ fn job_survives_kill9(line: &str, half_way: std::ops::Range<i64>, preamble: bool
         let right = owner(n) == seen || line.starts_with("REMOVE") && left;
         assert!(right, "{n} is {seen}'s after half a {line}");
     }
-    // A removal that was cut short says all of its figures in the end.
+    // An interrupted removal reports its complete counts in the end.
     assert_eq!(c.ok(line), replies[0], "{line} again");
     let view = c.plain_view().without_counters();
     view.assert_same(&expected.without_counters(), line);

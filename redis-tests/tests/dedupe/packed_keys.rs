@@ -1,4 +1,4 @@
-//! A packed index among the other keys of a server: settings, plain commands, moves and deletions.
+//! A packed index beside other keys: settings, plain commands, moves and deletions.
 
 use redis_tests::{
     DATE, DedupeIndex, Options, Server, Wire, array, assert_contains, assert_error, bulk, err, int,
@@ -11,7 +11,7 @@ fn key(name: &str) -> String {
     format!("{P}{name}")
 }
 
-/// A server, and an index that is packed once it is committed.
+/// Starts a server with an index that is packed once it is committed.
 fn packed() -> (Server, DedupeIndex) {
     DedupeIndex::on(Options::new().packed(), P)
 }
@@ -21,13 +21,13 @@ fn plain() -> (Server, DedupeIndex) {
     DedupeIndex::on(Options::new().plain(), P)
 }
 
-/// The server's type of a key of the index.
+/// Returns the type of a key of the index as the server reports it.
 #[track_caller]
 fn assert_type(c: &mut DedupeIndex, name: &str, kind: &str) {
     assert_eq!(c.plain(format!("TYPE {}{name}", c.prefix())), simple(kind));
 }
 
-/// Asserts that the index is packed, and that a marker says so to plain clients.
+/// Fails unless the index is packed and has a marker for plain clients.
 #[track_caller]
 fn assert_packed(c: &mut DedupeIndex, merged: &str) {
     assert_type(c, merged, "crawlmark");
@@ -62,7 +62,7 @@ fn changed_keys_are_notified_and_watched() {
         watcher.plain("PING");
         let executed = watcher.plain("EXEC");
         assert!(executed.is_nil(), "{name} did not disturb WATCH");
-        // Without a change nobody is disturbed.
+        // Without a change, watching transactions succeed.
         watcher.plain("WATCH {coll-42}:allhashes {coll-42}:crawlspace");
         c.ok(name);
         watcher.plain("MULTI");
@@ -144,7 +144,7 @@ fn a_packed_index_follows_its_keys() {
     assert_eq!(one.owners([1, 205]), ["a", "more"]);
     small_index(&mut c, P);
     assert_eq!(replies_of(&mut c, P), expected, "read again");
-    // All keys under another prefix are another index.
+    // All keys under another prefix form another index.
     for name in server.snapshot().names() {
         let other = name.replacen("coll-42", "coll-43", 1);
         c.plain(format!("RENAME {name} {other}"));
@@ -169,7 +169,7 @@ fn the_storage_of_new_indexes_is_a_setting() {
     small_index(&mut c, P);
     assert_packed(&mut c, "allhashes");
     assert_eq!(c.storage(), "packed");
-    // One that is there stays as it is.
+    // An existing index keeps its storage.
     assert_eq!(early.storage(), "plain");
     early.committed("c", 100..110);
     assert_type(&mut early, "allhashes", "hash");
@@ -181,7 +181,7 @@ fn the_storage_of_new_indexes_is_a_setting() {
     assert_eq!(c.storage(), "packed");
     small_index(&mut c, "q:");
     assert_eq!(replies_of(&mut c, P), replies_of(&mut c, "q:"));
-    // An empty index that was unpacked remembers it.
+    // An empty index that was unpacked stays plain.
     let (server, mut c) = packed();
     c.ok("UNPACK");
     small_index(&mut c, P);
@@ -229,7 +229,7 @@ fn an_empty_index_remembers_that_it_is_packed() {
 }
 
 #[test]
-fn an_index_that_was_emptied_goes_on_packed() {
+fn an_emptied_index_stays_packed() {
     let (server, mut c) = packed();
     for round in 0..3 {
         c.add("a", 0..200);
@@ -278,7 +278,7 @@ fn records_of_an_open_crawl_are_plain_until_its_commit() {
     assert_eq!(stored, bulk(record));
     c.commit("a");
     assert_eq!(c.plain("EXISTS {coll-42}:h:a {coll-42}:holders"), int(0));
-    // A plain client goes on with the crawl, as the documents say.
+    // A plain client continues the crawl as documented.
     c.plain("SADD {coll-42}:uncommittedcrawls a");
     c.plain(format!("HSET {P}h:a #7 '0 {DATE} http://e.com/ 7'"));
     c.plain("HINCRBY {coll-42}:h:a:counts totalUrls 1");

@@ -1,17 +1,18 @@
-//! While the storage of an index changes, nobody misses anything, and jobs wait.
+//! While the storage of an index changes, look-ups miss nothing and jobs wait.
 
 use redis_tests::{DedupeIndex, Options, Server, array, bulk, int, moved, record_of};
 
 const P: &str = "{coll-42}:";
 
-/// Starts a server whose indexes are plain until they are packed, with slices so short that a change takes many.
+/// Starts a server whose indexes are plain until they are packed, with slices so short that a
+/// change takes many.
 fn start() -> (Server, DedupeIndex) {
     let short = ["slice-us", "50"];
     DedupeIndex::on(Options::new().plain().module_args(&short), P)
 }
 
 #[test]
-fn nobody_misses_anything_while_the_storage_changes() {
+fn look_ups_are_complete_while_the_storage_changes() {
     let (_server, mut c) = start();
     for (id, first) in [("a", 0), ("b", 12_000)] {
         c.committed(id, first..first + 24_000);
@@ -64,7 +65,7 @@ fn jobs_wait_until_the_storage_has_changed() {
         let lines = ["COMMIT new", "CANCEL gone", "REMOVE b", name];
         let mut others = lines.map(|line| c.sent(line));
         let same = moved(&others[3].recv());
-        // The one who asked for the same work gets the same reply.
+        // A second client that requested the same change gets the same reply.
         assert_eq!(moved(&changer.recv()), same, "{name}");
         assert_eq!(same.1, 24_000);
         assert_eq!(others[0].recv().ints(), [10, 10]);
@@ -206,10 +207,11 @@ fn keys_deleted_while_the_storage_changes_do_not_hang_it() {
             server.until_idle();
             c.ok("REPAIR");
             if deleted == "allcrawls" {
-                // The crawl has its records, and only its name says whether it is to stay.
+                // The records of the crawl are complete, but the crawl is in no list, so the check
+                // cannot tell if it should be kept.
                 c.tells("CHECK", "unlistedCrawls 1");
                 c.commit("a");
-                // Its counts were in the sums already.
+                // The counts of the crawl were already in the totals.
                 c.ok("REPAIR");
             }
             c.assert_consistent();

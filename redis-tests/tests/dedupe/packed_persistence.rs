@@ -1,4 +1,4 @@
-//! A packed index is the same after a restart, on a replica, in a copy and in a dump.
+//! A packed index is unchanged after a restart, on a replica, in a copy and in a dump.
 
 use redis_tests::{
     DedupeIndex, Options, Reply, Server, Snapshot, assert_replicated, bulk, cmd, err, int, ok,
@@ -7,8 +7,8 @@ use redis_tests::{
 
 const P: &str = "p:";
 
-/// Writes leftovers of a plain client: fields and values of all kinds, entries of the merged index whose crawl has no
-/// such record, and records that are missing in the merged index.
+/// Writes leftovers of a plain client: fields and values of all kinds, entries of the merged index
+/// whose crawl has no such record, and records without an entry in the merged index.
 fn odd(c: &mut DedupeIndex) {
     let long = vec![b'u'; 100_000];
     let zeros = format!("sha-256:{}", "0".repeat(64));
@@ -35,7 +35,7 @@ fn odd(c: &mut DedupeIndex) {
     c.plain("SADD p:allcrawls odd");
 }
 
-/// An index with all of that, crawls that share hashes, and one that has not committed.
+/// Creates an index with such leftovers, crawls that share hashes, and an uncommitted crawl.
 fn fill(c: &mut DedupeIndex) {
     odd(c);
     for (crawl, numbers) in [("a", 0..300), ("b", 200..500), ("c\r\n", 100..400)] {
@@ -61,12 +61,12 @@ type Told = (Vec<String>, Vec<(Reply, Reply)>, Snapshot);
 /// Returns all replies about the index, and its keys after unpacking.
 fn told(c: &mut DedupeIndex) -> Told {
     let mut stats = c.ok("STATS b").pairs();
-    // Memory is what it is.
+    // The memory figure may differ.
     stats.retain(|(name, _)| *name != bulk("memory"));
     (c.owners(0..720), stats, plain_view(c, P))
 }
 
-/// More can be done with it.
+/// Checks that the index can be changed further.
 fn goes_on(c: &mut DedupeIndex) {
     c.tells("STATS", "storage packed");
     c.committed("new", 690..800);
@@ -125,7 +125,7 @@ fn debug_reload_keeps_everything() {
     });
 }
 
-/// Makes a committed and packed crawl of this many hashes.
+/// Creates a committed and packed crawl of this many hashes.
 fn big(c: &mut DedupeIndex, hashes: u64) {
     c.committed("big", 0..hashes);
     c.ok("PACK");
@@ -177,7 +177,7 @@ fn value_digest(c: &mut DedupeIndex, key: &str) -> String {
 }
 
 #[test]
-fn copies_and_dumps_are_equal_and_apart() {
+fn copies_and_dumps_are_equal_and_independent() {
     let (server, mut c) = packed();
     let before = told(&mut c);
     let digest = value_digest(&mut c, "p:packedhashes");
@@ -195,7 +195,7 @@ fn copies_and_dumps_are_equal_and_apart() {
     for key in ["copy", "restored"] {
         assert_eq!(value_digest(&mut c, key), digest, "{key}");
     }
-    // A copy of all keys is an index of its own.
+    // A copy of all keys is an independent index.
     let (other, mut o) = packed();
     for key in o.plain("KEYS p:*").items() {
         ok!(o, "COPY", key.bytes(), [b"q", &key.bytes()[1..]].concat());
@@ -215,10 +215,10 @@ fn copies_and_dumps_are_equal_and_apart() {
 }
 
 #[test]
-fn digest_does_not_depend_on_how_an_index_came_about() {
+fn digest_does_not_depend_on_the_history_of_an_index() {
     let all = [("a", 0..300), ("b", 200..500), ("c", 100..400)];
     let mut digests = Vec::new();
-    // Packed at the end, from the beginning, in between, and with removed crawls.
+    // The index is packed at the end, from the beginning, in between, or with removed crawls.
     for round in 0..4 {
         let options = match round {
             1 => Options::new().packed(),
@@ -241,7 +241,7 @@ fn digest_does_not_depend_on_how_an_index_came_about() {
             c.ok("REMOVE passing-0 passing-1 passing-2");
         }
         c.ok("PACK");
-        // Numbers of commits differ where more has been committed.
+        // Commit numbers differ if there were more commits.
         if round != 3 {
             digests.push(value_digest(&mut c, "p:packedhashes"));
         }
@@ -256,7 +256,7 @@ fn digest_does_not_depend_on_how_an_index_came_about() {
 }
 
 #[test]
-fn every_change_is_another_digest() {
+fn every_change_changes_the_digest() {
     let (_server, mut c) = packed();
     let mut seen = vec![value_digest(&mut c, "p:packedhashes")];
     for (crawl, n) in [("a", 3_000), ("b", 3_000), ("d", 3_000), ("d", 3_001)] {
@@ -268,10 +268,10 @@ fn every_change_is_another_digest() {
 }
 
 #[test]
-fn memory_usage_is_what_the_server_measures() {
+fn memory_usage_equals_the_growth_of_the_server() {
     for loaded in [false, true] {
         let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
-        // Valkey frees what is deleted on another thread, some time later.
+        // Valkey frees deleted values on another thread, some time later.
         c.plain("CONFIG SET lazyfree-lazy-user-del no");
         big(&mut c, 80_000);
         if loaded {
@@ -288,14 +288,14 @@ fn memory_usage_is_what_the_server_measures() {
 }
 
 #[test]
-fn big_index_is_freed_aside() {
+fn big_index_is_freed_in_the_background() {
     let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
     big(&mut c, 80_000);
     let before = server.info_number("lazyfreed_objects");
     let usage = c.plain("MEMORY USAGE p:packedhashes").int();
     let used = server.info_number("used_memory");
     c.plain("UNLINK p:packedhashes");
-    until("it is freed aside", || {
+    until("it is freed in the background", || {
         server.info_number("lazyfreed_objects") > before
             && server.info_number("used_memory") < used - usage / 2
     });
@@ -303,7 +303,7 @@ fn big_index_is_freed_aside() {
 }
 
 #[test]
-fn defragmentation_moves_it_and_harms_nothing() {
+fn defragmentation_moves_the_value_and_does_no_harm() {
     let (server, mut c) = DedupeIndex::on(Options::new().plain(), P);
     fill(&mut c);
     if let Reply::Error(line) = cmd!(c.wire(), "CONFIG", "SET", "activedefrag", "yes") {
@@ -319,7 +319,7 @@ fn defragmentation_moves_it_and_harms_nothing() {
     ] {
         c.plain(format!("CONFIG SET active-defrag-{setting}"));
     }
-    // Holes: every other crawl goes again.
+    // Removing every other crawl leaves gaps in memory.
     for n in 0..8 {
         let first = 10_000 + n * 2_000;
         c.committed(&format!("x{n}"), first..first + 2_000);

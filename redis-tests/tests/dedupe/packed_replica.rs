@@ -1,4 +1,4 @@
-//! Replicas of a server that packs and unpacks: they miss nothing, and are equal in the end, whenever
+//! Replicas of a server that packs and unpacks miss no change and are equal in the end, whenever
 //! they joined.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,8 @@ fn sees_all(c: &mut DedupeIndex, when: &str) {
     assert_eq!(c.indexed(), ALL as i64, "{when}");
 }
 
-/// Equal keys, and equal packed values whatever way they came.
+/// Fails unless the keys are equal, and the packed values are equal regardless of how they were
+/// built.
 fn assert_equal(server: &Server, replica: &Server, when: &str) {
     server.wait_for_replica_offset(replica);
     replica.snapshot().assert_same(&server.snapshot(), when);
@@ -135,8 +136,8 @@ fn a_change_ends_with_an_error_when_its_server_becomes_a_replica() {
 }
 
 #[test]
-fn what_replicas_and_files_are_told_gives_the_same_index() {
-    let mut rng = Rng::new("what_replicas_and_files_are_told_gives_the_same_index");
+fn replicated_and_logged_commands_give_the_same_index() {
+    let mut rng = Rng::new("replicated_and_logged_commands_give_the_same_index");
     let (mut server, mut c) = DedupeIndex::on(Options::new().packed().aof_unsynced(false), P);
     let replica = plain_replica(&server);
     for round in 0..60 {

@@ -1,4 +1,4 @@
-//! Clients that know only the documents work on the same keys, before, between and after commands.
+//! Clients that use only the documented keys work before, between and after commands.
 
 use redis_tests::{
     Crawl, DATE, DedupeIndex, Options, Server, array, bulk, fill_crawl, int, nil, ok, record_of,
@@ -7,7 +7,8 @@ use redis_tests::{
 
 const P: &str = "p:";
 
-/// They read and write the merged index and the records of committed crawls themselves.
+/// Returns options for plain storage, because the clients access the merged index and the records
+/// of committed crawls directly.
 fn plain() -> Options {
     Options::new().plain()
 }
@@ -16,7 +17,7 @@ fn start() -> (Server, DedupeIndex) {
     DedupeIndex::on(plain(), P)
 }
 
-/// The documented commit: an owner for each hash unless it has one, counts, then the sets.
+/// Commits as documented: an owner for each hash that has none, counts, then the sets.
 fn commit_plainly(c: &mut DedupeIndex, crawl: &str) {
     for hash in c.plain(format!("HKEYS p:h:{crawl}")).texts() {
         c.plain(format!("HSETNX p:allhashes {hash} {crawl}"));
@@ -84,7 +85,7 @@ fn plain_loop_and_commands_may_alternate_on_one_crawl() {
     c.plain(r#"RPUSH p:c:a:wacz {"filename":"plain.wacz"}"#);
     assert_eq!(c.ok("WACZOPEN a next.wacz"), int(1));
     c.ok("WACZCLOSE a 0 plain.wacz sha256:ab 50");
-    // The same record again is a retry, regardless of its first writer.
+    // The same record again is a retry, regardless of which client wrote it first.
     assert_eq!(c.counts("h:a:counts")["totalUrls"], 16);
     assert_eq!(c.commit("a"), (16, 0));
     assert_eq!(c.counts("allcounts")["totalCrawlSize"], 50);
@@ -111,7 +112,7 @@ fn half_a_plain_commit_is_finished_by_the_command() {
         c.plain(format!("HSETNX p:allhashes #{n} a"));
     }
     assert_eq!(c.owners([0, 99]), ["-", "-"]);
-    // Hashes that the plain client has committed already may or may not count as new.
+    // Hashes that the plain client has already committed may or may not count as new.
     let (new, known) = c.commit("a");
     assert!((50..=100).contains(&(new + known)), "{new} {known}");
     assert_eq!(c.owners([0, 99]), ["a", "a"]);
@@ -120,7 +121,7 @@ fn half_a_plain_commit_is_finished_by_the_command() {
 }
 
 #[test]
-fn half_a_plain_commit_is_taken_back_by_cancel() {
+fn half_a_plain_commit_is_undone_by_cancel() {
     let (_server, mut c) = start();
     c.committed("keep", 40..60);
     plain_crawl(&mut c, "a", 0, 100);
@@ -136,7 +137,7 @@ fn half_a_plain_commit_is_taken_back_by_cancel() {
 
 #[test]
 fn plain_purge_is_seen_by_the_commands() {
-    // As the document tells it: per-crawl keys deleted, merged keys recreated from scratch.
+    // As documented: per-crawl keys are deleted, merged keys are recreated from scratch.
     let (_server, mut c) = start();
     for (id, hashes) in [("a", 0..20), ("b", 10..30)] {
         c.committed(id, hashes);
@@ -215,7 +216,7 @@ fn record_whose_size_is_not_a_number_is_a_record_of_size_zero() {
 }
 
 #[test]
-fn what_is_kept_in_memory_follows_every_plain_change() {
+fn state_in_memory_follows_every_plain_change() {
     let (server, mut c) = start();
     let replica = plain().replica_of(&server).start();
     let mut r = DedupeIndex::of(&replica, P);
@@ -223,7 +224,7 @@ fn what_is_kept_in_memory_follows_every_plain_change() {
     let bare = hash.trim_start_matches("sha256:");
     c.committed("a", [1]);
     assert_eq!(c.owners([1]), ["a"]);
-    // Each line changes what the owner of hash 1 is, in another way.
+    // Each line changes the owner of hash 1 in a different way.
     for (line, owner) in rows![
         "SREM p:allcrawls a", "-";
         "SADD p:allcrawls a", "a";
@@ -233,7 +234,8 @@ fn what_is_kept_in_memory_follows_every_plain_change() {
         "SUNIONSTORE p:allcrawls x", "a";
         "DEL p:allhashes", "-";
         &format!("HSET p:allhashes {bare} a"), "a";
-        // The crawl b is not committed. Since allcrawls went once, every crawl is asked.
+        // Crawl `b` is not committed. Since `allcrawls` was deleted once, the look-up asks every
+        // crawl.
         "HSET p:allhashes #1 b", "a";
         "SADD p:allcrawls b", "a"; // it has no record, and a has
         &format!("HSET p:h:b {bare} '0 {DATE} http://e.com/ 7'"), "b";
@@ -252,7 +254,7 @@ fn what_is_kept_in_memory_follows_every_plain_change() {
 }
 
 #[test]
-fn holders_found_by_looking_come_after_those_on_record() {
+fn holders_found_by_searching_come_after_recorded_ones() {
     let (_server, mut c) = start();
     c.committed("a", 0..10);
     c.committed("b", 0..10);
@@ -281,7 +283,7 @@ fn id_of_a_crawl_that_was_purged_plainly_starts_from_nothing() {
 }
 
 #[test]
-fn numbers_of_a_crawl_that_was_canceled_plainly_do_not_count_for_the_next() {
+fn sequence_numbers_of_a_plainly_canceled_crawl_do_not_apply_to_the_next_one() {
     let (_server, mut c) = DedupeIndex::start(P);
     for round in 0..2 {
         assert_eq!(c.ok("ADD a SEQ w 1 @1"), int(1), "round {round}");
@@ -292,7 +294,7 @@ fn numbers_of_a_crawl_that_was_canceled_plainly_do_not_count_for_the_next() {
 }
 
 #[test]
-fn field_in_another_spelling_is_found_whatever_happens_to_the_server() {
+fn field_in_another_spelling_is_found_after_flushes_swaps_and_failovers() {
     let (mut server, mut c) = DedupeIndex::on(plain().aof(true), P);
     let replica = plain().replica_of(&server).start();
     let (mut r, mut three) = (DedupeIndex::of(&replica, P), c.another());
@@ -303,7 +305,7 @@ fn field_in_another_spelling_is_found_whatever_happens_to_the_server() {
     assert_eq!(c.owners([1]), ["a"]);
     server.wait_for_replica_offset(&replica);
     assert_eq!(r.owners([1]), ["a"]);
-    // As many fields as before, so that their number tells nothing.
+    // The number of fields is unchanged, so it does not reveal the change.
     c.plain(format!("HDEL p:allhashes {hash}"));
     c.plain(format!("HSET p:allhashes {bare} a"));
     assert_eq!(c.owners([1]), ["a"]);
@@ -330,7 +332,7 @@ fn field_in_another_spelling_is_found_whatever_happens_to_the_server() {
 }
 
 #[test]
-fn key_whose_name_looks_like_thousands_of_ours_is_written_as_any_other() {
+fn key_with_an_ambiguous_name_is_written_like_any_other() {
     let (server, mut c) = DedupeIndex::start("");
     let mut p = DedupeIndex::of(&server, P);
     c.committed("a", 0..3);
@@ -362,10 +364,10 @@ fn counts_spoiled_during_a_commit_do_not_add_a_part_of_it_twice() {
     for name in sums.keys() {
         let mut committer = c.begun("COMMIT a");
         c.plain(format!("HSET p:allcounts {name} x"));
-        assert!(committer.recv().is_error(), "{name} is no number");
+        assert!(committer.recv().is_error(), "{name} is not a number");
         c.plain(format!("HDEL p:allcounts {name}"));
         assert_eq!(c.counts("allcounts").len(), 0, "after {name}");
-        // From the start again.
+        // Start again with an empty crawl.
         assert_eq!(c.ok("CANCEL a"), int(24_000));
         fill(&mut c);
     }

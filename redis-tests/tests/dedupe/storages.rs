@@ -1,7 +1,7 @@
-//! Both storages of an index give the same replies to whatever is asked, and hold the same.
+//! Both storages of an index give the same replies and contain the same data.
 //!
-//! Random commands go to two servers: one keeps plain keys, the other packs its index, unpacks it and
-//! packs it again at random moments while other clients go on. Jobs take many slices.
+//! Random commands go to two servers. One keeps plain keys; the other packs and unpacks its index
+//! at random moments while other clients continue. Jobs take many slices.
 
 mod commands;
 
@@ -19,11 +19,11 @@ const PREFIXES: [&str; 3] = ["{coll-42}:", "", "p\r\n\0:"];
 struct Sides {
     plain: Wire,
     packed: Wire,
-    /// Connection that changes the storage, and whose reply may be pending.
+    /// Connection that changes the storage; its reply may be pending.
     changer: Wire,
     is_changing: bool,
     p: Vec<u8>,
-    /// Number of times that the packed side was packed.
+    /// Number of completed packs.
     packed_times: u64,
 }
 
@@ -43,7 +43,7 @@ impl Sides {
         sides
     }
 
-    /// Sends the same words to both, and compares what they say.
+    /// Sends the same command to both servers and compares the replies.
     fn both(&mut self, words: &[Vec<u8>], log: &mut Log) -> Result<Reply, String> {
         if is_check(words) {
             return self.both_check(words, log);
@@ -53,8 +53,9 @@ impl Sides {
         Ok(plain)
     }
 
-    /// `CHECK` and `REPAIR` of both. They walk through keys and fields in slices, and a walk may meet
-    /// one twice while a table of the server shrinks or the storage changes: then they are asked again.
+    /// Runs `CHECK` or `REPAIR` on both servers. They iterate over keys and fields in slices, and
+    /// may see one twice while a table of the server shrinks or the storage changes; in this case,
+    /// the command is sent again.
     fn both_check(&mut self, words: &[Vec<u8>], log: &mut Log) -> Result<Reply, String> {
         self.end_change()?;
         let mut compared = Ok(());
@@ -68,7 +69,7 @@ impl Sides {
         Err(compared.expect_err("five times"))
     }
 
-    /// Packs or unpacks the packed side, without waiting for the end of it.
+    /// Starts packing or unpacking without waiting for the end.
     fn begin_change(&mut self, name: &str, log: &mut Log) -> Verdict {
         self.end_change()?;
         let words = [name.word(), self.p.clone()];
@@ -86,10 +87,11 @@ impl Sides {
         Ok(())
     }
 
-    /// Checks that both sides hold the same keys, byte for byte, when the packed one is unpacked.
+    /// Checks that both servers have the same keys, byte for byte, once the packed index is
+    /// unpacked.
     fn assert_same_keys(&mut self) {
         self.end_change().expect("the storage changed");
-        // Claims tell when they end.
+        // Claims contain their deadlines.
         let view = |c: &mut Wire| {
             let view = plain_view(c, &self.p).without_storage();
             view.without(|key| key.ends_with(b"claims"))
@@ -98,7 +100,7 @@ impl Sides {
         packed.assert_same(&plain, "plain and packed");
     }
 
-    /// Two commands in a transaction.
+    /// Runs two commands in a transaction.
     fn transaction(&mut self, all: &[Vec<Vec<u8>>; 2], log: &mut Log) -> Verdict {
         let mut replies = [&mut self.plain, &mut self.packed].map(|c| {
             ok!(c, "MULTI");
@@ -115,12 +117,12 @@ impl Sides {
         pairs.try_for_each(|((words, plain), packed)| equal(words, plain, packed))
     }
 
-    /// A plain client writes to a crawl that is not committed, or goes on with one that is.
+    /// Runs a plain client's write to a crawl that is not committed, or that is continued.
     fn plain_step(&mut self, crawl: usize, words: &[Vec<u8>], log: &mut Log) -> Verdict {
         let key = |set: &str| [&self.p[..], set.as_bytes()].concat();
         let (all, open) = (key("allcrawls"), key("uncommittedcrawls"));
         let committed = ok!(self.plain, "SISMEMBER", all, PLAIN[crawl]).int() == 1;
-        // A committed record is not for it to change.
+        // A plain client must not change a committed record.
         if committed && ok!(self.plain, "HEXISTS", words[1], words[2]).int() == 1 {
             return Ok(());
         }
@@ -129,10 +131,10 @@ impl Sides {
     }
 }
 
-/// A step on both sides.
+/// A step on both servers.
 #[derive(Clone)]
 enum Step {
-    /// The storage of the packed side changes meanwhile.
+    /// Changes the storage of the packed index during the following steps.
     Change(&'static str),
     Call(Vec<Vec<u8>>),
     Script(Vec<Vec<u8>>),
@@ -200,7 +202,7 @@ fn equal(words: &[Vec<u8>], plain: &Reply, packed: &Reply) -> Verdict {
     Ok(())
 }
 
-/// A reply without what may differ: the order of what has none, times, memory, the storage itself.
+/// Removes what may differ from a reply: arbitrary order, times, memory, and the storage itself.
 fn comparable(words: &[Vec<u8>], reply: &Reply) -> Reply {
     let name = words[0].to_ascii_uppercase();
     let mut reply = reply.as_resp2();
@@ -227,7 +229,7 @@ fn comparable(words: &[Vec<u8>], reply: &Reply) -> Reply {
     reply
 }
 
-/// `DEDUPE.REQUIRES` gives JSON, the entries in any order.
+/// Sorts the entries of the JSON of `DEDUPE.REQUIRES`, whose order is arbitrary.
 fn without_order(name: &[u8], reply: Reply) -> Reply {
     match &reply {
         Reply::Bulk(json) if name == b"DEDUPE.REQUIRES" => {
@@ -243,14 +245,14 @@ fn without_order(name: &[u8], reply: Reply) -> Reply {
     }
 }
 
-/// A server for each side, with jobs in slices that are as short as they can be.
+/// Starts both servers with the shortest possible slices.
 fn servers() -> (Server, Server) {
     let short = ["slice-us", "50"];
     let plain = Options::new().plain().module_args(&short).start();
     (plain, Options::new().packed().module_args(&short).start())
 }
 
-/// Crawls that keep a change of storage busy for many slices.
+/// Adds crawls that keep a change of storage busy for many slices.
 fn fill(sides: &mut Sides, p: &str) {
     for (id, first, hashes) in [("large", 1000, 3000), ("large too", 3000, 2000)] {
         add_to_both(sides, p, id, (first, hashes));
@@ -265,7 +267,7 @@ fn add_to_both(sides: &mut Sides, prefix: &str, id: &str, (first, hashes): (u64,
     }
 }
 
-/// Damages both sides like a plain client, before the index is packed.
+/// Damages both indexes like a plain client, before one is packed.
 fn damage(sides: &mut Sides, rng: &mut Rng) {
     let p = sides.p.clone();
     let merged = [&p[..], b"allhashes"].concat();
@@ -274,7 +276,7 @@ fn damage(sides: &mut Sides, rng: &mut Rng) {
         let n = rng.below(commands::HASHES);
         let owners: [&[u8]; 4] = [b"nobody", b"large", CRAWLS[0], b""];
         let owner = *rng.pick(&owners);
-        // One spelling for each hash: of two, REPAIR keeps the one that it meets first.
+        // Each hash has one notation only, because `REPAIR` keeps the first of two that it finds.
         let field = commands::hash(&mut Rng::seeded(n), n);
         commands.push(vec!["HSET".word(), merged.clone(), field, owner.to_vec()]);
         let mut words = plain_command(rng, &p, 0);
@@ -329,7 +331,7 @@ fn both_storages_give_the_same_replies_on_a_damaged_index() {
 }
 
 #[test]
-fn histories_found_before_are_the_same_on_both_storages() {
+fn recorded_histories_are_the_same_on_both_storages() {
     let (plain, packed) = servers();
     for found in history::found("dedupe_") {
         let mut sides = Sides::new(&plain, &packed, PREFIXES[0], false);
@@ -354,7 +356,7 @@ fn jobs_in_many_slices_give_the_same_replies_while_others_go_on() {
     let log = &mut Log::default();
     for round in 0..6 {
         let id = format!("job {round}");
-        // Half of it is in the index already, or all of it is new.
+        // Half of the hashes are already in the index, or all are new.
         let first = 1000 + 5000 * rng.below(2) + 500 * round;
         add_to_both(&mut sides, p, &id, (first, 6000));
         let change = *rng.pick(&["DEDUPE.PACK", "DEDUPE.UNPACK"]);
@@ -365,7 +367,7 @@ fn jobs_in_many_slices_give_the_same_replies_while_others_go_on() {
             }
             one.send(&[name, p, &id]);
             other.send(&[name, p, &id]);
-            // What the running job does not touch.
+            // Commands that the running job does not affect.
             while !(one.has_reply() && other.has_reply()) {
                 let any = |rng: &mut Rng, most| sha256_of(1000 + rng.below(most)).word();
                 let (name, rest) = match rng.below(4) {

@@ -1,5 +1,5 @@
-//! URIs that the frontier keeps are a value of a type of our own: whatever the server does with a
-//! value, nothing of it is lost or changed.
+//! Kept URIs of a frontier are a native value of the module: persistence, replication and copies
+//! neither lose nor change any of it.
 
 use redis_tests::{Options, Rng, Server, Wire, cmd, err, int, ok, simple, until};
 
@@ -26,7 +26,7 @@ fn add(c: &mut Wire, key: &str, from: u64, n: u64) {
     }
 }
 
-/// Changes of every kind.
+/// Makes changes of every kind.
 fn changes(c: &mut Wire, rng: &mut Rng, steps: u64) {
     for step in 0..steps {
         let key = *rng.pick(&KEYS);
@@ -67,7 +67,7 @@ fn the_same_everywhere(preamble: bool) {
     let mut server = Options::new().aof_unsynced(preamble).start();
     let replica = Options::new().replica_of(&server).start();
     changes(&mut server.wire(), &mut rng, 3000);
-    // More than one chunk of an encoded value.
+    // Enough for more than one chunk of the encoded value.
     add(&mut server.wire(), KEYS[0], 1_000_000, 30_000);
     let (digest, dumped) = (server.digest(), dumps(&server));
     let same = |other: &Server, what: &str| {
@@ -87,7 +87,7 @@ fn the_same_everywhere(preamble: bool) {
     server.wait_for_replica_offset(&late);
     same(&late, "replica that came late");
 
-    // What was loaded goes on as what was never saved.
+    // A loaded value behaves like one that was never saved.
     changes(&mut server.wire(), &mut rng, 500);
     server.wait_for_replica_offset(&late);
     assert_eq!(server.digest(), late.digest());
@@ -130,7 +130,7 @@ fn a_value_can_be_copied_dumped_and_restored() {
         let digests = ok!(c, "DEBUG", "DIGEST-VALUE", "a", copy).texts();
         assert_eq!(digests[0], digests[1], "{copy}");
     }
-    // They are apart from each other.
+    // The copies are independent.
     ok!(c, "crawlspace.uris", "b", "DONE", 7);
     assert_eq!(ok!(c, "DUMP", "a"), payload);
     assert_ne!(ok!(c, "DUMP", "b"), payload);
@@ -139,7 +139,7 @@ fn a_value_can_be_copied_dumped_and_restored() {
     assert_eq!(ok!(c, "TYPE", "a"), simple("crawluris"));
 }
 
-/// The checksum of a payload (CRC-64/Jones, as Redis computes it).
+/// Computes the checksum of a payload (CRC-64/Jones, as Redis does).
 fn crc64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |crc, &byte| {
         (0..8).fold(crc ^ u64::from(byte), |crc: u64, _| {
@@ -165,7 +165,7 @@ fn a_damaged_payload_is_refused_and_the_server_lives() {
         let (body, _) = payload.split_at(payload.len() - 8);
         for _ in 0..3000 {
             let mut bytes = body.to_vec();
-            // The last two are the version of the format.
+            // The last two bytes are the version of the format.
             let reach = bytes.len() as u64 - 2;
             match rng.below(3) {
                 0 => {
@@ -188,7 +188,7 @@ fn a_damaged_payload_is_refused_and_the_server_lives() {
             bytes.extend(sum.to_le_bytes());
             let reply = cmd!(c, "RESTORE", "b", 0, bytes, "REPLACE");
             if !reply.is_error() {
-                // Into something else altogether, by its first byte, or nothing that is read.
+                // The changed first byte makes it another type, or the changed byte is not read.
                 restored += 1;
                 ok!(c, "DEL", "b");
             }
@@ -226,7 +226,7 @@ fn memory_is_counted_and_given_back() {
 }
 
 #[test]
-fn other_types_stay_apart() {
+fn other_types_are_refused() {
     let server = Server::start();
     let mut c = server.wire();
     ok!(c, "RPUSH", "list", "x");
@@ -240,7 +240,7 @@ fn other_types_stay_apart() {
 }
 
 #[test]
-fn calls_by_hand_that_make_no_sense_change_nothing() {
+fn invalid_manual_calls_change_nothing() {
     let server = Server::start();
     let mut c = server.wire();
     let long = "x".repeat((64 << 10) + 1);
@@ -311,7 +311,7 @@ fn calls_by_hand_that_make_no_sense_change_nothing() {
 }
 
 #[test]
-fn the_key_goes_with_its_last_uri_here_and_on_replicas() {
+fn the_key_is_deleted_with_its_last_uri_here_and_on_replicas() {
     let server = Server::start();
     let replica = Options::new().replica_of(&server).start();
     let mut c = server.wire();
@@ -348,7 +348,7 @@ fn a_watched_key_that_changes_ends_the_transaction() {
 }
 
 #[test]
-fn only_who_may_write_the_key_may_change_it() {
+fn only_users_with_write_access_may_change_the_key() {
     let server = Server::start();
     let mut c = server.wire();
     let command = ["ADD", "e", "0", "0", "0", "0", "u"];

@@ -1,4 +1,4 @@
-//! Crawls whose hashes others see while they run.
+//! Running crawls whose hashes other crawls can see.
 
 use redis_tests::{DedupeIndex, Options, array, bulk, int};
 
@@ -19,7 +19,7 @@ fn hashes_of_a_visible_crawl_are_seen_by_others_at_once() {
     c.ok("WACZOPEN run run.wacz");
     let found = c.ok("LOOKUP WITHWACZ #2");
     assert_eq!(found.items()[0].items()[5], bulk("run.wacz"));
-    // What a crawl has itself comes first.
+    // The crawl's own record comes first.
     let own = c.ok("LOOKUP CRAWL hidden #2");
     assert_eq!(own.items()[0].items()[0], bulk("hidden"));
     let claim = c.ok("CLAIM third #2 PX 1000");
@@ -34,7 +34,7 @@ fn hashes_of_a_visible_crawl_are_seen_by_others_at_once() {
 }
 
 #[test]
-fn commit_and_cancel_of_visible_crawls_are_those_of_any_other() {
+fn visible_crawls_are_committed_and_canceled_like_any_other() {
     let (_server, mut c) = DedupeIndex::start(P);
     for crawl in ["a", "b"] {
         begin(&mut c, crawl);
@@ -42,7 +42,7 @@ fn commit_and_cancel_of_visible_crawls_are_those_of_any_other() {
     c.add("b", [1, 2, 3]);
     c.add("a", [1, 2]);
     assert_eq!(c.owners(1..4), ["a", "a", "b"]);
-    // Each hash of the one is the other's at once, and comes back with it.
+    // Each crawl sees the other's hashes at once, and a cancel makes them invisible again.
     assert_eq!(c.ok("CANCEL a"), int(2));
     assert_eq!(c.owners(1..4), ["b", "b", "b"]);
     begin(&mut c, "a");
@@ -54,7 +54,7 @@ fn commit_and_cancel_of_visible_crawls_are_those_of_any_other() {
     let marks = c.plain_hash("crawlspace");
     let visible = marks.keys().any(|field| field.starts_with("visible "));
     assert!(!visible, "{marks:?}");
-    // It goes on as any other would: nobody sees what is new.
+    // The crawl continues like any other: its new hashes are invisible.
     c.add("b", [4]);
     assert_eq!(c.owners(3..5), ["b", "-"]);
     begin(&mut c, "b");
@@ -126,7 +126,7 @@ fn plain_client_that_ends_a_visible_crawl_ends_its_visibility() {
 }
 
 #[test]
-fn so_many_crawls_and_no_more_are_visible() {
+fn number_of_visible_crawls_is_limited() {
     let (server, mut c) = DedupeIndex::start(P);
     for n in 0..64 {
         begin(&mut c, &format!("run-{n}"));
@@ -135,7 +135,7 @@ fn so_many_crawls_and_no_more_are_visible() {
     c.refused("BEGIN 'one more' VISIBLE", "ERR 64");
     server.snapshot().assert_same(&before, "one too many");
     assert_eq!(c.ok("BEGIN run-7 VISIBLE"), int(0));
-    // Those that plain clients have ended do not count.
+    // Crawls that plain clients ended do not count.
     c.plainly(|c| c.plain("SREM p:uncommittedcrawls run-3 run-4"));
     begin(&mut c, "one more");
     c.commit("run-5");

@@ -1,4 +1,5 @@
-//! A user with exactly what a command needs may run it; without any bit of it, nothing changes.
+//! A user with exactly the permissions that a command needs can run it; without any one of them,
+//! the command is refused and changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +11,12 @@ use crate::stage::{Outcome, Stage, changed, steady};
 for_every_family!(
     each_sample_runs_with_exactly_the_keys_that_it_needs,
     each_sample_needs_its_prefix_and_its_command,
-    users_of_a_prefix_reach_no_other,
-    nothing_is_cached_for_a_user_who_may_not,
-    clients_are_told_the_key_and_what_becomes_of_it,
+    users_of_a_prefix_cannot_access_another_one,
+    commands_without_permission_fill_no_cache,
+    getkeysandflags_returns_the_key_and_its_access,
 );
 
-/// Keys, and whether they may be written.
+/// Permitted keys, with true for write access.
 type Grants = BTreeMap<String, bool>;
 
 /// A user whose permissions change.
@@ -33,7 +34,7 @@ impl User {
         User { admin, wire }
     }
 
-    /// Takes its keys, and gives it those of these rules.
+    /// Replaces the user's key permissions by these rules.
     fn with(&mut self, rules: &[&str]) -> &mut Wire {
         let words = [&["ACL", "SETUSER", "user", "resetkeys"], rules].concat();
         self.admin.expect_ok(&words);
@@ -53,7 +54,7 @@ impl User {
     }
 }
 
-/// The line of a `NOPERM` error.
+/// Returns the error line of a `NOPERM` error.
 fn denial(reply: &Reply) -> Option<String> {
     let Reply::Error(line) = reply else {
         return None;
@@ -67,15 +68,14 @@ fn assert_denied(reply: &Reply, what: &str) {
     assert!(denial(reply).is_some(), "{what}: {reply:?}");
 }
 
-/// The key that a denial names, and whether it was to be written.
+/// Parses a denial: the key, and true if write access was required.
 fn named(denial: &str) -> Option<(&str, bool)> {
     let (before, rest) = denial.split_once(" key '")?;
     Some((rest.split_once('\'')?.0, before.ends_with("write")))
 }
 
-/// Returns true if a key may be used and written, false if it may only be read, `None` if neither. For unknown
-/// groups,
-/// the shortest possible name is checked.
+/// Returns true if a key may be written, false if it may only be read, `None` if neither. For
+/// unknown groups, the shortest possible name is checked.
 fn granted(grants: &Grants, key: &str) -> Option<bool> {
     let any_group = format!("{PREFIX}CHG:");
     let found = grants.get(key);
@@ -87,16 +87,16 @@ fn granted(grants: &Grants, key: &str) -> Option<bool> {
     found.copied()
 }
 
-/// Returns true if changing the key needs permission: plain clients know it, because it is not one of the module's
-/// own
-/// keys.
+/// Returns true if changing the key needs permission: plain clients know it, because it is not one
+/// of the module's own keys.
 fn is_shared(family: &Family, name: &str) -> bool {
     let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| name.ends_with(suffix));
     match family.name {
         "DEDUPE" => {
             ["allhashes", "allcounts", "allcrawls", "uncommittedcrawls", "src:d"].contains(&name)
                 || ends(&[":counts", ":wacz", ":reqCrawls", ":duperefs"])
-                // A commit of a packed index moves the records out of their key and may only read it.
+                // A commit of a packed index moves the records out of this key, which a user may be
+                // allowed to read only.
                 || family.storage == "plain" && name.starts_with("h:") && name.matches(':').count() == 1
         }
         "CHG" => {
@@ -107,7 +107,7 @@ fn is_shared(family: &Family, name: &str) -> bool {
     }
 }
 
-/// Keys of the module's own for which permission is asked, as docs/commands/README.md lists them.
+/// The module's own keys for which permission is required, as listed in docs/commands/README.md.
 const CHECKED_OWN: [(&str, &str); 7] = [
     ("CLAIM", "claims"),
     ("UNCLAIM", "claims"),
@@ -135,8 +135,8 @@ fn each_sample_runs_with_exactly_the_keys_that_it_needs(family: &Family) {
     }
 }
 
-/// A user without keys is given what each denial names, until the line is run. A denial changes nothing;
-/// in the end there is nothing that the line could do without.
+/// Starts with a user without keys and grants the permission that each denial names until the line
+/// runs. A denial must change nothing, and in the end no permission may be superfluous.
 fn runs_with_exactly_what_it_needs(stage: &mut Stage, user: &mut User, line: &str) {
     let alone = stage.alone(line);
     stage.reset();
@@ -149,7 +149,7 @@ fn runs_with_exactly_what_it_needs(stage: &mut Stage, user: &mut User, line: &st
             break reply;
         };
         assert_eq!(stage.server.digest(), digest, "{line}: {denial}");
-        // The server itself does not say which key it is.
+        // A denial by the server itself does not name the key.
         let (key, writes) = named(&denial).unwrap_or((PREFIX, grants.contains_key(PREFIX)));
         assert!(key.starts_with(PREFIX), "{line}: {denial}");
         let had = grants.insert(key.to_owned(), writes);
@@ -166,7 +166,7 @@ fn runs_with_exactly_what_it_needs(stage: &mut Stage, user: &mut User, line: &st
         );
     }
     let shared = |stage: &Stage, key: &str| is_shared(&stage.family, &key[PREFIX.len()..]);
-    // Who only reads needs no permission for what the module keeps for itself.
+    // A read-only user needs no permission for the module's own keys.
     let own = rows![
         "crawlspace"; "committing"; "removing"; "commits"; "holders"; "claims";
     ];
@@ -189,7 +189,7 @@ fn runs_with_exactly_what_it_needs(stage: &mut Stage, user: &mut User, line: &st
         let reply = user.granted(&fewer).call(&words);
         assert_denied(&reply, &format!("{line} without {key}"));
         if !stage.writes(line) {
-            // What the module has cached meanwhile changes nothing of it.
+            // Data that the module has cached in the meantime makes no difference.
             stage.wire.call(&words);
             let reply = user.granted(&fewer).call(&words);
             assert_denied(&reply, &format!("{line} without {key}, cached"));
@@ -204,8 +204,8 @@ fn runs_with_exactly_what_it_needs(stage: &mut Stage, user: &mut User, line: &st
     if alone.data != stage.before || stage.writes(line) && !line.starts_with("CLAIM") {
         return;
     }
-    // What may be read without permission tells nothing, but for what state a crawl is in. The records of
-    // a packed index are in its `allhashes`; permission is asked for `h:<crawl>` there, too.
+    // Keys that are readable without permission reveal nothing except the state of a crawl. The
+    // records of a packed index are in its `allhashes`; `h:<crawl>` is also checked there.
     let told = |key: &str| {
         let packed = stage.family.storage == "packed";
         let tells_state = line.starts_with("STATS");
@@ -250,7 +250,7 @@ fn each_sample_needs_its_prefix_and_its_command(family: &Family) {
         }
         let reply = user.with(&["~other{m}:*", "~{m}", "~m:*"]).call(&words);
         assert_denied(&reply, &format!("{line} elsewhere"));
-        // Servers before 7.2 put no command of a module into a category.
+        // Servers before 7.2 assign no categories to commands of modules.
         let reply = user.with(&["~*", "-@all", "+@read"]).call(&words);
         assert!(!writes || denial(&reply).is_some(), "{line}: {reply:?}");
         assert!(
@@ -265,7 +265,7 @@ fn each_sample_needs_its_prefix_and_its_command(family: &Family) {
     }
 }
 
-fn users_of_a_prefix_reach_no_other(family: &Family) {
+fn users_of_a_prefix_cannot_access_another_one(family: &Family) {
     let mut stage = Stage::of(family);
     let mut user = User::of(&stage);
     // An empty prefix, and a prefix of the user's own prefix.
@@ -281,7 +281,7 @@ fn users_of_a_prefix_reach_no_other(family: &Family) {
     assert_eq!(stage.server.digest(), digest);
 }
 
-fn nothing_is_cached_for_a_user_who_may_not(family: &Family) {
+fn commands_without_permission_fill_no_cache(family: &Family) {
     let stage = Stage::of(family);
     let mut user = User::of(&stage);
     let figure = match family.name {
@@ -299,7 +299,7 @@ fn nothing_is_cached_for_a_user_who_may_not(family: &Family) {
     }
 }
 
-fn clients_are_told_the_key_and_what_becomes_of_it(family: &Family) {
+fn getkeysandflags_returns_the_key_and_its_access(family: &Family) {
     let mut stage = Stage::of(family);
     let prefix_is_a_key = stage.family.name == "TAGS";
     for line in stage.family.samples {

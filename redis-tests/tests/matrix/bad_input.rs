@@ -1,5 +1,5 @@
-//! Bad input of every kind at every position of every sample: an error that names what is wrong, a data
-//! set that did not change, a server that lives.
+//! Bad input of every kind at every position of every sample must give an error that names the
+//! problem, leave the data set unchanged, and not harm the server.
 
 use std::collections::BTreeSet;
 
@@ -30,17 +30,17 @@ const ODD: [&[u8]; 11] = rows![
     b"http://e.com/ \x00\xff"; b"9223372036854775807"; b"18446744073709551616";
 ];
 
-/// A server with the family's state, and what went wrong so far.
+/// A server with the family's state, and the failures so far.
 struct Trial<'a> {
     family: &'a Family,
     server: Server,
     c: Wire,
     state: State,
     before: String,
-    /// Number of changes that the server had counted.
+    /// The server's change counter after the last call.
     changes: i64,
     calls: usize,
-    /// The commands that put the data set back.
+    /// The commands that restore the data set.
     restore: Vec<Vec<Vec<u8>>>,
     faults: Vec<String>,
 }
@@ -65,7 +65,7 @@ impl Trial<'_> {
         trial
     }
 
-    /// Takes the data set as it is now for the one that calls shall find.
+    /// Makes the current data set the one that each call starts with.
     fn keep(&mut self) {
         let keys = ok!(self.c, "KEYS", "*").items().to_vec();
         let about = keys.iter().flat_map(|key| {
@@ -81,7 +81,7 @@ impl Trial<'_> {
                 .map(<[u8]>::to_vec)
                 .collect()
         });
-        // In one transaction: between two calls a timer of the module would find half of the keys.
+        // In a transaction, because a timer of the module might otherwise see half of the keys.
         let [begin, flush, end] =
             [b"MULTI".as_slice(), b"FLUSHALL", b"EXEC"].map(|word| vec![word.to_vec()]);
         self.restore = [begin, flush]
@@ -89,15 +89,15 @@ impl Trial<'_> {
             .chain(restores)
             .chain([end])
             .collect();
-        // Of an index that comes out of dumps, its own note of when it was written is gone.
+        // An index restored from dumps has no record of the time when it was written.
         self.put_back();
         self.before = digest(&mut self.c);
     }
 
-    /// Has a key of another type in the data set, which a command makes.
+    /// Adds a key of another type to the data set with this command.
     fn spoil(&mut self, command: &[&str]) {
         self.state = self.family.refill(&mut self.c);
-        // In one transaction: the module puts some keys back as soon as they are deleted.
+        // In a transaction, because the module recreates some keys as soon as they are deleted.
         ok!(self.c, "MULTI");
         ok!(self.c, "DEL", command[1]);
         self.c.expect_ok(command);
@@ -106,7 +106,7 @@ impl Trial<'_> {
         self.before = digest(&mut self.c);
     }
 
-    /// Puts the data set back.
+    /// Restores the data set.
     fn put_back(&mut self) {
         let replies = self.c.pipeline(self.restore.clone());
         let done = replies.last().expect("EXEC replies").items();
@@ -116,14 +116,15 @@ impl Trial<'_> {
         );
     }
 
-    /// Runs a call. Whatever it replies: an error has the form of one and changes nothing. Afterwards the
-    /// state is as it was before.
+    /// Runs a call. If it returns an error, the error must be well-formed and must have changed
+    /// nothing. Afterwards, the state is as before.
     fn call(&mut self, words: &[Vec<u8>]) -> Reply {
         self.call_then(words, &mut Trial::put_back)
     }
 
-    /// The digest of all data takes a hundred times as long as most calls, so it is asked for where the server
-    /// counted a change, and now and then for changes that it does not know of.
+    /// Computing the digest of all data takes a hundred times as long as most calls. It is
+    /// therefore compared only if the server counted a change, and at intervals, to detect changes
+    /// that the server does not count.
     fn call_then(&mut self, words: &[Vec<u8>], put_back: &mut dyn FnMut(&mut Self)) -> Reply {
         let counted = COUNTED.map(|word| word.as_bytes().to_vec());
         let mut replies = self.c.pipeline([words.to_vec(), counted.to_vec()]);
@@ -138,7 +139,7 @@ impl Trial<'_> {
             }
             let line = String::from_utf8_lossy(line).into_owned();
             if changed && !self.is_resumed(words, &line) {
-                self.fault(words, &reply, "an error, and the data set changed");
+                self.fault(words, &reply, "an error that changed the data set");
             }
         }
         if changed {
@@ -150,7 +151,7 @@ impl Trial<'_> {
         reply
     }
 
-    /// Runs a call, one that may wait in a transaction, where nothing waits.
+    /// Runs a call; a blocking call runs in a transaction, where it cannot block.
     fn call_at_once(&mut self, words: &[Vec<u8>]) -> Reply {
         if !waits(words) {
             return self.call(words);
@@ -165,7 +166,7 @@ impl Trial<'_> {
         };
         let changed = digest(&mut self.c) != self.before;
         if changed && reply.is_error() {
-            self.fault(words, &reply, "an error, and the data set changed");
+            self.fault(words, &reply, "an error that changed the data set");
         }
         if changed {
             self.put_back();
@@ -173,9 +174,8 @@ impl Trial<'_> {
         reply
     }
 
-    /// Returns true if a key of another type interrupted a call, and the call completes when that key is gone and it
-    /// is sent
-    /// again.
+    /// Returns true if a key of another type interrupted a call, and the call completes when it is
+    /// sent again without that key.
     fn is_resumed(&mut self, words: &[Vec<u8>], error: &str) -> bool {
         let mut resumed = self
             .family
@@ -198,7 +198,7 @@ impl Trial<'_> {
             .push(format!("{}: {why}: {reply:?}", shown(words)));
     }
 
-    /// Each sample as words, with its grammar and what each word is.
+    /// Returns each sample as arguments, with its grammar and the argument of each word.
     fn samples(&mut self) -> Vec<(Grammar, Vec<Vec<u8>>, Vec<Slot>)> {
         let grammars = self.family.grammars(&mut self.c);
         let samples = self.family.samples.iter().map(|line| {
@@ -226,17 +226,20 @@ impl Trial<'_> {
     }
 }
 
-/// Command that shows the server's count of changes.
+/// Command whose reply has the server's change counter.
 const COUNTED: [&str; 2] = ["INFO", "persistence"];
 
-/// After how many calls without a counted change the data set is compared all the same.
+/// Number of calls without a counted change after which the data set is compared anyway.
 const DIGESTED: usize = 64;
 
 fn changes(info: &Reply) -> i64 {
     let info = info.text();
     let counted = info.split_once("rdb_changes_since_last_save:");
     let counted = counted.and_then(|(_, rest)| rest.lines().next());
-    counted.expect("it is told").parse().expect("a number")
+    counted
+        .expect("the server reports the number")
+        .parse()
+        .expect("a number")
 }
 
 fn digest(c: &mut Wire) -> String {
@@ -251,7 +254,7 @@ fn shown(words: &[Vec<u8>]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Bad values of a word, with what the error must say: any of these words.
+/// Returns invalid values of an argument, each with words of which the error must contain one.
 fn mutations(family: &Family, grammar: &Grammar, slot: &Slot) -> Vec<(Vec<u8>, Vec<String>)> {
     let texts = |words: &[&str]| {
         words
@@ -268,14 +271,14 @@ fn mutations(family: &Family, grammar: &Grammar, slot: &Slot) -> Vec<(Vec<u8>, V
     names.extend(all.iter().flat_map(|(_, says)| says.clone()));
     match slot.kind {
         Kind::Integer => {
-            // Waits that hosts ask for are cut, however many digits they have.
+            // Waits that hosts request are clamped, however many digits they have.
             let is_cut = ["crawl-delay", "retry-after"].contains(&&*slot.name);
             let is_valid = |text: &str| is_cut && text.bytes().all(|b| b.is_ascii_digit());
             let bad = NO_NUMBERS
                 .into_iter()
                 .filter(|bad| bad.is_empty() || !is_valid(bad));
             all.extend(bad.map(|bad| (bad.as_bytes().to_vec(), names.clone())));
-            // A cursor has all 64 bits.
+            // A cursor may use all 64 bits.
             if slot.name != "cursor" && !is_cut {
                 all.push((b"9223372036854775808".to_vec(), names.clone()));
             }
@@ -324,7 +327,7 @@ fn invalid_values_are_named_and_change_nothing(family: &Family) {
         for (at, slot) in slots.iter().enumerate() {
             let is_new = seen.insert((grammar.name.clone(), slot.id, slot.kind == Kind::Word));
             for (bad, says) in mutations(family, &grammar, slot) {
-                // Once for an argument is enough of what takes time.
+                // A slow value is tried once per argument only.
                 if bad.len() > 1 << 20 && !is_new {
                     continue;
                 }
@@ -335,7 +338,7 @@ fn invalid_values_are_named_and_change_nothing(family: &Family) {
                         let lower = String::from_utf8_lossy(&line).to_lowercase();
                         let said = says.iter().any(|s| lower.contains(&s.to_lowercase()));
                         if !says.is_empty() && !said {
-                            let why = format!("{} is not named: {says:?}", slot.name);
+                            let why = format!("the error does not name {}: {says:?}", slot.name);
                             trial.fault(&words, &Reply::Error(line), &why);
                         }
                     }
@@ -420,7 +423,11 @@ fn calls_that_break_the_grammar_are_refused(family: &Family) {
         for words in calls {
             let reply = trial.call(&words);
             if !reply.is_error() && !grammar.allows(&words) {
-                trial.fault(&words, &reply, "not as COMMAND DOCS has it, and no error");
+                trial.fault(
+                    &words,
+                    &reply,
+                    "no error, although it violates COMMAND DOCS",
+                );
             }
         }
     }
@@ -439,7 +446,7 @@ fn any_word_at_any_position_does_no_harm(family: &Family) {
     let mut seen = BTreeSet::new();
     for (grammar, good, slots) in trial.samples() {
         for at in 1..=good.len() {
-            // The time stands in every sample: once for a command is enough.
+            // The time is in every sample, so it is tried once per command only.
             let is_time = slots.get(at - 1).is_some_and(|slot| slot.name == "now");
             if is_time && !seen.insert((grammar.name.clone(), slots[at - 1].kind == Kind::Word)) {
                 continue;
@@ -450,7 +457,8 @@ fn any_word_at_any_position_does_no_harm(family: &Family) {
                     .iter()
                     .any(|token| token.as_bytes() == word);
                 let between = is_token || ODD.contains(&&word[..]);
-                // In the place of a word; what may change how others are read also in between.
+                // Replaces a word. A value that may change how others are parsed is also inserted
+                // between words.
                 let ends = [Some(at + 1), between.then_some(at)];
                 for end in ends.into_iter().flatten().filter(|end| *end <= good.len()) {
                     let words = [&good[..at], std::slice::from_ref(word), &good[end..]].concat();

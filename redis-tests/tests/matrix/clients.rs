@@ -1,4 +1,5 @@
-//! Clients of the `redis` crate, which speak both protocols, get typed replies and errors with a code word.
+//! Clients of the `redis` crate, which supports both protocols, get typed replies, and errors with
+//! a code word.
 
 use std::collections::HashMap;
 
@@ -6,7 +7,8 @@ use redis::Value;
 use redis_tests::matrix::{Family, State, family};
 use redis_tests::{error_line, run, sha256_of};
 
-/// Runs a line over each protocol on a fresh state, and gives the replies as what the caller takes them for.
+/// Runs a line with each protocol on a new state, and returns the replies converted to the caller's
+/// type.
 fn replies<T: redis::FromRedisValue>(family: &Family, line: &str) -> Vec<Result<T, String>> {
     let server = family.options().start();
     let conns = [server.conn(), server.conn3()];

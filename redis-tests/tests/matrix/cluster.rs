@@ -1,6 +1,5 @@
-//! Tests that in a cluster the keys of a family are in the slot of their prefix, and that clients are redirected to
-//! the
-//! right node, also while the slot migrates.
+//! Tests that in a cluster the keys of a family are in the slot of their prefix, and that clients
+//! are redirected to the right node, also while the slot migrates.
 
 use redis_tests::matrix::{Family, PREFIX, State};
 use redis_tests::{Cluster, Reply, Wire, int, ok, simple, until};
@@ -8,11 +7,11 @@ use redis_tests::{Cluster, Reply, Wire, int, ok, simple, until};
 use crate::stage::{Outcome, Stage, reads, steady, steady_data};
 
 for_every_family!(
-    each_sample_does_in_a_cluster_what_it_does_elsewhere_and_in_one_slot,
+    each_sample_has_the_same_effect_in_a_cluster_and_in_one_slot,
     prefix_without_a_hash_tag_is_refused_clearly_and_a_key_needs_none,
     each_sample_is_sent_to_the_node_of_its_slot,
-    migrating_slot_is_served_asked_for_and_moved_whole,
-    cluster_that_is_down_says_so,
+    migrating_slot_is_served_redirected_and_moved_completely,
+    cluster_that_is_down_returns_an_error,
     replica_reads_after_readonly_and_sends_others_to_its_master,
 );
 
@@ -26,12 +25,13 @@ fn first_word(reply: &Reply) -> String {
     }
 }
 
-/// The key of the prefix's name that makes the server look after the slot.
+/// Returns true if the family has a key named like the prefix, which makes the server track the
+/// slot.
 fn has_anchor(family: &Family) -> bool {
     family.name != "TAGS"
 }
 
-fn each_sample_does_in_a_cluster_what_it_does_elsewhere_and_in_one_slot(family: &Family) {
+fn each_sample_has_the_same_effect_in_a_cluster_and_in_one_slot(family: &Family) {
     let mut stage = Stage::of(family);
     let cluster = Cluster::with(1, family.options());
     let mut c = cluster.nodes()[0].wire();
@@ -49,7 +49,7 @@ fn each_sample_does_in_a_cluster_what_it_does_elsewhere_and_in_one_slot(family: 
         for key in ok!(c, "KEYS", "*").texts() {
             assert_eq!(ok!(c, "CLUSTER", "KEYSLOT", key), slot, "{line}: {key}");
         }
-        // What only reads, and what fails, creates nothing.
+        // Read commands and failed commands create no keys.
         ok!(c, "FLUSHALL");
         let reply = c.call(&state.words(line));
         if reply.is_error() || !stage.writes(line) {
@@ -107,7 +107,7 @@ fn each_sample_is_sent_to_the_node_of_its_slot(family: &Family) {
     assert_eq!(ok!(other.wire(), "DBSIZE"), int(0));
 }
 
-fn migrating_slot_is_served_asked_for_and_moved_whole(family: &Family) {
+fn migrating_slot_is_served_redirected_and_moved_completely(family: &Family) {
     migrates(family, |key| i32::from(key == PREFIX));
     if has_anchor(family) {
         migrates(family, |key| i32::from(key != PREFIX));
@@ -138,7 +138,7 @@ fn migrates(family: &Family, order: impl Fn(&str) -> i32) {
     };
 
     cluster.begin_move(PREFIX, to);
-    // All keys are still here, so what reads is served.
+    // All keys are still on this node, so reads are served.
     assert_eq!(reads(family, &state, &mut here), told);
     let slot = cluster.slot(PREFIX);
     let mut keys = ok!(here, "CLUSTER", "GETKEYSINSLOT", slot, 1000).texts();
@@ -147,7 +147,8 @@ fn migrates(family: &Family, order: impl Fn(&str) -> i32) {
     for (number, key) in keys.iter().enumerate() {
         let moved = ok!(here, "MIGRATE", "127.0.0.1", to.port(), key, 0, 5000);
         assert_eq!(moved, simple("OK"));
-        // While the keys are on both sides, every answer is right or says where to go or to try again.
+        // While the keys are on both nodes, every reply is either correct, or a redirect, or an
+        // error that asks to try again.
         for (line, should) in &told {
             let mut reply = here.call(&state.words(line));
             if first_word(&reply) == "ASK" {
@@ -166,7 +167,7 @@ fn migrates(family: &Family, order: impl Fn(&str) -> i32) {
             assert!(read || refused, "{line} after {key}: {reply:?}");
         }
     }
-    // All keys are there, which nobody there can know before the slot is.
+    // All keys have moved, but the target cannot know that before it owns the slot.
     for line in family.samples.iter().filter(|_| has_anchor(family)) {
         let reply = here.call(&state.words(line));
         assert_eq!(first_word(&reply), "ASK", "{line}");
@@ -188,7 +189,7 @@ fn migrates(family: &Family, order: impl Fn(&str) -> i32) {
     assert_eq!(steady(&reply), alone.reply, "{write}");
 }
 
-fn cluster_that_is_down_says_so(family: &Family) {
+fn cluster_that_is_down_returns_an_error(family: &Family) {
     let stage = Stage::of(family);
     let cluster = Cluster::with(1, family.options());
     let node = &cluster.nodes()[0];

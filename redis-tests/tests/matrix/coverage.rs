@@ -1,4 +1,5 @@
-//! Every command, token and argument is in a sample, so that no property leaves one out.
+//! Every command, token and argument is in a sample, so that the tests of the matrix cover all of
+//! them.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Native values whose dump was damaged, the checksum of Redis made right: refused, and nothing is harmed.
+//! Native values in dumps that were damaged and given a correct checksum are refused and do no
+//! harm.
 
 use redis_tests::matrix::{Family, PREFIX};
 use redis_tests::payload::{Payload, sealed};
@@ -9,12 +10,12 @@ use crate::stage::Stage;
 for_every_family!(
     native values:
     one_changed_byte_of_a_chunk_is_noticed,
-    other_versions_are_refused_by_name,
+    other_versions_are_refused_and_logged,
     damaged_dumps_are_refused,
     randomly_damaged_dumps_do_no_harm,
 );
 
-/// A state with a native value, which is dumped.
+/// A state with a native value, and the dump of that value.
 struct Damage {
     stage: Stage,
     key: String,
@@ -48,7 +49,7 @@ impl Damage {
         damage
     }
 
-    /// Takes the dump, with or without compression, of what is there now.
+    /// Dumps the current value, with or without compression.
     fn dump(&mut self, compression: &str) {
         let c = &mut self.stage.wire;
         ok!(c, "CONFIG", "SET", "rdbcompression", compression);
@@ -63,7 +64,7 @@ impl Damage {
         digests.texts().remove(0)
     }
 
-    /// A damaged dump is refused, or another way to write the same value.
+    /// Restores a damaged dump, which must be refused or be another encoding of the same value.
     fn try_it(&mut self, damaged: Vec<u8>, what: &str) {
         let dump = sealed(damaged);
         let reply = cmd!(self.stage.wire, "RESTORE", "other", 0, dump, "REPLACE");
@@ -71,12 +72,12 @@ impl Damage {
             self.refused += 1;
         } else {
             let is = self.digest_of("other");
-            assert_eq!(is, self.digest, "{what}: accepted, and another value");
+            assert_eq!(is, self.digest, "{what}: accepted, but gives another value");
             self.equal += 1;
         }
     }
 
-    /// The value is as it was, and nothing is broken.
+    /// Fails unless the value is unchanged and the state consistent.
     fn assert_unharmed(mut self) {
         let (refused, equal) = (self.refused, self.equal);
         assert!(refused > 9 * equal, "{refused} refused, {equal} equal");
@@ -88,8 +89,9 @@ impl Damage {
     }
 }
 
-/// Also what a build before wrote: the type and each chunk say which version they are of.
-fn other_versions_are_refused_by_name(family: &Family) {
+/// Checks that values of other versions, including those of earlier builds, are refused: the type
+/// and each chunk have a version number.
+fn other_versions_are_refused_and_logged(family: &Family) {
     let mut damage = Damage::of(family);
     let good = Payload::of(&damage.dump);
     let now = good.chunks[0][0];
@@ -136,7 +138,7 @@ fn one_changed_byte_of_a_chunk_is_noticed(family: &Family) {
 fn damaged_dumps_are_refused(family: &Family) {
     let mut damage = Damage::of(family);
     let dump = damage.dump.clone();
-    // The first byte says which type of Redis' own it is, the last ten are the footer.
+    // The first byte selects one of Redis' own types; the last ten bytes are the footer.
     let end = dump.len() - 10;
     for at in 1..end {
         for flip in [0x01, 0x02, 0x10, 0x40, 0x80, 0xff] {
@@ -156,7 +158,8 @@ fn damaged_dumps_are_refused(family: &Family) {
     damage.assert_unharmed();
 }
 
-/// Adds what is not in every value: odd bytes, records that are none, owners without them, staged tables.
+/// Adds content that not every value has: odd bytes, invalid records, owners without records,
+/// staged tables.
 fn add_odd(stage: &mut Stage) {
     let c = &mut stage.wire;
     match stage.family.name {
@@ -200,7 +203,7 @@ fn add_odd(stage: &mut Stage) {
     }
 }
 
-/// Makes the value a large one.
+/// Makes the value large.
 fn grow(stage: &mut Stage) {
     let numbers = 0..2000;
     match stage.family.name {

@@ -1,5 +1,5 @@
-//! A family's data are in the database of its client; FLUSHDB, FLUSHALL and SWAPDB take along what is
-//! cached of them.
+//! The data of a family belong to the database of its client; FLUSHDB, FLUSHALL and SWAPDB also
+//! apply to the cache of them.
 
 use redis_tests::matrix::{Family, PREFIX};
 use redis_tests::{Reply, Wire, ok};
@@ -7,9 +7,9 @@ use redis_tests::{Reply, Wire, ok};
 use crate::stage::{Outcome, Stage, reads, steady, steady_data};
 
 for_every_family!(
-    each_sample_does_in_another_database_what_it_does_in_the_first,
-    flush_leaves_nothing_in_a_cache,
-    swapdb_swaps_what_is_cached_too,
+    each_sample_has_the_same_effect_in_another_database,
+    flush_empties_every_cache,
+    swapdb_also_swaps_the_caches,
 );
 
 fn in_database(stage: &Stage, number: u32) -> Wire {
@@ -18,7 +18,7 @@ fn in_database(stage: &Stage, number: u32) -> Wire {
     wire
 }
 
-fn each_sample_does_in_another_database_what_it_does_in_the_first(family: &Family) {
+fn each_sample_has_the_same_effect_in_another_database(family: &Family) {
     let mut stage = Stage::of(family);
     for line in stage.family.samples {
         let alone = stage.alone(line);
@@ -31,7 +31,7 @@ fn each_sample_does_in_another_database_what_it_does_in_the_first(family: &Famil
     }
 }
 
-fn flush_leaves_nothing_in_a_cache(family: &Family) {
+fn flush_empties_every_cache(family: &Family) {
     let mut stage = Stage::of(family);
     let mut empty = in_database(&stage, 5);
     let of_nothing = reads(&stage.family, &stage.state, &mut empty);
@@ -47,7 +47,7 @@ fn flush_leaves_nothing_in_a_cache(family: &Family) {
     }
 }
 
-fn swapdb_swaps_what_is_cached_too(family: &Family) {
+fn swapdb_also_swaps_the_caches(family: &Family) {
     let stage = Stage::of(family);
     let (mut zero, mut one) = (in_database(&stage, 0), in_database(&stage, 1));
     let state = stage.family.fill(&mut one, PREFIX);
@@ -55,7 +55,7 @@ fn swapdb_swaps_what_is_cached_too(family: &Family) {
         let replies = state.replies(wire, stage.family.samples);
         replies.iter().map(|(_, reply)| steady(reply)).collect()
     };
-    // Nothing is cached, as after the swap.
+    // Two swaps empty the caches and restore the databases.
     for _ in 0..2 {
         ok!(zero, "SWAPDB", 0, 1);
     }
@@ -70,7 +70,7 @@ fn swapdb_swaps_what_is_cached_too(family: &Family) {
         }
     }
     steady_data(&mut zero).assert_same(&after, "swapped");
-    // What is done is done where it is now.
+    // Commands change the data where they are now.
     ok!(zero, "SWAPDB", 0, 2);
     for ((line, is), should) in stage.family.samples.iter().zip(all(&mut one)).zip(&replies) {
         assert_eq!(&is, should, "{line}");

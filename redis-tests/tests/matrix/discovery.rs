@@ -1,4 +1,5 @@
-//! COMMAND INFO, COMMAND DOCS, CONFIG and INFO tell what there is, and the pages of the commands agree.
+//! COMMAND INFO, COMMAND DOCS, CONFIG and INFO describe all commands and settings, and the command
+//! pages agree with them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,17 +10,18 @@ use redis_tests::{Options, Reply, Server, Wire, array, bulk, err, int, ok, rows}
 
 for_every_family!(
     command_info_tells_arity_flags_and_keys,
-    commands_that_read_change_nothing_and_those_that_write_do,
+    only_write_commands_change_data,
     command_docs_are_complete,
     pages_have_the_words_of_the_grammar,
     pages_have_the_limits_of_numbers,
     wrong_arity_is_refused_by_the_server,
     getkeys_gives_the_prefix_or_none,
     replies_are_the_same_in_both_protocols,
-    info_counts_what_happens,
+    info_counts_events,
 );
 
-/// The samples of a command as words, without the `NOW` that all commands of a family with simulated time take.
+/// Returns the samples of a command as arguments, without the `NOW` that all commands of a family
+/// with simulated time accept.
 fn samples(family: &Family, c: &mut Wire, command: &str) -> Vec<Vec<Vec<u8>>> {
     let mut state = family.refill(c);
     state.now = None;
@@ -50,7 +52,7 @@ fn command_info_tells_arity_flags_and_keys(family: &Family) {
         let writes = grammar.writes();
         assert_eq!(grammar.has("readonly"), !writes, "{name}: {flags:?}");
         assert!(!grammar.has("no-cluster"), "{name}");
-        // What frees memory must work when there is none.
+        // Commands that free memory must work when the server is out of memory.
         let frees = without_memory.contains(&name.split('.').next_back().unwrap_or_default());
         assert!(writes || !frees, "{name} writes nothing");
         assert_eq!(
@@ -84,7 +86,7 @@ fn takes_prefix(grammar: &Grammar) -> bool {
     grammar.arguments[0].name == "prefix"
 }
 
-fn commands_that_read_change_nothing_and_those_that_write_do(family: &Family) {
+fn only_write_commands_change_data(family: &Family) {
     let server = family.options().start();
     let mut c = server.wire();
     let mut changing = BTreeSet::new();
@@ -102,7 +104,7 @@ fn commands_that_read_change_nothing_and_those_that_write_do(family: &Family) {
     let writing = grammars.values().filter(|grammar| grammar.writes());
     let writing: BTreeSet<String> = writing.map(|grammar| grammar.name.clone()).collect();
     let idle: Vec<&str> = writing.difference(&changing).map(String::as_str).collect();
-    // There is nothing to repair, pack or unpack, and a profile cannot be changed any more.
+    // There is nothing to repair, pack or unpack, and the profile cannot be changed any more.
     let expected: &[&str] = match (family.name, family.storage) {
         ("DEDUPE", "plain") => &["dedupe.profile", "dedupe.repair", "dedupe.unpack"],
         ("DEDUPE", _) => &["dedupe.pack", "dedupe.profile", "dedupe.repair"],
@@ -111,7 +113,7 @@ fn commands_that_read_change_nothing_and_those_that_write_do(family: &Family) {
     };
     assert_eq!(
         idle, expected,
-        "commands that write, none of whose samples does"
+        "write commands without a sample that writes"
     );
 }
 
@@ -128,7 +130,7 @@ fn command_docs_are_complete(family: &Family) {
         let begins = format!("## Complexity and blocking {complexity}. ");
         assert!(
             page.contains(&begins),
-            "{name}.md does not say: {complexity}"
+            "{name}.md lacks the line: {complexity}"
         );
         let first = docs.field("arguments").items()[0].clone();
         let called = if family.name == "TAGS" {
@@ -148,7 +150,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()))
 }
 
-/// The words of a text that stand for themselves: capitals, or what the command has as a token.
+/// Returns the literal words of a text: capitals, and tokens of the command.
 fn tokens_in(text: &str, grammar: &Grammar) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
     let tokens = grammar.tokens();
@@ -167,7 +169,7 @@ fn pages_have_the_words_of_the_grammar(family: &Family) {
     for (name, grammar) in family.grammars(&mut server.wire()) {
         let mut text = page(&name);
         let tokens: BTreeSet<String> = grammar.tokens().iter().map(|t| (*t).to_owned()).collect();
-        // The syntax stands before all else.
+        // The syntax comes first on the page.
         let syntax = text.split("\n**Since**").next().unwrap_or_default();
         let syntax = tokens_in(&syntax.replace(&name.to_uppercase(), ""), &grammar);
         let unknown: Vec<_> = syntax.difference(&tokens).collect();
@@ -183,11 +185,11 @@ fn pages_have_the_words_of_the_grammar(family: &Family) {
             .iter()
             .filter(|t| !explained.contains(&t.to_uppercase()))
             .collect();
-        assert_eq!(missing, [""; 0], "{name}.md does not have these");
+        assert_eq!(missing, [""; 0], "arguments that {name}.md lacks");
     }
 }
 
-/// The digits of a number in groups of three.
+/// Formats a number with groups of three digits.
 fn grouped(number: u64) -> String {
     match number / 1000 {
         0 => number.to_string(),
@@ -212,7 +214,8 @@ fn pages_have_the_limits_of_numbers(family: &Family) {
                 continue;
             };
             let called = argument.field("name").text();
-            // Simulated time is described once for all; other numbers go up to what is exact in JavaScript.
+            // Simulated time is documented once for all commands. Other numbers may be as large as
+            // JavaScript can represent exactly.
             if called == "now" || most >= (1 << 53) - 1 {
                 continue;
             }
@@ -270,7 +273,8 @@ fn getkeys_gives_the_prefix_or_none(family: &Family) {
         for words in samples(family, &mut c, &name) {
             let get = [b"COMMAND".to_vec(), b"GETKEYS".to_vec()];
             match c.call(&[&get[..], &words].concat()) {
-                // A prefix is no key, so there are none; a server may also name the prefix.
+                // A prefix is not a key, so the reply is an error; a server may also return the
+                // prefix.
                 Reply::Error(line) if takes_prefix(&grammar) => {
                     assert!(line.starts_with(b"ERR "), "{name}");
                 }
@@ -298,7 +302,7 @@ fn replies_are_the_same_in_both_protocols(family: &Family) {
         let mut words_of = || {
             let state = family.refill(&mut old);
             if line.starts_with("STATS") {
-                // The levels of a sorted set are random, and so is its memory.
+                // The levels of a skip list are random, and so is the memory of a sorted set.
                 old.call(&state.words("URLS OFF"));
             }
             state.words(line)
@@ -307,7 +311,7 @@ fn replies_are_the_same_in_both_protocols(family: &Family) {
         let reply3 = new.call(&words);
         let words = words_of();
         let reply = old.call(&words);
-        // Where the server's clock is, it goes on meanwhile.
+        // Commands that depend on the server's clock give other replies later.
         if !line.starts_with("CLAIM") && !line.contains("BLOCK 1") {
             assert_eq!(reply3.as_resp2(), reply, "{line}");
         }
@@ -328,7 +332,7 @@ fn replies_are_the_same_in_both_protocols(family: &Family) {
     assert_eq!(maps.join(" "), expected);
 }
 
-fn info_counts_what_happens(family: &Family) {
+fn info_counts_events(family: &Family) {
     let server = family.options().start();
     let mut c = server.wire();
     let rising = match family.name {
@@ -402,7 +406,7 @@ fn internal_command_is_refused_to_clients() {
 struct Documented {
     name: String,
     default: String,
-    /// `1 to 1000`, or each value in backticks.
+    /// Such as `1 to 1000`, or each value in backticks.
     values: String,
 }
 
@@ -427,7 +431,7 @@ impl Documented {
         Some((least.parse().ok()?, most.parse().ok()?))
     }
 
-    /// A value other than the default.
+    /// Returns a value other than the default.
     fn other(&self) -> String {
         match self.range() {
             Some((_, most)) => most.to_string(),
@@ -477,7 +481,7 @@ fn settings_are_read_and_set_and_documented() {
         for value in row.invalid() {
             err!(c, "CONFIG", "SET", full, value);
         }
-        // The server says which values it takes.
+        // The error of the server lists the valid values.
         let refused = c.expect_error(&["CONFIG", "SET", &full, "-1"]);
         let said = match values.split_once(" to ") {
             Some((least, most)) => format!("must be between {least} and {most} inclusive"),

@@ -1,7 +1,8 @@
-//! Calls made of random words, between plain commands that spoil the keys: the server lives, nothing
-//! panics, the replica and the reloaded data are equal, and a repair mends what was spoiled.
+//! Calls made of random words, mixed with plain commands that damage the keys. The server must not
+//! crash or panic, the replica and the reloaded data must be equal, and a repair must fix the
+//! damage.
 //!
-//! `CRAWLSPACE_FUZZ_STEPS` is how many calls a family gets; `SEED` chooses them.
+//! `CRAWLSPACE_FUZZ_STEPS` sets the number of calls for each family; `SEED` chooses them.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +13,18 @@ use redis_tests::{
     Frontier, Lease, Reply, Rng, Server, Snapshot, Wire, ok, random_step, rows, simulated,
 };
 
-for_every_family!(random_calls_on_spoiled_keys_do_no_harm);
+for_every_family!(random_calls_on_damaged_keys_do_no_harm);
 
 /// Number of calls between two repairs.
 const ROUND: u64 = 250;
 
-/// The prefixes of the calls: most have the filled one.
+/// The prefixes of the calls; most use the filled one.
 const PREFIXES: [&str; 4] = [PREFIX, PREFIX, PREFIX, "{m}q:"];
 
-/// Names of keys that are used now and then, or never.
+/// Names of keys that the family uses rarely or never.
 const MORE_KEYS: [&str; 5] = ["", "crawlspace", "CHG:", "alldupes", "moving"];
 
-/// Words that mean something to nobody.
+/// Words without a meaning for any command.
 const ODD: [&[u8]; 9] = rows![
     b""; b"9223372036854775807"; b"18446744073709551616"; b"%s%n"; b"{"; b"\x00\xff"; b"\xf0\x28\x8c\x28";
     b"http://e.com/ \x00\xff"; b"e:";
@@ -35,19 +36,19 @@ fn steps() -> u64 {
     steps.map_or(7500, |steps| steps.parse().expect("a number of steps"))
 }
 
-/// One who sends random calls.
+/// A client that sends random calls.
 struct Player<'a> {
     family: &'a Family,
     grammars: BTreeMap<String, Grammar>,
     state: State,
     c: Wire,
-    /// The frontier and its leases, where there is one.
+    /// The frontier and its leases, for families that have one.
     frontier: Option<(Frontier, Vec<Lease>)>,
     log: Vec<String>,
 }
 
 impl<'a> Player<'a> {
-    /// On a server that is emptied and filled.
+    /// Creates a player on an emptied and filled server.
     fn new(family: &'a Family, server: &Server) -> Player<'a> {
         let mut c = server.wire();
         let state = family.refill(&mut c);
@@ -66,7 +67,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// The last calls.
+    /// Returns the last calls.
     fn told(&self) -> String {
         self.log[self.log.len().saturating_sub(30)..].join("\n")
     }
@@ -98,7 +99,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Begins again with a filled state.
+    /// Starts again with a filled state.
     fn refill(&mut self) {
         self.state = self.family.refill(&mut self.c);
         self.log.push("filled again".to_owned());
@@ -125,14 +126,14 @@ impl<'a> Player<'a> {
         rng.pick::<&Grammar>(&all)
     }
 
-    /// A sample, or a call that follows the grammar.
+    /// Returns a sample, or a call that follows the grammar.
     fn sensible(&self, rng: &mut Rng) -> Vec<Vec<u8>> {
         if rng.chance(30) {
             let mut state = self.state.clone();
             state.now = self.frontier.as_ref().and_then(|(f, _)| f.now);
             return state.words(rng.pick::<&str>(self.family.samples));
         }
-        // What adds something comes as often as all else together, so that there is something to spoil.
+        // Half of the calls add data, so that there is something to damage.
         let grows = rng.chance(50);
         let grammar = self.any_grammar(rng, |grammar| !grows || grammar.has("denyoom"));
         let mut words = self.begin(rng, &grammar.name);
@@ -172,7 +173,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// A value of an argument: one of those that it has in the family, or now and then any word.
+    /// Returns a value for an argument: usually a plausible one, sometimes any word.
     fn value(&self, argument: &Argument, rng: &mut Rng) -> Vec<u8> {
         let has = |list: &str| split(list).iter().any(|name| *name == argument.name);
         let values = self.family.values.iter().find(|(names, _)| has(names));
@@ -184,7 +185,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// A command and words that have nothing to do with it.
+    /// Returns a command with arguments that have nothing to do with it.
     fn nonsense(&self, rng: &mut Rng) -> Vec<Vec<u8>> {
         let name = self.any_grammar(rng, |_| true).name.clone();
         let mut words = self.begin(rng, &name);
@@ -192,7 +193,7 @@ impl<'a> Player<'a> {
         words
     }
 
-    /// A random word; now and then the token of a lease that is out.
+    /// Returns a random word, sometimes the token of a current lease.
     fn word(&self, rng: &mut Rng) -> Vec<u8> {
         let leases = self.frontier.as_ref().map(|(_, held)| &held[..]);
         match leases.filter(|held| !held.is_empty()) {
@@ -209,7 +210,7 @@ fn word(rng: &mut Rng, family: &Family, state: &State) -> Vec<u8> {
     state.word(rng.pick::<&str>(&split(family.words)))
 }
 
-/// A plain command that changes one of the keys in a way that nobody should.
+/// Sends a plain command that changes one of the keys in an invalid way.
 fn spoil(c: &mut Wire, rng: &mut Rng, family: &Family, state: &State) -> Vec<Vec<u8>> {
     let mut there = ok!(c, "KEYS", "*").texts();
     there.sort();
@@ -252,8 +253,8 @@ fn spoil(c: &mut Wire, rng: &mut Rng, family: &Family, state: &State) -> Vec<Vec
     }
 }
 
-/// A wait of this player would be one for ever: nobody else is there to end it. With simulated time a
-/// command refuses to wait.
+/// Returns true if a call could block, since no other client would end the wait. (With simulated
+/// time, commands refuse to block.)
 fn waits(words: &[Vec<u8>]) -> bool {
     let has = |word: &[u8]| words.iter().any(|w| w.eq_ignore_ascii_case(word));
     has(b"BLOCK") && words.get(2).is_none_or(|word| word != b"NOW")
@@ -266,13 +267,13 @@ fn shown(words: &[Vec<u8>]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Deletes the key that an error says is of a wrong type; whether it says so.
+/// Deletes the key that a WRONGTYPE error names. Returns true if the error names one.
 fn delete_named(c: &mut Wire, error: &[u8]) -> bool {
     let shown = error.strip_prefix(b"WRONGTYPE key '");
     shown.is_some_and(|shown| c.expect_ok(&[b"DEL".to_vec(), named(shown)]).int() == 1)
 }
 
-/// The name that an error shows up to the next quote, its escapes undone.
+/// Returns the name in an error up to the next quote, unescaped.
 fn named(mut shown: &[u8]) -> Vec<u8> {
     let mut name = Vec::new();
     loop {
@@ -300,7 +301,7 @@ fn panics(server: &Server) -> i64 {
     server.info_number("panics")
 }
 
-fn random_calls_on_spoiled_keys_do_no_harm(family: &Family) {
+fn random_calls_on_damaged_keys_do_no_harm(family: &Family) {
     let mut rng = Rng::new(&format!("random calls of {}", family.title()));
     let mut server = family.options().aof_unsynced(false).start();
     let replica = family.options().replica_of(&server).start();
@@ -334,9 +335,8 @@ fn random_calls_on_spoiled_keys_do_no_harm(family: &Family) {
     assert_eq!(server.digest(), digest);
 }
 
-/// Checks that REPAIR mends all damage once keys of a wrong type are gone, except for unreadable records and jobs
-/// that
-/// are to be run again. Returns true if there was something to mend.
+/// Checks that `REPAIR` fixes all damage once keys of a wrong type are deleted, except for
+/// unreadable records and interrupted jobs. Returns true if there was damage.
 fn repair_mends(family: &Family, c: &mut Wire, state: &State, log: &str) -> bool {
     let before = c.call(&state.words("CHECK"));
     let spoiled = Snapshot::of(c);
@@ -349,7 +349,7 @@ fn repair_mends(family: &Family, c: &mut Wire, state: &State, log: &str) -> bool
             }
             continue;
         }
-        // A key of a wrong type where a group should be is reported, and left to its writer.
+        // A key of a wrong type instead of a group is reported and not changed.
         let problems = ok_line(c, state, "CHECK").find("problems");
         let problems = problems
             .map(|problems| problems.texts())
@@ -386,7 +386,7 @@ fn ok_line(c: &mut Wire, state: &State, line: &str) -> Reply {
     c.expect_ok(&state.words(line))
 }
 
-/// The frontier works, once keys of a wrong type are gone that no check looks at.
+/// Checks that the frontier works, once keys of a wrong type that `CHECK` ignores are deleted.
 fn assert_goes_on(f: &mut Frontier, log: &str) {
     let now = f.time();
     let paused = f.key("chg_paused");
@@ -419,7 +419,8 @@ fn assert_goes_on(f: &mut Frontier, log: &str) {
 fn random_waiters_and_random_commands_do_no_harm() {
     let mut rng = Rng::new("random_waiters_and_random_commands_do_no_harm");
     let chg = family("CHG", "");
-    // Clocks of the frontier are real: it is built aside, only for the words.
+    // The waiting frontier needs the server's clock, so the state is built on another server and
+    // used only for its words.
     let state = chg.refill(&mut simulated().start().wire());
     let mut server = Server::start();
     let mut f = Frontier::of(&server, PREFIX);

@@ -1,6 +1,7 @@
-//! Properties that all three families have, one a file.
+//! Properties that all three families must have, one per file.
 
-/// Makes a test of these functions for every family, or for those that keep values of their own types.
+/// Creates a test of each of these functions for every family, or for the families with native
+/// values.
 macro_rules! for_every_family {
     ($($property:ident),+ $(,)?) => {
         for_every_family!(@ dedupe_plain "DEDUPE" "plain" $($property)+);

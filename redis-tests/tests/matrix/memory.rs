@@ -1,13 +1,14 @@
-//! Tests that commands that need memory are refused at `maxmemory` without effect, and all others work.
+//! Tests that commands that need memory are refused at `maxmemory` without effect, and all others
+//! work.
 
 use redis_tests::matrix::Family;
 use redis_tests::{Reply, ok};
 
 use crate::stage::{Outcome, Stage, steady_data};
 
-for_every_family!(full_memory_refuses_what_grows_and_nothing_else);
+for_every_family!(full_memory_refuses_only_commands_that_need_memory);
 
-fn full_memory_refuses_what_grows_and_nothing_else(family: &Family) {
+fn full_memory_refuses_only_commands_that_need_memory(family: &Family) {
     let mut stage = Stage::of(family);
     for line in family.samples {
         let alone = stage.alone(line);

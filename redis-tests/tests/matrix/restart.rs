@@ -1,5 +1,5 @@
-//! After a restart, however the data were kept, every sample's data and the replies about them are what
-//! they were, and all goes on as on a server that did not restart.
+//! After a restart with any kind of persistence, the data and replies of every sample are
+//! unchanged, and the server continues like one that did not restart.
 
 use redis_tests::matrix::{Family, PREFIX, State, split};
 use redis_tests::{Options, Rng, Server, Snapshot, Wire, ok, until};
@@ -14,7 +14,7 @@ for_every_family!(
     rewritten_append_only_file,
     rewritten_append_only_file_with_preamble,
     random_calls_are_the_same_on_a_replica_and_after_restarts,
-    who_comes_to_a_server_that_told_nobody_misses_nothing,
+    replica_of_a_server_without_earlier_replicas_misses_nothing,
 );
 
 fn debug_reload(family: &Family) {
@@ -52,8 +52,8 @@ fn rewritten_append_only_file_with_preamble(family: &Family) {
     keeps_everything(family, options, Server::restart_rewritten);
 }
 
-/// Runs each sample in a database of its own, then restarts the server. In one more database it goes on
-/// as another server does that did not restart.
+/// Runs each sample in a separate database, then restarts the server. In one more database, it
+/// continues and is compared with a server that did not restart.
 fn keeps_everything(family: &Family, options: Options, restart: impl Fn(&mut Server)) {
     let databases = (family.samples.len() + 1).to_string();
     let mut server = options.args(&["--databases", &databases]).start();
@@ -85,10 +85,10 @@ fn keeps_everything(family: &Family, options: Options, restart: impl Fn(&mut Ser
     assert_eq!(server.info_number("panics"), 0);
 }
 
-/// Calls that make sense and calls that do not, one in ten of them in a transaction.
+/// Sends sensible and random calls, one in ten of them in a transaction.
 fn random_calls(family: &Family, rng: &mut Rng, states: &[State], wire: &mut Wire, calls: u64) {
     let odd = split(family.words);
-    // An index that is to be read without the module stays plain.
+    // An index that a server without the module must read stays plain.
     let packs = |line: &&&str| family.storage == "plain" && **line == "PACK";
     let samples: Vec<&str> = family
         .samples
@@ -120,10 +120,7 @@ fn random_calls(family: &Family, rng: &mut Rng, states: &[State], wire: &mut Wir
             done += u64::from(!reply.starts_with("error"));
         }
     }
-    assert!(
-        done * 3 > calls,
-        "only {done} of {calls} calls did something"
-    );
+    assert!(done * 3 > calls, "only {done} of {calls} calls succeeded");
 }
 
 fn random_calls_are_the_same_on_a_replica_and_after_restarts(family: &Family) {
@@ -131,7 +128,7 @@ fn random_calls_are_the_same_on_a_replica_and_after_restarts(family: &Family) {
     for preamble in [false, true] {
         let mut server = family.options().aof_unsynced(preamble).start();
         let replica = family.options().replica_of(&server).start();
-        // Plain keys need no module.
+        // Plain keys can be read without the module.
         let bare = || Options::new().no_module();
         let bare = (family.storage == "plain").then(|| bare().replica_of(&server).start());
         let mut wire = server.wire();
@@ -152,7 +149,7 @@ fn random_calls_are_the_same_on_a_replica_and_after_restarts(family: &Family) {
             server.snapshot().assert_same(&snapshot, "restart");
             assert_eq!(server.digest(), digest, "restart");
         }
-        // A replica that comes late gets an RDB.
+        // A replica that connects later gets an RDB file.
         let late = family.options().replica_of(&server).start();
         server.wait_for_replica_offset(&late);
         assert_eq!(late.digest(), server.digest(), "late replica");
@@ -165,9 +162,10 @@ fn random_calls_are_the_same_on_a_replica_and_after_restarts(family: &Family) {
     }
 }
 
-/// A server without replicas and append-only file replicates no changes until it is being copied for a new replica.
-fn who_comes_to_a_server_that_told_nobody_misses_nothing(family: &Family) {
-    let mut rng = Rng::new("who_comes_to_a_server_that_told_nobody_misses_nothing");
+/// Tests a server without replicas and append-only file, which replicates no changes until a new
+/// replica connects.
+fn replica_of_a_server_without_earlier_replicas_misses_nothing(family: &Family) {
+    let mut rng = Rng::new("replica_of_a_server_without_earlier_replicas_misses_nothing");
     for comes in ["replica", "file"] {
         let mut server = family.options().start();
         let states = ["", PREFIX].map(|prefix| family.fill(&mut server.wire(), prefix));
@@ -177,10 +175,10 @@ fn who_comes_to_a_server_that_told_nobody_misses_nothing(family: &Family) {
         ok!(server.wire(), "SAVE");
         calls(&server, 100);
         assert!(server.info_number("rdb_changes_since_last_save") > 0);
-        // A copy for nobody.
+        // Saves without any replica.
         ok!(server.wire(), "BGSAVE");
         calls(&server, 50);
-        until("it is saved", || {
+        until("the snapshot is complete", || {
             server.info_number("rdb_bgsave_in_progress") == 0
         });
         calls(&server, 50);

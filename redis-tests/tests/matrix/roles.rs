@@ -1,5 +1,5 @@
-//! A replica has what its master has, answers what its master answers, refuses writes, and goes on where
-//! its master was.
+//! A replica has the data of its master, gives the same replies, refuses writes, and continues the
+//! work after a failover.
 
 use redis_tests::matrix::Family;
 use redis_tests::{Server, Wire, ok, rows};
@@ -9,9 +9,9 @@ use crate::stage::{
 };
 
 for_every_family!(
-    each_sample_leaves_on_a_replica_what_it_leaves_on_the_master,
-    what_changes_nothing_is_not_replicated,
-    replicas_that_came_early_and_late_go_on_where_the_master_was,
+    each_sample_has_the_same_effect_on_a_replica,
+    commands_without_effect_are_not_replicated,
+    early_and_late_replicas_continue_after_a_failover,
 );
 
 fn with_replica(family: &Family) -> (Stage, Server) {
@@ -20,7 +20,7 @@ fn with_replica(family: &Family) -> (Stage, Server) {
     (stage, replica)
 }
 
-fn each_sample_leaves_on_a_replica_what_it_leaves_on_the_master(family: &Family) {
+fn each_sample_has_the_same_effect_on_a_replica(family: &Family) {
     let (mut stage, replica) = with_replica(family);
     let mut r = replica.wire();
     for line in stage.family.samples {
@@ -42,7 +42,7 @@ fn each_sample_leaves_on_a_replica_what_it_leaves_on_the_master(family: &Family)
     assert_eq!(replica.digest(), stage.server.digest(), "refused, and read");
 }
 
-/// The commands that the master sends while `run` runs.
+/// Returns the commands that the master replicates while `run` runs.
 fn replicated(stage: &mut Stage, monitor: &mut Wire, run: impl FnOnce(&mut Stage)) -> Vec<String> {
     run(stage);
     ok!(stage.wire, "PUBLISH", "end", "");
@@ -58,7 +58,7 @@ fn replicated(stage: &mut Stage, monitor: &mut Wire, run: impl FnOnce(&mut Stage
         .collect()
 }
 
-fn what_changes_nothing_is_not_replicated(family: &Family) {
+fn commands_without_effect_are_not_replicated(family: &Family) {
     let (mut stage, replica) = with_replica(family);
     stage.server.wait_for_replica_offset(&replica);
     let mut monitor = replica.wire();
@@ -75,7 +75,7 @@ fn what_changes_nothing_is_not_replicated(family: &Family) {
     }
 }
 
-fn replicas_that_came_early_and_late_go_on_where_the_master_was(family: &Family) {
+fn early_and_late_replicas_continue_after_a_failover(family: &Family) {
     for is_killed in [false, true] {
         let mut master = family.options().start();
         let early = family.options().replica_of(&master).start();

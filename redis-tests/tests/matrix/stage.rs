@@ -1,4 +1,4 @@
-//! A server with the data of a family, put back to how they were before each sample.
+//! A server with the data of a family, which are restored before each sample.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// A reply, and the database that `wire` has selected.
+    /// Collects a reply and the database that `wire` has selected.
     pub fn of(reply: &Reply, wire: &mut Wire) -> Outcome {
         Outcome {
             reply: steady(reply),
@@ -29,7 +29,7 @@ impl Outcome {
     }
 }
 
-/// The selected database, without times of the server's clock.
+/// Returns the selected database without times of the server's clock.
 pub fn steady_data(wire: &mut Wire) -> Snapshot {
     Snapshot::of(wire).map_lines(|_, line| {
         let mut steady = Vec::new();
@@ -50,11 +50,11 @@ fn is_of_the_clock(number: i64) -> bool {
     (number - now).abs() < 2 * 24 * 3_600_000
 }
 
-/// Fields of `CHG.INFO` that say what this process has done.
+/// Fields of `CHG.INFO` that count events of this process.
 const OF_THE_PROCESS: &str = "leases releases expired rate-leases pauses-observed smallest-pause-ms \
                               smallest-pause-asked-ms smallest-margin-ms token";
 
-/// A reply without times of the server's clock, sizes of memory, and metrics of the process.
+/// Removes times of the server's clock, memory sizes and process metrics from a reply.
 pub fn steady(reply: &Reply) -> Reply {
     let items = match reply {
         Reply::Array(items) => items,
@@ -64,7 +64,7 @@ pub fn steady(reply: &Reply) -> Reply {
     let mut steady: Vec<Reply> = items.iter().map(steady).collect();
     match items.first() {
         Some(first) if *first == bulk("PENDING") => steady[2] = int(0),
-        // A page of names, which come in the order of a table.
+        // A page of names, whose order is that of a hash table.
         Some(Reply::Bulk(cursor)) if cursor.iter().all(u8::is_ascii_digit) => {
             if let Some(Reply::Array(names)) = steady.get_mut(1)
                 && names.iter().all(|name| matches!(name, Reply::Bulk(_)))
@@ -102,7 +102,7 @@ pub struct Stage {
     grammars: BTreeMap<String, Grammar>,
     /// The data before each sample.
     pub before: Snapshot,
-    /// The module's caches are empty before each sample.
+    /// True if the module's caches are emptied before each sample.
     pub cold: bool,
 }
 
@@ -128,8 +128,7 @@ impl Stage {
         }
     }
 
-    /// The data as before each sample; then the lines that stand before the last `; ` are run, and that
-    /// one is given back.
+    /// Restores the data, then runs the lines before the last `; ` and returns the rest.
     pub fn prepare<'a>(&mut self, lines: &'a str) -> &'a str {
         self.reset();
         let mut lines: Vec<&str> = lines.split("; ").collect();
@@ -140,7 +139,7 @@ impl Stage {
         last
     }
 
-    /// Makes the module read everything again.
+    /// Empties the module's caches.
     pub fn empty_caches(&mut self) {
         empty_caches(&mut self.wire);
     }
@@ -173,14 +172,14 @@ impl Stage {
     }
 }
 
-/// Makes the module read everything again.
+/// Empties the module's caches.
 pub fn empty_caches(wire: &mut Wire) {
     for _ in 0..2 {
         ok!(wire, "SWAPDB", 0, 15);
     }
 }
 
-/// Keys that are in one of them, or not the same in both.
+/// Returns the keys that exist in only one of the snapshots, or differ.
 pub fn changed(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     let mut names = [before.names(), after.names()].concat();
     names.sort();
@@ -202,7 +201,7 @@ pub fn prepare_to_go_on(family: &Family, wire: &mut Wire) -> [State; 2] {
     ["{samples}:", "{time}:"].map(|prefix| family.fill(wire, prefix))
 }
 
-/// A server that nothing happened to: what it tells as it goes on, and its data in the end.
+/// Returns the replies of an undisturbed server as it continues, and its data at the end.
 fn gone_on(family: &Family) -> (Vec<String>, Snapshot) {
     let mut stage = Stage::of(family);
     ok!(stage.wire, "FLUSHALL");
@@ -212,7 +211,7 @@ fn gone_on(family: &Family) -> (Vec<String>, Snapshot) {
     (told, steady_data(&mut stage.wire))
 }
 
-/// Fails when an index does not go on like that of [`gone_on`].
+/// Fails unless an index continues like that of [`gone_on`].
 #[track_caller]
 pub fn assert_goes_on(states: &[State; 2], family: &Family, wire: &mut Wire) {
     let (should, data) = gone_on(family);
@@ -223,14 +222,14 @@ pub fn assert_goes_on(states: &[State; 2], family: &Family, wire: &mut Wire) {
     steady_data(wire).assert_same(&data, "in the end");
 }
 
-/// Commands on a frontier before time passes.
+/// Commands on a frontier before the time advances.
 const FIRST: &[&str] = &rows![
     "ADD crawl SEQ writer 2 numbered 0"; "ADD crawl SEQ writer 3 numbered 0"; "ADD crawl idle 0";
     "EXTEND kept <kept> 9000"; "RESUME paused"; "RESUME EXECUTION held-back";
 ];
 
-/// Returns the replies of all samples in sequence in the first index, and of the second while simulated time passes:
-/// leases expire, groups come due, gates open.
+/// Runs all samples in sequence on the first index, and others on the second while simulated time
+/// advances: leases expire, groups become due, gates open. Returns all replies.
 fn goes_on([samples, time]: &[State; 2], family: &Family, wire: &mut Wire) -> Vec<String> {
     let mut told = Vec::new();
     let mut tell = |state: &State, lines: &[&str]| {
@@ -262,8 +261,8 @@ fn goes_on([samples, time]: &[State; 2], family: &Family, wire: &mut Wire) -> Ve
     told
 }
 
-/// Lines that change nothing in their state, though their commands write: what was there already, what is
-/// not there, and what is refused. What stands before the last `; ` prepares the line.
+/// Returns lines of write commands that change nothing in their state: they add what exists, remove
+/// what is missing, or are refused. Lines before the last `; ` are preparation.
 pub fn idle(family: &Family) -> &'static [&'static str] {
     match family.name {
         "DEDUPE" => &rows![

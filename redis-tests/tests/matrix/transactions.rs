@@ -1,5 +1,5 @@
-//! Tests that a command has the same effect in MULTI, in a script and in a pipeline as alone, and that clients that
-//! watch keys are notified of changes only.
+//! Tests that a command has the same effect in MULTI, in a script and in a pipeline as alone, and
+//! that clients that watch keys are notified of changes only.
 
 use redis_tests::matrix::{Family, PREFIX};
 use redis_tests::{Reply, Wire, cmd, ok, simple};
@@ -10,12 +10,12 @@ for_every_family!(
     each_sample_does_the_same_in_a_transaction_and_in_a_script,
     all_samples_do_the_same_one_by_one_in_a_pipeline_and_in_one_transaction,
     aborted_transactions_change_nothing,
-    changes_are_seen_by_those_who_watch_cache_or_listen_and_nothing_else_is,
+    only_changes_are_seen_by_clients_that_watch_cache_or_listen,
 );
 
 const SCRIPT: &str = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
 
-/// The words that have a script run a command.
+/// Returns a call that runs a command in a script.
 fn in_script(how: &str, words: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut eval = [how, SCRIPT, "1"]
         .map(|word| word.as_bytes().to_vec())
@@ -36,7 +36,7 @@ fn each_sample_does_the_same_in_a_transaction_and_in_a_script(family: &Family) {
     let mut stage = Stage::of(family);
     for line in stage.family.samples {
         let alone = stage.alone(line);
-        // Nothing waits there.
+        // Commands do not block in a script.
         let line = &line.replace("BLOCK 1", "BLOCK 0");
         stage.reset();
         let words = stage.words(line);
@@ -106,17 +106,17 @@ fn aborted_transactions_change_nothing(family: &Family) {
     assert_eq!(stage.server.digest(), digest);
 }
 
-/// The effects of a sample that watching, caching and listening clients see.
+/// The effects of a sample that watching, caching and listening clients notice.
 struct Seen {
-    /// A `WATCH` of all keys that are there, and of those that may come, was broken.
+    /// True if a `WATCH` of all existing and possible keys was broken.
     watch: bool,
-    /// Keys that a client which caches was told of.
+    /// Keys whose invalidation a caching client received.
     invalidated: Vec<String>,
-    /// Keys and events.
+    /// Keyspace events: keys and names.
     events: Vec<(String, String)>,
 }
 
-/// Runs a line before everybody who could notice it.
+/// Runs a line and collects what all these clients notice.
 fn watched(stage: &mut Stage, line: &str, keys: &[String]) -> Seen {
     let mut watcher = stage.server.wire();
     let mut tracker = stage.server.wire3();
@@ -151,7 +151,7 @@ fn watched(stage: &mut Stage, line: &str, keys: &[String]) -> Seen {
     }
 }
 
-fn changes_are_seen_by_those_who_watch_cache_or_listen_and_nothing_else_is(family: &Family) {
+fn only_changes_are_seen_by_clients_that_watch_cache_or_listen(family: &Family) {
     let mut stage = Stage::of(family);
     ok!(stage.wire, "CONFIG", "SET", "notify-keyspace-events", "KA");
     let idle = idle(&stage.family);

@@ -1,9 +1,9 @@
-//! The clients that crawlers are written with: redis-py, with and without hiredis, ioredis, node-redis, valkey-glide and
-//! coredis; in RESP2 and RESP3; on one server and on a cluster of three.
+//! The client libraries of crawlers: redis-py (with and without hiredis), ioredis, node-redis,
+//! valkey-glide and coredis, with RESP2 and RESP3, on one server and on a cluster of three.
 //!
-//! Every example of docs/commands is sent by each of them, and each must make of the reply what the page shows,
-//! a map where the page says so. What an example cannot show (pipelines, transactions, waiting, slots that move)
-//! is in the scenes of tests/server/clients, for redis-py and ioredis.
+//! Each client sends every example of docs/commands and must decode the reply as the page shows it;
+//! a map must be a map. Scenes in tests/server/clients cover, for redis-py and ioredis, what an
+//! example cannot show: pipelines, transactions, waiting, and slots that move.
 
 mod client;
 
@@ -25,7 +25,7 @@ fn three() -> Place {
 }
 
 #[test]
-fn redis_py_makes_of_every_reply_what_its_page_shows() {
+fn redis_py_decodes_every_reply_as_documented() {
     let place = one();
     for language in PYTHONS {
         for protocol in RESP {
@@ -35,7 +35,7 @@ fn redis_py_makes_of_every_reply_what_its_page_shows() {
 }
 
 #[test]
-fn redis_py_on_a_cluster_makes_of_every_reply_what_its_page_shows() {
+fn redis_py_on_a_cluster_decodes_every_reply_as_documented() {
     let place = three();
     for language in PYTHONS {
         for protocol in RESP {
@@ -46,7 +46,7 @@ fn redis_py_on_a_cluster_makes_of_every_reply_what_its_page_shows() {
 }
 
 #[test]
-fn ioredis_makes_of_every_reply_what_its_page_shows() {
+fn ioredis_decodes_every_reply_as_documented() {
     let place = one();
     for protocol in RESP {
         examples(node(protocol, false), &place);
@@ -54,20 +54,20 @@ fn ioredis_makes_of_every_reply_what_its_page_shows() {
 }
 
 #[test]
-fn ioredis_on_a_cluster_makes_of_every_reply_what_its_page_shows() {
+fn ioredis_on_a_cluster_decodes_every_reply_as_documented() {
     let place = three();
     for protocol in RESP {
         examples(node(protocol, true), &place);
     }
     assert_eq!(place.moved(), 0, "it asked the wrong node");
-    // On its own it asks any node, and goes where that one sends it.
+    // With default settings, a client sends a command to any node and follows the redirect.
     for protocol in RESP {
         examples(node(protocol, false), &place);
     }
 }
 
 #[test]
-fn other_clients_make_of_every_reply_what_its_page_shows() {
+fn other_clients_decode_every_reply_as_documented() {
     let place = one();
     for (language, protocols) in OTHERS {
         for &protocol in protocols {
@@ -77,7 +77,7 @@ fn other_clients_make_of_every_reply_what_its_page_shows() {
 }
 
 #[test]
-fn other_clients_on_a_cluster_make_of_every_reply_what_its_page_shows() {
+fn other_clients_on_a_cluster_decode_every_reply_as_documented() {
     let place = three();
     for (language, protocols) in OTHERS {
         for &protocol in protocols {
@@ -92,12 +92,12 @@ fn other_clients_on_a_cluster_make_of_every_reply_what_its_page_shows() {
     if let Ok(mut program) = untold.start("calls", &place) {
         let stats = ["DEDUPE.STATS", "{coll-42}:"];
         let reply = program.call(&stats.map(|word| word.as_bytes().to_vec()));
-        assert!(reply.is_error(), "it was told no key: {reply:?}");
+        assert!(reply.is_error(), "it did not know the key: {reply:?}");
     }
 }
 
 #[test]
-fn by_themselves_clients_have_resp3_and_some_give_up_a_reply() {
+fn clients_default_to_resp3_and_some_have_time_limits() {
     use Language::{Coredis, Glide, JavaScript, NodeRedis, Python, PythonWithHiredis};
     let place = one();
     let languages = [
@@ -189,7 +189,7 @@ fn ioredis_on_a_cluster_plays_every_scene() {
     }
 }
 
-/// Has a client play all scenes, and does what they ask for.
+/// Makes a client play all scenes, and performs the actions that they request.
 fn scenes(client: Client, place: &Place) {
     for node in place.nodes() {
         let mut c = node.wire();
@@ -236,10 +236,13 @@ fn scenes(client: Client, place: &Place) {
             }
             ([step, prefix], Place::Three(cluster)) => {
                 let prefix = script::bytes(prefix);
-                // Of those that do not have it, always the same one, also when it is on the way.
+                // The target is always the same node that does not own the slot, also while the
+                // slot is moving.
                 let owner = cluster.owner(&prefix).port();
                 let others = cluster.nodes().iter().filter(|n| n.port() != owner);
-                let to = others.min_by_key(|n| n.port()).expect("there are three");
+                let to = others
+                    .min_by_key(|n| n.port())
+                    .expect("the cluster has three nodes");
                 match *step {
                     "begin" => cluster.begin_move(&prefix, to),
                     "keys" => cluster.move_keys(&prefix, to),
@@ -258,7 +261,7 @@ fn scenes(client: Client, place: &Place) {
     assert_eq!(played, expected, "{}", program.name);
 }
 
-/// Has a client send all examples of the pages of commands.
+/// Makes a client send all examples of the command pages.
 fn examples(client: Client, place: &Place) {
     let mut program = match client.start("calls", place) {
         Ok(program) => program,
@@ -279,12 +282,13 @@ fn examples(client: Client, place: &Place) {
             let reply = if is_ours(&name) {
                 commands.remove(&name);
                 let reply = program.call(&words);
-                // A page describes the reply of its own command; its examples may also send other commands.
+                // A page describes the reply of its own command; its examples may also send other
+                // commands.
                 let is_own = page.file_stem().is_some_and(|stem| *stem == *name);
                 maps |= is_own && has_map(&reply);
                 status(flat(reply), &step.expected)
             } else {
-                // What plain clients make of plain commands is not for us to say.
+                // Replies of plain commands are not tested, so they do not go through the client.
                 place.owner(&words[1]).wire().call(&words)
             };
             let different = step.difference(&reply, &mut now);
@@ -306,7 +310,7 @@ fn examples(client: Client, place: &Place) {
     assert_eq!(commands, BTreeSet::new(), "{} missed these", program.name);
 }
 
-/// The commands of the module that are for clients.
+/// Returns the module's commands that are meant for clients.
 fn commands_of(server: &Server) -> BTreeSet<String> {
     let listed = ok!(
         server.wire(),
@@ -357,7 +361,7 @@ fn has_map(reply: &Reply) -> bool {
     }
 }
 
-/// A reply with its maps as RESP2 has them, and as the pages show them.
+/// Converts the maps of a reply to the RESP2 form that the pages show.
 fn flat(reply: Reply) -> Reply {
     match reply {
         Reply::Map(pairs) => {
@@ -369,7 +373,7 @@ fn flat(reply: Reply) -> Reply {
     }
 }
 
-/// These clients do not tell `OK` from a string `"OK"`.
+/// Converts `OK` strings to status replies, because these clients cannot tell them apart.
 fn status(reply: Reply, expected: &[String]) -> Reply {
     match reply {
         Reply::Bulk(text) if text == b"OK" && expected == ["OK"] => Reply::Simple(text),

@@ -1,7 +1,9 @@
-//! Every example of the documentation is run against a server, and every command has a page.
+//! Runs every example of the documentation against a server, and checks that every command has a
+//! page.
 //!
-//! What an example looks like stands in `redis_tests::examples`. The blocks of one page run in order, starting
-//! from an empty database. The server takes `NOW ms`, so that an example of `CHG` may say what time it is.
+//! `redis_tests::examples` describes the syntax of examples. The blocks of one page run in order,
+//! starting from an empty database. The server accepts `NOW ms`, so that `CHG` examples can set the
+//! time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,7 +55,7 @@ fn every_command_has_a_page_and_every_page_a_command() {
     let mut wire = server.wire();
     let listed = ok!(wire, "COMMAND", "LIST", "FILTERBY", "MODULE", "crawlspace");
     let mut commands: Vec<String> = listed.texts().iter().map(|c| c.to_lowercase()).collect();
-    // What the server sends to itself is not for clients.
+    // Internal commands are not documented.
     commands.retain(|c| !c.starts_with("crawlspace."));
     commands.sort();
     let mut pages: Vec<String> = markdown_in("docs/commands")
@@ -85,7 +87,7 @@ fn every_command_has_a_page_and_every_page_a_command() {
 }
 
 #[test]
-fn replies_are_shown_as_redis_cli_shows_them() {
+fn replies_are_formatted_like_redis_cli() {
     let nested = array([
         array([bulk("a\"\\\n\x01\u{e9}"), nil()]),
         simple("OK"),
@@ -110,7 +112,7 @@ fn replies_are_shown_as_redis_cli_shows_them() {
         (" 1) (integer) 1", "10) (integer) 1")
     );
 
-    // And what this server's own redis-cli makes of a nested reply.
+    // Compares the format of a nested reply with this server's own redis-cli.
     let server = Options::new().no_module().start();
     let script = "return {{'x', 7}, false, {{'y', 'z'}, 3}, {}, '', 1, 2, 3, 4, {5, {6}}}";
     let Ok(cli) = Command::new("redis-cli")
@@ -124,7 +126,7 @@ fn replies_are_shown_as_redis_cli_shows_them() {
         ])
         .output()
     else {
-        eprintln!("no redis-cli here: not compared with it");
+        eprintln!("skipped the comparison with redis-cli: it is not installed");
         return;
     };
     let theirs = String::from_utf8_lossy(&cli.stdout).into_owned();
@@ -189,7 +191,7 @@ fn pages_with_examples() -> Vec<PathBuf> {
     pages
 }
 
-/// Runs a page's steps and says what differs, `line: …` each.
+/// Runs the steps of a page and returns the differences as `line: …`.
 fn run(wire: &mut Wire, steps: &[Step]) -> Vec<String> {
     let mut now = Live::default();
     let differences = steps.iter().filter_map(|step| {

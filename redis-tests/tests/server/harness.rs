@@ -1,4 +1,4 @@
-//! The harness itself: servers start, die, come back and are told apart.
+//! Tests of the harness itself: servers start, are killed, restart, and do not share data.
 
 use redis_tests::{
     Cluster, Crawl, Options, Server, array, assert_replicated, bulk, err, fill_crawl, int, nil, ok,
@@ -50,7 +50,7 @@ fn replica_catches_up() {
 }
 
 #[test]
-fn snapshot_tells_what_differs() {
+fn snapshot_lists_differences() {
     let server = plain();
     let mut c = server.wire();
     ok!(c, "HSET", "p:h", "b", "2", "a", "1");

@@ -1,5 +1,5 @@
-//! Configuration files that load the module by more than one line, as the include of version 0.1.0 and `CONFIG REWRITE`
-//! make them.
+//! Configuration files that load the module more than once, as created by the include file of
+//! version 0.1.0 and by `CONFIG REWRITE`.
 
 use redis_tests::{Options, Server, add, assert_contains, assert_lacks, commit, module_path, ok};
 
@@ -12,10 +12,10 @@ fn configured(lines: &str) -> Server {
         .start()
 }
 
-/// Asserts that the server has the module once, and that its commands work.
+/// Fails unless the server has loaded the module once and its commands work.
 fn assert_loaded_once(server: &Server) {
     let mut c = server.wire();
-    // Some servers bring modules of their own.
+    // Some servers include modules of their own.
     let modules = format!("{:?}", ok!(c, "MODULE", "LIST"));
     assert_eq!(modules.matches("libcrawlspace.so").count(), 1, "{modules}");
     add(&mut c, "p:", "crawl", [1]);
@@ -43,7 +43,7 @@ fn second_line_is_ignored_with_a_warning() {
     };
     assert_eq!(setting("chg-lease").as_deref(), Some("7000"));
     assert_eq!(setting("slice-us").as_deref(), Some("400"));
-    // The server writes the one that it has.
+    // The server writes a line for the module that it has loaded.
     ok!(server.wire(), "CONFIG", "REWRITE");
     assert_eq!(load_lines(&server), 1);
     server.restart();
@@ -67,8 +67,9 @@ fn include_with_a_rewritten_line_starts_again() {
 }
 
 #[test]
-fn include_of_the_package_is_warned_of() {
-    // The package is not installed where tests run, so its file is not found, as after its removal.
+fn include_of_the_package_logs_a_warning() {
+    // The package is not installed where tests run. Its file is therefore missing, as after the
+    // package was removed.
     let include = "include /usr/share/redis-crawlspace/*.conf";
     let server = configured(&format!("{include}\nloadmodule MODULE\n"));
     let path = server.configuration();
@@ -80,7 +81,7 @@ fn include_of_the_package_is_warned_of() {
 }
 
 #[test]
-fn client_loads_no_module_a_second_time() {
+fn module_load_by_a_client_is_refused_the_second_time() {
     let server = configured("loadmodule MODULE\n");
     let mut c = server.wire();
     let reply = c.call(&["MODULE", "LOAD", &module_path().to_string_lossy()]);

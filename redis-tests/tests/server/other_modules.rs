@@ -1,4 +1,4 @@
-//! Other modules run our commands too: in nobody's name, and when no client is there at all.
+//! Other modules call the commands without a user and without a client.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const P: &str = "p:";
 
-/// The server's header file for modules, which comes with the crate `redis-module`.
+/// Returns the server's header file for modules, which the crate `redis-module` contains.
 fn header() -> Option<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let metadata = Command::new(cargo)
@@ -27,7 +27,7 @@ fn header() -> Option<PathBuf> {
         .find(|dir| dir.join("redismodule.h").is_file())
 }
 
-/// Builds `caller.c`. `None`, with the reason printed, when this machine cannot.
+/// Builds `caller.c`. Prints the reason and returns `None` if this machine cannot build it.
 fn caller(dir: &TempDir) -> Option<PathBuf> {
     let Some(header) = header() else {
         eprintln!("skipped: redismodule.h is not where crate redis-module should have it");
@@ -49,14 +49,14 @@ fn caller(dir: &TempDir) -> Option<PathBuf> {
     }
 }
 
-/// A server with both modules.
+/// Starts a server with both modules.
 fn server(dir: &TempDir) -> Option<Server> {
     let module = caller(dir)?;
     let path = module.to_string_lossy();
     Some(Options::new().args(&["--loadmodule", &path]).start())
 }
 
-/// A command of each kind, in an order in which all of them succeed.
+/// Returns a command of each kind, in an order in which all of them succeed.
 fn commands() -> Vec<(Vec<Vec<u8>>, Reply)> {
     let (one, url) = (sha256_of(1), "http://e.com/");
     let line = |words: &[&str]| words.iter().map(|w| w.word()).collect();
@@ -147,7 +147,7 @@ fn large_job_of_another_module_runs_through_and_is_replicated() {
 }
 
 #[test]
-fn module_that_looks_into_the_index_during_a_write_is_refused_and_harms_nothing() {
+fn module_that_reads_the_index_during_a_write_is_refused() {
     let dir = TempDir::new().expect("a temporary directory");
     let Some(server) = server(&dir) else { return };
     let mut c = server.wire();
@@ -160,7 +160,7 @@ fn module_that_looks_into_the_index_during_a_write_is_refused_and_harms_nothing(
     assert_eq!(owners(&mut c, P, [0, 30, 60]), ["-", "b", "b"]);
     let seen = ok!(c, "CALLER.WATCH", P).ints();
     assert!(seen[0] > 100 && seen[1] > 100, "{seen:?}");
-    // Changes by others may be looked at.
+    // During changes of other keys, the module may read the index.
     ok!(c, "HSET", "another", "field", 1);
     assert_eq!(ok!(c, "CALLER.WATCH", P).ints(), [seen[0] + 1, seen[1]]);
     assert_consistent(&mut c, P);
@@ -168,7 +168,7 @@ fn module_that_looks_into_the_index_during_a_write_is_refused_and_harms_nothing(
 }
 
 #[test]
-fn module_that_comes_later_is_told_of_changes_from_then_on() {
+fn module_that_is_loaded_later_is_notified_of_changes_from_then_on() {
     let dir = TempDir::new().expect("a temporary directory");
     let Some(module) = caller(&dir) else { return };
     let server = Options::new()
@@ -185,7 +185,7 @@ fn module_that_comes_later_is_told_of_changes_from_then_on() {
 }
 
 #[test]
-fn clients_are_told_of_changes_as_long_as_the_configuration_says_so() {
+fn clients_are_notified_of_changes_according_to_the_configuration() {
     let server = Server::start();
     let (mut c, mut listener) = (server.wire(), server.wire());
     let channel = "__keyspace@0__:p:h:a";
@@ -206,7 +206,8 @@ fn clients_are_told_of_changes_as_long_as_the_configuration_says_so() {
     }
 }
 
-/// A command of a frontier of each kind, in an order in which all of them succeed on a fresh one.
+/// Returns frontier commands of each kind, in an order in which all of them succeed on a new
+/// frontier.
 fn politeness() -> Vec<String> {
     let token = T0 * 1000;
     [
@@ -271,7 +272,7 @@ fn politeness_commands_work_when_another_module_or_its_timer_calls_them() {
 }
 
 #[test]
-fn next_of_another_module_does_not_wait_and_its_add_wakes_those_who_do() {
+fn next_of_another_module_does_not_wait_and_its_add_wakes_waiters() {
     let dir = TempDir::new().expect("a temporary directory");
     let Some(server) = server(&dir) else { return };
     let mut f = Frontier::real(&server);

@@ -1,4 +1,5 @@
-//! Tests of a slot that moves key by key: all replies are correct meanwhile, and no moved key is created again.
+//! Tests of a slot that moves key by key: all replies are correct meanwhile, and no moved key is
+//! created again.
 
 mod reshard_load;
 
@@ -24,7 +25,7 @@ fn is_refused(reply: &Reply) -> bool {
         .any(|word| line.starts_with(word))
 }
 
-/// The node that has the slot of [`P`], and the other.
+/// Returns the node that owns the slot of [`P`], and another node.
 fn sides(cluster: &Cluster) -> (&Server, &Server) {
     let from = cluster.owner(P);
     let others = cluster.nodes().iter();
@@ -43,7 +44,7 @@ fn migrate(from: &mut Wire, to: &Server, key: &str) {
     assert_eq!(moved.text(), "OK", "{key}");
 }
 
-/// Commands by their words; the first `reads` of them only read.
+/// Commands by their arguments; the first `reads` of them are read commands.
 struct Commands {
     all: Vec<Vec<Vec<u8>>>,
     reads: usize,
@@ -55,7 +56,8 @@ impl Commands {
         reads.map(|words| steady(c.expect_ok(words))).collect()
     }
 
-    /// Runs all of them where only a part of the keys is: reads may be right, and all may be refused.
+    /// Runs all commands on a node that has only some of the keys. Reads may give the right reply,
+    /// and every command may be refused.
     fn assert_refused_or_right(&self, c: &mut Wire, asking: bool, right: &[Reply], what: &str) {
         for (i, words) in self.all.iter().enumerate() {
             if asking {
@@ -71,7 +73,7 @@ impl Commands {
     }
 }
 
-/// A reply without what memory takes, which changes with every move.
+/// Removes memory sizes from a reply, which change with every move.
 fn steady(reply: Reply) -> Reply {
     let Reply::Array(items) = &reply else {
         return reply;
@@ -85,7 +87,8 @@ fn steady(reply: Reply) -> Reply {
     Reply::Array(kept.map(|(_, item)| item.clone()).collect())
 }
 
-/// Every key alone on the other side, from both sides: what is said there, and that nothing is made there.
+/// Moves every key alone to the other node. Checks the replies of both nodes, and that no key is
+/// created there.
 fn each_key_alone(cluster: &Cluster, commands: &Commands) {
     let (from, to) = sides(cluster);
     let slot = cluster.slot(P);
@@ -117,11 +120,11 @@ fn each_key_alone(cluster: &Cluster, commands: &Commands) {
             commands.assert_refused_or_right(&mut b, true, &right, &what);
             assert_eq!(keys(from, slot), kept, "{what}");
             assert_eq!(keys(to, slot), left, "{what}");
-            // Back again: the owner takes the keys in while the slot is at rest there.
+            // The way back: the owner imports the key while the slot is stable.
             ok!(a, "CLUSTER", "SETSLOT", slot, "STABLE");
             left.iter().for_each(|key| migrate(&mut b, from, key));
             ok!(b, "CLUSTER", "SETSLOT", slot, "STABLE");
-            assert_eq!(commands.answers(&mut a), right, "all are back");
+            assert_eq!(commands.answers(&mut a), right, "all keys are back");
         }
     }
     let after = Snapshot::of(&mut a).without_counters();
@@ -232,7 +235,7 @@ fn any_key_of_a_frontier_may_be_on_the_other_side() {
 }
 
 #[test]
-fn transactions_and_scripts_are_told_of_keys_that_left() {
+fn transactions_and_scripts_are_refused_when_keys_have_moved() {
     let cluster = cluster();
     let (from, to) = sides(&cluster);
     let mut c = from.wire();
@@ -251,9 +254,9 @@ fn transactions_and_scripts_are_told_of_keys_that_left() {
     assert!(is_refused(&reply), "{reply:?}");
 }
 
-/// A claim that is waited for, and a lease, while the slot leaves: nobody waits for ever.
+/// Tests that a waiting claim and a waiting lease end when the slot moves away.
 #[test]
-fn waiters_are_sent_away_when_the_first_key_leaves() {
+fn waiters_are_redirected_when_the_first_key_moves() {
     let cluster = cluster();
     let (from, to) = sides(&cluster);
     let mut c = from.wire();
@@ -277,9 +280,10 @@ fn waiters_are_sent_away_when_the_first_key_leaves() {
     assert!(!left.iter().any(|key| key.ends_with("claims")), "{left:?}");
 }
 
-/// Waiting clients are redirected after their slot, which is complete on the new owner and on its replica.
+/// Tests that waiting clients are redirected when their slot moves as a whole, and that it is
+/// complete on the new owner and its replica.
 #[test]
-fn slot_that_moves_as_a_whole_takes_all_with_it() {
+fn slot_that_moves_as_a_whole_is_complete() {
     let cluster = cluster();
     if !cluster.moves_whole() {
         eprintln!(
@@ -292,7 +296,7 @@ fn slot_that_moves_as_a_whole_takes_all_with_it() {
     small_index(&mut c, P);
     let packed = "{moving}packed:";
     small_index(&mut c, packed);
-    // More than one string may have, where it goes.
+    // More data than the target accepts in one string.
     for thousand in 0..40 {
         let mut add = words(&format!("DEDUPE.ADD {packed} large"));
         add.extend((0..1000).flat_map(|n| words_of(1000 * thousand + n)));
@@ -345,12 +349,12 @@ fn slot_that_moves_as_a_whole_takes_all_with_it() {
     let mut f = Frontier::over(to.wire(), P);
     f.now = Some(T0);
     f.assert_conserved();
-    // And back, while others look on.
+    // Moves the slot back while clients send requests.
     cluster.move_whole(P, from);
-    before.assert_same(&ours(&mut c), "all is back");
+    before.assert_same(&ours(&mut c), "all keys are back");
 }
 
 #[test]
-fn no_answer_is_wrong_while_slots_move_under_load() {
-    reshard_load::run("no_answer_is_wrong_while_slots_move_under_load");
+fn replies_are_correct_while_slots_move_under_load() {
+    reshard_load::run("replies_are_correct_while_slots_move_under_load");
 }

@@ -1,5 +1,5 @@
-//! Tests that this module loads the data of earlier versions: the files of `redis-tests/fixtures`, which
-//! `cargo run -p redis-tests --bin fixture` writes at each release.
+//! Tests that this module loads the data of earlier versions: the files of `redis-tests/fixtures`,
+//! which `cargo run -p redis-tests --bin fixture` writes at each release.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ fn versions() -> Vec<PathBuf> {
     folders.map(|folder| folder.unwrap().path()).collect()
 }
 
-/// Returns the differences between the replies of a version and those of a server that has loaded its files.
+/// Returns the differences between the replies of a version and those of a server that has loaded
+/// its files.
 fn differences(version: &Path, options: Options) -> Vec<String> {
     let mut server = Server::start();
     server.kill9();

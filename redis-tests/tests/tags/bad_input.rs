@@ -1,11 +1,11 @@
-//! Bad input that only a tag space can be given: hostile lines and regular expressions.
+//! Bad input that only a tag space can receive: hostile lines and regular expressions.
 
 use std::time::{Duration, Instant};
 
 use crate::stage;
 use redis_tests::{Reply, Server, TagSpace, err, int, ok, rows};
 
-/// A space with something of everything.
+/// Creates a tag space with every kind of content.
 fn space(server: &Server) -> TagSpace {
     let mut s = TagSpace::of(server);
     ok!(s.wire, "FLUSHALL");
@@ -115,14 +115,14 @@ fn hostile_regexes_are_refused_or_run_in_linear_time() {
     assert_eq!(server.info_number("panics"), 0);
 }
 
-/// `(a|b|…)`, of these many alternatives.
+/// Returns `(a|b|…)` with this number of alternatives.
 fn alternatives(count: usize) -> String {
     let all: Vec<String> = (0..count).map(|n| format!("{n}")).collect();
     format!("ARCHIVEIT-({})-.*", all.join("|"))
 }
 
 #[test]
-fn regex_of_64_kib_is_accepted_and_a_longer_one_is_sent_to_tags() {
+fn regex_of_64_kib_is_accepted_and_a_longer_one_is_refused_with_advice() {
     let (_server, mut s) = stage(space);
     let limit = 64 << 10;
     let padded = |len: usize| {
@@ -169,7 +169,7 @@ fn regex_of_64_kib_is_accepted_and_a_longer_one_is_sent_to_tags() {
         "BADRE ",
     );
     s.refused_with("POINTSET big", &[&format!("filename~'{regex}'")], "BADRE ");
-    // What it advises takes as many collections as one likes.
+    // The alternative that the error suggests accepts any number of collections.
     let many: Vec<String> = (0..200_000).map(|n| n.to_string()).collect();
     let filter = format!("tag.big:{}", many.join("|"));
     let words = [&[&filter[..], "LINES"], &files[..]].concat();
@@ -199,13 +199,13 @@ fn a_big_regex_is_compiled_once_and_not_in_the_main_thread() {
     assert!(again * 3 < all, "{all} ticks, and then {again} ticks");
 }
 
-/// Hundredths of a second that the server has worked, in all its threads.
+/// Returns the processor time of all threads of the server in hundredths of a second.
 fn ticks(server: &Server) -> u64 {
     ticks_of(&format!("/proc/{}/stat", server.pid()))
 }
 
-/// Hundredths of a second that the server's main thread has worked: unlike the time that a `PING`
-/// takes, it does not depend on what else the machine does.
+/// Returns the processor time of the server's main thread in hundredths of a second. Unlike the
+/// time of a `PING`, it does not depend on the load of the machine.
 fn ticks_of_main_thread(server: &Server) -> u64 {
     let pid = server.pid();
     ticks_of(&format!("/proc/{pid}/task/{pid}/stat"))
@@ -219,7 +219,7 @@ fn ticks_of(path: &str) -> u64 {
     ticks(11) + ticks(12)
 }
 
-/// Runs a call, which must succeed and leave the main thread to others.
+/// Runs a call, which must succeed without occupying the main thread.
 #[track_caller]
 fn assert_main_thread_is_free(server: &Server, s: &mut TagSpace, call: &[&str]) {
     let before = ticks_of_main_thread(server);
@@ -232,7 +232,7 @@ fn assert_main_thread_is_free(server: &Server, s: &mut TagSpace, call: &[&str]) 
 #[test]
 fn others_are_served_while_a_big_regex_runs() {
     let (server, mut s) = stage(space);
-    // As many states as bytes to look at: a product, if nothing worse.
+    // The regex has as many states as the text has bytes, so the time is at most their product.
     let regex = format!("^{}$", "a?".repeat(10_000));
     let line = format!("{}!", "a".repeat(1000));
     s.ok_with(
@@ -257,7 +257,7 @@ fn others_are_served_while_a_big_regex_runs() {
 }
 
 #[test]
-fn a_small_regex_or_many_tests_on_much_text_leave_others_alone() {
+fn a_small_regex_or_many_tests_on_long_text_do_not_block_other_clients() {
     let (server, mut s) = stage(space);
     let text: String = (0..120_000_u64)
         .map(|n| {

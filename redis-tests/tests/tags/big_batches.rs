@@ -1,5 +1,5 @@
-//! Batches above the limit run beside the server, on the space as it was when they came: others are
-//! served meanwhile, and no change shows in half of a reply.
+//! Batches above the limit run on background threads and use the tag space as it was when they
+//! arrived. Other clients are served meanwhile, and a reply never shows only a part of a change.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use redis_tests::{
     Options, Reply, Server, TagSpace, array, bulk, cmd, int, ok, rows, simple, until,
 };
 
-/// Lines that take longer than a few round trips.
+/// Enough lines to take longer than a few round trips.
 const LINES: usize = 60_000;
 
 fn space(server: &Server) -> TagSpace {
@@ -46,7 +46,7 @@ fn until_nothing_waits(server: &Server) {
     server.until_blocked(0);
 }
 
-/// Waits until the batch runs or is over, wherever it is by then.
+/// Waits until the batch is running or has ended.
 fn until_begun(server: &Server, s: &mut TagSpace) {
     let blocked = || server.info_number("blocked_clients");
     until("the batch has begun", || {
@@ -55,7 +55,7 @@ fn until_begun(server: &Server, s: &mut TagSpace) {
 }
 
 #[test]
-fn big_batch_gives_what_small_ones_give() {
+fn big_batch_gives_the_same_reply_as_small_ones() {
     let (_server, mut s) = stage(space);
     let blob = blob();
     let lines: Vec<String> = (0..LINES).map(line).collect();
@@ -77,7 +77,7 @@ fn big_batch_gives_what_small_ones_give() {
     }
     let text = s.ok_with("FILTER POINT all SKIP 7 LIMIT 2 BLOB", &[&blob]);
     assert_eq!(text, bulk(format!("{}\n{}\n", line(10), line(12))));
-    // Errors come the same way.
+    // Errors arrive the same way.
     let bad = [&blob[..], b"\nbad"].concat();
     let error = s.err_with("FILTER WHERE * RETURN COUNT BLOB", &[&bad]);
     assert!(
@@ -109,7 +109,7 @@ fn others_are_served_while_a_big_batch_runs() {
     assert_eq!(s.wire.recv(), int(LINES as i64 / 3 * 2));
     assert!(served > 10, "only {served} commands were served");
     eprintln!("{served} commands served, the longest took {longest:?}");
-    // As many at a time as come.
+    // Sends several batches at once.
     let mut clients: Vec<TagSpace> = (0..4).map(|_| TagSpace::of(&server)).collect();
     for client in &mut clients {
         send(client, "POINT all RETURN COUNT", &blob);
@@ -121,7 +121,7 @@ fn others_are_served_while_a_big_batch_runs() {
 }
 
 #[test]
-fn a_toggle_during_a_batch_shows_wholly_or_not_at_all() {
+fn a_toggle_during_a_batch_is_visible_completely_or_not_at_all() {
     let (server, mut s) = stage(space);
     let mut other = TagSpace::of(&server);
     let lines = vec![line(1); 40_000];
@@ -137,7 +137,7 @@ fn a_toggle_during_a_batch_shows_wholly_or_not_at_all() {
     for (off, on) in changes {
         for before in [true, false] {
             other.ok(if before { on } else { off });
-            // On a busy machine, a whole batch may pass before this process runs again.
+            // On a busy machine, a whole batch may complete before this process is scheduled again.
             let overlaps = (0..20).any(|_| {
                 send(&mut s, "POINT all RETURN COUNT", &blob);
                 let mut toggles = 0;
@@ -149,7 +149,7 @@ fn a_toggle_during_a_batch_shows_wholly_or_not_at_all() {
                 match s.wire.recv() {
                     Reply::Int(40_000) => shown += 1,
                     Reply::Int(0) => hidden += 1,
-                    other => panic!("{off}: half a toggle: {other:?}"),
+                    other => panic!("{off}: only a part of the toggle is visible: {other:?}"),
                 }
                 toggles > 0
             });
@@ -158,7 +158,7 @@ fn a_toggle_during_a_batch_shows_wholly_or_not_at_all() {
         }
     }
     assert!(shown > 0 && hidden > 0, "{shown} {hidden}");
-    // A call that comes after a toggle was answered has it.
+    // A call that is sent after the reply to a toggle sees the toggle.
     for n in 0..10 {
         other.ok(if n % 2 == 0 {
             "ADD TAG coll:1 private"
@@ -171,7 +171,7 @@ fn a_toggle_during_a_batch_shows_wholly_or_not_at_all() {
 }
 
 #[test]
-fn key_may_go_while_a_batch_runs() {
+fn key_may_be_deleted_while_a_batch_runs() {
     let mut server = Server::start();
     let blob = blob();
     let all = int(LINES as i64 / 3 * 2);
@@ -183,7 +183,7 @@ fn key_may_go_while_a_batch_runs() {
         let mut s = space(&server);
         let mut other = server.wire();
         send(&mut s, "POINT all RETURN COUNT", &blob);
-        // Wherever the batch is by now.
+        // The batch may be at any stage by now.
         until_begun(&server, &mut s);
         other.expect_ok(words);
         let reply = s.wire.recv();
@@ -195,7 +195,7 @@ fn key_may_go_while_a_batch_runs() {
 }
 
 #[test]
-fn client_that_goes_leaves_nothing_behind() {
+fn disconnected_client_leaves_nothing_behind() {
     let mut server = Server::start();
     let blob = blob();
     let mut c = server.wire();
@@ -210,7 +210,8 @@ fn client_that_goes_leaves_nothing_behind() {
                 cmd!(c, "CLIENT", "KILL", "ID", id);
             }
             _ => {
-                // Whether a module's client can be unblocked so or not, it gets one reply.
+                // A server may refuse to unblock a client of a module; the client gets exactly one
+                // reply in any case.
                 cmd!(c, "CLIENT", "UNBLOCK", id, "ERROR");
                 s.wire.recv();
                 assert_eq!(s.wire.expect_ok(&["PING"]), simple("PONG"));
@@ -256,7 +257,7 @@ fn batches_in_transactions_and_scripts_run_at_once() {
     let script = "return redis.call('TAGS.FILTER', KEYS[1], 'POINT', 'all', 'RETURN', 'COUNT', 'BLOB', ARGV[1])";
     let count = ok!(s.wire, "EVAL", script, 1, "tags", &blob);
     assert_eq!(count, int(LINES as i64 / 3));
-    // There it must not be too big.
+    // Such a batch must not be too large.
     let huge = vec![b'\n'; (64 << 20) + 1];
     ok!(s.wire, "MULTI");
     s.ok_with("FILTER WHERE * RETURN COUNT BLOB", &[&huge]);
@@ -268,7 +269,7 @@ fn batches_in_transactions_and_scripts_run_at_once() {
     assert_eq!(
         s.ok_with("FILTER WHERE * RETURN COUNT BLOB", &[&huge]),
         int(0),
-        "outside it may be"
+        "outside of transactions, it may be larger"
     );
 }
 
@@ -290,7 +291,7 @@ fn big_batch_runs_on_a_replica_whose_master_goes_on() {
         let third = LINES as i64 / 3;
         assert!(count == third || count == 2 * third, "{count}");
     }
-    // Its data set is thrown away under the batch.
+    // The replica discards its data set while the batch is running.
     let fresh = Server::start();
     let mut f = space(&fresh);
     f.ok("ADD TAG coll:0 private");
@@ -306,7 +307,7 @@ fn big_batch_runs_on_a_replica_whose_master_goes_on() {
 }
 
 #[test]
-fn master_that_becomes_a_replica_lets_go_of_its_batches() {
+fn master_that_becomes_a_replica_ends_its_batches() {
     let server = Server::start();
     let other = Server::start();
     let mut s = space(&server);
@@ -371,10 +372,10 @@ fn limit_is_a_setting() {
     assert_eq!(setting.field("crawlspace.tags-inline-bytes"), bulk("4096"));
 }
 
-/// An expression whose regex takes thousands of steps for a byte.
+/// An expression whose regex takes thousands of steps per byte.
 const EXPENSIVE: &str = "filename~\"(?:.{0,60}){60}z<1>\"";
 
-/// A batch that takes seconds of a processor's time.
+/// Returns a batch that takes seconds of processor time.
 fn expensive() -> Vec<u8> {
     let name = "ab0-/".repeat(60);
     let line = format!("com,example)/ 2020 http://example.com/ text/html 200 S - - 1 2 {name}");
@@ -382,12 +383,12 @@ fn expensive() -> Vec<u8> {
 }
 
 #[test]
-fn cheap_batch_is_answered_while_expensive_ones_of_others_go_on() {
+fn cheap_batch_is_answered_while_expensive_ones_continue() {
     let (mut server, mut s) = stage(space);
     let text = expensive();
     let mut others: Vec<TagSpace> = (0..24).map(|_| TagSpace::of(&server)).collect();
     for (n, other) in others.iter_mut().enumerate() {
-        // Each compiles its own.
+        // Each client compiles a different regex.
         let asked = EXPENSIVE.replace('1', &n.to_string());
         send(other, &format!("WHERE '{asked}' RETURN COUNT"), &text);
     }
@@ -401,7 +402,7 @@ fn cheap_batch_is_answered_while_expensive_ones_of_others_go_on() {
         send(&mut s, "POINT all RETURN COUNT", &blob);
         assert_eq!(s.wire.recv(), int(kept));
     }
-    // The reader that came first has not been answered first.
+    // The expensive batches, which were sent first, have no reply yet.
     let answered = others
         .iter_mut()
         .filter_map(|o| o.wire.has_reply().then_some(()));
@@ -429,7 +430,7 @@ fn batch_beyond_its_time_is_refused() {
         error.starts_with("TOOBIG ") && error.contains("tags-batch-ms"),
         "{error}"
     );
-    // Where everybody waits it is refused as well, at the latest after two seconds.
+    // A batch on the main thread is also refused, after two seconds at the latest.
     ok!(s.wire, "MULTI");
     s.ok_with(&asked, &[&text]);
     let replies = ok!(s.wire, "EXEC");
@@ -437,12 +438,12 @@ fn batch_beyond_its_time_is_refused() {
         matches!(&replies.items()[0], Reply::Error(line) if line.starts_with(b"TOOBIG ")),
         "{replies:?}"
     );
-    // A batch that is no work is none whatever its size.
+    // A batch that is little work counts as small, whatever its size.
     let blob = blob();
     ok!(s.wire, "CONFIG", "SET", "crawlspace.tags-batch-ms", 600_000);
     let count = s.ok_with("FILTER POINT all RETURN COUNT BLOB", &[&blob]);
     assert_eq!(count, int(LINES as i64 / 3 * 2));
-    // Regexes that are too much to compile together.
+    // Regexes that are too large to compile together.
     let numbers: Vec<String> = (0..9000).map(|n| format!("{n:05}x")).collect();
     let many = vec![format!("!url:{}", numbers.join("|")); 24];
     let words = [
@@ -456,12 +457,12 @@ fn batch_beyond_its_time_is_refused() {
 }
 
 #[test]
-fn batches_of_clients_that_went_take_no_more_time() {
+fn batches_of_disconnected_clients_are_stopped() {
     let (mut server, mut s) = stage(space);
     s.wire.line("CONFIG SET crawlspace.tags-inline-bytes 1000");
     let name = "ab0-/".repeat(800);
     let line = format!("com,example)/ 2020 http://example.com/ text/html 200 S - - 1 2 {name}");
-    // The search in a line cannot be interrupted, and each compiles its own.
+    // The search in one line cannot be interrupted, and each client compiles a different regex.
     let asked = |n: usize| {
         let expression = EXPENSIVE.replace('1', &n.to_string());
         format!("WHERE '{expression}' RETURN COUNT")
@@ -487,6 +488,6 @@ fn batches_of_clients_that_went_take_no_more_time() {
     let before = spent(&mut server);
     until_nothing_waits(&server);
     let all = spent(&mut server) - before;
-    // There are five threads at most.
+    // There are at most five threads.
     assert!(all < 9.0 * one, "{all} s for 16, {one} s for one");
 }

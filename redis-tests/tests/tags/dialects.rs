@@ -1,9 +1,9 @@
-//! The filters of three CDX servers, row by row of the specification's table.
+//! The filter syntax of three CDX servers, row by row of the specification's table.
 
 use crate::stage;
 use redis_tests::{Reply, Server, TagSpace, rows};
 
-/// Eleven fields, so that every name but a JSON one is known.
+/// Eleven fields, so that every field name except JSON ones is known.
 const LINE: &str = "com,example)/a 20200102030405 http://example.com/a text/html 200 SHA1 - - 123 456 dir/a.warc.gz";
 
 /// The verdict of a filter on [`LINE`].
@@ -11,7 +11,7 @@ const LINE: &str = "com,example)/a 20200102030405 http://example.com/a text/html
 enum Verdict {
     Keeps,
     Drops,
-    /// An error; of which code is not said.
+    /// An error with any code.
     Error,
     BadField,
 }
@@ -67,7 +67,7 @@ fn regex_or_contains() {
             "status:404|200", [Keeps, Keeps, Drops]; "status:2|200", [Keeps, Keeps, Drops];
             "status:", [Drops, Drops, Keeps]; "url:http://example.com/a", [Keeps, Keeps, Keeps];
             "url:http:", [Drops, Drops, Keeps]; "mime:text/.*", [Keeps, Keeps, Drops];
-            // Names and aliases alike.
+            // Names and aliases are equivalent.
             "statuscode:200", [Keeps, Keeps, Keeps]; "mimetype:text/html", [Keeps, Keeps, Keeps];
             "original:http://example.com/a", [Keeps, Keeps, Keeps]; "redirecturl:-", [Keeps, Keeps, Keeps];
             "length:123", [Keeps, Keeps, Keeps]; "offset:456", [Keeps, Keeps, Keeps];
@@ -99,7 +99,7 @@ fn tilde() {
 fn equals_sign() {
     check(
         &rows![
-            // =f:x is the field `=f` to IA, which it does not know.
+            // In IA's syntax, `=f:x` means the unknown field `=f`.
             "=status:200", [Error, Drops, Keeps]; "=status:20", [Error, Drops, Drops];
             "=status:2..", [Error, Drops, Drops]; "=status:.* 200 .*", [Error, Keeps, Drops];
             "=mime:text/html", [Error, Drops, Keeps]; "=status:", [Error, Drops, Drops];
@@ -161,7 +161,8 @@ fn unknown_field() {
 
 #[test]
 fn field_by_its_number() {
-    // The README of the Internet Archive's server has them; out of range its query fails.
+    // Documented in the README of the Internet Archive's server; a number out of range makes its
+    // query fail.
     check(
         &rows![
             "4:200", [BadField, Keeps, Drops]; "4:404", [BadField, Drops, Drops];
@@ -236,13 +237,13 @@ fn regexes_in_the_spelling_of_java() {
             s.refused_with("FILTER FILTER", &words, "BADRE ");
         }
     }
-    // pywb is no Java.
+    // pywb does not use Java's regex syntax.
     let words = ["~filename:\\Qdir\\E", "DIALECT", "PYWB", "LINES", LINE];
     s.refused_with("FILTER FILTER", &words, "BADRE ");
 }
 
 #[test]
-fn fields_of_what_a_revisit_refers_to() {
+fn fields_of_the_original_of_a_revisit() {
     check(
         &[
             ("originalLength:11", [Keeps, Keeps, Keeps]),
@@ -285,8 +286,8 @@ fn tags_are_the_same_in_all_three() {
 }
 
 #[test]
-fn columns_that_a_line_lacks() {
-    // Seven fields have no WARC name: it reads as a dash.
+fn missing_columns() {
+    // A line of seven fields has no WARC name; the field reads as a dash.
     check(
         &[
             ("filename:-", [Keeps, Keeps, Keeps]),
@@ -315,7 +316,7 @@ fn json_fields() {
 }
 
 #[test]
-fn many_filters_are_anded_however_they_are_given() {
+fn several_filters_are_anded_in_every_notation() {
     let (_server, mut s) = stage(space);
     let lines = [
         LINE.to_owned(),
@@ -338,7 +339,7 @@ fn many_filters_are_anded_however_they_are_given() {
 }
 
 #[test]
-fn specs_that_are_none_are_refused() {
+fn invalid_specs_are_refused() {
     let (_server, mut s) = stage(space);
     for dialect in ["OUTBACK", "IA", "PYWB"] {
         for (spec, code) in [

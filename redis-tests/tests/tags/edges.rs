@@ -1,5 +1,5 @@
-//! Tags of records, files and tags: what is added is there, what is removed is gone, and a tag
-//! never comes to carry itself.
+//! Tags of records, files and tags: added tags exist, removed tags do not, and no tag can carry
+//! itself, not even indirectly.
 
 use crate::stage;
 use crawlspace_compact::limits::tags::{ID_BYTES, TAG_BYTES};
@@ -27,7 +27,7 @@ fn removing_counts_edges_that_were_there() {
     assert_eq!(s.tags("FILE a.warc"), ["c"]);
 }
 
-/// `007` and `7` are one place in a file.
+/// The offsets `007` and `7` are the same position in a file.
 #[test]
 fn offsets_of_records_are_numbers() {
     let (_server, mut s) = stage(TagSpace::of);
@@ -49,13 +49,13 @@ fn offsets_of_records_are_numbers() {
     }
     s.ok(format!("LOAD RECORD SET '{}' a '{}' b", lines[0], lines[1]));
     assert_eq!(s.tags(&format!("RECORD '{}'", lines[0])), ["a", "b"]);
-    // Without its folder, it is the same record.
+    // The same record, without the folder of its file.
     s.ok("ADD RECORD 'org,a)/ 20160101000000 a.warc 070' c");
     assert_eq!(s.kept("WHERE c FORMAT RECORD", &lines), &lines[4..5]);
 }
 
 #[test]
-fn the_three_kinds_are_apart() {
+fn the_three_kinds_are_independent() {
     let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD FILE x of-file");
     s.ok("ADD RECORD x of-record");
@@ -76,7 +76,7 @@ fn tags_come_sorted_by_bytes() {
 }
 
 #[test]
-fn a_space_of_which_nothing_is_left_is_gone() {
+fn an_empty_space_does_not_exist() {
     let (_server, mut s) = stage(TagSpace::of);
     let there_and_gone = rows![
         "ADD FILE f t", "REM FILE f t"; "ADD RECORD f t", "REM RECORD f t"; "ADD TAG f t", "REM TAG f t";
@@ -100,7 +100,7 @@ fn a_space_of_which_nothing_is_left_is_gone() {
 }
 
 #[test]
-fn what_is_missing_has_no_tags() {
+fn missing_ids_have_no_tags() {
     let (_server, mut s) = stage(TagSpace::of);
     for what in ["FILE f", "RECORD r", "TAG t", "FILE f ALL", "TAG t ALL"] {
         assert_eq!(s.tags(what), NONE, "no key: {what}");
@@ -133,7 +133,7 @@ fn ids_and_tags_are_bytes() {
 }
 
 #[test]
-fn all_is_the_closure() {
+fn get_all_returns_the_closure() {
     let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD TAG coll:1068 org:77 private");
     s.ok("ADD TAG org:77 country:nz");
@@ -141,7 +141,11 @@ fn all_is_the_closure() {
     s.ok("ADD FILE a.warc coll:1068 own");
     assert_eq!(s.tags("TAG coll:1068"), ["org:77", "private"]);
     let carried = ["country:nz", "org:77", "pacific", "private"];
-    assert_eq!(s.tags("TAG coll:1068 ALL"), carried, "itself it is not");
+    assert_eq!(
+        s.tags("TAG coll:1068 ALL"),
+        carried,
+        "a tag does not include itself"
+    );
     let all = rows![
         "coll:1068"; "country:nz"; "org:77"; "own"; "pacific"; "private";
     ];
@@ -153,7 +157,7 @@ fn all_is_the_closure() {
     expected.push("record-tag");
     expected.sort_unstable();
     assert_eq!(of_record, expected);
-    // What is reached in two ways is there once, and stays while one of them is left.
+    // A tag that is reached in two ways is listed once, and remains while one of them exists.
     s.ok("ADD TAG own org:77");
     assert_eq!(s.tags("FILE a.warc ALL"), all);
     s.ok("REM TAG coll:1068 org:77");
@@ -195,7 +199,7 @@ fn cycles_are_refused_and_nothing_is_written() {
         assert_eq!(s.figure("staged-tag-ids"), 0, "{line}");
     }
     assert!(s.err("ADD TAG d a").contains("'a'"), "it names the tag");
-    // What was in the way may go, also in the same call.
+    // The edge that would complete a cycle may be removed first, also in the same call.
     s.ok("LOAD TAG SET a ''");
     s.ok("ADD TAG d a");
     assert_eq!(s.tags("TAG b ALL"), ["a", "c", "d"]);
@@ -230,7 +234,7 @@ fn a_long_chain_and_a_wide_fan_of_tags_are_closed() {
 }
 
 #[test]
-fn a_toggle_holds_for_the_next_call() {
+fn a_toggle_applies_to_the_next_call() {
     let (server, mut s) = stage(TagSpace::of);
     let mut reader = TagSpace::of(&server);
     s.ok("RULESET coll filename '(?:^|/)ARCHIVEIT-(\\d+)-' coll:$1");
@@ -244,7 +248,7 @@ fn a_toggle_holds_for_the_next_call() {
         assert_eq!(s.ok("ADD TAG coll:1068 private"), int(1));
         assert!(!shown(&mut reader), "toggle {n}: private, and shown");
         assert_eq!(s.ok("REM TAG coll:1068 private"), int(1));
-        assert!(shown(&mut reader), "toggle {n}: public, and not shown");
+        assert!(shown(&mut reader), "toggle {n}: public, but not shown");
     }
 }
 

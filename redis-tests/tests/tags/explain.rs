@@ -1,5 +1,5 @@
-//! `EXPLAIN` tells where each tag comes from and what each clause makes of it, and its verdict is
-//! that of `FILTER`.
+//! `EXPLAIN` shows the source of each tag and the result of each clause, and its verdict agrees
+//! with `FILTER`.
 
 use crate::stage;
 use redis_tests::{Reply, Server, TagSpace, array, bulk, int, ok, rows};
@@ -44,7 +44,7 @@ fn tags_come_with_their_sources() {
 }
 
 #[test]
-fn formats_and_record_ids_are_told() {
+fn formats_and_record_ids_are_shown() {
     let (_server, mut s) = stage(space);
     for (format, line, told, record) in rows![
         "AUTO", "k 2020 u m 200 d 7", "cdx", "k 2020 - -";
@@ -60,7 +60,7 @@ fn formats_and_record_ids_are_told() {
     assert_eq!(reply.field("format").text().to_lowercase(), "file");
 }
 
-/// Every clause with its parts: text and verdict, depth first.
+/// Collects every clause with its parts, depth first: text and verdict.
 fn clauses(reply: &Reply, into: &mut Vec<(String, i64)>) {
     for clause in reply.items() {
         let [text, verdict, parts] = clause.items() else {
@@ -118,7 +118,7 @@ fn exactly_one_line_is_explained() {
     s.err("EXPLAIN");
     s.refused("EXPLAIN LINES bad", "BADLINE line 1");
     s.refused_with("EXPLAIN FILTER colour:red LINES", &[LINE], "BADFIELD ");
-    // Nothing of the space is changed by looking.
+    // `EXPLAIN` changes nothing.
     let before = s.digest();
     explain(&mut s, "WHERE x", LINE);
     assert_eq!(s.digest(), before);
@@ -139,7 +139,7 @@ fn explanation_is_a_map_to_clients_of_resp3() {
 }
 
 #[test]
-fn a_tag_that_has_several_sources_is_told_with_one_that_is_true() {
+fn a_tag_with_several_sources_is_shown_with_one_of_them() {
     let (_server, mut s) = stage(space);
     s.ok("ADD FILE ARCHIVEIT-7-x.warc.gz coll:7 org:1");
     s.ok("ADD RECORD 'com,example)/a 20200102030405 d/ARCHIVEIT-7-x.warc.gz 456' org:1");

@@ -1,16 +1,16 @@
-//! Expressions over tags and fields: what they mean, and what is said of those that mean nothing.
+//! Expressions over tags and fields: their meaning, and the errors for invalid ones.
 
 use crate::stage;
 use crawlspace_compact::limits::tags::EXPRESSION_BYTES;
 use redis_tests::{Reply, Rng, Server, TagSpace, rows};
 
-/// A space with one WARC for each of these tag sets, named by them.
+/// Creates a tag space with one WARC file for each of these sets of tags, named after its set.
 fn space(server: &Server, sets: &[&str]) -> TagSpace {
     let mut s = TagSpace::of(server);
     for set in sets.iter().filter(|set| !set.is_empty()) {
         s.ok_with("LOAD FILE MERGE", &[file_of(set), (*set).to_owned()]);
     }
-    // The key is there even if nobody has a tag.
+    // The key must exist even if no file has a tag.
     s.ok("ADD TAG unused nothing");
     s
 }
@@ -23,7 +23,7 @@ fn file_of(set: &str) -> String {
 fn table_of_expressions() {
     // Expression, tag set, verdict.
     let table: &[(&str, &str, bool)] = &rows![
-        // Tags are exact, whole and told apart by case.
+        // Tags match exactly, as a whole and case-sensitively.
         "a", "a", true; "a", "b", false; "a", "", false; "a", "aa", false; "aa", "a", false; "A", "a", false;
         "a:b,c-d$e/f\\g.h", "a:b,c-d$e/f\\g.h", true; "\u{fc}", "\u{fc}", true;
         // Every capture.
@@ -37,7 +37,7 @@ fn table_of_expressions() {
         "coll:{ 1 | 2 }", "coll:1", true; "{a|b}", "b", true; "{a|b}", "c", false; "!{a} & {b|c}", "c", true;
         "coll:{\"a|b\"|c}", "coll:a|b", true; "coll:{\"a|b\"|c}", "coll:a", false;
         "!coll:{1|2}", "coll:3", true;
-        // And, or, not, and which of them binds how.
+        // And, or, not, and their precedence.
         "a & b", "a b", true; "a & b", "a", false; "a|b", "b", true; "a|b", "c", false; "!a", "", true;
         "!a", "a", false; "!!a", "a", true; "! ! !a", "a", false; "a | b & c", "a", true;
         "a | b & c", "b", false; "a & b | c", "c", true; "a & b | c", "a", false; "(a | b) & c", "a", false;
@@ -55,7 +55,7 @@ fn table_of_expressions() {
         "\"a\\\\b\"", "a\\b", true; "\"a\\nb\"", "a\\nb", true; "'!a'", "!a", true; "'(a)'", "(a)", true;
         "'a=b'", "a=b", true; "'@a'", "@a", true; "'coll:{1|2}'", "coll:{1|2}", true;
         "\"status\"=x", "a", false;
-        // Fields: here the name of the WARC.
+        // Fields, here the name of the WARC file.
         "filename='warc-with a'", "a", true; "filename='warc-with a'", "b", false;
         "filename='warc-with'", "a", false; "filename~^warc-with", "a", true; "filename~a$", "a", true;
         "filename~^a$", "a", false; "filename~\"[xy](b|c)\"", "xc", true;
@@ -92,7 +92,7 @@ fn table_of_expressions() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// `N` of `... at byte N`.
+/// Parses `N` in `... at byte N`.
 fn place(error: &str) -> Option<usize> {
     let (_, after) = error.split_once(" at byte ")?;
     let digits = after.find(|c: char| !c.is_ascii_digit());
@@ -100,9 +100,9 @@ fn place(error: &str) -> Option<usize> {
 }
 
 #[test]
-fn errors_say_where() {
+fn errors_name_the_position() {
     let (_server, mut s) = stage(|server| space(server, &["a"]));
-    // The places that a reader would take for the right one.
+    // The positions that a reader would consider right.
     let table: &[(&str, &[usize])] = &rows![
         "", &[0]; "   ", &[0, 3]; "a b", &[2]; "a   b", &[4]; "a \"b\"", &[2]; "a (b)", &[2]; "a !b", &[2];
         "a &", &[3]; "a & ", &[4]; "a |", &[3]; "& a", &[0]; "| a", &[0]; "a | | b", &[4]; "a && b", &[3];
@@ -128,7 +128,7 @@ fn errors_say_where() {
         if !line.starts_with("SYNTAX ") || !at.is_some_and(|at| places.contains(&at)) {
             wrong.push(format!("{expression:?} (one of {places:?}): {line}"));
         }
-        // Everybody who takes an expression says the same.
+        // Every command that accepts an expression returns the same error.
         if *expression != "a & =x" {
             for other in ["POINTSET p", "LIST"] {
                 let theirs = s.err_with(other, &[expression]);
@@ -142,7 +142,7 @@ fn errors_say_where() {
 }
 
 #[test]
-fn fields_that_are_not_there_are_named() {
+fn missing_fields_are_named() {
     let (_server, mut s) = stage(|server| space(server, &["a"]));
     let cdx = "k 2020 u m 200 d 5";
     for (format, line) in rows![
@@ -170,7 +170,7 @@ fn fields_that_are_not_there_are_named() {
 }
 
 #[test]
-fn regexes_that_are_none_are_refused() {
+fn invalid_regexes_are_refused() {
     let (_server, mut s) = stage(|server| space(server, &["a"]));
     for regex in ["\"(\"", "[", "\"a{2,1}\"", "\"(?=a)\"", "\"\\1\"", "\"*\""] {
         let words = [&format!("url~{regex}"), "FORMAT", "CDX", "LINES", "f"];
@@ -178,7 +178,7 @@ fn regexes_that_are_none_are_refused() {
     }
 }
 
-/// Something is answered, and the connection goes on.
+/// Runs an expression, which must get a reply on a connection that stays usable.
 fn answers(s: &mut TagSpace, expression: &[u8]) -> Reply {
     let words = [expression, b"FORMAT", b"FILE", b"LINES", b"warc-with a"];
     let reply = s.call_with("FILTER WHERE", &words);
@@ -217,7 +217,7 @@ fn expressions_cut_at_every_byte_are_answered() {
         for cut in 0..=bytes.len() {
             answers(&mut s, &bytes[..cut]);
             answers(&mut s, &bytes[cut..]);
-            // And with one byte left out, doubled, or another one.
+            // Also with one byte removed, duplicated or changed.
             if cut < bytes.len() {
                 answers(&mut s, &[&bytes[..cut], &bytes[cut + 1..]].concat());
                 answers(
@@ -268,7 +268,7 @@ fn nesting_is_limited_and_length_too() {
         answers(&mut s, format!("{}a", "!".repeat(n)).as_bytes());
         answers(&mut s, format!("{}a", "!(".repeat(n)).as_bytes());
     }
-    // Long is not deep.
+    // Length is not depth.
     for word in [" | ", " & "] {
         let long = vec!["a"; 100_000].join(word);
         assert!(s.passes(&long, "warc-with a"), "{word}");
@@ -284,7 +284,7 @@ fn nesting_is_limited_and_length_too() {
 }
 
 #[test]
-fn tags_that_are_carried_count_as_the_captures_own() {
+fn carried_tags_count_as_tags_of_the_capture() {
     let (_server, mut s) = stage(|server| space(server, &["coll:1", "coll:2", "coll:3"]));
     s.ok("ADD TAG coll:1 org:1");
     s.ok("ADD TAG coll:2 org:1 private");

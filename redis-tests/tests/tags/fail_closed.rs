@@ -1,4 +1,4 @@
-//! Tests that unknown things show nothing: fail closed.
+//! Tests that unknown names and missing data show no capture (fail closed).
 
 use crate::stage;
 use redis_tests::{Server, TagSpace, array, assert_error, bulk, int, ok, rows};
@@ -26,7 +26,7 @@ fn all_public_needs_a_collection() {
         s.kept("POINT all FORMAT FILE", &FILES),
         [FILES[0], FILES[2]]
     );
-    // As documented: what no rule recognises is not private either.
+    // As documented, a capture that no rule recognizes is not private.
     assert_eq!(
         s.kept("POINT careless FORMAT FILE", &FILES),
         [FILES[0], FILES[2], FILES[3]]
@@ -38,7 +38,7 @@ fn all_public_needs_a_collection() {
 }
 
 #[test]
-fn unknown_point_is_an_error_whatever_else_is_asked() {
+fn unknown_point_is_an_error_with_any_other_arguments() {
     let (_server, mut s) = stage(space);
     for arguments in rows![
         "POINT nobody FORMAT FILE"; "POINT nobody WHERE * FORMAT FILE";
@@ -77,7 +77,7 @@ fn missing_key_shows_nothing() {
     s.refused_with("FILTER WHERE", &words, "NOPOINT ");
     let words = ["*", "FORMAT", "FILE", "LINES", "f"];
     assert_eq!(s.ok_with("EXPLAIN WHERE", &words).field("keep"), int(0));
-    // What is wrong is wrong all the same.
+    // Invalid syntax is an error in any case.
     s.refused_with("FILTER WHERE", &["a &", "LINES", "x"], "SYNTAX ");
     assert_eq!(s.ok("LIST *").items()[1], array([]));
     assert!(!s.exists());
@@ -103,7 +103,7 @@ fn key_that_is_deleted_expires_or_is_flushed_shows_nothing() {
         ok!(s.wire, "FLUSHALL");
     }
     assert_eq!(s.kept("WHERE * FORMAT FILE", &FILES), NONE);
-    // Another one in its place is another one.
+    // Another space with the same key is a different one.
     let mut other = space(&server);
     other.ok("POINTSET all coll:3");
     assert_eq!(s.kept("POINT all FORMAT FILE", &FILES), [FILES[2]]);
@@ -127,7 +127,8 @@ fn unknown_tags_match_nothing() {
 fn spaces_in_a_column_bring_no_other_file_name() {
     let (_server, mut s) = stage(space);
     s.ok("ADD FILE public.warc coll:3");
-    // Nine columns with spaces in the URL look like twelve, of which another is the name of the WARC.
+    // Nine columns with spaces in the URL look like twelve columns, in which another column is the
+    // name of the WARC file.
     for url in rows![
         "http://e.com/a 1 public.warc x"; "http://e.com/a - public.warc x"; "http://e.com/a b c";
         "http://e.com/ x y z"; "- - 7 public.warc";
@@ -141,7 +142,7 @@ fn spaces_in_a_column_bring_no_other_file_name() {
 }
 
 #[test]
-fn key_of_another_type_is_refused_by_everyone() {
+fn key_of_another_type_is_refused_by_every_command() {
     let (_server, mut s) = stage(TagSpace::of);
     ok!(s.wire, "SET", "tags", "v");
     ok!(s.wire, "LPUSH", "list", "v");
@@ -157,7 +158,7 @@ fn key_of_another_type_is_refused_by_everyone() {
             s.refused(line, "WRONGTYPE ");
         }
     }
-    // And a space is no string.
+    // A tag space is not a string.
     s.key = "space".to_owned();
     s.ok("ADD FILE f t");
     assert_error(&s.wire.call(&["GET", "space"]), "WRONGTYPE", "GET");
@@ -166,7 +167,7 @@ fn key_of_another_type_is_refused_by_everyone() {
 }
 
 #[test]
-fn the_end_of_a_line_is_no_part_of_a_name() {
+fn the_end_of_a_line_is_not_part_of_a_name() {
     let (_server, mut s) = stage(space);
     s.ok("ADD FILE ARCHIVEIT-1-secret.warc.gz private");
     s.ok("ADD RECORD 'u 2019 ARCHIVEIT-1-record.warc.gz 7' private");
@@ -199,7 +200,7 @@ fn the_end_of_a_line_is_no_part_of_a_name() {
 }
 
 #[test]
-fn a_record_is_tagged_whatever_folder_its_file_is_in() {
+fn a_record_is_tagged_in_every_folder() {
     let (_server, mut s) = stage(space);
     s.ok("ADD RECORD 'u 2019 ARCHIVEIT-1-a.warc.gz 7' private");
     for folder in ["", "/w/", "a/b/"] {
@@ -210,7 +211,7 @@ fn a_record_is_tagged_whatever_folder_its_file_is_in() {
 }
 
 #[test]
-fn what_a_name_fills_into_a_regex_is_text() {
+fn text_of_a_name_in_a_regex_is_literal() {
     let (_server, mut s) = stage(space);
     for (expression, name) in rows![
         "\\$1", "S"; "(?$1)", "i"; "\\x{$1}", "41"; "A{$1}", "0,"; "[$1]", "^x"; "$1", ".*"; "x|$1", "|";
@@ -219,7 +220,7 @@ fn what_a_name_fills_into_a_regex_is_text() {
             "POINTSET",
             &["p-(.+)", &format!("filename~\"{expression}\"")],
         );
-        // It may be an error, but it opens no door.
+        // The point may be an error, but must not show more captures.
         let point = format!("p-{name}");
         let words = [
             "FILTER", "FORMAT", "FILE", "RETURN", "COUNT", "POINT", &point, "LINES",

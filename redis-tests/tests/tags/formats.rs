@@ -1,4 +1,4 @@
-//! Lines of every format, bad lines, and every form of reply.
+//! Lines of every format, bad lines, and every reply format.
 
 use crate::stage;
 use redis_tests::{Reply, Server, TagSpace, array, bulk, int, ok, rows};
@@ -128,7 +128,7 @@ fn json_fields_are_read_as_they_are_meant() {
 }
 
 #[test]
-fn formats_are_told_apart_line_by_line() {
+fn formats_are_detected_line_by_line() {
     let (_server, mut s) = stage(space);
     let lines = [
         line_of(11, "2020"),
@@ -150,7 +150,7 @@ fn headers_and_blank_lines_count_but_are_never_kept() {
     let (_server, mut s) = stage(space);
     let (a, b) = (line_of(11, "1"), line_of(11, "2"));
     let lines = [" CDX N b a m s k r M S V g", &a, "", " CDX A b", &b, "   "];
-    // A line of spaces is blank, or it is bad; it is not kept.
+    // A line of spaces counts as blank or bad, and is not kept.
     assert_eq!(s.kept("", &lines[..5]), [&a[..], &b]);
     let index = s.ok_with("FILTER RETURN INDEX LINES", &lines[..5]);
     assert_eq!(index.ints(), [1, 4]);
@@ -164,7 +164,7 @@ fn headers_and_blank_lines_count_but_are_never_kept() {
     assert_eq!(index.ints(), [1, 4]);
 }
 
-/// A header of columns in another order than those of the documentation.
+/// A header whose columns are in another order than documented.
 const HEADERS: [&str; 4] = [
     " CDX a b a m s k r M V g u",
     " CDX N b a m s k r M S g V",
@@ -190,14 +190,14 @@ fn a_header_with_another_order_of_columns_is_an_error_even_where_bad_lines_are_d
             let words = format!("FILTER {arguments} BLOB");
             s.refused_with(&words, &[&blob], "BADLINE line 2: its header names columns");
         }
-        // Before the header is read, its lines are not either.
+        // The limit is reached before the header is read.
         assert_eq!(s.kept("LIMIT 1", &lines), [&good[..]]);
         let said = s.err_with("EXPLAIN", &["LINES", header]);
         assert!(said.contains("its header names columns"), "{said}");
         let said = s.err_with("FILTER BADLINES DROP LINES", &lines);
         assert!(!said.contains("BADLINES DROP skips"), "{said}");
     }
-    // A file of CDXJ may have one.
+    // A CDXJ file may have a header.
     let json = r#"urlkey 2020 {"filename": "filename", "offset": "456"}"#;
     for header in [HEADERS[0], " CDXJ urlkey timestamp JSON"] {
         assert_eq!(s.kept("FORMAT CDXJ", &[header, json]), [json]);
@@ -242,7 +242,7 @@ fn bad_lines_are_numbered_or_dropped() {
             };
             assert_eq!(reply, expected, "{told}");
         }
-        // A line that nobody looks at is not bad.
+        // A line that is never read is not bad.
         assert_eq!(
             s.ok_with("FILTER LIMIT 1 LINES", &lines),
             array([bulk(&good)])
@@ -260,7 +260,7 @@ fn bad_lines_are_numbered_or_dropped() {
 }
 
 #[test]
-fn every_form_of_reply_tells_the_same_captures() {
+fn every_reply_format_has_the_same_captures() {
     let (_server, mut s) = stage(space);
     s.ok("ADD FILE even t u");
     s.ok("ADD TAG t carried");
@@ -331,7 +331,7 @@ fn nothing_kept_is_empty_not_nil() {
 }
 
 #[test]
-fn lines_are_given_back_byte_for_byte() {
+fn lines_are_returned_byte_for_byte() {
     let (_server, mut s) = stage(space);
     let lines: [&[u8]; 4] = rows![
         b"\xff\x00\xfe"; "\u{fc} \u{20ac}".as_bytes(); b"a\tb"; b"LINES";
@@ -370,7 +370,7 @@ fn collapse_keeps_the_first_of_each_run() {
         [0],
         "all of them have none"
     );
-    // What does not pass stands between nobody.
+    // Lines that do not pass the filter do not end a run.
     assert_eq!(index(&mut s, "FILTER !digest:y COLLAPSE digest"), [0]);
     assert_eq!(
         index(&mut s, "FILTER !timestamp:20200101 COLLAPSE digest"),

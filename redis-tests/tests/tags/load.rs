@@ -1,5 +1,5 @@
-//! Tags in bulk: each mode does what it says, wholly or not at all, and a staged copy is seen by
-//! nobody before it is put in place.
+//! Tags in bulk: each mode is applied completely or not at all, and a staged copy is invisible
+//! until it is swapped in.
 
 use crate::stage;
 use crawlspace_compact::limits::tags::{ID_BYTES, TAG_BYTES};
@@ -38,7 +38,7 @@ fn set_gives_an_id_exactly_these_tags() {
 }
 
 #[test]
-fn replace_puts_a_whole_kind_in_place() {
+fn replace_replaces_a_whole_kind() {
     let (_server, mut s) = stage(filled);
     s.ok("ADD TAG x other-kind");
     s.ok("ADD RECORD r other-kind");
@@ -157,12 +157,12 @@ fn swap_without_a_staged_copy_changes_nothing() {
     assert_eq!(s.ok("SWAP FILE DISCARD"), int(0));
     assert_eq!(s.digest(), before);
     s.ok("SWAP TAG");
-    // It is used up.
+    // The staged copy has been used.
     s.refused("SWAP TAG", "NOSTAGE ");
 }
 
 #[test]
-fn swap_can_demand_how_much_was_staged() {
+fn swap_can_require_the_number_of_staged_ids() {
     let (_server, mut s) = stage(filled);
     s.ok("LOAD FILE STAGE p t q 't u' empty ''");
     let before = s.digest();
@@ -180,7 +180,7 @@ fn swap_can_demand_how_much_was_staged() {
 }
 
 #[test]
-fn discarded_copies_leave_what_is_in_place() {
+fn discarded_copies_change_nothing() {
     let (_server, mut s) = stage(filled);
     let before = s.digest();
     s.ok("LOAD FILE STAGE p t q t");
@@ -201,7 +201,7 @@ fn changes_in_place_while_a_copy_is_staged_do_not_mix_with_it() {
     s.ok("SWAP FILE");
     assert_eq!(s.tags("FILE a"), ["staged"]);
     assert_eq!(s.tags("FILE n"), NONE);
-    // Each kind has its own.
+    // Each kind has a staged copy of its own.
     s.ok("LOAD RECORD STAGE r t");
     s.ok("LOAD TAG STAGE t u");
     assert_eq!(s.ok("SWAP RECORD"), int(1));
@@ -211,7 +211,7 @@ fn changes_in_place_while_a_copy_is_staged_do_not_mix_with_it() {
 }
 
 #[test]
-fn a_staged_hierarchy_may_turn_the_one_in_place_around() {
+fn a_staged_hierarchy_may_reverse_the_current_one() {
     let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD TAG a b");
     s.ok("LOAD TAG STAGE b a");

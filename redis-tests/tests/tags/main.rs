@@ -17,7 +17,7 @@ mod scan;
 
 use redis_tests::{Server, TagSpace};
 
-/// A server, and a space on it as `space` makes it.
+/// Starts a server and creates a tag space with `space`.
 fn stage(space: impl FnOnce(&Server) -> TagSpace) -> (Server, TagSpace) {
     let server = Server::start();
     let space = space(&server);

@@ -1,9 +1,9 @@
-//! Random histories of a tag space against a naive model of it, which has its own evaluator of
-//! expressions and of the three dialects and no regex engine: every reply is compared.
+//! Random histories of a tag space, compared with a naive model that has its own evaluator of
+//! expressions and of the three dialects, and no regex engine. Every reply is compared.
 //!
-//! (`redis_tests::history` says how they are played.)
+//! (See `redis_tests::history`.)
 
-// Without the star one of several texts would be taken for one of several `str`.
+// `rng.pick(&[…])` needs the explicit dereference for type inference.
 #![allow(clippy::explicit_auto_deref)]
 
 mod author;
@@ -24,7 +24,7 @@ use space::Space;
 
 const KEY: &str = "m";
 
-/// A space on a server, and what the model makes of it.
+/// A tag space on a server, and the model of it.
 struct Stage {
     wire: Wire,
     model: Space,
@@ -44,7 +44,7 @@ impl history::Stage for Stage {
         command.follow(&mut self.model, &reply)
     }
 
-    /// Batches with a line less.
+    /// Returns copies of the batch with one line less.
     fn smaller(command: &Command) -> Vec<Command> {
         let Command::Filter(call) = command else {
             return Vec::new();
@@ -66,7 +66,7 @@ impl Stage {
         Stage { wire, model }
     }
 
-    /// The reply to a command; of a walk all pages together.
+    /// Runs a command and returns its reply; for a listing, all pages together.
     fn reply(&mut self, command: &Command, words: &[Bytes]) -> Reply {
         match command {
             Command::Scan(_, prefix) => {
@@ -79,7 +79,7 @@ impl Stage {
         }
     }
 
-    /// All pages of a walk in one array.
+    /// Returns all pages of a listing as one array.
     fn walk(&mut self, words: &[Bytes], before: Option<&str>, after: Vec<Bytes>) -> Reply {
         let mut cursor = b"0".to_vec();
         let mut all = Vec::new();
@@ -99,10 +99,11 @@ impl Stage {
                 return Reply::Array(all);
             }
         }
-        panic!("a walk without end");
+        panic!("the listing does not end");
     }
 
-    /// A copy by way of a dump has the same digest, and takes the space's place.
+    /// Restores a dump as a copy, which must have the same digest, and puts it in place of the
+    /// space.
     fn dump(&mut self, words: &[Bytes]) -> Reply {
         let dump = self.wire.call(words);
         let Reply::Bulk(bytes) = &dump else {
@@ -116,7 +117,7 @@ impl Stage {
     }
 }
 
-/// Batches above `bytes` run beside the server.
+/// Plays histories in which batches above `bytes` run on background threads.
 fn histories(test: &str, bytes: i64, steps: usize) {
     let server = Server::start();
     let bound = "crawlspace.tags-inline-bytes";
@@ -178,8 +179,8 @@ fn wrong_replies_are_noticed() {
         let reply = stage.reply(&command, &command.words(KEY));
         let verdict = command.follow(&mut stage.model, &reply);
         verdict.expect("as the model has it");
-        // Of a space that is not there some replies are left open, of a map the figures count, and of a
-        // walk what it meets, however often.
+        // The contract leaves some replies open: those about missing spaces, figures in maps, and
+        // repeated entries of a listing.
         use Command::{Dump, Explain, Info, List, PointOf, PointSet, Scan};
         let is_open = matches!(
             command,
@@ -197,7 +198,7 @@ fn wrong_replies_are_noticed() {
 }
 
 #[test]
-fn histories_found_before_reply_as_they_should() {
+fn recorded_histories_match_the_model() {
     let server = Server::start();
     for found in history::found("tags_model") {
         let mut stage = Stage::new(&server);

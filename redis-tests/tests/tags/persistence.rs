@@ -1,11 +1,11 @@
-//! A space is the same after a restart, on a replica, in a copy and in a dump.
+//! A tag space is unchanged after a restart, on a replica, in a copy and in a dump.
 
 use crate::stage;
 use redis_tests::{
     Options, Reply, Rng, Server, TagSpace, array, bulk, cmd, int, ok, rows, simple, until,
 };
 
-/// A space with something of everything, odd bytes among it.
+/// Fills a tag space with every kind of content, including odd bytes.
 fn fill(s: &mut TagSpace) {
     s.ok("ADD TAG coll:1 org:1");
     s.ok("ADD TAG coll:2 org:1 private");
@@ -40,7 +40,7 @@ fn told(s: &mut TagSpace) -> Vec<Reply> {
     .map(|line| s.ok(line))
     .to_vec();
     for (name, value) in replies[2].pairs() {
-        // Memory is what it is.
+        // The memory figure may differ.
         if name != bulk("memory") {
             replies.push(value);
         }
@@ -82,7 +82,7 @@ fn restart_keeps_everything(options: Options, how: impl Fn(&mut Server)) {
     let mut server = options.start();
     let mut s = TagSpace::of(&server);
     fill(&mut s);
-    // What was there and is not any more.
+    // Content that existed and was deleted.
     s.ok("ADD FILE gone t");
     s.ok("REM FILE gone t");
     s.ok("RULESET gone filename x t");
@@ -141,7 +141,7 @@ fn big_space_survives_a_rewritten_append_only_file() {
 }
 
 #[test]
-fn copy_and_dump_are_equal_and_apart() {
+fn copy_and_dump_are_equal_and_independent() {
     let (server, mut s) = stage(TagSpace::of);
     fill(&mut s);
     let (before, digest) = (told(&mut s), s.digest());
@@ -169,9 +169,9 @@ fn copy_and_dump_are_equal_and_apart() {
 }
 
 #[test]
-fn digest_does_not_depend_on_how_a_space_came_about() {
+fn digest_does_not_depend_on_the_history_of_a_space() {
     let server = Server::start();
-    let mut rng = Rng::new("digest_does_not_depend_on_how_a_space_came_about");
+    let mut rng = Rng::new("digest_does_not_depend_on_the_history_of_a_space");
     let mut edges: Vec<(&str, String, String)> = (0..400)
         .map(|n| {
             let kind = ["FILE", "RECORD", "TAG"][n % 3];
@@ -201,7 +201,7 @@ fn digest_does_not_depend_on_how_a_space_came_about() {
     }
     digests.dedup();
     assert_eq!(digests.len(), 1, "{digests:?}");
-    // Every change is another digest.
+    // Every change gives another digest.
     let mut s = TagSpace::over(server.wire(), "round-0");
     let mut seen = digests;
     for line in rows![
@@ -217,7 +217,7 @@ fn digest_does_not_depend_on_how_a_space_came_about() {
 }
 
 #[test]
-fn memory_usage_grows_with_what_is_in_it() {
+fn memory_usage_grows_with_the_contents() {
     let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD FILE f t");
     let usage = |s: &mut TagSpace| ok!(s.wire, "MEMORY", "USAGE", "tags").int();
@@ -238,7 +238,7 @@ fn memory_usage_grows_with_what_is_in_it() {
         figure > before / 2 && figure < before * 2,
         "{figure}, {before}"
     );
-    // And shrinks when it goes.
+    // Memory decreases when the staged copy is discarded.
     s.ok("SWAP FILE DISCARD");
     s.ok("LOAD FILE REPLACE");
     s.ok("LOAD RECORD REPLACE a b");
@@ -247,7 +247,7 @@ fn memory_usage_grows_with_what_is_in_it() {
 }
 
 #[test]
-fn memory_of_ids_is_that_of_the_guide() {
+fn memory_of_ids_is_as_documented() {
     let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/tags.md");
     let guide = std::fs::read_to_string(guide).unwrap();
     let (_server, mut s) = stage(TagSpace::of);
@@ -300,7 +300,7 @@ fn memory_of_ids_is_that_of_the_guide() {
     ];
     for (row, kind, n, id) in rows {
         ok!(s.wire, "FLUSHALL", "SYNC");
-        // What the server needs in any case is there.
+        // Creates everything that the server allocates once.
         s.ok("ADD TAG a b");
         let before = server_memory(&mut s);
         let line = format!("LOAD {kind} MERGE");
@@ -347,7 +347,7 @@ fn big_space_is_freed_without_a_pause() {
     until("its memory is given back", || {
         server.info_number("used_memory") < before / 2
     });
-    until("it is told that it was freed aside", || {
+    until("the server reports a background free", || {
         server.info_number("lazyfreed_objects") > 0
     });
     ok!(s.wire, "FLUSHALL", "ASYNC");
@@ -389,7 +389,7 @@ fn expiry_and_type_are_those_of_a_key() {
 }
 
 #[test]
-fn clients_that_cache_are_told_of_changes_alone() {
+fn caching_clients_are_notified_of_changes_only() {
     let (server, mut s) = stage(TagSpace::of);
     fill(&mut s);
     let mut caching = TagSpace::over(server.wire3(), "tags");
@@ -411,7 +411,7 @@ fn clients_that_cache_are_told_of_changes_alone() {
 }
 
 #[test]
-fn last_change_of_a_space_is_followed_by_its_end() {
+fn last_change_of_a_space_is_followed_by_its_deletion() {
     let (server, mut s) = stage(TagSpace::of);
     ok!(s.wire, "CONFIG", "SET", "notify-keyspace-events", "KA");
     s.ok("POINTSET p x");
@@ -426,7 +426,7 @@ fn last_change_of_a_space_is_followed_by_its_end() {
 }
 
 #[test]
-fn error_in_a_transaction_leaves_the_rest_of_it() {
+fn error_in_a_transaction_does_not_stop_the_rest_of_it() {
     let (_server, mut s) = stage(TagSpace::of);
     s.ok("ADD FILE h x");
     ok!(s.wire, "MULTI");

@@ -1,12 +1,13 @@
-//! Named access points: the literal name first, then patterns in the order set; what a client puts
-//! into a name is data and never part of the expression.
+//! Named access points: a literal name has precedence, then patterns in the order in which they
+//! were set. Text in a name that a client sends is data and never part of the expression.
 
 use crate::stage;
 use redis_tests::{Server, TagSpace, array, bulk, int, rows, simple};
 
 const NONE: [&str; 0] = [];
 
-/// A space with files `1`, `2`, … that have tags of these organisations, and `0` that has none.
+/// Creates a tag space with files `1`, `2`, … tagged with these organizations, and `0` without
+/// tags.
 fn space(server: &Server) -> TagSpace {
     let mut s = TagSpace::of(server);
     for n in 1..5 {
@@ -31,7 +32,7 @@ fn no(s: &mut TagSpace, point: &[u8]) -> String {
     s.err_with("FILTER POINT", &words)
 }
 
-/// The expression that a name comes to.
+/// Returns the point and the expression that a name expands to.
 fn meant(s: &mut TagSpace, name: &[u8]) -> Vec<String> {
     let reply = s.ok_with("POINTS", &[name]);
     assert_eq!(reply.items().len(), 1, "{reply:?}");
@@ -66,13 +67,13 @@ fn literal_name_comes_before_patterns_and_these_in_the_order_set() {
     assert_eq!(by(&mut s, "org-3"), ["4"], "the literal name");
     assert_eq!(by(&mut s, "x"), ["1"], "an alternative in full");
     assert!(no(&mut s, b"xx").starts_with("NOPOINT "));
-    // A dot is no sign of a pattern, so this is a name.
+    // A dot does not make a name a pattern, so this is a literal name.
     s.ok("POINTDEL o.*|x");
     assert_eq!(by(&mut s, "org-4"), ["4"]);
     s.ok("POINTSET org-. org:1");
     assert_eq!(by(&mut s, "org-."), ["1"]);
     assert_eq!(by(&mut s, "org-2"), ["2"]);
-    // Replaced in its place.
+    // The pattern is replaced and keeps its position.
     s.ok("POINTSET o(.*) org:1");
     s.ok("POINTSET org-(\\d) org:3");
     assert_eq!(by(&mut s, "org-1"), ["3"]);
@@ -91,12 +92,12 @@ fn a_pattern_is_not_matched_by_its_own_text() {
     assert!(no(&mut s, b"a*").starts_with("NOPOINT "));
     assert_eq!(by(&mut s, "aaa"), ["2"]);
     assert_eq!(by(&mut s, "ac"), ["3"]);
-    // As it is written, the list of points knows it.
+    // `POINTS` knows the pattern by its own text.
     assert_eq!(meant(&mut s, b"org-(\\d+)"), ["org-(\\d+)", "org:$1"]);
 }
 
 #[test]
-fn what_a_name_brings_is_text() {
+fn text_of_a_name_is_literal() {
     let (_server, mut s) = stage(space);
     s.ok("POINTSET org-(.*) org:$1");
     s.ok("POINTSET re-(.*) filename~^$1$$");
@@ -123,7 +124,7 @@ fn what_a_name_brings_is_text() {
         let one = format!("one-{text}-3");
         assert_eq!(by(&mut s, &one), ["3"], "{one:?}");
     }
-    // Data it is, and as data it matches.
+    // The text is data, and matches as data.
     for text in hostile {
         let tag = format!("org:{text}");
         if tag.contains(' ') || text.is_empty() {
@@ -138,7 +139,7 @@ fn what_a_name_brings_is_text() {
         assert_eq!(by(&mut s, &format!("starts-{tag}")), ["0"], "{text:?}");
         s.ok_with("REM FILE", &["0", &tag]);
     }
-    // In a regex it is quoted.
+    // In a regex, the text is quoted.
     let kept = |s: &mut TagSpace, point: &str, file: &str| {
         let words = [point, "FORMAT", "FILE", "LINES", file];
         s.ok_with("FILTER POINT", &words).items().len()
@@ -163,7 +164,7 @@ fn groups_are_filled_in_by_number_and_by_name() {
         panic!("two texts")
     };
     assert_eq!(name, "(?P<ns>\\w+)-(?P<n>\\d)(x)?");
-    // However it is written, it is an expression that means the same.
+    // In any notation, the result is an expression with the same meaning.
     for file in FILES {
         assert_eq!(s.passes(expression, file), file == "3", "{expression}");
     }
@@ -189,13 +190,13 @@ fn in_a_regex_a_dollar_sign_is_the_regex_s_own() {
     }
     s.ok_with("POINTSET", &["literal", "filename~\\$1$"]);
     assert_eq!(s.kept("POINT literal FORMAT FILE", &files), ["$1"]);
-    // In other texts it is doubled.
+    // In other texts, a dollar sign is doubled.
     s.ok("POINTSET v-(.) filename=$$1|filename*=x$$|x$1");
     assert_eq!(s.kept("POINT v-d FORMAT FILE", &files), ["$1", "x$"]);
 }
 
 #[test]
-fn a_name_filled_in_shows_as_an_expression_of_the_same_meaning() {
+fn an_expanded_point_is_shown_as_an_equivalent_expression() {
     let (_server, mut s) = stage(space);
     s.ok("POINTSET org-(.*) '(org:$1 | @p) & !\"a b\" & filename~^.$$ & coll:{1|x$1}'");
     s.ok("POINTSET p none");
@@ -259,7 +260,7 @@ fn points_refer_to_points() {
         let words = [unknown, "FORMAT", "FILE", "LINES", "1"];
         s.refused_with("FILTER WHERE", &words, "NOPOINT ");
     }
-    // A point that changes holds at once in those that refer to it.
+    // A changed point takes effect immediately in the points that refer to it.
     s.ok("POINTSET public coll:4");
     assert_eq!(by(&mut s, "two-1-4"), ["4"]);
 }
@@ -278,7 +279,7 @@ fn cycles_are_refused() {
     }
     s.ok("POINTSET c org:2");
     assert_eq!(by(&mut s, "a"), ["1", "2"]);
-    // Where it can be seen only when it is used.
+    // This cycle can be detected only when the point is used.
     s.ok("POINTSET loop-(\\d*) @loop-$1$1");
     s.ok("POINTSET ping-(\\d) @pong-$1");
     let set = s.call("POINTSET pong-(\\d) @ping-$1");
@@ -287,7 +288,7 @@ fn cycles_are_refused() {
             continue;
         }
         let error = no(&mut s, name.as_bytes());
-        // Or a name has become too long for one, or the points too many, before a name came again.
+        // Alternatively, a name became too long or the points too many before a name recurred.
         let grown = ["NOPOINT ", "TOOBIG "]
             .iter()
             .any(|code| error.starts_with(code));
@@ -310,7 +311,7 @@ fn depth_of_references_is_limited() {
     let error = no(&mut s, b"p40");
     let codes = ["TOOBIG ", "CYCLE ", "NOPOINT "];
     assert!(codes.iter().any(|code| error.starts_with(code)), "{error}");
-    // Each twice the one before: as many references as there are atoms.
+    // Each point is twice as large as the previous one, so the references are as many as the atoms.
     for n in 0..15 {
         let one = format!("POINTSET d{} '@d{n} | @d{n}'", n + 1);
         s.ok(&one);
@@ -365,7 +366,7 @@ fn many_points_are_found_quickly() {
 fn point_that_no_filter_can_use_is_refused() {
     let (_server, mut s) = stage(space);
     let most = 262_144;
-    // The list and its members, or the choices and what they begin with.
+    // The limits of a list and its members, or of alternatives and their prefix.
     let list = |n: usize| vec!["a"; n].join("|");
     let choices = |n: usize| format!("coll:{{{}}}", vec!["1"; n].join("|"));
     for (fits, exceeds) in [
@@ -375,7 +376,7 @@ fn point_that_no_filter_can_use_is_refused() {
     ] {
         let error = s.refused_with("POINTSET big", &[&exceeds], "TOOBIG ");
         assert_eq!(s.ok("POINTS"), array([]));
-        // The very error of a filter that asks for it.
+        // Exactly the error of a filter that uses it.
         assert_eq!(
             s.err_with(
                 "FILTER WHERE",

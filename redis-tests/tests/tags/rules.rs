@@ -1,23 +1,23 @@
-//! Rules extract tags from the fields of a capture: all of them apply, each wherever its regex is
-//! found first.
+//! Rules extract tags from the fields of a capture. All rules apply, each at the first match of its
+//! regex.
 
 use crate::stage;
 use redis_tests::{TagSpace, array, bulk, int, ok, rows, simple};
 
 const NONE: [&str; 0] = [];
 
-/// A line of eleven fields whose WARC has this name.
+/// Returns a line of eleven fields with this WARC name.
 fn cdx(file: &str) -> String {
     format!(
         "com,example)/a 20200102030405 http://example.com/a text/html 200 SHA1 - - 123 456 {file}"
     )
 }
 
-/// The tags of one line.
+/// Returns the tags of one line.
 fn tags_of(s: &mut TagSpace, line: &str) -> Vec<String> {
     let kept = s.ok_with("FILTER WHERE * RETURN TAGS LINES", &[line]);
     let [one] = kept.items() else {
-        panic!("one line expected, got {kept:?}");
+        panic!("expected one line, got {kept:?}");
     };
     assert_eq!(one.items()[0], int(0));
     one.items()[1].texts()
@@ -60,15 +60,19 @@ fn all_rules_apply_and_each_may_give_many_tags() {
 }
 
 #[test]
-fn a_template_that_makes_no_tag_gives_none() {
+fn a_template_that_gives_no_valid_tag_is_ignored() {
     let (_server, mut s) = stage(TagSpace::of);
     s.ok("RULESET e filename '(z*)' $1");
-    assert_eq!(tags_of(&mut s, &cdx("abc")), NONE, "nothing is no tag");
+    assert_eq!(
+        tags_of(&mut s, &cdx("abc")),
+        NONE,
+        "an empty text is not a tag"
+    );
     s.ok("RULESET e filename '^(.*)$' t:$1");
     let long = "x".repeat(1022);
     assert_eq!(tags_of(&mut s, &cdx(&long)), [format!("t:{long}")]);
     assert_eq!(tags_of(&mut s, &cdx(&format!("{long}y"))), NONE, "too long");
-    // A WARC name by itself may hold spaces, a tag may not.
+    // A WARC name may contain spaces, but a tag may not.
     let kept = |s: &mut TagSpace, file: &str| {
         let reply = s.ok_with("FILTER WHERE * FORMAT FILE RETURN TAGS LINES", &[file]);
         reply.items()[0].items()[1].texts()
@@ -78,7 +82,7 @@ fn a_template_that_makes_no_tag_gives_none() {
 }
 
 #[test]
-fn what_a_rule_gives_is_closed() {
+fn closure_includes_tags_of_rules() {
     let (_server, mut s) = stage(TagSpace::of);
     s.ok("RULESET coll filename 'C(\\d+)' coll:$1");
     s.ok("ADD TAG coll:7 org:1 private");
@@ -93,7 +97,7 @@ fn what_a_rule_gives_is_closed() {
 #[test]
 fn rules_look_at_every_field_and_alias() {
     let (_server, mut s) = stage(TagSpace::of);
-    // Fourteen fields: the original's length, offset and file name come last.
+    // Fourteen fields: the length, offset and file name of the original come last.
     let line = "key 20200102 url mime 200 digest redirect robots 11 22 file 33 44 o-file";
     for (field, value) in rows![
         "urlkey", "key"; "timestamp", "20200102"; "url", "url"; "original", "url"; "mime", "mime";
@@ -117,7 +121,8 @@ fn get_all_of_a_record_looks_at_its_four_fields() {
     assert_eq!(s.tags(&format!("RECORD '{record}' ALL")), tags);
     let kept = s.ok_with("FILTER WHERE * FORMAT RECORD RETURN TAGS LINES", &[record]);
     assert_eq!(kept.items()[0].items()[1].texts(), tags);
-    // A record that is no RECORD id at all has the tags that it was given.
+    // A record whose id does not have the form of a RECORD id has only the tags that were added to
+    // it.
     s.ok("ADD RECORD odd t");
     assert_eq!(s.tags("RECORD odd ALL"), ["t"]);
 }
@@ -169,7 +174,7 @@ fn fields_and_templates_are_checked() {
     }
     assert_eq!(s.exists(), before, "an error creates nothing");
     s.ok("RULESET r filename (a)(b) $2$1");
-    // What was set stays when it is to be replaced by something bad.
+    // An invalid replacement leaves the rule unchanged.
     s.err("RULESET r filename ( t");
     assert_eq!(tags_of(&mut s, &cdx("ab")), ["ba"]);
 }

@@ -1,11 +1,11 @@
-//! Walks over a space: `SCAN`, `LIST` and `INFO`.
+//! Listings of a tag space: `SCAN`, `LIST` and `INFO`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::stage;
 use redis_tests::{Rng, Server, TagSpace, array, bulk, int, ok, rows};
 
-/// Every page of a walk, by a line that ends where the cursor goes.
+/// Returns every page of a listing; the cursor goes between `before` and `after`.
 fn walk(s: &mut TagSpace, before: &str, after: &str) -> Vec<Vec<String>> {
     let mut cursor = "0".to_owned();
     let mut pages = Vec::new();
@@ -19,7 +19,7 @@ fn walk(s: &mut TagSpace, before: &str, after: &str) -> Vec<Vec<String>> {
         if cursor == "0" {
             return pages;
         }
-        assert!(pages.len() < 100_000, "a walk without end");
+        assert!(pages.len() < 100_000, "the listing does not end");
     }
 }
 
@@ -82,9 +82,9 @@ fn scan_gives_tags_sorted_and_ids_byte_for_byte() {
 }
 
 #[test]
-fn scan_gives_what_is_there_all_the_time() {
+fn scan_returns_every_id_that_exists_throughout() {
     let server = Server::start();
-    let mut rng = Rng::new("scan_gives_what_is_there_all_the_time");
+    let mut rng = Rng::new("scan_returns_every_id_that_exists_throughout");
     for round in 0..20 {
         let (mut s, all) = filled(&server, 300);
         let mut other = TagSpace::of(&server);
@@ -129,7 +129,7 @@ fn scan_gives_what_is_there_all_the_time() {
             }
         }
         for id in all.keys().filter(|id| !removed.contains(*id)) {
-            assert!(found.contains(id), "{id} was there all the time");
+            assert!(found.contains(id), "{id} existed all the time");
         }
         ok!(s.wire, "FLUSHALL");
     }
@@ -178,7 +178,7 @@ fn list_gives_the_tags_that_satisfy_an_expression() {
     for test in ["status=200", "'a | url*=x'", "filename~x"] {
         s.refused(format!("LIST {test}"), "BADFIELD ");
     }
-    // A tag of which no edge is left is none.
+    // A tag without edges does not exist.
     s.ok("REM FILE f own");
     s.ok("REM TAG coll:3 org:2");
     let left = rows![
@@ -222,7 +222,7 @@ fn list_pages_through_many_tags() {
 }
 
 #[test]
-fn info_tells_the_figures() {
+fn info_shows_all_figures() {
     let (_server, mut s) = stage(TagSpace::of);
     let empty = s.ok("INFO");
     for (name, value) in empty.pairs() {
@@ -244,7 +244,7 @@ fn info_tells_the_figures() {
     ] {
         assert_eq!(s.figure(name), value, "{name}");
     }
-    // Tags in edges: a b c x, and perhaps those of staged copies.
+    // Tags in edges: a b c x, and possibly those of staged copies.
     assert_eq!(s.figure("tags"), 4);
     assert!(s.figure("memory") > 0);
     s.ok("REM FILE g c b");

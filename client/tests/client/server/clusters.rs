@@ -168,7 +168,7 @@ fn a_slot_on_its_way_is_asked_for_where_it_is() {
     cluster.begin_move(prefix(1), to);
     assert!(found(&index).unwrap(), "nothing has left");
     cluster.move_keys(prefix(1), to);
-    // Until the slot itself has moved, the server does not know that all keys have arrived.
+    // Before the slot itself has moved, the server does not know that all of its keys have arrived.
     let hasty = Server::options(&cluster.url()).retries(1).open().unwrap();
     let refused = found(&Index::on(&hasty, prefix(1))).unwrap_err();
     assert_eq!(refused.code(), Some(Code::TryAgain), "{refused}");
@@ -303,7 +303,7 @@ fn a_master_that_is_replaced_by_its_replica_is_followed() {
     until("the replica has what its master has", || {
         replica.info("slave_repl_offset") == first.info("master_repl_offset")
     });
-    // Without an election, which can fail and would have to be repeated.
+    // A takeover needs no election, which could fail and would have to be repeated.
     ok!(replica.wire(), "CLUSTER", "FAILOVER", "TAKEOVER");
     until("the old master knows it", || {
         first.info("role").as_deref() == Some("slave")

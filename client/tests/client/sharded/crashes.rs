@@ -123,8 +123,8 @@ fn a_commit_that_is_sent_again_reports_all_of_it() {
         let whole = three_crawls(&server, &format!("{crawl} whole"));
         let whole = whole.commit(crawl.as_bytes()).unwrap();
         assert!(whole.new > 0, "{whole:?}");
-        // The steps: marks are read and set, the other shards commit, their counts are recorded, the home
-        // shard commits.
+        // The steps are: marks are read and set, the other shards commit, their counts are
+        // recorded, and the home shard commits.
         for steps in [0, 1, 2, 4] {
             let name = format!("{crawl} {steps}");
             let many = three_crawls(&server, &name);
@@ -185,8 +185,8 @@ fn the_opposite_of_what_was_cut_short_waits_or_wins_and_leaves_no_halves() {
                         "{name}: {error}"
                     ),
                 }
-                // Any outcome is allowed, but every marked operation can be finished, and then nothing is
-                // half done.
+                // Any outcome is allowed, but every marked operation must be completable, and then
+                // no operation is half done.
                 for mark in many.unfinished().unwrap() {
                     let _ = match mark.doing {
                         Doing::Commit => many.commit(&mark.crawl).map(drop),
@@ -274,7 +274,7 @@ fn a_server_that_dies_in_the_middle_of_a_commit_comes_back_and_the_commit_is_fin
 
 #[test]
 fn servers_that_die_while_they_work_lose_nothing_and_count_nothing_twice() {
-    // With minimal slices, so that the job can be interrupted.
+    // Minimal slices make it possible to interrupt the job.
     let options = Options::new()
         .aof_unsynced(true)
         .module_args(&["slice-us", "50"]);
@@ -313,7 +313,7 @@ fn servers_that_die_while_they_work_lose_nothing_and_count_nothing_twice() {
         assert_eq!(stats.total_urls, 14_000, "{outcome:?}");
         let known = many.crawl_stats(b"a").unwrap();
         assert_eq!((known.hashes, known.total_urls), (8000, 8000));
-        // Repeated for the next iteration.
+        // Removed for the next iteration.
         many.remove(&[b"a"]).unwrap();
         assert_sound(&many, "after the removal");
         assert_eq!(many.stats().unwrap().hashes, 6000);

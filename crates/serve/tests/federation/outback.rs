@@ -59,7 +59,7 @@ fn rows_are_eleven_columns() {
         years.text(),
         "[[\"20140101000000\"],\n[\"20160101000000\"]]\n"
     );
-    // All rows from a URL on, on any host.
+    // All rows from a URL on, of any host.
     for (from, limit, expected) in [
         ("http://example.com/a?b=1%26c=2", 9, "2014 2016 2018"),
         ("http://example.com/a?b=1%26c=3", 9, "2018"),

@@ -230,7 +230,7 @@ fn a_search_is_narrowed_down_from_years_to_days() {
         3,
         "{day}"
     );
-    // And back to the month.
+    // The links also lead back to the month.
     let again = page(&stage, &link_with(&day, "when=201501"), 200);
     let found = |html: &str| {
         html.split("<h2 id=\"collections\">")

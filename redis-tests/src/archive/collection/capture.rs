@@ -1,4 +1,4 @@
-//! A capture, and what an index says of it.
+//! A capture and its data in an index.
 
 use crate::archive::capture::base32;
 
@@ -7,7 +7,7 @@ use crate::archive::capture::base32;
 pub struct Capture {
     /// The URL as it was requested.
     pub url: String,
-    /// The key that the index is sorted by.
+    /// The key that the index is sorted by (urlkey).
     pub key: String,
     /// 14 digits.
     pub timestamp: String,
@@ -21,11 +21,11 @@ pub struct Capture {
     pub location: Option<String>,
     /// Body of a POST request.
     pub posted: Option<String>,
-    /// The body as it came. The same for a revisit, which does not store it.
+    /// The body as received. A revisit has the same payload but does not store it.
     pub payload: Vec<u8>,
-    /// Fields of the HTTP header that name the encoding of the body.
+    /// HTTP header fields with the encoding of the body.
     pub encoding: &'static [&'static str],
-    /// URL and timestamp of what a revisit refers to.
+    /// URL and timestamp of the capture that a revisit refers to.
     pub original: Option<(String, String)>,
     /// Position of its record.
     pub place: Place,
@@ -43,12 +43,12 @@ pub struct Place {
 }
 
 impl Capture {
-    /// Returns true if another record holds its payload.
+    /// Returns true if another record contains the payload.
     pub fn is_revisit(&self) -> bool {
         self.original.is_some()
     }
 
-    /// The media type that an index says.
+    /// Returns the media type for the index.
     pub fn indexed_mime(&self) -> &'static str {
         if self.is_revisit() {
             "warc/revisit"
@@ -57,7 +57,7 @@ impl Capture {
         }
     }
 
-    /// The HTTP header, with the empty line that ends it.
+    /// Returns the HTTP header, including the empty line at its end.
     pub fn http_head(&self) -> String {
         let reason = match self.status {
             200 => "OK",
@@ -84,13 +84,14 @@ impl Capture {
     }
 }
 
-/// SHA-1 as archives write it.
+/// Returns a SHA-1 digest as web archives write it.
 pub fn sha1_base32(bytes: &[u8]) -> String {
     base32(&sha1_smol::Sha1::from(bytes).digest().to_string())
 }
 
-/// The urlkey of a URL of the plain kind that is made up here: the host from its end without `www.`, small letters,
-/// no slash at the end of a path, the parts of the query in order.
+/// Returns the urlkey of a URL; it supports only the simple URLs that are generated here. The host
+/// is reversed without `www.`, letters are lower case, a trailing slash is removed, and the parts
+/// of the query are sorted.
 pub fn urlkey(url: &str) -> String {
     let url = url.to_lowercase();
     let rest = url.split_once("://").map_or(&url[..], |(_, rest)| rest);

@@ -11,27 +11,27 @@ use super::capture::Capture;
 use crate::archive::json_text;
 
 impl Collection {
-    /// CDXJ, a line a capture, sorted by bytes.
+    /// Returns the index as CDXJ: one line per capture, sorted by bytes.
     pub fn cdxj(&self) -> String {
         self.cdxj_lines().concat()
     }
 
-    /// The lines of the index, with their line ends.
+    /// Returns the lines of the index, each with its line feed.
     pub fn cdxj_lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.captures.iter().map(cdxj).collect();
         lines.sort_unstable();
         lines
     }
 
-    /// CDX of eleven columns with its header, sorted by bytes.
+    /// Returns the index as CDX with eleven columns and a header, sorted by bytes.
     pub fn cdx(&self) -> String {
         let mut lines: Vec<String> = self.captures.iter().map(cdx).collect();
         lines.sort_unstable();
         format!(" CDX N b a m s k r M S V g\n{}", lines.concat())
     }
 
-    /// Writes a ZipNum cluster into a folder: CDXJ in gzip members of `lines` lines, in two parts. Returns its
-    /// secondary index.
+    /// Writes a ZipNum cluster into a folder: CDXJ in gzip members of `lines` lines, in two parts.
+    /// Returns its secondary index.
     ///
     /// # Panics
     /// When a file cannot be written.
@@ -40,7 +40,8 @@ impl Collection {
     }
 }
 
-/// A ZipNum cluster of these sorted lines, each with its end, as [`Collection::cluster`] makes one.
+/// Writes a ZipNum cluster of these sorted lines, each with its line feed; see
+/// [`Collection::cluster`].
 ///
 /// # Panics
 /// When a file cannot be written.

@@ -1,8 +1,9 @@
-//! A made-up web archive: WARC and ARC files, and indexes of them in every form that CDX servers read.
+//! A synthetic web archive: WARC and ARC files, and indexes of them in every format that CDX
+//! servers read.
 //!
-//! Several hosts with hosts below them, pages that were captured many times, revisits of the same URL and of another
-//! one, redirects, errors, queries, captures of POST requests. Everything follows from the seed. What is in the
-//! files is valid: lengths and digests are right.
+//! It has several hosts with subdomains, pages with many captures, revisits of the same URL and of
+//! another one, redirects, errors, queries, and captures of POST requests. The seed determines
+//! everything. The files are valid: lengths and digests are correct.
 //!
 //! ```no_run
 //! use redis_tests::archive::collection::{Collection, Shape};
@@ -30,14 +31,14 @@ pub use record::Storage;
 pub struct Shape {
     /// Prefix of the file names, and the seed of the page contents.
     pub name: &'static str,
-    /// Captures, about.
+    /// Approximate number of captures.
     pub captures: u64,
-    /// Captures of the page that has the most.
+    /// Number of captures of the most-captured page.
     pub most: u64,
-    /// Captures in a file.
+    /// Number of captures per file.
     pub per_file: usize,
-    /// Captures are at odd seconds, and so at others than those of a collection where this is not so. Only the
-    /// first of the page that has the most is at the same second in both.
+    /// Captures are at odd seconds instead of even ones, so that collections with different values
+    /// share no capture times, except for the first capture of the most-captured page.
     pub odd: bool,
 }
 
@@ -53,33 +54,33 @@ impl Default for Shape {
     }
 }
 
-/// Captures and where they lie, in the order of their index.
+/// Captures and their locations, in index order.
 #[derive(Clone, Debug)]
 pub struct Collection {
-    /// Shape that it was made from.
+    /// The shape of the collection.
     pub shape: Shape,
-    /// By urlkey, then time.
+    /// Captures, sorted by urlkey, then time.
     pub captures: Vec<Capture>,
 }
 
 impl Collection {
-    /// Makes one up. Captures have no place yet.
+    /// Generates a collection. Captures have no location until [`Collection::store`].
     pub fn new(rng: &mut Rng, shape: Shape) -> Collection {
         let mut captures = site::captures(rng, &shape);
         captures.sort_by(|a, b| (&a.key, &a.timestamp).cmp(&(&b.key, &b.timestamp)));
         Collection { shape, captures }
     }
 
-    /// Writes the files into a folder, and tells each capture where it lies.
+    /// Writes the files into a folder, and sets the location of each capture.
     ///
-    /// Most files are WARC with a gzip member for each record; every third one is not compressed, and the last one
-    /// is an ARC file.
+    /// Most files are WARC with a gzip member for each record; every third one is uncompressed, and
+    /// the last one is an ARC file.
     ///
     /// # Panics
     /// When a file cannot be written.
     pub fn store(&mut self, folder: &Path) {
         std::fs::create_dir_all(folder).expect("a folder");
-        // Files hold what was crawled at about the same time.
+        // Each file has captures of about the same time.
         let mut order: Vec<usize> = (0..self.captures.len()).collect();
         order.sort_by(|a, b| {
             self.captures[*a]
@@ -89,7 +90,7 @@ impl Collection {
         let files = order.len().div_ceil(self.shape.per_file.max(1));
         for (number, some) in order.chunks(self.shape.per_file.max(1)).enumerate() {
             let storage = match number {
-                // A revisit cannot be told in an ARC file.
+                // ARC has no revisit records.
                 _ if number + 1 == files && files > 1 => Storage::Arc,
                 _ if number % 3 == 2 => Storage::Plain,
                 _ => Storage::Gzip,
@@ -128,7 +129,7 @@ mod tests {
             let first = collection.captures[0].place.file.clone();
             (
                 collection.cdxj(),
-                std::fs::read(folder.path().join(first)).expect("it was written"),
+                std::fs::read(folder.path().join(first)).expect("the file was written"),
             )
         };
         assert!(made(7) == made(7));

@@ -9,11 +9,11 @@ use super::capture::{Capture, sha1_base32};
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// WARC, each record a gzip member.
+    /// WARC with one gzip member per record.
     Gzip,
-    /// WARC, not compressed.
+    /// Uncompressed WARC.
     Plain,
-    /// ARC, each record a gzip member.
+    /// ARC with one gzip member per record.
     Arc,
 }
 
@@ -62,7 +62,7 @@ pub fn beginning(storage: Storage, name: &str) -> Vec<u8> {
 pub fn append(out: &mut Vec<u8>, storage: Storage, capture: &mut Capture) {
     let http = capture.http_head();
     if storage == Storage::Arc {
-        // Nothing refers to other records there.
+        // ARC records cannot refer to other records.
         capture.original = None;
         let length = http.len() + capture.payload.len();
         let (url, time, mime) = (&capture.url, &capture.timestamp, capture.mime);
@@ -128,7 +128,7 @@ fn member(out: &mut Vec<u8>, storage: Storage, parts: &[&[u8]]) {
     written.expect("memory takes all bytes");
 }
 
-/// `20160101000000` as `2016-01-01T00:00:00Z`.
+/// Formats `20160101000000` as `2016-01-01T00:00:00Z`.
 fn iso(timestamp: &str) -> String {
     let part = |from: usize, to: usize| &timestamp[from..to];
     format!(
@@ -142,7 +142,7 @@ fn iso(timestamp: &str) -> String {
     )
 }
 
-/// Always the same for the same text.
+/// Derives a UUID from a text.
 fn uuid(text: &str) -> String {
     let hex = sha1_smol::Sha1::from(text.as_bytes()).digest().to_string();
     format!(

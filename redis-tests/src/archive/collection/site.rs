@@ -1,4 +1,4 @@
-//! The pages of a made-up site, and the times of their captures.
+//! The pages of a synthetic site and the times of their captures.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -27,20 +27,21 @@ const POSTED: [&str; 4] = ["a=1&b=2", "a=1&b=3", "query=archive", "q=x"];
 /// The first second of 2016.
 const FIRST: u64 = 1_451_606_400;
 
-/// 1 June 2018 at noon: the first page was captured as long before as after, several times.
+/// Noon of 1 June 2018. For times around it, the first page has several pairs of captures at the
+/// same distance before and after.
 const MIDDLE: u64 = 1_527_854_400;
 
-/// A page that is captured again and again.
+/// A page that is captured repeatedly.
 struct Page {
     url: String,
     posted: Option<&'static str>,
     /// Number of changes of its content.
     edition: u64,
-    /// URL and timestamp of what was stored of this edition.
+    /// URL and timestamp of the capture that stored this edition.
     stored: Option<(String, String)>,
 }
 
-/// Captures in no particular order, without places.
+/// Generates captures in no particular order, without locations.
 pub fn captures(rng: &mut Rng, shape: &Shape) -> Vec<Capture> {
     let mut pages: Vec<Page> = Vec::new();
     for host in HOSTS {
@@ -70,7 +71,7 @@ pub fn captures(rng: &mut Rng, shape: &Shape) -> Vec<Capture> {
     for (number, page) in pages.iter_mut().enumerate() {
         let times = match number {
             0 => shape.most,
-            // Few pages have most of the captures.
+            // A few pages have most of the captures.
             _ => 1 + rng.below(1 + 2 * shape.captures.saturating_sub(shape.most) / all),
         };
         let mut moments: Vec<u64> = (0..times).map(|_| moment(rng, shape)).collect();
@@ -84,7 +85,8 @@ pub fn captures(rng: &mut Rng, shape: &Shape) -> Vec<Capture> {
         moments.dedup();
         for moment in moments {
             let capture = capture(rng, shape, page, moment);
-            // Two pages can have one key; what is said of a second is always said in the same order.
+            // Two pages can have the same key. Only one capture per key and second is kept, so that
+            // the index order is unambiguous.
             if taken.insert((capture.key.clone(), moment)) {
                 captures.push(capture);
             }
@@ -93,7 +95,8 @@ pub fn captures(rng: &mut Rng, shape: &Shape) -> Vec<Capture> {
     captures
 }
 
-/// Seconds since 1970, some of them on the hour so that there are some at the same distance to others.
+/// Returns a random time in seconds since 1970. Some times are on the hour, so that several
+/// captures are equally distant from a given time.
 fn moment(rng: &mut Rng, shape: &Shape) -> u64 {
     let seconds = FIRST + rng.below(5 * 365 * 86_400);
     let seconds = if rng.chance(30) {
@@ -245,7 +248,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     written.expect("memory takes all bytes")
 }
 
-/// The chunked transfer coding (RFC 9112, section 7.1).
+/// Applies the chunked transfer coding (RFC 9112, section 7.1).
 fn chunks(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for some in bytes.chunks(500) {

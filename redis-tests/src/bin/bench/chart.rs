@@ -1,4 +1,4 @@
-//! Line charts as SVG, beside the tables of the report.
+//! Line charts as SVG, shown beside the tables of the report.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 const SIZE: (f64, f64) = (760.0, 360.0);
 /// Space around the lines: left, top, right, bottom. The names of the lines are on the right.
 const MARGIN: (f64, f64, f64, f64) = (70.0, 30.0, 190.0, 50.0);
-/// Colours that can be told apart by people who do not see all of them.
+/// Colors that people with color blindness can distinguish.
 const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#555555"];
 
-/// A drawing of lines over the same places.
+/// A line chart.
 pub struct Chart {
     /// Name of the file, without its extension.
     pub name: &'static str,
@@ -17,11 +17,11 @@ pub struct Chart {
     pub title: String,
     /// Label of the vertical axis, with its unit.
     pub unit: &'static str,
-    /// The places from left to right, at equal distances.
+    /// Labels of the horizontal axis, evenly spaced.
     pub places: Vec<String>,
-    /// A name and a figure above 0 for each place.
+    /// Name of each line, and its positive value at each label.
     pub lines: Vec<(String, Vec<f64>)>,
-    /// Each power of ten is as high as the next one.
+    /// True for a logarithmic vertical axis.
     pub is_logarithmic: bool,
 }
 
@@ -31,7 +31,7 @@ impl Chart {
         format!("![{}]({}.svg)\n", self.title, self.name)
     }
 
-    /// The lowest and the highest figure of the scale.
+    /// Returns the minimum and maximum of the scale.
     fn scale(&self) -> (f64, f64) {
         let figures = || {
             self.lines
@@ -51,7 +51,7 @@ impl Chart {
         )
     }
 
-    /// Returns the height of a figure, from 0 at the bottom to 1 at the top.
+    /// Returns the vertical position of a figure, from 0 at the bottom to 1 at the top.
     fn height(&self, figure: f64) -> f64 {
         let (low, high) = self.scale();
         if self.is_logarithmic {
@@ -61,7 +61,7 @@ impl Chart {
         }
     }
 
-    /// Figures at which a line goes across.
+    /// Returns the figures that get a grid line.
     fn marks(&self) -> Vec<f64> {
         let (low, high) = self.scale();
         if self.is_logarithmic {
@@ -72,7 +72,7 @@ impl Chart {
         }
     }
 
-    /// The drawing.
+    /// Returns the chart as SVG.
     pub fn svg(&self) -> String {
         let (width, height) = (SIZE.0 - MARGIN.0 - MARGIN.2, SIZE.1 - MARGIN.1 - MARGIN.3);
         let y = |figure: f64| MARGIN.1 + height * (1.0 - self.height(figure));

@@ -1,5 +1,5 @@
-//! The load generator: requests encoded beforehand, replies counted with as little work as will
-//! do, so that the server and not the generator is what is measured.
+//! The load generator. It encodes requests in advance and counts replies with little work, so that
+//! the server is measured and not the generator.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use redis_tests::Server;
 
 use crate::machine::cpu_seconds;
 
-/// A piece of a reply.
+/// A part of a reply.
 #[derive(Debug)]
 pub enum Item<'a> {
     /// A bulk string.
@@ -21,27 +21,28 @@ pub enum Item<'a> {
     Int(i64),
     /// Null.
     Nil,
-    /// Head of an array, a simple string, …
+    /// The header of an array, a simple string, etc.
     Other,
 }
 
-/// A connection that reads replies piece by piece, without copying them.
+/// A connection that reads replies part by part, without copying them.
 pub struct Connection {
     socket: File,
     buffer: Vec<u8>,
     from: usize,
     to: usize,
-    /// Pieces that are missing of the reply being read.
+    /// Number of missing parts of the current reply.
     open: usize,
 }
 
 impl Connection {
-    /// Over the unix socket.
+    /// Connects over the unix socket.
     pub fn unix(server: &Server) -> Connection {
         Connection::over(unix(server))
     }
 
-    /// Over the unix socket, for [`Connection::read_some`] and [`Connection::send_some`].
+    /// Connects over the unix socket in non-blocking mode, for [`Connection::read_some`] and
+    /// [`Connection::send_some`].
     pub fn nonblocking(server: &Server) -> Connection {
         let stream = unix(server);
         let set = stream.set_nonblocking(true);
@@ -49,7 +50,7 @@ impl Connection {
         Connection::over(stream)
     }
 
-    /// Over loopback TCP, as a crawler on another machine would.
+    /// Connects over loopback TCP, like a crawler on another machine.
     pub fn tcp(server: &Server) -> Connection {
         let stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server accepts");
         stream.set_nodelay(true).expect("a TCP socket has nodelay");
@@ -72,10 +73,10 @@ impl Connection {
         sent.expect("the server takes requests");
     }
 
-    /// Reads `replies` whole replies and shows their pieces.
+    /// Reads `replies` complete replies and passes their parts to `see`.
     ///
     /// # Panics
-    /// With the error line when the server answers one: a benchmark of errors is none.
+    /// With the error line of an error reply, because errors must not be measured.
     pub fn read(&mut self, mut replies: usize, mut see: impl FnMut(Item)) {
         while replies > 0 {
             replies -= self.consume(replies, &mut see);
@@ -85,7 +86,8 @@ impl Connection {
         }
     }
 
-    /// Reads what is there without waiting (on a non-blocking socket); number of whole replies.
+    /// Reads available data without waiting, on a non-blocking socket. Returns the number of
+    /// complete replies.
     pub fn read_some(&mut self, mut see: impl FnMut(Item)) -> usize {
         let mut replies = 0;
         while self.try_fill() > 0 {
@@ -94,17 +96,17 @@ impl Connection {
         replies
     }
 
-    /// Sends what the socket takes without waiting, and says how much.
+    /// Sends what the socket accepts without waiting. Returns the number of bytes.
     pub fn send_some(&mut self, bytes: &[u8]) -> usize {
         would_block_is_0(self.socket.write(bytes))
     }
 
-    /// The socket.
+    /// Returns the file descriptor of the socket.
     pub fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
-    /// Takes up to `most` replies from the buffer.
+    /// Consumes up to `most` replies from the buffer.
     fn consume(&mut self, most: usize, see: &mut impl FnMut(Item)) -> usize {
         let mut replies = 0;
         while replies < most {
@@ -132,7 +134,7 @@ impl Connection {
 
     fn receive(&mut self) -> std::io::Result<usize> {
         if self.from > 0 {
-            // Not for nothing: a reply of a hundred megabytes comes in many pieces.
+            // Move only when necessary: a reply of a hundred megabytes arrives in many parts.
             self.buffer.copy_within(self.from..self.to, 0);
             self.to -= self.from;
             self.from = 0;
@@ -158,7 +160,8 @@ fn would_block_is_0(outcome: std::io::Result<usize>) -> usize {
     }
 }
 
-/// The first piece in `bytes` if it is whole: what it is, its length, how many pieces it announces.
+/// Parses the first part in `bytes` if it is complete: the item, its length, and the number of
+/// parts that follow it.
 fn item(bytes: &[u8]) -> Option<(Item<'_>, usize, usize)> {
     let kind = *bytes.first()?;
     let mut number = 0i64;
@@ -183,7 +186,7 @@ fn item(bytes: &[u8]) -> Option<(Item<'_>, usize, usize)> {
         b':' if negative => Some((Item::Int(i64::MIN), line, 0)),
         b':' => Some((Item::Int(number), line, 0)),
         b'+' => Some((Item::Other, line, 0)),
-        _ => panic!("the server said {}", bytes[..end].escape_ascii()),
+        _ => panic!("the server returned: {}", bytes[..end].escape_ascii()),
     }
 }
 
@@ -201,7 +204,7 @@ pub fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
-/// Appends a request of words that are parted by spaces; `''` is an empty one.
+/// Appends a request of arguments that are separated by spaces; `''` is an empty argument.
 pub fn line(out: &mut Vec<u8>, line: &str) {
     encode(out, &words(line).map(str::as_bytes).collect::<Vec<_>>());
 }
@@ -215,21 +218,21 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 pub struct Client {
     connection: Connection,
     request: Vec<u8>,
-    /// Round trips so far.
+    /// Number of round trips so far.
     pub trips: u64,
 }
 
-/// The pieces of a reply.
+/// The parts of a reply.
 #[derive(Default)]
 pub struct Pieces {
-    /// Its strings.
+    /// Strings of the reply.
     pub texts: Vec<String>,
-    /// Its integers.
+    /// Integers of the reply.
     pub ints: Vec<i64>,
 }
 
 impl Client {
-    /// Over this connection.
+    /// Creates a client over this connection.
     pub fn over(connection: Connection) -> Client {
         Client {
             connection,
@@ -238,24 +241,24 @@ impl Client {
         }
     }
 
-    /// Over the unix socket.
+    /// Connects over the unix socket.
     pub fn unix(server: &Server) -> Client {
         Client::over(Connection::unix(server))
     }
 
-    /// Runs a command of words that are parted by spaces; `''` is an empty one.
+    /// Runs a command of arguments that are separated by spaces; `''` is an empty argument.
     pub fn line(&mut self, line: &str) -> Pieces {
         self.ask(words(line))
     }
 
-    /// Sends such a command, whose reply [`Client::read`] gives.
+    /// Sends a command without reading its reply, which [`Client::read`] returns.
     pub fn send(&mut self, words: &str) {
         self.request.clear();
         line(&mut self.request, words);
         self.connection.send(&self.request);
     }
 
-    /// Runs a command of these words.
+    /// Runs a command of these arguments.
     pub fn ask<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> Pieces {
         let words: Vec<&[u8]> = words.into_iter().map(str::as_bytes).collect();
         self.request.clear();
@@ -265,13 +268,13 @@ impl Client {
         self.read()
     }
 
-    /// Sends encoded requests at once and shows each reply.
+    /// Sends encoded requests at once and passes each reply to `see`.
     pub fn pipeline(&mut self, requests: &[u8], replies: usize, mut see: impl FnMut(Pieces)) {
         self.connection.send(requests);
         (0..replies).for_each(|_| see(self.read()));
     }
 
-    /// The next reply.
+    /// Reads the next reply.
     pub fn read(&mut self) -> Pieces {
         let mut pieces = Pieces::default();
         self.connection.read(1, |item| match item {
@@ -285,7 +288,7 @@ impl Client {
     }
 }
 
-/// Sends requests in pieces of some 32 kB and reads their replies.
+/// Sends requests in blocks of about 32 kB and reads their replies.
 pub struct Feeder {
     connection: Connection,
     out: Vec<u8>,
@@ -293,7 +296,7 @@ pub struct Feeder {
 }
 
 impl Feeder {
-    /// To this server, over its unix socket.
+    /// Connects to this server over its unix socket.
     pub fn new(server: &Server) -> Feeder {
         Feeder {
             connection: Connection::unix(server),
@@ -302,19 +305,19 @@ impl Feeder {
         }
     }
 
-    /// One more request.
+    /// Adds a request.
     pub fn request(&mut self, words: &[&[u8]]) {
         encode(&mut self.out, words);
         self.sent();
     }
 
-    /// One more request, of words that are parted by spaces.
+    /// Adds a request of arguments that are separated by spaces.
     pub fn line(&mut self, words: &str) {
         line(&mut self.out, words);
         self.sent();
     }
 
-    /// One more request: these words, parted by spaces, and then these.
+    /// Adds a request of the space-separated arguments in `head`, followed by `more`.
     pub fn request_with(&mut self, head: &str, more: &[impl AsRef<str>]) {
         let more = more.iter().map(AsRef::as_ref);
         let words: Vec<&[u8]> = words(head).chain(more).map(str::as_bytes).collect();
@@ -328,7 +331,7 @@ impl Feeder {
         }
     }
 
-    /// Sends what is left and waits for all replies.
+    /// Sends the remaining requests and waits for all replies.
     pub fn finish(&mut self) {
         self.connection.send(&self.out);
         self.connection.read(self.waiting, |_| ());
@@ -337,19 +340,19 @@ impl Feeder {
     }
 }
 
-/// Requests encoded beforehand, in batches that are sent as one piece.
+/// Requests encoded in advance, in batches that are sent as a whole.
 #[derive(Default)]
 pub struct Batches {
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    /// Requests in each batch.
+    /// Number of requests per batch.
     pub depth: usize,
-    /// Count of each request: 1, or the number of hashes that it has.
+    /// Count of each request: 1, or its number of hashes.
     pub weight: usize,
 }
 
 impl Batches {
-    /// `count` batches of `depth` requests, each written by `request`.
+    /// Creates `count` batches of `depth` requests, each written by `request`.
     pub fn new(count: usize, depth: usize, mut request: impl FnMut(&mut Vec<u8>)) -> Batches {
         let mut batches = Batches {
             depth,
@@ -365,18 +368,18 @@ impl Batches {
         batches
     }
 
-    /// These batches, each request counting as `weight`.
+    /// Lets each request count as `weight`.
     pub fn weighing(mut self, weight: usize) -> Batches {
         self.weight = weight;
         self
     }
 
-    /// Number of batches.
+    /// Returns the number of batches.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// A batch; the numbers go round.
+    /// Returns a batch; numbers beyond the last batch wrap around.
     pub fn batch(&self, number: usize) -> &[u8] {
         let i = number % self.ends.len();
         let from = if i == 0 { 0 } else { self.ends[i - 1] };
@@ -384,21 +387,22 @@ impl Batches {
     }
 }
 
-/// The figures of a saturating run.
+/// The results of a run that keeps the server busy.
 #[derive(Clone, Copy, Debug)]
 pub struct Throughput {
-    /// Requests (times their weight) a second.
+    /// Requests per second, multiplied by their weight.
     pub rate: f64,
-    /// Share of one core that the server was busy.
+    /// Processor use of the server, as a share of one core.
     pub busy: f64,
-    /// Nulls among the replies.
+    /// Number of null replies.
     pub nils: u64,
 }
 
-/// Number of connections that keep the server busy: while one batch is read here, others wait there.
+/// Number of connections that keep the server busy: while the generator reads one batch, the server
+/// processes others.
 const CONNECTIONS: usize = 8;
 
-/// Sends batches over several connections for as long as `span`, a batch under way on each.
+/// Sends batches over several connections for `span`, with one batch in flight on each.
 pub fn saturate(server: &Server, batches: &Batches, span: Duration, first: usize) -> Throughput {
     let connect = |_| Connection::unix(server);
     let mut connections: Vec<Connection> = (0..CONNECTIONS).map(connect).collect();
@@ -431,7 +435,7 @@ pub fn saturate(server: &Server, batches: &Batches, span: Duration, first: usize
     watch.stop(requests * batches.weight, nils)
 }
 
-/// A stop watch that looks at the server's processor time too.
+/// A stopwatch that also measures the server's processor time.
 pub struct Watch {
     pid: u32,
     cpu: f64,
@@ -439,7 +443,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts it.
+    /// Starts the stopwatch.
     pub fn start(server: &Server) -> Watch {
         Watch {
             pid: server.pid(),
@@ -448,12 +452,12 @@ impl Watch {
         }
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// Ends the measurement after this number of answered requests.
+    /// Stops the stopwatch after this number of answered requests.
     pub fn stop(self, requests: usize, nils: u64) -> Throughput {
         let elapsed = self.elapsed().as_secs_f64();
         Throughput {
@@ -464,7 +468,7 @@ impl Watch {
     }
 }
 
-/// Bytes of all files of the server's append-only file.
+/// Returns the total size of the server's append-only files in bytes.
 pub fn appended(server: &Server) -> u64 {
     let folder = std::fs::read_dir(server.dir().join("appendonlydir"));
     let files = folder.into_iter().flatten().flatten();
@@ -488,7 +492,7 @@ mod tests {
         assert!(matches!(item(b":42\r\n"), Some((Item::Int(42), 5, 0))));
         for cut in 0..9 {
             let piece = item(&reply[4..4 + cut]);
-            assert!(piece.is_none(), "{cut} bytes are no piece");
+            assert!(piece.is_none(), "{cut} bytes are not a complete part");
         }
     }
 

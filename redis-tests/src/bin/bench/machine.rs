@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use redis_tests::Options;
 
-/// Machine, server, module and day in one line.
+/// Returns machine, server, module and date in one line.
 pub fn describe() -> String {
     let (model, cores, server, today) = (cpu_model(), cores(), server_version(), today());
     let version = env!("CARGO_PKG_VERSION");
     format!("{model} ({cores} cores), {server}, module {version} in release build, {today}")
 }
 
-/// Processors of this machine.
+/// Returns the number of processors.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -25,7 +25,7 @@ fn cpu_model() -> String {
     model.unwrap_or("unknown processor").trim().to_owned()
 }
 
-/// `Redis 7.0.15` or `Valkey 8.0.1`.
+/// Returns `Redis 7.0.15` or `Valkey 8.0.1`.
 fn server_version() -> String {
     let server = Options::new().no_module().start();
     match server.info("valkey_version") {
@@ -34,7 +34,7 @@ fn server_version() -> String {
     }
 }
 
-/// Today in UTC as `2026-03-19`.
+/// Returns today's date in UTC as `2026-03-19`.
 fn today() -> String {
     let date = Command::new("date").args(["-u", "+%F"]).output();
     String::from_utf8_lossy(&date.expect("date runs").stdout)
@@ -42,7 +42,8 @@ fn today() -> String {
         .to_owned()
 }
 
-/// Percent of the machine's processors that others use while this process waits for a second.
+/// Waits for a second and returns the processor use of other processes meanwhile, in percent of all
+/// processors.
 pub fn busy_with_others() -> f64 {
     let before = idle_and_all();
     std::thread::sleep(Duration::from_secs(1));
@@ -50,18 +51,18 @@ pub fn busy_with_others() -> f64 {
     100.0 * (1.0 - (after.0 - before.0) / (after.1 - before.1).max(1.0))
 }
 
-/// Ticks that all processors were idle, and all ticks, since the start.
+/// Returns the idle ticks and all ticks of all processors since boot.
 fn idle_and_all() -> (f64, f64) {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let first = stat.lines().next().unwrap_or_default();
     let ticks = first.split_whitespace().skip(1).take(8);
     let ticks: Vec<f64> = ticks.filter_map(|t| t.parse().ok()).collect();
-    // The fourth is idle, the fifth is waiting for a disk.
+    // The fourth column is idle time, the fifth is I/O wait.
     (ticks.iter().skip(3).take(2).sum(), ticks.iter().sum())
 }
 
-/// Looks at the clock and does nothing else for `span`: the longest time, in seconds, that the
-/// operating system kept this thread from it.
+/// Reads the clock in a loop for `span` and returns the longest time, in seconds, during which the
+/// operating system did not schedule this thread.
 pub fn longest_stall(span: Duration) -> f64 {
     let start = Instant::now();
     let mut last = start;
@@ -74,7 +75,7 @@ pub fn longest_stall(span: Duration) -> f64 {
     longest.as_secs_f64()
 }
 
-/// Bytes of memory of the machine that a process has (0 when there is no such process).
+/// Returns the resident memory of a process in bytes, or 0 if there is no such process.
 pub fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -82,11 +83,11 @@ pub fn resident(pid: u32) -> u64 {
     kilobytes.map_or(0, |kilobytes: u64| kilobytes << 10)
 }
 
-/// Seconds of processor time that a process has used so far, to the nanosecond (the figures in
-/// `/proc` are in hundredths of a second). 0 when there is no such process.
+/// Returns the processor time of a process in seconds, or 0 if there is no such process. Its
+/// resolution is nanoseconds; `/proc` has hundredths of a second only.
 pub fn cpu_seconds(pid: u32) -> f64 {
     let mut clock: libc::clockid_t = 0;
-    // SAFETY: a time of zero is a time.
+    // SAFETY: all zeros are a valid timespec.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live values of the right type.
     let failed = unsafe {

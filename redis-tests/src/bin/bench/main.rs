@@ -1,18 +1,20 @@
 //! `make bench`: measures Crawlspace and its peers side by side, in one run on one machine.
 //!
 //! ```text
-//! cargo run --release -p redis-tests --bin bench -- [--only dedupe|D5] [--quick] [--scale [N]] [--reps 3] [--seed 1]
+//! cargo run --release -p redis-tests --bin bench -- [--only dedupe|D5] [--quick] [--scale [N]]
+//! [--reps 3] [--seed 1]
 //! ```
 //!
-//! `ONLY`, `QUICK`, `SCALE` and `MODULE` (path of the module) are read from the environment as well. A full run of a
-//! section writes its page below `docs/benchmarks/`, and `docs/benchmarks.md` from all pages that are there. A quick
-//! run, on a tenth of the corpus, and one of a single row only print, unless `--docs` names a folder with copies of the
-//! pages. `--only summary` measures nothing and writes `docs/benchmarks.md` again. No figure fails the run; a wrong
-//! reply does.
+//! The environment variables `ONLY`, `QUICK`, `SCALE` and `MODULE` (path of the module) are also
+//! read. A full run of a section writes its page below `docs/benchmarks/`, and `docs/benchmarks.md`
+//! from all existing pages. A quick run uses a tenth of the corpus. Quick runs and runs of a single
+//! row only print their results, unless `--docs` names a folder with copies of the pages. `--only
+//! summary` measures nothing and rewrites `docs/benchmarks.md`. A figure that misses its target
+//! does not fail the run; a wrong reply does.
 //!
-//! To add a section, write a module with a function that returns rows and paragraphs, and name it in [`PARTS`]. Targets
-//! of rows are in `targets.rs`, headline results in `summary.rs`, and the text around figures in the Markdown files
-//! beside the modules.
+//! To add a section, write a module with a function that returns rows and paragraphs, and add it to
+//! [`PARTS`]. Targets of rows are in `targets.rs`, headline results in `summary.rs`, and the text
+//! around figures in the Markdown files beside the modules.
 
 mod chart;
 mod chg;
@@ -44,13 +46,13 @@ use report::{Findings, Section, say};
 /// A part that can be measured.
 #[derive(Clone, Copy)]
 pub struct Part {
-    /// Argument of `--only` that measures it.
+    /// Value of `--only` that selects this part.
     name: &'static str,
-    /// Names of its pieces, with spaces between.
+    /// Names of its pieces, separated by spaces.
     pieces: &'static str,
     /// Name of its page.
     page: &'static str,
-    /// Measured by `--scale` alone, because it takes long.
+    /// True if the part is measured only with `--scale`, because it takes long.
     is_scale: bool,
     measure: fn(&Plan) -> Section,
 }
@@ -78,19 +80,20 @@ impl Part {
         }
     }
 
-    /// Returns the command that measures it and writes its page.
+    /// Returns the command that measures the part and writes its page.
     fn command(&self) -> String {
         let scale = if self.is_scale { " SCALE=1" } else { "" };
         format!("make bench ONLY={}{scale}", self.name)
     }
 
-    /// Returns the file of its page in a folder.
+    /// Returns the path of the part's page in a folder.
     fn file(&self, folder: &Path) -> PathBuf {
         folder.join(self.page).with_extension("md")
     }
 }
 
-/// Every part, in the order of the report. (Import has no pieces: all of it is compared with the peer's one import.)
+/// All parts in the order of the report. (Import has no pieces: all of its rows are compared with
+/// one import by the peer.)
 const PARTS: [Part; 8] = [
     Part::new(
         "dedupe",
@@ -119,20 +122,20 @@ const PARTS: [Part; 8] = [
 
 /// The extent of a run.
 pub struct Plan {
-    /// A tenth of the corpus and a quarter of the time.
+    /// Uses a tenth of the corpus and a quarter of the time.
     pub quick: bool,
-    /// Repetitions of each measurement; figures are medians.
+    /// Number of repetitions of each measurement; figures are medians.
     pub reps: usize,
     /// Seed of all generated data.
     pub seed: u64,
-    /// Hashes, or groups of a frontier, of a run of `--scale`, if that names a number.
+    /// Number of hashes, or of groups of a frontier, given with `--scale`.
     pub scale: Option<u64>,
-    /// The only piece of the section that is wanted.
+    /// The only piece of the section to measure.
     pub piece: Option<String>,
 }
 
 impl Plan {
-    /// A size of the corpus, or a tenth of it in a quick run.
+    /// Returns a size of the corpus; in a quick run, a tenth of it.
     pub fn scaled(&self, full: u64) -> u64 {
         if self.quick { full / 10 } else { full }
     }
@@ -145,7 +148,7 @@ impl Plan {
             .any(|piece| only.eq_ignore_ascii_case(piece))
     }
 
-    /// Measures the pieces that are wanted.
+    /// Measures the selected pieces.
     pub fn findings(&self, pieces: &[(&str, &dyn Fn() -> Findings)]) -> Findings {
         let mut found = Findings::default();
         for (names, measure) in pieces {
@@ -156,13 +159,13 @@ impl Plan {
         found
     }
 
-    /// The numbers of the repetitions, from 1 on, each announced when it begins.
+    /// Returns the numbers of the repetitions, from 1, and announces each when it begins.
     pub fn repeat(&self, what: impl Display) -> impl Iterator<Item = usize> {
         let reps = self.reps;
         (1..=reps).inspect(move |rep| say(&format!("{what} ({rep}/{reps})")))
     }
 
-    /// A saturating run, beginning with other requests in each repetition.
+    /// Runs a saturating load; each repetition begins with other requests.
     pub fn saturate(&self, server: &Server, batches: &Batches, rep: usize) -> Throughput {
         let first = (rep - 1) * batches.len() / self.reps;
         saturate(server, batches, self.span(), first)
@@ -229,13 +232,13 @@ fn main() {
 struct Ask {
     /// A section or a piece of one.
     only: Option<String>,
-    /// The run of many hashes in place of all others.
+    /// Runs only the parts for `--scale`.
     scale: bool,
-    /// The folder that has the pages, if not that of the repository.
+    /// The folder with the pages, if it is not that of the repository.
     docs: Option<PathBuf>,
 }
 
-/// The parts that are asked for; the plan gets the piece.
+/// Returns the selected parts; a selected piece is stored in the plan.
 fn chosen(plan: &mut Plan, ask: &Ask) -> Vec<Part> {
     let parts = PARTS.into_iter().filter(|part| part.is_scale == ask.scale);
     let Some(only) = &ask.only else {
@@ -265,7 +268,7 @@ fn arguments() -> (Plan, Ask) {
     };
     let mut many = |plan: &mut Plan, number: Option<u64>| {
         ask.scale = number != Some(0);
-        // `SCALE=1` is to say yes, not one.
+        // `SCALE=1` only enables the option; it is not a number of hashes.
         plan.scale = number.filter(|n| *n > 1);
     };
     if let Some(number) = set("SCALE") {
@@ -301,11 +304,11 @@ fn usage<T>(at: &str) -> T {
         "bench [--only SECTION|PIECE] [--quick] [--scale [N]] [--reps N] [--seed N] [--docs DIR]"
     );
     eprintln!("sections and their pieces: {}", names.join(", "));
-    eprintln!("not understood: {at}");
+    eprintln!("invalid argument: {at}");
     std::process::exit(2);
 }
 
-/// A file of a release build.
+/// Returns the path of a file of a release build.
 ///
 /// # Panics
 /// When it has not been built.
@@ -321,8 +324,8 @@ fn release(name: &str, package: &str) -> PathBuf {
     file
 }
 
-/// The harness takes the newest module it finds, which may be a debug build; here it must be the
-/// one that users run.
+/// Sets the module to the release build. By default, the harness uses the newest one, which may be
+/// a debug build.
 fn choose_module() {
     if std::env::var_os("CRAWLSPACE_MODULE").is_some() {
         return;
@@ -334,7 +337,7 @@ fn choose_module() {
     unsafe { std::env::set_var("CRAWLSPACE_MODULE", module) };
 }
 
-/// The tool beside the module that is measured.
+/// Returns the path of the `crawlspace` program built together with the module.
 ///
 /// # Panics
 /// When it has not been built.
@@ -342,7 +345,7 @@ pub fn tool() -> PathBuf {
     release("crawlspace", "crawlspace-cli")
 }
 
-/// The folder of the workspace.
+/// Returns the folder of the workspace.
 pub fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("the workspace is above this package")

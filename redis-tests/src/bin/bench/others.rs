@@ -1,5 +1,5 @@
-//! Other clients that go on asking at a bounded rate while something long runs, and how long they
-//! waited.
+//! Other clients that send requests at a fixed rate during a long operation, and the times that
+//! they wait.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,39 +14,39 @@ use crate::machine::cpu_seconds;
 use crate::series::{Series, time};
 use crate::told::slice_longest;
 
-/// Requests a second, all clients together.
+/// Requests per second of all clients together.
 pub const RATE: u32 = 5_000;
 
 /// Name of a row about the waits of other clients: median, 99 % and 99.9 %.
 pub const MEANWHILE: &str =
     "waiting time of other clients: p50 / p99 / p99.9; the result is p99.9 minus p99.9 when idle";
 
-/// Creates requests of other clients: a string, in each request.
+/// Creates requests of other clients, each of which reads a string.
 pub fn pages(server: &Server) -> Arc<Batches> {
     ok!(server.wire(), "SET", "bench:page", "x".repeat(100));
     Arc::new(Batches::new(1_000, 1, |out| line(out, "GET bench:page")))
 }
 
-/// Clients under way in a thread of their own.
+/// Clients that run in a thread of their own.
 ///
-/// Requests are sent when they are due, whether or not earlier ones have been answered, and the
-/// time of each is counted from the moment it was due: a server that pauses is charged with every
-/// request that would have come meanwhile.
+/// Requests are sent on schedule, whether or not earlier ones have been answered, and each wait is
+/// measured from the scheduled time. A pause of the server is therefore charged with every request
+/// that was scheduled during it.
 pub struct Others {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Waits>,
 }
 
-/// When each request was due and how long its reply took.
+/// The scheduled time of each request and the time until its reply.
 #[derive(Default)]
 pub struct Waits {
     waits: Vec<(Instant, Duration)>,
-    /// Null replies.
+    /// Number of null replies.
     pub nils: u64,
 }
 
 impl Waits {
-    /// Milliseconds of the requests that were due between two moments.
+    /// Returns the waits, in milliseconds, of the requests scheduled between two times.
     pub fn between(&self, from: Instant, to: Instant) -> Series {
         let waits = self.waits.iter();
         let due = waits.filter(|(due, _)| (from..=to).contains(due));
@@ -55,7 +55,7 @@ impl Waits {
 }
 
 impl Others {
-    /// Starts asking; `requests` are batches of one request.
+    /// Starts the clients; `requests` are batches of one request.
     pub fn start(server: &Server, requests: Arc<Batches>) -> Others {
         let stop = Arc::new(AtomicBool::new(false));
         let clients: Vec<Client> = (0..4).map(|_| Client::new(server)).collect();
@@ -73,19 +73,19 @@ impl Others {
     }
 }
 
-/// Something long with other clients asking before and meanwhile.
+/// A long operation, with other clients before and during it.
 #[derive(Default)]
 pub struct Loaded {
-    /// Seconds of the long thing.
+    /// Duration of the operation in seconds.
     pub seconds: Series,
-    /// Milliseconds that others waited before it started.
+    /// Waits of other clients before it started, in milliseconds.
     idle: Vec<Series>,
-    /// Milliseconds that others waited while it ran.
+    /// Waits of other clients while it ran, in milliseconds.
     during: Vec<Series>,
 }
 
 impl Loaded {
-    /// Does it once. Every look-up of the others must find its hash.
+    /// Measures one run. Every look-up of the other clients must find its hash.
     pub fn measure(
         &mut self,
         server: &Server,
@@ -105,31 +105,34 @@ impl Loaded {
         self.during.push(waits.between(start, end));
     }
 
-    /// Returns the additional wait of the slowest one in a thousand, in milliseconds, in each repetition.
+    /// Returns the additional 99.9th percentile of waits compared with the idle server, in
+    /// milliseconds, for each repetition.
     pub fn above_idle(&self) -> Series {
         let pairs = self.during.iter().zip(&self.idle);
         let above = pairs.map(|(during, idle)| during.quantile(0.999) - idle.quantile(0.999));
         above.collect()
     }
 
-    /// Formats the waits before: `0.05 / 0.10 / 0.90 ms`, median, 99 % and 99.9 % of all repetitions together.
+    /// Formats the waits before the operation, `0.05 / 0.10 / 0.90 ms`: median, 99th and 99.9th
+    /// percentile of all repetitions together.
     pub fn idle(&self) -> String {
         quantiles(&self.idle)
     }
 
-    /// Milliseconds that others waited meanwhile: half of them at most so long, 90 %, 99 %, 99.9 %, all.
+    /// Returns the waits during the operation in milliseconds: median, 90th, 99th, 99.9th
+    /// percentile and maximum.
     pub fn waits(&self) -> Vec<f64> {
         let all = together(&self.during);
         WAITS.iter().map(|&(_, q)| all.quantile(q)).collect()
     }
 
-    /// Formats the waits meanwhile, like [`Loaded::idle`].
+    /// Formats the waits during the operation, like [`Loaded::idle`].
     pub fn during(&self) -> String {
         quantiles(&self.during)
     }
 }
 
-/// Names and shares of [`Loaded::waits`].
+/// Names and quantiles of [`Loaded::waits`].
 pub const WAITS: [(&str, f64); 5] = [
     ("50 %", 0.5),
     ("90 %", 0.9),
@@ -148,12 +151,12 @@ fn quantiles(series: &[Series]) -> String {
     format!("{half:.2} / {p99:.2} / {p999:.2} ms")
 }
 
-/// A long operation, repeated on an idle server and with other clients sending requests.
+/// A long operation, repeated on an idle server and under the load of other clients.
 #[derive(Default)]
 pub struct Long {
-    /// Seconds when nobody else asks.
+    /// Seconds on an idle server.
     pub alone: Series,
-    /// Seconds of the server's processor then.
+    /// Seconds of the server's processor on an idle server.
     pub cpu: Series,
     /// Figures under the load of other clients.
     pub loaded: Loaded,
@@ -170,7 +173,7 @@ impl Long {
         self.push_slice(server);
     }
 
-    /// Does it once with others asking.
+    /// Measures one run under the load of other clients.
     pub fn loaded(
         &mut self,
         server: &Server,
@@ -187,7 +190,7 @@ impl Long {
         }
     }
 
-    /// The longest slice of all runs.
+    /// Formats the longest slice of all runs.
     pub fn slice(&self) -> String {
         time(self.slices.high() / 1e3)
     }
@@ -249,7 +252,7 @@ fn ask(mut clients: Vec<Client>, requests: &Batches, stop: &AtomicBool) -> Waits
     }
 }
 
-/// Sleeps until a reply is there or `patience` is over (std has no wait on several sockets).
+/// Sleeps until a reply arrives or `patience` has passed (std cannot wait for several sockets).
 fn wait_readable(clients: &[Client], patience: Duration) {
     let fd = |client: &Client| libc::pollfd {
         fd: client.connection.fd(),
@@ -262,6 +265,6 @@ fn wait_readable(clients: &[Client], patience: Duration) {
         tv_nsec: patience.subsec_nanos().into(),
     };
     let number = fds.len() as libc::nfds_t;
-    // SAFETY: `fds` and `timeout` live through the call, and the length is that of `fds`.
+    // SAFETY: `fds` and `timeout` outlive the call, and the length is that of `fds`.
     unsafe { libc::ppoll(fds.as_mut_ptr(), number, &timeout, std::ptr::null()) };
 }

@@ -1,4 +1,4 @@
-//! The pages of `docs/benchmarks/`, one for each section: written, read again, and merged.
+//! The pages of `docs/benchmarks/`, one for each section: written, parsed, and merged.
 
 use std::fs;
 use std::path::Path;
@@ -7,30 +7,30 @@ use crate::chart::Chart;
 use crate::report::{HEADINGS, Row, Section};
 use crate::{Part, Plan};
 
-/// Longest line of prose, in characters.
+/// Maximum length of a line of prose, in characters.
 const WIDTH: usize = 110;
 
-/// A page. What is read of it is written again byte for byte.
+/// A page. A parsed page is written back byte for byte.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     /// Name of the section.
     pub title: String,
-    /// Command that writes the page again.
+    /// Command that writes the page.
     command: String,
     /// Machine, versions and date.
     pub machine: String,
-    /// The data and how it was measured.
+    /// Description of the data and the method.
     method: String,
-    /// Cells of the table, as many in each line as there are [`HEADINGS`].
+    /// Cells of the table; each line has as many as there are [`HEADINGS`].
     pub rows: Vec<Vec<String>>,
-    /// Paragraphs that begin with a heading of their own, and charts.
+    /// Paragraphs, each with a heading, and charts.
     pub notes: Vec<String>,
-    /// Meaning of the figures.
+    /// Explanation of the figures.
     legend: String,
 }
 
 impl Page {
-    /// Creates the page of what was measured.
+    /// Creates the page of a measured section.
     pub fn of(part: &Part, section: &Section, machine: &str, plan: &Plan) -> Page {
         let notes = section.found.notes.iter().map(|note| wrapped(note));
         let reps = plan.reps;
@@ -47,7 +47,7 @@ impl Page {
         }
     }
 
-    /// Parses a page; `None` if it has not the form of one.
+    /// Parses a page; `None` if the text is not a page.
     pub fn parse(text: &str) -> Option<Page> {
         let (title, rest) = text.strip_prefix("# Benchmarks: ")?.split_once('\n')?;
         let (command, rest) = rest.strip_prefix("\nWritten by `")?.split_once('`')?;
@@ -106,7 +106,8 @@ impl Page {
         )
     }
 
-    /// Takes over what a run of a part of the section measured: its rows and paragraphs replace those of the same names.
+    /// Merges a run of a part of the section: its rows and paragraphs replace those of the same
+    /// names.
     pub fn merge(&mut self, part: Page, piece: &str) {
         replace(&mut self.rows, part.rows, |row| row[..3].join("|"));
         replace(&mut self.notes, part.notes, |note| {
@@ -114,14 +115,14 @@ impl Page {
         });
         let machine = self.machine.trim_end().trim_end_matches('.');
         let new = part.machine.trim_end();
-        // The day alone, if nothing else differs.
+        // Only the date, if nothing else differs.
         let day = (new.rsplit_once(", ")).filter(|(same, _)| machine.starts_with(same));
         let new = day.map_or(new, |(_, day)| day);
         self.machine = wrapped(&format!("{machine}; {piece}: {new}"));
     }
 }
 
-/// Puts new parts where the first of those is that have the name of one, and the others behind the last part.
+/// Replaces old items by new ones of the same names. New names go after the last replaced item.
 fn replace<T>(old: &mut Vec<T>, new: Vec<T>, name: impl Fn(&T) -> String) {
     let names: Vec<String> = new.iter().map(&name).collect();
     let at = old.iter().position(|one| names.contains(&name(one)));
@@ -130,7 +131,7 @@ fn replace<T>(old: &mut Vec<T>, new: Vec<T>, name: impl Fn(&T) -> String) {
     old.splice(at..at, new);
 }
 
-/// Fills paragraphs up to [`WIDTH`] characters a line; headings, tables, pictures and commands, which are indented, stay
+/// Wraps paragraphs at [`WIDTH`] characters. Headings, tables, pictures and indented commands stay
 /// as they are.
 pub fn wrapped(text: &str) -> String {
     let fixed = |line: &str| line.is_empty() || line.starts_with([' ', '|', '#', '!']);
@@ -148,7 +149,8 @@ pub fn wrapped(text: &str) -> String {
     out.trim_end().to_owned() + "\n"
 }
 
-/// Adds a paragraph of these words. A number stays in the line of the word behind it, which is its unit or more digits.
+/// Adds a paragraph of these words. A number stays on the line of the next word, which is its unit
+/// or more digits.
 fn fill(out: &mut String, words: &[&str]) {
     let ends_in_digit = |word: &str| word.ends_with(|c: char| c.is_ascii_digit());
     let mut length = 0;
@@ -184,7 +186,7 @@ pub fn write(folder: &Path, part: &Part, page: &Page, charts: &[Chart]) {
 /// Reads the page of a section; `None` if there is none.
 ///
 /// # Panics
-/// When the file has not the form of a page.
+/// When the file is not a page.
 pub fn read(folder: &Path, part: &Part) -> Option<Page> {
     let file = part.file(folder);
     let text = fs::read_to_string(&file).ok()?;
@@ -294,7 +296,7 @@ mod tests {
             }
             for row in &page.rows {
                 assert_eq!(row.len(), HEADINGS.len(), "{row:?}");
-                // Rows of the benchmark by what it is called and others have their target from the table.
+                // A row must have a target that the table lists for its id.
                 let target = (&row[0][..], &row[6][..]);
                 let is_one = ALL
                     .iter()

@@ -1,4 +1,4 @@
-//! Rows, tables, and what is said of them.
+//! Rows, tables and paragraphs of the report.
 
 use std::fmt::Write as _;
 
@@ -9,20 +9,20 @@ use crate::series::Series;
 /// The target of a figure.
 #[derive(Clone, Copy)]
 pub enum Goal {
-    /// A ratio of at least so much.
+    /// A minimum ratio.
     AtLeast(f64),
-    /// Usual maximum, in the unit.
+    /// Maximum of the median, in the unit.
     AtMost(f64, &'static str),
-    /// Maximum in any repetition, in the unit.
+    /// Maximum of every repetition, in the unit.
     Never(f64, &'static str),
-    /// A ratio measured to know it.
+    /// A ratio without a target.
     Known,
-    /// A figure of the unit measured to know it.
+    /// A figure in the unit, without a target.
     Told(&'static str),
 }
 
 impl Goal {
-    /// Returns the cell of a table that says it.
+    /// Returns the text of the target for a table.
     pub fn text(self) -> String {
         match self {
             Goal::AtLeast(ratio) => format!("≥ {ratio} ×"),
@@ -34,16 +34,18 @@ impl Goal {
 
 /// One line of a table.
 pub struct Row {
-    /// Name in the list of goals (`D1`), what was measured, against whom, our figure with its unit, and the peer's.
+    /// Id in the list of targets (`D1`), what was measured, the peer's name, the figure with its
+    /// unit, and the peer's figure.
     pub texts: [String; 5],
-    /// The ratio (better is more), or the figure itself where the goal is a limit.
+    /// The ratio (higher is better), or the figure itself if the target is a limit.
     pub result: Series,
     /// Target of the row.
     pub goal: Goal,
 }
 
-/// Adds lines to the table of some [`Findings`], a line up to each semicolon: name in the list of goals, what was
-/// measured, against whom, our figure, the peer's, the result and its goal.
+/// Adds rows to the table of some [`Findings`]; a semicolon ends each row: id in the list of
+/// targets, what was measured, the peer's name, the figure, the peer's figure, the result and its
+/// target.
 macro_rules! table {
     ($found:expr; $($id:expr, $what:expr, $against:expr, $ours:expr, $theirs:expr, $result:expr, $goal:expr;)+) => {
         $($found.rows.push($crate::report::Row {
@@ -54,7 +56,7 @@ macro_rules! table {
     };
 }
 
-/// Adds the paragraph of a file to some [`Findings`], with these figures in it.
+/// Adds the paragraph of a file to some [`Findings`] and inserts these figures.
 macro_rules! note {
     ($found:expr, $file:literal $(; $($name:ident = $value:expr),+ $(,)?)?) => {
         $found.notes.push(format!(include_str!($file) $($(, $name = $value)+)?))
@@ -106,26 +108,26 @@ pub struct Section {
     pub found: Findings,
 }
 
-/// The results of one measurement: rows, and a paragraph on each.
+/// The results of one measurement: rows, and paragraphs about them.
 #[derive(Default)]
 pub struct Findings {
-    /// Lines of the table.
+    /// Rows of the table.
     pub rows: Vec<Row>,
-    /// Notes about a row or a group of rows, and the commands that measure it again.
+    /// Paragraphs about a row or a group of rows, with the commands that measure it again.
     pub notes: Vec<String>,
-    /// Charts that a paragraph shows.
+    /// Charts that the paragraphs refer to.
     pub charts: Vec<Chart>,
 }
 
 impl Findings {
-    /// Takes over what another measurement gave.
+    /// Appends the results of another measurement.
     pub fn extend(&mut self, other: Findings) {
         self.rows.extend(other.rows);
         self.notes.extend(other.notes);
         self.charts.extend(other.charts);
     }
 
-    /// Adds a chart, as a paragraph of its own.
+    /// Adds a chart as a separate paragraph.
     pub fn chart(&mut self, chart: Chart) {
         self.notes.push(chart.link());
         self.charts.push(chart);
@@ -137,13 +139,13 @@ pub fn say(what: &str) {
     eprintln!("  {what} …");
 }
 
-/// Headings of the table of a section.
+/// Column headings of the table of a section.
 pub const HEADINGS: [&str; 8] = [
     "row", "what", "against", "ours", "theirs", "result", "target", "verdict",
 ];
 
 impl Section {
-    /// The table for a terminal.
+    /// Formats the table for a terminal.
     pub fn table(&self) -> String {
         let mut lines = vec![HEADINGS.map(str::to_owned).to_vec()];
         lines.extend(self.found.rows.iter().map(Row::cells));
@@ -161,7 +163,7 @@ impl Section {
         out
     }
 
-    /// The paragraphs for a terminal.
+    /// Formats the paragraphs for a terminal.
     pub fn paragraphs(&self) -> String {
         let notes = self.found.notes.iter().map(|note| wrapped(note));
         notes.collect::<Vec<_>>().join("\n")

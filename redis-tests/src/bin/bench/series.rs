@@ -1,16 +1,16 @@
-//! Repeated measurements and what is said about them.
+//! Repeated measurements and their statistics.
 
 /// One figure measured several times.
 #[derive(Clone, Debug, Default)]
 pub struct Series(pub Vec<f64>);
 
 impl Series {
-    /// One more figure.
+    /// Adds a figure.
     pub fn push(&mut self, figure: f64) {
         self.0.push(figure);
     }
 
-    /// The median in this unit; nothing where nothing was measured.
+    /// Formats the median in a unit; empty if nothing was measured.
     pub fn shown(&self, unit: impl Fn(f64) -> String) -> String {
         if self.0.is_empty() {
             return String::new();
@@ -18,22 +18,22 @@ impl Series {
         unit(self.median())
     }
 
-    /// The figure in the middle.
+    /// Returns the median.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
-    /// The lowest figure.
+    /// Returns the lowest figure.
     pub fn low(&self) -> f64 {
         self.0.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// The highest figure.
+    /// Returns the highest figure.
     pub fn high(&self) -> f64 {
         self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// The figure under which a share of `q` lies (0 for an empty series).
+    /// Returns the `q`-quantile (0 for an empty series).
     pub fn quantile(&self, q: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -42,8 +42,8 @@ impl Series {
         found.copied().unwrap_or(0.0)
     }
 
-    /// Figure by figure, this one divided by the other: the two were measured next to each other,
-    /// so that what disturbs the machine disturbs both.
+    /// Divides this series by another one, figure by figure. Both were measured side by side, so a
+    /// disturbance of the machine affects both.
     pub fn over(&self, other: &Series) -> Series {
         let pairs = self.0.iter().zip(&other.0);
         Series(pairs.map(|(a, b)| a / b).collect())
@@ -68,7 +68,7 @@ impl From<&Series> for Series {
     }
 }
 
-/// `2.06 M/s`, `315 k/s`.
+/// Formats a rate: `2.06 M/s`, `315 k/s`.
 pub fn rate(per_second: f64) -> String {
     match per_second {
         r if r >= 1e6 => format!("{:.2} M/s", r / 1e6),
@@ -77,7 +77,7 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
-/// `12.3 s`, `650 ms`, `48 µs`.
+/// Formats a duration: `12.3 s`, `650 ms`, `48 µs`.
 pub fn time(seconds: f64) -> String {
     match seconds {
         s if s >= 10.0 => format!("{s:.1} s"),
@@ -88,7 +88,7 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// `1 000 000`.
+/// Formats a number with digit groups: `1 000 000`.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_written_as_people_read_them() {
+    fn figures_are_formatted_for_readers() {
         assert_eq!(grouped(1_000_000), "1 000 000");
         assert_eq!(grouped(999), "999");
         assert_eq!(rate(2_060_000.0), "2.06 M/s");

@@ -9,13 +9,13 @@ use crate::series::{Series, time};
 use crate::targets;
 use crate::told::slice_longest;
 
-/// Starts the server again with the data that it has: it forgets its longest slice so far.
+/// Restarts the server with its data, which resets its longest slice.
 pub fn start_anew(server: &mut Server) {
     ok!(server.wire(), "SAVE");
     server.restart();
 }
 
-/// Figures of jobs, in the order in which they ran first.
+/// Measurements of jobs, in the order in which they first ran.
 #[derive(Default)]
 pub struct Slices(Vec<Job>);
 
@@ -28,8 +28,7 @@ struct Job {
 }
 
 impl Slices {
-    /// Runs a job on a server that is started again before with what it has, so that its longest slice so far is of this
-    /// job.
+    /// Runs a job. The server is restarted first, so that its longest slice belongs to this job.
     pub fn run(&mut self, server: &mut Server, what: &str, command: &str) {
         start_anew(server);
         let mut wire = server.wire();
@@ -50,7 +49,7 @@ impl Slices {
         job.longest.push(slice_longest(server));
     }
 
-    /// A row for each job.
+    /// Adds a row for each job.
     pub fn rows(self, found: &mut Findings) {
         for job in self.0 {
             let ours = format!(

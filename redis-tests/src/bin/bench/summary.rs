@@ -6,16 +6,16 @@ use std::path::Path;
 use crate::PARTS;
 use crate::pages::{self, Page};
 
-/// A result for readers.
+/// A headline result.
 struct Headline {
-    /// The page that has it.
+    /// The page with the row.
     page: &'static str,
     /// The first three cells of the row.
     row: [&'static str; 3],
-    /// The measurement, and the peer.
+    /// The measurement and the peer, in the words of the summary.
     what: &'static str,
     against: &'static str,
-    /// The meaning for a reader.
+    /// The meaning of the result for readers.
     meaning: &'static str,
 }
 
@@ -89,7 +89,7 @@ fn markdown(pages: &[(&str, Page)]) -> String {
         let (name, page) = pages.iter().find(|(name, _)| *name == headline.page)?;
         let row = page.rows.iter().find(|row| row[..3] == headline.row);
         let row = row.unwrap_or_else(|| panic!("{name} has the row {:?}", headline.row));
-        // Without what is in parentheses: how busy a server was, and the range.
+        // Removes parentheses, which contain the server's processor use and the range.
         let figure = |cell: &str| match cell.split(" (").next() {
             None | Some("") => "–".to_owned(),
             Some(figure) => figure.to_owned(),
@@ -139,7 +139,7 @@ fn markdown(pages: &[(&str, Page)]) -> String {
     )
 }
 
-/// Writes `benchmarks.md` below `docs` from the pages that are there.
+/// Writes `benchmarks.md` below `docs` from the existing pages.
 ///
 /// # Panics
 /// When the file cannot be written.

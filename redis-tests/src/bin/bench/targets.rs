@@ -1,8 +1,8 @@
-//! The targets of all rows, in one table.
+//! The targets of all rows in one table.
 
 use crate::report::Goal::{self, AtLeast, AtMost, Never};
 
-/// Makes a constant of each line, so that a row names its target, and the list of all.
+/// Defines a constant for each line, so that a row names its target, and the list of all targets.
 macro_rules! targets {
     ($($name:ident $id:literal $what:literal $goal:expr;)+) => {
         $(
@@ -16,7 +16,8 @@ macro_rules! targets {
     };
 }
 
-// Constant, id of the rows, what is judged, sense and target. A ratio counts how much better Crawlspace is.
+// Constant, id of the rows, measured quantity, kind and value of the target. `AtLeast` is a ratio
+// to the peer; higher is better.
 targets! {
     LOOKUP_PLAIN         "D1" "rate of `LOOKUP` on plain keys against `HGET`"         AtLeast(0.45);
     LOOKUP_PACKED        "D1" "rate of `LOOKUP` on a packed index against `HGET`"     AtLeast(0.65);

@@ -1,26 +1,25 @@
-//! Statistics of the server about its work.
+//! Statistics that the server reports about its work.
 
 use redis_tests::Server;
 
-/// Longest slice of the server's jobs so far, in milliseconds: of processor time if the module
-/// tells it, or else by the clock on the wall.
+/// Returns the longest slice of the server's jobs so far, in milliseconds: processor time if the
+/// module reports it, otherwise wall-clock time.
 pub fn slice_longest(server: &Server) -> f64 {
     let cpu = server.info("slice_longest_cpu_us");
     let cpu = cpu.and_then(|us| us.parse().ok());
     cpu.unwrap_or_else(|| server.info_number("slice_longest_us") as f64) / 1e3
 }
 
-/// Microseconds that the server spent in commands since its statistics were reset, and how many
-/// calls there were, by command.
+/// Number of calls and microseconds of each command since the statistics were reset.
 pub struct Spent(Vec<(String, u64, f64)>);
 
 impl Spent {
-    /// Resets the counts.
+    /// Resets the statistics.
     pub fn reset(server: &Server) {
         redis_tests::ok!(server.wire(), "CONFIG", "RESETSTAT");
     }
 
-    /// Returns the counts since the reset.
+    /// Returns the statistics since the reset.
     pub fn since_reset(server: &Server) -> Spent {
         let text = redis_tests::ok!(server.wire(), "INFO", "commandstats").text();
         let lines = text.lines().filter_map(|line| {
@@ -35,19 +34,20 @@ impl Spent {
         Spent(lines.collect())
     }
 
-    /// Microseconds in these commands together. Time in a script includes what it calls.
+    /// Returns the total microseconds of these commands. The time of a script includes the commands
+    /// that it calls.
     pub fn micros(&self, commands: &[&str]) -> f64 {
         let ours = |name: &str| commands.iter().any(|c| c.eq_ignore_ascii_case(name));
         let spent = self.0.iter().filter(|(name, ..)| ours(name));
         spent.map(|(.., usec)| usec).sum()
     }
 
-    /// Microseconds of one call of a command, on average.
+    /// Returns the average microseconds per call of a command.
     pub fn each(&self, command: &str) -> f64 {
         self.micros(&[command]) / self.calls(command).max(1) as f64
     }
 
-    /// Calls of a command.
+    /// Returns the number of calls of a command.
     pub fn calls(&self, command: &str) -> u64 {
         let mut all = self.0.iter();
         let found = all.find(|(name, ..)| command.eq_ignore_ascii_case(name));

@@ -1,14 +1,14 @@
-//! Random histories: one command after the other, mostly sensible ones.
+//! Generates random histories, one command after the other, mostly plausible ones.
 //!
-//! A lease is named by the step that was granted it, so that a history can be played again with steps
-//! left out: `\0<step>.<nth>` stands for its token.
+//! A lease is named by the step that granted it: `\0<step>.<nth>` stands for its token. A history
+//! can therefore be replayed with steps left out.
 
 use crawlspace_compact::limits::chg::ID_BYTES;
 use redis_tests::frontier_model::FrontierModel;
 use redis_tests::{Reply, Rng, T0, Word, rows};
 
-/// Groups of their own, groups with several leases at a time, groups behind shared gates. Names
-/// that look like options and that are no single word must do no harm.
+/// Ordinary groups, groups with several leases at a time, and groups behind shared gates. Some
+/// names look like options or contain spaces and line breaks, which must do no harm.
 const OWN: [&str; 6] = ["a", "b.example", "c d\r\n", "NEXT", "EXECUTION", "f"];
 const PARALLEL: [&str; 2] = ["p", "SEQ"];
 const SHARED: [&str; 4] = ["s1", "s2", "s3", "s4"];
@@ -33,7 +33,7 @@ pub struct Taste {
 }
 
 impl Taste {
-    /// Something of everything, or less.
+    /// Chooses all kinds of steps, or only some of them.
     pub fn any(rng: &mut Rng) -> Taste {
         let kept = rng.chance(70);
         Taste {
@@ -50,8 +50,8 @@ impl Taste {
     }
 }
 
-/// A step of a history: its number and the words of a command, without the prefix. Commands of the
-/// module have the time at which they are sent.
+/// A step of a history: its number and the arguments of a command, without the prefix. Commands of
+/// the module include the time at which they are sent.
 #[derive(Clone, Debug)]
 pub struct Step {
     id: usize,
@@ -59,7 +59,7 @@ pub struct Step {
     words: Vec<String>,
 }
 
-/// A lease that was granted.
+/// A granted lease.
 struct Granted {
     step: (usize, usize),
     chg: String,
@@ -67,7 +67,7 @@ struct Granted {
     execution: Option<String>,
 }
 
-/// The state between two steps, beside the model.
+/// The generator's own state between two steps.
 pub struct Author {
     taste: Taste,
     steps: usize,
@@ -76,11 +76,11 @@ pub struct Author {
     sent: Vec<Vec<String>>,
     /// The number of each writer.
     writers: i64,
-    /// Number of times that an execution was dropped: its writers start again.
+    /// Number of times that an execution was dropped; its writers then start again.
     dropped: usize,
 }
 
-/// Words of a command, parted by `|`.
+/// Creates the arguments of a command from a list separated by `|`.
 macro_rules! words {
     ($($format:tt)*) => { format!($($format)*).split('|').map(str::to_owned).collect::<Vec<String>>() };
 }
@@ -97,7 +97,8 @@ impl Author {
         }
     }
 
-    /// The words of a step as they are sent. `None` when its lease was never granted.
+    /// Returns the arguments of a step with tokens filled in; `None` if its lease was never
+    /// granted.
     pub fn words(&self, prefix: &str, step: &Step) -> Option<Vec<Vec<u8>>> {
         let name = &step.words[0];
         let mut words = vec![name.word()];
@@ -116,7 +117,7 @@ impl Author {
         Some(words)
     }
 
-    /// Takes note of the leases in the reply to a step.
+    /// Records the leases in the reply to a step.
     pub fn note(&mut self, step: &Step, reply: &Reply) {
         let Reply::Array(items) = reply else { return };
         let leases = items
@@ -136,7 +137,7 @@ impl Author {
         }
     }
 
-    /// The next step of a history that has come to `model`.
+    /// Generates the next step of a history whose state is `model`.
     pub fn step(&mut self, model: &FrontierModel, rng: &mut Rng) -> Step {
         self.steps += 1;
         let now = self.pass_time(model, rng);
@@ -148,8 +149,8 @@ impl Author {
         Step { id, now, words }
     }
 
-    /// Time mostly goes on, sometimes to the very moment at which something happens; now and then it
-    /// stands still, and rarely it goes back.
+    /// Returns the time of the next step. It usually advances, sometimes exactly to the next event;
+    /// occasionally it stays the same, and rarely it goes backwards.
     fn pass_time(&self, model: &FrontierModel, rng: &mut Rng) -> i64 {
         let now = model.now().max(T0 - 1000);
         match rng.below(100) {
@@ -254,7 +255,7 @@ impl Author {
 
     fn release(&mut self, now: i64, model: &FrontierModel, rng: &mut Rng) -> Vec<String> {
         if rng.chance(8) && !self.sent.is_empty() {
-            // A retry, mostly of one of the last releases.
+            // A retry, usually of one of the last releases.
             let back = rng.below(3).min(self.sent.len() as u64 - 1) as usize;
             return self.sent[self.sent.len() - 1 - back].clone();
         }
@@ -300,8 +301,8 @@ impl Author {
         ms.unwrap_or_default()
     }
 
-    /// A token, mostly one that is held, sometimes an old one or one of another group; and whose URI
-    /// it leases.
+    /// Returns a token and the execution of its URI. The token is usually held, sometimes outdated
+    /// or of another group.
     fn token(
         &self,
         model: &FrontierModel,
@@ -388,7 +389,7 @@ fn when(now: i64, rng: &mut Rng) -> String {
             let most = *rng.pick(&[1, 100, 2000]);
             return format!("|DELAY|{}", rng.below(most));
         }
-        // What is stored for the group, if anything.
+        // Uses the stored delay of the group, if any.
         57..=59 => return String::new(),
         _ => {}
     }
@@ -416,7 +417,7 @@ fn when(now: i64, rng: &mut Rng) -> String {
     facts
 }
 
-/// Groups share a gate, or no longer.
+/// Returns a command that lets groups share a gate, or stops sharing.
 fn sharing(rng: &mut Rng) -> Vec<String> {
     let mut members = SHARED;
     rng.shuffle(&mut members);
@@ -425,7 +426,7 @@ fn sharing(rng: &mut Rng) -> Vec<String> {
     words!("CHG.GROUP|{gate}|{members}")
 }
 
-/// Something that no server should take.
+/// Returns a command that the server must reject.
 fn bad(now: i64, model: &FrontierModel, rng: &mut Rng) -> Vec<String> {
     let far = now + 11 * 366 * 86_400_000;
     let long = "x".repeat(ID_BYTES + 1);

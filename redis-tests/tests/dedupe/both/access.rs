@@ -1,4 +1,5 @@
-//! Tests of a user with a narrow ACL: documented keys are checked, the module's own keys are not.
+//! Tests with a user with a narrow ACL: access to documented keys is checked, access to the
+//! module's own keys is not.
 
 use redis_tests::{DedupeIndex, assert_error, int, ok, rows};
 
@@ -12,7 +13,7 @@ const KEYS: [&str; 10] = rows![
 ];
 
 #[test]
-fn documented_keys_are_checked_and_keys_of_our_own_are_not() {
+fn documented_keys_are_checked_and_keys_of_the_module_are_not() {
     let (server, mut c) = DedupeIndex::start(P);
     c.ok("URLS ON");
     let mut admin = server.wire();
@@ -49,13 +50,13 @@ fn documented_keys_are_checked_and_keys_of_our_own_are_not() {
             assert_eq!(reply.items()[0].items().len(), 1);
         }
     }
-    // The commands have written and read keys that the user itself may not touch.
+    // The commands have written and read keys that the user cannot access directly.
     for key in ["crawlspace", "commits", "h:a:urls"] {
         assert_eq!(c.plain(format!("EXISTS p:{key}")), int(1), "{key}");
         let reply = user.call(&["TYPE", &format!("p:{key}")]);
         assert_error(&reply, "NOPERM ", key);
     }
-    // An index of another prefix stays closed.
+    // An index under another prefix remains inaccessible.
     let other = look_up.replace("p:", "q:");
     let words: Vec<&str> = other.split(' ').collect();
     assert_error(&user.call(&words), "NOPERM ", "another prefix");

@@ -1,4 +1,5 @@
-//! Bad input that only an index can be given: bytes of clients in the log, very long calls.
+//! Bad input that only an index can receive: client bytes that appear in the log, and very long
+//! calls.
 
 use redis_tests::{DedupeIndex, Reply, Server};
 

@@ -1,4 +1,5 @@
-//! CHECK finds what is wrong with an index, REPAIR mends it; STATS and CRAWLS say what is there.
+//! `CHECK` finds damage to an index and `REPAIR` repairs it; `STATS` and `CRAWLS` describe the
+//! index.
 
 use redis_tests::{
     DedupeIndex, Options, Server, bulk, int, ok, packed_by_default, rows, sha256_of, until,
@@ -14,7 +15,8 @@ fn index(c: &mut DedupeIndex) {
     c.add("open", 25..40);
 }
 
-/// Damages the index with these lines, expects the finding, repairs, expects none.
+/// Damages the index with these lines, checks that `CHECK` reports the finding, and that `REPAIR`
+/// removes it.
 fn finds_and_repairs(damage: &[&str], finding: &str) {
     let (server, mut c) = DedupeIndex::start(P);
     index(&mut c);
@@ -69,7 +71,7 @@ fn bad_records_are_found_and_own_nothing() {
 
 #[test]
 fn leaked_keys_are_found_and_repaired() {
-    // A plain client removes a crawl, and knows nothing of our own keys.
+    // A plain client removes a crawl but not the module's own keys.
     let lines = [
         "DEL p:h:open p:h:open:counts",
         "SREM p:uncommittedcrawls open",
@@ -101,7 +103,7 @@ fn a_crawl_in_no_set_is_reported_and_left_alone_until_it_is_named() {
 }
 
 #[test]
-fn records_under_an_id_that_is_too_long_are_of_no_crawl() {
+fn records_under_an_id_that_is_too_long_are_ignored() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.add("a", [1]);
     let record = "0 20260101000000 http://e.com/ 5";
@@ -115,7 +117,7 @@ fn records_under_an_id_that_is_too_long_are_of_no_crawl() {
 }
 
 #[test]
-fn repaired_hash_goes_to_its_next_holder() {
+fn repaired_hash_is_assigned_to_its_next_holder() {
     let (_server, mut c) = DedupeIndex::start(P);
     index(&mut c);
     c.plainly(|c| c.plain("HDEL p:h:a #15"));
@@ -126,7 +128,7 @@ fn repaired_hash_goes_to_its_next_holder() {
 }
 
 #[test]
-fn placeholders_are_counted_but_are_no_fault() {
+fn placeholders_are_counted_but_not_reported_as_damage() {
     let (_server, mut c) = DedupeIndex::start(P);
     index(&mut c);
     c.ok("WACZOPEN open open.wacz");
@@ -143,7 +145,7 @@ fn check_of_an_empty_index_is_ok() {
 }
 
 #[test]
-fn check_of_a_large_index_lets_others_through() {
+fn check_of_a_large_index_does_not_block_other_clients() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.committed("big", 0..80_000);
     let mut checker = c.sent("CHECK");
@@ -213,7 +215,7 @@ fn crawls_are_listed_by_state() {
 
 #[test]
 fn claim_replies_the_same_in_both_protocols() {
-    // All other commands: `matrix::discovery::replies_are_the_same_in_both_protocols`.
+    // For all other commands, see `matrix::discovery::replies_are_the_same_in_both_protocols`.
     let (server, mut two) = DedupeIndex::start(P);
     two.committed("a", [1]);
     let mut three = DedupeIndex::over(server.wire3(), P);
@@ -222,7 +224,7 @@ fn claim_replies_the_same_in_both_protocols() {
 }
 
 #[test]
-fn counts_of_an_interrupted_commit_are_told() {
+fn counts_of_an_interrupted_commit_are_reported() {
     let (mut server, mut c) = DedupeIndex::on(Options::new().aof_unsynced(true), P);
     c.plain("CONFIG SET crawlspace.slice-us 50");
     c.add("big", 0..40_000);
@@ -240,14 +242,15 @@ fn counts_of_an_interrupted_commit_are_told() {
 
 #[test]
 fn repair_spares_the_keys_of_indexes_with_a_longer_prefix() {
-    // Keys such as `h:h:a` are records of crawl `h:a` under one prefix, of crawl `a` under another.
+    // A key such as `h:h:a` has records of crawl `h:a` under one prefix, and of crawl `a` under
+    // another.
     let server = Server::start();
     let prefixes = ["", "h:", "c:", "h:site:", "c:site:", "x", "xh:", "xc:h:"];
     let mut indexes = prefixes.map(|p| DedupeIndex::of(&server, p));
     for (n, c) in (0..).zip(&mut indexes) {
         c.wacz("a", "a.wacz");
         c.committed("a", n * 10..n * 10 + 5);
-        // A continuation and an open crawl have more keys than a committed one.
+        // A continued crawl and an uncommitted one have more keys than a committed one.
         c.add("a", [n * 10 + 7]);
         c.add("open", [n * 10 + 8]);
     }
@@ -257,7 +260,7 @@ fn repair_spares_the_keys_of_indexes_with_a_longer_prefix() {
         c.tells("REPAIR", "repaired 0");
     }
     let after = server.snapshot().without_counters();
-    after.assert_same(&before, "nothing was to repair");
+    after.assert_same(&before, "nothing had to be repaired");
     for (n, c) in (0..).zip(&mut indexes) {
         assert_eq!(c.owners([n * 10]), ["a"], "{:?}", c.prefix());
         assert_eq!(c.ok("WACZLIST a").items().len(), 1, "{:?}", c.prefix());
@@ -265,14 +268,14 @@ fn repair_spares_the_keys_of_indexes_with_a_longer_prefix() {
 }
 
 #[test]
-fn counts_that_are_no_numbers_are_found_and_repaired() {
+fn non_numeric_counts_are_found_and_repaired() {
     for key in ["p:h:a:counts", "p:h:open:counts", "p:allcounts"] {
         finds_and_repairs(&[&format!("HSET {key} totalUrls x")], "countDrift");
     }
 }
 
 #[test]
-fn sums_of_removed_crawls_that_are_no_numbers_are_found_and_repaired() {
+fn non_numeric_sums_of_removed_crawls_are_found_and_repaired() {
     for field in ["removedCrawls", "removedCrawlSize"] {
         let damage = format!("HSET p:allcounts {field} x");
         finds_and_repairs(&[&damage], "countDrift");
@@ -280,7 +283,7 @@ fn sums_of_removed_crawls_that_are_no_numbers_are_found_and_repaired() {
 }
 
 #[test]
-fn spoiled_counters_are_found_and_taken_from_the_numbers_in_use() {
+fn damaged_counters_are_found_and_restored_from_the_numbers_in_use() {
     for value in ["x", "-1", "0", "''"] {
         for (counter, last, line) in rows![
             "commits", "2", "COMMIT open";
@@ -310,14 +313,14 @@ fn spoiled_counters_are_found_and_taken_from_the_numbers_in_use() {
 }
 
 #[test]
-fn commands_that_met_spoiled_counts_work_after_a_repair() {
+fn commands_that_failed_on_damaged_counts_work_after_a_repair() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.add("a", 0..5);
     c.plain("HSET p:h:a:counts totalUrls x");
     c.refused("ADD a @9", "ERR DEDUPE.REPAIR");
     c.ok("REPAIR");
     assert_eq!(c.add("a", [9]), 1);
-    // No crawl is committed yet, so that nothing but the field itself is wrong.
+    // No crawl is committed yet, so that only the field itself is wrong.
     c.plain("HSET p:allcounts totalUrls x");
     c.refused("COMMIT a", "ERR DEDUPE.REPAIR");
     c.ok("REPAIR");

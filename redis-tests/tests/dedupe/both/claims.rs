@@ -1,4 +1,4 @@
-//! CLAIM: two workers that meet the same new payload do not both store it.
+//! `CLAIM`: of two workers that meet the same new payload, only one stores it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use redis_tests::{
 };
 
 const P: &str = "p:";
-/// Long enough to be sure that a command is blocked, short enough not to be felt.
+/// Long enough to be sure that a command is blocked, and short enough for a fast test.
 const QUIET: Duration = Duration::from_millis(150);
 
 fn claim(c: &mut DedupeIndex, crawl: &str, n: u64) -> Reply {
@@ -39,7 +39,7 @@ fn settle(c: &mut DedupeIndex, crawl: &str, token: &str, n: u64) -> Reply {
     c.call(format!("ADD {crawl} TOKEN {token} @{n}"))
 }
 
-/// A client blocked on hash `n`, seen by the server.
+/// Returns a client that the server reports as blocked on hash `n`.
 fn blocked(c: &mut DedupeIndex, crawl: &str, n: u64) -> Wire {
     c.blocked(format!("CLAIM {crawl} #{n} PX 600000 BLOCK 60000"))
 }
@@ -83,11 +83,11 @@ fn unclaim_gives_it_up() {
     assert_eq!(c.ok(format!("UNCLAIM #1 {token}")), int(1));
     assert_eq!(c.ok(format!("UNCLAIM #1 {token}")), int(0));
     let next = claimed(&claim(&mut c, "b", 1));
-    assert_ne!(next, token, "a token is never given twice");
+    assert_ne!(next, token, "no token is used twice");
 }
 
 #[test]
-fn add_with_anothers_token_is_stale_and_changes_nothing() {
+fn add_with_the_token_of_another_claim_is_stale_and_changes_nothing() {
     let (server, mut c) = DedupeIndex::start(P);
     let old = claimed(&c.ok("CLAIM a #1 PX 1"));
     let new = until_claimed(&mut c, "b", 1);
@@ -108,7 +108,8 @@ fn until_claimed(c: &mut DedupeIndex, crawl: &str, n: u64) -> String {
 fn expired_claim_is_still_good_when_nobody_else_took_it() {
     let (_server, mut c) = DedupeIndex::start(P);
     let token = claimed(&c.ok("CLAIM a #1 PX 1"));
-    // Over after a millisecond; another claim of a hash with the same deadline tells.
+    // The claim expires after a millisecond. Another claim with the same deadline shows when that
+    // has happened.
     let other = claimed(&c.ok("CLAIM a #2 PX 1"));
     until_claimed(&mut c, "b", 2);
     assert_ne!(token, other);
@@ -143,7 +144,8 @@ fn waiter_wakes_when_the_holder_adds() {
     assert!(same.is_silent_for(QUIET));
     assert_eq!(settle(&mut c, "a", &token, 1), int(1));
     assert_eq!(dupe(&same.recv()), record_of("a", 1));
-    // Another crawl does not see the record before its commit: the next in line gets the claim.
+    // Another crawl does not see the record before the commit, so the next waiting client gets the
+    // claim.
     let next = claimed(&other.recv());
     assert!(third.is_silent_for(QUIET));
     assert_eq!(settle(&mut c, "b", &next, 1), int(1));
@@ -157,13 +159,14 @@ fn waiters_wake_when_the_holder_commits() {
     claimed(&claim(&mut c, "b", 1));
     let mut waiter = blocked(&mut c, "c", 1);
     c.committed("a", [1]);
-    // The hash is in the index now, regardless of its claimant.
+    // The hash is in the index now, regardless of which crawl claimed it.
     let reply = redis_tests::within(Duration::from_secs(2), || {
         waiter.has_reply().then(|| waiter.recv())
     });
     match reply {
         Some(reply) => assert_eq!(dupe(&reply), record_of("a", 1)),
-        // Waiting on for the holder is right too, as long as it ends with it.
+        // A client may also continue to wait for the holder, as long as that wait ends with the
+        // holder's claim.
         None => {
             c.plain("DEL p:claims");
             assert_eq!(dupe(&waiter.recv()), record_of("a", 1));
@@ -256,7 +259,7 @@ fn client_unblock_ends_the_wait() {
     until("the claim is blocked", || {
         server.info_number("blocked_clients") == 1
     });
-    // Whether a module's client can be unblocked is the server's choice; nothing may break.
+    // A server may refuse to unblock a client of a module; both outcomes must do no harm.
     let unblocked = c.plain(format!("CLIENT UNBLOCK {id} ERROR")).int();
     if unblocked == 1 {
         waiter.recv();
@@ -289,7 +292,7 @@ fn claims_of_different_hashes_do_not_wake_each_other() {
 }
 
 #[test]
-fn claims_live_in_their_own_database() {
+fn claims_belong_to_one_database() {
     let (_server, mut zero) = DedupeIndex::start(P);
     let mut one = zero.another();
     one.plain("SELECT 1");
@@ -370,7 +373,7 @@ fn known_payload_comes_with_its_wacz_when_asked_for() {
     c.plain("DEL p:c:a:wacz");
     let reply = c.ok("CLAIM a #1 PX 60000 WITHWACZ");
     assert_eq!(dupe(&reply).items(), with(nil()));
-    // New payloads and pending ones are as without the word.
+    // For new and for pending payloads, the reply is the same without the option.
     for state in ["CLAIMED", "PENDING"] {
         let reply = c.ok("CLAIM a #2 PX 60000 WITHWACZ");
         assert_eq!(reply.items()[0], bulk(state));
@@ -378,7 +381,7 @@ fn known_payload_comes_with_its_wacz_when_asked_for() {
 }
 
 #[test]
-fn claims_that_ran_out_do_not_pile_up() {
+fn expired_claims_do_not_accumulate() {
     let (_server, mut c) = DedupeIndex::start(P);
     let claims: Vec<_> = (0..6000)
         .map(|n| c.words(format!("CLAIM a #{n} PX 1")))
@@ -403,8 +406,8 @@ fn waits_that_time_out_leave_nothing_behind() {
 }
 
 #[test]
-fn claim_that_runs_out_while_writes_are_paused_is_handed_on_afterwards() {
-    // A client that writes during such a pause and has to replicate it ends the server.
+fn claim_that_expires_while_writes_are_paused_is_passed_on_afterwards() {
+    // A client that writes and replicates during such a pause would crash the server.
     let (server, replica, mut c) = DedupeIndex::replicated(Options::new().aof(false), P);
     server.wait_for_replica_offset(&replica);
     claimed(&c.ok("CLAIM a #1 PX 1500"));
@@ -415,9 +418,12 @@ fn claim_that_runs_out_while_writes_are_paused_is_handed_on_afterwards() {
     let end = seconds(&mut c) + 1.5;
     let mut waiter = blocked(&mut c, "b", 1);
     c.plain("CLIENT PAUSE 60000 WRITE");
-    assert!(!waiter.has_reply(), "it ran out before the pause began");
+    assert!(
+        !waiter.has_reply(),
+        "the claim expired before the pause began"
+    );
     until("the claim has run out", || seconds(&mut c) > end);
-    assert!(waiter.is_silent_for(QUIET), "nobody may write now");
+    assert!(waiter.is_silent_for(QUIET), "no client may write now");
     c.plain("CLIENT UNPAUSE");
     let token = claimed(&waiter.recv());
     assert_eq!(settle(&mut c, "b", &token, 1), int(1));
@@ -425,7 +431,7 @@ fn claim_that_runs_out_while_writes_are_paused_is_handed_on_afterwards() {
 }
 
 #[test]
-fn wait_that_ends_together_with_the_claim_is_answered() {
+fn wait_that_ends_together_with_the_claim_gets_a_reply() {
     let (server, mut c) = DedupeIndex::start(P);
     let mut waiters: Vec<_> = (0..60).map(|_| c.another()).collect();
     for (first, time) in [(0, 1), (60, 2), (120, 3), (180, 20), (240, 50)] {
@@ -440,7 +446,7 @@ fn wait_that_ends_together_with_the_claim_is_answered() {
                 let token = claimed(&reply);
                 assert_eq!(c.ok(format!("UNCLAIM #{n} {token}")), int(1));
             } else {
-                // Then it has not got a token that it was not told of.
+                // In that case, the claim was not granted silently.
                 pending(&reply);
                 until_claimed(&mut c, "c", n);
             }
@@ -465,7 +471,7 @@ fn cancel_ends_the_waits_of_its_crawl() {
 }
 
 #[test]
-fn token_that_was_never_given_is_not_said_to_have_run_out() {
+fn unknown_token_is_not_reported_as_expired() {
     let (_server, mut c) = DedupeIndex::start(P);
     claimed(&claim(&mut c, "a", 1));
     let line = c.err("ADD a TOKEN 999999 @1");

@@ -1,4 +1,4 @@
-//! A cluster: odd ids stay in the slot of the prefix, and a slot may leave in the middle of a job.
+//! Clusters: odd ids stay in the slot of the prefix, and a slot may move away during a job.
 
 use redis_tests::{Cluster, DedupeIndex, int, until};
 
@@ -18,7 +18,7 @@ fn odd_ids_stay_in_the_slot_of_the_prefix() {
 }
 
 #[test]
-fn job_whose_slot_leaves_harms_nothing() {
+fn job_does_no_harm_when_its_slot_moves_away() {
     let cluster = Cluster::start(2);
     let a = cluster.owner(P);
     let b = cluster.nodes().iter().find(|node| node.port() != a.port());
@@ -28,7 +28,7 @@ fn job_whose_slot_leaves_harms_nothing() {
     ca.add("a", 0..24_000);
     let mut committer = ca.begun("COMMIT a");
     cluster.begin_move(P, b);
-    // Keys that the running job drops meanwhile are fine.
+    // The running job may delete keys in the meantime.
     cluster.move_keys(P, b);
     committer.recv();
     a.until_idle();

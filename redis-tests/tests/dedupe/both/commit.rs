@@ -1,4 +1,4 @@
-//! COMMIT and CANCEL: what becomes visible, who owns it, what the counts say.
+//! `COMMIT` and `CANCEL`: visibility, owners and counts.
 
 use redis_tests::{
     DedupeIndex, Snapshot, Wire, array, assert_error, bulk, int, nil, record_of, sha256_of, until,
@@ -62,14 +62,14 @@ fn commit_puts_names_of_finished_waczs_into_src_d() {
     assert_eq!(c.plain("EXISTS {coll-42}:src:d"), int(0));
     c.commit("a");
     assert_eq!(c.set("src:d"), ["one.wacz", "two \r\n.wacz"]);
-    // The last file is finished after the commit: it follows with the next one.
+    // The last file is closed after the commit, so the next commit publishes it.
     c.ok("WACZCLOSE a 2 open.wacz sha256:ab 1");
     c.commit("a");
     assert_eq!(c.set("src:d").len(), 3);
 }
 
 #[test]
-fn commit_of_an_unknown_crawl_says_nocrawl() {
+fn commit_of_an_unknown_crawl_fails_with_nocrawl() {
     let (server, mut c) = DedupeIndex::start(P);
     c.refused("COMMIT nobody", "NOCRAWL");
     c.refused("CANCEL nobody", "NOCRAWL");
@@ -105,7 +105,7 @@ fn cancel_leaves_no_trace() {
 }
 
 #[test]
-fn cancel_of_a_committed_crawl_says_committed() {
+fn cancel_of_a_committed_crawl_fails_with_committed() {
     let (server, mut c) = DedupeIndex::start(P);
     c.committed("a", 0..3);
     let before = server.snapshot();
@@ -131,7 +131,7 @@ fn crawl_id_used_again_adds_only_the_difference() {
 }
 
 #[test]
-fn fresh_hashes_of_a_continued_crawl_do_not_take_over() {
+fn new_hashes_of_a_continued_crawl_do_not_change_owners() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.committed("a", 0..10);
     c.committed("b", 10..20);
@@ -142,7 +142,7 @@ fn fresh_hashes_of_a_continued_crawl_do_not_take_over() {
 }
 
 #[test]
-fn cancel_of_a_continuation_takes_back_what_came_since_the_commit() {
+fn cancel_of_a_continuation_undoes_changes_since_the_commit() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.committed("other", 100..103);
     c.add("a", 0..10);
@@ -165,7 +165,7 @@ fn cancel_of_a_continuation_takes_back_what_came_since_the_commit() {
 
 #[test]
 fn only_crawls_known_to_the_index_own_hashes() {
-    // An owner counts only once it is in `allcrawls`.
+    // An owner counts only if it is in `allcrawls`.
     let (_server, mut c) = DedupeIndex::start(P);
     c.plain("HSET {coll-42}:allhashes #1 ghost");
     c.plain("HSET {coll-42}:h:ghost #1 '0 20260101000000 http://e.com/ 5'");
@@ -185,14 +185,14 @@ fn lookup_falls_back_when_the_owners_record_is_gone() {
     assert_eq!(c.owners(0..3), ["-", "b", "b"]);
 }
 
-/// Hashes of a crawl whose commit takes long enough to be met in its middle.
+/// Number of hashes of a crawl whose commit takes long enough to be interrupted.
 const MANY: u64 = 40_000;
 
-/// Fails unless the commit of `a` still runs, and then ends as it must.
+/// Fails unless the commit of `a` is still running and then ends as expected.
 #[track_caller]
 fn assert_runs_to_its_end(c: &mut DedupeIndex, mut committer: Wire) {
     let still = c.plain("HEXISTS {coll-42}:committing a");
-    assert_eq!(still, int(1), "the commit was over too soon for this test");
+    assert_eq!(still, int(1), "the commit ended too early for this test");
     assert_eq!(committer.recv(), array([int(40_000), int(0)]));
 }
 
@@ -212,7 +212,7 @@ fn add_during_own_commit_belongs_to_the_next_one() {
 }
 
 #[test]
-fn what_a_running_commit_takes_is_not_replaced_by_an_earlier_record() {
+fn records_of_a_running_commit_are_not_replaced_by_an_earlier_record() {
     let (_server, mut c) = DedupeIndex::in_slices(P);
     c.add("a", 0..MANY);
     let committer = c.begun("COMMIT a");
@@ -274,7 +274,7 @@ fn two_commits_and_a_cancel_at_once_end_in_a_serial_outcome() {
         c.add(id, first..first + 24_000);
     }
     let mut jobs = ["COMMIT a", "COMMIT b", "CANCEL c"].map(|line| c.sent(line));
-    // Look-ups meanwhile: the shared part has at most one owner in any one reply.
+    // During look-ups, the shared part has at most one owner in any reply.
     let shared: Vec<u64> = (12_000..24_000).step_by(37).collect();
     until("both commits are done", || {
         let mut seen = c.owners(shared.iter().copied());
@@ -309,7 +309,7 @@ fn numbers_from_before_the_commit_outlive_a_canceled_continuation() {
     assert_eq!(sums["dupeUrls"], 1);
     c.add("a", 5..9);
     assert_eq!(c.ok("CANCEL a"), int(4));
-    // A retry of the call from before: its stored reply, and nothing is counted.
+    // A retry of the earlier call returns its stored reply, and nothing is counted.
     assert_eq!(c.ok(revisit), int(1));
     assert_eq!(c.counts("h:a:counts"), sums);
     c.assert_consistent();

@@ -1,5 +1,5 @@
-//! `kill -9` in the middle of a commit and of a removal: running it again finishes it, and the
-//! data set is that of an undisturbed run.
+//! `kill -9` during a commit or a removal: running the command again completes it, and the data set
+//! equals that of an undisturbed run.
 
 use redis_tests::{DedupeIndex, Options, Reply, Server, Snapshot, cmd, int, sha256_of, until};
 
@@ -40,7 +40,7 @@ fn commit_survives_kill9(preamble: bool) {
     small(&server).assert_same(&small(&undisturbed), "crashed and undisturbed commit");
     assert_eq!(server.digest(), undisturbed.digest());
 
-    // How many of the shared hashes have gone to their next holder.
+    // Returns how many of the shared hashes have moved to their next holder.
     let moved = |c: &mut DedupeIndex| match c.plain("HGET p:removing ''") {
         Reply::Nil => 0,
         figures => {
@@ -48,13 +48,13 @@ fn commit_survives_kill9(preamble: bool) {
             figures.split(' ').nth(2).map_or(0, |n| n.parse().unwrap())
         }
     };
-    // The same server again, now in the middle of removing the crawl that owns the shared part.
+    // The same server, now during the removal of the crawl that owns the shared hashes.
     let mut remover = c.sent("REMOVE first");
     until("the removal is half way", || moved(&mut c) >= 3_200);
     server.kill_under(&mut remover);
     let mut c = DedupeIndex::of(&server, P);
     assert_eq!(c.plain("EXISTS p:removing"), int(1));
-    // No owner whose record is gone is ever shown.
+    // No reply names an owner whose record is gone.
     let seen = c.owners((0..16_000).step_by(401));
     assert!(seen.iter().all(|o| o == "first" || o == "big"), "{seen:?}");
     for d in [&mut c, &mut u] {
@@ -68,7 +68,7 @@ fn commit_survives_kill9(preamble: bool) {
     c.assert_consistent();
 }
 
-/// Everything but the keys with hundreds of thousands of members.
+/// Returns all keys except those with hundreds of thousands of members.
 fn small(server: &Server) -> Snapshot {
     let (mut c, mut keys) = (server.wire(), server.wire());
     let is_big = |key: &[u8]| matches!(cmd!(keys, "HLEN", key), Reply::Int(2001..));
@@ -113,7 +113,7 @@ fn killed_cancel_finishes_when_run_again() {
     server.kill9();
     server.restart();
     let mut c = DedupeIndex::of(&server, P);
-    // If the kill came a moment too late, the crawl is gone already.
+    // If the kill came too late, the crawl is already gone.
     let again = c.call("CANCEL big");
     assert!(again.is_error() || again == int(120_000), "{again:?}");
     let after = server.snapshot().without_counters();
@@ -148,8 +148,9 @@ fn sequence_numbers_survive_a_crash() {
     assert!(c.plain_hash("h:a").contains_key(&sha256_of(2)));
 }
 
-/// A server that died in the middle of committing `a` (24 000 hashes, from 0), with `base` (every
-/// hash from 0 to 99, from 1 000 000 to 1 000 099) committed before and `b` (12 000 to 36 000) open.
+/// Returns a server that was killed during the commit of `a` (24,000 hashes, from 0). `base` (every
+/// hash from 0 to 99 and from 1,000,000 to 1,000,099) was committed before, and `b` (12,000 to
+/// 36,000) is uncommitted.
 fn died_in_a_commit() -> (Server, DedupeIndex) {
     let (mut server, mut c) = DedupeIndex::on(Options::new().aof_unsynced(true), P);
     c.committed("base", (0..100).chain(1_000_000..1_000_100));

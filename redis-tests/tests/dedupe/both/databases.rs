@@ -1,4 +1,5 @@
-//! Indexes live in their database; FLUSHDB, FLUSHALL and SWAPDB take what is in memory along.
+//! An index belongs to one database; FLUSHDB, FLUSHALL and SWAPDB also apply to its state in
+//! memory.
 
 use redis_tests::DedupeIndex;
 
@@ -39,7 +40,7 @@ fn swapdb_in_the_middle_of_a_job_harms_nothing() {
     zero.plain("SWAPDB 0 1");
     let reply = committer.recv();
     server.until_idle();
-    // The other database's crawl of the same name is untouched.
+    // The crawl of the same name in the other database is unchanged.
     assert_eq!(zero.set("uncommittedcrawls"), ["a"]);
     assert_eq!(zero.owners([500_000]), ["-"]);
     if reply.is_error() {

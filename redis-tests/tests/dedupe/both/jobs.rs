@@ -1,5 +1,5 @@
-//! Long work goes in slices: others are served meanwhile, and nothing that happens to the server
-//! or to the client in between does harm.
+//! Long jobs run in slices. Other clients are served meanwhile, and events that affect the server
+//! or the client between two slices do no harm.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn others_are_served_while_jobs_run() {
 }
 
 #[test]
-fn how_far_a_job_is_can_be_seen_while_it_runs() {
+fn progress_of_a_running_job_is_visible() {
     const RECORDS: u64 = 40_000;
     let (server, mut c) = DedupeIndex::in_slices("p,\u{e9}:");
     c.add("a", 0..RECORDS);
@@ -134,7 +134,7 @@ fn append_only_file_rewritten_during_a_job_is_whole() {
 }
 
 #[test]
-fn shutdown_during_a_job_leaves_what_can_be_finished() {
+fn shutdown_during_a_job_leaves_a_state_that_can_be_completed() {
     let (mut server, mut c) = DedupeIndex::on(Options::new().rdb(), P);
     c.plain("CONFIG SET crawlspace.slice-us 50");
     c.add("a", 0..60_000);
@@ -182,8 +182,9 @@ fn lookups_and_adds_of_other_crawls_go_on_during_a_removal() {
 }
 
 #[test]
-fn jobs_stand_still_while_a_script_runs() {
-    // A long script lets the server answer BUSY to others in between; nobody may write then.
+fn jobs_pause_while_a_script_runs() {
+    // During a long script, the server answers other clients with BUSY between steps; jobs must not
+    // write then.
     let (server, mut c) = DedupeIndex::in_slices(P);
     let mut runner = server.wire();
     c.plain("CONFIG SET lua-time-limit 20");
@@ -199,13 +200,13 @@ fn jobs_stand_still_while_a_script_runs() {
                   for i = 1, 100000000 do end \
                   return {before, hashes()}";
     runner.send(&["EVAL", script, "1", P]);
-    until("others are told that a script runs", || {
+    until("other clients get BUSY while the script runs", || {
         assert!(!runner.has_reply(), "the script was too short");
         cmd!(c.wire(), "PING").is_error()
     });
     let lengths = runner.recv().ints();
-    assert_eq!(lengths[0], lengths[1], "the script saw a change under it");
-    assert!(lengths[0] < 80_000, "the commit was over already");
+    assert_eq!(lengths[0], lengths[1], "the script saw a concurrent change");
+    assert!(lengths[0] < 80_000, "the commit had already ended");
     assert_eq!(committer.recv().ints(), [80_000, 0]);
     c.assert_consistent();
 }
@@ -223,7 +224,8 @@ fn module_cannot_be_unloaded_under_a_job() {
     c.assert_consistent();
 }
 
-/// One crawl and the keys it needs, by a plain client: nothing of the index is in memory.
+/// Creates one crawl and its keys with a plain client, so that the module has nothing of the index
+/// in memory.
 fn cold(c: &mut DedupeIndex, p: &str, committed: bool) {
     let (set, hash) = if committed {
         ("allcrawls", "#1")
@@ -243,7 +245,7 @@ fn cold(c: &mut DedupeIndex, p: &str, committed: bool) {
 
 #[test]
 fn jobs_that_end_in_their_first_slice_harm_nothing() {
-    // They delete keys which the command itself has looked at a moment ago.
+    // These commands delete keys that the command itself has just read.
     let (server, mut c) = DedupeIndex::start(P);
     for round in 0..150 {
         for (command, committed, expected) in rows![
@@ -270,7 +272,7 @@ fn jobs_that_end_in_their_first_slice_harm_nothing() {
 }
 
 #[test]
-fn work_on_thousands_of_small_crawls_goes_in_slices() {
+fn work_on_thousands_of_small_crawls_runs_in_slices() {
     let (server, mut c) = DedupeIndex::in_slices(P);
     let crawls = 3000;
     for n in 0..crawls {

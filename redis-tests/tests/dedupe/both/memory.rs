@@ -1,11 +1,12 @@
-//! Tests that jobs stop cleanly at `maxmemory`. (`matrix::memory` tests which commands are refused.)
+//! Tests that jobs stop cleanly at `maxmemory`. (`matrix::memory` tests which commands are
+//! refused.)
 
 use redis_tests::{DedupeIndex, Options, assert_contains, assert_error, assert_replicated, until};
 
 const P: &str = "p:";
 
 #[test]
-fn commit_that_meets_maxmemory_stops_cleanly_and_finishes_later() {
+fn commit_that_reaches_maxmemory_stops_cleanly_and_finishes_later() {
     let options = Options::new().aof_unsynced(false);
     let (server, replica, mut c) = DedupeIndex::replicated(options, P);
     c.plain("CONFIG SET crawlspace.slice-us 50");
@@ -25,7 +26,7 @@ fn commit_that_meets_maxmemory_stops_cleanly_and_finishes_later() {
 }
 
 #[test]
-fn evicting_policy_is_told_in_info_and_in_the_log() {
+fn evicting_policy_is_reported_in_info_and_in_the_log() {
     let (server, mut c) = DedupeIndex::start(P);
     assert_eq!(server.info("evicting_policy").as_deref(), Some("0"));
     c.plain("CONFIG SET maxmemory 1gb");

@@ -1,5 +1,5 @@
-//! Random histories of one index against a model of it in a few lines of Rust: after every
-//! command the owners, the counts, the WACZ names and the dependencies are what the rules say.
+//! Random histories of one index, compared with a small model. After every command, the owners,
+//! counts, WACZ names and dependencies must follow the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ const P: &str = "{coll-42}:";
 const HASHES: u64 = 40;
 const CRAWLS: [&str; 5] = ["a", "b", "c", "d\r\n", "e e"];
 
-/// Dates, each with its second, and its milliseconds where it has any.
+/// Dates, each with its second, and its milliseconds if it has any.
 const DATES: [(u32, Option<u32>, &str); 5] = [
     (1, Some(123), "20260319102015123"),
     (1, Some(123), "2026-03-19T11:20:15.123+01:00"),
@@ -57,8 +57,8 @@ impl Record {
         mine == theirs && (millis.is_none() || others.is_none() || millis == others)
     }
 
-    /// Returns true if it is an earlier original than the other one. A date without milliseconds is the end of its
-    /// second.
+    /// Returns true if this record is the earlier original. A date without milliseconds counts as
+    /// the end of its second.
     fn is_before(&self, other: &Record) -> bool {
         let order = |r: &Record| {
             let ((second, url), millis) = r.capture();
@@ -69,12 +69,12 @@ impl Record {
     }
 }
 
-/// The contents of a crawl; kept twice, as it is and as of its last commit.
+/// The contents of a crawl. The model keeps them twice: current, and as of the last commit.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Contents {
-    /// Hash → what is stored.
+    /// Stored record of each hash.
     held: BTreeMap<String, Record>,
-    /// Hashes and captures that `EARLIEST` met since the last commit.
+    /// Hashes and captures that `EARLIEST` saw since the last commit.
     met: BTreeSet<(String, Capture)>,
     urls: i64,
     dupes: i64,
@@ -85,7 +85,8 @@ struct Contents {
 }
 
 impl Contents {
-    /// Returns the count of the captures of a second: one for each of its milliseconds, and at least one.
+    /// Returns the count of the captures of a second: one for each of its milliseconds, and at
+    /// least one.
     fn count(&self, hash: &str, second: &(u32, String)) -> i64 {
         let met = self.met.iter();
         let of_second = met.filter(|(other, capture)| other == hash && capture.0 == *second);
@@ -118,11 +119,11 @@ struct Crawl {
 #[derive(Clone, Default)]
 struct Model {
     crawls: BTreeMap<String, Crawl>,
-    /// Crawl and the hashes that a commit of it added, in commit order.
+    /// Committed crawls in order, each with the hashes that its commit added.
     commits: Vec<(String, BTreeSet<String>)>,
 }
 
-/// The expected reply of a command; an error of any kind, or anything where the rules leave it open.
+/// The expected reply of a command: a value, any error, or anything if the rules leave it open.
 enum Expected {
     Reply(Reply),
     Refused,
@@ -144,7 +145,7 @@ impl Model {
         (0..HASHES).map(owner).collect()
     }
 
-    /// Carries a command out: its words without name and prefix.
+    /// Applies a command, given by its arguments without name and prefix.
     fn follow(&mut self, name: &str, words: &[String]) -> Expected {
         let id = words[0].as_str();
         let reply = match name {
@@ -179,7 +180,7 @@ impl Model {
             let stored = known.and_then(|known| known.now.held.get(*hash));
             stored.is_some_and(|stored| stored.is_again(record))
         });
-        // A pure retry to a committed crawl may or may not open it again.
+        // A mere retry to a committed crawl may or may not continue it.
         if self.is_closed(crawl) && is_retry {
             return Open;
         }
@@ -310,11 +311,11 @@ impl Model {
         Some(array([int(ids.len() as i64), int(dropped), int(reowned)]))
     }
 
-    /// Everything of it that the server shows.
+    /// Compares everything that the server shows of the index with the model.
     fn is_shown_by(&self, d: &mut DedupeIndex) -> Verdict {
         let same = |what: String, shown: &dyn std::fmt::Debug, model: &dyn std::fmt::Debug| {
             let (shown, model) = (format!("{shown:?}"), format!("{model:?}"));
-            must!(shown == model, "{what} were to be {model}, are {shown}");
+            must!(shown == model, "{what}: expected {model}, got {shown}");
             Ok(())
         };
         same("owners".into(), &d.owners(0..HASHES), &self.owners())?;
@@ -358,7 +359,7 @@ impl Model {
     }
 }
 
-/// An index, and what the model makes of it.
+/// An index, and the model of it.
 struct Modeled {
     d: DedupeIndex,
     model: Model,
@@ -372,7 +373,7 @@ impl Modeled {
         Modeled { d, model }
     }
 
-    /// Runs a command unless the rules do not say for sure what comes of it.
+    /// Runs a command, unless the rules leave its outcome open.
     fn judge(&mut self, words: &[Vec<u8>], log: &mut Log) -> Result<Reply, String> {
         let text = |word: &Vec<u8>| String::from_utf8(word.clone()).expect("text");
         let texts: Vec<String> = words.iter().map(text).collect();
@@ -383,9 +384,9 @@ impl Modeled {
         let reply = log.call(&mut self.d, words);
         match expected {
             Expected::Reply(expected) => {
-                must!(reply == expected, "{expected:?} was to come, got {reply:?}");
+                must!(reply == expected, "expected {expected:?}, got {reply:?}");
             }
-            _ => must!(reply.is_error(), "an error was to come, got {reply:?}"),
+            _ => must!(reply.is_error(), "expected an error, got {reply:?}"),
         }
         self.model.is_shown_by(&mut self.d)?;
         Ok(reply)
@@ -404,7 +405,7 @@ impl Stage for Modeled {
                 let earliest = rng.chance(50).then(|| "EARLIEST".to_owned());
                 let records = (0..some).flat_map(|_| {
                     let n = rng.below(HASHES);
-                    // Mostly the usual date, so that some calls are retries.
+                    // Usually the same date, so that some calls are retries.
                     let date = DATES[[0, 0, 0, 1, 2, 3, 4][rng.below(7) as usize]].2;
                     let url = format!("http://e.com/{n} {}", rng.below(4) / 3);
                     let (wacz, size) = (rng.below(3) / 2, 1000 + rng.below(3));
@@ -465,7 +466,7 @@ fn random_histories_match_the_model() {
 }
 
 #[test]
-fn histories_found_before_match_the_model() {
+fn recorded_histories_match_the_model() {
     let server = Server::start();
     for found in history::found("dedupe_model") {
         let mut stage = Modeled::new(&server);
@@ -475,9 +476,9 @@ fn histories_found_before_match_the_model() {
 }
 
 #[test]
-fn what_is_kept_in_memory_survives_reloads_and_restarts() {
+fn state_in_memory_survives_reloads_and_restarts() {
     let mut server = Options::new().aof_unsynced(false).start();
-    let mut rng = Rng::new("what_is_kept_in_memory_survives_reloads_and_restarts");
+    let mut rng = Rng::new("state_in_memory_survives_reloads_and_restarts");
     let mut stage = Modeled::new(&server);
     for round in 0..60 {
         stage.d = DedupeIndex::of(&server, P);
@@ -522,7 +523,7 @@ fn model_notices_wrong_replies_and_wrong_keys() {
         }
     };
     play(&mut stage);
-    // Of what the server did not do the model is told.
+    // The model applies a command that the server did not run.
     let mut ahead = stage.model.clone();
     ahead.follow("DEDUPE.REMOVE", &["a".to_owned()]);
     assert!(
@@ -534,13 +535,13 @@ fn model_notices_wrong_replies_and_wrong_keys() {
     let words = stage.d.words("REVISIT c #0 9");
     assert!(
         stage.judge(&words, &mut log).is_err(),
-        "for the model nobody has the hash"
+        "in the model, no crawl has the hash"
     );
     stage.model = before;
     ok!(stage.d, "FLUSHALL");
     assert!(
         stage.model.is_shown_by(&mut stage.d).is_err(),
-        "all is gone"
+        "the model notices that all keys are gone"
     );
     stage = Modeled::new(&server);
     play(&mut stage);

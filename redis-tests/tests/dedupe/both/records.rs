@@ -1,4 +1,4 @@
-//! ADD, REVISIT and LOOKUP: spellings of a hash, odd bytes, exact counts.
+//! `ADD`, `REVISIT` and `LOOKUP`: notations of a hash, odd bytes, exact counts.
 
 use redis_tests::{
     DATE, DedupeIndex, Options, Reply, Rng, Server, Snapshot, array, bulk, int, nil, ok, plainly,
@@ -12,7 +12,7 @@ const SHA1_BASE32: &str = "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ";
 const SHA1_HEX: &str = "da39a3ee5e6b4b0d3255bfef95601890afd80709";
 const MD5: &str = "d41d8cd98f00b204e9800998ecf8427e";
 
-/// Spellings that mean the same hash, the written form of the `document` profile first.
+/// Returns notations of the same hash; the written form of the `document` profile is first.
 fn spellings() -> Vec<Vec<String>> {
     vec![
         vec![
@@ -103,7 +103,7 @@ fn lookup_finds_what_a_plain_client_wrote_in_another_spelling() {
             for asked in &same {
                 let upper_hex = written.chars().any(char::is_uppercase) && written.len() != 32;
                 if upper_hex && !written.contains(SHA1_BASE32) {
-                    // Upper-case hex is accepted as an argument; nobody writes it.
+                    // Upper-case hex is accepted as an argument, but no client writes it.
                     continue;
                 }
                 if written == &format!("sha1:{}", SHA1_BASE32.to_lowercase()) {
@@ -239,7 +239,7 @@ fn same_record_again_is_a_retry_and_another_one_counts() {
     assert_eq!(stored, bulk(format!("0 {DATE} http://e.com/a 5")));
 }
 
-/// Records of a few hashes: every date and URL of each, some in two WACZ files.
+/// Returns records of a few hashes: each hash with every date and URL, some in two WACZ files.
 fn many_records(rng: &mut Rng) -> Vec<String> {
     let dates = [
         "20260319102015",
@@ -261,14 +261,14 @@ fn many_records(rng: &mut Rng) -> Vec<String> {
     records
 }
 
-/// `SEQ` keeps what each call said, and which call finds a hash new depends on the order.
+/// Removes the replies that `SEQ` stores: which call finds a hash new depends on the order.
 fn without_replies(server: &Server) -> Snapshot {
     server.snapshot().without(|key| key.ends_with(b":seq"))
 }
 
 #[test]
-fn earliest_records_stay_whoever_adds_them_and_in_whatever_order() {
-    let mut rng = Rng::new("earliest_records_stay_whoever_adds_them_and_in_whatever_order");
+fn earliest_records_stay_regardless_of_crawl_and_order() {
+    let mut rng = Rng::new("earliest_records_stay_regardless_of_crawl_and_order");
     let server = Server::start();
     let replica = Options::new().replica_of(&server).start();
     let mut records = many_records(&mut rng);
@@ -425,7 +425,7 @@ fn revisit_with_noref_is_counted_for_the_crawl_of_its_original() {
     assert_eq!(c.ok("REVISIT b NOREF #1 10"), int(1));
     assert_eq!(c.ok("REQUIREDBY a"), required(1));
     c.commit("b");
-    // What came since goes with a cancel, and no more.
+    // A cancel removes exactly what was added since.
     let before = server.snapshot();
     assert_eq!(c.ok("REVISIT b NOREF #1 10"), int(1));
     assert_eq!(c.ok("REVISIT b #1 10"), int(1));
@@ -441,7 +441,8 @@ fn revisit_with_noref_is_counted_for_the_crawl_of_its_original() {
 fn revisit_of_a_given_original_is_not_looked_up() {
     let (server, mut c) = DedupeIndex::start(P);
     c.committed("a", [1]);
-    // It refers to a record of another crawl than the index would give, and to one that is gone.
+    // The revisits refer to a record of a crawl that the index would not choose, and to a record
+    // that is gone.
     for _ in 0..2 {
         let line = "REVISIT b SEQ w 1 REF u #1 300 ORIGINAL 'old crawl' 3 900 \
                     #1 100 #2 100 original gone 0 50";
@@ -478,7 +479,7 @@ fn revisit_of_an_unknown_hash_changes_nothing() {
     let told = format!("NOHASH {}", sha256_of(99));
     c.refused("REVISIT b #1 10 #99 10", &told);
     server.snapshot().assert_same(&before, "refused REVISIT");
-    // Another crawl's uncommitted hash is unknown too.
+    // An uncommitted hash of another crawl is also unknown.
     c.add("open", [5]);
     c.refused("REVISIT b #5 10", "NOHASH");
 }
@@ -497,10 +498,10 @@ fn repeated_sequence_number_gives_the_stored_reply() {
     assert_eq!(c.ok("REVISIT a SEQ w 2 #100 10"), int(1));
     let before = server.snapshot();
     assert_eq!(c.counts("h:a:counts")["dupeUrls"], 1);
-    // A smaller number is a late retry of something already superseded.
+    // A smaller number is a late retry of a call that was followed by others.
     c.refused("REVISIT a SEQ w 1 #100 10", "STALE");
     server.snapshot().assert_same(&before, "a smaller n");
-    // Writers and crawls number on their own.
+    // Each writer and each crawl has its own numbers.
     assert_eq!(c.ok("REVISIT a SEQ other 1 #100 10"), int(1));
     assert_eq!(c.ok("REVISIT b SEQ w 1 #100 10"), int(1));
     assert_eq!(c.counts("h:a:counts")["dupeUrls"], 2);

@@ -1,4 +1,5 @@
-//! REMOVE and RETAIN: what is left is what committing the remaining crawls from scratch gives.
+//! `REMOVE` and `RETAIN`: the result equals an index to which only the remaining crawls were
+//! committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +7,7 @@ use redis_tests::{DATE, DedupeIndex, Rng, int, sha256_of, size_of, url_of};
 
 const P: &str = "p:";
 
-/// `(new, totalUrls of the part, dupes)`: one stretch of a crawl between two commits.
+/// One part of a crawl, between two commits: `(new, totalUrls of the part, dupes)`.
 #[derive(Clone, Debug)]
 struct Part {
     crawl: String,
@@ -15,7 +16,7 @@ struct Part {
     wacz: String,
 }
 
-/// Writes one part and commits it, with commands or as a plain client does.
+/// Writes and commits one part, with commands or as a plain client does.
 fn write_part(c: &mut DedupeIndex, part: &Part, plain: bool) {
     let crawl = part.crawl.as_str();
     if plain {
@@ -23,14 +24,15 @@ fn write_part(c: &mut DedupeIndex, part: &Part, plain: bool) {
     }
     c.add(crawl, part.hashes.iter().copied());
     for n in &part.revisits {
-        // The original is in the index or in the crawl itself; anything else is no revisit.
+        // The original is in the index or in the crawl itself; otherwise it would not be a revisit.
         assert_eq!(c.ok(format!("REVISIT {crawl} #{n} 100")), int(1));
     }
     c.wacz(crawl, &part.wacz);
     c.commit(crawl);
 }
 
-/// The documented sequence under `p:`: per-crawl keys, then a commit by `HSETNX` in a loop.
+/// Writes one part under `p:` with the documented sequence: per-crawl keys, then a commit with
+/// `HSETNX` in a loop.
 fn write_part_plainly(c: &mut DedupeIndex, part: &Part) {
     let Part { crawl, wacz, .. } = part;
     c.plain(format!("SADD p:uncommittedcrawls {crawl}"));
@@ -64,7 +66,8 @@ fn write_part_plainly(c: &mut DedupeIndex, part: &Part) {
     }
 }
 
-/// Owners by the rule itself: the first part in commit order that has the hash.
+/// Returns owners computed directly from the rule: the first part in commit order that has the
+/// hash.
 fn owners_of(parts: &[Part]) -> BTreeMap<String, String> {
     let mut owners = BTreeMap::new();
     for part in parts {
@@ -88,7 +91,7 @@ fn random_parts(rng: &mut Rng) -> Vec<Part> {
             let own = held.entry(crawl).or_default();
             hashes = hashes.difference(own).copied().collect();
             own.extend(hashes.iter());
-            // Of its own hashes, so that they are there in the rebuild too.
+            // Only the crawl's own hashes, so that they also exist in the rebuilt index.
             let revisits = own.iter().copied().filter(|_| rng.chance(10)).collect();
             Part {
                 crawl: format!("crawl-{crawl}"),
@@ -100,8 +103,8 @@ fn random_parts(rng: &mut Rng) -> Vec<Part> {
         .collect()
 }
 
-/// One round: random crawls, some of them removed, compared with a rebuild under another prefix
-/// and with the rule itself.
+/// Runs one round: removes some of several random crawls, and compares the index with a rebuild
+/// under another prefix and with the rule itself.
 fn removal_equals_rebuild(c: &mut DedupeIndex, q: &mut DedupeIndex, rng: &mut Rng) {
     c.plain("FLUSHALL");
     let parts = random_parts(rng);
@@ -151,7 +154,7 @@ fn removal_equals_rebuild(c: &mut DedupeIndex, q: &mut DedupeIndex, rng: &mut Rn
     }
     c.assert_consistent();
 
-    // The commit order survives the removal: what is removed next goes to the right holder too.
+    // The commit order survives the removal, so that the next removal also finds the right holder.
     if let [next, ..] = kept {
         c.ok(format!("REMOVE {next}"));
         let rest = owners_of(&without(kept_parts, std::slice::from_ref(next)));
@@ -171,8 +174,8 @@ fn removal_equals_rebuild_of_the_remaining_crawls() {
 
 #[test]
 fn removal_finds_holders_that_plain_clients_committed() {
-    // Who committed first among plain clients is unknown, so all but the last crawl are written
-    // by commands; or all are disjoint in time because only one holder is left.
+    // The order of commits by plain clients is unknown. Therefore all crawls but the last are
+    // written by commands, or all crawls have separate hashes so that only one holder remains.
     let (_server, mut c) = DedupeIndex::start(P);
     let part = |crawl: &str, hashes: std::ops::Range<u64>| Part {
         crawl: crawl.to_owned(),
@@ -203,7 +206,7 @@ fn three_crawls(c: &mut DedupeIndex) {
 }
 
 #[test]
-fn retain_without_purge_tracks_removed_crawls_anew_each_time() {
+fn retain_without_purge_recomputes_removed_crawls_each_time() {
     let (_server, mut c) = DedupeIndex::start(P);
     three_crawls(&mut c);
     let tracked = |c: &mut DedupeIndex| {
@@ -257,7 +260,7 @@ fn remove_refuses_unknown_and_uncommitted_crawls() {
 }
 
 #[test]
-fn removed_crawl_id_can_start_anew() {
+fn removed_crawl_id_can_be_used_again() {
     let (_server, mut c) = DedupeIndex::start(P);
     three_crawls(&mut c);
     c.ok("REMOVE a");
@@ -277,12 +280,12 @@ fn removing_everything_leaves_an_empty_index() {
 }
 
 #[test]
-fn open_part_of_a_removed_crawl_goes_with_it() {
+fn uncommitted_part_of_a_removed_crawl_is_removed_too() {
     let (_server, mut c) = DedupeIndex::start(P);
     three_crawls(&mut c);
     c.add("a", 100..110);
     let reply = c.call("REMOVE a");
-    // Either the whole crawl goes, or the command refuses; half of it must not stay behind.
+    // Either the whole crawl is removed, or the command is refused; no half must remain.
     if reply.is_error() {
         assert_eq!(c.ok("CANCEL a"), int(10));
         c.ok("REMOVE a");
@@ -338,7 +341,7 @@ fn name_of_a_wacz_that_another_crawl_has_too_stays() {
     c.assert_consistent();
 }
 
-/// Two crawls open a file of the same name, and the first one is committed before it is finished.
+/// Two crawls open a file of the same name; the first one is committed before its file is closed.
 fn same_name_in_two_crawls(c: &mut DedupeIndex) {
     for id in ["a", "b"] {
         c.add(id, [1]);
@@ -354,7 +357,7 @@ fn finish_same_name(c: &mut DedupeIndex, id: &str) {
 }
 
 #[test]
-fn name_of_a_wacz_stays_when_a_crawl_goes_that_never_finished_it() {
+fn name_of_a_wacz_stays_when_a_crawl_that_never_finished_it_is_removed() {
     let (_server, mut c) = DedupeIndex::start(P);
     same_name_in_two_crawls(&mut c);
     c.ok("REMOVE a");

@@ -35,7 +35,8 @@ fn new_master_finishes_the_job_of_the_old_one() {
     c.add("a", 0..40_000);
     let mut committer = c.begun("COMMIT a");
     let mut r = DedupeIndex::of(&replica, P);
-    // The master goes on in short moments until a part of it is there, and not while the replica leaves.
+    // The master continues in short intervals until a part of the job is replicated, and stops
+    // before the replica disconnects.
     loop {
         c.plain("CLIENT PAUSE 60000 WRITE");
         if c.indexed() > 4_000 {
@@ -76,7 +77,7 @@ fn failover_pause_ends_or_delays_a_job_but_loses_nothing() {
     c.add("a", 0..24_000);
     let mut committer = c.begun("COMMIT a");
     c.plain("CLIENT PAUSE 300 WRITE");
-    // Writes stand still meanwhile, those of the job too.
+    // All writes are paused meanwhile, including those of the job.
     let offset = server.info("master_repl_offset");
     let length = c.indexed();
     assert!(committer.is_silent_for(std::time::Duration::from_millis(100)));

@@ -1,11 +1,12 @@
-//! Captures of a URL: what is listed, for whom, and that it stays right through everything that changes records.
+//! Captures of a URL: which captures a look-up lists, and that the list stays correct when records
+//! change.
 
 use redis_tests::{DedupeIndex, Options, assert_replicated, int, sha256_of};
 
 const P: &str = "p:";
 const URL: &str = "http://e.com/a";
 
-/// Crawl and hash of the captures that a look-up lists.
+/// Returns crawl and hash of the captures that a look-up lists.
 fn captures(c: &mut DedupeIndex, options: &str) -> Vec<(String, String)> {
     let reply = c.ok(format!("LOOKUPURL {options} {URL}"));
     let list = reply.items()[0].items();
@@ -26,7 +27,7 @@ fn add(c: &mut DedupeIndex, crawl: &str, n: u64, date: u64) {
 }
 
 #[test]
-fn captures_are_listed_newest_first_for_whom_they_concern() {
+fn captures_are_listed_newest_first_and_only_if_visible_to_the_crawl() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.refused(format!("LOOKUPURL {URL}"), "NOURLS");
     add(&mut c, "a", 1, 20240101000000);
@@ -69,13 +70,14 @@ fn entries_follow_their_records_on_replicas_too() {
 }
 
 #[test]
-fn what_plain_clients_break_is_found_and_repaired() {
+fn damage_by_plain_clients_is_found_and_repaired() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.ok("URLS ON");
     c.plain(format!("HSET p:h:a #1 '0 20240101000000 {URL} 5'"));
     c.commit("a");
     assert_eq!(captures(&mut c, ""), expected(&[("a", 1)]));
-    // An entry under another URL, and one without a record, whose fingerprint is that of no URL asked for.
+    // An entry under another URL, and an entry without a record, whose fingerprint matches no
+    // queried URL.
     c.plain("ZADD p:h:a:urls 7 #1 9 #2");
     assert_eq!(captures(&mut c, ""), []);
     c.tells("CHECK", "urlDrift 2 ok 0");
@@ -85,7 +87,7 @@ fn what_plain_clients_break_is_found_and_repaired() {
 }
 
 #[test]
-fn urls_of_one_fingerprint_are_told_apart() {
+fn urls_of_one_fingerprint_are_distinguished() {
     let (_server, mut c) = DedupeIndex::start(P);
     c.ok("URLS ON");
     add(&mut c, "a", 1, 20240101000000);

@@ -1,4 +1,5 @@
-//! A look-up sees none or all of a crawl that is being committed, on the master and on a replica.
+//! A look-up sees either all or none of a crawl that is being committed, on the master and on a
+//! replica.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,8 +13,8 @@ fn sample() -> std::iter::StepBy<std::ops::Range<u64>> {
     (0..HASHES).step_by(331)
 }
 
-/// Looks the sample up again and again until `done` and some calls more; gives how many calls saw
-/// none and how many saw all.
+/// Looks the sample up repeatedly until `done`, and then a few more times. Returns how many calls
+/// saw none and how many saw all of it.
 fn watch(server: &Server, done: &AtomicBool) -> (usize, usize) {
     let mut c = DedupeIndex::of(server, P);
     let (mut none, mut all) = (0, 0);
@@ -40,7 +41,7 @@ fn race<const N: usize>(c: &mut DedupeIndex, watched: [&Server; N]) {
         done.store(true, Ordering::Relaxed);
         assert_eq!(reply, (HASHES as i64, 0));
         for watcher in watchers {
-            let (none, _) = watcher.join().expect("the watcher is content");
+            let (none, _) = watcher.join().expect("the watcher finds no error");
             assert!(none > 0, "no look-up ran during the commit");
         }
     });
@@ -138,12 +139,12 @@ fn lookups_during_a_removal_see_all_or_none() {
     while !remover.has_reply() {
         let mut seen = c.owners(sample());
         seen.dedup();
-        assert_eq!(seen.len(), 1, "look {looks} saw a part of the crawl");
+        assert_eq!(seen.len(), 1, "look-up {looks} saw a part of the crawl");
         assert!(!gone || seen == ["-"], "the crawl came back");
         gone = seen == ["-"];
         looks += 1;
     }
-    assert!(looks > 10, "only {looks} looks during the removal");
+    assert!(looks > 10, "only {looks} look-ups during the removal");
     assert_eq!(remover.recv().ints(), [1, HASHES as i64, 0]);
     c.assert_consistent();
 }

@@ -1,4 +1,4 @@
-//! The WACZ list of a crawl, and what a WACZ requires.
+//! The WACZ list of a crawl, and the WACZ files that it requires.
 
 use redis_tests::{DedupeIndex, array, bulk, int, nil, ok, rows, words_of};
 
@@ -69,7 +69,7 @@ fn file_that_is_closed_under_another_name_takes_its_place() {
     assert_eq!(c.ok("WACZOPEN a all.wacz"), int(0));
     c.commit("a");
     assert_eq!(c.set("src:d"), ["all.wacz"]);
-    // What a crawl of the same file name does that is never committed concerns nobody else.
+    // Another crawl that uses the same file name and is never committed has no effect.
     c.ok("WACZCLOSE b 0 all.wacz '' 7 RENAME");
     c.ok("CANCEL b");
     assert_eq!(c.set("src:d"), ["all.wacz"]);
@@ -80,7 +80,7 @@ fn file_that_is_closed_under_another_name_takes_its_place() {
 }
 
 #[test]
-fn rename_since_the_last_commit_is_taken_back_by_a_cancel() {
+fn rename_since_the_last_commit_is_undone_by_a_cancel() {
     let (server, mut c) = DedupeIndex::start(P);
     c.ok("WACZOPEN a open.wacz");
     c.commit("a");
@@ -132,7 +132,8 @@ fn entries_of_plain_clients_are_read() {
     assert_eq!(c.ok("WACZOPEN a new.wacz"), int(2));
 }
 
-/// `base` ← `middle` ← `top`, each with two WACZ files; the second of `base` never finished.
+/// Creates `base` ← `middle` ← `top` with two WACZ files each; the second file of `base` is never
+/// closed.
 fn chain(c: &mut DedupeIndex) {
     for (id, n) in [("base", 0), ("middle", 10), ("top", 20)] {
         for i in 0..2 {
@@ -154,7 +155,7 @@ fn chain(c: &mut DedupeIndex) {
     }
 }
 
-/// The names of the files that a line gives, sorted.
+/// Returns the sorted names of the files in the reply to a line.
 fn names(c: &mut DedupeIndex, line: &str) -> Vec<String> {
     let reply = c.ok(line);
     let entries = reply.items().iter();
@@ -234,7 +235,7 @@ fn unknown_crawls_are_named() {
 }
 
 #[test]
-fn requires_is_utf8_whatever_bytes_names_have() {
+fn requires_is_utf8_for_names_of_any_bytes() {
     let (_server, mut c) = DedupeIndex::start(P);
     let (crawl, file) = (b"base\xfe\"\\", b"f\xff\xc3\x28\xed\xa0\x80\x01\"\\.wacz");
     ok!(c, "DEDUPE.WACZOPEN", P, crawl, file);
@@ -250,11 +251,11 @@ fn requires_is_utf8_whatever_bytes_names_have() {
         assert!(text.contains("\"filename\":\"f\u{fffd}"), "{text}");
         assert!(text.contains(crawl_id), "{text}");
         assert!(!text.bytes().any(|b| b < b' '), "{text:?}");
-        // Every quote but those of the three or more strings is escaped.
+        // All quotes inside strings are escaped.
         let quotes = text.replace("\\\\", "").replace("\\\"", "");
         assert_eq!(quotes.matches('"').count() % 4, 0, "{text}");
     }
-    // Who wants the bytes themselves gets them.
+    // A client that needs the raw bytes can request RESP.
     let list = c.ok("REQUIRES top FORMAT RESP");
     assert_eq!(list.items()[0].field("filename"), bulk(file));
     assert_eq!(list.items()[0].field("crawlId"), bulk(crawl));

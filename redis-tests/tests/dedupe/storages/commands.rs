@@ -1,18 +1,18 @@
-//! Random commands, good and bad, on one index.
+//! Generates random commands, valid and invalid, for one index.
 
 use crawlspace_compact::limits::dedupe::CLAIM_MS;
 use redis_tests::{Rng, Word, sha256_of};
 
-/// Crawls of the index, odd ids among them.
+/// Crawls of the index, some with odd ids.
 pub const CRAWLS: [&[u8]; 6] = [b"a", b"b", b"c", b"d\r\n\0", b"e e", b"\xff{f}"];
 
 /// Crawls that plain clients write.
 pub const PLAIN: [&[u8]; 2] = [b"plain", b"plain \xfe"];
 
-/// Hashes that are met again and again.
+/// Number of hashes; it is small, so that they recur.
 pub const HASHES: u64 = 60;
 
-/// Words that no argument wants.
+/// Arguments that are invalid everywhere.
 const BAD: [&[u8]; 9] = [
     b"",
     b"x",
@@ -34,12 +34,12 @@ const DATES: [&str; 6] = [
     "00000101000000",
 ];
 
-/// A hash in one of the forms in which it may be sent.
+/// Returns a hash in one of its notations.
 pub fn hash(rng: &mut Rng, n: u64) -> Vec<u8> {
     let written = sha256_of(n);
     let hex = written.strip_prefix("sha256:").unwrap_or_default();
     let base32: String = hex[..32].bytes().map(|b| (b'A' + b % 26) as char).collect();
-    // Each number is one hash, of a kind of its own.
+    // Each number is one hash; the kind of hash depends on it.
     match (n % 10, rng.below(4)) {
         (0, 0 | 1) => format!("sha1:{base32}"),
         (0, _) => base32,
@@ -74,7 +74,7 @@ fn url(rng: &mut Rng) -> Vec<u8> {
     url
 }
 
-/// The five words of a record.
+/// Returns the five arguments of a record.
 pub fn record(rng: &mut Rng, n: u64) -> Vec<Vec<u8>> {
     let size = *rng.pick(&[0, 1, 1000 + n, 1000 + n, 70_000, u64::MAX >> 1]);
     let wacz = *rng.pick(&[0, 0, 0, 1, 7, 300, u64::MAX >> 1]);
@@ -87,7 +87,7 @@ pub fn record(rng: &mut Rng, n: u64) -> Vec<Vec<u8>> {
     vec![hash(rng, n), wacz.word(), date.word(), url, size.word()]
 }
 
-/// `SEQ writer n`, often one that was there before.
+/// Appends `SEQ writer n`, often with a repeated number.
 fn sequence(rng: &mut Rng, words: &mut Vec<Vec<u8>>) {
     if rng.chance(20) {
         let writer = *rng.pick(&["w", "writer two"]);
@@ -95,8 +95,8 @@ fn sequence(rng: &mut Rng, words: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// One command on the index of prefix `p`. Claims never run out while a test lasts, so that the
-/// clock decides nothing.
+/// Returns one command for the index under prefix `p`. Claims never expire during a test, so that
+/// results do not depend on the clock.
 pub fn command(rng: &mut Rng, p: &[u8]) -> Vec<Vec<u8>> {
     let any = |rng: &mut Rng| {
         if rng.chance(20) {
@@ -246,9 +246,9 @@ pub fn command(rng: &mut Rng, p: &[u8]) -> Vec<Vec<u8>> {
     }
 }
 
-/// This command with something wrong: a word replaced, taken out, or said twice.
+/// Makes a command invalid: replaces, removes or duplicates an argument.
 pub fn spoiled(rng: &mut Rng, mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    // Not the prefix: that would be another index.
+    // The prefix stays, because another prefix is another index.
     let at = 2 + rng.below(words.len() as u64) as usize;
     if at >= words.len() {
         words.push(rng.pick(&BAD).to_vec());
@@ -262,9 +262,8 @@ pub fn spoiled(rng: &mut Rng, mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     words
 }
 
-/// Returns a plain client's command on one of its crawls: fields in any spelling, though only one for each hash, and
-/// any
-/// values.
+/// Returns a plain client's command on one of its crawls: fields in any notation (but only one per
+/// hash), and any values.
 pub fn plain_command(rng: &mut Rng, p: &[u8], crawl: usize) -> Vec<Vec<u8>> {
     let key = [p, b"h:", PLAIN[crawl]].concat();
     let n = rng.below(HASHES);

@@ -1,4 +1,4 @@
-//! Which clients there are, and what they are connected to.
+//! The tested clients and their connections.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use redis_tests::{Cluster, Server, packages};
 
 use redis_tests::script::Script;
 
-/// The place of the examples, and the way to connect to it.
+/// The server or cluster for the examples, and the way to connect to it.
 pub enum Place {
     One(Server),
     Three(Cluster),
@@ -21,7 +21,7 @@ impl Place {
         }
     }
 
-    /// The node that has this key.
+    /// Returns the node that has this key.
     pub fn owner(&self, key: &[u8]) -> &Server {
         match self {
             Place::One(server) => server,
@@ -29,7 +29,7 @@ impl Place {
         }
     }
 
-    /// Returns the number of redirects of a client.
+    /// Returns the number of redirects that clients got.
     pub fn moved(&self) -> i64 {
         let count = |node: &Server| {
             let stats = node.info("errorstat_MOVED").unwrap_or_default();
@@ -40,14 +40,15 @@ impl Place {
     }
 }
 
-/// A client, as it is to be tried.
+/// A client with its settings.
 #[derive(Clone, Copy)]
 pub struct Client {
     pub language: Language,
     pub protocol: u8,
-    /// The client connects to the right node of a cluster at once.
+    /// True if the client connects to the right node of a cluster directly.
     pub routed: bool,
-    /// The client uses its default protocol and time limits; otherwise it waits without limit.
+    /// True if the client uses its default protocol and time limits; otherwise, it waits without
+    /// limit.
     pub defaults: bool,
 }
 
@@ -73,7 +74,7 @@ impl Client {
         }
     }
 
-    /// Starts a script with this client, or says why not.
+    /// Starts a script with this client, or explains why that is impossible.
     pub fn start(&self, script: &str, place: &Place) -> Result<Script, String> {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/clients");
         let folder = |name: &str| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -142,14 +143,15 @@ impl Client {
 pub const RESP: [u8; 2] = [2, 3];
 pub const PYTHONS: [Language; 2] = [Language::Python, Language::PythonWithHiredis];
 
-/// Clients that send the examples, without scenes of their own. coredis has RESP3 alone.
+/// Clients that send only the examples. coredis supports RESP3 only.
 pub const OTHERS: [(Language, &[u8]); 3] = [
     (Language::NodeRedis, &RESP),
     (Language::Glide, &RESP),
     (Language::Coredis, &[3]),
 ];
 
-/// A client that finds the right node of a cluster by itself, or because its script says the key.
+/// Returns a client that finds the right node of a cluster by itself, or because its script names
+/// the key.
 pub fn client(language: Language, protocol: u8) -> Client {
     Client {
         language,

@@ -1,4 +1,4 @@
-//! Random histories over small alphabets, in which things meet.
+//! Generates random histories over small alphabets, so that names coincide often.
 
 use redis_tests::{Rng, rows};
 
@@ -36,7 +36,7 @@ fn id(rng: &mut Rng, kind: Kind) -> Bytes {
     }
 }
 
-/// Names that a pattern may be called by.
+/// Returns a name that may match a pattern.
 fn point_name(rng: &mut Rng) -> Bytes {
     if rng.chance(20) {
         return (0..1 + rng.below(4))
@@ -47,7 +47,7 @@ fn point_name(rng: &mut Rng) -> Bytes {
     name.as_bytes().to_vec()
 }
 
-/// Most often a name that means a point.
+/// Returns a name that usually refers to a point.
 fn known_point(rng: &mut Rng, space: &Space) -> Bytes {
     let name = point_name(rng);
     let literal = |p: &&Point| p.pattern.is_none();
@@ -69,7 +69,7 @@ fn taste<'a>(fields: &'a [&'static str], fills: &'a [Fill]) -> Taste<'a> {
     }
 }
 
-/// Most often without points that are not there, which make everything an error.
+/// Returns an expression, usually without unknown points, which would make the command fail.
 fn condition(rng: &mut Rng) -> (Expression, Bytes) {
     let fields = match rng.below(10) {
         0 => &FIELDS[..],
@@ -117,7 +117,7 @@ fn point(rng: &mut Rng) -> Point {
         pattern = None;
         known = Vec::new();
     } else if pattern.is_none() {
-        // `o-x|*` is no regex, so that name is not for a point.
+        // `o-x|*` is not a regex, so that name cannot be used for a point.
         name = b"all".to_vec();
     }
     let fields = if rng.chance(30) { &FIELDS[..9] } else { &[] };
@@ -276,7 +276,7 @@ fn load(rng: &mut Rng) -> Command {
     let mut pairs: Vec<(Bytes, Vec<Bytes>)> = Vec::new();
     for _ in 0..rng.below(6) {
         let id = id(rng, kind);
-        // What an id means that is given twice is left open.
+        // The contract does not define what a repeated id means.
         if pairs.iter().all(|(other, _)| *other != id) {
             pairs.push((id, tags(rng, 0)));
         }
@@ -284,7 +284,7 @@ fn load(rng: &mut Rng) -> Command {
     Command::Load(kind, mode, pairs)
 }
 
-/// The next command of a history.
+/// Returns the next command of a history.
 pub fn command(rng: &mut Rng, space: &Space) -> Command {
     let kind = *rng.pick(&Kind::ALL);
     match rng.below(1000) {

@@ -1,4 +1,4 @@
-//! Lines, and what a reader of them finds.
+//! Lines, and the fields that the module must read in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ impl Format {
     }
 }
 
-/// A line of a batch. What is in its JSON is remembered rather than parsed.
+/// A line of a batch. The model stores the fields of its JSON instead of parsing it.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub text: Bytes,
@@ -34,7 +34,7 @@ pub struct Capture {
     pub line: Bytes,
     pub fields: BTreeMap<&'static str, Bytes>,
     pub is_json: bool,
-    /// The id for record tags, if the line has one.
+    /// Id for record tags, if the line has one.
     pub record: Option<Bytes>,
 }
 
@@ -43,7 +43,7 @@ pub const STANDARD: [&str; 11] = rows![
     "filename";
 ];
 
-/// The field's own name, for an alias.
+/// Returns the field's own name for an alias.
 pub fn canonical(name: &str) -> &str {
     match name {
         "original" => "url",
@@ -55,7 +55,7 @@ pub fn canonical(name: &str) -> &str {
 }
 
 impl Capture {
-    /// The value of a field, or nothing when lines of this kind have no such field.
+    /// Returns the value of a field; `None` if lines of this kind have no such field.
     pub fn get(&self, name: &str) -> Option<Bytes> {
         let name = canonical(name);
         if let Some(value) = self.fields.get(name) {
@@ -153,7 +153,7 @@ pub const VALUES: [&str; 16] = [
     "(a|b)",
 ];
 
-/// The columns of a standard line, by name.
+/// Returns the column of a standard line that a field name means.
 fn column(rng: &mut Rng, name: &str) -> &'static str {
     match name {
         "urlkey" => *rng.pick(&KEYS),
@@ -243,7 +243,7 @@ fn cdxj(rng: &mut Rng) -> Line {
     }
 }
 
-/// A line, mostly of this format.
+/// Returns a random line, usually of this format.
 pub fn random_line(rng: &mut Rng, format: Format, bad: u64) -> Line {
     let plain = |text: &str| Line {
         text: text.as_bytes().to_vec(),

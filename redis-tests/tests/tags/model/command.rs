@@ -1,4 +1,4 @@
-//! A command of a history: its words, and what it does to the model.
+//! A command of a history: its arguments, and its effect on the model.
 
 use redis_tests::{Reply, bulk, int, simple};
 
@@ -42,7 +42,7 @@ pub enum Command {
     PointOf(Bytes),
     Filter(Call),
     Explain(Call),
-    /// An expression, as it is written, and a prefix.
+    /// An expression, its text, and a prefix.
     List(Expression, Bytes, Option<Bytes>),
     Scan(Kind, Option<Bytes>),
     Info,
@@ -57,21 +57,21 @@ fn same(reply: &Reply, expected: &Reply) -> Verdict {
     if reply == expected {
         Ok(())
     } else {
-        Err(format!("was to be {expected:?}, got {reply:?}"))
+        Err(format!("expected {expected:?}, got {reply:?}"))
     }
 }
 
 fn refused(reply: &Reply, code: &str) -> Verdict {
     match reply {
         Reply::Error(line) if line.starts_with(code.as_bytes()) => Ok(()),
-        other => Err(format!("was to be refused with {code:?}, got {other:?}")),
+        other => Err(format!("expected the error {code:?}, got {other:?}")),
     }
 }
 
 fn refused_with_one(reply: &Reply, codes: &Codes) -> Verdict {
     let one = codes.iter().any(|code| refused(reply, code).is_ok());
     one.then_some(()).ok_or(format!(
-        "was to be refused with one of {codes:?}, got {reply:?}"
+        "expected one of the errors {codes:?}, got {reply:?}"
     ))
 }
 
@@ -92,7 +92,8 @@ fn loaded(edges: &mut Edges, pairs: &[(Bytes, Vec<Bytes>)]) {
 }
 
 impl Command {
-    /// The words of the command for the space at this key. Walks begin with them.
+    /// Returns the arguments of the command for the tag space at this key. For a listing, these are
+    /// the first ones.
     pub fn words(&self, key: &str) -> Vec<Bytes> {
         let of = |name: &str, rest: &[&[u8]]| {
             let first = [format!("TAGS.{name}").into_bytes(), key.as_bytes().to_vec()];
@@ -163,8 +164,8 @@ impl Command {
         }
     }
 
-    /// Applies the command, and compares the reply with the expected one. The reply of a walk is all its pages
-    /// together.
+    /// Applies the command and compares the reply with the expected one. The reply of a listing is
+    /// all of its pages together.
     pub fn follow(&self, space: &mut Space, reply: &Reply) -> Verdict {
         let existed = space.exists();
         match self {
@@ -265,7 +266,7 @@ impl Command {
                     return if line.starts_with(b"CYCLE ") && refers {
                         Ok(())
                     } else {
-                        Err(format!("was to be set, got {reply:?}"))
+                        Err(format!("expected OK, got {reply:?}"))
                     };
                 }
                 if point.pattern.is_none() && is_in_a_cycle(space, &point.name) {
@@ -290,10 +291,9 @@ impl Command {
                 (Ok(meant), Reply::Array(points)) if points.len() == 1 => {
                     same(&points[0].items()[0], &bulk(meant))
                 }
-                (Ok(meant), other) => Err(format!(
-                    "was to be of {}, got {other:?}",
-                    meant.escape_ascii()
-                )),
+                (Ok(meant), other) => {
+                    Err(format!("expected {}, got {other:?}", meant.escape_ascii()))
+                }
             },
             Filter(call) => filtered(call, space, reply),
             Explain(call) => explained(call, space, reply),
@@ -340,7 +340,7 @@ impl Command {
                     Ok(())
                 } else {
                     Err(format!(
-                        "memory of nothing, or none of something: {reply:?}"
+                        "memory of a missing key, or none of an existing one: {reply:?}"
                     ))
                 }
             }
@@ -390,7 +390,7 @@ fn is_in_a_cycle(space: &Space, start: &Bytes) -> bool {
 fn filtered(call: &Call, space: &Space, reply: &Reply) -> Verdict {
     let expected = call.expected(space);
     if !space.exists() {
-        // Nothing is shown. Of which lines it is told that they are bad is left open.
+        // No line is shown. The contract does not define which lines are reported as bad.
         let nothing = Call {
             lines: call.lines.clone(),
             ..call.clone()
@@ -426,7 +426,7 @@ fn explained(call: &Call, space: &Space, reply: &Reply) -> Verdict {
         return if missing { Ok(()) } else { refused(reply, "") };
     };
     if reply.is_error() {
-        return Err(format!("was to be explained, got {reply:?}"));
+        return Err(format!("expected an explanation, got {reply:?}"));
     }
     same(&reply.field("keep"), &number(usize::from(keep))).map_err(|e| format!("keep {e}"))?;
     let mut told: Vec<Reply> = reply
@@ -464,7 +464,7 @@ fn listed(
         return refused(reply, "BADFIELD ");
     }
     if reply.is_error() {
-        return Err(format!("was to be listed, got {reply:?}"));
+        return Err(format!("expected a list, got {reply:?}"));
     }
     let no_field = |_: &str| Vec::new();
     let wanted = space.named().into_iter().filter(|tag| {

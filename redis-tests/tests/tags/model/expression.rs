@@ -1,10 +1,10 @@
-//! Expressions as trees: written as text for the server, judged here.
+//! Expressions as trees: written as text for the server, evaluated here.
 
 use redis_tests::Rng;
 
 use crate::model::pattern::{Bytes, Fill, Node, Pattern};
 
-/// A text, of which parts may come from a point's name.
+/// A text with parts that may come from a point's name.
 #[derive(Clone, Debug)]
 pub struct Text(pub Vec<Piece>);
 
@@ -82,13 +82,13 @@ pub enum Expression {
 }
 use Expression::*;
 
-/// The parts that an expression may have.
+/// The kinds of parts that an expression may have.
 pub struct Taste<'a> {
     pub tags: &'a [&'static str],
     pub points: &'a [&'static str],
     pub fields: &'a [&'static str],
     pub values: &'a [&'static str],
-    /// Groups that may be filled in.
+    /// Groups that may be inserted.
     pub fills: &'a [Fill],
 }
 
@@ -170,14 +170,14 @@ impl Expression {
         }
     }
 
-    /// The expression as text. In a point `$` is doubled.
+    /// Formats the expression as text. In a point, `$` is doubled.
     pub fn write(&self, rng: &mut Rng, point: bool) -> Bytes {
         let mut writer = Writer { rng, point };
         writer.or(self)
     }
 }
 
-/// Bytes that end the bare value of a test of a field, or may not be in it.
+/// Bytes that end the unquoted value of a field test or are not allowed in it.
 const VALUE: &[u8] = b"|&()\"'";
 
 struct Writer<'a> {
@@ -252,7 +252,7 @@ impl Writer<'_> {
             Is(field, value) => [field.as_bytes(), b"=", &self.value(value)].concat(),
             Has(field, value) => [field.as_bytes(), b"*=", &self.value(value)].concat(),
             Finds(field, pattern) => {
-                // In a regex a dollar sign is the regex's own, also in a point.
+                // In a regex, a dollar sign belongs to the regex, also in a point.
                 let pieces = pattern.0.iter().map(|node| match node {
                     Node::Fill(what) => reference(what, None),
                     other => Pattern(vec![other.clone()]).regex(),
@@ -273,14 +273,14 @@ impl Writer<'_> {
         self.written(text, VALUE)
     }
 
-    /// Bare where these bytes are not in it, else in quotes.
+    /// Formats a text without quotes if it contains none of these bytes, otherwise with quotes.
     fn written(&mut self, text: &Text, signs: &[u8]) -> Bytes {
         let bytes = if self.point {
             text.template()
         } else {
             text.filled(&|_| None).expect("nothing to fill in")
         };
-        // `${1}` holds signs that are none.
+        // The braces of `${1}` are not special characters here.
         let plain: Bytes = text.filled(&|_| Some(b"g".to_vec())).expect("filled");
         let braces = bytes.contains(&b'{') && signs.contains(&b'{');
         if braces {
@@ -290,7 +290,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Bare if there is something and none of these signs in `plain`, or else in quotes.
+    /// Formats bytes without quotes if `plain` is not empty and has none of these characters,
+    /// otherwise with quotes.
     fn quoted(&mut self, bytes: &[u8], plain: &[u8], signs: &[u8]) -> Bytes {
         let is_sign = |b: &u8| signs.contains(b) || b.is_ascii_whitespace();
         if !plain.is_empty() && !plain.iter().any(is_sign) && self.rng.chance(70) {

@@ -1,4 +1,4 @@
-//! `FILTER` as the specification has it: specs of three dialects, then collapse, skip and limit.
+//! `FILTER` as specified: filter specs of three dialects, then collapse, skip and limit.
 
 use redis_tests::{Reply, bulk, int};
 
@@ -17,7 +17,7 @@ pub enum Dialect {
 /// One `FILTER` spec.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// The signs before the field: one of `"" ! ~ = != !~ ~!`.
+    /// The operator before the field: one of `"" ! ~ = != !~ ~!`.
     pub signs: &'static str,
     pub field: Option<&'static str>,
     pub value: Value,
@@ -50,7 +50,7 @@ impl Spec {
             }
             (Value::Tags(_), _) | (_, Dialect::Ia | Dialect::Pywb) => (),
             _ if self.field.is_none() || ["=", "!=", "!~"].contains(&self.signs) => {
-                // The table says no more than that it is one.
+                // The specification's table only says that this is an error.
                 codes.insert("");
             }
             _ => (),
@@ -79,7 +79,7 @@ impl Spec {
         };
         let text = pattern.regex();
         let field = self.field.and_then(|field| capture.get(field));
-        // A sign that the dialect does not know is the first of the text.
+        // An operator that the dialect does not know is the first character of the text.
         let after =
             |sign: u8| Pattern([vec![Node::Literal(vec![sign])], pattern.0.clone()].concat());
         let line = &capture.line;
@@ -179,7 +179,7 @@ impl Call {
         clear
     }
 
-    /// Fields that every line must have.
+    /// Returns the fields that every line must have.
     fn needs(&self, clear: &[Clear]) -> Vec<&'static str> {
         let mut fields = Vec::new();
         clear.iter().for_each(|one| one.fields(&mut fields));
@@ -193,7 +193,7 @@ impl Call {
         fields
     }
 
-    /// Errors that can be told before a line is read.
+    /// Returns the errors that are detected before a line is read.
     fn refused(&self, space: &Space, codes: &mut Codes) -> Vec<Clear> {
         for spec in &self.specs {
             spec.check(self.dialect, codes);
@@ -309,7 +309,7 @@ impl Call {
         }
     }
 
-    /// The words after `TAGS.FILTER key`.
+    /// Returns the arguments after `TAGS.FILTER key`.
     pub fn words(&self) -> Vec<Bytes> {
         let mut words: Vec<Bytes> = Vec::new();
         let mut say = |word: &str, value: Bytes| words.extend([word.as_bytes().to_vec(), value]);
@@ -324,7 +324,7 @@ impl Call {
             let name = ["OUTBACK", "IA", "PYWB"][self.dialect as usize];
             say("DIALECT", name.into());
         }
-        // Several after one word, or a word for each.
+        // Uses one option with several values, or one option for each value.
         let together = self.lines.len().is_multiple_of(2);
         for (n, spec) in self.specs.iter().enumerate() {
             if n == 0 || !together {
@@ -359,7 +359,7 @@ impl Call {
                 0 => b"\r\n",
                 _ => b"\n",
             };
-            // An empty last line is none without its end.
+            // Without its line feed, an empty last line is not a line.
             let mut blob: Bytes = lines.flat_map(|line| [&line[..], end].concat()).collect();
             if self.lines.last().is_some_and(|line| !line.text.is_empty())
                 && self.skip.is_multiple_of(2)

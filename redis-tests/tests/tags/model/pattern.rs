@@ -1,11 +1,11 @@
-//! Regular expressions without a regex engine: a pattern is built from simple parts, is written as
-//! a regex for the server, and is matched here by plain backtracking.
+//! Regular expressions without a regex engine. A pattern is built from simple parts, formatted as a
+//! regex for the server, and matched here by plain backtracking.
 
 use redis_tests::{Rng, rows};
 
 pub type Bytes = Vec<u8>;
 
-/// The group that a text is filled in from.
+/// The group whose text is inserted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fill {
     Number(usize),
@@ -21,11 +21,11 @@ pub enum Node {
     Class(Bytes),
     Start,
     End,
-    /// Number, name and alternatives.
+    /// A group with its number, name and alternatives.
     Group(usize, Option<&'static str>, Vec<Vec<Node>>),
-    /// A part of one byte, or a group that may be missing.
+    /// A repetition of a one-byte part or of a group that may not match.
     Repeat(Box<Node>, usize, Option<usize>),
-    /// Text that a point's name brings.
+    /// Text from the name of a point.
     Fill(Fill),
 }
 
@@ -35,7 +35,7 @@ pub type Captures = Vec<Option<(usize, usize)>>;
 #[derive(Clone, Debug)]
 pub struct Pattern(pub Vec<Node>);
 
-/// The signs that mean something in a regex.
+/// The special characters of a regex.
 const SIGNS: &[u8] = b"\\.+*?()|[]{}^$";
 
 impl Pattern {
@@ -43,7 +43,7 @@ impl Pattern {
         Pattern(vec![Node::Literal(text.to_vec())])
     }
 
-    /// A random pattern over these bytes.
+    /// Returns a random pattern over these bytes.
     pub fn random(rng: &mut Rng, bytes: &[u8]) -> Pattern {
         let mut groups = 0;
         let mut nodes = Vec::new();
@@ -78,14 +78,14 @@ impl Pattern {
         all
     }
 
-    /// The pattern as a regex. Texts to be filled in are written as they are in a point.
+    /// Formats the pattern as a regex. Inserted texts are written as references, like in a point.
     pub fn regex(&self) -> Bytes {
         let mut out = Vec::new();
         write(&self.0, &mut out);
         out
     }
 
-    /// The pattern with the texts filled in, or nothing if there is none.
+    /// Returns the pattern with the texts inserted; `None` if one is missing.
     pub fn filled(&self, fill: &dyn Fn(&Fill) -> Option<Bytes>) -> Option<Pattern> {
         let nodes = self.0.iter().map(|node| match node {
             Node::Fill(what) => fill(what).map(Node::Literal),
@@ -110,17 +110,17 @@ impl Pattern {
         found
     }
 
-    /// The first match anywhere.
+    /// Returns the first match anywhere.
     pub fn find(&self, text: &[u8]) -> Option<Captures> {
         (0..=text.len()).find_map(|at| self.at(text, at, false))
     }
 
-    /// The match of the whole text.
+    /// Returns the match of the whole text.
     pub fn full(&self, text: &[u8]) -> Option<Captures> {
         self.at(text, 0, true)
     }
 
-    /// A match from the start.
+    /// Returns true if the pattern matches at the start.
     pub fn starts(&self, text: &[u8]) -> bool {
         self.at(text, 0, false).is_some()
     }
@@ -233,7 +233,7 @@ fn write(nodes: &[Node], out: &mut Bytes) {
                     ),
                 }
             }
-            // Only in points, which write their regexes piece by piece.
+            // Only points have inserted texts, and they format their regexes part by part.
             Node::Fill(_) => panic!("nothing to fill in here"),
         }
     }
@@ -247,7 +247,7 @@ fn one(node: &Node, byte: u8) -> bool {
         Node::Dot => byte != b'\n',
         Node::Digit => byte.is_ascii_digit(),
         Node::Class(bytes) => bytes.contains(&byte),
-        other => panic!("{other:?} is not of one byte"),
+        other => panic!("{other:?} does not match exactly one byte"),
     }
 }
 

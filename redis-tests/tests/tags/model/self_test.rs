@@ -1,4 +1,4 @@
-//! The model itself, where it could be wrong without anybody noticing.
+//! Tests of the model itself, for mistakes that comparisons would not reveal.
 
 use crate::model::pattern::{Fill, Node, Pattern, captured};
 
@@ -21,7 +21,7 @@ fn patterns_match_as_a_regex_does() {
     ]);
     assert_eq!(pattern.regex(), br"a\.(?P<n>\d+|x).*");
     let text = b"aba.12ca.3";
-    let captures = pattern.find(text).expect("it is there");
+    let captures = pattern.find(text).expect("the pattern matches");
     assert_eq!(captures, [Some((2, 10)), Some((4, 6))]);
     let names = pattern.groups();
     assert_eq!(
@@ -30,18 +30,18 @@ fn patterns_match_as_a_regex_does() {
     );
     assert!(pattern.full(text).is_none());
     assert!(!pattern.starts(text) && pattern.starts(b"a.x"));
-    // As much as possible first, and less when it must be.
+    // Greedy first, then backtracking.
     let greedy = Pattern(vec![
         Node::Group(1, None, vec![vec![star]]),
         Node::Literal(b"a".to_vec()),
     ]);
-    let captures = greedy.find(b"banana!").expect("it is there");
+    let captures = greedy.find(b"banana!").expect("the pattern matches");
     assert_eq!(captures[1], Some((0, 5)));
-    // A group that may be missing, and is.
+    // An optional group that does not match.
     let maybe = Pattern(vec![Node::Repeat(Box::new(group), 0, Some(1)), Node::End]);
-    assert_eq!(maybe.full(b"").expect("it is there")[1], None);
+    assert_eq!(maybe.full(b"").expect("the pattern matches")[1], None);
     assert_eq!(
-        maybe.find(b"a7").expect("it is there"),
+        maybe.find(b"a7").expect("the pattern matches"),
         [Some((1, 2)), Some((1, 2))]
     );
 }

@@ -1,4 +1,4 @@
-//! A tag space, and the tags of a capture.
+//! A tag space of the model, and the tags of a capture.
 
 use crawlspace_compact::limits::tags::POINT_NAME_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,14 +35,14 @@ pub struct Rule {
 #[derive(Clone, Debug)]
 pub struct Point {
     pub name: Bytes,
-    /// Pattern of the name, unless it is literal.
+    /// Pattern of the name; `None` for a literal name.
     pub pattern: Option<Pattern>,
     pub expression: Expression,
-    /// Text as it was set.
+    /// Text of the expression as it was set.
     pub text: Bytes,
 }
 
-/// An expression with everything filled in.
+/// An expression with all texts inserted.
 #[derive(Clone, Debug)]
 pub enum Clear {
     Any,
@@ -57,7 +57,7 @@ pub enum Clear {
     Or(Vec<Clear>),
 }
 
-/// Codes of errors, any of which is right.
+/// Codes of errors, any of which is accepted.
 pub type Codes = BTreeSet<&'static str>;
 
 #[derive(Clone, Debug, Default)]
@@ -68,7 +68,7 @@ pub struct Space {
     pub points: Vec<Point>,
 }
 
-/// Adds an edge. False if it was there.
+/// Adds an edge. Returns false if it exists.
 pub fn add(edges: &mut Edges, id: &[u8], tag: &[u8]) -> bool {
     edges.entry(id.to_vec()).or_default().insert(tag.to_vec())
 }
@@ -117,7 +117,7 @@ impl Space {
         all
     }
 
-    /// Tags of a record by its id, and by its id with the base name of its file.
+    /// Returns the tags of a record by its id, and by its id with the base name of its file.
     fn of_record(&self, id: &[u8]) -> Tags {
         let mut tags = self.own(Kind::Record, id);
         let mut parts: Vec<&[u8]> = id.split(|b| *b == b' ').collect();
@@ -128,7 +128,7 @@ impl Space {
         tags
     }
 
-    /// Tags of a file by its name and by its base name.
+    /// Returns the tags of a file by its name and by its base name.
     fn of_file(&self, name: &[u8]) -> Tags {
         let base = name.rsplit(|b| *b == b'/').next().unwrap_or_default();
         let mut tags = self.own(Kind::File, name);
@@ -154,9 +154,9 @@ impl Space {
         tags
     }
 
-    /// Every tag of a capture.
+    /// Returns every tag of a capture.
     pub fn tags(&self, capture: &Capture) -> Tags {
-        // What a line has no field for, no rule looks at.
+        // Rules ignore fields that the line does not have.
         let mut tags = self.by_rules(|field| capture.fields.get(canonical(field)).cloned());
         if let Some(record) = &capture.record {
             tags.extend(self.of_record(record));
@@ -203,7 +203,7 @@ impl Space {
         }
     }
 
-    /// Every tag that an edge in place names.
+    /// Returns every tag that an edge in place names.
     pub fn named(&self) -> Tags {
         let mut all: Tags = self
             .edges
@@ -214,7 +214,7 @@ impl Space {
         all
     }
 
-    /// The point of this name, and what its groups bring.
+    /// Finds the point that a name refers to, and the texts of its groups.
     fn resolve(&self, name: &[u8]) -> Option<(&Point, BTreeMap<String, Bytes>)> {
         if let Some(point) = self
             .points
@@ -242,7 +242,7 @@ impl Space {
         })
     }
 
-    /// The name of the point that a name means, or why it means none.
+    /// Returns the name of the point that a name refers to, or the error codes if there is none.
     pub fn meant(&self, name: &[u8]) -> Result<Bytes, Codes> {
         if let Some(point) = self.points.iter().find(|p| p.name == name) {
             return Ok(point.name.clone());
@@ -258,7 +258,7 @@ impl Space {
         clear.filter(|_| codes.is_empty()).ok_or(codes)
     }
 
-    /// Expands an expression of a client.
+    /// Expands an expression from a client.
     pub fn expression(&self, expression: &Expression) -> Result<Clear, Codes> {
         let mut codes = Codes::new();
         let clear = self.clear(expression, &BTreeMap::new(), &mut Vec::new(), 0, &mut codes);
@@ -281,7 +281,7 @@ impl Space {
             return None;
         };
         if name.len() > POINT_NAME_BYTES {
-            // Longer than a name may be, whatever else is wrong with it.
+            // The name is too long, whatever else is wrong with it.
             codes.insert("NOPOINT");
         }
         above.push(name.to_vec());
@@ -293,7 +293,7 @@ impl Space {
         clear
     }
 
-    /// The expression of a point, or of a client, with what the groups bring.
+    /// Expands the expression of a point or of a client with the texts of the groups.
     fn clear(
         &self,
         expression: &Expression,
@@ -364,7 +364,7 @@ impl Space {
 }
 
 impl Clear {
-    /// Every field that is looked at.
+    /// Returns every field that the expression reads.
     pub fn fields(&self, into: &mut Vec<&'static str>) {
         match self {
             Clear::Is(field, _) | Clear::Has(field, _) | Clear::Finds(field, _) => into.push(field),

@@ -1,4 +1,4 @@
-//! Copies of an index.
+//! Tests copies of an index.
 
 use redis_tests::{assert_contains, ends};
 use std::fs;

@@ -315,7 +315,7 @@ fn the_exporter_answers_over_http_and_finds_a_server_again() {
     server.restart();
     assert_eq!(up(&server), 1.0);
     assert_eq!(get(address, "/").status, 404);
-    // A host name other than its own.
+    // Requests for a foreign host name are refused.
     for (name, expected) in [("evil.example", "421"), ("localhost:9921", "200")] {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         let request = format!("GET /metrics HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");

@@ -18,7 +18,7 @@ fn a_second_mirror_of_a_space_is_refused_or_waits() {
         );
         assert_contains(&said, "process ");
     }
-    // Another key, and another kind, are other spaces.
+    // Another key or another kind is another space, with its own lock.
     stage.run("--once --key other").exits(0);
     stage.run("--once --kind file").exits(0);
 

@@ -129,7 +129,7 @@ fn a_use_in_the_future_counts_as_one_now_and_is_forgotten_in_time() {
         let used = fs::metadata(path).expect("a file").modified();
         assert!(used.expect("a time") <= later, "{}", path.display());
         marked += 1;
-        // An hour later.
+        // Set the time to more than an hour ago.
         set_time(path, later - HOUR - Duration::from_secs(1));
     }
     assert_eq!(marked, state(&cache_dir).len());

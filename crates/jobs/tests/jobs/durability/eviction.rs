@@ -197,7 +197,7 @@ fn what_is_replaced_is_there_at_every_moment() {
         user.go();
         let ended = user.end();
         is_over.store(true, Ordering::Relaxed);
-        // It never had to build anything.
+        // The process never had to build an entry.
         assert_eq!(ended.assert_done().figures(), [0, 0, 0]);
         for (entry, sum) in ended.got() {
             assert_eq!(expected.get(entry), Some(&sum), "{entry}");

@@ -160,7 +160,7 @@ fn a_folder_without_its_slash_is_sent_on_to() {
         &failure(&archive(&[&host.url("/b/")]), 7),
         &["/b/", "it redirects to", "/login"],
     );
-    // It would look like an invalid metadata file.
+    // A login page would also look like an invalid metadata file.
     host.put("/8-metadata-1.warc.gz", b"", sent_on("/login"));
     let text = failure(&archive(&[&host.url("/8-metadata-1.warc.gz")]), 8);
     assert_says(

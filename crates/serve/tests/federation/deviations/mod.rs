@@ -1,5 +1,5 @@
-//! Runs records as real tools and accidents leave them through every reader: records proven to be intact are served,
-//! and others are never served completely.
+//! Runs records, as real tools write them and as accidents damage them, through every reader.
+//! Records proven to be intact are served, and others are never served completely.
 
 #[allow(dead_code)] // the tool needs more of it
 mod cases;

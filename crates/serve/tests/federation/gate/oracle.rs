@@ -193,7 +193,7 @@ pub fn sent(source: &str, row: Capture) -> Option<Capture> {
     }
 }
 
-/// Decides what a reader gets of a capture.
+/// Decides what a reader may get of a capture.
 pub fn verdict(rules: &str, capture: Capture) -> Verdict {
     let (path, moment) = (capture.path(), &*capture.moment());
     let hidden = match rules {

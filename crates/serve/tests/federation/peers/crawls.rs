@@ -1,4 +1,4 @@
-//! Crawls by the real warcprox: with our CDX server, and with the plug-in.
+//! Crawls by the real warcprox: with the server's CDX API, and with the plug-in.
 
 use std::process::Command;
 

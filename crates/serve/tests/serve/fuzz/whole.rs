@@ -70,7 +70,7 @@ fn check(answer: &Answer) -> Result<(), String> {
     }
 }
 
-/// Checks that nothing captured takes effect for the server that replays it.
+/// Checks that captured headers and content have no effect on the server that replays them.
 fn check_replay(answer: &Answer) -> Result<(), String> {
     let is_own = (400..=599).contains(&answer.status)
         && answer.media_type() == "application/json"

@@ -1,4 +1,4 @@
-//! Our commands as requests, and their leases as replies.
+//! Builds requests with `CHG.*` commands and parses the leases in their replies.
 
 use crate::load::{Feeder, Pieces};
 
@@ -9,14 +9,15 @@ use super::hosts::{EXECUTIONS, Hosts};
 pub struct Lease {
     pub chg: String,
     pub token: i64,
-    /// When the group was due.
+    /// Due time of the group.
     pub due: u64,
-    /// Execution of the URI; empty when none is kept.
+    /// Execution of the URI; empty if no URI is kept.
     pub execution: String,
 }
 
 impl Lease {
-    /// The lease in a reply, if there is one. `skip` integers come before it: the due time that a release answers.
+    /// Parses the lease in a reply, if there is one. `skip` integers precede it, such as the due
+    /// time in the reply of a release.
     pub fn of(reply: Pieces, skip: usize) -> Option<Lease> {
         let mut texts = reply.texts.into_iter();
         Some(Lease {
@@ -28,7 +29,7 @@ impl Lease {
     }
 }
 
-/// Queues groups by `CHG.ADD`, a hundred a call: number and due time of each.
+/// Queues groups, given by number and due time, with `CHG.ADD`, a hundred per call.
 pub fn fill(
     feeder: &mut Feeder,
     hosts: &Hosts,
@@ -48,7 +49,7 @@ pub fn fill(
     feeder.finish();
 }
 
-/// `CHG.ADDURI` of some URIs of groups, due now: those of each execution in one call.
+/// Adds URIs of groups with `CHG.ADDURI`, due now, with one call per execution.
 pub fn keep(feeder: &mut Feeder, hosts: &Hosts, chg: u64, uris: u64) {
     let id = hosts.chg(chg);
     let executions = EXECUTIONS.len();

@@ -1,4 +1,4 @@
-//! C2: what adding, taking and releasing a group costs the server, at several sizes of the frontier.
+//! C2: server time for adding, leasing and releasing a group, at several sizes of the frontier.
 
 use super::Scene;
 use super::hosts::Hosts;
@@ -24,7 +24,7 @@ const TARGETS: [[Goal; 2]; 4] = [
     [targets::RELEASE_SEED, targets::RELEASE_SCRIPT],
 ];
 
-/// Measures all three at all sizes.
+/// Measures all three clients at all sizes.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let sizes = [5_000, plan.scaled(100_000), plan.scaled(1_000_000)];
     let scene = Scene::empty();
@@ -69,7 +69,7 @@ impl Costs {
         self.processor.push(cost.processor);
     }
 
-    /// `4.10 µs (12.9)`.
+    /// Formats the cost: `4.10 µs (12.9)`.
     fn text(&self) -> String {
         let [commands, processor] = [&self.commands, &self.processor].map(Series::median);
         format!("{commands:.2} µs ({processor:.1})")
@@ -100,7 +100,7 @@ fn findings(sizes: &[u64; 3], costs: &[[[Costs; 4]; 3]; 3], swept: &Costs) -> Fi
             let [small, large] = medians(kind);
             format!("{small:.2} → {large:.2} µs")
         };
-        // What the larger frontier adds, in microseconds.
+        // Additional cost of the larger frontier, in microseconds.
         let [ours, _, lua] = [0, 1, 2].map(|kind| medians(kind)[1] - medians(kind)[0]);
         table! { found;
             "C2", format!("{what}, time added by {many} groups instead of {few}"), "one atomic Lua script",

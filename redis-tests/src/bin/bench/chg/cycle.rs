@@ -1,4 +1,4 @@
-//! C1: pages by one client that waits for each reply.
+//! C1: pages per second of one client that waits for each reply.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub const GROUPS: u64 = 20_000;
 
 /// Measures the page cycle on kept URIs.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
-    // More than are fetched.
+    // More URIs than are fetched.
     let uris = plan.scaled(30).max(6);
     let scene = Scene::empty();
     let (mut ours, mut theirs) = <(Run, Run)>::default();
@@ -55,15 +55,15 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
 /// Figures of one kind.
 #[derive(Default)]
 pub struct Run {
-    /// Pages a second.
+    /// Pages per second.
     rate: Series,
-    /// Microseconds of the server's processor for a page.
+    /// Processor time of the server per page, in microseconds.
     cpu: Series,
-    /// Round trips for a page.
+    /// Round trips per page.
     trips: Series,
 }
 
-/// Queues URIs in both frontiers, as many in each group.
+/// Queues the same number of URIs per group in both frontiers.
 pub fn fill(scene: &Scene, hosts: &Hosts, groups: u64, uris: u64) {
     let mut feeder = Feeder::new(&scene.ours);
     for chg in 0..groups {
@@ -84,7 +84,7 @@ pub fn fill(scene: &Scene, hosts: &Hosts, groups: u64, uris: u64) {
     }
 }
 
-/// Fetches pages by our commands.
+/// Fetches pages with `CHG.*` commands.
 pub fn our_pages(server: &Server, span: Duration, run: &mut Run) {
     let before = queued(server);
     let mut client = Client::unix(server);
@@ -107,7 +107,7 @@ pub fn our_pages(server: &Server, span: Duration, run: &mut Run) {
     assert_eq!(done, pages, "every page counts once");
 }
 
-/// Fetches pages by Veidemann's sequence.
+/// Fetches pages with Veidemann's sequence of commands.
 pub fn their_pages(server: &Server, span: Duration, run: &mut Run) {
     let before = queued(server);
     let worker = Worker::start(server);
@@ -123,7 +123,8 @@ pub fn their_pages(server: &Server, span: Duration, run: &mut Run) {
 }
 
 impl Run {
-    /// Fetches pages for a while, each with a number of round trips; returns the number of pages.
+    /// Fetches pages for `span`; `page` fetches one and returns its round trips. Returns the number
+    /// of pages.
     fn pages(&mut self, server: &Server, span: Duration, mut page: impl FnMut() -> u64) -> u64 {
         let cpu = cpu_seconds(server.pid());
         let start = Instant::now();

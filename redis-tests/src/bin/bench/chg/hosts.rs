@@ -1,21 +1,21 @@
-//! The made-up hosts and URIs that everything here is measured on, the same for the same seed.
+//! The synthetic hosts and URIs for all measurements of the frontier; equal seeds give equal data.
 
-/// Crawl executions, by the share of each.
+/// Crawl executions with their weights.
 pub const EXECUTIONS: [(&str, u32); 3] = [
     ("5f1ac3de-77b2-4b0e-9a0f-0c6c1f6f9a01", 1),
     ("a2b9d0f4-10c7-4d6b-8f25-6f3f0a1c7d02", 2),
     ("c81e728d-9d4c-4f63-af06-7f89cc14862c", 3),
 ];
 
-/// Groups and URIs by number.
+/// Generates groups and URIs by number.
 #[derive(Clone, Copy)]
 pub struct Hosts {
-    /// Seed of everything.
+    /// Seed of all generated data.
     pub seed: u64,
 }
 
 impl Hosts {
-    /// Random bits that depend on the seed and `n` only (SplitMix64).
+    /// Returns random bits that depend on the seed and `n` only (SplitMix64).
     pub fn bits(&self, n: u64) -> u64 {
         let mut z = (n ^ self.seed.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,12 +23,13 @@ impl Hosts {
         z ^ (z >> 31)
     }
 
-    /// Id of a group: of a host group and of a politeness configuration, as in the seed.
+    /// Returns the id of a group, which consists of a host group and a politeness configuration as
+    /// in Veidemann.
     pub fn chg(&self, n: u64) -> String {
         format!("{:016x}{:04x}:default", self.bits(n), n & 0xffff)
     }
 
-    /// The `i`-th URI of a group, some 75 bytes.
+    /// Returns the `i`-th URI of a group, about 75 bytes.
     pub fn uri(&self, chg: u64, i: u64) -> String {
         let bits = self.bits(chg.wrapping_mul(1_000_003).wrapping_add(i));
         let host = self.bits(chg);
@@ -41,12 +42,12 @@ impl Hosts {
         )
     }
 
-    /// The execution that the `i`-th URI of any group belongs to.
+    /// Returns the execution of the `i`-th URI of any group.
     pub fn execution(&self, i: u64) -> (&'static str, u32) {
         EXECUTIONS[(i % EXECUTIONS.len() as u64) as usize]
     }
 
-    /// Levels between the `i`-th URI and a seed of the crawl.
+    /// Returns the number of links between a seed of the crawl and the `i`-th URI.
     pub fn depth(&self, i: u64) -> u64 {
         i % 5
     }

@@ -1,4 +1,4 @@
-//! D10: jobs on a frontier that the other rows do not run.
+//! D10: long-running frontier commands that no other row measures.
 
 use redis_tests::ok;
 
@@ -12,14 +12,15 @@ use crate::report::{Findings, note};
 use crate::series::grouped;
 use crate::slices::Slices;
 
-/// Crawl executions of the group that has many.
+/// Number of crawl executions of the group that has many.
 const BUSY_EXECUTIONS: u64 = 20_000;
 
-/// Measures them.
+/// Measures the jobs.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let groups = plan.scaled(1_000_000);
     let uris = groups / 10;
-    // Behind those that are counted: one with many URIs, and one with many executions.
+    // Three groups after the ones with counted URIs: one with many URIs, one with many executions,
+    // and the target of moves.
     let [large, many, other] = [1, 2, 3].map(|n| hosts.chg(groups + n));
     let mut slices = Slices::default();
     for _ in plan.repeat("D10: jobs on a frontier") {

@@ -1,4 +1,4 @@
-//! Bytes that a page adds to the append-only file and to the stream to replicas.
+//! Bytes that a page adds to the append-only file and to the replication stream.
 
 use redis_tests::{Options, Server};
 
@@ -9,7 +9,7 @@ use crate::Plan;
 use crate::load::appended;
 use crate::report::{Findings, Goal, note, say, table};
 
-/// Measures pages on kept URIs, with a replica that keeps up.
+/// Measures pages on kept URIs with a replica that is in sync.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     say("append-only file and replication stream of a page");
     let start = |options: Options| quiet(options.aof_unsynced(true).args(&RECORDED));
@@ -39,7 +39,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     found
 }
 
-/// Keeps everything else out of the file and the stream: rewrites, and pings of replicas.
+/// Server options that keep rewrites and replica pings out of the file and the stream.
 const RECORDED: [&str; 4] = [
     "--auto-aof-rewrite-percentage",
     "0",

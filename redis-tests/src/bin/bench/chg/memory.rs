@@ -1,4 +1,4 @@
-//! Memory of a queued URI.
+//! Memory per queued URI.
 
 use redis_tests::Server;
 
@@ -12,7 +12,7 @@ use crate::load::Feeder;
 use crate::report::{Findings, Goal, note, say, table};
 use crate::series::grouped;
 
-/// Measures groups of several sizes, and groups whose URIs are kept elsewhere.
+/// Measures groups of several sizes, with kept and with counted URIs.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let uris = plan.scaled(300_000);
     let mut found = Findings::default();
@@ -44,13 +44,13 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     found
 }
 
-/// Bytes that two new servers take more after they were filled.
+/// Returns the memory growth of two new servers after they were filled.
 fn bytes(fill: impl Fn(&Scene)) -> [f64; 2] {
     let scene = Scene::empty();
     let used = || {
         [&scene.ours, &scene.plain].map(|server: &Server| server.info_number("used_memory") as f64)
     };
-    // Scripts and buffers that stay are not the data's.
+    // Loads the scripts before the measurement, because they do not count as data.
     let _ = Scripts::load(&scene.plain);
     let before = used();
     fill(&scene);

@@ -1,4 +1,4 @@
-//! `CHG.*` against the seed's scripts, as Veidemann runs them, and against atomic scripts: C1 to C6.
+//! `CHG.*` compared with the scripts of Veidemann's frontier and with atomic scripts: C1 to C6.
 
 mod commands;
 mod cost;
@@ -46,7 +46,7 @@ pub fn measure(plan: &Plan) -> Section {
     }
 }
 
-/// A server with the module and one without.
+/// A server with the module and one without it.
 struct Scene {
     ours: Server,
     plain: Server,
@@ -60,7 +60,7 @@ impl Scene {
         }
     }
 
-    /// Forgets all data of both.
+    /// Deletes all data on both servers.
     fn clear(&self) {
         for server in [&self.ours, &self.plain] {
             ok!(server.wire(), "FLUSHALL", "SYNC");
@@ -68,7 +68,7 @@ impl Scene {
     }
 }
 
-/// A server with the module.
+/// Starts a server with the module.
 fn ours() -> Server {
     quiet(redis_tests::simulated())
 }
@@ -77,7 +77,7 @@ fn quiet(options: Options) -> Server {
     options.args(&["--hz", "10"]).start()
 }
 
-/// `QCT`: URIs queued.
+/// Returns `QCT`, the number of queued URIs.
 fn queued(server: &Server) -> u64 {
     let value = ok!(server.wire(), "GET", "QCT");
     if value.is_nil() {

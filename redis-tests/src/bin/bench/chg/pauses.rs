@@ -1,4 +1,5 @@
-//! The pause of an execution with many due groups in front of one of another execution.
+//! The cost of pausing an execution with many due groups that are queued before a group of another
+//! execution.
 
 use std::time::Instant;
 
@@ -15,7 +16,8 @@ use crate::series::{Series, grouped, time};
 use crate::targets;
 use crate::told::Spent;
 
-/// Measures the pause, the first `NEXT` after it, and one after a group left from among those that are paused.
+/// Measures the pause, the first `NEXT` after it, and a `NEXT` after a group has left from among
+/// the paused ones.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let groups = plan.scaled(100_000);
     let (mut whole, mut first, mut later) = <(Series, Series, Series)>::default();
@@ -59,7 +61,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     found
 }
 
-/// Microseconds of server time of a `NEXT`, which gives this group.
+/// Returns the server time of a `NEXT` that must lease this group, in microseconds.
 fn next(server: &redis_tests::Server, chg: &str) -> f64 {
     let mut client = Client::unix(server);
     Spent::reset(server);

@@ -1,4 +1,4 @@
-//! C5: pages of a server that is kept busy by many workers.
+//! C5: pages per second of a server that many workers keep busy.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -23,9 +23,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Number of groups: enough that one is always due.
 const GROUPS: u64 = 40_000;
 
-/// Measures pages a second.
+/// Measures pages per second.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
-    // More than are fetched.
+    // More URIs than are fetched.
     let uris = plan.scaled(20).max(5);
     let scene = Scene::empty();
     let mut rates = [(); 3].map(|()| Series::default());
@@ -59,20 +59,20 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     found
 }
 
-/// Pages by our commands for a while.
+/// Fetches pages with `CHG.*` commands for `span`.
 pub fn our_pages(server: &Server, span: Duration) -> Throughput {
     pages(server, span, &Ours)
 }
 
-/// The requests for a page and the next one.
+/// Builds the requests for a page and the next one.
 trait Pages {
-    /// The command that takes the first group.
+    /// Returns the command that leases the first group.
     fn first(&self) -> String;
-    /// The lease in the reply to it.
+    /// Parses the lease in the reply to [`first`](Pages::first).
     fn lease(&self, reply: Pieces) -> Option<Lease>;
-    /// The command that ends a page and takes the next group.
+    /// Returns the command that ends a page and leases the next group.
     fn next(&self, lease: &Lease, draw: f64) -> String;
-    /// The lease in the reply to it.
+    /// Parses the lease in the reply to [`next`](Pages::next).
     fn next_lease(&self, reply: Pieces) -> Option<Lease>;
 }
 
@@ -103,7 +103,7 @@ impl Pages for Ours {
     }
 }
 
-/// The documented keys, worked by one script.
+/// The documented keys, updated by one script.
 struct Atomic {
     next: String,
     page: String,
@@ -125,7 +125,7 @@ impl Pages for Atomic {
         format!("EVALSHA {next} 4 chg_ready chg_wait chg_busy chg_token CHG: 600000")
     }
 
-    /// The first lease is of no URI, which the script of pages takes for one that was done already.
+    /// The first lease has no URI; the script treats that as a completed one.
     fn lease(&self, reply: Pieces) -> Option<Lease> {
         Lease::of(reply, 0)
     }
@@ -152,7 +152,7 @@ impl Pages for Atomic {
     }
 }
 
-/// Pages of all workers for a while: each connection has a request under way.
+/// Fetches pages for `span` with all workers; each connection has one request in flight.
 fn pages(server: &Server, span: Duration, how: &impl Pages) -> Throughput {
     let before = queued(server);
     let worker = |_| {
@@ -190,7 +190,7 @@ fn pages(server: &Server, span: Duration, how: &impl Pages) -> Throughput {
     run
 }
 
-/// Pages by Veidemann's sequence.
+/// Fetches pages with Veidemann's sequence of commands.
 fn harvest(server: &Server, span: Duration) -> Throughput {
     let worker = Worker::start(server);
     let watch = Watch::start(server);
@@ -238,11 +238,13 @@ mod tests {
         feeder.finish();
         let how = Atomic::load(&server);
         let mut client = Client::unix(&server);
-        let mut lease = how.lease(client.line(&how.first())).expect("one is due");
+        let mut lease = how
+            .lease(client.line(&how.first()))
+            .expect("a group is due");
         for done in 0..100 {
             lease = how
                 .next_lease(client.line(&how.next(&lease, 0.5)))
-                .expect("one is due");
+                .expect("a group is due");
             assert_eq!(queued(&server), 1_000 - done);
         }
         assert_eq!(ok!(server.wire(), "ZCARD", "chg_busy").int(), 1);

@@ -1,4 +1,4 @@
-//! C6: a frontier of many groups with URIs kept in each, as it grows.
+//! C6: a growing frontier of many groups, each with kept URIs.
 
 use std::time::Duration;
 
@@ -17,30 +17,30 @@ use crate::series::{Series, grouped, time};
 use crate::targets;
 use crate::told::Spent;
 
-/// Groups of a run that names no other number.
+/// Number of groups unless the run names another one.
 const GROUPS: u64 = 10_000_000;
-/// URIs kept in each.
+/// Number of kept URIs per group.
 const URIS: u64 = 10;
-/// Divisors of the number of groups at which figures are taken.
+/// Divisors of the number of groups; at each resulting size, figures are measured.
 const STOPS: [u64; 3] = [100, 10, 1];
 
-/// Time limit for saving 10⁸ URIs and for loading them: some minutes.
+/// Time limit for saving or loading 10⁸ URIs, which takes several minutes.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Figures at one size.
 struct Stop {
     groups: u64,
-    /// Bytes of a URI, with its share of the group.
+    /// Bytes per URI, including its share of the group.
     used: f64,
     resident: f64,
-    /// Bytes of the RDB file, and seconds to load it.
+    /// Size of the RDB file in bytes, and seconds to load it.
     file: f64,
     load: f64,
-    /// Microseconds of the server for a page.
+    /// Server time per page, in microseconds.
     pages: Series,
 }
 
-/// Fills a frontier with as many groups as the plan says.
+/// Measures a frontier with the number of groups in the plan.
 pub fn measure(plan: &Plan) -> Section {
     let hosts = Hosts { seed: plan.seed };
     let all = plan.scaled(plan.scale.unwrap_or(GROUPS));

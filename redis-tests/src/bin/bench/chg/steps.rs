@@ -1,5 +1,5 @@
-//! Adding, taking and releasing groups by our commands, by the seed's scripts and by atomic ones,
-//! and what each costs the server.
+//! The server time of adding, leasing and releasing groups with `CHG.*` commands, with Veidemann's
+//! scripts, and with atomic scripts.
 
 use redis_tests::{Server, ok};
 
@@ -11,24 +11,24 @@ use crate::load::{Client, Feeder};
 use crate::machine::cpu_seconds;
 use crate::told::Spent;
 
-/// Spread of due times.
+/// Range of the due times, in milliseconds.
 const HOUR: u64 = 3_600_000;
-/// Requests of each kind that are counted.
+/// Number of measured requests of each kind.
 const SAMPLE: u64 = 10_000;
 
 /// The kind of client that works on the frontier.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// Our commands.
+    /// `CHG.*` commands.
     Ours,
-    /// The seed's scripts and the commands around them.
+    /// Veidemann's scripts and the commands around them.
     Seed,
-    /// The seed's keys worked by one atomic Lua script for each step, as a careful user would write them today: the
-    /// server's clock, first in first out, a token.
+    /// One atomic Lua script per step on the same keys, as a careful user would write them today:
+    /// with the server's clock, first-in-first-out order, and a token.
     Atomic,
 }
 
-/// One of the three on its server.
+/// A kind of client on its server.
 pub struct Bench<'a> {
     kind: Kind,
     server: &'a Server,
@@ -39,7 +39,7 @@ pub struct Bench<'a> {
     client: Client,
 }
 
-/// Microseconds that a step took the server.
+/// Server time of a step, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// Time in commands.
@@ -62,11 +62,11 @@ impl Cost {
     }
 }
 
-/// A group that was taken, and the token of its lease.
+/// A leased group, and the token of its lease.
 type Taken = (String, i64);
 
 impl Bench<'_> {
-    /// On this server.
+    /// Creates a client of this kind.
     pub fn on<'a>(kind: Kind, server: &'a Server, hosts: &'a Hosts) -> Bench<'a> {
         let mut wire = server.wire();
         let scripts = [
@@ -84,8 +84,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Costs of each step at a frontier of `size` groups, and of the seed's sweep for each group. A
-    /// small frontier is built several times, so that there is enough to count.
+    /// Returns the cost of each step on a frontier of `size` groups, and the cost of Veidemann's
+    /// sweep per group. Small frontiers are rebuilt several times to get enough samples.
     pub fn run(mut self, size: u64) -> ([Cost; 4], Cost) {
         let sample = (size / 2).min(SAMPLE);
         let rounds = SAMPLE / sample;
@@ -104,9 +104,9 @@ impl Bench<'_> {
         (spent, swept.over(rounds * size))
     }
 
-    /// Does a step and says what it cost.
+    /// Runs a step and returns its cost.
     fn cost(&mut self, step: impl FnOnce(&mut Self)) -> Cost {
-        // What a script calls is counted twice, in the script's time and by itself.
+        // Commands inside a script are counted twice: in the script's time and in their own.
         const SCRIPTS: &[&str] = &["evalsha", "brpop"];
         const PLAIN: &[&str] = &["exists", "zrem", "hset", "zadd"];
         const OURS: &[&str] = &["chg.add", "chg.next", "chg.release"];
@@ -126,8 +126,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Due times of the groups are spread over an hour that has just passed: simulated while ours
-    /// are added, so that they keep them, and all due afterwards.
+    /// Measures one frontier. Due times are spread over the past hour. `CHG.ADD` runs at a
+    /// simulated time, so that the frontier keeps them; afterwards, all groups are due.
     fn round(&mut self, size: u64, sample: u64) -> ([Cost; 4], Cost) {
         let hosts = self.hosts;
         let begin = now_ms() - 2 * HOUR;
@@ -155,7 +155,7 @@ impl Bench<'_> {
         ([new, known, next, release], sweep)
     }
 
-    /// Sends requests one by one, each when the one before was answered, as crawlers do.
+    /// Sends requests one by one, each after the reply to the previous one, as crawlers do.
     fn exchange(&mut self, lines: &[String]) {
         for line in lines {
             self.client.line(line);
@@ -181,7 +181,7 @@ impl Bench<'_> {
         self.exchange(&lines);
     }
 
-    /// The worker's run, without which the seed's clients take nothing.
+    /// Runs Veidemann's queue worker once; without it, its clients find no group.
     fn sweep(&mut self) {
         if self.kind == Kind::Seed {
             veidemann::sweep(&mut self.client, &self.seed.sweep, "chg_wait");
@@ -203,7 +203,7 @@ impl Bench<'_> {
         (0..count).map_while(take).collect()
     }
 
-    /// Each group rests for up to an hour.
+    /// Releases groups, each with a pause of up to an hour.
     fn release(&mut self, taken: &[Taken]) {
         let [.., release] = &self.atomic;
         let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! C3: a million groups that are due at once.
+//! C3: a million groups that become due at the same time.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ use crate::targets;
 use crate::told::Spent;
 
 const HOUR: u64 = 3_600_000;
-/// Calls of `NEXT` that are counted.
+/// Number of measured calls of `NEXT`.
 const SAMPLE: u64 = 20_000;
 
-/// Measures the sweep and, without it, `NEXT`.
+/// Measures the sweep, and calls of `NEXT` without a previous sweep.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let groups = plan.scaled(1_000_000);
     let stall = longest_stall(Duration::from_secs(2));
@@ -29,7 +29,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let (mut usual, mut due, mut first) = <(Series, Series, Series)>::default();
     let sample = SAMPLE.min(groups / 4);
     for rep in plan.repeat("C3: NEXT without a sweep") {
-        // A new server each time: its longest slice so far is that of this sweep.
+        // Each repetition starts a new server, so that its longest slice belongs to this sweep.
         let scene = Scene::empty();
         fill_ours(&scene.ours, hosts, groups, sample);
         usual.push(next(&scene.ours, sample).0);
@@ -59,7 +59,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     findings(groups, [&ours, &theirs], [&usual, &due, &first], stall)
 }
 
-/// A new frontier where all but the first `due` groups come due in an hour.
+/// Fills a frontier in which the first `due` groups are due now and the others in an hour.
 fn fill_ours(server: &Server, hosts: &Hosts, groups: u64, due: u64) {
     ok!(server.wire(), "FLUSHALL", "SYNC");
     let begin = now_ms() - HOUR;
@@ -75,7 +75,7 @@ fn fill_ours(server: &Server, hosts: &Hosts, groups: u64, due: u64) {
     commands::fill(&mut feeder, hosts, begin, (0..groups).map(|n| (n, at(n))));
 }
 
-/// Seconds that the sweep took.
+/// Returns the duration of the sweep in seconds.
 fn our_sweep(server: &Server, groups: u64) -> f64 {
     let mut wire = server.wire();
     let start = Instant::now();
@@ -95,8 +95,8 @@ fn their_sweep(server: &Server, groups: u64) -> f64 {
     seconds
 }
 
-/// Microseconds of server time of each of `count` calls of `NEXT`, and the longest time that one
-/// of the first hundred took its client, in milliseconds.
+/// Returns the server time per call for `count` calls of `NEXT` in microseconds, and the longest
+/// client-side wait among the first hundred calls in milliseconds.
 fn next(server: &Server, count: u64) -> (f64, f64) {
     Spent::reset(server);
     let mut client = Client::unix(server);

@@ -1,13 +1,14 @@
-//! The peer: the seed's keys worked by its own scripts and plain commands, as a frontier in Java
-//! does it (Veidemann). Written from the descriptions; its faults are kept:
+//! The peer: Veidemann's frontier, a Java program that works on the documented keys with its own
+//! scripts and plain commands. Written from the descriptions, including its defects:
 //!
-//! * `BRPOP` takes the group that became ready last, and a client that dies after it has the group
-//!   in no queue at all;
-//! * a release is four commands with gaps between them;
-//! * nobody checks who releases, and counts go down to where they go.
+//! * `BRPOP` takes the group that became ready last. If the client crashes after it, the group is
+//!   in no queue.
+//! * A release is four separate commands.
+//! * A release is not checked against the lease, and counts can become negative.
 //!
-//! One fault is not: the script that adds puts the execution's id into `chg_wait` instead of the
-//! group's, with which nothing would ever be fetched. The group's id goes in here.
+//! One defect is not reproduced: the original script for adding puts the execution's id into
+//! `chg_wait` instead of the group's, so that nothing would ever be fetched. Here, it adds the
+//! group's id.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,18 +22,18 @@ use crate::load::{Client, Feeder};
 
 /// Interval of the queue worker.
 pub const SWEEP_EVERY: Duration = Duration::from_millis(50);
-/// Pause of a group that was found empty.
+/// Pause of a group that had no URI.
 const EMPTY: Duration = Duration::from_secs(1);
-/// Deadline of a harvester.
+/// Duration of a harvester's lease, in milliseconds.
 const BUSY_MS: u64 = 600_000;
 
-/// Milliseconds since the epoch, by this machine's clock.
+/// Returns milliseconds since the epoch by this machine's clock.
 pub fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |d| d.as_millis() as u64)
 }
 
-/// Digests of the scripts, which are loaded once.
+/// Digests of the loaded scripts.
 pub struct Scripts {
     pub add: String,
     pub busy: String,
@@ -43,7 +44,7 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// Loads them.
+    /// Loads the scripts.
     pub fn load(server: &Server) -> Scripts {
         let mut wire = server.wire();
         let mut load = |script: &str| ok!(wire, "SCRIPT", "LOAD", script).text();
@@ -57,13 +58,13 @@ impl Scripts {
         }
     }
 
-    /// The call that counts a URI.
+    /// Returns the call that counts a URI.
     pub fn count(&self, chg: &str, execution: &str, at: u64) -> String {
         let add = &self.add;
         format!("EVALSHA {add} 4 CHG:{chg} chg_wait EIDC QCT {at} {execution} {chg}")
     }
 
-    /// Counts a URI in each of these groups: number and due time.
+    /// Counts a URI in each of these groups, given by number and due time.
     pub fn fill(
         &self,
         feeder: &mut Feeder,
@@ -77,8 +78,8 @@ impl Scripts {
         feeder.finish();
     }
 
-    /// The two calls that queue the `i`-th URI of a group. In the queue of an execution all scores are 0, so that
-    /// members sort by depth, then time.
+    /// Sends the two calls that queue the `i`-th URI of a group. In the queue of an execution, all
+    /// scores are 0, so that members sort by depth, then time.
     pub fn queue(&self, feeder: &mut Feeder, hosts: &Hosts, chg: u64, i: u64, at: u64) {
         let (keep, id) = (&self.keep, hosts.chg(chg));
         let (execution, weight) = hosts.execution(i);
@@ -90,14 +91,14 @@ impl Scripts {
     }
 }
 
-/// The background job: every 50 ms both queues, on a connection of its own.
+/// The background job, which processes both queues every 50 ms on a connection of its own.
 pub struct Worker {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl Worker {
-    /// Starts it.
+    /// Starts the worker.
     pub fn start(server: &Server) -> Worker {
         let stop = Arc::new(AtomicBool::new(false));
         let sha = Scripts::load(server).sweep;
@@ -115,22 +116,22 @@ impl Worker {
         Worker { stop, thread }
     }
 
-    /// Stops it.
+    /// Stops the worker.
     pub fn finish(self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("the worker is answered");
     }
 }
 
-/// One run of the worker's script; how many groups it moved.
+/// Runs the worker's script once; returns the number of moved groups.
 pub fn sweep(client: &mut Client, sha: &str, queue: &str) -> i64 {
     client
         .line(&format!("EVALSHA {sha} 2 {queue} chg_ready {}", now_ms()))
         .ints[0]
 }
 
-/// A harvester with its frontier: takes a group, finds a URI, reports it done, one round trip after
-/// the other.
+/// A harvester and its frontier client: takes a group, finds a URI and reports it done, with one
+/// round trip after the other.
 pub struct Harvester {
     client: Client,
     scripts: Scripts,
@@ -138,7 +139,7 @@ pub struct Harvester {
 }
 
 impl Harvester {
-    /// On a connection of its own.
+    /// Opens a connection and creates a harvester.
     pub fn new(server: &Server) -> Harvester {
         Harvester {
             client: Client::unix(server),
@@ -147,64 +148,66 @@ impl Harvester {
         }
     }
 
-    /// Round trips so far.
+    /// Returns the number of round trips so far.
     pub fn trips(&self) -> u64 {
         self.client.trips
     }
 
-    /// The last string of a reply (an integer or null is none).
+    /// Returns the last string of a reply; `None` for an integer or null.
     fn ask(&mut self, line: String) -> Option<String> {
         self.client.line(&line).texts.pop()
     }
 
-    /// A page from its choice to the release of its group, which then waits `pause`. False when no
-    /// group was ready in time.
+    /// Fetches a page, from the choice of a group to its release with `pause`. Returns false if no
+    /// group became ready in time.
     pub fn page(&mut self, pause: Duration) -> bool {
-        // 1. A group that is ready.
+        // 1. Take a ready group.
         let Some(chg) = self.ask("BRPOP chg_ready 5".into()) else {
             return false;
         };
         let deadline = || now_ms() + BUSY_MS;
-        // 2. It becomes busy; its fields.
+        // 2. Mark it as busy and read its fields.
         let busy = &self.scripts.busy;
         self.ask(format!(
             "EVALSHA {busy} 2 chg_busy CHG:{chg} {chg} {}",
             deadline()
         ));
-        // 3. The largest weight among the group's executions.
+        // 3. Read the largest weight among the group's executions.
         let largest = self.ask(format!(
             "ZREVRANGEBYSCORE UCHG:{chg} +inf -inf WITHSCORES LIMIT 0 1"
         ));
         let largest: f64 = largest.and_then(|w| w.parse().ok()).unwrap_or(0.0);
-        // 4. An execution by a random draw below it.
+        // 4. Choose an execution by a random number below that weight.
         self.draws = self.draws.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let draw = largest * (self.draws >> 11) as f64 / (1u64 << 53) as f64;
         let execution = self.ask(format!("ZRANGEBYSCORE UCHG:{chg} {draw} +inf LIMIT 0 1"));
         let Some(execution) = execution else {
-            // The release of a group's last URI queues it all the same: later, perhaps.
+            // After its last URI, the group is still queued; this round releases it with a longer
+            // pause.
             self.release(&chg, pause.max(EMPTY));
             return self.page(pause);
         };
-        // 5. Its first URI.
+        // 5. Read its first URI.
         let uri = self.ask(format!("ZRANGE UEID:{chg}:{execution} 0 0"));
         let uri = uri.expect("an execution of a group has URIs");
-        // 6. The deadline again, as the URI goes to a harvester.
+        // 6. Extend the deadline when the URI is passed to a harvester.
         let extend = &self.scripts.extend;
         self.ask(format!("EVALSHA {extend} 1 chg_busy {chg} {}", deadline()));
 
         // Here the page is fetched.
 
-        // 7. The group once more, for the receiver of the result.
+        // 7. Read the group again for the receiver of the result.
         self.ask(format!("HGETALL CHG:{chg}"));
-        // 8. The URI is done.
+        // 8. Remove the completed URI.
         let remove = &self.scripts.remove;
         self.ask(format!(
             "EVALSHA {remove} 5 UEID:{chg}:{execution} UCHG:{chg} CHG:{chg} EIDC QCT {uri} {execution}"
         ));
-        // 9, 10. What is left of the execution and of all: is the crawl at its end?
+        // 9, 10. Read the remaining counts of the execution and in total, to detect the end of the
+        // crawl.
         self.ask(format!("HGET EIDC {execution}"));
         self.ask("GET QCT".into());
-        // 11 to 14. The release.
+        // 11 to 14. Release the group.
         self.release(&chg, pause);
         true
     }
@@ -216,7 +219,8 @@ impl Harvester {
     }
 }
 
-/// One waiting client of C4: takes a group as soon as one is ready. Returns its due time.
+/// Takes a group as soon as one is ready, for the waiting clients of C4. Returns the group and its
+/// due time.
 pub fn take(client: &mut Client, busy: &str) -> (String, u64) {
     let chg = client.line("BRPOP chg_ready 5").texts.pop();
     let chg = chg.expect("a group becomes ready in five seconds");
@@ -231,7 +235,7 @@ pub fn take(client: &mut Client, busy: &str) -> (String, u64) {
     (chg, due.expect("a group has a due time"))
 }
 
-/// The four commands of a release.
+/// Returns the four commands of a release.
 pub fn release(chg: &str, due: u64) -> [String; 4] {
     let mut queue = format!("RPUSH chg_ready {chg}");
     if due > now_ms() {

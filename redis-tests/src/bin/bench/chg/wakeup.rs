@@ -1,4 +1,4 @@
-//! C4: how late a client gets a group that has come due.
+//! C4: delay between the due time of a group and its lease by a waiting client.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,10 +15,10 @@ use crate::report::{Findings, note, table};
 use crate::series::Series;
 use crate::targets;
 
-/// Clients that wait, with as many groups between them.
+/// Number of waiting clients and of groups.
 const CLIENTS: u64 = 8;
 
-/// Measures on an idle server, and with other clients sending requests.
+/// Measures on an idle server, and under the load of other clients.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let (mut ours, mut loaded, mut theirs) = <(Lateness, Lateness, Lateness)>::default();
     let span = plan.span() * 2;
@@ -61,7 +61,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     found
 }
 
-/// Milliseconds from due times to leases.
+/// Milliseconds between due times and leases.
 #[derive(Default)]
 struct Lateness {
     all: Series,
@@ -81,7 +81,7 @@ impl Lateness {
     }
 }
 
-/// Runs the clients, each in a thread with pauses that end after a while.
+/// Runs each client in a thread until `span` has passed.
 fn wait<C>(hosts: &Hosts, span: Duration, client: C) -> Series
 where
     C: Fn(&mut dyn Iterator<Item = u64>) -> Vec<f64> + Sync,
@@ -102,7 +102,7 @@ where
     })
 }
 
-/// Milliseconds that have passed since a due time.
+/// Returns the milliseconds since a due time.
 fn since(due: u64) -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0.0, |d| d.as_secs_f64() * 1e3) - due as f64
@@ -120,7 +120,7 @@ fn our_client(server: &Server, pauses: &mut dyn Iterator<Item = u64>) -> Vec<f64
         lease = Lease::of(reply, 1).expect("a lease");
         waits.push(since(lease.due));
     }
-    // Given back at once, so that the next run finds all groups.
+    // Released at once, so that the next run finds all groups.
     client.line(&format!(
         "CHG.RELEASE '' {} {} DELAY 0",
         lease.chg, lease.token

@@ -1,4 +1,4 @@
-//! Bytes that a commit writes into the append-only file, and sends to replicas.
+//! Bytes that a commit writes to the append-only file and sends to replicas.
 
 use redis_tests::{Options, Server};
 
@@ -11,13 +11,13 @@ use crate::load::{Client, Connection, appended};
 use crate::report::{Findings, Goal, note, say, table};
 use crate::series::grouped;
 
-/// Measures one commit on each storage, and the documented one.
+/// Measures one commit on each storage, and the documented sequence.
 pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     say("append-only file of a commit");
     let size = plan.scaled(100_000);
     let crawl = &corpus.crawls(size, 1, 0)[0];
     let start = |options: Options| {
-        // Rewriting it would make it smaller meanwhile.
+        // A rewrite during the measurement would shrink the file.
         let options = options.aof_unsynced(true);
         options
             .args(&["--auto-aof-rewrite-percentage", "0"])

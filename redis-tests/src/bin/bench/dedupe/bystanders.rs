@@ -7,11 +7,11 @@ use crate::report::{Findings, Goal, note, say, table};
 use crate::series::{Series, rate};
 use crate::targets;
 
-/// Turns that a repetition is made of.
+/// Number of turns per repetition.
 const TURNS: usize = 10;
 
-/// Writes of bystanders: name, the command up to the number of the key, the rest, and the target for the share of
-/// the rate without the module.
+/// Writes that do not use the module: name, command up to the number of the key, rest of the
+/// command, and the target for the ratio to the rate without the module.
 const WRITES: [(&str, &str, &str, Goal); 5] = [
     ("`SET key:<n>`", "SET key:", " {x:<64}", targets::USED),
     (
@@ -40,11 +40,11 @@ const WRITES: [(&str, &str, &str, Goal); 5] = [
     ),
 ];
 
-/// Writes of clients that have nothing to do with the index, and of a crawler that counts what it has stored.
+/// Measures writes of unrelated clients, and of a crawler that updates its own counts.
 pub fn measure(plan: &Plan) -> Findings {
     let mut found = Findings::default();
     say("writes of bystanders with and without the module");
-    // All three without other data, which would be in the caches of the processor as well.
+    // None of the servers has other data, which would also occupy the processor's caches.
     let [bare, unused, used] = [start_plain(), start_plain_storage(), start_plain_storage()];
     for command in [&["DEDUPE.BEGIN", "", "crawl"][..], &["CHG.INFO", ""]] {
         used.wire().expect_ok(command);
@@ -62,12 +62,12 @@ pub fn measure(plan: &Plan) -> Findings {
         });
         let servers = [&bare, &unused, &used];
         let mut rates = [(); 3].map(|()| Series::default());
-        // Once over all keys, so that none is new in what is measured.
+        // Writes all keys once, so that the measured writes create none.
         for server in servers {
             saturate(server, &batches, plan.span() / 2, 0);
         }
-        // In short turns: what disturbs the machine, and its clock rate, changes within a second, and differences of a few
-        // per cent are looked for.
+        // Uses short turns: load and clock rate of the machine change within a second, and the
+        // differences are a few percent.
         for rep in 0..plan.reps {
             let mut sums = [0.0; 3];
             for turn in 0..TURNS {

@@ -1,32 +1,32 @@
-//! The made-up crawls that everything here is measured on, the same for the same seed.
+//! The synthetic crawls for all measurements of the index; equal seeds give equal data.
 
 use std::io::Write;
 use std::ops::Range;
 
-/// Hosts of the corpus; a few of them have most of the pages.
+/// Number of hosts; a few of them have most of the pages.
 const HOSTS: u64 = 5_000;
-/// Bytes of a hash in its written form.
+/// Length of a hash in its written form, in bytes.
 pub const HASH_LEN: usize = 71;
 
-/// Hashes and records by number.
+/// Generates hashes and records by number.
 #[derive(Clone, Copy)]
 pub struct Corpus {
-    /// Seed of everything.
+    /// Seed of all generated data.
     pub seed: u64,
 }
 
-/// A crawl: hashes that it met first, and some that crawls before it have as well.
+/// A crawl: its own hashes, and some hashes of earlier crawls.
 pub struct Crawl {
-    /// Its id.
+    /// Id of the crawl.
     pub id: String,
-    /// Numbers of its own hashes.
+    /// Numbers of the crawl's own hashes.
     pub own: Range<u64>,
     /// Numbers of hashes of earlier crawls.
     pub shared: Vec<u64>,
 }
 
 impl Crawl {
-    /// All of its hashes.
+    /// Returns all hashes of the crawl.
     pub fn hashes(&self) -> impl Iterator<Item = u64> + '_ {
         self.own.clone().chain(self.shared.iter().copied())
     }
@@ -45,7 +45,7 @@ pub struct Record {
     pub date: String,
     /// URL.
     pub url: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: String,
 }
 
@@ -57,7 +57,7 @@ impl Record {
 }
 
 impl Corpus {
-    /// Random bits that depend on the seed, `n` and `lane` only (SplitMix64).
+    /// Returns random bits that depend on the seed, `n` and `lane` only (SplitMix64).
     pub fn bits(&self, n: u64, lane: u64) -> u64 {
         let step = n.wrapping_mul(8).wrapping_add(lane).wrapping_add(1);
         let mut z = (self.seed.wrapping_mul(0xd134_2543_de82_ef95))
@@ -67,7 +67,7 @@ impl Corpus {
         z ^ (z >> 31)
     }
 
-    /// The `n`-th hash, `sha256:` and 64 hex digits.
+    /// Returns the `n`-th hash, `sha256:` and 64 hex digits.
     pub fn hash(&self, n: u64) -> [u8; HASH_LEN] {
         let mut hash = [0; HASH_LEN];
         let mut rest = &mut hash[..];
@@ -76,7 +76,7 @@ impl Corpus {
         hash
     }
 
-    /// The record of the `n`-th hash in the crawl of that number.
+    /// Returns the record of the `n`-th hash in the crawl of that number.
     pub fn record(&self, n: u64, crawl: u64) -> Record {
         let bits = self.bits(n, 4);
         let path = self.bits(n, 5);
@@ -91,21 +91,23 @@ impl Corpus {
         }
     }
 
-    /// Host of a hash: the cube of an even draw, so that the first tenth has about half of them.
+    /// Returns the host of a hash. It uses the cube of a uniform draw, so that the first tenth of
+    /// the hosts has about half of the hashes.
     fn host(&self, n: u64) -> u64 {
         let draw = (self.bits(n, 6) >> 11) as f64 / (1u64 << 53) as f64;
         (draw.powi(3) * HOSTS as f64) as u64
     }
 
-    /// Crawls of equal size over `hashes` hashes; each but the first has `shared` percent more
-    /// that some earlier crawl has.
+    /// Creates crawls of equal size from `hashes` hashes. Each crawl but the first also has some
+    /// hashes of earlier crawls: `shared` percent of its own number.
     pub fn crawls(&self, hashes: u64, count: u64, shared: u64) -> Vec<Crawl> {
         let size = hashes / count;
         let crawl = |i: u64| self.crawl(i, i * size..(i + 1) * size, shared);
         (0..count).map(crawl).collect()
     }
 
-    /// A crawl of its own hashes and `shared` percent of as many of what lies before them.
+    /// Creates a crawl from its own hashes and some hashes of earlier crawls: `shared` percent of
+    /// its own number.
     pub fn crawl(&self, number: u64, own: Range<u64>, shared: u64) -> Crawl {
         let wanted = (own.end - own.start) * shared / 100;
         let before = own.start;
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_as_long_as_in_the_field() {
+    fn records_have_realistic_lengths() {
         let bytes: usize = (0..10_000).map(|n| CORPUS.record(n, 0).value().len()).sum();
         assert!(
             (88..94).contains(&(bytes / 10_000)),
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn crawls_share_what_earlier_ones_have() {
+    fn crawls_share_hashes_of_earlier_ones() {
         let crawls = CORPUS.crawls(1_000, 10, 5);
         assert!(crawls[0].shared.is_empty());
         for crawl in &crawls[1..] {

@@ -1,18 +1,18 @@
-//! The peers: the documented plain commands, as a client sends them and as Lua scripts.
+//! The peers: the documented plain commands, sent by a client and run as Lua scripts.
 
 use redis_tests::{Server, ok};
 
 use super::corpus::{Corpus, Crawl};
 use crate::load::{Client, Feeder};
 
-/// The two documented look-ups as a script.
+/// The two documented look-ups as a Lua script.
 pub const LOOKUP_SCRIPT: &str = include_str!("documented/lookup.lua");
-/// A commit as a script: new and already known hashes.
+/// A commit as a Lua script; returns the numbers of new and known hashes.
 pub const COMMIT_SCRIPT: &str = include_str!("documented/commit.lua");
-/// A purge as a script.
+/// A purge as a Lua script.
 pub const REBUILD_SCRIPT: &str = include_str!("documented/rebuild.lua");
 
-/// Writes crawls with plain commands; the first `committed` of them are committed.
+/// Writes crawls with plain commands and commits the first `committed` of them.
 pub fn fill(server: &Server, corpus: &Corpus, crawls: &[Crawl], committed: usize) {
     let mut feeder = Feeder::new(server);
     for (number, crawl) in crawls.iter().enumerate() {
@@ -35,15 +35,17 @@ pub fn fill(server: &Server, corpus: &Corpus, crawls: &[Crawl], committed: usize
     feeder.finish();
 }
 
-/// Commits a crawl as the documents say, its counts too. Returns new and known hashes.
+/// Commits a crawl, including its counts, with the documented commands. Returns the numbers of new
+/// and known hashes.
 pub fn commit(client: &mut Client, crawl: &str) -> (i64, i64) {
     let outcome = commit_hashes(client, crawl);
     sum(client, crawl);
     outcome
 }
 
-/// Commits the hashes of a crawl as the documents say and the crawler in the field does: `HSCAN` (generously by
-/// 1 000), and for each hash one `HSETNX` whose reply is awaited. Returns new and known hashes.
+/// Commits the hashes of a crawl with the documented commands, like a real crawler: `HSCAN` (with a
+/// generous count of 1,000), and for each hash one `HSETNX` whose reply is awaited. Returns the
+/// numbers of new and known hashes.
 pub fn commit_hashes(client: &mut Client, crawl: &str) -> (i64, i64) {
     let mut cursor = "0".to_owned();
     let (mut new, mut known) = (0, 0);
@@ -65,7 +67,7 @@ pub fn commit_hashes(client: &mut Client, crawl: &str) -> (i64, i64) {
     (new, known)
 }
 
-/// Adds the counts of a crawl to those of all.
+/// Adds the counts of a crawl to the total counts.
 pub fn sum(client: &mut Client, crawl: &str) {
     let counts = client.line(&format!("HGETALL h:{crawl}:counts"));
     for pair in counts.texts.chunks_exact(2) {
@@ -73,8 +75,8 @@ pub fn sum(client: &mut Client, crawl: &str) {
     }
 }
 
-/// Purges a crawl as the documents say: its keys go, the merged index is dropped and every crawl
-/// that stays is committed again.
+/// Purges a crawl with the documented commands: deletes its keys and the merged index, and commits
+/// every remaining crawl again.
 pub fn purge(client: &mut Client, gone: &str, kept: &[&str]) {
     client.line(&format!("DEL h:{gone} h:{gone}:counts c:{gone}:wacz"));
     client.line(&format!("SREM allcrawls {gone}"));
@@ -84,13 +86,13 @@ pub fn purge(client: &mut Client, gone: &str, kept: &[&str]) {
     }
 }
 
-/// Digest of the merged index: the same for the same hashes and owners.
+/// Returns a digest of the merged index, which is equal for equal hashes and owners.
 pub fn index_digest(server: &Server) -> String {
     let digest = ok!(server.wire(), "DEBUG", "DIGEST-VALUE", "allhashes");
     digest.items()[0].text()
 }
 
-/// A figure of `allcounts`.
+/// Returns a number of `allcounts`.
 pub fn count(server: &Server, field: &str) -> i64 {
     let value = ok!(server.wire(), "HGET", "allcounts", field);
     if value.is_nil() {

@@ -1,4 +1,4 @@
-//! D7: what the index takes in an RDB file, and how fast it is there again.
+//! D7: size of the index in an RDB file, and time to load it.
 
 use std::time::Instant;
 
@@ -15,11 +15,12 @@ use crate::targets;
 pub struct Times {
     /// Seconds to write the file.
     save: [Series; 3],
-    /// Seconds to load it, by the server's own account.
+    /// Seconds to load the file, as reported by the server.
     load: [Series; 3],
 }
 
-/// Saves all three and starts them on their files again, several times; what they take then.
+/// Saves all three servers and restarts them from their files several times; returns the times and
+/// the memory afterwards.
 pub fn load(plan: &Plan, scene: &mut Scene) -> (Times, [Footprint; 3]) {
     let mut times = Times::default();
     for _ in plan.repeat("D7: RDB files") {
@@ -28,21 +29,21 @@ pub fn load(plan: &Plan, scene: &mut Scene) -> (Times, [Footprint; 3]) {
         }
         let servers = [&mut scene.ours, &mut scene.packed, &mut scene.plain];
         for (server, load) in servers.into_iter().zip(&mut times.load) {
-            // The log has milliseconds.
+            // The log has a resolution of milliseconds.
             load.push(reset(server).max(0.001));
         }
     }
     (times, scene.servers().map(Footprint::of))
 }
 
-/// Seconds that `SAVE` takes.
+/// Runs `SAVE` and returns its duration in seconds.
 pub fn save_seconds(server: &Server) -> f64 {
     let start = Instant::now();
     ok!(server.wire(), "SAVE");
     start.elapsed().as_secs_f64()
 }
 
-/// Rows of the files as they are now.
+/// Returns the rows for the current files.
 pub fn findings(scene: &Scene, times: &Times, hashes: u64) -> Findings {
     let mut found = Findings::default();
     let sizes = scene

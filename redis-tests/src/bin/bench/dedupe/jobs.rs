@@ -1,4 +1,4 @@
-//! D10: jobs on an index that the other rows do not run.
+//! D10: long-running index commands that no other row measures.
 
 use redis_tests::ok;
 
@@ -9,7 +9,7 @@ use crate::report::{Findings, note, say};
 use crate::series::grouped;
 use crate::slices::Slices;
 
-/// Measures them on both storages.
+/// Measures the jobs on both storages.
 pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     let size = plan.scaled(1_000_000);
     let crawls = corpus.crawls(size, 10, 5);

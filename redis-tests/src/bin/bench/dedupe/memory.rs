@@ -1,4 +1,4 @@
-//! D6: what the index takes in memory, all in.
+//! D6: memory of the index, including all overhead.
 
 use redis_tests::{Server, ok};
 
@@ -6,8 +6,8 @@ use super::scene::{DOCUMENTED, Footprint, Scene};
 use crate::report::{Findings, Goal, note, table};
 use crate::targets;
 
-/// Rows of the three servers when they were empty, when they were filled, and when they had loaded
-/// what they saved.
+/// Returns rows for the three servers at three moments: empty, filled, and restarted from their
+/// files.
 pub fn findings(scene: &Scene, moments: [[Footprint; 3]; 3], hashes: u64) -> Findings {
     let [empty, full, loaded] = moments;
     let grown =

@@ -1,4 +1,4 @@
-//! `DEDUPE.*` against the documented plain commands, on plain keys and packed: D1 to D10.
+//! `DEDUPE.*` on plain and packed storage, compared with the documented plain commands: D1 to D10.
 
 mod aof;
 mod bystanders;
@@ -50,7 +50,7 @@ pub fn measure(plan: &Plan) -> Section {
     }
 }
 
-/// Measures everything that uses one filled scene.
+/// Runs all measurements that share one filled scene.
 fn on_filled(plan: &Plan, corpus: &Corpus, hashes: u64) -> Findings {
     let crawls = corpus.crawls(hashes, 10, 0);
     let mut scene = Scene::empty();

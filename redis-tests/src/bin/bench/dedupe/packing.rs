@@ -1,4 +1,4 @@
-//! `PACK` and `UNPACK` of an index with others asking meanwhile.
+//! `PACK` and `UNPACK` of an index under the load of other clients.
 
 use std::time::Instant;
 
@@ -51,17 +51,21 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     findings(size, &both, used)
 }
 
-/// Seconds that a change of the storage takes.
+/// Runs the command and returns its duration in seconds.
 fn change(server: &Server, command: &str, hashes: u64) -> f64 {
     let (mut wire, name) = (server.wire(), format!("DEDUPE.{command}"));
     let start = Instant::now();
     let reply = ok!(wire, name, "");
     let seconds = start.elapsed().as_secs_f64();
-    assert_eq!(reply.field("hashes").int(), hashes as i64, "all were moved");
+    assert_eq!(
+        reply.field("hashes").int(),
+        hashes as i64,
+        "all hashes were moved"
+    );
     seconds
 }
 
-/// Digests of the merged index, of its further holders, and of every crawl's records.
+/// Returns digests of the merged index, of its further holders, and of every crawl's records.
 fn digests(server: &Server, crawls: &[Crawl]) -> Vec<String> {
     let mut keys = vec!["allhashes".to_owned(), "holders".into()];
     keys.extend(crawls.iter().map(|crawl| format!("h:{}", crawl.id)));

@@ -1,4 +1,4 @@
-//! D8: removal of one crawl of ten, against building the index again.
+//! D8: removal of one of ten crawls, compared with rebuilding the index.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::report::{Findings, note, say, table};
 use crate::series::{Series, grouped, time};
 use crate::targets;
 
-/// Number of the crawl that goes.
+/// Number of the crawl to remove.
 const GONE: usize = 4;
 
 /// Measures the removal of the fifth crawl of ten, which share 5 % of their hashes.
@@ -36,7 +36,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
             reset(server);
             figures.alone(server, |server| {
                 let (seconds, reply) = remove(server, gone);
-                assert_eq!(reply[0], 1, "one crawl went");
+                assert_eq!(reply[0], 1, "one crawl was removed");
                 assert_eq!(
                     reply[1] + hashes(server),
                     size as i64,
@@ -52,7 +52,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
         lua.push(rebuild(&scene.plain, &crawls));
         let rebuilt = Outcome::of(&scene.plain);
         assert_eq!(result, rebuilt, "removal equals the script's rebuild");
-        // A minute long, and twenty times over the goal: once will do.
+        // Takes a minute and misses the goal by a factor of twenty, so one run is enough.
         if rep == 1 {
             say("D8: client loop");
             reset(&mut scene.plain);
@@ -100,7 +100,7 @@ fn kept(crawls: &[Crawl]) -> Vec<&str> {
         .collect()
 }
 
-/// Removes a crawl: seconds, and the reply.
+/// Removes a crawl; returns the seconds and the reply.
 pub fn remove(server: &Server, crawl: &Crawl) -> (f64, Vec<i64>) {
     let mut wire = server.wire();
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Servers with the same index: on plain keys, packed, and one that knows only plain commands.
+//! Servers with the same index: on plain keys, packed, and without the module.
 
 use std::fs;
 
@@ -9,22 +9,22 @@ use super::documented;
 use crate::load::Feeder;
 use crate::machine::resident;
 
-/// The layout that ours is compared with.
+/// Name of the peer: the documented layout with plain commands.
 pub const DOCUMENTED: &str = "the documented layout by plain commands";
 
-/// A server with the module and an index on plain keys, one with a packed index, and one without
-/// the module.
+/// A server with the module and plain storage, one with the module and packed storage, and one
+/// without the module.
 pub struct Scene {
-    /// Server with the module, index on plain keys.
+    /// Server with the module and plain storage.
     pub ours: Server,
-    /// Server with the module, index packed.
+    /// Server with the module and packed storage.
     pub packed: Server,
-    /// Without the module.
+    /// Server without the module.
     pub plain: Server,
 }
 
 impl Scene {
-    /// Three servers without data.
+    /// Starts three servers without data.
     pub fn empty() -> Scene {
         Scene {
             ours: start_plain_storage(),
@@ -33,17 +33,18 @@ impl Scene {
         }
     }
 
-    /// The three of them: ours on plain keys, ours packed, the plain one.
+    /// Returns the three servers: plain storage, packed storage, without the module.
     pub fn servers(&self) -> [&Server; 3] {
         [&self.ours, &self.packed, &self.plain]
     }
 
-    /// Returns the servers with the module: on plain keys, and packed.
+    /// Returns the servers with the module: plain storage, packed storage.
     pub fn storages(&mut self) -> [&mut Server; 2] {
         [&mut self.ours, &mut self.packed]
     }
 
-    /// Writes the crawls to all, each in its own way; the first `committed` are committed.
+    /// Writes the crawls to all servers, to each with its own commands, and commits the first
+    /// `committed`.
     pub fn fill(&mut self, corpus: &Corpus, crawls: &[Crawl], committed: usize) {
         add(&self.ours, corpus, crawls, committed);
         add(&self.packed, corpus, crawls, committed);
@@ -54,7 +55,7 @@ impl Scene {
         self.compare_storages(corpus, last);
     }
 
-    /// Checks that both storages give the same replies: counts, and hashes drawn from those below
+    /// Checks that both storages give equal replies, for counts and for random hashes below
     /// `limit`.
     pub fn compare_storages(&self, corpus: &Corpus, limit: u64) {
         assert_eq!(hashes(&self.ours), hashes(&self.packed), "as many hashes");
@@ -66,7 +67,7 @@ impl Scene {
         }
     }
 
-    /// Saves all, so that a later repetition can go back here.
+    /// Saves all servers, so that a later repetition can restore this state.
     pub fn save(&self) {
         for server in self.servers() {
             ok!(server.wire(), "SAVE");
@@ -78,29 +79,29 @@ fn quiet(options: Options) -> Server {
     options.args(&["--hz", "10"]).start()
 }
 
-/// A server with the module where new indexes are on plain keys.
+/// Starts a server with the module and plain storage.
 pub fn start_plain_storage() -> Server {
     quiet(Options::new().module_args(&["dedupe-storage", "plain"]))
 }
 
-/// A server with the module where new indexes are packed.
+/// Starts a server with the module and packed storage.
 pub fn start_packed() -> Server {
     quiet(Options::new().module_args(&["dedupe-storage", "packed"]))
 }
 
-/// A server that knows only plain commands.
+/// Starts a server without the module.
 pub fn start_plain() -> Server {
     quiet(Options::new().no_module())
 }
 
-/// Returns the reply of `DEDUPE.LOOKUP` for hashes.
+/// Returns the reply of `DEDUPE.LOOKUP` for these hashes.
 pub fn records(server: &Server, hashes: &[impl AsRef<[u8]>]) -> Reply {
     let mut words: Vec<&[u8]> = vec![b"DEDUPE.LOOKUP", b""];
     words.extend(hashes.iter().map(AsRef::as_ref));
     server.wire().expect_ok(&words)
 }
 
-/// Hashes of the merged index in whatever storage.
+/// Returns the number of hashes in the merged index on any storage.
 pub fn hashes(server: &Server) -> i64 {
     match ok!(server.wire(), "TYPE", "allhashes").text().as_str() {
         "hash" => ok!(server.wire(), "HLEN", "allhashes").int(),
@@ -108,7 +109,7 @@ pub fn hashes(server: &Server) -> i64 {
     }
 }
 
-/// Writes crawls with `DEDUPE.ADD`, 50 records a call; commits the first `committed`.
+/// Writes crawls with `DEDUPE.ADD`, 50 records per call, and commits the first `committed`.
 pub fn add(server: &Server, corpus: &Corpus, crawls: &[Crawl], committed: usize) {
     for (number, crawl) in crawls.iter().enumerate() {
         add_one(server, corpus, crawl, number as u64);
@@ -118,7 +119,7 @@ pub fn add(server: &Server, corpus: &Corpus, crawls: &[Crawl], committed: usize)
     }
 }
 
-/// Writes the crawl of that number with `DEDUPE.ADD`, 50 records a call.
+/// Writes one crawl with `DEDUPE.ADD`, 50 records per call.
 pub fn add_one(server: &Server, corpus: &Corpus, crawl: &Crawl, number: u64) {
     let mut feeder = Feeder::new(server);
     let hashes: Vec<u64> = crawl.hashes().collect();
@@ -136,7 +137,8 @@ pub fn add_one(server: &Server, corpus: &Corpus, crawl: &Crawl, number: u64) {
     feeder.finish();
 }
 
-/// Kills a server and starts it again with the data it saved; seconds that it says to have loaded.
+/// Kills a server and restarts it from the data it saved; returns the load time that it reports, in
+/// seconds.
 pub fn reset(server: &mut Server) -> f64 {
     server.restart();
     let log = server.log();
@@ -145,22 +147,22 @@ pub fn reset(server: &mut Server) -> f64 {
     number.and_then(|n| n.parse().ok()).unwrap_or(f64::NAN)
 }
 
-/// Bytes of a server's RDB file.
+/// Returns the size of a server's RDB file in bytes.
 pub fn rdb_bytes(server: &Server) -> u64 {
     fs::metadata(server.dir().join("dump.rdb")).map_or(0, |file| file.len())
 }
 
-/// Bytes that a server uses, by two accounts.
+/// Memory of a server, measured in two ways.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Footprint {
-    /// Bytes that it has requested from its allocator.
+    /// Bytes requested from the allocator.
     pub used: f64,
-    /// Resident memory, after the allocator returned what it could.
+    /// Resident bytes, after the allocator returned what it could.
     pub resident: f64,
 }
 
 impl Footprint {
-    /// Returns the memory of this server, once it has freed everything in the background.
+    /// Returns the memory of this server after all background frees are complete.
     pub fn of(server: &Server) -> Footprint {
         until("the server has freed what it no longer needs", || {
             server.info_number("lazyfree_pending_objects") == 0
@@ -173,7 +175,7 @@ impl Footprint {
         }
     }
 
-    /// Returns the growth since another moment, per thing.
+    /// Returns the growth since `before`, divided by `things`.
     pub fn since(self, before: Footprint, things: u64) -> Footprint {
         Footprint {
             used: (self.used - before.used) / things as f64,

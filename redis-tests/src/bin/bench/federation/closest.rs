@@ -1,4 +1,4 @@
-//! F5: a page with very many captures, and what others wait for meanwhile.
+//! F5: a query for a page with very many captures, and the waits of other clients meanwhile.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +15,10 @@ use crate::targets;
 
 /// Number of rows that pywb returns without a limit.
 const LIMIT: u64 = 100_000;
-/// The others ask so often a second.
+/// Requests per second of the other clients.
 const RATE: u32 = 200;
 
-/// Figures of one server.
+/// Measurements of one server.
 #[derive(Default)]
 struct Figures {
     all: Series,
@@ -27,7 +27,7 @@ struct Figures {
     meanwhile: Series,
 }
 
-/// Measures it.
+/// Measures both servers.
 pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
     let ours = Ours::start(&corpus.path(""), &corpus.config());
     let theirs = peer.map(|peer| peer.start(&corpus.config()));
@@ -66,7 +66,8 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
     findings(plan, &figures)
 }
 
-/// Asks, and adds the seconds until all of the answer is there. Gives the timestamps of its rows.
+/// Sends a request and records the seconds until the whole response has arrived. Returns the
+/// timestamps of its rows.
 fn timed(address: SocketAddr, target: &str, seconds: &mut Series) -> Vec<String> {
     let start = Instant::now();
     let answer = get(address, target);
@@ -77,8 +78,8 @@ fn timed(address: SocketAddr, target: &str, seconds: &mut Series) -> Vec<String>
     text.lines().map(second).collect()
 }
 
-/// Milliseconds that other clients wait while something is done: each is due at its time, whether or not those
-/// before it have been answered.
+/// Returns the milliseconds that other clients wait while `something` runs. Their requests are sent
+/// on schedule, whether or not earlier ones have been answered.
 fn waits(address: SocketAddr, targets: &[String], something: impl FnOnce()) -> Vec<f64> {
     const CLIENTS: u32 = 8;
     let over = AtomicBool::new(false);

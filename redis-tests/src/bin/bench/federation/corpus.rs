@@ -1,4 +1,4 @@
-//! An index that is large enough, with the parts that are asked for.
+//! A large index with the kinds of rows that the measurements query.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -11,30 +11,30 @@ use tempfile::TempDir;
 
 use crate::Plan;
 
-/// Rows of a prefix.
+/// Number of rows of a prefix query.
 pub const PREFIX_ROWS: u64 = 171;
-/// Captures of the URL that has most of them.
+/// Number of captures of the most-captured URL.
 pub const CAPTURES: u64 = 300_000;
 
 /// An archive on disk.
 pub struct Corpus {
     dir: TempDir,
-    /// Rows of the index.
+    /// Number of rows of the index.
     pub rows: u64,
-    /// Bytes of it.
+    /// Size of the index in bytes.
     pub bytes: u64,
-    /// URLs that have one capture.
+    /// URLs with one capture.
     pub singles: Vec<String>,
     /// URLs that are prefixes of others.
     pub prefixes: Vec<String>,
-    /// URLs whose records are there.
+    /// URLs whose records are stored.
     pub records: Vec<String>,
-    /// Bytes of those records.
+    /// Total size of those records in bytes.
     stored: u64,
 }
 
 impl Corpus {
-    /// Writes it.
+    /// Writes the corpus.
     ///
     /// # Panics
     /// When a file cannot be written.
@@ -61,7 +61,7 @@ impl Corpus {
         }
         let singles = plan.scaled(900_000);
         for number in 0..singles {
-            // Few hosts have most of the pages.
+            // A few hosts have most of the pages.
             let host = rng.below(70) * rng.below(70);
             let url = format!("http://www.archive-{host}.org/article/{number:x}.html");
             lines.push(line(&mut rng, &url, None));
@@ -70,7 +70,8 @@ impl Corpus {
             }
         }
         lines.sort_unstable();
-        // A source keeps some of what it has read of its index; where there are thousands, it is a small one.
+        // Each source caches parts of its index, so configurations with thousands of sources use a
+        // small index.
         let some = lines.iter().filter(|line| line.contains("/set/000/"));
         corpus.write("set.cdxj", &some.map(String::as_str).collect::<String>());
         corpus.rows = lines.len() as u64;
@@ -89,7 +90,7 @@ impl Corpus {
         self.stored / self.records.len().max(1) as u64
     }
 
-    /// Collections in the words of pywb, which are understood here as well.
+    /// Returns the configuration in pywb's format, which `crawlspace serve` also accepts.
     pub fn config(&self) -> String {
         let dir = self.dir.path().display();
         format!(
@@ -104,13 +105,13 @@ impl Corpus {
         text.len() as u64
     }
 
-    /// Records that take some 6.6 kB each in their file, gzip member and all.
+    /// Adds records that take about 6.6 kB each in their file, including the gzip member.
     fn add_records(&mut self, rng: &mut Rng, lines: &mut Vec<String>) {
         std::fs::create_dir_all(self.path("warcs")).expect("a folder");
         let mut file = Vec::new();
         for number in 0..2_000 {
             let url = format!("http://gazette.example.org/record/{number}.html");
-            // Hex digits take half of their bytes when packed.
+            // Compressed hex digits take half of their size.
             let noise: String = (0..760).map(|_| format!("{:016x}", rng.bits())).collect();
             let body = format!("<html><title>{number}</title><p>{noise}</p></html>\n");
             let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length";
@@ -134,7 +135,7 @@ impl Corpus {
         std::fs::write(self.path("warcs/records.warc.gz"), file).expect("the folder is writable");
     }
 
-    /// One page with very many captures, in an index of its own.
+    /// Adds one page with very many captures in a separate index.
     fn add_busy_page(&self, plan: &Plan, rng: &mut Rng) {
         let mut text = String::new();
         let most = plan.scaled(CAPTURES);
@@ -161,7 +162,7 @@ impl Corpus {
 
 fn line(rng: &mut Rng, url: &str, place: Option<(usize, usize)>) -> String {
     let (length, offset, file, timestamp) = match place {
-        // The date is what the record says, too.
+        // The date equals that of the stored record.
         Some((length, offset)) => (
             length as u64,
             offset as u64,

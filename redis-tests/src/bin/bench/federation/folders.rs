@@ -1,4 +1,4 @@
-//! U4: what a query for one URL costs in a folder of many files.
+//! U4: cost of a query for one URL in a folder of many files.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::report::{Findings, note, say, table};
 use crate::series::{Series, grouped};
 use crate::targets;
 
-/// Captures of each file.
+/// Captures per file.
 const CAPTURES: u64 = 1000;
-/// URLs that are asked for.
+/// Number of queried URLs.
 const URLS: u64 = 200;
 
-/// Measures it.
+/// Measures the queries.
 pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     let mut found = Findings::default();
     for (what, single, is_packed, count, goal) in [
@@ -68,7 +68,8 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
             assert_eq!((answer.status, lines), (200, 1), "{target}");
         }
         settle(&ours);
-        // Files are listed once a second: what was found out of them is used from then on.
+        // The server lists the folder once a second; from then on, it uses what it learned about
+        // the files.
         get(ours.address(), &many[0]);
         let [mut in_many, mut in_one] = [(); 2].map(|()| Series::default());
         for rep in 1..=plan.reps {
@@ -110,7 +111,7 @@ fn url(file: u64, capture: u64) -> String {
     format!("http://site{site}.example.com/{file}/page-{capture:05}")
 }
 
-/// Writes `count` indexes into a folder: packages, or CDXJ files.
+/// Writes `count` indexes into a folder, as WACZ packages or CDXJ files.
 fn write(folder: &Path, count: u64, is_packed: bool) {
     std::fs::create_dir_all(folder).expect("the folder is writable");
     for file in 0..count {

@@ -1,4 +1,4 @@
-//! F4: one source of a group hangs.
+//! F4: a group in which one source hangs.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,24 +15,24 @@ use crate::targets;
 
 /// `index_timeout`, in milliseconds.
 const TIMEOUT: f64 = 300.0;
-/// Groups that are asked once each while nothing else is.
+/// Number of groups that are queried once each on an idle server.
 const ALONE: usize = 20;
-/// Requests under way at a time, afterwards.
+/// Number of concurrent requests afterwards.
 const CLIENTS: usize = 32;
 
-/// Measures it.
+/// Measures the delay.
 pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     say("F4: a source hangs");
     let queries = plan.scaled(10_000) as usize;
-    // It takes connections, as far as the kernel keeps them, and says nothing. A source that goes on failing is
-    // skipped for a while, so there are many that have not failed yet.
+    // A source that completes connections but never answers. Sources that fail repeatedly are
+    // skipped for a while, so the configuration has many that have not failed yet.
     let silent = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let address = silent.local_addr().expect("a bound port");
     std::thread::spawn(move || {
         let mut kept = Vec::new();
         for stream in silent.incoming().flatten() {
             kept.push(stream);
-            // Connections that the other side has closed are let go, the oldest first.
+            // Drops the oldest connections, which the other side has closed.
             if kept.len() > 4 * CLIENTS {
                 kept.drain(..CLIENTS);
             }
@@ -42,7 +42,8 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     let dir = corpus.path("");
     let mut config = String::from("collections:\n");
     for group in 0..groups {
-        // Only one of the two is late, whatever else the machine has to do.
+        // The group has a timeout of a minute and the silent source a short one, so that only the
+        // silent source can time out, even on a loaded machine.
         config.push_str(&format!(
             "  g{group}:\n    index_timeout: 60\n    resource: {0}/warcs/\n    index_group:\n      local: {0}/set.cdxj\n\
              \x20     silent: {{type: cdx, api_url: 'http://{address}/{group}?url={{url}}', \
@@ -63,7 +64,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
         connection.first_byte().expect("an answer comes");
         late.push(start.elapsed().as_secs_f64() * 1e3 - TIMEOUT);
     }
-    // All rows of the other one, whose number is known.
+    // Expects all rows of the other source, whose number is known.
     let ask = |group: usize| {
         let answer = get(ours.address(), &target(group));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! U1: crawlers that ask, before they write a record, whether a page is known.
+//! U1: crawlers that look a page up before they write a record.
 
 use std::fmt::Write as _;
 
@@ -13,18 +13,18 @@ use crate::report::{Findings, note, say, table};
 use crate::series::{Series, grouped, rate};
 use crate::targets;
 
-/// Connections that a crawler keeps.
+/// Number of connections that crawlers keep open.
 const CONNECTIONS: usize = 400;
-/// Look-ups a second that are to be answered in time.
+/// Look-ups per second that must be answered in time.
 const RATE: f64 = 20_000.0;
-/// Captures of each URL, each by another crawl.
+/// Captures per URL, each by another crawl.
 const CRAWLS: u64 = 3;
-/// URLs that are asked for.
+/// Number of queried URLs.
 const ASKED: usize = 2_000;
 
-/// Measures it.
+/// Measures the look-ups.
 pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
-    say("U1: making a dedupe index");
+    say("U1: building a dedupe index");
     let urls = plan.scaled(100_000);
     let url = |number: u64| format!("http://host{}.example/page/{number}", number % 5_000);
     let server = Options::new().packed().start();
@@ -71,7 +71,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
     let theirs = peer.map(|peer| peer.start(&config));
     let mut rng = Rng::seeded(plan.seed);
     let asked: Vec<String> = (0..ASKED).map(|_| url(rng.below(urls))).collect();
-    // As warcprox asks; and the same in the words of the peer.
+    // The query as warcprox sends it, and the equivalent query for the peer.
     let of_dedupe = |url: &String| {
         format!("/seen/cdx?url={url}&fl=timestamp,digest&filter=!mimetype:warc/revisit&limit=-1")
     };
@@ -102,7 +102,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
         connections: CONNECTIONS,
         pause: None,
     };
-    // A connection that waits so long between two requests, in milliseconds.
+    // Each connection pauses this many milliseconds between two requests.
     let paced = Load {
         pause: Some((CONNECTIONS as f64 / RATE * 1e3) as u64 - 2),
         ..busy
@@ -140,7 +140,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus, peer: Option<&Peer>) -> Findings {
     found
 }
 
-/// A number as a digest of 32 characters.
+/// Formats a number as a digest of 32 characters.
 fn base32(number: u64) -> String {
     let mut text = String::with_capacity(32);
     let mut rng = Rng::seeded(number);

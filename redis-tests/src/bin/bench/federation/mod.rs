@@ -1,5 +1,6 @@
-//! `crawlspace serve` against pywb's index and resource server: F1 to F5, U1; its WACZ files against plain files: U2; with
-//! access rules and without: U3; with one file and with many: U4.
+//! `crawlspace serve` compared with pywb's index and resource server (F1 to F5, U1), and its own
+//! costs: WACZ files compared with plain files (U2), access rules (U3), and folders with many files
+//! (U4).
 
 mod closest;
 mod corpus;
@@ -21,7 +22,7 @@ use serving::Peer;
 
 /// Measures the family.
 pub fn measure(plan: &Plan) -> Section {
-    say("federation: making an archive up");
+    say("federation: generating an archive");
     let corpus = Corpus::new(plan);
     let peer = Peer::install();
     let peer = peer.as_ref();

@@ -1,4 +1,4 @@
-//! U2: a WACZ file against what is in it as plain files.
+//! U2: a WACZ file compared with the same content in plain files.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -16,12 +16,12 @@ use crate::report::{Findings, note, say, table};
 use crate::series::{Series, grouped, rate};
 use crate::targets;
 
-/// Rows of the package's index, about: those of the records, and some of the others.
+/// Approximate number of rows of the package's index: those of the records and some others.
 const ROWS: usize = 40_000;
-/// Rows of a block, as the format's tools have it.
+/// Rows per block, as the format's own tools write them.
 const BLOCK: usize = 1024;
 
-/// Measures it.
+/// Measures both forms.
 pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     let (rows, urls) = pack(corpus);
     let dir = corpus.path("");
@@ -66,11 +66,11 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     found
 }
 
-/// Writes a part of the index as a file, and the package with it and the records. Gives its number of rows, and URLs with
-/// one row each.
+/// Writes a part of the index as a file, and a package with the same rows and the records. Returns
+/// the number of rows, and URLs with one row each.
 fn pack(corpus: &Corpus) -> (u64, Vec<String>) {
     let read = |path: PathBuf| std::fs::read(path).expect("what was written before is there");
-    let text = String::from_utf8(read(corpus.path("index.cdxj"))).expect("it is text");
+    let text = String::from_utf8(read(corpus.path("index.cdxj"))).expect("the index is UTF-8");
     let every = text.lines().count().div_ceil(ROWS);
     let lines = text.lines().enumerate();
     let lines: Vec<&str> = lines
@@ -104,7 +104,7 @@ fn pack(corpus: &Corpus) -> (u64, Vec<String>) {
     (lines.len() as u64, urls)
 }
 
-/// Compresses an index in blocks: the blocks, and their secondary index.
+/// Compresses an index in blocks; returns the blocks and their secondary index.
 pub(super) fn blocks(lines: &[&str]) -> (Vec<u8>, String) {
     let (mut packed, mut secondary) = (Vec::new(), String::new());
     let name = "index.cdx.gz";

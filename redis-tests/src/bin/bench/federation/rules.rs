@@ -1,4 +1,4 @@
-//! U3: what a million access rules cost a query.
+//! U3: cost of a million access rules per query.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,10 @@ use crate::report::{Findings, note, say, table};
 use crate::series::{Series, grouped, rate};
 use crate::targets;
 
-/// Rules of the file.
+/// Number of rules in the file.
 const RULES: u64 = 1_000_000;
 
-/// Measures it.
+/// Measures queries with and without the rules.
 pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     let rules = write(plan, corpus);
     let dir = corpus.path("");
@@ -53,7 +53,7 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
             assert_eq!(
                 (one.status, &one.body),
                 (200, &other.body),
-                "all is allowed"
+                "every row is allowed"
             );
         }
         let [mut with, mut without, mut cost] = [(); 3].map(|()| Series::default());
@@ -79,7 +79,8 @@ pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     found
 }
 
-/// Writes rules that allow what the index has and what lies near it, each another urlkey or the beginning of some.
+/// Writes a rule for each row of the index, which allows its urlkey, and further rules that exclude
+/// other sites. Returns the number of rules.
 fn write(plan: &Plan, corpus: &Corpus) -> u64 {
     let rules = plan.scaled(RULES);
     let index = std::fs::read_to_string(corpus.path("index.cdxj"));
@@ -88,7 +89,7 @@ fn write(plan: &Plan, corpus: &Corpus) -> u64 {
     let mut near = 0;
     for line in index.lines() {
         let key = line.split(' ').next().unwrap_or_default();
-        // One in eight is about all urlkeys that begin so, the others about one.
+        // One rule in eight is for a prefix of urlkeys, the others are for an exact urlkey.
         let end = if near % 8 == 0 { "" } else { "###" };
         let _ = writeln!(text, "{key}{end} - {{\"access\": \"allow\"}}");
         near += 1;

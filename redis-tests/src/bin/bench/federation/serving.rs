@@ -1,4 +1,4 @@
-//! Ours and the peer, running.
+//! Runs `crawlspace serve` and the peer.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,17 +10,17 @@ use redis_tests::{Program, until_some};
 use crate::machine::{cpu_seconds, resident};
 use crate::{root, tool};
 
-/// Workers that the peer has.
+/// Number of workers of the peer.
 const WORKERS: usize = 2;
 
-/// `crawlspace serve` in release build.
+/// A running `crawlspace serve` in release build.
 pub struct Ours {
     program: Program,
     address: SocketAddr,
 }
 
 impl Ours {
-    /// Starts it with this configuration, in this folder.
+    /// Starts the server with this configuration in this folder.
     ///
     /// # Panics
     /// When it does not start.
@@ -48,28 +48,28 @@ impl Ours {
         self.address
     }
 
-    /// Seconds of processor time so far.
+    /// Returns the processor time used so far, in seconds.
     pub fn cpu(&self) -> f64 {
         cpu_seconds(self.program.pid())
     }
 
-    /// Bytes of memory that it has.
+    /// Returns the resident memory in bytes.
     pub fn resident(&self) -> u64 {
         resident(self.program.pid())
     }
 
-    /// Files and sockets that it has open.
+    /// Returns the number of open files and sockets.
     pub fn open_files(&self) -> usize {
         let folder = format!("/proc/{}/fd", self.program.pid());
         std::fs::read_dir(folder).map_or(0, Iterator::count)
     }
 }
 
-/// pywb, as its users run it.
+/// An installed pywb, run as its users do.
 pub struct Peer(Pywb);
 
 impl Peer {
-    /// `None` where it cannot be installed.
+    /// Installs pywb; `None` if that is impossible.
     pub fn install() -> Option<Peer> {
         let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
         let folder = root().join(target).join("tmp/pywb");
@@ -82,7 +82,7 @@ impl Peer {
         }
     }
 
-    /// Starts it with this configuration.
+    /// Starts pywb with this configuration.
     pub fn start(&self, config: &str) -> Running {
         self.0.start(App::WarcServer, config, WORKERS)
     }

@@ -1,19 +1,19 @@
-//! A fast upstream for both: a web server that answers with rows of the URL it was asked for, and costs nearly
-//! nothing.
+//! A fast upstream for both servers: a web server that returns rows of the requested URL at nearly
+//! no cost.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-/// Rows of an answer.
+/// Rows per response.
 pub const ROWS: usize = 10;
 
-/// The stub, until the process ends.
+/// The upstream, which runs until the process ends.
 pub struct Upstream {
     address: SocketAddr,
 }
 
 impl Upstream {
-    /// Begins to answer.
+    /// Starts the upstream.
     ///
     /// # Panics
     /// When there is no free port.
@@ -28,7 +28,7 @@ impl Upstream {
         Upstream { address }
     }
 
-    /// Three collections of it as a group, in the words of pywb.
+    /// Returns a configuration in pywb's format with three collections of the upstream as a group.
     pub fn config(&self) -> String {
         let source = |name: &str| {
             let at = self.address;
@@ -66,7 +66,8 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// Returns the rows of `http://example.com/page/7`, percent-encoded or not; each source has its own seconds.
+/// Returns the rows of `http://example.com/page/7`, percent-encoded or not; each source has its own
+/// capture times.
 fn rows(target: &str) -> String {
     let second = match target.as_bytes().get(1) {
         Some(b'a') => 1,

@@ -1,4 +1,4 @@
-//! The load generator: wrk, which keeps a number of connections busy.
+//! Runs wrk, the load generator, which keeps a number of connections busy.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,19 +9,21 @@ use redis_tests::packages::run;
 
 use crate::Plan;
 
-/// Requests under way at a time.
+/// Number of concurrent requests.
 pub const CONNECTIONS: usize = 16;
 
 /// Returns the duration of one run.
 pub fn span(plan: &Plan) -> Duration {
-    // Its unit is a second.
+    // wrk measures whole seconds.
     Duration::from_secs(if plan.quick { 1 } else { 5 })
 }
 
-/// Requests a second for these targets, by turns, over connections that are kept.
+/// Returns the requests per second for these targets, which are requested in turn over persistent
+/// connections.
 ///
 /// # Panics
-/// When wrk is not there, or an answer is not 200: a benchmark of errors is none.
+/// When wrk is not installed, or a response has a status other than 200, because error responses
+/// must not be measured.
 pub fn rate(folder: &Path, address: SocketAddr, targets: &[String], span: Duration) -> f64 {
     let load = Load {
         connections: CONNECTIONS,
@@ -30,28 +32,29 @@ pub fn rate(folder: &Path, address: SocketAddr, targets: &[String], span: Durati
     load.run(folder, address, targets, span).rate
 }
 
-/// The requests of a run.
+/// The load of a run.
 #[derive(Clone, Copy)]
 pub struct Load {
-    /// Connections, which are kept.
+    /// Number of persistent connections.
     pub connections: usize,
-    /// Milliseconds that a connection waits on average before its next request.
+    /// Average pause of a connection before its next request, in milliseconds.
     pub pause: Option<u64>,
 }
 
 /// The outcome of a run.
 pub struct Outcome {
-    /// Answers a second.
+    /// Responses per second.
     pub rate: f64,
-    /// Seconds within which 99 of 100 answers came.
+    /// 99th percentile of response times, in seconds.
     pub p99: f64,
 }
 
 impl Load {
-    /// Asks for these targets by turns.
+    /// Requests these targets in turn.
     ///
     /// # Panics
-    /// When wrk is not there, or an answer is not 200: a benchmark of errors is none.
+    /// When wrk is not installed, or a response has a status other than 200, because error
+    /// responses must not be measured.
     pub fn run(
         self,
         folder: &Path,
@@ -85,17 +88,19 @@ impl Load {
         let figure = |name: &str| {
             let line = told.lines().find_map(|line| line.trim().strip_prefix(name));
             line.map(str::trim)
-                .unwrap_or_else(|| panic!("wrk says no {name} {told}"))
+                .unwrap_or_else(|| panic!("wrk printed no {name}: {told}"))
         };
         let rate = figure("Requests/sec:");
         Outcome {
-            rate: rate.parse().unwrap_or_else(|_| panic!("wrk says {rate}")),
+            rate: rate
+                .parse()
+                .unwrap_or_else(|_| panic!("wrk printed an invalid rate: {rate}")),
             p99: seconds(figure("99%")).unwrap_or_else(|| panic!("{told}")),
         }
     }
 }
 
-/// A time as wrk writes it: `3.45ms`.
+/// Parses a time as wrk prints it: `3.45ms`.
 fn seconds(text: &str) -> Option<f64> {
     let end = text.find(|c: char| c.is_ascii_alphabetic())?;
     let unit = match &text[end..] {

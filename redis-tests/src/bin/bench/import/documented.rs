@@ -1,4 +1,4 @@
-//! The peer: an importer that sends the documented plain commands, one after the other.
+//! The peer: an importer that sends the documented plain commands one after the other.
 
 use std::io::{BufRead, BufReader};
 
@@ -12,12 +12,13 @@ use crate::load::{Client, Connection, Watch};
 /// The outcome of an import.
 pub struct Imported {
     pub seconds: f64,
-    /// Share of a core that the server used.
+    /// Processor use of the server, as a share of a core.
     pub busy: f64,
     pub round_trips: u64,
 }
 
-/// Imports all files: the responses of each crawl and its commit, then the revisits, which need every original.
+/// Imports all files: the responses and the commit of each crawl, then the revisits, which need
+/// every original.
 pub fn import(server: &Server, folder: &Folder) -> Imported {
     let watch = Watch::start(server);
     let mut client = Importer(Client::over(Connection::tcp(server)));
@@ -43,7 +44,7 @@ pub fn import(server: &Server, folder: &Folder) -> Imported {
     }
 }
 
-/// A line of an index, as far as it matters.
+/// The needed fields of an index line.
 struct Line<'a> {
     is_revisit: bool,
     date: &'a str,
@@ -53,7 +54,8 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// `None` for what is neither a response nor a revisit. Not a JSON parser, and so quicker than one.
+    /// Parses a line of a response or a revisit; `None` for other records. It reads only the fields
+    /// it needs and is faster than a JSON parser.
     fn read(line: &'a str) -> Option<Line<'a>> {
         let (_, rest) = line.split_once(' ')?;
         let (date, json) = rest.split_once(' ')?;
@@ -91,7 +93,7 @@ fn for_each_line(folder: &Folder, file: &Entry, mut each: impl FnMut(Line<'_>)) 
 struct Importer(Client);
 
 impl Importer {
-    /// Sends one command and waits for its reply: its first text.
+    /// Sends one command and returns the first string of its reply.
     fn line(&mut self, line: String) -> Option<String> {
         self.0.line(&line).texts.into_iter().next()
     }

@@ -1,5 +1,5 @@
-//! `crawlspace indexer` against an importer that sends the documented plain commands: I1 and I2. What many small crawls cost:
-//! I3.
+//! `crawlspace indexer` compared with an importer that sends the documented plain commands (I1,
+//! I2), and the cost of many small crawls (I3).
 
 mod documented;
 
@@ -16,11 +16,11 @@ use crate::series::{Series, grouped, rate, time};
 use crate::targets;
 use crate::{Plan, tool};
 
-/// Crawls of the collection, and WACZ files of each.
+/// Number of crawls of the collection, and of WACZ files per crawl.
 const CRAWLS: usize = 4;
 const WACZS: u64 = 5;
 
-/// Small crawls, and captures of each.
+/// Number of small crawls, and of captures per crawl.
 const SMALL_CRAWLS: u64 = 2000;
 const SMALL: u64 = 10;
 
@@ -35,7 +35,7 @@ pub fn measure(plan: &Plan) -> Section {
     }
 }
 
-/// The WACZ files, and what is in them.
+/// The WACZ files and the totals of their content.
 struct Collection {
     folder: Folder,
     manifest: String,
@@ -51,7 +51,7 @@ impl Collection {
         Collection::of(plan, CRAWLS, captures, WACZS)
     }
 
-    /// Creates crawls with this many captures and files each.
+    /// Creates a collection with this number of crawls and, for each, this many captures and files.
     fn of(plan: &Plan, crawls: usize, captures: u64, waczs: u64) -> Collection {
         let shape = Shape {
             captures,
@@ -97,17 +97,17 @@ fn method(plan: &Plan, collection: &Collection) -> String {
     )
 }
 
-/// One import, by one program or several at once.
+/// An import by one program or several at once.
 struct Run {
     seconds: f64,
-    /// Shares of a core that the server and the programs used.
+    /// Processor use of the server and of the programs, as shares of a core.
     server: f64,
     programs: f64,
-    /// The most memory that one of the programs had.
+    /// Peak memory of the largest program.
     peak: u64,
 }
 
-/// Imports everything with this many concurrent programs into a fresh server.
+/// Imports everything into a new server with this many concurrent programs.
 fn import(collection: &Collection, programs: usize, arguments: &[&str]) -> (Server, Run) {
     let server = Options::new().args(&["--hz", "10"]).start();
     let watch = Watch::start(&server);
@@ -200,7 +200,7 @@ fn findings(plan: &Plan, collection: &Collection) -> Findings {
     found
 }
 
-/// Many files of few captures, each of its own crawl: what the server has to do for a file.
+/// Measures many files of few captures, each in its own crawl, to show the server's cost per file.
 fn small_crawls(plan: &Plan, found: &mut Findings) {
     let files = plan.scaled(SMALL_CRAWLS);
     say(&format!("import: {files} crawls of {SMALL} captures"));

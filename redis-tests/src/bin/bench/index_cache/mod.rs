@@ -15,7 +15,7 @@ use crate::series::{Series, grouped, time};
 use crate::targets;
 use crate::{Plan, tool};
 
-/// Jobs of the set that one more is added to.
+/// Number of jobs of the set to which one job is added.
 const JOBS: u64 = 1000;
 
 /// Measures the index cache.
@@ -45,15 +45,15 @@ fn per_job(plan: &Plan) -> u64 {
     plan.scaled(1000).max(10)
 }
 
-/// The output of the program about an index.
+/// Output of the program about an index.
 struct Got {
     seconds: f64,
-    /// Median and 99th percentile of hits, in seconds.
+    /// Median and 99th percentile of the time of a hit, in seconds.
     hit: [f64; 2],
     entry: PathBuf,
 }
 
-/// Gets an index, and then hits.
+/// Gets an index once, then measures hits.
 fn get(archive: &Path, cache: &Path, jobs: &str, hits: u64) -> Got {
     let program = tool().with_file_name("examples").join("index_cache");
     let output = Command::new(&program)
@@ -91,7 +91,7 @@ struct One {
 
 impl One {
     fn new(plan: &Plan, folder: &Path) -> One {
-        say("index cache: making up a large job");
+        say("index cache: generating a large job");
         let lines = plan.scaled(1_000_000);
         let (crawl_log, cdx) = harvest::logs(1, plan.seed, lines);
         let archive = folder.join("one");
@@ -165,7 +165,7 @@ impl Many<'_> {
         let archive = folder.path().join("many");
         fs::create_dir(&archive).expect("a folder");
         if plan.wants("X1 X3") {
-            say("index cache: making up many jobs");
+            say("index cache: generating many jobs");
             for job in 1..=JOBS + plan.reps as u64 {
                 let (crawl_log, cdx) = harvest::logs(job, plan.seed, per_job(plan));
                 let path = archive.join(format!("{job}-metadata-1.warc.gz"));
@@ -190,7 +190,7 @@ impl Many<'_> {
             let got = get(&self.archive, cache.path(), &jobs, plan.scaled(100_000));
             more.push(got.seconds);
             hits.push(got.hit[0]);
-            // With all jobs cached, but no set of them.
+            // All jobs are cached, but no index of the set.
             fs::remove_dir_all(&got.entry).expect("an entry");
             for entry in fs::read_dir(fresh.path().join("dedupcrawllogindex")).expect("a folder") {
                 let path = entry.expect("an entry").path();

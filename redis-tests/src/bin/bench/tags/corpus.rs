@@ -1,30 +1,30 @@
-//! The made-up archive that everything here is measured on, the same for the same seed: collections
-//! of organisations, a third of them private, and captures in WARC files that are named as
+//! The synthetic archive for all measurements of tags; equal seeds give equal data. It has
+//! collections of organizations, a third of them private, and captures in WARC files named as
 //! Archive-It names them.
 
 use redis_tests::Rng;
 
-/// Collections of the archive.
+/// Number of collections.
 const COLLECTIONS: usize = 10_000;
-/// Organisations that own them.
+/// Number of organizations that own them.
 const ORGANISATIONS: u64 = 1_000;
 
-/// Captures in a file of [`Archive::stored`].
+/// Number of captures per file of [`Archive::stored`].
 pub const IN_A_FILE: u64 = 500;
 
 /// A collection.
 pub struct Collection {
     /// The number in the names of its WARC files.
     pub id: u64,
-    /// Organisation that owns it.
+    /// Number of the organization that owns it.
     pub organisation: u64,
-    /// The capture is hidden.
+    /// True if the collection is private.
     pub private: bool,
 }
 
-/// All collections, in no order.
+/// All collections in random order.
 pub struct Archive {
-    /// Seed of everything.
+    /// Seed of all generated data.
     pub seed: u64,
     /// The collections.
     pub collections: Vec<Collection>,
@@ -45,10 +45,10 @@ pub struct Capture {
 }
 
 impl Archive {
-    /// The archive of this seed.
+    /// Generates the archive of this seed.
     pub fn new(seed: u64) -> Archive {
         let mut rng = Rng::seeded(seed);
-        // Numbers have been given for years, and not all of the collections are there any more.
+        // Ids have gaps, because collections were deleted over the years.
         let mut ids: Vec<u64> = (1..=2 * COLLECTIONS as u64).collect();
         rng.shuffle(&mut ids);
         let collections = ids[..COLLECTIONS].iter().map(|&id| Collection {
@@ -62,7 +62,7 @@ impl Archive {
         }
     }
 
-    /// Returns the `n`-th capture. One in twenty is in a foreign file, whose name matches no rule.
+    /// Returns the `n`-th capture. One in twenty is in a foreign file whose name matches no rule.
     pub fn capture(&self, n: u64) -> Capture {
         let seed = self.seed.wrapping_add(n);
         let mut rng = Rng::seeded(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
@@ -83,7 +83,7 @@ impl Archive {
         }
     }
 
-    /// The `n`-th capture of a whole archive, in which [`IN_A_FILE`] captures are in a file.
+    /// Returns the `n`-th capture of a complete archive with [`IN_A_FILE`] captures per file.
     pub fn stored(&self, n: u64) -> Capture {
         Capture {
             filename: self.capture(n / IN_A_FILE).filename,
@@ -106,7 +106,7 @@ impl Archive {
         format!("{start}-{timestamp}-{serial:05}.warc.gz")
     }
 
-    /// The numbers of all collections, `1068|77|4`, each time in another order.
+    /// Returns the ids of all collections as `1068|77|4`, in an order that depends on `order`.
     pub fn alternatives(&self, order: u64) -> String {
         let ids = self.collections.iter().map(|c| c.id.to_string());
         let mut ids: Vec<String> = ids.collect();
@@ -114,13 +114,13 @@ impl Archive {
         ids.join("|")
     }
 
-    /// The first `count` captures as a blob, a line each.
+    /// Returns the first `count` captures as a blob with one line each.
     pub fn blob(&self, count: u64, line: fn(&Capture) -> String) -> Vec<u8> {
         blob((0..count).map(|n| self.capture(n)), line)
     }
 }
 
-/// Captures as a blob, a line each.
+/// Formats captures as a blob with one line each.
 pub fn blob(captures: impl IntoIterator<Item = Capture>, line: fn(&Capture) -> String) -> Vec<u8> {
     let lines = captures.into_iter().map(|capture| line(&capture) + "\n");
     lines.collect::<String>().into_bytes()
@@ -163,7 +163,7 @@ impl Capture {
         )
     }
 
-    /// Its id in the tagging index.
+    /// Returns the record id in the tagging index.
     pub fn record(&self) -> String {
         let Capture {
             urlkey,
@@ -176,7 +176,7 @@ impl Capture {
     }
 }
 
-/// Returns a random second of twelve years.
+/// Returns a random second within twelve years.
 fn moment(rng: &mut Rng) -> u64 {
     let date = (2008 + rng.below(12)) * 10_000 + (1 + rng.below(12)) * 100 + 1 + rng.below(28);
     date * 1_000_000 + rng.below(24) * 10_000 + rng.below(60) * 100 + rng.below(60)

@@ -1,4 +1,4 @@
-//! T1: what filtering costs a capture, against what archives do without tags.
+//! T1: cost of filtering per capture, compared with what archives do without tags.
 
 use std::collections::BTreeMap;
 
@@ -13,26 +13,26 @@ use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, time};
 use crate::targets;
 
-/// Captures in a batch, also of the peer's.
+/// Number of captures per batch, also for the peer.
 pub const BATCH: u64 = 10_000;
-/// Captures of an ordinary query.
+/// Number of captures of an ordinary query.
 const QUERY: u64 = 100;
 
-/// A question, and who else is asked it.
+/// A query, and the peer that it is compared with.
 struct Case {
     id: &'static str,
     what: &'static str,
-    /// The last word is the format of the lines.
+    /// Arguments; the last one is the format of the lines.
     conditions: Vec<String>,
-    /// Against whom, and the method of the Java program.
+    /// Name of the peer, and the method of the Java program.
     peer: Option<(&'static str, String)>,
     captures: u64,
     line: fn(&Capture) -> String,
-    /// Target for the time per capture, where there is one.
+    /// Target for the time per capture, if any.
     target: Option<Goal>,
 }
 
-/// Figures of a case, one for each repetition.
+/// Measurements of a case, one for each repetition.
 #[derive(Default)]
 struct Figures {
     server: Series,
@@ -70,7 +70,7 @@ pub fn measure(plan: &Plan, archive: &Archive, peer: Option<&Peer>) -> Findings 
 }
 
 impl Case {
-    /// Adds what it costs to the figures; which captures are kept.
+    /// Measures a case once; returns which captures are kept.
     fn measure(
         &self,
         server: &Server,
@@ -96,14 +96,14 @@ impl Figures {
         let [mine, other] = [ours, &theirs.kept].map(space::kept);
         assert!(
             ours == theirs.kept,
-            "{what}: ours keeps {mine} captures, the peer {other}, and they are not the same"
+            "{what}: Crawlspace keeps {mine} captures, the peer keeps {other}, and the sets differ"
         );
         self.theirs.push(theirs.each);
         self.build.push(theirs.build / 1e9);
     }
 }
 
-/// The questions; long ones in the order of this number.
+/// Returns the cases; the order of long alternatives depends on `order`.
 fn cases(archive: &Archive, order: u64) -> Vec<Case> {
     let organisation = archive.collections[0].organisation;
     let collections = archive.alternatives(order);
@@ -148,7 +148,7 @@ fn cases(archive: &Archive, order: u64) -> Vec<Case> {
     cases
 }
 
-/// Cases whose first call has something to compile: tags of a list, and a regex.
+/// Cases whose first call has to compile something: a list of tags, and a regex.
 const COMPILED: std::ops::Range<usize> = 3..5;
 
 fn findings(cases: &[Case], figures: &[Figures]) -> Findings {

@@ -1,4 +1,4 @@
-//! A million captures in one call, and what others wait meanwhile.
+//! A million captures in one call, and the waits of other clients meanwhile.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, grouped, time};
 use crate::targets;
 
-/// Calls one after the other: the longer it takes, the more others ask.
+/// Number of consecutive calls; a longer run gives more samples of other clients.
 const CALLS: u32 = 3;
 
-/// Measures both forms of the reply, and a plain command with as many bytes in and out.
+/// Measures both reply formats, and a plain command with as many bytes in and out.
 pub fn measure(plan: &Plan, archive: &Archive) -> Findings {
     let count = plan.scaled(1_000_000);
     let blob = archive.blob(count, Capture::cdx);
@@ -59,7 +59,7 @@ pub fn measure(plan: &Plan, archive: &Archive) -> Findings {
     found
 }
 
-/// Seconds of one call, on average, and the last reply.
+/// Returns the average seconds per call, and the last reply.
 fn calls(server: &Server, request: &[u8]) -> (f64, Vec<u8>) {
     let mut connection = Connection::unix(server);
     let mut seconds = 0.0;
@@ -72,7 +72,7 @@ fn calls(server: &Server, request: &[u8]) -> (f64, Vec<u8>) {
     (seconds / f64::from(CALLS), last)
 }
 
-/// Creates requests of other clients: a ping, and a field of a hash.
+/// Creates requests of other clients: a ping, and a read of a hash field.
 fn others(server: &Server) -> Arc<Batches> {
     ok!(
         server.wire(),

@@ -1,4 +1,4 @@
-//! `TAGS.*` against what archives do without tags: T1 and T2.
+//! `TAGS.*` compared with what archives do without tags: T1 and T2.
 
 mod corpus;
 mod filter;
@@ -36,9 +36,7 @@ fn method(archive: &Archive, peer: Option<&Peer>) -> String {
     let collections = &archive.collections;
     let private = collections.iter().filter(|c| c.private).count();
     let peer = match peer {
-        None => {
-            "There is no JDK here, and so no peer: figures of the Java program are missing".into()
-        }
+        None => "No JDK is installed, so the figures of the Java program are missing".into(),
         Some(Peer { version, .. }) => format!(
             "The peer is a Java program (JDK {version}) that has the file names in memory and is warmed up before it is \
              measured"

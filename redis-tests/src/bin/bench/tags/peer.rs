@@ -9,28 +9,28 @@ use crate::series::Series;
 
 const SOURCE: &str = include_str!("Peer.java");
 
-/// The program, compiled, with the captures and collections that it works on.
+/// The compiled program, with the captures and collections for it.
 pub struct Peer {
     folder: TempDir,
-    /// `17.0.9`, or what the JDK says of itself.
+    /// Version of the JDK, such as `17.0.9`.
     pub version: String,
 }
 
-/// The figures of a run.
+/// The results of a run.
 pub struct Outcome {
     /// Nanoseconds to build the filter.
     pub build: f64,
-    /// Nanoseconds a capture, the median of the rounds.
+    /// Nanoseconds per capture, the median of the rounds.
     pub each: f64,
-    /// Which captures pass, the first one as the highest bit of the first byte.
+    /// Bits of the captures that pass; the first one is the highest bit of the first byte.
     pub kept: Vec<u8>,
 }
 
 impl Peer {
-    /// Compiles it; nothing where there is no JDK.
+    /// Compiles the program; `None` if there is no JDK.
     ///
     /// # Panics
-    /// When there is one and it refuses the program.
+    /// When the JDK cannot compile the program.
     pub fn compile(archive: &Archive, captures: u64) -> Option<Peer> {
         let version = Command::new("javac").arg("-version").output().ok()?;
         let version = String::from_utf8_lossy(&version.stdout);
@@ -55,7 +55,7 @@ impl Peer {
         })
     }
 
-    /// Runs one method, warmed up and then measured in this many rounds.
+    /// Runs one method: a warm-up, then this number of measured rounds.
     ///
     /// # Panics
     /// When it fails.

@@ -1,4 +1,4 @@
-//! Tags on records: what a million of them take, and what they cost a filter and a toggle.
+//! Tags on records: the memory of a million of them, and their cost for a filter and a toggle.
 
 use std::time::Instant;
 
@@ -15,30 +15,31 @@ use crate::series::{Series, grouped, time};
 use crate::targets;
 use crate::told::Spent;
 
-/// Records in a command while they are loaded.
+/// Number of records per command while loading.
 const LOAD: u64 = 1_000;
 
-/// Figures, one for each repetition.
+/// Measurements, one for each repetition.
 #[derive(Default)]
 struct Figures {
-    /// Bytes a record: by the server's account, by `MEMORY USAGE`, and in the peer's hash.
+    /// Bytes per record: from the server's used memory, from `MEMORY USAGE`, and in the peer's
+    /// hash.
     used: Series,
     usage: Series,
     hash: Series,
-    /// Seconds to load all: merged, staged and swapped in, and into the peer's hash.
+    /// Seconds to load all records: merged, staged and swapped in, and into the peer's hash.
     merge: Series,
     stage: Series,
     hset: Series,
     /// Seconds of the swap.
     swap: Series,
-    /// Nanoseconds a capture: our filter, and the peer's look-up.
+    /// Nanoseconds per capture: filter, and the peer's look-up.
     filter: Series,
     hmget: Series,
     /// Microseconds of a toggle.
     toggle: Series,
 }
 
-/// Measures a space with tagged records, and a hash of the same.
+/// Measures a tag space with tagged records, and a hash with the same data.
 pub fn measure(plan: &Plan, archive: &Archive) -> Findings {
     let count = plan.scaled(1_000_000);
     let mut figures = Figures::default();
@@ -103,7 +104,8 @@ impl Figures {
     }
 }
 
-/// Seconds of the server to take all ids with their collection and organisation, after these words.
+/// Loads all record ids with their collection and organization, with this command; returns the
+/// server's seconds.
 fn load(server: &Server, archive: &Archive, count: u64, command: &str) -> f64 {
     let mut feeder = Feeder::new(server);
     Spent::reset(server);
@@ -116,8 +118,8 @@ fn load(server: &Server, archive: &Archive, count: u64, command: &str) -> f64 {
     Spent::since_reset(server).micros(&["TAGS.LOAD", "HSET"]) / 1e6
 }
 
-/// Id of a record and its tags, as the seed's index has them. The collection is not the one of the
-/// file name.
+/// Returns the id of a record and its tags in the format of the tagging index. The collection
+/// differs from the one in the file name.
 fn pair(archive: &Archive, n: u64) -> [String; 2] {
     let collections = &archive.collections;
     let c = &collections[n as usize % collections.len()];
@@ -125,7 +127,7 @@ fn pair(archive: &Archive, n: u64) -> [String; 2] {
     [archive.stored(n).record(), tags]
 }
 
-/// A batch of captures out of all.
+/// Returns a random batch of captures.
 fn drawn(archive: &Archive, count: u64, order: u64) -> impl Iterator<Item = Capture> {
     let mut rng = Rng::seeded(archive.seed.wrapping_add(order));
     (0..BATCH).map(move |_| archive.stored(rng.below(count)))

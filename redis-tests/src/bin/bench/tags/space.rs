@@ -1,4 +1,4 @@
-//! The archive as a tag space of a server, and what asking it costs.
+//! The archive as a tag space on a server, and the cost of queries.
 
 use std::time::Instant;
 
@@ -9,10 +9,10 @@ use crate::load::{Connection, Feeder, Item, encode};
 use crate::series::Series;
 use crate::told::Spent;
 
-/// Key of the space.
+/// Key of the tag space.
 pub const KEY: &str = "tags";
 
-/// Rule, points and collections of the archive.
+/// Writes the rule, the points and the collections of the archive.
 pub fn fill(server: &Server, archive: &Archive) {
     let mut space = TagSpace::of(server);
     space.ok(r"RULESET collection filename (?:^|/)ARCHIVEIT-(\d+)- coll:$1");
@@ -33,10 +33,10 @@ pub fn fill(server: &Server, archive: &Archive) {
     feeder.finish();
 }
 
-/// Most frequent arguments of `FILTER`; a form of the reply follows.
+/// The most frequent arguments of `FILTER`; the reply format follows.
 pub const ALL_PUBLIC: [&str; 5] = ["POINT", "all", "FORMAT", "CDX", "RETURN"];
 
-/// A `FILTER` of a blob.
+/// Encodes a `FILTER` request for a blob.
 pub fn filter(conditions: &[impl AsRef<str>], form: &str, blob: &[u8]) -> Vec<u8> {
     let mut words: Vec<&[u8]> = vec![b"TAGS.FILTER", KEY.as_bytes()];
     words.extend(conditions.iter().map(|word| word.as_ref().as_bytes()));
@@ -49,13 +49,13 @@ pub fn filter(conditions: &[impl AsRef<str>], form: &str, blob: &[u8]) -> Vec<u8
 /// The cost of a call.
 #[derive(Clone, Copy)]
 pub struct Cost {
-    /// Seconds by the server's account, work in the background included.
+    /// Seconds as reported by the server, including background work.
     pub server: f64,
     /// Seconds that the client waited.
     pub seen: f64,
 }
 
-/// Sends a request and reads its reply, which is one string.
+/// Sends a request and reads its reply, a single string. Returns the seconds and the reply.
 pub fn call(connection: &mut Connection, request: &[u8]) -> (f64, Vec<u8>) {
     let mut reply = Vec::new();
     let start = Instant::now();
@@ -78,15 +78,15 @@ pub fn cost_of_one(
     let (seen, reply) = call(connection, request);
     let told = Spent::since_reset(server).micros(&["TAGS.FILTER"]) / 1e6;
     let cost = Cost {
-        // On a busy machine the thread in the background may begin before the main one is done with
-        // the call, and that time is told twice.
+        // On a busy machine, the background thread may start before the main thread has finished
+        // the call; the overlap is then counted twice.
         server: told.min(seen),
         seen,
     };
     (cost, reply)
 }
 
-/// Returns the cost of a repeated `FILTER`: medians of `calls` calls, and the reply.
+/// Returns the median cost of `calls` repetitions of a `FILTER`, and the reply.
 pub fn cost(server: &Server, request: &[u8], calls: usize) -> (Cost, Vec<u8>) {
     let mut connection = Connection::unix(server);
     let (_, first) = call(&mut connection, request);
@@ -104,7 +104,7 @@ pub fn cost(server: &Server, request: &[u8], calls: usize) -> (Cost, Vec<u8>) {
     (cost, first)
 }
 
-/// Bits that are set.
+/// Returns the number of set bits.
 pub fn kept(bits: &[u8]) -> u32 {
     bits.iter().map(|byte| byte.count_ones()).sum()
 }

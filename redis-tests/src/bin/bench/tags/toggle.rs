@@ -1,4 +1,4 @@
-//! T2: a collection becomes private or public, and the next filter knows.
+//! T2: makes a collection private or public; the next filter must see the change.
 
 use redis_tests::{Options, Rng, Server};
 
@@ -12,10 +12,10 @@ use crate::series::Series;
 use crate::targets;
 use crate::told::Spent;
 
-/// Toggles that are counted.
+/// Number of measured toggles.
 const TOGGLES: u64 = 2_000;
 
-/// Measures the toggle, and the filter right after it.
+/// Measures the toggle, and the first filter after it.
 pub fn measure(plan: &Plan, archive: &Archive) -> Findings {
     let (mut each, mut after, mut without) = <(Series, Series, Series)>::default();
     let pairs = if plan.quick { 20 } else { 100 };
@@ -40,13 +40,13 @@ pub fn measure(plan: &Plan, archive: &Archive) -> Findings {
     found
 }
 
-/// One toggle: whether the collection is to be private.
+/// Returns the command that makes a collection private or public.
 fn change(collection: &Collection, private: bool) -> String {
     let word = if private { "ADD" } else { "REM" };
     format!("TAGS.{word} {KEY} TAG coll:{} private", collection.id)
 }
 
-/// Microseconds of a toggle. Afterwards everything is as it was.
+/// Returns the microseconds per toggle. Afterwards, all collections have their original state.
 pub fn toggles(server: &Server, archive: &Archive, order: u64) -> f64 {
     let mut rng = Rng::seeded(archive.seed ^ order);
     let mut client = Client::unix(server);
@@ -62,7 +62,7 @@ pub fn toggles(server: &Server, archive: &Archive, order: u64) -> f64 {
     spent.micros(&["TAGS.ADD", "TAGS.REM"]) / TOGGLES as f64
 }
 
-/// Microseconds of a batch right after a toggle, and of one without.
+/// Returns the microseconds of a filter right after a toggle, and of one without.
 fn filters(server: &Server, archive: &Archive, pairs: u64) -> [f64; 2] {
     let blob = archive.blob(BATCH, Capture::cdx);
     let all = space::filter(&ALL_PUBLIC, "BITS", &blob);
@@ -71,7 +71,7 @@ fn filters(server: &Server, archive: &Archive, pairs: u64) -> [f64; 2] {
     let (mut after, mut without) = <(Series, Series)>::default();
     let mut wire = server.wire();
     for n in 0..pairs {
-        // A collection that some capture of the batch is of.
+        // Choose a collection that has a capture in the batch.
         let file = archive.capture(n).filename;
         let of = |c: &&Collection| file.contains(&format!("ARCHIVEIT-{}-", c.id));
         let Some(collection) = archive.collections.iter().find(of) else {

@@ -1,4 +1,4 @@
-//! Random commands for one index or frontier, as its only writer.
+//! Random commands for an index or frontier that has no other writer.
 
 use redis_tests::{Lease, Reply, Rng, T0, Word, sha256_of, words_of};
 
@@ -6,9 +6,9 @@ type Words = Vec<Vec<u8>>;
 
 /// Random commands.
 pub trait Load {
-    /// The next command, for the cluster and for the oracle.
+    /// Returns the next command, for the cluster and for the oracle.
     fn next(&mut self) -> [Words; 2];
-    /// Processes the reply of both, which was the same.
+    /// Processes the two replies, which were equal.
     fn answered(&mut self, _: [&Reply; 2]) {}
 }
 
@@ -80,7 +80,7 @@ pub struct Frontier {
     prefix: &'static str,
     rng: Rng,
     now: i64,
-    /// Leases that are out, as the cluster and as the oracle gave them: their tokens differ.
+    /// Current leases of the cluster and of the oracle, whose tokens differ.
     held: Vec<[Lease; 2]>,
     takes: bool,
 }
@@ -100,7 +100,7 @@ impl Frontier {
 
 impl Load for Frontier {
     fn next(&mut self) -> [Words; 2] {
-        // No two things happen at one time, so that it is certain which group comes first.
+        // Times are unique, so that the order of groups is certain.
         self.now += 10 + self.rng.below(50) as i64;
         let (p, now) = (self.prefix, self.now);
         let rng = &mut self.rng;

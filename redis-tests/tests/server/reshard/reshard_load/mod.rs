@@ -1,5 +1,5 @@
-//! Load on indexes and frontiers whose slots move key by key, every answer compared with that of an oracle: a
-//! server of its own, where the same commands are run and nothing moves.
+//! Load on indexes and frontiers whose slots move key by key. Every reply is compared with that of
+//! an oracle: a separate server that gets the same commands and where nothing moves.
 
 mod load;
 
@@ -22,9 +22,9 @@ const REFUSED: Duration = Duration::from_secs(60);
 
 /// The state that all threads share.
 struct Progress {
-    /// Answers that were compared and right.
+    /// Replies that were compared and equal.
     answers: AtomicU64,
-    /// Replies that sent a client elsewhere, or told it to come back later.
+    /// Replies that redirected a client or told it to try again later.
     refusals: AtomicU64,
     over: AtomicBool,
 }
@@ -72,7 +72,7 @@ fn refused(reply: &Reply) -> Option<Refused> {
     }
 }
 
-/// A client of the cluster that goes where it is sent, until it is answered.
+/// A client of the cluster that follows redirects until it gets a reply.
 struct Routed<'a> {
     wires: HashMap<u16, Wire>,
     at: u16,
@@ -85,7 +85,8 @@ impl Routed<'_> {
         self.wires.entry(port).or_insert_with(connect)
     }
 
-    /// The answer, and whether it was refused before: then a job may have done a part of its work already.
+    /// Returns the reply, and true if the command was refused before; in this case, a job may
+    /// already have done a part of its work.
     fn call(&mut self, words: &[Vec<u8>]) -> (Reply, bool) {
         let start = Instant::now();
         let mut refusals = 0;
@@ -109,7 +110,7 @@ impl Routed<'_> {
             self.progress.refusals.fetch_add(1, Relaxed);
             assert!(
                 start.elapsed() < REFUSED,
-                "{words:?} is refused for ever: {reply:?}"
+                "{words:?} is still refused after a minute: {reply:?}"
             );
             match refused {
                 Refused::Moved(port) => self.at = port,
@@ -120,9 +121,10 @@ impl Routed<'_> {
     }
 }
 
-/// A reply as it must be on any server: without what memory takes, tokens and what is left of a time.
+/// Removes the parts of a reply that differ between servers: memory sizes, tokens and remaining
+/// times.
 fn steady(reply: &Reply) -> Reply {
-    // Tokens are microseconds of the simulated time, at least.
+    // Tokens are at least the simulated time in microseconds.
     let is_token = |n: i64| n >= T0 * 1000;
     let all = |items: &[Reply]| items.iter().map(steady).collect();
     match reply {
@@ -162,7 +164,7 @@ fn steady(reply: &Reply) -> Reply {
     }
 }
 
-/// Commands that reply what they did themselves, and not what is done when they are.
+/// Commands whose reply counts their own changes, and not the final state.
 const COUNT_THEIR_OWN: [&[u8]; 6] = [
     b"CHG.DROP",
     b"CHG.MOVE",
@@ -172,7 +174,7 @@ const COUNT_THEIR_OWN: [&[u8]; 6] = [
     b"DEDUPE.REPAIR",
 ];
 
-/// Runs random commands on the cluster, each until it is answered, and on the oracle.
+/// Runs random commands on the cluster, each until it gets a reply, and on the oracle.
 fn compare(mut load: impl Load, mut cluster: Routed<'_>, oracle: &Server) {
     let progress = cluster.progress;
     let _end = EndsAll(progress);
@@ -195,13 +197,13 @@ fn compare(mut load: impl Load, mut cluster: Routed<'_>, oracle: &Server) {
     }
 }
 
-/// Something that is true all the time.
+/// A read command whose reply never changes.
 struct Fact {
     words: Vec<Vec<u8>>,
     right: Reply,
 }
 
-/// Asks one node for facts, where their keys are and where they are not, asking before or not.
+/// Queries one node for facts whose keys may or may not be there, with and without `ASKING`.
 fn probe(node: &Server, facts: &[Fact], progress: &Progress, mut rng: Rng) {
     let _end = EndsAll(progress);
     let mut c = node.wire3();
@@ -225,7 +227,7 @@ fn probe(node: &Server, facts: &[Fact], progress: &Progress, mut rng: Rng) {
     }
 }
 
-/// Makes the data of the facts with `call`; returns the facts with their right replies.
+/// Creates the data of the facts with `call`; returns the facts with their correct replies.
 fn facts(mut call: impl FnMut(&[Vec<u8>]) -> Reply) -> Vec<Fact> {
     let words = |line: String| -> Vec<Vec<u8>> { line.split(' ').map(Word::word).collect() };
     let mut facts = Vec::new();
@@ -293,7 +295,7 @@ fn move_slot(cluster: &Cluster, prefix: &str, progress: &Progress, rng: &mut Rng
         }
         rng.shuffle(&mut keys);
         for key in &keys {
-            // A key that is there already stops the move: an error.
+            // A key that already exists there would stop the move with an error.
             ok!(c, "MIGRATE", "127.0.0.1", to.port(), key.bytes(), 0, 60_000);
             let seen = progress.seen() + rng.below(8);
             progress.wait("a client asks", || progress.seen() >= seen);
@@ -309,7 +311,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
     }
 }
 
-/// Runs reshards (`RESHARDS` of them), until there were enough replies (`ANSWERS`).
+/// Runs `RESHARDS` moves, until there were `ANSWERS` replies.
 pub fn run(test: &str) {
     let (reshards, answers) = (number("RESHARDS", 8), number("ANSWERS", 4000));
     let mut rng = Rng::new(test);
@@ -351,7 +353,7 @@ pub fn run(test: &str) {
         }
         for n in 1..=reshards {
             let prefix = *rng.pick(&all);
-            // Where the servers can, every other slot moves as a whole.
+            // On servers that support it, every other slot moves as a whole.
             let whole = moves_whole && n % 2 == 0;
             move_slot(&cluster, prefix, &progress, &mut rng, whole);
             let enough = answers * n / reshards;
@@ -365,8 +367,8 @@ pub fn run(test: &str) {
         for c in [&mut c, &mut same] {
             ok!(c, "DEDUPE.UNPACK", p);
         }
-        // Claims last until a time; a commit that is begun again gets another number; and the prefix key is
-        // there in a cluster alone.
+        // Claims have a deadline, a commit that is started again gets another number, and the
+        // prefix key exists in a cluster only.
         let own = [
             &b"}:claims"[..],
             b"}:commits",

@@ -1,4 +1,4 @@
-//! Records as real tools and accidents leave them, in files of every kind.
+//! Records as real tools write them and as accidents damage them, in files of every kind.
 
 pub mod arc;
 mod bodies;

@@ -1,4 +1,4 @@
-//! D5: commit of a large crawl, on an idle server and with other clients sending requests.
+//! D5: commit of a large crawl, on an idle server and under the load of other clients.
 
 mod rows;
 
@@ -16,21 +16,22 @@ use crate::machine::longest_stall;
 use crate::others::Long;
 use crate::report::{Findings, say};
 
-/// All that was measured.
+/// All measurements.
 #[derive(Default)]
 struct Measured {
-    /// Hashes of the crawl.
+    /// Number of hashes of the crawl.
     size: u64,
-    /// On plain keys, and packed.
+    /// Commits on plain and on packed storage.
     ours: [Long; 2],
     lua: Long,
-    /// Seconds of the documented loop, which is run once.
+    /// Duration of the documented loop in seconds; it runs once.
     client: f64,
-    /// Longest time that the operating system did not schedule the clock's thread, in seconds.
+    /// Longest time in seconds during which the operating system did not schedule the clock's
+    /// thread.
     stall: f64,
 }
 
-/// Measures the commit of half a million hashes into an index that has as many.
+/// Measures the commit of half a million hashes into an index that has as many already.
 pub fn measure(plan: &Plan, corpus: &Corpus) -> Findings {
     say("D5: filling");
     let size = plan.scaled(500_000);
@@ -73,7 +74,7 @@ impl Measured {
             index_digest(&scene.plain),
             "same index as the script's"
         );
-        // Half a minute, and far over the goal: once will do.
+        // Takes half a minute and is far from the goal, so one run is enough.
         if self.client == 0.0 {
             reset(&mut scene.plain);
             self.client = run.client_loop(&scene.plain);
@@ -98,7 +99,7 @@ impl Measured {
     }
 }
 
-/// The commit that is measured and what must come of it.
+/// The commit to measure and its expected result.
 struct Run<'a> {
     crawl: &'a Crawl,
     outcome: [i64; 2],
@@ -139,7 +140,7 @@ impl Run<'_> {
     }
 }
 
-/// Commits a crawl: seconds, and the reply.
+/// Commits a crawl; returns the seconds and the reply.
 pub fn commit_one(server: &Server, crawl: &Crawl) -> (f64, Reply) {
     let mut wire = server.wire();
     let start = Instant::now();
@@ -147,8 +148,8 @@ pub fn commit_one(server: &Server, crawl: &Crawl) -> (f64, Reply) {
     (start.elapsed().as_secs_f64(), reply)
 }
 
-/// Requests of other clients during a commit: every second one is a look-up of a hash below `known`, in the server's
-/// way; the others are a `GET`.
+/// Creates requests of other clients for the duration of a commit: every second one looks up a hash
+/// below `known` in the way that the server supports; the others are a `GET`.
 pub fn requests(corpus: &Corpus, known: u64, server: &Server) -> Arc<Batches> {
     ok!(server.wire(), "SET", "bench:page", "x".repeat(100));
     let head: [&[u8]; 2] = match server.info("slices") {

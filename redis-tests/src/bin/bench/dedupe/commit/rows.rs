@@ -7,7 +7,7 @@ use crate::report::{Findings, Goal, note, table};
 use crate::series::{Series, time};
 use crate::targets;
 
-/// Rows and paragraphs.
+/// Returns the rows and paragraphs.
 pub fn findings(of: &Measured) -> Findings {
     let mut found = Findings::default();
     let script = "one Lua script";

@@ -1,4 +1,4 @@
-//! D4: a hundred hashes a call.
+//! D4: look-ups of 100 hashes per call.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::load::{Batches, Connection, Item, Throughput, Watch, encode};
 use crate::report::{Findings, note, say};
 use crate::targets;
 
-/// Calls of 100 hashes drawn from `limit`, each hash counting.
+/// Creates calls of 100 hashes below `limit`; each hash counts.
 pub fn asking(corpus: &Corpus, count: u64, limit: u64) -> Batches {
     let mut draw = draws(corpus, limit);
     let batches = Batches::new(count as usize, 1, |out| {
@@ -54,18 +54,18 @@ pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Find
     found
 }
 
-/// A client that looks up 100 hashes by the documented sequence in two pipelines.
+/// A client that looks up 100 hashes with the documented sequence in two pipelines.
 struct Hundred {
     connection: Connection,
     hashes: Vec<[u8; HASH_LEN]>,
     owners: Vec<Vec<u8>>,
-    /// The second pipeline is under way.
+    /// True while the second pipeline is in flight.
     second: bool,
 }
 
-/// Several such clients at once, so that the server always has something to do.
+/// Measures several such clients at once, so that the server is always busy.
 fn documented(server: &Server, mut draws: Draws, span: Duration) -> Throughput {
-    // Drawn beforehand, as ours were.
+    // Hashes are drawn in advance, as for `DEDUPE.LOOKUP`.
     let mut hundred = |_| (0..100).map(|_| draws.hash()).collect();
     let pool: Vec<Vec<_>> = (0..2_000).map(&mut hundred).collect();
     let mut next = 0;

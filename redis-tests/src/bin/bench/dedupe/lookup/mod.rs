@@ -24,7 +24,7 @@ pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Find
     ])
 }
 
-/// Draws hashes below a limit; the same draws for the same seed.
+/// Draws hashes below a limit; equal seeds give equal draws.
 struct Draws<'a> {
     corpus: &'a Corpus,
     limit: u64,
@@ -49,7 +49,7 @@ fn draws(corpus: &Corpus, limit: u64) -> Draws<'_> {
     }
 }
 
-/// A sample of records of the ten crawls is what was written, in full.
+/// Checks that a sample of records of the ten crawls is complete and as written.
 fn check_records(server: &Server, corpus: &Corpus, hashes: u64) {
     let numbers: Vec<u64> = (0..1_000).map(|i| corpus.bits(i, 3) % hashes).collect();
     let asked: Vec<_> = numbers.iter().map(|&n| corpus.hash(n)).collect();
@@ -65,7 +65,7 @@ fn check_records(server: &Server, corpus: &Corpus, hashes: u64) {
     }
 }
 
-/// Many runs of one kind.
+/// Several runs of one kind.
 #[derive(Default)]
 struct Runs {
     rate: Series,
@@ -78,29 +78,30 @@ impl Runs {
         self.busy.push(run.busy);
     }
 
-    /// `2.06 M/s`, and how busy the server was.
+    /// Formats the rate, `2.06 M/s`, and the server's processor use.
     fn text(&self) -> String {
         format!("{} (busy {:.0} %)", self.rate.shown(rate), self.busy())
     }
 
-    /// Microseconds of the clock that each took.
+    /// Returns the wall-clock time per request in microseconds.
     fn each(&self) -> f64 {
         1e6 / self.rate.median()
     }
 
-    /// Microseconds of the server's processor that each took.
+    /// Returns the server's processor time per request in microseconds.
     fn cpu(&self) -> f64 {
         let spent = self.busy.over(&self.rate);
         1e6 * spent.median()
     }
 
-    /// Percent of a core that the server used.
+    /// Returns the server's processor use in percent of a core.
     fn busy(&self) -> f64 {
         100.0 * self.busy.median()
     }
 }
 
-/// Adds rows that compare runs: name, what was measured, against what, ours, the peer's, and the goal.
+/// Adds rows that compare runs. Each has an id, what was measured, the peer's name, both runs, and
+/// the goal.
 fn compare<const N: usize>(
     found: &mut Findings,
     rows: [(&str, &str, &str, &Runs, &Runs, Goal); N],

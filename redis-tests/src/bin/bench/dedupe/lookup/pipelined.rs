@@ -1,4 +1,4 @@
-//! D1 and D2: one hash a request, many requests under way.
+//! D1 and D2: one hash per request, with many requests in flight.
 
 use redis_tests::ok;
 
@@ -12,18 +12,19 @@ use crate::report::{Findings, Goal, note, say};
 use crate::series::rate;
 use crate::targets;
 
-/// Requests under way on each connection.
+/// Requests in flight on each connection.
 const DEPTH: usize = 32;
-/// A look-up on plain keys: two tables, ACL and visibility.
+/// Name of the row for plain keys; a look-up reads two tables and checks ACL and visibility.
 const PLAIN: &str = "`LOOKUP` of one hash, pipelined by 32, plain keys";
 const PACKED: &str = "`LOOKUP` of one hash, pipelined by 32, packed";
 
-/// The peer of D1: words before the hash.
+/// The peer of D1: arguments before the hash.
 pub const HGET: &[&[u8]] = &[b"HGET", b"allhashes"];
-/// Ours: words before the hash.
+/// `DEDUPE.LOOKUP`: arguments before the hash.
 pub const LOOKUP: &[&[u8]] = &[b"DEDUPE.LOOKUP", b""];
 
-/// `count` batches of requests that are `head` and a hash drawn from `limit` hashes, `offset` on.
+/// Creates `count` batches of requests that consist of `head` and a hash, drawn from `limit` hashes
+/// from `offset` on.
 pub fn asking(corpus: &Corpus, head: &[&[u8]], count: u64, limit: u64, offset: u64) -> Batches {
     let mut draws = draws(corpus, limit);
     draws.offset = offset;
@@ -33,7 +34,7 @@ pub fn asking(corpus: &Corpus, head: &[&[u8]], count: u64, limit: u64, offset: u
     })
 }
 
-/// Measures known and unknown hashes on both storages, `HGET` and Lua.
+/// Measures known and unknown hashes on both storages, with `HGET` and with Lua.
 pub fn measure(plan: &Plan, scene: &Scene, corpus: &Corpus, hashes: u64) -> Findings {
     say("D1, D2: look-ups pipelined by 32");
     let script = ok!(scene.plain.wire(), "SCRIPT", "LOAD", LOOKUP_SCRIPT);

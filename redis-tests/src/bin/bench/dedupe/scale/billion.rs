@@ -1,27 +1,27 @@
-//! The size of 10⁹ hashes, calculated from measured growth.
+//! Estimates the size of 10⁹ hashes from measured growth.
 
 use super::Stop;
 use super::end::End;
 use crate::report::{Findings, note};
 use crate::series::{grouped, time};
 
-/// Hashes that it is calculated for.
+/// Number of hashes of the estimate.
 const MANY: f64 = 1e9;
-/// Nodes of a cluster.
+/// Numbers of cluster nodes.
 const NODES: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// Numbers of chunks in an index, and bytes of a chunk.
+/// Number of chunks of an index, and bytes per chunk.
 const CHUNKS: f64 = 16_777_216.0;
 const CHUNK: f64 = 65_536.0;
-/// Bytes of the longest string that Redis takes, and so of a payload of `DUMP`.
+/// Maximum length of a string in Redis, and so of a `DUMP` payload, in bytes.
 const MAX_BYTES: f64 = 512.0 * 1024.0 * 1024.0;
 
-/// A straight line through the first and the last of measured points.
+/// A straight line through the first and the last measured point.
 struct Line {
     /// Bytes of an index without hashes.
     base: f64,
-    /// Bytes of each hash.
+    /// Bytes per hash.
     each: f64,
-    /// The furthest that a measured point lies from it, as a share.
+    /// Largest deviation of a measured point from the line, as a ratio.
     miss: f64,
 }
 
@@ -49,7 +49,7 @@ fn gigabytes(bytes: f64) -> String {
     }
 }
 
-/// Adds the paragraph: lines of growth, a table of nodes, and the limits.
+/// Adds a paragraph with the lines of growth, a table of nodes, and the limits.
 pub fn add_to(found: &mut Findings, stops: &[Stop], end: &End) {
     let points = |figure: fn(&Stop) -> f64| -> Vec<(f64, f64)> {
         let point = |stop: &Stop| (stop.hashes as f64, figure(stop));
@@ -81,7 +81,7 @@ pub fn add_to(found: &mut Findings, stops: &[Stop], end: &End) {
         format!("| {} |", cells.join(" | "))
     };
     let whole = MAX_BYTES / file;
-    // Prefixes by enough hex digits that each could grow to twice its share.
+    // Prefixes need enough hex digits that each one could grow to twice its share.
     let mut digits = 1;
     while MANY / 16f64.powi(digits) > whole / 2.0 {
         digits += 1;
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_goes_through_its_ends_and_knows_what_it_misses() {
+    fn a_line_goes_through_its_ends_and_has_its_largest_deviation() {
         let line = Line::through(&[(1.0, 110.0), (2.0, 150.0), (3.0, 210.0)]);
         assert_eq!((line.base, line.each), (60.0, 50.0));
         assert!((line.miss - 10.0 / 150.0).abs() < 1e-9);

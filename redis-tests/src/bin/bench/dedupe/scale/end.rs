@@ -1,4 +1,4 @@
-//! Measurements of the full index: saving, loading, a fork under writes, a removal.
+//! Measurements of the full index: save, load, a fork during writes, and a removal.
 
 use std::time::Duration;
 
@@ -19,35 +19,35 @@ use crate::told::slice_longest;
 /// Figures of the full index.
 #[derive(Default)]
 pub struct End {
-    /// Hashes of the full index.
+    /// Number of hashes of the full index.
     pub hashes: u64,
-    /// Parts of the memory according to the server.
+    /// Memory by component, as reported by the server.
     pub parts: String,
     /// Seconds to save and to load.
     pub save: f64,
     pub load: f64,
-    /// Bytes of the RDB file.
+    /// Size of the RDB file in bytes.
     pub file: f64,
-    /// Growth since the server was empty, after it loaded the file.
+    /// Growth from the empty server to the server that has loaded the file.
     pub loaded: Footprint,
-    /// Bytes of the process when it forked, seconds of the fork, and bytes that were copied because
-    /// a crawl was committed while the child saved.
+    /// Resident bytes at the fork, seconds of the fork, and bytes copied while a crawl was
+    /// committed and the child was saving.
     pub forked: f64,
     pub fork: f64,
     pub copied: f64,
-    /// Hashes of the crawl that was committed meanwhile, and seconds of its commit.
+    /// Number of hashes of the crawl committed during the save, and seconds of its commit.
     pub meanwhile: u64,
     pub commit: f64,
-    /// Removal of one crawl with others asking.
+    /// Removal of one crawl under the load of other clients.
     pub removal: Loaded,
-    /// Hashes that went.
+    /// Number of removed hashes.
     pub removed: i64,
-    /// Milliseconds of the longest slice since the server was started on its file.
+    /// Longest slice in milliseconds since the server loaded its file.
     pub slice: f64,
 }
 
 impl End {
-    /// Measures all of it; the index is changed afterwards.
+    /// Runs all measurements; they change the index.
     pub fn measure(plan: &Plan, corpus: &Corpus, pair: &mut Pair, crawls: &[Crawl]) -> End {
         let server = &mut pair.packed;
         let size = hashes(server) as u64;
@@ -76,7 +76,8 @@ impl End {
         end.copied = server.info_number("rdb_last_cow_size") as f64;
 
         for rep in plan.repeat("scale: removal") {
-            // Another crawl each time, behind those that are asked for.
+            // Each repetition removes another crawl, outside the range that the other clients look
+            // up.
             let number = CRAWLS as usize - rep;
             let gone = &crawls[number];
             let asking = requests(corpus, gone.own.start, server);

@@ -1,4 +1,4 @@
-//! An index of many hashes, packed, crawl after crawl: what a hash takes and costs as it grows.
+//! A packed index that grows crawl by crawl: memory and time per hash at each size.
 
 mod billion;
 mod end;
@@ -17,25 +17,25 @@ use crate::series::{Series, grouped};
 use crate::told::slice_longest;
 use end::End;
 
-/// Hashes of a run that names no other number.
+/// Number of hashes unless the run names another one.
 const HASHES: u64 = 10_000_000;
-/// Crawls that they come in.
+/// Number of crawls that the hashes are divided into.
 const CRAWLS: u64 = 20;
-/// After how many crawls something is measured.
+/// Numbers of crawls after which figures are measured.
 const STOPS: [u64; 4] = [2, 4, 10, 20];
 
 /// Figures at one size.
 #[derive(Default)]
 struct Stop {
     hashes: u64,
-    /// Growth of the packed server since it was empty, and of the one with `allhashes` alone.
+    /// Growth since the empty server, of the packed server and of the one with `allhashes` only.
     grown: Footprint,
     owners: Footprint,
-    /// Look-ups a second: one hash a request, 100 hashes a call, and `HGET`.
+    /// Look-ups per second: one hash per request, 100 hashes per call, and `HGET`.
     lookups: Series,
     hundreds: Series,
     hgets: Series,
-    /// Nanoseconds a hash of the commits since the stop before.
+    /// Nanoseconds per hash of the commits since the previous stop.
     commits: Series,
     /// Milliseconds of the longest slice so far.
     slice: f64,
@@ -44,16 +44,16 @@ struct Stop {
 /// The two servers.
 struct Pair {
     packed: Server,
-    /// Has `allhashes` only: the peer of D1.
+    /// Server with `allhashes` only: the peer of D1.
     plain: Server,
     empty: [Footprint; 2],
 }
 
-/// Fills an index with as many hashes as the plan says.
+/// Measures an index with the number of hashes in the plan.
 pub fn measure(plan: &Plan) -> Section {
     let corpus = Corpus { seed: plan.seed };
     let each = plan.scaled(plan.scale.unwrap_or(HASHES)) / CRAWLS;
-    // One more than are filled in: it is committed while a child saves.
+    // One extra crawl, which is committed while a child saves.
     let crawls = corpus.crawls(each * (CRAWLS + 1), CRAWLS + 1, 0);
     let packed = start_packed();
     let plain = start_plain();
@@ -79,11 +79,11 @@ pub fn measure(plan: &Plan) -> Section {
 }
 
 impl Pair {
-    /// Adds and commits a crawl; nanoseconds that the commit took for a hash.
+    /// Adds and commits a crawl; returns nanoseconds per hash of the commit.
     fn add(&self, corpus: &Corpus, crawl: &Crawl, number: u64) -> f64 {
         add_one(&self.packed, corpus, crawl, number);
         let (seconds, reply) = commit_one(&self.packed, crawl);
-        assert_eq!(reply.ints(), [crawl.len() as i64, 0], "all are new");
+        assert_eq!(reply.ints(), [crawl.len() as i64, 0], "all hashes are new");
         fill_owners(&self.plain, corpus, crawl);
         1e9 * seconds / crawl.len() as f64
     }
@@ -117,7 +117,7 @@ impl Pair {
     }
 }
 
-/// `allhashes` as it is after a commit of the crawl.
+/// Writes `allhashes` as a commit of the crawl would.
 fn fill_owners(server: &Server, corpus: &Corpus, crawl: &Crawl) {
     let mut feeder = Feeder::new(server);
     let numbers: Vec<u64> = crawl.hashes().collect();

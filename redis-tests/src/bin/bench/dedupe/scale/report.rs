@@ -9,7 +9,7 @@ use crate::report::{Findings, Goal, Section, note, table};
 use crate::series::{Series, grouped, rate, time};
 use crate::targets;
 
-/// The section.
+/// Returns the section.
 pub fn section(plan: &Plan, stops: &[Stop], end: &End) -> Section {
     let mut found = rows(stops, end);
     let (few, many) = (&stops[0], &stops[stops.len() - 1]);
@@ -107,7 +107,7 @@ fn rows(stops: &[Stop], end: &End) -> Findings {
     found
 }
 
-/// A line of the table of sizes.
+/// Returns a line of the table of sizes.
 fn line(stop: &Stop) -> String {
     let bytes = |bytes: f64| format!("{:.1} B", bytes / stop.hashes as f64);
     let with_range = |series: &Series, digits: usize, unit: &str| {
