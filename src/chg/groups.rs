@@ -213,7 +213,9 @@ impl<K: Store> Groups<K> {
 
     /// Returns the number and the earliest due time of the kept URIs of a group.
     pub(super) fn stock(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Stock> {
-        Ok(self.kept(ks, loaded, |kept| kept.stock())?.unwrap_or_default())
+        Ok(self
+            .kept(ks, loaded, |kept| kept.stock())?
+            .unwrap_or_default())
     }
 
     /// Returns the due time of a group that has just become free.

@@ -187,7 +187,10 @@ impl<K: Store> Outcomes<'_, K> {
     /// Returns the number of URIs of a group that plain clients queued. Plain clients do not record
     /// an execution in the group.
     pub(super) fn unattributed(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<u64> {
-        let kept = self.groups.kept(ks, loaded, |kept| kept.len())?.unwrap_or(0);
+        let kept = self
+            .groups
+            .kept(ks, loaded, |kept| kept.len())?
+            .unwrap_or(0);
         let counted = self.ledger.counted_in(ks, &loaded.key)?;
         // Plain clients may have written any number.
         let attributed = counted

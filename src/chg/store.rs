@@ -17,7 +17,8 @@ pub trait Store: Keyspace + 'static {
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
-    fn uris<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Kept<'_>) -> T) -> Result<Option<T>>;
+    fn uris<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Kept<'_>) -> T)
+    -> Result<Option<T>>;
 
     /// Applies a change. [`Op::Add`] and [`Op::Load`] create the key if it does not exist; it is
     /// deleted with its last URI and lease.

@@ -561,7 +561,11 @@ impl<K: Storage> World<K> {
         ];
         for group in GROUPS {
             shown.extend(frontier.why(ks, group, now).ok());
-            shown.extend(frontier.list_uris(ks, group, Default::default(), 10, now).ok());
+            shown.extend(
+                frontier
+                    .list_uris(ks, group, Default::default(), 10, now)
+                    .ok(),
+            );
         }
         shown
     }

@@ -8,8 +8,8 @@ use super::group::Hold;
 use super::groups::{Groups, Loaded};
 use super::keys::GATED;
 use super::store::Store;
-use crate::storage::Storage;
 use super::time::{Millis, of_score};
+use crate::storage::Storage;
 
 /// Maximum number of executions listed per group.
 const MAX_LISTED: usize = 1000;
@@ -204,7 +204,6 @@ impl<K: Store> Frontier<K> {
             Storage::Packed
         };
         Ok(Reply::named([
-            ("storage", Reply::bulk(storage.name())),
             ("groups-waiting", count(ks.zset_len(&self.keys.once.wait)?)),
             ("groups-ready", count(ready)),
             ("groups-busy", count(ks.zset_len(&self.keys.once.busy)?)),
@@ -251,6 +250,7 @@ impl<K: Store> Frontier<K> {
                 pause(figures.tightest.map(|pause| pause.margin())),
             ),
             ("token", count(self.tokens.last(ks)?)),
+            ("storage", Reply::bulk(storage.name())),
         ]))
     }
 }
@@ -266,7 +266,10 @@ fn hold_reply<K: Store>(
     let key = groups.uris_of(ks, loaded);
     let uri = ks.uris(&key, |uris| {
         let leased = uris.leased(hold.token)?;
-        Some((Reply::bulk(leased.execution), Reply::bulk(uris.uri_of(&leased))))
+        Some((
+            Reply::bulk(leased.execution),
+            Reply::bulk(uris.uri_of(&leased)),
+        ))
     })?;
     let (execution, uri) = uri.flatten().unwrap_or((Reply::Nil, Reply::Nil));
     Ok(Reply::named([

@@ -17,10 +17,10 @@ use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::config;
 
 use super::allowed;
-use super::store::FrontierKeys;
 use super::frontiers::{CachedFrontier, Touched, change, gone, on_frontier, permit, timed_out};
 use super::reply::{leases_reply, released_reply};
 use super::settings;
+use super::store::FrontierKeys;
 use super::waiter::Waiter;
 
 /// Options of `NEXT`, alone or as a part of `RELEASE`.

@@ -63,7 +63,9 @@ impl CachedFrontier {
         let documented = ONCE.iter().filter(|row| row.documented);
         let packed_key = packed_key(prefix);
         CachedFrontier {
-            frontier: lend(keys, storage, &packed_key, |keys| Frontier::open(keys, prefix)),
+            frontier: lend(keys, storage, &packed_key, |keys| {
+                Frontier::open(keys, prefix)
+            }),
             storage,
             may_change: found.is_none(),
             packed_key,
@@ -181,7 +183,9 @@ pub fn with_frontier<T>(
 ) -> Result<T> {
     let open = |keys: &mut RedisKeyspace| Ok(CachedFrontier::open(keys, prefix));
     let done = FRONTIERS.with((db, prefix), keys, open, |cached, keys| {
-        in_storage(cached, keys, prefix, |cached, keys| counted(cached, keys, act))
+        in_storage(cached, keys, prefix, |cached, keys| {
+            counted(cached, keys, act)
+        })
     });
     done.ok_or(Error::Busy)?
 }

@@ -20,8 +20,8 @@ use crawlspace_host::server::job::{self, JobId, Progress, Slices, Submitted};
 use crawlspace_host::slices::Completion;
 
 use super::allowed;
-use super::store::FrontierKeys;
 use super::frontiers::{Touched, anchor, make_packed, permit, with_frontier};
+use super::store::FrontierKeys;
 
 /// A job on the keys of this server.
 struct FrontierJob {

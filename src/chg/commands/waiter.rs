@@ -7,8 +7,8 @@ use crate::chg::next::Lease;
 use crate::chg::time::Millis;
 use crawlspace_host::reply::Reply;
 
-use super::store::FrontierKeys;
 use super::reply::{leases_reply, released_reply};
+use super::store::FrontierKeys;
 
 /// A client that waits for a lease.
 pub struct Waiter {

@@ -12,8 +12,8 @@ use crate::chg::time::Millis;
 use crawlspace_host::server::alarm;
 use crawlspace_host::server::config;
 
-use super::store::FrontierKeys;
 use super::frontiers::CachedFrontier;
+use super::store::FrontierKeys;
 
 impl CachedFrontier {
     /// Grants leases to waiting clients, longest waiter first, and sets the alarm for later events.

@@ -272,12 +272,7 @@ impl<P: Store, H: Holder> Keyspace for Either<P, H> {
         unreachable!("a frontier has no sets")
     }
 
-    fn set_scan(
-        &mut self,
-        _: &Self::Name,
-        _: &mut Self::Cursor,
-        _: &mut Batch,
-    ) -> Result<bool> {
+    fn set_scan(&mut self, _: &Self::Name, _: &mut Self::Cursor, _: &mut Batch) -> Result<bool> {
         unreachable!("a frontier has no sets")
     }
 
@@ -487,7 +482,11 @@ impl<P: Store, H: Holder> Keyspace for Either<P, H> {
 }
 
 impl<P: Store, H: Holder> Store for Either<P, H> {
-    fn uris<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Kept<'_>) -> T) -> Result<Option<T>> {
+    fn uris<T>(
+        &mut self,
+        key: &Self::Name,
+        read: impl FnOnce(&Kept<'_>) -> T,
+    ) -> Result<Option<T>> {
         either!(
             self,
             key,
@@ -515,12 +514,9 @@ impl<P: Store, H: Holder> Store for Either<P, H> {
     }
 
     fn group(&mut self, key: &Self::Name) -> Result<Option<Stored>> {
-        either!(
-            self,
-            key,
-            |_: &mut P, _| Ok(None),
-            |p: &mut Packed, key| Some(p.group(key))
-        )
+        either!(self, key, |_: &mut P, _| Ok(None), |p: &mut Packed, key| {
+            Some(p.group(key))
+        })
     }
 
     fn put_group(

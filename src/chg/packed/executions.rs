@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::linear::List;
 
-
 #[derive(Clone, Debug, Default)]
 struct Execution {
     name: Box<[u8]>,
@@ -67,7 +66,9 @@ impl Executions {
 
     /// Returns the name of an execution.
     pub fn name(&self, number: u32) -> &[u8] {
-        self.all.get(number as usize).map_or(b"", |execution| &execution.name)
+        self.all
+            .get(number as usize)
+            .map_or(b"", |execution| &execution.name)
     }
 
     /// Returns the number of an execution, and counts one place that refers to it.
@@ -127,7 +128,9 @@ impl Executions {
         let until = from.saturating_add(count).min(end);
         let some = (from..until).filter_map(|number| self.all.get(number as usize));
         let some = some.filter(|execution| execution.queued > 0);
-        let page = some.map(|execution| (&*execution.name, execution.queued)).collect();
+        let page = some
+            .map(|execution| (&*execution.name, execution.queued))
+            .collect();
         (page, (until < end).then_some(until))
     }
 

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
+use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::interner::{Handles, Interner};
 use crawlspace_compact::keyed;
-use crawlspace_compact::blocks::Blocks;
 use crawlspace_compact::linear::List;
 use crawlspace_compact::number::{Reader, put_bytes};
 use crawlspace_host::sizes::class;
@@ -113,7 +113,10 @@ impl Groups {
         }
         let hash = keyed::hash(id);
         let at = self.hashes.iter().position(|&other| other == hash);
-        if let Some(open) = at.map(|at| &self.open[at]).filter(|open| open.id[..] == *id) {
+        if let Some(open) = at
+            .map(|at| &self.open[at])
+            .filter(|open| open.id[..] == *id)
+        {
             return Some(open.slot);
         }
         let number = self.table.find(hash, |number| self.id(number - 1) == id)?;
@@ -273,8 +276,7 @@ impl Groups {
 
     /// Removes the open groups of which nothing is stored any more.
     pub fn close_empty(&mut self) {
-        let is_gone =
-            |open: &Open| open.record.is_empty() && matches!(open.place, Place::Nowhere);
+        let is_gone = |open: &Open| open.record.is_empty() && matches!(open.place, Place::Nowhere);
         while let Some(at) = self.open.iter().position(|open| is_gone(open)) {
             self.close_at(at);
         }
@@ -332,7 +334,10 @@ impl Groups {
                 apart = Some(stock);
             }
         }
-        let block = self.blocks.get_mut(open.slot as usize).expect("a slot in use");
+        let block = self
+            .blocks
+            .get_mut(open.slot as usize)
+            .expect("a slot in use");
         if block.len() == bytes.len() {
             block.copy_from_slice(&bytes);
         } else {

@@ -111,7 +111,8 @@ impl Words for Spelled<'_> {
 
     fn uri<'a>(&'a self, stored: &'a [u8]) -> Cow<'a, [u8]> {
         let mut uri = Vec::new();
-        self.spelling.expand(&self.texts.borrow(), self.id, stored, &mut uri);
+        self.spelling
+            .expand(&self.texts.borrow(), self.id, stored, &mut uri);
         Cow::Owned(uri)
     }
 
@@ -300,7 +301,11 @@ impl Packed {
 
     fn slot_has(&self, slot: u32, execution: &[u8]) -> bool {
         let kept = self.look_at_kept(slot, |kept| kept.count_of(execution));
-        kept.unwrap_or(0) > 0 || self.groups.look(slot, |open| self.count(&open.record, execution)) > 0
+        kept.unwrap_or(0) > 0
+            || self
+                .groups
+                .look(slot, |open| self.count(&open.record, execution))
+                > 0
     }
 
     /// Returns the number of fields of a hash.
@@ -316,7 +321,11 @@ impl Packed {
             },
             Part::Executions => self.executions.counted(),
             Part::Of => u64::MAX,
-            _ => self.small.hashes.get(key.own()).map_or(0, |hash| hash.len() as u64),
+            _ => self
+                .small
+                .hashes
+                .get(key.own())
+                .map_or(0, |hash| hash.len() as u64),
         }
     }
 
@@ -339,7 +348,11 @@ impl Packed {
             }
             Part::Of => true,
             _ => {
-                self.log.begin(Kind::Set).bytes(key.own()).bytes(field).bytes(value);
+                self.log
+                    .begin(Kind::Set)
+                    .bytes(key.own())
+                    .bytes(field)
+                    .bytes(value);
                 let hash = self.small.hashes.entry(key.own().into()).or_default();
                 hash.insert(field.into(), value.into()).is_none()
             }
@@ -458,7 +471,12 @@ impl Packed {
     /// Appends names of keys that start with the prefix: those of groups; returns false at the end.
     pub fn keys_scan(&self, prefix: &[u8], cursor: &mut u64, out: &mut Batch) -> bool {
         self.scan_slots(cursor, |packed, slot| {
-            let key = [prefix, super::super::keys::GROUP.before, packed.groups.id(slot)].concat();
+            let key = [
+                prefix,
+                super::super::keys::GROUP.before,
+                packed.groups.id(slot),
+            ]
+            .concat();
             out.push(&key, b"");
         })
     }
@@ -502,7 +520,8 @@ impl Packed {
         let slot = self.groups.enter(id);
         self.groups.change_quietly(slot).listed += 1;
         let groups = &self.groups;
-        self.ready.insert(self.pushed as f64, slot, |slot| groups.id(slot));
+        self.ready
+            .insert(self.pushed as f64, slot, |slot| groups.id(slot));
         self.pushed += 1;
     }
 
@@ -594,7 +613,11 @@ impl Packed {
     pub fn set_len(&self, key: &Name) -> u64 {
         match set_of(key) {
             Some(set) => self.sets[set].len(),
-            None => self.small.sorted.get(key.own()).map_or(0, |sorted| sorted.len()),
+            None => self
+                .small
+                .sorted
+                .get(key.own())
+                .map_or(0, |sorted| sorted.len()),
         }
     }
 
@@ -700,7 +723,10 @@ impl Packed {
     /// Stores a number. The total of all executions follows from theirs.
     pub fn set_number(&mut self, key: &Name, n: i64) {
         if key.part != Part::Total {
-            self.log.begin(Kind::Number).bytes(key.own()).number(n as u64);
+            self.log
+                .begin(Kind::Number)
+                .bytes(key.own())
+                .number(n as u64);
             self.small.numbers.insert(key.own().into(), n);
         }
     }
@@ -721,7 +747,8 @@ impl Packed {
     ) -> Option<T> {
         let words = (&self.executions, &self.texts);
         let id = self.groups.id(slot);
-        self.groups.look_at_stock(slot, |stock| read_in(words, id, stock, read))
+        self.groups
+            .look_at_stock(slot, |stock| read_in(words, id, stock, read))
     }
 
     /// Changes the URIs of a group, and calls `look` with the result.
@@ -799,18 +826,22 @@ impl Packed {
                     now,
                 })
             }),
-            Op::Drop { execution, limit } => stored(executions, execution).map_or(Changed::Nothing, |id| {
-                stock.uris.apply(&Op::Drop {
-                    execution: &id,
-                    limit,
+            Op::Drop { execution, limit } => {
+                stored(executions, execution).map_or(Changed::Nothing, |id| {
+                    stock.uris.apply(&Op::Drop {
+                        execution: &id,
+                        limit,
+                    })
                 })
-            }),
-            Op::Remove { execution, uri } => stored(executions, execution).map_or(Changed::Nothing, |id| {
-                stock.uris.apply(&Op::Remove {
-                    execution: &id,
-                    uri: &shorten(uri),
+            }
+            Op::Remove { execution, uri } => {
+                stored(executions, execution).map_or(Changed::Nothing, |id| {
+                    stock.uris.apply(&Op::Remove {
+                        execution: &id,
+                        uri: &shorten(uri),
+                    })
                 })
-            }),
+            }
             ref op => stock.uris.apply(op),
         };
         if let (Changed::Added, Op::Add { uri, .. }) = (changed, op) {
@@ -985,7 +1016,10 @@ pub(super) fn log_group(
     };
     scratch.clear();
     without.write(scratch);
-    log.begin(Kind::Group).name(id).bytes(scratch).number(record.counts.len() as u64);
+    log.begin(Kind::Group)
+        .name(id)
+        .bytes(scratch)
+        .number(record.counts.len() as u64);
     for &(number, n) in &record.counts {
         log.name(executions.name(number)).number(n);
     }

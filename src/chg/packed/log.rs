@@ -136,7 +136,10 @@ impl Log {
                 uri,
             } => {
                 self.number(0).name(execution).number(weight.unwrap_or(0));
-                self.number(due).number(depth.into()).number(attempts.into()).bytes(uri)
+                self.number(due)
+                    .number(depth.into())
+                    .number(attempts.into())
+                    .bytes(uri)
             }
             Op::Take {
                 token,

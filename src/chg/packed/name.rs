@@ -105,7 +105,11 @@ fn each(before: &[u8]) -> Part {
         _ if before == URIS.before => Part::Uris,
         _ if before == OF.before => Part::Of,
         _ => {
-            debug_assert!([GATE, GATED, SEQUENCE].iter().any(|each| each.before == before));
+            debug_assert!(
+                [GATE, GATED, SEQUENCE]
+                    .iter()
+                    .any(|each| each.before == before)
+            );
             Part::Other
         }
     }

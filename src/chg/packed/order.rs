@@ -175,7 +175,9 @@ impl Node {
     ) -> Option<Child> {
         match self {
             Node::Leaf(members) => {
-                let is_last = members.last().is_none_or(|&last| compare(last, member, id).is_lt());
+                let is_last = members
+                    .last()
+                    .is_none_or(|&last| compare(last, member, id).is_lt());
                 let at = if is_last {
                     members.len()
                 } else {
@@ -449,7 +451,12 @@ mod tests {
 
     fn id_of(slot: u32) -> Vec<u8> {
         // Numbers and ids are in different orders; some ids begin with others.
-        format!("{}{}", (slot.wrapping_mul(7919)) % 97, "x".repeat(slot as usize % 3)).into_bytes()
+        format!(
+            "{}{}",
+            (slot.wrapping_mul(7919)) % 97,
+            "x".repeat(slot as usize % 3)
+        )
+        .into_bytes()
     }
 
     fn verify(node: &Node) -> (u32, usize, usize) {

@@ -102,7 +102,11 @@ impl Packed {
             }
             Kind::Append => {
                 let (key, element) = (entries.from.bytes()?, entries.from.bytes()?);
-                self.small.lists.entry(key.into()).or_default().push(element);
+                self.small
+                    .lists
+                    .entry(key.into())
+                    .or_default()
+                    .push(element);
             }
             Kind::Remove => {
                 let (key, at) = (entries.from.bytes()?, entries.from.number()?);
@@ -183,10 +187,11 @@ impl Packed {
             });
             each(log);
         }
-        self.ready.range(0, self.ready.len() as usize, &mut |_, slot| {
-            log.begin(Kind::Push).name(self.groups.id(slot));
-            each(log);
-        });
+        self.ready
+            .range(0, self.ready.len() as usize, &mut |_, slot| {
+                log.begin(Kind::Push).name(self.groups.id(slot));
+                each(log);
+            });
         let small = &self.small;
         for (key, hash) in &small.hashes {
             for (field, value) in hash {
@@ -196,7 +201,10 @@ impl Packed {
         }
         for (key, sorted) in &small.sorted {
             for (member, score) in sorted.iter() {
-                log.begin(Kind::Score).bytes(key).bytes(member).number(score.to_bits());
+                log.begin(Kind::Score)
+                    .bytes(key)
+                    .bytes(member)
+                    .number(score.to_bits());
                 each(log);
             }
         }

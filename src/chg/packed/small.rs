@@ -61,7 +61,10 @@ impl List {
     }
 
     pub fn push(&mut self, element: &[u8]) {
-        let next = self.elements.last_key_value().map_or(0, |(last, _)| last + 1);
+        let next = self
+            .elements
+            .last_key_value()
+            .map_or(0, |(last, _)| last + 1);
         self.elements.insert(next, element.into());
     }
 
@@ -70,7 +73,9 @@ impl List {
     }
 
     pub fn get(&self, at: u64) -> Option<&[u8]> {
-        self.elements.get(&self.number(at)?).map(|element| &**element)
+        self.elements
+            .get(&self.number(at)?)
+            .map(|element| &**element)
     }
 
     pub fn take(&mut self, at: u64) -> Option<Bytes> {
@@ -108,8 +113,14 @@ impl Small {
     pub fn memory(&self) -> usize {
         let each = 48;
         let hashes = self.hashes.values().map(|hash| hash.len() * 2 * each);
-        let sorted = self.sorted.values().map(|sorted| sorted.len() as usize * 3 * each);
-        let lists = self.lists.values().map(|list| list.len() as usize * 2 * each);
+        let sorted = self
+            .sorted
+            .values()
+            .map(|sorted| sorted.len() as usize * 3 * each);
+        let lists = self
+            .lists
+            .values()
+            .map(|list| list.len() as usize * 2 * each);
         hashes.chain(sorted).chain(lists).sum::<usize>() + self.numbers.len() * each
     }
 }

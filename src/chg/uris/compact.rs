@@ -37,7 +37,9 @@ impl Uris {
         };
         let clock = self.executions.clock;
         let is_odd = !clock.is_multiple_of(STRIDE)
-            || executions.iter().any(|e| !e.pass.is_multiple_of(STRIDE) || e.pass < clock);
+            || executions
+                .iter()
+                .any(|e| !e.pass.is_multiple_of(STRIDE) || e.pass < clock);
         let mut flags = if one { ONE } else { 0 };
         flags |= if self.leases.is_empty() { 0 } else { LEASED };
         flags |= if is_odd { ODD } else { 0 };
@@ -78,7 +80,10 @@ impl Uris {
         }
         for lease in &self.leases {
             put(out, lease.token);
-            put(out, u64::from(lease.attempts) << 1 | u64::from(lease.dropped));
+            put(
+                out,
+                u64::from(lease.attempts) << 1 | u64::from(lease.dropped),
+            );
             put(out, lease.place.execution);
             put(out, lease.place.depth.into());
             put(out, zigzag(lease.place.due, base));

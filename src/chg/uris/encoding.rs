@@ -20,8 +20,8 @@ use smallvec::SmallVec;
 
 use super::bounds::{EXECUTION_BYTES, MAX_INTEGER, MAX_NUMBER, MAX_PASS, MAX_WEIGHT, URI_BYTES};
 use super::execution::Execution;
-use super::record::{Position, Record, Records, append};
 use super::kept::{Verbatim, Words};
+use super::record::{Position, Record, Records, append};
 use super::{Lease, MAX_LEASES, Uris};
 use crawlspace_compact::envelope::Envelope;
 use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};

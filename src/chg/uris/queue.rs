@@ -10,8 +10,8 @@ use crawlspace_compact::keyed;
 use crawlspace_compact::number::Malformed;
 
 use super::page::{PAGE_BYTES, Page};
-use crate::chg::time::Millis;
 pub(super) use super::record::{Position, Record};
+use crate::chg::time::Millis;
 
 /// Mask of the hashes. Tests have many URIs with the same hash.
 const HASHES: u32 = if cfg!(test) { 0x3ff } else { u32::MAX };
@@ -50,7 +50,12 @@ impl Queue {
     }
 
     /// Restores a queue of `len` URIs from the result of [`Page::pack`].
-    pub(super) fn restore(&mut self, len: u64, base: Millis, bytes: &[u8]) -> Result<(), Malformed> {
+    pub(super) fn restore(
+        &mut self,
+        len: u64,
+        base: Millis,
+        bytes: &[u8],
+    ) -> Result<(), Malformed> {
         self.len = len;
         self.pages = Pages::One(Page::unpack(base, bytes)?);
         Ok(())

@@ -1,12 +1,12 @@
 //! Chunks: blocks of memory filled with records, linked into segments.
 
-use crawlspace_compact::blocks::{Link, NONE, Slab};
 use super::codec::Base;
 use super::field;
 use super::place::{CHUNK, RecordSlot, Records};
 use super::prefetch;
 use super::record::{DEAD, Record};
 use super::segments::Segment;
+use crawlspace_compact::blocks::{Link, NONE, Slab};
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::sizes::class;
 

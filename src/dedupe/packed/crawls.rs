@@ -1,7 +1,7 @@
 //! The numbered crawls of a packed index, and its lists of records that belong to no crawl.
 
-use crawlspace_compact::blocks::{Blocks, Link, NONE, Slab};
 use super::segments::Segment;
+use crawlspace_compact::blocks::{Blocks, Link, NONE, Slab};
 use crawlspace_compact::interner::{Handles, Interner};
 use crawlspace_compact::keyed::hash;
 

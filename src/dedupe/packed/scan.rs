@@ -1,12 +1,12 @@
 //! Incremental scans of a part of a packed index. The part may change between two steps.
 
-use crawlspace_compact::blocks::NONE;
 use super::crawls::{HOLDERS, OWNERS};
 use super::field::{self, Text};
 use super::place::RecordSlot;
 use super::record::Record;
 use super::table::TableCursor;
 use super::{Packed, Part, Value};
+use crawlspace_compact::blocks::NONE;
 use crawlspace_host::keyspace::Batch;
 
 /// A position in a scan of a part. Entries that exist from the first step to the last are returned

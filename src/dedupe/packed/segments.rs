@@ -6,10 +6,10 @@
 //! record that remains, even if other records change between its steps.
 
 use super::Packed;
-use crawlspace_compact::blocks::NONE;
 use super::codec::Base;
 use super::place::CHUNK;
 use super::record::Record;
+use crawlspace_compact::blocks::NONE;
 
 /// The records of a crawl, or of another list.
 #[derive(Clone)]

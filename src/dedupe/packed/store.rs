@@ -2,7 +2,6 @@
 
 use smallvec::SmallVec;
 
-use crawlspace_compact::blocks::NONE;
 use super::chunk::LONG;
 use super::codec::Base;
 use super::crawls::{HOLDERS, OWNERS};
@@ -11,6 +10,7 @@ use super::place::{CHUNK, RecordSlot, Records};
 use super::record::{self, OWNER, Record};
 use super::segments::Segment;
 use super::{Packed, Value};
+use crawlspace_compact::blocks::NONE;
 use crawlspace_compact::number::{Reader, put_bytes};
 
 /// The data of a field.

@@ -5,9 +5,9 @@
 //! the bucket at which its search begins. Therefore a walk in the order of the highest bits
 //! continues correctly after the shard has grown.
 
-use crawlspace_compact::blocks::Blocks;
 use super::place::{RecordSlot, Records};
 use super::shard::{Ahead, FULL, Shard};
+use crawlspace_compact::blocks::Blocks;
 #[cfg(test)]
 use crawlspace_compact::linear::{Bucket, address};
 use crawlspace_compact::linear::{Linear, List as _};

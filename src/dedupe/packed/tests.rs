@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use crawlspace_compact::blocks::NONE;
 use super::model::Model;
 use super::place::{RecordSlot, Records};
 use super::record::Record;
 use super::*;
+use crawlspace_compact::blocks::NONE;
 use crawlspace_host::keyspace::Batch;
 
 /// Asserts the invariants between the parts.
