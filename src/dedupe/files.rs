@@ -58,6 +58,7 @@ pub fn open_wacz<K: Store>(
 /// Fills in the hash and size of a finished WACZ file and counts its size once. Closing it again with another size
 /// counts the difference.
 ///
+/// # Errors
 /// `NOCRAWL`; `ERR` if the list has no entry at that index, or the entry is another file. With
 /// `renames`, a file may replace a placeholder with another name, but never another finished file.
 pub fn close_wacz<K: Store>(

@@ -64,6 +64,7 @@ impl Space {
 
     /// Adds the contents of a chunk to the space.
     ///
+    /// # Errors
     /// Describes the problem if the chunk is malformed. The contents of earlier chunks remain.
     pub fn load_chunk(&mut self, chunk: &[u8]) -> Result<(), String> {
         let mut body = Reader::new(ENVELOPE.body(chunk)?);

@@ -58,8 +58,8 @@ impl Batch {
     ///
     /// When the connection breaks, the whole batch is retried if every call is repeatable.
     ///
-    /// Fails with the error of the first call that got no reply because the server could not be
-    /// reached. Errors that the server returns are delivered by the [`Pending`] of each call.
+    /// # Errors
+    /// The error of the first call that got no reply because the server could not be reached. Errors that the server returns are delivered by the [`Pending`] of each call.
     pub fn send(&self, server: &Server) -> Result<(), Error> {
         server.send(self)
     }

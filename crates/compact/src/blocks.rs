@@ -192,6 +192,11 @@ impl<T> Slab<T> {
         self.list.get_mut(number as usize)
     }
 
+    /// Returns true if no element is in use.
+    pub fn is_empty(&self) -> bool {
+        self.taken == 0
+    }
+
     /// Returns the number of elements in use.
     pub fn len(&self) -> usize {
         self.taken

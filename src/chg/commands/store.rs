@@ -11,7 +11,7 @@ use crate::chg::uris::{CHUNK_BYTES, Changed, ENVELOPE, Kept, Op, Uris};
 use crate::dedupe::store::Store as _;
 use crate::marker::Marker;
 use crate::storage::Storage;
-use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};
+use crawlspace_host::keyspace::{KeyError, KeyType, Result};
 use crawlspace_host::server::api::{Ctx, RmString, selected_db};
 use crawlspace_host::server::command::{Internal, InternalCall, register_internal};
 use crawlspace_host::server::keyspace::{By, RedisKeyspace, Replicated};
@@ -166,11 +166,17 @@ impl Held {
     }
 
     /// Stores the frontier, even if it is empty.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if the key holds another type; any error of the server.
     pub fn store(&mut self) -> Result<()> {
         self.put(Vec::new())
     }
 
     /// Replicates the changes so far.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if the key holds another type; any error of the server.
     pub fn flush(&mut self) -> Result<()> {
         if self.value.is_null() && self.new.is_none() {
             return Ok(());

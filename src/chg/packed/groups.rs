@@ -89,6 +89,7 @@ fn split(block: &[u8]) -> Reader<'_> {
 
 impl Groups {
     /// Returns the number of groups.
+    #[cfg(test)]
     pub fn len(&self) -> u64 {
         self.len
     }

@@ -110,16 +110,6 @@ impl Spelling {
         texts.expand(self.table, bytes, out);
     }
 
-    /// Returns the length of the URI of compressed bytes; `None` if they are malformed.
-    pub fn len(&self, texts: &Texts, id: &[u8], bytes: &[u8]) -> Option<usize> {
-        let rest = texts.len(self.table, bytes)?;
-        match Texts::mark(bytes) {
-            WITH_HOST => Some(self.host(id).map(<[u8]>::len).iter().sum::<usize>() + rest),
-            OTHER => Some(rest),
-            _ => None,
-        }
-    }
-
     /// Appends the spelling: one or two bytes if the host is the id of the group after a scheme, `www.` or
     /// nothing.
     pub fn write(&self, out: &mut Vec<u8>) {
@@ -215,7 +205,6 @@ mod tests {
                 spelling.shorten(&mut texts, &id, uri, &mut bytes);
                 prop_assert!((1..=uri.len() + 1).contains(&bytes.len()));
                 prop_assert_eq!(&expanded(&spelling, &texts, &id, &bytes), uri);
-                prop_assert_eq!(spelling.len(&texts, &id, &bytes), Some(uri.len()));
                 let before = seen.insert(bytes, uri);
                 prop_assert!(before.is_none_or(|before| before == uri));
             }

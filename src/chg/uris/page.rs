@@ -29,8 +29,11 @@ fn rounded(bytes: usize) -> usize {
     bytes.next_multiple_of(step)
 }
 
+/// Records around a number.
+type Around<'a> = (&'a [u8], u64, &'a [u8]);
+
 /// Splits records around the number that follows kind, execution and depth of the first one.
-fn split_first(bytes: &[u8]) -> Result<Option<(&[u8], u64, &[u8])>, Malformed> {
+fn split_first(bytes: &[u8]) -> Result<Option<Around<'_>>, Malformed> {
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -85,7 +88,7 @@ impl Page {
     }
 
     /// Splits the records around the due time of the first one.
-    fn split_first(&self) -> Option<(&[u8], u64, &[u8])> {
+    fn split_first(&self) -> Option<Around<'_>> {
         split_first(&self.0).expect("a page is whole")
     }
 

@@ -731,7 +731,7 @@ fn a_uri_due_later_hides_none_that_is_due() {
     let mut taken = Vec::new();
     let mut token = 0;
     while take(&mut uris, token, 10).is_some() {
-        taken.push(uris.leased(token).unwrap().uri.to_vec());
+        taken.push(uris.leased(token).unwrap().stored.to_vec());
         token += 1;
     }
     let wanted: [&[u8]; 3] = [

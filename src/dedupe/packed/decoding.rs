@@ -52,6 +52,7 @@ impl Packed {
     /// Adds the contents of a chunk from an untrusted source. Between two chunks the value contains
     /// everything loaded so far, and can be used.
     ///
+    /// # Errors
     /// The reason why the chunk is invalid. The value is empty afterwards, unless the chunk is just
     /// damaged or out of order.
     pub fn load(&mut self, chunk: &[u8]) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis_tests::Server;
+use redis_tests::{Server, ok};
 
 use super::commands::{self, Lease};
 use super::hosts::Hosts;
@@ -25,8 +25,8 @@ pub const GROUPS: u64 = 20_000;
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     // More URIs than are fetched.
     let uris = plan.scaled(30).max(6);
-    let scene = Scene::empty();
-    let (mut ours, mut theirs) = <(Run, Run)>::default();
+    let (scene, packed_server) = (Scene::empty(), super::packed());
+    let (mut ours, mut theirs, mut packed) = <(Run, Run, Run)>::default();
     let mut micros = Series::default();
     for _ in plan.repeat("C1: page cycle") {
         scene.clear();
@@ -35,6 +35,9 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
         our_pages(&scene.ours, plan.span(), &mut ours);
         micros.push(Spent::since_reset(&scene.ours).each("chg.release"));
         their_pages(&scene.plain, plan.span(), &mut theirs);
+        ok!(packed_server.wire(), "FLUSHALL", "SYNC");
+        fill_ours(&packed_server, hosts, GROUPS, uris);
+        our_pages(&packed_server, plan.span(), &mut packed);
     }
     let mut found = Findings::default();
     let trips = theirs.trips.median();
@@ -43,6 +46,9 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
         "C1", "pages, one client, no pipeline: `RELEASE … DONE … NEXT`",
             format!("Veidemann's sequence, {trips:.0} round trips"),
             rate(our_rate), rate(their_rate), ours.rate.over(&theirs.rate), targets::PAGES;
+        "C1", "pages of a packed frontier, one client, no pipeline",
+            format!("Veidemann's sequence, {trips:.0} round trips"),
+            rate(packed.rate.median()), rate(their_rate), packed.rate.over(&theirs.rate), targets::PAGES_PACKED;
     }
     note!(found, "cycle.md";
         groups = grouped(GROUPS), uris = uris, pause = PAUSE.as_millis(), trips = trips,
@@ -65,11 +71,7 @@ pub struct Run {
 
 /// Queues the same number of URIs per group in both frontiers.
 pub fn fill(scene: &Scene, hosts: &Hosts, groups: u64, uris: u64) {
-    let mut feeder = Feeder::new(&scene.ours);
-    for chg in 0..groups {
-        commands::keep(&mut feeder, hosts, chg, uris);
-    }
-    feeder.finish();
+    fill_ours(&scene.ours, hosts, groups, uris);
     let scripts = Scripts::load(&scene.plain);
     let mut feeder = Feeder::new(&scene.plain);
     let now = veidemann::now_ms();
@@ -79,9 +81,17 @@ pub fn fill(scene: &Scene, hosts: &Hosts, groups: u64, uris: u64) {
         }
     }
     feeder.finish();
-    for server in [&scene.ours, &scene.plain] {
-        assert_eq!(queued(server), groups * uris);
+    assert_eq!(queued(&scene.plain), groups * uris);
+}
+
+/// Queues URIs with `CHG.*` commands.
+pub fn fill_ours(server: &Server, hosts: &Hosts, groups: u64, uris: u64) {
+    let mut feeder = Feeder::new(server);
+    for chg in 0..groups {
+        commands::keep(&mut feeder, hosts, chg, uris);
     }
+    feeder.finish();
+    assert_eq!(queued(server), groups * uris);
 }
 
 /// Fetches pages with `CHG.*` commands.

@@ -16,10 +16,12 @@ use crate::series::grouped;
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     let uris = plan.scaled(300_000);
     let mut found = Findings::default();
-    let mut row = |what: String, things: u64, [ours, theirs]: [f64; 2]| {
+    let mut row = |what: String, things: u64, [ours, theirs, packed]: [f64; 3]| {
         let show = |bytes: f64| format!("{:.0} B", bytes / things as f64);
         table! { found;
-            "", what, "sorted sets by plain commands", show(ours), show(theirs), theirs / ours, Goal::Known;
+            "", &what, "sorted sets by plain commands", show(ours), show(theirs), theirs / ours, Goal::Known;
+            "", format!("{what}, packed"), "the plain keys of the same frontier", show(packed), show(ours),
+                ours / packed, Goal::Known;
         }
     };
     for each in [1, 10, 1_000] {
@@ -44,16 +46,21 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     found
 }
 
-/// Returns the memory growth of two new servers after they were filled.
-fn bytes(fill: impl Fn(&Scene)) -> [f64; 2] {
-    let scene = Scene::empty();
+/// Returns the memory growth of new servers after they were filled: with plain keys, with sorted sets, and packed.
+fn bytes(fill: impl Fn(&Scene)) -> [f64; 3] {
+    let [ours, theirs] = bytes_of(&Scene::empty(), &fill);
+    let [packed, _] = bytes_of(&Scene::packed(), &fill);
+    [ours, theirs, packed]
+}
+
+fn bytes_of(scene: &Scene, fill: impl Fn(&Scene)) -> [f64; 2] {
     let used = || {
         [&scene.ours, &scene.plain].map(|server: &Server| server.info_number("used_memory") as f64)
     };
     // Loads the scripts before the measurement, because they do not count as data.
     let _ = Scripts::load(&scene.plain);
     let before = used();
-    fill(&scene);
+    fill(scene);
     let after = used();
     [after[0] - before[0], after[1] - before[1]]
 }

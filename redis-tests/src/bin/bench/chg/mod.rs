@@ -60,6 +60,14 @@ impl Scene {
         }
     }
 
+    /// Creates a scene in which the module packs frontiers.
+    fn packed() -> Scene {
+        Scene {
+            ours: packed(),
+            ..Scene::empty()
+        }
+    }
+
     /// Deletes all data on both servers.
     fn clear(&self) {
         for server in [&self.ours, &self.plain] {
@@ -73,13 +81,23 @@ fn ours() -> Server {
     quiet(redis_tests::simulated())
 }
 
+/// Starts a server with the module that packs frontiers.
+fn packed() -> Server {
+    let args = ["chg-simulated-time", "yes", "chg-storage", "packed"];
+    quiet(Options::new().module_args(&args))
+}
+
 fn quiet(options: Options) -> Server {
     options.args(&["--hz", "10"]).start()
 }
 
 /// Returns `QCT`, the number of queued URIs.
 fn queued(server: &Server) -> u64 {
-    let value = ok!(server.wire(), "GET", "QCT");
+    let mut wire = server.wire();
+    if ok!(wire, "TYPE", "chg_packed").text() != "none" {
+        return ok!(wire, "CHG.INFO", "").field("uris").int() as u64;
+    }
+    let value = ok!(wire, "GET", "QCT");
     if value.is_nil() {
         return 0;
     }

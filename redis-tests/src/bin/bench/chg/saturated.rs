@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis_tests::{Server, ok};
 
 use super::commands::Lease;
-use super::cycle::fill;
+use super::cycle::{fill, fill_ours};
 use super::hosts::Hosts;
 use super::veidemann::{Harvester, Worker};
 use super::{Scene, queued};
@@ -27,9 +27,9 @@ const GROUPS: u64 = 40_000;
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     // More URIs than are fetched.
     let uris = plan.scaled(20).max(5);
-    let scene = Scene::empty();
-    let mut rates = [(); 3].map(|()| Series::default());
-    let mut busy = [(); 3].map(|()| Series::default());
+    let (scene, packed_server) = (Scene::empty(), super::packed());
+    let mut rates = [(); 4].map(|()| Series::default());
+    let mut busy = [(); 4].map(|()| Series::default());
     for _ in plan.repeat("C5: 64 workers") {
         scene.clear();
         fill(&scene, hosts, GROUPS, uris);
@@ -38,13 +38,16 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
         scene.clear();
         fill(&scene, hosts, GROUPS, uris);
         let atomic = pages(&scene.plain, plan.span(), &Atomic::load(&scene.plain));
-        for (number, run) in [ours, atomic, veidemann].into_iter().enumerate() {
+        ok!(packed_server.wire(), "FLUSHALL", "SYNC");
+        fill_ours(&packed_server, hosts, GROUPS, uris);
+        let packed = our_pages(&packed_server, plan.span());
+        for (number, run) in [ours, atomic, veidemann, packed].into_iter().enumerate() {
             rates[number].push(run.rate);
             busy[number].push(run.busy);
         }
     }
-    let [ours, atomic, theirs] = &rates;
-    let [our_busy, atomic_busy, their_busy] = busy.map(|busy| 100.0 * busy.median());
+    let [ours, atomic, theirs, packed] = &rates;
+    let [our_busy, atomic_busy, their_busy, packed_busy] = busy.map(|busy| 100.0 * busy.median());
     let shown = |rates: &Series, busy: f64| format!("{} (busy {busy:.0} %)", rates.shown(rate));
     let what = format!("pages, {WORKERS} connections: `RELEASE … DONE … NEXT`");
     let mut found = Findings::default();
@@ -53,6 +56,9 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
             shown(atomic, atomic_busy), ours.over(atomic), targets::SATURATED_SCRIPT;
         "C5", what, "Veidemann's sequence", shown(ours, our_busy), shown(theirs, their_busy),
             ours.over(theirs), targets::SATURATED_SEQUENCE;
+        "C5", format!("pages of a packed frontier, {WORKERS} connections"), "one atomic Lua script that does both",
+            shown(packed, packed_busy), shown(atomic, atomic_busy), packed.over(atomic),
+            targets::SATURATED_PACKED;
     }
     note!(found, "saturated.md"; workers = WORKERS, groups = grouped(GROUPS), uris = uris,
         pause = PAUSE.as_millis(), page = 1e6 / ours.median(), atomic = 1e6 / atomic.median());
