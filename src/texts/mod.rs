@@ -17,7 +17,9 @@ mod training;
 
 use self::bits::{Bits, Writer};
 use self::matcher::PADDING;
-use self::sink::{Length, Text, TextSink};
+#[cfg(test)]
+use self::sink::Length;
+use self::sink::{Text, TextSink};
 use self::tables::Tables;
 
 /// Maximum length of a text that is compressed, in bytes, so that a few bytes cannot expand to a very
@@ -47,7 +49,6 @@ const VERBATIM: u8 = 2;
 /// Position of the mark in the first byte of such a text.
 const MARK: u32 = 2;
 
-#[allow(dead_code)]
 impl Texts {
     /// Maximum mark of a text.
     pub const MAX_MARK: u8 = u8::MAX >> MARK;
@@ -57,19 +58,9 @@ impl Texts {
         self.tables.current()
     }
 
-    /// Counts an owner that has its table already, while loading.
-    pub fn adopt(&mut self, table: u16) {
-        self.tables.adopt(table);
-    }
-
     /// Removes an owner. The last one of a table removes the table, unless new owners use it.
     pub fn retire(&mut self, table: u16) {
         self.tables.retire(table);
-    }
-
-    /// Returns true if a table with that number exists. The built-in table 0 always does.
-    pub fn has_table(&self, table: u16) -> bool {
-        self.tables.get(table).is_some()
     }
 
     /// Learns from a text, for tables of later owners. Does a part of the work of training now and then.
@@ -134,6 +125,7 @@ impl Texts {
     }
 
     /// Returns the length of a text, in bytes; `None` if it cannot be expanded.
+    #[cfg(test)]
     pub fn len(&self, table: u16, bytes: &[u8]) -> Option<usize> {
         if let Some(text) = verbatim(bytes) {
             return Some(text.len());
@@ -150,24 +142,6 @@ impl Texts {
         is_there
             .then(|| self.tables.get(table))??
             .decode(&mut bits, text)
-    }
-
-    /// Returns the symbol tables and their numbers, in ascending order and in their saved form.
-    pub fn tables(&self) -> impl Iterator<Item = (u16, &[u8])> {
-        self.tables.iter()
-    }
-
-    /// Restores a symbol table that was saved.
-    ///
-    /// # Errors
-    /// The reason why the table is invalid.
-    pub fn add_table(&mut self, number: u16, table: &[u8]) -> Result<(), String> {
-        self.tables.restore(number, table)
-    }
-
-    /// Ends loading, after every owner was adopted: removes tables without owners.
-    pub fn settle(&mut self) {
-        self.tables.settle();
     }
 
     /// Returns the memory use in bytes, without the value itself.

@@ -121,8 +121,7 @@ impl Spelling {
         }
     }
 
-    /// Reads a spelling, and returns its length in bytes. A reader of untrusted bytes must also check that the
-    /// table exists ([`Texts::has_table`]).
+    /// Reads a spelling, and returns its length in bytes.
     ///
     /// # Errors
     /// Fails if the bytes do not begin with a spelling.
