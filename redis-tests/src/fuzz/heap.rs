@@ -30,7 +30,7 @@ impl Heap {
         had
     }
 
-    /// Returns the peak of bytes in use since [`begin`].
+    /// Returns the peak of bytes in use since [`Heap::begin`].
     pub fn most() -> usize {
         PEAK.load(Relaxed)
     }
