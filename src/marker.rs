@@ -3,6 +3,9 @@
 use std::ffi::CStr;
 use std::os::raw::c_int;
 
+use crawlspace_host::keyspace::Result;
+use crawlspace_host::server::api::RmString;
+use crawlspace_host::server::keyspace::{By, RedisKeyspace, Replicated};
 use crawlspace_host::server::native::{Native, Registered};
 
 /// Internal command that changes a packed index, for replicas and append-only files.
@@ -14,6 +17,17 @@ static REGISTERED: Registered = Registered::new();
 /// destroys no record.
 #[derive(Clone, Default)]
 pub struct Marker;
+
+/// Stores a marker in a key.
+pub(crate) fn mark(keys: &mut RedisKeyspace, key: &RmString) -> Result<()> {
+    let arguments = || vec![Marker::REBUILT_WITH.to_bytes().to_vec(), CONTENT.to_vec()];
+    let replicated = Replicated {
+        by: By::Arguments(&arguments),
+        event: c"dedupe.packed",
+    };
+    keys.change_native(key, true, |_: &mut Marker| ((), Some(replicated)))
+        .map(drop)
+}
 
 /// The stored content, reserved for later versions.
 const CONTENT: &[u8] = b"1";
@@ -33,7 +47,7 @@ impl Native for Marker {
         chunk(CONTENT);
     }
 
-    fn load(&mut self, _: &[u8]) -> Result<(), String> {
+    fn load(&mut self, _: &[u8]) -> std::result::Result<(), String> {
         Ok(())
     }
 

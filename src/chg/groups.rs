@@ -42,7 +42,7 @@ pub(super) struct Loaded<K: Store> {
     raw: [Option<K::Value>; FIELDS],
     /// The fields as written since the group was read.
     saved: RefCell<Option<[Option<Text>; FIELDS]>>,
-    /// For a storage that keeps groups as values: the number of fields that the hash would have, and the number of
+    /// Set by a storage that keeps groups as values: the number of fields that the hash would have, and the number of
     /// URIs that the stored group counts.
     stored: Option<(u64, Cell<u64>)>,
     /// Kept URIs that the hash in the key does not count, because a plain client deleted or emptied it.

@@ -8,8 +8,7 @@ use crate::chg::packed::either::{Either, Holder};
 use crate::chg::packed::{ENVELOPE as PACKED_ENVELOPE, Name, Packed};
 use crate::chg::store::{KEPT_URIS, Store};
 use crate::chg::uris::{CHUNK_BYTES, Changed, ENVELOPE, Kept, Op, Uris};
-use crate::dedupe::store::Store as _;
-use crate::marker::Marker;
+use crate::marker::{Marker, mark};
 use crate::storage::Storage;
 use crawlspace_host::keyspace::{KeyError, KeyType, Result};
 use crawlspace_host::server::api::{Ctx, RmString, selected_db};
@@ -208,7 +207,7 @@ impl Held {
             let prefix = &key.as_ref()[..key.as_ref().len() - KEY.len()];
             for row in ONCE.iter().filter(|row| row.documented) {
                 let key = RmString::new(&[prefix, row.name.as_bytes()].concat());
-                self.keys.mark(&key)?;
+                mark(&mut self.keys, &key)?;
             }
         }
         Ok(())
@@ -242,7 +241,7 @@ impl Holder for Held {
             None if self.keys.native::<Packed>(&self.key)?.is_none() => Ok(()),
             None => {
                 self.value = std::ptr::null_mut();
-                self.keys.mark(&name)
+                mark(&mut self.keys, &name)
             }
             Some(false) => Err(KeyError::Refused(format!(
                 "MIXED key '{}' is a plain key beside a packed frontier; rename or delete it",

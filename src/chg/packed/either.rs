@@ -43,9 +43,9 @@ pub struct Either<P, H> {
 /// The name of a key in either storage.
 #[derive(Clone)]
 pub enum EitherName<N> {
-    /// Of a plain key.
+    /// The name of a plain key.
     Plain(N),
-    /// Of a part of a packed frontier.
+    /// The name of a part of a packed frontier.
     Packed(Name),
 }
 

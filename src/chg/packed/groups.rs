@@ -33,16 +33,16 @@ pub(super) struct Stock {
     pub uris: Uris,
 }
 
-/// Where the URIs of an open group are.
+/// The place of the URIs of an open group.
 #[derive(Clone, Debug)]
 enum Place {
-    /// None are kept.
+    /// The group keeps none.
     Nowhere,
-    /// In the block, unchanged.
+    /// The block, unchanged.
     Block,
-    /// Decoded; they may have changed.
+    /// The open group: they are decoded, and may have changed.
     Here(Box<Stock>),
-    /// In pages of their own.
+    /// Pages of their own.
     Apart,
 }
 

@@ -71,9 +71,9 @@ impl Kind {
 pub(super) struct Log {
     pub bytes: Vec<u8>,
     names: VecDeque<Box<[u8]>>,
-    /// Nobody reads the log, so nothing is written.
+    /// Set while nobody reads the log, so that nothing is written.
     pub is_off: bool,
-    /// An entry was begun.
+    /// Set when an entry was begun.
     pub begun: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a packed frontier has little of: kept as the plain keys keep it, in ordered maps.
+//! The small parts of a packed frontier, kept as the plain keys keep them, in ordered maps.
 
 use std::collections::{BTreeMap, BTreeSet};
 

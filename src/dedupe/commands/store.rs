@@ -17,7 +17,7 @@ use crawlspace_host::server::notify::Change;
 use crawlspace_host::slices::Time;
 
 use super::indexes;
-use crate::marker::{CHANGE, Marker};
+use crate::marker::{self, CHANGE, Marker};
 
 /// Replication of changes.
 const GATHERING: Gathering = Gathering {
@@ -101,17 +101,7 @@ impl Store for RedisKeyspace {
     }
 
     fn mark(&mut self, key: &RmString) -> Result<()> {
-        let arguments = || {
-            let mut arguments = vec![Marker::REBUILT_WITH.to_bytes().to_vec()];
-            Marker.save(&mut |chunk| arguments.push(chunk.to_vec()));
-            arguments
-        };
-        let replicated = Replicated {
-            by: By::Arguments(&arguments),
-            event: GATHERING.event,
-        };
-        self.change_native(key, true, |_: &mut Marker| ((), Some(replicated)))
-            .map(drop)
+        marker::mark(self, key)
     }
 
     fn holds(&mut self, key: &RmString) -> Holds {
