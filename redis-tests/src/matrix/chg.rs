@@ -97,6 +97,8 @@ const REFUSED: &[(&str, &str)] = &rows![
     "NEXT LEASE 5 LEASE 6 LEASE 7 COUNT", "ERR";
     "NEXT GROUP", "ERR";
     "NEXT GROUP nowhere", "NOCHG";
+    // The frontier is kept in plain keys.
+    "PACK", "PLAIN";
     "NEXT GROUP held COUNT 1", "ERR";
     "NEXT BLOCK 0 GROUP held", "ERR";
     "LIMIT held", "ERR";

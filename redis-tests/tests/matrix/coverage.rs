@@ -69,13 +69,16 @@ fn every_command_of_the_module_is_of_a_family_or_its_own() {
     let server = Server::start();
     let mut c = server.wire();
     let listed = ok!(c, "COMMAND", "LIST", "FILTERBY", "MODULE", "crawlspace").texts();
-    let internal = ["slice", "uris", "tags", "packed"].map(|name| format!("crawlspace.{name}"));
+    let internal =
+        ["slice", "uris", "tags", "packed", "frontier"].map(|name| format!("crawlspace.{name}"));
     let mut known: Vec<String> = internal.to_vec();
     for family in families()
         .iter()
         .filter(|family| family.storage != "packed")
     {
-        let lines = family.samples.iter().map(|line| family.command(line));
+        let refused = family.refused.iter().map(|(line, _)| line);
+        let lines = family.samples.iter().chain(refused);
+        let lines = lines.map(|line| family.command(line));
         known.extend(lines.collect::<BTreeSet<_>>());
     }
     known.sort();
