@@ -544,7 +544,9 @@ command! {
     /// Makes an empty frontier that is stored in one packed value.
     ///
     /// O(1)
-    pub struct Pack {}
+    pub struct Pack {
+        now: Now = NOW,
+    }
 }
 
 /// Calls a macro with the names of all commands.

@@ -190,7 +190,8 @@ impl Act for Repair {
 }
 
 impl Act for Pack {
-    fn act(_: Pack, call: &mut Call<'_>) -> Result<Answer, String> {
+    fn act(asked: Pack, call: &mut Call<'_>) -> Result<Answer, String> {
+        allowed(asked.now)?;
         permit(call, &Touched::AnyGroup, Access::Write)?;
         make_packed(call)?;
         anchor(call)?;
