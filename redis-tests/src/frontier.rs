@@ -15,6 +15,7 @@
 use crawlspace_compact::limits::chg as limits;
 
 use crate::server::{Options, Server};
+use crate::storage::frontier_view;
 use crate::wire::{Reply, Wire, runs_lines};
 
 /// Start of simulated time in tests, in the year 2096. By the server's own clock, which commands
@@ -221,10 +222,17 @@ impl Frontier {
         self.release(&lease, rest)
     }
 
-    /// Returns the number in a field of a hash.
+    /// The reply to a command that only reads plain keys. If the frontier is packed, the keys are those that it would
+    /// have in plain storage.
+    #[track_caller]
+    pub fn read(&mut self, words: &[&str]) -> Reply {
+        frontier_view(&mut self.wire, &self.prefix, |wire| wire.expect_ok(words))
+    }
+
+    /// A number that a hash of ours or of the seed has in this field.
     pub fn number(&mut self, key: &str, field: &str) -> Option<i64> {
         let key = self.key(key);
-        let value = self.wire.expect_ok(&["HGET", &key, field]);
+        let value = self.read(&["HGET", &key, field]);
         (!value.is_nil()).then(|| {
             let text = value.text();
             text.parse()
@@ -245,13 +253,13 @@ impl Frontier {
     /// Returns true if the group's hash exists.
     pub fn exists(&mut self, chg: &str) -> bool {
         let key = self.key(&format!("CHG:{chg}"));
-        self.wire.expect_ok(&["EXISTS", &key]).int() == 1
+        self.read(&["EXISTS", &key]).int() == 1
     }
 
     /// Returns `QCT`.
     pub fn total(&mut self) -> i64 {
         let key = self.key("QCT");
-        let value = self.wire.expect_ok(&["GET", &key]);
+        let value = self.read(&["GET", &key]);
         match value {
             Reply::Nil => 0,
             value => value.text().parse().expect("QCT is a number"),
@@ -266,7 +274,7 @@ impl Frontier {
     /// Returns `chg_ready`, starting at its head.
     pub fn ready(&mut self) -> Vec<String> {
         let key = self.key("chg_ready");
-        self.wire.expect_ok(&["LRANGE", &key, "0", "-1"]).texts()
+        self.read(&["LRANGE", &key, "0", "-1"]).texts()
     }
 
     /// Returns `chg_wait` in order, with times in whole milliseconds.
@@ -282,8 +290,7 @@ impl Frontier {
     fn zset(&mut self, name: &str) -> Vec<(String, i64)> {
         let key = self.key(name);
         let members = self
-            .wire
-            .expect_ok(&["ZRANGE", &key, "0", "-1", "WITHSCORES"])
+            .read(&["ZRANGE", &key, "0", "-1", "WITHSCORES"])
             .texts();
         let pairs = members.chunks_exact(2);
         pairs
@@ -328,10 +335,10 @@ impl Frontier {
     /// Returns the sum of `c`, the sum of `EIDC`, and `QCT`, as a plain client reads them.
     pub fn sums(&mut self) -> [i64; 3] {
         let pattern = self.key("CHG:*").replace(['[', ']', '?'], "?");
-        let keys = self.wire.expect_ok(&["KEYS", &pattern]).texts();
-        let counts = self
-            .wire
-            .pipeline(keys.iter().map(|key| vec!["HGET", key.as_str(), "c"]));
+        let counts = frontier_view(&mut self.wire, &self.prefix, |wire| {
+            let keys = wire.expect_ok(&["KEYS", &pattern]).texts();
+            wire.pipeline(keys.iter().map(|key| vec!["HGET", key.as_str(), "c"]))
+        });
         let numbers = |replies: Vec<Reply>| -> i64 {
             let texts = replies
                 .iter()
@@ -340,7 +347,7 @@ impl Frontier {
             texts.map(|n| n.expect("a number")).sum()
         };
         let key = self.key("EIDC");
-        let executions = self.wire.expect_ok(&["HVALS", &key]).items().to_vec();
+        let executions = self.read(&["HVALS", &key]).items().to_vec();
         [numbers(counts), numbers(executions), self.total()]
     }
 

@@ -157,7 +157,7 @@ pub use rng::Rng;
 pub use scripted_host::{Asked, Part, ScriptedHost, answer, once, then};
 pub use server::{Options, Server, assert_replicated, free_port, module_path, packed_by_default};
 pub use shifted::Shifted;
-pub use storage::{indexed, is_packed, plain_hash, plain_view, plainly};
+pub use storage::{frontier_view, indexed, is_packed, plain_hash, plain_view, plainly};
 pub use tag_space::TagSpace;
 pub use terminal::on_terminal;
 pub use wait::{until, until_some, within};

@@ -44,11 +44,11 @@ pub fn module_path() -> PathBuf {
     }
 }
 
-/// Environment variable with the storage of new indexes for tests that do not choose one: `plain`
-/// (default) or `packed`.
+/// Says how indexes and frontiers are stored by servers of which the test does not say it: `plain` (default) or
+/// `packed`.
 const STORAGE: &str = "CRAWLSPACE_STORAGE";
 
-/// Returns true if servers pack their indexes by default.
+/// Returns true if servers pack their indexes and frontiers by default.
 pub fn packed_by_default() -> bool {
     std::env::var(STORAGE).is_ok_and(|storage| storage == "packed")
 }
@@ -67,8 +67,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Creates options with the module and without persistence. `CRAWLSPACE_STORAGE` sets the
-    /// storage of new indexes.
+    /// Creates options with the module and without persistence. `CRAWLSPACE_STORAGE` sets the storage of new indexes
+    /// and frontiers.
     pub fn new() -> Options {
         Options {
             module: Some(Vec::new()),
@@ -87,13 +87,13 @@ impl Options {
         }
     }
 
-    /// Stores new indexes as plain keys, regardless of `CRAWLSPACE_STORAGE`: for tests of clients
-    /// that access the plain keys directly.
+    /// New indexes and frontiers are plain keys, whatever `CRAWLSPACE_STORAGE` says: for what clients that know
+    /// only the documents do.
     pub fn plain(self) -> Options {
         self.stored("plain")
     }
 
-    /// Packs new indexes, regardless of `CRAWLSPACE_STORAGE`.
+    /// New indexes and frontiers are packed, whatever `CRAWLSPACE_STORAGE` says.
     pub fn packed(self) -> Options {
         self.stored("packed")
     }
@@ -484,7 +484,9 @@ impl Server {
             args.push(module_path().to_string_lossy().into_owned());
             args.extend(module_args.iter().cloned());
             if let Some(storage) = &self.options.storage {
-                args.extend(["dedupe-storage".to_owned(), storage.clone()]);
+                for family in ["dedupe", "chg"] {
+                    args.extend([format!("{family}-storage"), storage.clone()]);
+                }
             }
         }
         args.extend(self.options.args.iter().cloned());

@@ -1,4 +1,4 @@
-//! Reads and changes the plain keys of an index, whether or not the index is packed.
+//! An index or a frontier whatever its storage: the plain keys that it has, or would have if it were not packed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,10 +8,59 @@ use crate::dataset::Snapshot;
 use crate::server::{Options, Server};
 use crate::wire::{Reply, Wire, Word, bulk};
 
+/// A server on which packed values are unpacked, so that the one under test is only read.
+struct Scratch {
+    /// Lives as long as the connection.
+    _server: Server,
+    wire: Wire,
+    /// The frontier that is unpacked there: its prefix, and the packed value.
+    frontier: Option<(String, Reply)>,
+}
+
 thread_local! {
-    /// A second server. Packed indexes are copied there and unpacked, so that the server under test
-    /// is only read.
-    static SCRATCH: RefCell<Option<Server>> = const { RefCell::new(None) };
+    static SCRATCH: RefCell<Option<Scratch>> = const { RefCell::new(None) };
+}
+
+/// Calls `act` with the server on which packed values are unpacked.
+fn with_scratch<T>(act: impl FnOnce(&mut Scratch) -> T) -> T {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let scratch = scratch.get_or_insert_with(|| {
+            let server = Options::new().plain().start();
+            Scratch {
+                wire: server.wire(),
+                _server: server,
+                frontier: None,
+            }
+        });
+        act(scratch)
+    })
+}
+
+/// Calls `read` with a connection on which the frontier has the documented plain keys: the given one, or, for a packed
+/// frontier, one to another server with an unpacked copy.
+///
+/// # Panics
+/// When a copy cannot be made, or not be unpacked.
+#[track_caller]
+pub fn frontier_view<T>(c: &mut Wire, prefix: &str, read: impl FnOnce(&mut Wire) -> T) -> T {
+    let key = format!("{prefix}chg_packed");
+    let packed = c.expect_ok(&["DUMP", &key]);
+    if packed.is_nil() {
+        return read(c);
+    }
+    with_scratch(|scratch| {
+        let wire = &mut scratch.wire;
+        let wanted = Some((prefix.to_owned(), packed));
+        if scratch.frontier != wanted {
+            let packed = wanted.as_ref().expect("just made").1.bytes();
+            wire.expect_ok(&["FLUSHALL"]);
+            let restore: [&[u8]; 4] = [b"RESTORE", key.as_bytes(), b"0", packed];
+            wire.expect_ok(&restore);
+            wire.expect_ok(&["crawlspace.frontier", &key, "UNPACK"]);
+            scratch.frontier = wanted;
+        }
+        read(wire)
+    })
 }
 
 /// Returns true if an index is packed, completely or partly.
@@ -41,9 +90,9 @@ pub fn plain_view(c: &mut Wire, p: impl Word) -> Snapshot {
     let keys = keys.items().iter().map(Reply::bytes);
     let keys: Vec<&[u8]> = keys.filter(|key| key.starts_with(&p)).collect();
     let dumps = c.pipeline(keys.iter().map(|key| vec![b"DUMP".as_slice(), key]));
-    SCRATCH.with_borrow_mut(|server| {
-        let server = server.get_or_insert_with(|| Options::new().plain().start());
-        let mut scratch = server.wire();
+    with_scratch(|scratch| {
+        scratch.frontier = None;
+        let scratch = &mut scratch.wire;
         scratch.expect_ok(&["FLUSHALL"]);
         // A key may have been deleted in the meantime.
         let there = keys.iter().zip(&dumps).filter(|(_, dump)| !dump.is_nil());
@@ -55,7 +104,7 @@ pub fn plain_view(c: &mut Wire, p: impl Word) -> Snapshot {
             assert!(!restored.is_error(), "RESTORE said {restored:?}");
         }
         scratch.expect_ok(&[b"DEDUPE.UNPACK".as_slice(), &p]);
-        Snapshot::of_keys(&mut scratch, |key| key.starts_with(&p))
+        Snapshot::of_keys(scratch, |key| key.starts_with(&p))
     })
 }
 

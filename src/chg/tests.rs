@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::chg::store::{MemoryKeyspace, Store};
+use crawlspace_host::keyspace::memory::Plain;
 use crawlspace_host::reply::Reply;
 
 use super::Token;
@@ -23,6 +24,9 @@ use super::packed::Packed;
 use super::packed::either::{Either, Holder};
 use super::sweep::sweep;
 use super::time::Millis;
+
+/// The value of a plain key.
+type PlainValue = Plain<super::uris::Uris>;
 
 const GROUPS: [&[u8]; 4] = [b"a", b"b.example", b"c d", b"\xff\0e"];
 const EXECUTIONS: [&[u8]; 3] = [b"x", b"y y", b"\0z"];
@@ -176,7 +180,7 @@ trait Storage: Store {
 }
 
 impl Storage for MemoryKeyspace {
-    type State = BTreeMap<Vec<u8>, crawlspace_host::keyspace::memory::Plain<super::uris::Uris>>;
+    type State = BTreeMap<Vec<u8>, PlainValue>;
 
     fn create() -> Self {
         let mut ks = MemoryKeyspace::default();
@@ -241,6 +245,35 @@ impl Storage for PackedMemory {
         packed.save(&mut |chunk| loaded.load(chunk).unwrap());
         assert_eq!(all, elements(&loaded));
         loaded.verify();
+    }
+}
+
+/// Removes a total of zero, which means the same as a missing one.
+fn without_empty_total(mut keys: BTreeMap<Vec<u8>, PlainValue>) -> BTreeMap<Vec<u8>, PlainValue> {
+    let total = [PREFIX, b"QCT"].concat();
+    let empty = Plain::Text(b"0".to_vec());
+    keys.retain(|key, value| *key != total || *value != empty);
+    keys
+}
+
+impl World<MemoryKeyspace> {
+    /// Returns the keys.
+    fn plain_keys(&mut self) -> BTreeMap<Vec<u8>, PlainValue> {
+        let written = self.frontier.groups.write_back(&mut self.ks, None);
+        written.unwrap();
+        without_empty_total(self.ks.keys.clone())
+    }
+}
+
+impl World<PackedMemory> {
+    /// Returns the keys that the frontier would have in plain storage.
+    fn plain_keys(&mut self) -> BTreeMap<Vec<u8>, PlainValue> {
+        self.frontier.groups.write_back(&mut self.ks, None).unwrap();
+        self.ks.end();
+        let mut plain = MemoryKeyspace::default();
+        let packed = &self.ks.packed.as_ref().unwrap().packed;
+        packed.unpack(&mut plain, PREFIX).unwrap();
+        without_empty_total(plain.keys)
     }
 }
 
@@ -551,14 +584,11 @@ impl<K: Storage> World<K> {
     /// Returns what commands show of the frontier.
     fn shown(&mut self) -> Vec<Reply> {
         let (ks, frontier, now) = (&mut self.ks, &mut self.frontier, self.now);
-        let Reply::Map(mut info) = frontier.info(ks, 0, now).unwrap() else {
-            panic!("info is a map")
-        };
-        info.retain(|(name, _)| *name != Reply::bulk("storage"));
-        let mut shown = vec![
-            Reply::Map(info),
-            frontier.list(ks, None, None, 100).unwrap(),
-        ];
+        let mut info = frontier.info(ks, 0, now).unwrap();
+        if let Reply::Map(fields) = &mut info {
+            fields.retain(|(name, _)| *name != Reply::bulk("storage"));
+        }
+        let mut shown = vec![info, frontier.list(ks, None, None, 100).unwrap()];
         for group in GROUPS {
             shown.extend(frontier.why(ks, group, now).ok());
             shown.extend(
@@ -670,6 +700,7 @@ proptest! {
             packed.ks.end();
             prop_assert_eq!(&plain.granted, &packed.granted, "after {:?}", op);
             prop_assert_eq!(plain.shown(), packed.shown(), "after {:?}", op);
+            prop_assert_eq!(plain.plain_keys(), packed.plain_keys(), "after {:?}", op);
         }
     }
 

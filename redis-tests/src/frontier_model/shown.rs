@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::FrontierModel;
 use crate::history::Verdict;
 use crate::must;
+use crate::storage::frontier_view;
 use crate::wire::{Reply, Wire};
 
 /// The contents of the plain keys of a frontier.
@@ -136,7 +137,10 @@ impl FrontierModel {
     /// # Errors
     /// Describes the first difference.
     pub fn is_shown_by(&self, wire: &mut Wire, gates: &[&str]) -> Verdict {
-        let (shown, model) = (Shown::of(wire, &self.prefix, gates), self.shown(gates));
+        let shown = frontier_view(wire, &self.prefix, |wire| {
+            Shown::of(wire, &self.prefix, gates)
+        });
+        let model = self.shown(gates);
         macro_rules! same {
             ($($field:ident $name:literal),+) => {$(
                 must!(

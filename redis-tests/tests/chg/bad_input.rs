@@ -93,7 +93,7 @@ fn times_as_far_as_ten_years_are_taken() {
 
 #[test]
 fn scores_and_members_that_make_no_sense_do_no_harm() {
-    let mut server = simulated().start();
+    let mut server = simulated().plain().start();
     let mut c = server.wire();
     let chg = family("CHG", "");
     for (queue, score, member) in rows![

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::stage::add_thousands;
-use redis_tests::{Frontier, LEASE, Lease, Server, blocked, nil, ok, rows, until};
+use redis_tests::{Frontier, LEASE, Lease, Options, Server, blocked, nil, ok, rows, until};
 
 const F: &str = "{f}:";
 const QUIET: Duration = Duration::from_millis(120);
@@ -151,9 +151,7 @@ fn flush_during_a_sweep_ends_it() {
     add_thousands(&mut f, "crawl", 40);
     let mut sweeper = Frontier::of(&server, F);
     sweeper.send("SWEEP");
-    until("the sweep is under way", || {
-        ok!(f.wire, "LLEN", "{f}:chg_ready").int() > 1000
-    });
+    until("the sweep is under way", || f.ready().len() > 1000);
     ok!(f.wire, "FLUSHALL");
     sweeper.wire.recv();
     server.until_idle();
@@ -164,7 +162,7 @@ fn flush_during_a_sweep_ends_it() {
 
 #[test]
 fn deleted_keys_cause_no_hang() {
-    let server = Server::start();
+    let server = Options::new().plain().start();
     let mut f = Frontier::of(&server, F);
     for key in rows![
         "chg_wait"; "chg_busy"; "chg_ready"; "CHG:leased"; "EIDC"; "QCT"; "chg_token";

@@ -1,7 +1,7 @@
 //! Blocks and pauses of a group, a crawl or the whole frontier; afterwards, everything continues
 //! where it was.
 
-use crate::stage::{add, real_stage, stage};
+use crate::stage::{add, plain_stage, real_stage, stage};
 use redis_tests::{Lease, T0, int, ok};
 
 #[test]
@@ -109,7 +109,7 @@ fn paused_frontier_leases_nothing_and_then_continues() {
 
 #[test]
 fn unknown_fields_in_the_hash_of_pauses_pause_nothing() {
-    let (_server, mut f) = stage();
+    let (_server, mut f) = plain_stage();
     add(&mut f, "host", 1);
     ok!(f.wire, "HSET", "{f}:chg_paused", "x", 1);
     f.ok("PAUSE");

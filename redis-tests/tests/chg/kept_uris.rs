@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::stage::stage;
+use crate::stage::{plain_stage, stage};
 use crawlspace_compact::limits::chg::URI_BYTES;
 use redis_tests::{Frontier, Lease, Rng, T0, array, bulk, int, ok, release, rows};
 
@@ -365,7 +365,7 @@ fn uris_are_any_bytes_up_to_64_kib() {
 
 #[test]
 fn kept_uris_survive_reads_by_plain_clients() {
-    let (_server, mut f) = stage();
+    let (_server, mut f) = plain_stage();
     for n in 0..50 {
         f.add_uri("crawl", "host", T0 + n, 0, &format!("http://host/{n}"));
     }
@@ -385,7 +385,7 @@ fn kept_uris_survive_reads_by_plain_clients() {
 
 #[test]
 fn counts_can_be_worked_off_after_the_value_of_kept_uris_is_lost() {
-    let (_server, mut f) = stage();
+    let (_server, mut f) = plain_stage();
     f.add_uri("crawl", "host", T0, 0, "a");
     f.add_uri("crawl", "other", T0 + 5, 0, "b");
     let kept = f.key("chg_uris:host");

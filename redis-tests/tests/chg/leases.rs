@@ -262,7 +262,7 @@ fn tokens_only_grow() {
 
 #[test]
 fn recreated_group_does_not_reuse_a_token() {
-    let server = simulated().start();
+    let server = simulated().plain().start();
     let mut f = Frontier::at(&server, T0);
     add_all(&mut f, &["host"]);
     let old = f.take("host");

@@ -97,7 +97,7 @@ fn permanent_group_is_listed_while_leases_begin_and_end() {
 
 #[test]
 fn list_shows_what_plain_clients_queued() {
-    let server = simulated().start();
+    let server = simulated().plain().start();
     let mut f = Frontier::at(&server, T0);
     ok!(f.wire, "HSET", "{f}:CHG:theirs", "n", T0, "c", 3);
     ok!(f.wire, "RPUSH", "{f}:chg_ready", "theirs");

@@ -133,7 +133,7 @@ fn replica_has_the_data_of_the_master_and_continues_with_it() {
 
 #[test]
 fn frontier_without_kept_uris_loads_without_the_module() {
-    let mut server = simulated().aof_unsynced(true).start();
+    let mut server = simulated().plain().aof_unsynced(true).start();
     let bare = Options::new().no_module().replica_of(&server).start();
     let mut f = Frontier::at(&server, T0);
     for n in 0..20 {

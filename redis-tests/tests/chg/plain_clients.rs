@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::stage::{Audited, real_stage, stage};
+use crate::stage::{Audited, plain_stage as stage, real_plain_stage as real_stage};
 use redis_tests::{Frontier, Lease, Reply, Server, T0, Wire, blocked, int, nil, ok, rows, until};
 
 /// Veidemann's script for adding a URI, unchanged: it puts the execution into the wait queue by

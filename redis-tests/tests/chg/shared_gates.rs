@@ -1,6 +1,6 @@
 //! A gate that many groups share: while one of them is leased, no other one is.
 
-use crate::stage::{Audited, add, real_stage, stage};
+use crate::stage::{Audited, add, plain_stage, real_stage, stage};
 use redis_tests::{Frontier, LEASE, Lease, Server, T0, ok};
 
 #[test]
@@ -96,7 +96,7 @@ fn lease_that_runs_out_does_not_requeue_all_that_stand_behind_the_gate() {
         assert_eq!(Lease::only(&f.ok("NEXT LEASE 1000")).chg, "m000");
         f.take_none();
         let behind = f.key("chg_gated:shared");
-        let len = |f: &mut Frontier| ok!(f.wire, "LLEN", &behind).int();
+        let len = |f: &mut Frontier| f.read(&["LLEN", &behind]).int();
         assert_eq!(len(&mut f), 48);
         if leaves {
             f.ok("GROUP other m000");
@@ -176,7 +176,15 @@ fn leased_group_may_join_a_group() {
 /// Creates a closed gate: `a` is leased, `b` waits for the gate on behalf of the others, and `c`
 /// and `d` are queued behind it.
 fn closed() -> (Server, Audited, Lease) {
-    let (server, mut f) = stage();
+    closed_on(stage())
+}
+
+/// As [`closed`], in plain storage.
+fn plain_closed() -> (Server, Audited, Lease) {
+    closed_on(plain_stage())
+}
+
+fn closed_on((server, mut f): (Server, Audited)) -> (Server, Audited, Lease) {
     f.ok("GROUP shared a b c d");
     for chg in ["a", "b", "c", "d"] {
         add(&mut f, chg, 1);
@@ -245,7 +253,7 @@ fn member_of_a_paused_execution_does_not_block_the_others() {
 
 #[test]
 fn member_deleted_by_a_plain_client_is_replaced_after_repair() {
-    let (_server, mut f, a) = closed();
+    let (_server, mut f, a) = plain_closed();
     for key in ["CHG:b", "chg_wait"] {
         let key = f.key(key);
         ok!(f.wire, "DEL", key);
@@ -272,7 +280,7 @@ fn lost_gate_is_repaired() {
         &["chg_gated:shared"],
         &["chg_gate:shared", "chg_gated:shared"],
     ] {
-        let (_server, mut f, a) = closed();
+        let (_server, mut f, a) = plain_closed();
         for key in keys {
             let key = f.key(key);
             ok!(f.wire, "DEL", key);
@@ -414,7 +422,7 @@ fn member_that_was_just_fetched_comes_after_the_waiting_ones() {
 
 #[test]
 fn broken_key_of_a_gate_stops_a_release_before_anything_is_written() {
-    let (server, mut f) = stage();
+    let (server, mut f) = plain_stage();
     f.ok("GROUP shared a b");
     add(&mut f, "a", 2);
     add(&mut f, "b", 1);

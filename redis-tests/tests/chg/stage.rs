@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use redis_tests::{Frontier, Server, T0, simulated};
+use redis_tests::{Frontier, Options, Server, T0, simulated};
 
 /// A frontier that is checked at the end of its test: counts must agree, and each group must be in
 /// the right queue.
@@ -44,7 +44,22 @@ pub fn real_stage() -> (Server, Audited) {
     (server, Audited(frontier))
 }
 
-/// Adds `uris` URIs to a group, due now.
+/// As [`stage`], in plain storage whatever `CRAWLSPACE_STORAGE` says: for tests that write to the documented keys as
+/// plain clients do.
+pub fn plain_stage() -> (Server, Audited) {
+    let server = simulated().plain().start();
+    let frontier = Frontier::at(&server, T0);
+    (server, Audited(frontier))
+}
+
+/// As [`real_stage`], in plain storage whatever `CRAWLSPACE_STORAGE` says.
+pub fn real_plain_stage() -> (Server, Audited) {
+    let server = Options::new().plain().start();
+    let frontier = Frontier::real(&server);
+    (server, Audited(frontier))
+}
+
+/// `uris` URIs for a group, due now.
 pub fn add(f: &mut Frontier, chg: &str, uris: usize) {
     let now = f.time();
     f.ok(format!("ADD crawl{}", format!(" {chg} {now}").repeat(uris)));

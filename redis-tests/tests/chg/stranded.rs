@@ -1,7 +1,7 @@
 //! Kept URIs determine what is queued: a plain client that deletes or empties the hash of a group
 //! removes none of them.
 
-use crate::stage::{real_stage, stage};
+use crate::stage::{plain_stage as stage, real_plain_stage as real_stage};
 use redis_tests::{Frontier, Server, T0, ok, rows, until};
 
 /// Takes the only waiting group and completes one URI like Veidemann's release script: it

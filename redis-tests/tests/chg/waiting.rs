@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::stage::real_stage;
+use crate::stage::{real_plain_stage, real_stage};
 use redis_tests::{
     Frontier, LEASE, Lease, Server, array, blocked, bulk, int, nil, ok, release, rows, until,
 };
@@ -215,7 +215,7 @@ fn waiter_wakes_when_a_host_moves_into_a_group() {
 
 #[test]
 fn waiter_wakes_for_plain_writes() {
-    let (server, mut f) = real_stage();
+    let (server, mut f) = real_plain_stage();
     let (ready, wait, other) = (f.key("chg_ready"), f.key("chg_wait"), f.key("other"));
     for write in rows![
         "RPUSH"; "LPUSH"; "ZADD"; "ZADD later"; "RENAME"; "RPUSH in MULTI"; "EVAL";
@@ -487,7 +487,7 @@ fn next_does_not_wait_in_a_transaction_or_script() {
 
 #[test]
 fn script_that_writes_to_a_queue_wakes_waiters_when_it_is_over() {
-    let (server, mut f) = real_stage();
+    let (server, mut f) = real_plain_stage();
     let mut waiter = redis_tests::blocked(&server, "{f}:", "NEXT BLOCK 0");
     // A group that the script adds and removes again is not leased in between.
     let script = "redis.call('RPUSH', KEYS[1] .. 'chg_ready', 'x')

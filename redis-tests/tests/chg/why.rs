@@ -1,11 +1,19 @@
 //! `WHY`, `INFO`, `CHECK` and `REPAIR`: operators see why a host is not fetched, and if the data is
 //! consistent.
 
-use crate::stage::{Audited, add_thousands, real_stage, stage};
+use crate::stage::{Audited, add_thousands, plain_stage, real_stage, stage};
 use redis_tests::{BusyFrontier, Frontier, Reply, Server, T0, blocked, int, nil, ok, rows};
 
 fn busy() -> (Server, Audited, BusyFrontier) {
-    let (server, mut f) = stage();
+    busy_on(stage())
+}
+
+/// As [`busy`], in plain storage.
+fn plain_busy() -> (Server, Audited, BusyFrontier) {
+    busy_on(plain_stage())
+}
+
+fn busy_on((server, mut f): (Server, Audited)) -> (Server, Audited, BusyFrontier) {
     let out = BusyFrontier::build(&mut f);
     (server, f, out)
 }
@@ -259,7 +267,7 @@ fn check_finds_and_repair_repairs_damage() {
         "a wrong count", &["HINCRBY", "{f}:CHG:waiting", "c", "5"];
     ];
     for (what, spoil) in spoils {
-        let (server, mut f, _) = busy();
+        let (server, mut f, _) = plain_busy();
         f.wire.expect_ok(spoil);
         let check = f.ok("CHECK");
         let problems = check.field("problems-total").int();
@@ -282,7 +290,7 @@ fn check_finds_and_repair_repairs_damage() {
 #[test]
 fn repair_queues_a_group_whose_count_it_corrects() {
     for kept in [true, false] {
-        let (_server, mut f) = stage();
+        let (_server, mut f) = plain_stage();
         if kept {
             f.add_uri("crawl", "host", T0, 0, "http://host/")
         } else {
@@ -307,7 +315,7 @@ fn repair_queues_a_group_whose_count_it_corrects() {
 
 #[test]
 fn repair_queues_a_group_of_which_only_an_execution_is_known() {
-    let (_server, mut f) = stage();
+    let (_server, mut f) = plain_stage();
     ok!(f.wire, "HSET", "{f}:CHG:host", "e:crawl", 2);
     f.ok("REPAIR");
     f.assert_conserved();
@@ -318,7 +326,7 @@ fn repair_queues_a_group_of_which_only_an_execution_is_known() {
 
 #[test]
 fn repaired_frontier_fetches_everything() {
-    let (_server, mut f, out) = busy();
+    let (_server, mut f, out) = plain_busy();
     for key in ["chg_wait", "chg_ready", "chg_busy"] {
         let key = f.key(key);
         ok!(f.wire, "DEL", key);

@@ -10,7 +10,7 @@ use crate::chg::store::{KEPT_URIS, Store};
 use crate::chg::uris::{CHUNK_BYTES, Changed, ENVELOPE, Kept, Op, Uris};
 use crate::marker::{Marker, mark};
 use crate::storage::Storage;
-use crawlspace_host::keyspace::{KeyError, KeyType, Result};
+use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};
 use crawlspace_host::server::api::{Ctx, RmString, selected_db};
 use crawlspace_host::server::command::{Internal, InternalCall, register_internal};
 use crawlspace_host::server::keyspace::{By, RedisKeyspace, Replicated};
@@ -278,8 +278,41 @@ pub fn storage_of(keys: &mut RedisKeyspace, prefix: &[u8]) -> Option<Storage> {
     found
 }
 
+/// Replaces a packed frontier by the plain keys that it stands for, all at once.
+fn unpack(call: &mut InternalCall<'_>) -> std::result::Result<(), String> {
+    let key = call.key.clone();
+    let Some(prefix) = key.as_ref().strip_suffix(KEY) else {
+        return Err(format!(
+            "ERR the key '{}' does not end with chg_packed",
+            Shown(key.as_ref())
+        ));
+    };
+    let keys = &mut call.keys;
+    let mut act = || {
+        let Some(packed) = keys.native::<Packed>(&key)?.cloned() else {
+            return Ok(());
+        };
+        keys.delete(&key)?;
+        for row in ONCE {
+            let name = RmString::new(&[prefix, row.name.as_bytes()].concat());
+            if keys.holds_native::<Marker>(&name) == Some(true) {
+                keys.delete(&name)?;
+            }
+        }
+        packed.unpack(keys, prefix)
+    };
+    let done: Result<()> = act();
+    let db = selected_db(call.ctx);
+    call.keys.release();
+    on_change(call.ctx, Change::Key(db, key.as_ref()));
+    done.map_err(|error| error.to_string())
+}
+
 /// `crawlspace.frontier key APPLY log` and `crawlspace.frontier key CHUNK chunk`. Only the server sends it; a manual call
 /// changes a packed frontier accordingly.
+///
+/// `crawlspace.frontier key UNPACK` replaces the packed frontier by plain keys in one go, however large it is. It is for
+/// tests, which read the documented keys.
 struct ChangePacked;
 
 impl Internal for ChangePacked {
@@ -287,13 +320,16 @@ impl Internal for ChangePacked {
     const FLAGS: &'static CStr = c"write deny-oom admin";
 
     fn run(call: &mut InternalCall<'_>) -> std::result::Result<(), String> {
+        if let [b"UNPACK"] = call.arguments {
+            return unpack(call);
+        }
         let change: fn(&mut Packed, &[u8]) -> std::result::Result<(), String> = match call.arguments
         {
             [b"APPLY", _] => Packed::apply,
             [b"CHUNK", _] => Packed::load,
             _ => {
                 return Err(
-                    "ERR syntax error: a key, then APPLY and a log, or CHUNK and a chunk are expected"
+                    "ERR syntax error: a key, then APPLY and a log, CHUNK and a chunk, or UNPACK are expected"
                         .into(),
                 );
             }

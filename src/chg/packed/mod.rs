@@ -18,7 +18,9 @@ mod record;
 mod saved;
 mod small;
 mod spelling;
+mod unpack;
 
 pub use keys::{Packed, Stored, Value};
 pub use name::Name;
 pub use saved::ENVELOPE;
+pub use unpack::Unpacking;

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crawlspace_compact::number::{Reader, put, put_bytes};
 
-use super::super::group::{Group, Hold, Id, Options, Released};
+use super::super::group::{FIELDS, Group, Hold, Id, Options, Released, Text};
 use super::super::politeness::Backoff;
 use super::super::time::{ARRIVALS, Millis, unzigzag, zigzag};
 
@@ -219,7 +219,24 @@ impl Record {
         Ok(record)
     }
 
-    /// Returns the number of fields that the hash of the group would have for the group itself.
+    /// Returns the values that the hash of the group would have in the fields of the group itself, in the order of
+    /// [`Group::read`].
+    pub fn own_values(&self) -> [Option<Text>; FIELDS] {
+        let mut values = match self.exists {
+            true => self.group.write(),
+            false => Default::default(),
+        };
+        if !self.group.ours {
+            // Only options were set.
+            let [due, uris, state, leases, _] = &mut values;
+            for value in [due, uris, state, leases] {
+                *value = None;
+            }
+        }
+        values
+    }
+
+    /// Returns the number of those fields.
     pub fn own_fields(&self) -> u64 {
         let group = &self.group;
         let options = u64::from(group.options != Options::default());

@@ -5,7 +5,7 @@
 
 use crawlspace_compact::limits::chg::ID_BYTES;
 use redis_tests::frontier_model::FrontierModel;
-use redis_tests::{Reply, Rng, T0, Word, rows};
+use redis_tests::{Reply, Rng, T0, Word, packed_by_default, rows};
 
 /// Ordinary groups, groups with several leases at a time, and groups behind shared gates. Some
 /// names look like options or contain spaces and line breaks, which must do no harm.
@@ -43,7 +43,8 @@ impl Taste {
             shared: rng.chance(40),
             holds: rng.chance(50),
             moves: rng.chance(40),
-            plain: rng.chance(30),
+            // Plain clients cannot write to a packed frontier.
+            plain: rng.chance(30) && !packed_by_default(),
             back: rng.chance(30),
             short_leases: rng.chance(60),
         }
