@@ -151,7 +151,7 @@ fn flush_during_a_sweep_ends_it() {
     add_thousands(&mut f, "crawl", 40);
     let mut sweeper = Frontier::of(&server, F);
     sweeper.send("SWEEP");
-    until("the sweep is under way", || f.ready().len() > 1000);
+    until("the sweep is under way", || f.figure("groups-ready") > 1000);
     ok!(f.wire, "FLUSHALL");
     sweeper.wire.recv();
     server.until_idle();

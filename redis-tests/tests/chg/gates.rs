@@ -1,7 +1,7 @@
 //! The pause between two fetches remains in force when a group has no more URIs.
 
 use crate::stage::stage;
-use redis_tests::{Frontier, T0, ok, release};
+use redis_tests::{Frontier, T0, release};
 
 /// Leases the group that was just added, and releases it without URIs and with a pause until
 /// `gate`.
@@ -85,7 +85,7 @@ fn hashes_of_many_empty_groups_are_deleted_without_a_sweep() {
     for n in 0..2000 {
         emptied(&mut f, &format!("host-{n}"), T0 + 1000 + n % 7);
     }
-    let counted = |f: &mut Frontier| ok!(f.wire, "DBSIZE").int();
+    let counted = |f: &mut Frontier| f.read(&["DBSIZE"]).int();
     assert!(counted(&mut f) >= 2000);
     f.pass(2000);
     // Each command on a busy frontier deletes a few idle groups.

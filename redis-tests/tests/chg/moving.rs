@@ -201,7 +201,7 @@ fn large_drop_outlives_its_client_and_can_be_asked_for_again() {
     add_thousands(&mut f, "gone", 20);
     let mut dropper = Frontier::at(&server, T0);
     dropper.send("DROP gone");
-    until("the drop is under way", || f.total() < 20_000);
+    until("the drop is under way", || f.figure("uris") < 20_000);
     dropper.wire.hang_up();
     f.ok("DROP gone");
     assert_eq!(f.sums(), [0, 0, 0]);

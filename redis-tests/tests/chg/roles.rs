@@ -146,7 +146,7 @@ fn role_change_during_a_sweep_loses_nothing() {
     server.wait_for_replica_offset(&replica);
     let mut sweeper = Frontier::at(&server, T0 + 1_000_000);
     sweeper.send("SWEEP");
-    until("the sweep is under way", || f.ready().len() > 2000);
+    until("the sweep is under way", || f.figure("groups-ready") > 2000);
     ok!(f.wire, "REPLICAOF", "127.0.0.1", replica.port());
     assert!(sweeper.wire.recv().is_error());
     server.until_idle();

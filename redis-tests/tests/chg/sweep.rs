@@ -37,7 +37,7 @@ fn sweeping(test: &str, groups: usize) -> (Server, Audited, Frontier, Vec<String
     f.pass(1_000_000);
     let mut sweeper = Frontier::at(&server, T0 + 1_000_000);
     sweeper.send("SWEEP");
-    until("the sweep is under way", || !f.ready().is_empty());
+    until("the sweep is under way", || f.figure("groups-ready") > 0);
     (server, f, sweeper, order)
 }
 
@@ -202,7 +202,7 @@ fn sweep_outlives_the_client_that_asked_for_it() {
     let test = "sweep_outlives_the_client_that_asked_for_it";
     let (_server, mut f, sweeper, order) = sweeping(test, 30_000);
     sweeper.wire.hang_up();
-    until("the sweep is done", || f.wait().is_empty());
+    until("the sweep is done", || f.figure("groups-waiting") == 0);
     assert_eq!(f.ready(), order);
 }
 
@@ -232,7 +232,7 @@ fn server_killed_during_a_sweep_loses_no_group_and_doubles_none() {
     f.pass(1_000_000);
     let mut sweeper = Frontier::at(&server, T0 + 1_000_000);
     sweeper.send("SWEEP");
-    until("the sweep is half way", || f.ready().len() > 5000);
+    until("the sweep is half way", || f.figure("groups-ready") > 5000);
     server.kill9();
     assert!(
         sweeper.wire.try_recv().is_err(),
