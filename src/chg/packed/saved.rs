@@ -36,6 +36,8 @@ impl Packed {
     fn apply_entries(&mut self, entries: &mut Entries<'_>) -> Result<(), Malformed> {
         while let Some(kind) = entries.kind()? {
             self.apply_entry(kind, entries)?;
+            // Nothing is logged here, so no group must stay open for it.
+            self.groups.take_unlogged(|_| {});
         }
         Ok(())
     }
