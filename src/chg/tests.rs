@@ -240,7 +240,16 @@ impl Storage for PackedMemory {
         packed.verify();
         replica.verify();
         let all = elements(packed);
-        assert_eq!(all, elements(replica));
+        let of_replica = elements(replica);
+        let more: Vec<_> = all
+            .iter()
+            .filter(|part| !of_replica.contains(part))
+            .collect();
+        let less: Vec<_> = of_replica
+            .iter()
+            .filter(|part| !all.contains(part))
+            .collect();
+        assert_eq!((more, less), (Vec::new(), Vec::new()));
         let mut loaded = Packed::default();
         packed.save(&mut |chunk| loaded.load(chunk).unwrap());
         assert_eq!(all, elements(&loaded));

@@ -19,8 +19,9 @@ use super::super::uris::Uris;
 use super::record::Record;
 use super::spelling::Spelling;
 
-/// Number of groups that stay decoded, also between commands.
-const OPEN: usize = 16;
+/// Number of groups that stay decoded, also between commands. Lower in tests, so that groups are closed in the middle
+/// of a command.
+const OPEN: usize = if cfg!(test) { 2 } else { 16 };
 
 /// Maximum size of the records of a group's queue that are kept in its block, in bytes. A larger queue has pages of its
 /// own.
@@ -74,6 +75,8 @@ pub(super) struct Groups {
     slots: SmallVec<[u32; OPEN]>,
     /// Position of the open group that was used last.
     last: usize,
+    /// Slots of closed groups that changed since they were logged.
+    pending: Vec<u32>,
     /// URIs of groups that have many.
     apart: BTreeMap<u32, Box<Stock>>,
     len: u64,
@@ -165,9 +168,7 @@ impl Groups {
     fn keep_open(&mut self, open: Open) -> usize {
         if self.open.len() == OPEN {
             let first = self.open.iter().position(|open| !open.unlogged);
-            if let Some(first) = first {
-                self.close_at(first);
-            }
+            self.close_at(first.unwrap_or(0));
         }
         self.hashes.push(keyed::hash(&open.id));
         self.slots.push(open.slot);
@@ -266,8 +267,21 @@ impl Groups {
         &mut open.record
     }
 
-    /// Returns the groups that changed since they were logged.
+    /// Calls `each` with the groups that changed since it was called before.
     pub fn take_unlogged(&mut self, mut each: impl FnMut(&Open)) {
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.sort_unstable();
+        pending.dedup();
+        for slot in pending {
+            match self.position(slot) {
+                Some(at) => self.open[at].unlogged = true,
+                None => {
+                    let open = self.read(slot);
+                    each(&open);
+                    self.close(open);
+                }
+            }
+        }
         for open in &mut self.open {
             if std::mem::take(&mut open.unlogged) {
                 each(open);
@@ -294,7 +308,10 @@ impl Groups {
 
     fn close(&mut self, mut open: Open) {
         let slot = open.slot;
-        if open.record.is_empty() && matches!(open.place, Place::Nowhere) {
+        let is_empty = open.record.is_empty() && matches!(open.place, Place::Nowhere);
+        if open.unlogged {
+            self.pending.push(slot);
+        } else if is_empty {
             self.table.remove(keyed::hash(&open.id), slot + 1);
             let block = self.blocks.get_mut(slot as usize).expect("a slot in use");
             self.bytes -= class(block.len());
@@ -365,15 +382,20 @@ impl Groups {
 
     /// Calls `look` with the URIs kept for a group, without opening it.
     pub fn look_at_stock<T>(&self, slot: u32, look: impl FnOnce(&Stock) -> T) -> Option<T> {
-        let open = self.position(slot).map(|at| &self.open[at]);
-        if let Some(Place::Here(stock)) = open.map(|open| &open.place) {
-            return Some(look(stock));
+        let read;
+        let open = match self.position(slot) {
+            Some(at) => &*self.open[at],
+            None => {
+                read = self.read(slot);
+                &read
+            }
+        };
+        match &open.place {
+            Place::Nowhere => None,
+            Place::Here(stock) => Some(look(stock)),
+            Place::Apart => self.apart.get(&slot).map(|stock| look(stock)),
+            Place::Block => Some(look(&self.unpack(slot, open.base))),
         }
-        if let Some(stock) = self.apart.get(&slot) {
-            return Some(look(stock));
-        }
-        let open = self.read(slot);
-        matches!(open.place, Place::Block).then(|| look(&self.unpack(slot, open.base)))
     }
 
     /// Stores URIs of a group that had none.

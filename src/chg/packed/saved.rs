@@ -247,6 +247,9 @@ impl Packed {
         let mut position = 0_u64;
         self.entries(&mut log, &mut |log| {
             let bytes = log.take();
+            if bytes.is_empty() {
+                return;
+            }
             // The order of the ready groups counts, that of other elements does not.
             if bytes.first() == Some(&(Kind::Push as u8)) {
                 position += 1;
