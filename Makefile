@@ -106,7 +106,7 @@ PACKED_IMPORTS := cli=$(shell printf 'indexer::%s::,' crashes equality guards ma
 test-live:
 	@scripts/need cc libclang redis-server redis-cli postgresql openssl wget python3 python3-venv chromium
 	$(CARGO) build --release --package crawlspace
-	@CRAWLSPACE_MODULE='$(MODULE)' scripts/tests $(COMPANION) --package redis-tests --packed dedupe=both:: --packed '$(PACKED_IMPORTS)'
+	@CRAWLSPACE_MODULE='$(MODULE)' scripts/tests $(COMPANION) --package redis-tests --packed dedupe=both:: --packed '$(PACKED_FRONTIERS)' --packed '$(PACKED_IMPORTS)'
 	@$(CARGO) test --doc $(COMPANION) --package redis-tests
 
 test-peers: ## Programs of others at full size: crawls of 2 000 pages by 8 processes, 10⁶ rows page by page, 1 000 captures of WACZ files (some minutes; `make test` does the same in small; SEED=)

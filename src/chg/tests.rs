@@ -714,6 +714,41 @@ proptest! {
     }
 
     #[test]
+    fn a_damaged_log_is_refused_or_applied_without_harm(
+        ops in prop::collection::vec(op(), 1..60),
+        damages in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut world = World::<PackedMemory>::new();
+        let mut logs = Vec::new();
+        for op in &ops {
+            world.apply(op);
+            logs.push(world.ks.packed.as_mut().unwrap().packed.flush());
+        }
+        let mut whole = Vec::new();
+        world.ks.packed.as_ref().unwrap().packed.save(&mut |chunk| {
+            whole.push(super::packed::ENVELOPE.body(chunk).unwrap().to_vec());
+        });
+        for logs in [logs, whole] {
+            let mut packed = Packed::default();
+            let damaged = cut.index(logs.len());
+            for (n, mut log) in logs.into_iter().enumerate() {
+                if n == damaged && !log.is_empty() {
+                    for (at, byte) in &damages {
+                        let at = at.index(log.len());
+                        log[at] = *byte;
+                    }
+                }
+                let _ = packed.apply(&log);
+                packed.verify();
+            }
+            let mut loaded = Packed::default();
+            packed.save(&mut |chunk| loaded.load(chunk).unwrap());
+            prop_assert_eq!(elements(&packed), elements(&loaded));
+        }
+    }
+
+    #[test]
     fn searches_that_skip_paused_groups_lease_what_whole_searches_lease(
         ops in prop::collection::vec(prop_oneof![
             4 => op(),

@@ -15,6 +15,7 @@ mod limits;
 mod listing;
 mod model;
 mod moving;
+mod packed;
 mod pauses;
 mod persistence;
 mod plain_clients;

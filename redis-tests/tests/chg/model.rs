@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 
 use redis_tests::frontier_model::FrontierModel;
 use redis_tests::history::{self, Log, Stage, Verdict};
-use redis_tests::{Options, Reply, Rng, Server, T0, Wire, Word, frontier_view, ok};
+use redis_tests::{Options, Reply, Rng, Server, T0, Wire, Word, frontier_view, ok, packed_by_default};
 
 use author::{Author, GATES, Step, Taste};
 
 const P: &str = "{m}:";
 const ATTEMPTS: i64 = 3;
+/// The keys of a packed frontier are looked at after every so many commands.
+const LOOK: u32 = 4;
 
 fn options() -> Options {
     let attempts = ATTEMPTS.to_string();
@@ -26,6 +28,7 @@ struct Modeled {
     wire: Wire,
     model: FrontierModel,
     author: Author,
+    looks: u32,
 }
 
 impl Modeled {
@@ -36,6 +39,7 @@ impl Modeled {
             wire,
             model: FrontierModel::new(P, ATTEMPTS),
             author: Author::new(taste),
+            looks: 0,
         }
     }
 
@@ -50,7 +54,11 @@ impl Modeled {
             reply = log.call(&mut self.wire, words);
         }
         self.model.follow(words, &reply)?;
-        self.model.is_shown_by(&mut self.wire, &GATES)?;
+        // Each look at the keys of a packed frontier unpacks a copy of it.
+        self.looks += 1;
+        if !packed_by_default() || self.looks.is_multiple_of(LOOK) {
+            self.model.is_shown_by(&mut self.wire, &GATES)?;
+        }
         Ok(reply)
     }
 }

@@ -1,0 +1,281 @@
+//! What only a packed frontier has: a key that may be moved and deleted as a whole, and markers at the documented names.
+
+use std::time::Duration;
+
+use redis_tests::{
+    BusyFrontier, Frontier, LEASE, Lease, Options, Reply, Server, T0, assert_replicated, blocked,
+    bulk, err, frontier_view, int, ok, rows, simulated,
+};
+
+const F: &str = "{f}:";
+const KEY: &str = "{f}:chg_packed";
+const QUIET: Duration = Duration::from_millis(120);
+
+fn real() -> (Server, Frontier) {
+    let server = Options::new().packed().start();
+    let f = Frontier::real(&server);
+    (server, f)
+}
+
+/// A frontier with a group in every state.
+fn busy(options: Options) -> (Server, Frontier) {
+    let server = options.packed().start();
+    let mut f = Frontier::at(&server, T0);
+    BusyFrontier::build(&mut f);
+    (server, f)
+}
+
+#[track_caller]
+fn assert_storage(f: &mut Frontier, storage: &str) {
+    assert_eq!(f.ok("INFO").field("storage"), bulk(storage));
+}
+
+#[track_caller]
+fn lease_of(waiter: &mut Frontier, chg: &str) -> Lease {
+    let lease = Lease::only(&waiter.wire.recv());
+    assert_eq!(lease.chg, chg, "{lease:?}");
+    lease
+}
+
+/// The plain keys that the frontier stands for.
+fn view(f: &mut Frontier) -> redis_tests::Snapshot {
+    frontier_view(&mut f.wire, F, redis_tests::Snapshot::of)
+}
+
+#[test]
+fn waiter_outlives_the_packed_key_and_is_served_from_what_comes_after() {
+    for gone in rows!["DEL"; "UNLINK"; "RENAME"; "MOVE"; "FLUSHALL"; "EVAL";] {
+        let (server, mut f) = real();
+        let soon = f.time() + 100;
+        f.add("crawl", "gone", soon);
+        let mut waiter = blocked(&server, F, "NEXT BLOCK 0");
+        match gone {
+            "DEL" | "UNLINK" => ok!(f.wire, gone, KEY),
+            "RENAME" => ok!(f.wire, "RENAME", KEY, "elsewhere"),
+            "MOVE" => ok!(f.wire, "MOVE", KEY, 5),
+            "EVAL" => ok!(f.wire, "EVAL", "return redis.call('DEL', KEYS[1])", 1, KEY),
+            _ => ok!(f.wire, gone),
+        };
+        redis_tests::until("what was there would be due", || f.time() > soon + 30);
+        assert!(!waiter.wire.has_reply(), "{gone}");
+        f.refused("WHY gone", "NOCHG ");
+        assert_eq!(f.figure("uris"), 0);
+        f.add("crawl", "host", 0);
+        lease_of(&mut waiter, "host");
+        assert_storage(&mut f, "packed");
+        f.assert_conserved();
+    }
+}
+
+#[test]
+fn waiter_is_served_from_a_packed_key_that_arrives() {
+    for arrives in rows!["RENAME"; "COPY"; "RESTORE"; "MOVE"; "SWAPDB";] {
+        let (server, mut f) = real();
+        let mut other = Frontier::of(&server, "{f}o:");
+        if arrives == "MOVE" || arrives == "SWAPDB" {
+            ok!(other.wire, "SELECT", 5);
+            other = Frontier::over(other.wire, F);
+        }
+        let now = other.time();
+        other.add("crawl", "arrived", now);
+        let later = now + 150;
+        other.add("crawl", "later", later);
+        let key = other.key("chg_packed");
+        let mut waiter = blocked(&server, F, "NEXT BLOCK 0");
+        assert!(waiter.wire.is_silent_for(QUIET), "{arrives}");
+        match arrives {
+            "RENAME" | "COPY" => ok!(f.wire, arrives, key, KEY),
+            "RESTORE" => {
+                let dump = ok!(f.wire, "DUMP", key);
+                ok!(f.wire, "RESTORE", KEY, 0, dump.bytes())
+            }
+            "MOVE" => ok!(other.wire, "MOVE", key, 0),
+            _ => ok!(f.wire, "SWAPDB", 0, 5),
+        };
+        lease_of(&mut waiter, "arrived");
+        // And what is due in a moment, by the clock.
+        let mut waiter = blocked(&server, F, "NEXT BLOCK 0");
+        let lease = lease_of(&mut waiter, "later");
+        assert!(lease.deadline - LEASE >= later, "{arrives}");
+        f.assert_conserved();
+    }
+}
+
+#[test]
+fn plain_commands_on_documented_names_are_refused() {
+    let (server, mut f) = busy(simulated());
+    let before = server.digest();
+    for line in rows![
+        "ZADD {f}:chg_wait 0 host"; "ZREM {f}:chg_busy held"; "RPUSH {f}:chg_ready host"; "LPOP {f}:chg_ready";
+        "HINCRBY {f}:EIDC crawl 1"; "HGETALL {f}:EIDC"; "INCR {f}:QCT"; "GET {f}:QCT";
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let reply = f.wire.call(&words);
+        assert!(reply.is_error(), "{line}: {reply:?}");
+        assert!(format!("{reply:?}").contains("WRONGTYPE"), "{line}: {reply:?}");
+    }
+    assert_eq!(server.digest(), before);
+    f.assert_conserved();
+}
+
+#[test]
+fn deleted_marker_comes_back_and_a_plain_key_in_its_place_is_refused() {
+    for name in rows!["chg_wait"; "chg_busy"; "chg_ready"; "EIDC"; "QCT";] {
+        let (_server, mut f) = busy(simulated());
+        let shown = view(&mut f);
+        let key = f.key(name);
+        let kind = ok!(f.wire, "TYPE", &key);
+        ok!(f.wire, "DEL", &key);
+        view(&mut f).assert_same(&shown, name);
+        f.ok("EXPIRED COUNT 1");
+        let now = T0 + 900_000;
+        f.now = Some(now);
+        f.add("crawl", "new", now + 5);
+        assert_eq!(ok!(f.wire, "TYPE", &key), kind, "{name}");
+        ok!(f.wire, "DEL", &key);
+        ok!(f.wire, "SET", &key, "x");
+        let error = f.err(format!("ADD crawl host {T0}"));
+        assert!(error.starts_with("MIXED ") && error.contains(&key), "{error}");
+        ok!(f.wire, "DEL", &key);
+        f.add("crawl", "host", now + 5);
+        f.assert_conserved();
+    }
+}
+
+#[test]
+fn files_and_replicas_hold_the_same_frontier() {
+    for (what, options) in [
+        ("RDB", simulated().rdb()),
+        ("AOF", simulated().aof_unsynced(false)),
+        ("AOF with a preamble", simulated().aof_unsynced(true)),
+    ] {
+        let (mut server, mut f) = busy(options);
+        let replica = simulated().packed().replica_of(&server).start();
+        assert_replicated(&server, &replica);
+        for n in 0..500 {
+            f.ok(format!("ADDURI crawl host-{} {T0} {} http://h/{n}", n % 70, n % 3));
+        }
+        f.pass(1000);
+        while let Some(lease) = f.try_take() {
+            let done = lease.execution.clone().unwrap_or("crawl".to_owned());
+            f.call(redis_tests::release(&lease, format!("DELAY 3600000 DONE {done}")));
+        }
+        f.ok("DROP other");
+        f.ok("SWEEP LIMIT 3");
+        assert_replicated(&server, &replica);
+        let (digest, shown) = (server.digest(), view(&mut f));
+        for rewritten in [false, true] {
+            match what {
+                "RDB" => server.shutdown(),
+                _ if rewritten => server.restart_rewritten(),
+                _ => server.kill9(),
+            }
+            server.restart();
+            assert_eq!(server.digest(), digest, "{what}");
+            let mut f = Frontier::at(&server, f.time());
+            view(&mut f).assert_same(&shown, what);
+            f.assert_conserved();
+        }
+    }
+}
+
+#[test]
+fn copy_has_the_digest_of_the_original_and_leads_a_life_of_its_own() {
+    let (server, mut f) = busy(simulated());
+    ok!(f.wire, "COPY", KEY, "{f}copy:chg_packed");
+    let digests = ok!(f.wire, "DEBUG", "DIGEST-VALUE", KEY, "{f}copy:chg_packed");
+    assert_eq!(digests.items()[0], digests.items()[1]);
+    let usage = ok!(f.wire, "MEMORY", "USAGE", KEY).int();
+    assert!(usage > 1000, "{usage}");
+    let mut copy = Frontier::of(&server, "{f}copy:");
+    copy.now = f.now;
+    let total = f.total();
+    copy.add("crawl", "only-here", T0);
+    assert_eq!((f.total(), copy.total()), (total, total + 1));
+    let digests = ok!(f.wire, "DEBUG", "DIGEST-VALUE", KEY, "{f}copy:chg_packed");
+    assert_ne!(digests.items()[0], digests.items()[1]);
+    f.assert_conserved();
+    copy.assert_conserved();
+}
+
+#[test]
+fn unpacked_frontier_goes_on_in_plain_keys_on_all_servers() {
+    let (mut server, mut f) = busy(simulated().aof_unsynced(false));
+    let replica = simulated().packed().replica_of(&server).start();
+    let shown = view(&mut f);
+    let before = f.ok("LIST");
+    ok!(f.wire, "crawlspace.frontier", KEY, "UNPACK");
+    assert_storage(&mut f, "plain");
+    assert_eq!(f.ok("LIST"), before);
+    server.snapshot().assert_same(&shown, "unpacked");
+    assert_replicated(&server, &replica);
+    f.add("crawl", "plain", T0);
+    f.assert_conserved();
+    let digest = server.digest();
+    server.kill9();
+    server.restart();
+    assert_eq!(server.digest(), digest);
+    let mut f = Frontier::at(&server, f.time());
+    f.take("ready");
+    assert_eq!(f.take("plain").c, 1);
+    f.assert_conserved();
+}
+
+#[test]
+fn waiter_is_served_from_plain_keys_after_unpacking() {
+    let (server, mut f) = real();
+    let due = f.time() + 150;
+    f.add("crawl", "host", due);
+    let mut waiter = blocked(&server, F, "NEXT BLOCK 0");
+    ok!(f.wire, "crawlspace.frontier", KEY, "UNPACK");
+    lease_of(&mut waiter, "host");
+    assert_eq!(ok!(f.wire, "HGET", "{f}:CHG:host", "c"), bulk("1"));
+    f.assert_conserved();
+}
+
+#[test]
+fn permission_is_needed_for_the_documented_names() {
+    let (server, mut f) = real();
+    f.add("crawl", "host", 0);
+    let mut user = |keys: &str| {
+        f.wire.line(&format!("ACL SETUSER alice reset on nopass +@all {keys}"));
+        let mut wire = server.wire();
+        ok!(wire, "AUTH", "alice", "any");
+        Frontier::over(wire, F)
+    };
+    let documented = "~{f}: ~{f}:chg_wait ~{f}:chg_busy ~{f}:chg_ready ~{f}:EIDC ~{f}:QCT ~{f}:CHG:*";
+    let mut alice = user(documented);
+    alice.add("crawl", "host", 0);
+    let lease = alice.take("host");
+    alice.release(&lease, "AT 0 DONE crawl");
+    for missing in rows!["chg_wait"; "chg_busy"; "chg_ready"; "EIDC"; "QCT"; "CHG:*";] {
+        let mut alice = user(&documented.replace(&format!(" ~{{f}}:{missing}"), ""));
+        for line in ["ADD crawl host 0", "NEXT", "SWEEP"] {
+            let error = alice.err(line);
+            assert!(error.starts_with("NOPERM "), "{missing}, {line}: {error}");
+        }
+    }
+    let mut reader = user("%R~{f}:*");
+    assert_eq!(reader.figure("uris"), 1);
+    reader.refused("ADD crawl host 0", "NOPERM ");
+    assert!(reader.wire.call(&["DEL", KEY]).is_error());
+    assert_eq!(ok!(f.wire, "EXISTS", KEY), int(1));
+}
+
+#[test]
+fn malformed_changes_are_refused() {
+    let (server, mut f) = real();
+    f.add("crawl", "host", 0);
+    for words in rows![
+        &["NOTHING"][..]; &["APPLY"]; &["APPLY", "\u{7f}"]; &["APPLY", "\0"]; &["CHUNK", ""]; &["CHUNK", "x"];
+        &["UNPACK", "x"];
+    ] {
+        let call = [&["crawlspace.frontier", KEY], words].concat();
+        let reply: Reply = f.wire.call(&call);
+        assert!(reply.is_error(), "{words:?}: {reply:?}");
+    }
+    let error = err!(f.wire, "crawlspace.frontier", "elsewhere", "UNPACK");
+    assert!(error.contains("chg_packed"), "{error}");
+    assert_eq!(server.info_number("panics"), 0);
+    f.assert_conserved();
+}
