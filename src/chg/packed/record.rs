@@ -222,9 +222,10 @@ impl Record {
     /// Returns the values that the hash of the group would have in the fields of the group itself, in the order of
     /// [`Group::read`].
     pub fn own_values(&self) -> [Option<Text>; FIELDS] {
-        let mut values = match self.exists {
-            true => self.group.write(),
-            false => Default::default(),
+        let mut values = if self.exists {
+            self.group.write()
+        } else {
+            Default::default()
         };
         if !self.group.ours {
             // Only options were set.

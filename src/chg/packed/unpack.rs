@@ -57,17 +57,19 @@ impl Unpacking {
                 for slot in from..until {
                     plain.group(packed, slot)?;
                 }
-                match until < packed.groups.end() {
-                    true => Next::Groups(until),
-                    false => Next::Ready(0),
+                if until < packed.groups.end() {
+                    Next::Groups(until)
+                } else {
+                    Next::Ready(0)
                 }
             }
             Next::Ready(from) => {
                 plain.ready(packed, from)?;
                 let until = from + u64::from(STEP);
-                match until < packed.ready.len() {
-                    true => Next::Ready(until),
-                    false => Next::Executions(0),
+                if until < packed.ready.len() {
+                    Next::Ready(until)
+                } else {
+                    Next::Executions(0)
                 }
             }
             Next::Executions(from) => {
