@@ -13,14 +13,13 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
 use futures_util::{StreamExt, TryStreamExt};
-use http::HeaderValue;
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, RANGE};
 use tokio::runtime::Handle;
 use url::Url;
 
-use super::range::{Part, Validators, field, foreign_coding, total};
+use super::answer::{Answer, request};
+use super::range::{Part, Validators};
 use super::{Backoff, is_transient};
-use super::{BodyStream, Net, Request, shown};
+use super::{BodyStream, Net, shown};
 use crate::source::{Limits, SourceError};
 
 /// Size of a page, in bytes.
@@ -94,7 +93,7 @@ pub enum First {
 }
 
 /// A part of a file as the server sends it.
-struct Answer {
+struct Received {
     part: Part,
     size: u64,
     validators: Validators,
@@ -216,7 +215,7 @@ impl RemoteFile {
     }
 
     /// Requests a range, with retries after transient errors.
-    async fn ask(&self, range: &str) -> Result<Answer, SourceError> {
+    async fn ask(&self, range: &str) -> Result<Received, SourceError> {
         let mut backoff = Backoff::new(MAX_PAUSE);
         for _ in 0..RETRIES {
             match self.ask_once(range).await {
@@ -231,52 +230,60 @@ impl RemoteFile {
             .map_err(|error| self.named(error))
     }
 
-    async fn ask_once(&self, range: &str) -> Result<Answer, SourceError> {
-        let mut request = Request::get(self.url());
-        let fields = &mut request.headers;
-        fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let range = HeaderValue::from_str(range);
-        fields.insert(RANGE, range.map_err(|_| wrong("no such range"))?);
-        let answer = self.net.send(request, &LIMITS).await?;
-        if let Some(coding) = foreign_coding(&answer.headers, &answer.url) {
-            return Err(wrong(&format!("it sends the file compressed ({coding})")));
-        }
-        let length = field(&answer.headers, CONTENT_LENGTH);
-        let length: Option<u64> = length.and_then(|length| length.parse().ok());
-        let (part, size) = match answer.status {
-            206 => {
-                let range = field(&answer.headers, CONTENT_RANGE).unwrap_or_default();
-                match Part::parse(&range) {
-                    Some(
-                        part @ Part {
-                            total: Some(total), ..
-                        },
-                    ) => (part, total),
-                    _ => return Err(wrong(&format!("its Content-Range is {range:?}"))),
+    async fn ask_once(&self, range: &str) -> Result<Received, SourceError> {
+        let response = self.net.send(request(&self.url(), Some(range))?, &LIMITS);
+        let response = response.await?;
+        let (status, headers) = (response.status, &response.headers);
+        let (part, size, validators, body) =
+            match Answer::of(status, headers, response.url, response.body)? {
+                Answer::Part {
+                    part,
+                    validators,
+                    body,
+                } => {
+                    let size = part.total.ok_or_else(|| {
+                        wrong("its Content-Range does not contain the size of the file")
+                    })?;
+                    (part, size, validators, body)
                 }
-            }
-            // An empty file has no satisfiable range.
-            416 if total(&answer.headers) == Some(0) => (NOTHING, 0),
-            200 if length == Some(0) => (NOTHING, 0),
-            200 => {
-                let size = length.filter(|size| *size <= MAX_WHOLE);
-                let size = size.ok_or_else(|| {
-                    wrong("it sends the whole file instead of the requested part (Range)")
-                })?;
-                let part = Part {
-                    from: 0,
-                    last: size - 1,
-                    total: length,
-                };
-                (part, size)
-            }
-            status => return Err(SourceError::Status(status)),
-        };
-        Ok(Answer {
+                Answer::Whole {
+                    length,
+                    validators,
+                    body,
+                    ..
+                } => {
+                    let size = length.filter(|size| *size <= MAX_WHOLE).ok_or_else(|| {
+                        wrong("it sends the whole file instead of the requested part (Range)")
+                    })?;
+                    let part = Part {
+                        from: 0,
+                        last: size.saturating_sub(1),
+                        total: length,
+                    };
+                    (part, size, validators, body)
+                }
+                // An empty file has no satisfiable range.
+                Answer::NoSuchPart { total: Some(0) } => {
+                    let nothing = Part {
+                        from: 0,
+                        last: 0,
+                        total: Some(0),
+                    };
+                    let validators = Validators::of(headers);
+                    (
+                        nothing,
+                        0,
+                        validators,
+                        futures_util::stream::empty().boxed(),
+                    )
+                }
+                Answer::NoSuchPart { .. } => return Err(SourceError::Status(status)),
+            };
+        Ok(Received {
             part,
             size,
-            validators: Validators::of(&answer.headers),
-            body: answer.body,
+            validators,
+            body,
         })
     }
 
@@ -295,19 +302,12 @@ impl RemoteFile {
     }
 }
 
-/// The part that stands for an empty file.
-const NOTHING: Part = Part {
-    from: 0,
-    last: 0,
-    total: Some(0),
-};
-
 fn wrong(why: &str) -> SourceError {
     SourceError::Answer(why.to_owned())
 }
 
 /// Collects the bytes of a response, and checks that there are as many as it announced.
-async fn collect(answer: Answer) -> Result<Bytes, SourceError> {
+async fn collect(answer: Received) -> Result<Bytes, SourceError> {
     if answer.size == 0 {
         return Ok(Bytes::new());
     }
@@ -512,7 +512,7 @@ impl RemoteVersion {
     }
 
     /// Requests a range, and checks that the response belongs to this version.
-    async fn ask(&self, range: Range<u64>) -> Result<Answer, SourceError> {
+    async fn ask(&self, range: Range<u64>) -> Result<Received, SourceError> {
         let asked = format!("bytes={}-{}", range.start, range.end - 1);
         let answer = self.file.ask(&asked).await;
         let answer = answer.inspect_err(|error| {

@@ -28,6 +28,7 @@ use url::{Position, Url};
 
 use crate::source::Limits;
 
+pub mod answer;
 pub mod blocking;
 mod body;
 mod connect;

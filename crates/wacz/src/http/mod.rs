@@ -3,7 +3,6 @@
 //! Every response is compared with the previous ones. A file that changes during reading is an error, and so is a
 //! response that contradicts itself; after a broken connection, reading continues at the same position.
 
-mod answer;
 mod retry;
 mod stream;
 
@@ -12,11 +11,12 @@ use std::sync::Arc;
 
 use url::Url;
 
-use self::answer::Answer;
 use self::retry::Retries;
 pub(super) use self::stream::Stream;
 use super::source::Disk;
 use super::{Error, Location, Options, Problem};
+use crawlspace_fetch::answer::{self, Answer};
+use crawlspace_fetch::blocking::Body;
 use crawlspace_fetch::range::Validators;
 
 /// Number of bytes requested to find out if the server supports ranges.
@@ -45,7 +45,7 @@ impl Remote {
         let mut whole_only = false;
         loop {
             let range = (!whole_only).then_some((0, PROBE - 1));
-            let attempt = Answer::ask(url, range, options).and_then(|answer| match answer {
+            let attempt = ask(url, range, options).and_then(|answer| match answer {
                 Answer::Part {
                     part,
                     validators,
@@ -110,6 +110,14 @@ impl Remote {
     }
 }
 
+/// Requests a file, or a range of its bytes, with both ends included.
+fn ask(url: &Url, range: Option<(u64, u64)>, options: &Options) -> Result<Answer<Body>, Problem> {
+    let range = range.map(|(from, last)| format!("bytes={from}-{last}"));
+    let response = options.send(answer::request(url, range.as_deref())?)?;
+    let (status, headers) = (response.status, &response.headers);
+    Ok(Answer::of(status, headers, response.url, response.body)?)
+}
+
 /// A file being received. Failures appear as errors of reading it.
 pub struct Fetched {
     /// The URL of the file, after redirects.
@@ -131,7 +139,7 @@ pub fn fetch(url: &Url, options: &Options) -> Result<Fetched, Error> {
 fn whole(url: &Url, options: &Options) -> Result<Fetched, Problem> {
     let mut retries = Retries::new(options);
     loop {
-        let attempt = Answer::ask(url, None, options).and_then(|answer| match answer {
+        let attempt = ask(url, None, options).and_then(|answer| match answer {
             Answer::Whole {
                 url: from,
                 body,
@@ -171,7 +179,7 @@ pub(super) fn beginning<T>(
 ) -> Result<T, Problem> {
     let mut retries = Retries::new(options);
     loop {
-        let attempt = Answer::ask(url, None, options).and_then(|answer| match answer {
+        let attempt = ask(url, None, options).and_then(|answer| match answer {
             Answer::Whole { mut body, .. } => read(&mut body),
             _ => Err(Problem::Answer(
                 "it sends a part instead of the whole file".to_owned(),

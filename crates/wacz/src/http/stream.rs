@@ -2,9 +2,10 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use super::Remote;
-use super::answer::Answer;
+use super::ask;
 use super::retry::Retries;
 use crate::Problem;
+use crawlspace_fetch::answer::Answer;
 use crawlspace_fetch::blocking::Body;
 
 /// A reader of a part of a file on a server. A broken connection is resumed where it broke.
@@ -87,7 +88,7 @@ impl Stream {
         let remote = &self.remote;
         let (url, options) = (&remote.url, &remote.options);
         let changed = |how: String| Err(Problem::Changed(how));
-        match Answer::ask(url, Some((self.at, self.end - 1)), options)? {
+        match ask(url, Some((self.at, self.end - 1)), options)? {
             Answer::Part {
                 part,
                 validators,
