@@ -45,6 +45,9 @@ pub enum Error {
     /// The response exceeds the limit, which the text names.
     #[error("{0}")]
     TooLarge(String),
+    /// The file changed after its first response; the text says how this was detected.
+    #[error("the file changed while it was read: {0}")]
+    Changed(String),
     /// The server answered with an HTTP status that means failure.
     #[error("HTTP status {status}")]
     Status {
@@ -69,6 +72,7 @@ impl From<Error> for SourceError {
             }
             Error::Answer(why) => SourceError::Answer(why),
             Error::TooLarge(why) => SourceError::TooLarge(why),
+            Error::Changed(_) => SourceError::Changed(error.to_string()),
             Error::Status { status, .. } => SourceError::Status(status),
         }
     }

@@ -28,7 +28,6 @@ use url::{Position, Url};
 
 use crate::source::Limits;
 
-pub mod answer;
 pub mod blocking;
 mod body;
 mod connect;
@@ -119,7 +118,7 @@ impl Request {
 }
 
 /// A response whose head has been received and whose body is read as it arrives.
-pub struct Response {
+pub struct Response<B = BodyStream> {
     /// The HTTP status.
     pub status: u16,
     /// The header fields.
@@ -127,7 +126,7 @@ pub struct Response {
     /// The URL of the response, after redirects.
     pub url: Url,
     /// The body, decompressed. It ends with an error if it breaks off or exceeds a limit on time or bytes.
-    pub body: BodyStream,
+    pub body: B,
 }
 
 /// A response body as a stream of its pieces.

@@ -199,6 +199,7 @@ impl From<fetch::Error> for Problem {
                 Problem::Connection(error.to_string())
             }
             Error::Untrusted(_) => Problem::Untrusted(error.to_string()),
+            Error::Changed(how) => Problem::Changed(how),
             Error::Status { status, wait } => Problem::Status { status, wait },
             Error::Request(why) | Error::Answer(why) | Error::TooLarge(why) => Problem::Answer(why),
         }

@@ -59,7 +59,7 @@ impl Manifest {
                 Ok(None) => Err(Problem::Io(io::Error::other(source::NO_FILE))),
                 Err(error) => Err(Problem::Io(error)),
             },
-            Location::Url(url) => http::beginning(url, options, |body| list(body, most)),
+            Location::Url(url) => list(http::fetch(url, options)?.body, most),
         };
         let Some(text) = text.map_err(failed)? else {
             return Ok(Manifest::single(location));
