@@ -50,7 +50,7 @@ pub(super) fn download(
     options: &Options,
 ) -> Result<Disk, Problem> {
     let too_large = || Problem::TooLarge {
-        what: "what has to be downloaded of it".to_owned(),
+        what: "the download".to_owned(),
         limit: format!("{} bytes", options.download),
         option: "download",
     };
@@ -59,7 +59,7 @@ pub(super) fn download(
     }
     let folder = options.folder.clone().unwrap_or_else(std::env::temp_dir);
     let on_disk = |error: io::Error| {
-        let text = format!("{} (for what is downloaded): {error}", folder.display());
+        let text = format!("{} (folder for downloads): {error}", folder.display());
         Problem::Io(io::Error::new(error.kind(), text))
     };
     let mut file = tempfile::tempfile_in(&folder).map_err(on_disk)?;
