@@ -41,6 +41,7 @@ pub const MAX_NUMBER: u32 = u32::MAX - 1;
 const PAGE: usize = 32;
 
 /// Lists under numbers from 1 on. Free numbers are reused.
+#[derive(Clone)]
 pub struct Dictionary<T> {
     lookup: Interner<Pages<Handles>>,
     slots: Pages<[Slot<T>; PAGE]>,
@@ -53,6 +54,7 @@ pub struct Dictionary<T> {
     bytes: usize,
 }
 
+#[derive(Clone)]
 struct Slot<T> {
     list: Option<Arc<[T]>>,
     /// Number of holders; in a free slot, the next free number.
@@ -68,15 +70,6 @@ impl<T> Default for Slot<T> {
     }
 }
 
-impl<T> Clone for Slot<T> {
-    fn clone(&self) -> Self {
-        Slot {
-            list: self.list.clone(),
-            holders: self.holders,
-        }
-    }
-}
-
 impl<T> Default for Dictionary<T> {
     fn default() -> Self {
         Dictionary {
@@ -86,16 +79,6 @@ impl<T> Default for Dictionary<T> {
             free: 0,
             used: 0,
             bytes: 0,
-        }
-    }
-}
-
-impl<T> Clone for Dictionary<T> {
-    fn clone(&self) -> Self {
-        Dictionary {
-            lookup: self.lookup.clone(),
-            slots: self.slots.clone(),
-            ..*self
         }
     }
 }
