@@ -723,7 +723,8 @@ proptest! {
         let mut logs = Vec::new();
         for op in &ops {
             world.apply(op);
-            logs.push(world.ks.packed.as_mut().unwrap().packed.flush());
+            let packed = &mut world.ks.packed.as_mut().unwrap().packed;
+            logs.push(packed.flush().unwrap_or_default());
         }
         let mut whole = Vec::new();
         world.ks.packed.as_ref().unwrap().packed.save(&mut |chunk| {

@@ -1,7 +1,7 @@
 //! Blocking requests, for callers without a runtime of their own.
 //!
 //! All callers share one current-thread runtime: every thread that waits in `block_on` also drives the requests of the
-//! other threads. On a thread of a server's runtime that is allowed to block, [`send_over`] uses that runtime and its
+//! other threads. On a thread of a server's runtime that is allowed to block, [`Client::over`] uses that runtime and its
 //! [`Net`] instead.
 
 use std::io::{self, Read};
@@ -10,10 +10,8 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use futures_util::future::BoxFuture;
-use futures_util::stream::StreamExt;
-use http::HeaderMap;
+use futures_util::stream::{BoxStream, StreamExt, TryStreamExt};
 use tokio::runtime::{Builder, Handle, Runtime};
-use url::Url;
 
 use super::{BodyStream, Error, Guard, Net, Request};
 use crate::source::Limits;
@@ -26,51 +24,77 @@ static NETS: Mutex<Vec<Arc<Net>>> = Mutex::new(Vec::new());
 const PACE_WINDOW: Duration = Duration::from_secs(60);
 
 /// A response whose head has been received; reading its body blocks the thread.
-pub struct Response {
-    /// The HTTP status.
-    pub status: u16,
-    /// The header fields.
-    pub headers: HeaderMap,
-    /// The URL of the response, after redirects.
-    pub url: Url,
-    /// The body.
-    pub body: Body,
+pub type Response = super::Response<Body>;
+
+/// A [`Net`], and the runtime on which callers block.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// The network of the client.
+    pub net: Arc<Net>,
+    /// The runtime; `None` for the shared runtime of this module.
+    runtime: Option<Handle>,
 }
 
-/// Sends a request and waits for the head of the response, as [`Net::send`] does. Without a guard, every address is
-/// permitted and the proxies of the environment are used. A body that arrives at less than `pace` bytes per second,
-/// averaged over each minute, fails with an error.
-///
-/// # Errors
-/// The errors of [`Net::send`], and [`Error::Connection`] if TLS or the runtime cannot be set up.
-pub fn send(
-    request: Request,
-    guard: Option<&Guard>,
-    limits: &Limits,
-    pace: u64,
-) -> Result<Response, Error> {
-    let net = shared(guard)?;
-    let answer = runtime()?.block_on(net.send(request, limits))?;
-    Ok(Response::of(answer, None, pace))
-}
+impl Client {
+    /// Creates a client on the shared runtime. Without a guard, every address is permitted and the proxies of the
+    /// environment are used.
+    ///
+    /// # Errors
+    /// [`Error::Connection`] if TLS cannot be set up.
+    pub fn new(guard: Option<&Guard>) -> Result<Client, Error> {
+        let (net, runtime) = (shared(guard)?, None);
+        Ok(Client { net, runtime })
+    }
 
-/// Sends a request as [`send`] does, through the `net` of the current runtime. Must be called on a thread of that
-/// runtime that is allowed to block.
-///
-/// # Errors
-/// The errors of [`Net::send`].
-///
-/// # Panics
-/// Panics outside of a runtime, and on a thread of a runtime that must not block.
-pub fn send_over(
-    net: &Arc<Net>,
-    request: Request,
-    limits: &Limits,
-    pace: u64,
-) -> Result<Response, Error> {
-    let runtime = Handle::current();
-    let answer = runtime.block_on(net.send(request, limits))?;
-    Ok(Response::of(answer, Some(runtime), pace))
+    /// Creates a client with the `net` of the current runtime. It must be used on threads of that runtime that are
+    /// allowed to block.
+    ///
+    /// # Panics
+    /// Panics outside of a runtime.
+    pub fn over(net: &Arc<Net>) -> Client {
+        let (net, runtime) = (Arc::clone(net), Some(Handle::current()));
+        Client { net, runtime }
+    }
+
+    /// Blocks until a future is ready.
+    ///
+    /// # Errors
+    /// [`Error::Connection`] if the runtime cannot be set up.
+    pub fn wait<T>(&self, awaited: impl Future<Output = T>) -> Result<T, Error> {
+        Ok(match &self.runtime {
+            Some(runtime) => runtime.block_on(awaited),
+            None => runtime()?.block_on(awaited),
+        })
+    }
+
+    /// Sends a request and waits for the head of the response, as [`Net::send`] does. A body that arrives at less than
+    /// `pace` bytes per second, averaged over each minute, fails with an error.
+    ///
+    /// # Errors
+    /// The errors of [`Net::send`] and [`wait`](Client::wait).
+    pub fn send(&self, request: Request, limits: &Limits, pace: u64) -> Result<Response, Error> {
+        let answer = self.wait(self.net.send(request, limits))??;
+        Ok(Response {
+            status: answer.status,
+            headers: answer.headers,
+            url: answer.url,
+            body: self.body(paced(answer.body, pace)),
+        })
+    }
+
+    /// Returns a reader of a body, whose errors wrap an [`Error`].
+    pub fn body(&self, pieces: BodyStream) -> Body {
+        self.read(pieces.map_err(io::Error::other).boxed())
+    }
+
+    pub(super) fn read(&self, pieces: BoxStream<'static, io::Result<Bytes>>) -> Body {
+        let (client, piece) = (self.clone(), Bytes::new());
+        Body {
+            pieces,
+            piece,
+            client,
+        }
+    }
 }
 
 /// Blocks until a future that does network I/O is ready, on the current runtime or on the shared one.
@@ -83,22 +107,6 @@ pub fn wait(awaited: BoxFuture<'static, ()>) {
             Ok(runtime) => return runtime.block_on(awaited),
             // No runtime can be created: the process is out of file descriptors.
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
-        }
-    }
-}
-
-impl Response {
-    fn of(answer: super::Response, runtime: Option<Handle>, pace: u64) -> Response {
-        Response {
-            status: answer.status,
-            headers: answer.headers,
-            url: answer.url,
-            body: Body {
-                pieces: answer.body,
-                piece: Bytes::new(),
-                pace: Pace::new(pace),
-                runtime,
-            },
         }
     }
 }
@@ -122,32 +130,33 @@ fn runtime() -> Result<&'static Runtime, Error> {
     Ok(RUNTIME.get_or_init(|| runtime))
 }
 
-/// The body of a response. Read errors wrap an [`Error`].
+/// A reader of the pieces of a body or a file.
 pub struct Body {
-    pieces: BodyStream,
+    pieces: BoxStream<'static, io::Result<Bytes>>,
     piece: Bytes,
-    pace: Pace,
-    /// The runtime that drives the body; `None` for the shared runtime of this module.
-    runtime: Option<Handle>,
+    client: Client,
 }
 
 impl Read for Body {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.piece.is_empty() {
-            let next = match &self.runtime {
-                Some(runtime) => runtime.block_on(self.pieces.next()).transpose(),
-                None => {
-                    runtime().and_then(|runtime| runtime.block_on(self.pieces.next()).transpose())
-                }
-            };
-            let next = next.map(Option::unwrap_or_default);
-            let paced = next.and_then(|piece| self.pace.count(piece.len()).map(|()| piece));
-            self.piece = paced.map_err(io::Error::other)?;
+            let next = self.client.wait(self.pieces.next());
+            self.piece = next
+                .map_err(io::Error::other)?
+                .transpose()?
+                .unwrap_or_default();
         }
         let n = self.piece.len().min(into.len());
         self.piece.copy_to_slice(&mut into[..n]);
         Ok(n)
     }
+}
+
+/// Returns a body that fails if it arrives at less than `least` bytes per second.
+pub(super) fn paced(body: BodyStream, least: u64) -> BodyStream {
+    let mut pace = Pace::new(least);
+    let mut counted = move |piece: Bytes| pace.count(piece.len()).map(|()| piece);
+    body.map(move |piece| piece.and_then(&mut counted)).boxed()
 }
 
 /// Enforces a minimum transfer rate: a server that sends a byte now and then never triggers the silence timeout.

@@ -1,5 +1,7 @@
 //! Errors of requests.
 
+use std::time::Duration;
+
 use thiserror::Error;
 
 use crate::source::SourceError;
@@ -43,6 +45,17 @@ pub enum Error {
     /// The response exceeds the limit, which the text names.
     #[error("{0}")]
     TooLarge(String),
+    /// The file changed after its first response; the text says how this was detected.
+    #[error("the file changed while it was read: {0}")]
+    Changed(String),
+    /// The server answered with an HTTP status that means failure.
+    #[error("HTTP status {status}")]
+    Status {
+        /// The status.
+        status: u16,
+        /// The time until the next attempt that the server asks for (`Retry-After`), if any.
+        wait: Option<Duration>,
+    },
 }
 
 impl From<Error> for SourceError {
@@ -59,6 +72,8 @@ impl From<Error> for SourceError {
             }
             Error::Answer(why) => SourceError::Answer(why),
             Error::TooLarge(why) => SourceError::TooLarge(why),
+            Error::Changed(_) => SourceError::Changed(error.to_string()),
+            Error::Status { status, .. } => SourceError::Status(status),
         }
     }
 }

@@ -4,23 +4,29 @@
 //! size of every response tell which version of the file its bytes belong to. Only small files are ever fetched whole.
 
 use std::collections::HashMap;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
-use futures_util::{StreamExt, TryStreamExt};
-use http::HeaderValue;
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, RANGE};
-use tokio::runtime::Handle;
+use futures_util::stream::{self as streams, StreamExt, TryStreamExt};
 use url::Url;
 
-use super::range::{Part, Validators, field, foreign_coding, total};
-use super::{Backoff, is_transient};
-use super::{BodyStream, Net, Request, shown};
+mod answer;
+mod retry;
+mod stream;
+
+use self::answer::Answer;
+pub use self::retry::Policy;
+use self::retry::Retries;
+use self::stream::Stream;
+use super::blocking::{Body, Client};
+use super::range::Validators;
+use super::{BodyStream, Error, Net, is_transient, shown};
 use crate::source::{Limits, SourceError};
 
 /// Size of a page, in bytes.
@@ -40,18 +46,23 @@ const MAX_WHOLE: u64 = 16 << 20;
 const RECHECK: Duration = Duration::from_secs(30);
 /// Time for which [`RemoteVersion::read_within`] fails at once after a timeout.
 const AVOIDED_FOR: Duration = Duration::from_secs(5);
-/// Number of retries of a request.
-const RETRIES: usize = 2;
-/// Maximum delay before a retry.
-const MAX_PAUSE: Duration = Duration::from_millis(400);
-/// Limits of a request.
-const LIMITS: Limits = Limits {
-    connect: Duration::from_secs(5),
-    first: Duration::from_secs(10),
-    silence: Duration::from_secs(10),
-    total: Duration::from_secs(24 * 60 * 60),
-    bytes: u64::MAX,
-    rows: 0,
+/// Number of bytes requested to find out if the server supports ranges.
+const PROBE: u64 = 4;
+/// Limits and retries of files that are shared by URL.
+const POLICY: Policy = Policy {
+    limits: Limits {
+        connect: Duration::from_secs(5),
+        first: Duration::from_secs(10),
+        silence: Duration::from_secs(10),
+        total: Duration::from_secs(24 * 60 * 60),
+        bytes: u64::MAX,
+        rows: 0,
+    },
+    pace: 0,
+    retries: 2,
+    pause: Duration::from_millis(200),
+    max_pause: Duration::from_millis(400),
+    retries_timeouts: false,
 };
 
 /// Files by URL, each for as long as it is in use.
@@ -62,6 +73,7 @@ pub(super) type Files = Mutex<HashMap<Url, Weak<RemoteFile>>>;
 pub struct RemoteFile {
     net: Arc<Net>,
     url: Mutex<Url>,
+    policy: Policy,
     /// The current version, and when the server last confirmed it.
     known: Mutex<Option<(Weak<RemoteVersion>, Instant)>>,
     /// Held while a task asks the server for the current version.
@@ -93,12 +105,22 @@ pub enum First {
     End,
 }
 
-/// A part of a file as the server sends it.
-struct Answer {
-    part: Part,
-    size: u64,
-    validators: Validators,
-    body: BodyStream,
+/// Result of [`RemoteFile::open`].
+pub enum Opened {
+    /// The server supports range requests.
+    Parts(Arc<RemoteVersion>),
+    /// The server sends the whole file only.
+    Whole(Whole),
+}
+
+/// A whole file that is being received. A broken connection is resumed where it broke.
+pub struct Whole {
+    /// The URL of the file, after redirects.
+    pub url: Url,
+    /// The size of the file in bytes, if the server states it.
+    pub length: Option<u64>,
+    /// The content of the file.
+    pub body: BodyStream,
 }
 
 impl Net {
@@ -109,18 +131,24 @@ impl Net {
             return file;
         }
         files.retain(|_, file| file.strong_count() > 0);
-        let file = Arc::new(RemoteFile {
-            net: Arc::clone(self),
-            url: Mutex::new(url.clone()),
-            known: Mutex::default(),
-            asking: tokio::sync::Mutex::default(),
-        });
+        let file = RemoteFile::new(self, url, POLICY);
         files.insert(url.clone(), Arc::downgrade(&file));
         file
     }
 }
 
 impl RemoteFile {
+    /// Creates a file that is not shared by URL, with its own limits and retries.
+    pub fn new(net: &Arc<Net>, url: &Url, policy: Policy) -> Arc<RemoteFile> {
+        Arc::new(RemoteFile {
+            net: Arc::clone(net),
+            url: Mutex::new(url.clone()),
+            policy,
+            known: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
+        })
+    }
+
     /// Returns the URL of the file.
     pub fn url(&self) -> Url {
         lock(&self.url).clone()
@@ -161,38 +189,62 @@ impl RemoteFile {
             (None, First::Begin) => format!("bytes=0-{}", PAGE - 1),
             (None, First::End) => format!("bytes=-{END}"),
         };
-        let answer = self.ask(&range).await.inspect_err(|error| {
+        let asked = self.ask(Some(&range)).await.and_then(|answer| {
+            let (is_part, size) = (!answer.is_whole, answer.total);
+            match size.filter(|size| is_part || *size <= MAX_WHOLE) {
+                Some(size) => Ok((answer, size)),
+                None if is_part => Err(wrong(
+                    "its Content-Range does not contain the size of the file",
+                )),
+                None => Err(wrong(
+                    "it sends the whole file instead of the requested part (Range)",
+                )),
+            }
+        });
+        let (answer, size) = asked.map_err(|error| {
+            let error = self.named(error);
             // A file that was removed counts as another version when it comes back.
             if !error.is_transient() {
                 *lock(&self.known) = None;
             }
+            error
         })?;
+        let from = answer.from;
+        let stream = Stream::begun(self, answer);
         if let Some(before) = before
-            && before.size == answer.size
-            && answer.validators.difference(&before.validators).is_none()
+            && before.size == size
+            && stream.validators.difference(&before.validators).is_none()
         {
             self.is(&before);
-            if answer.part.last - answer.part.from < PAGE {
+            if stream.end.is_some_and(|end| end - from <= PAGE) {
                 // A response that was read to its end leaves its connection to the next request.
-                let _ = collect(answer).await;
+                let _ = collect(stream.pieces()).await;
             }
             return Ok(before);
         }
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let version = Arc::new(RemoteVersion {
-            file: Arc::clone(self),
-            id: LAST.fetch_add(1, Ordering::Relaxed),
-            size: answer.size,
-            validators: answer.validators.clone(),
-            fetching: Mutex::default(),
-            ahead: Mutex::default(),
-            late: Mutex::default(),
-        });
-        let from = answer.part.from;
-        let bytes = collect(answer).await.map_err(|error| self.named(error))?;
+        let version = self.with(size, stream.validators.clone());
+        let bytes = collect(stream.pieces()).await;
+        // `version_if_any` takes `Io` for a file that does not exist.
+        let bytes = bytes.map_err(|error| match self.named(error) {
+            SourceError::Io(why) => SourceError::Changed(why),
+            error => error,
+        })?;
         version.keep(from, &bytes);
         self.is(&version);
         Ok(version)
+    }
+
+    fn with(self: &Arc<Self>, size: u64, validators: Validators) -> Arc<RemoteVersion> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Arc::new(RemoteVersion {
+            file: Arc::clone(self),
+            id: LAST.fetch_add(1, Ordering::Relaxed),
+            size,
+            validators,
+            fetching: Mutex::default(),
+            ahead: Mutex::default(),
+            late: Mutex::default(),
+        })
     }
 
     fn is(&self, version: &Arc<RemoteVersion>) {
@@ -215,114 +267,100 @@ impl RemoteFile {
         }
     }
 
-    /// Requests a range, with retries after transient errors.
-    async fn ask(&self, range: &str) -> Result<Answer, SourceError> {
-        let mut backoff = Backoff::new(MAX_PAUSE);
-        for _ in 0..RETRIES {
-            match self.ask_once(range).await {
-                Err(error) if error.is_transient() && error != SourceError::Timeout => {
-                    tokio::time::sleep(backoff.pause()).await;
-                }
-                answer => return answer.map_err(|error| self.named(error)),
-            }
-        }
-        self.ask_once(range)
-            .await
-            .map_err(|error| self.named(error))
-    }
-
-    async fn ask_once(&self, range: &str) -> Result<Answer, SourceError> {
-        let mut request = Request::get(self.url());
-        let fields = &mut request.headers;
-        fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let range = HeaderValue::from_str(range);
-        fields.insert(RANGE, range.map_err(|_| wrong("no such range"))?);
-        let answer = self.net.send(request, &LIMITS).await?;
-        if let Some(coding) = foreign_coding(&answer.headers, &answer.url) {
-            return Err(wrong(&format!("it sends the file compressed ({coding})")));
-        }
-        let length = field(&answer.headers, CONTENT_LENGTH);
-        let length: Option<u64> = length.and_then(|length| length.parse().ok());
-        let (part, size) = match answer.status {
-            206 => {
-                let range = field(&answer.headers, CONTENT_RANGE).unwrap_or_default();
-                match Part::parse(&range) {
-                    Some(
-                        part @ Part {
-                            total: Some(total), ..
-                        },
-                    ) => (part, total),
-                    _ => return Err(wrong(&format!("its Content-Range is {range:?}"))),
-                }
-            }
-            // An empty file has no satisfiable range.
-            416 if total(&answer.headers) == Some(0) => (NOTHING, 0),
-            200 if length == Some(0) => (NOTHING, 0),
-            200 => {
-                let size = length.filter(|size| *size <= MAX_WHOLE);
-                let size = size.ok_or_else(|| {
-                    wrong("it sends the whole file instead of the requested part (Range)")
-                })?;
-                let part = Part {
-                    from: 0,
-                    last: size - 1,
-                    total: length,
-                };
-                (part, size)
-            }
-            status => return Err(SourceError::Status(status)),
+    /// Opens the file for streams of its parts, if the server supports range requests.
+    ///
+    /// # Errors
+    /// If the server does not send the file, or its response is invalid.
+    pub async fn open(self: &Arc<Self>) -> Result<Opened, Error> {
+        let answer = match self.ask(Some(&format!("bytes=0-{}", PROBE - 1))).await {
+            Err(Error::Status { status: 416, .. }) => return self.whole().await.map(Opened::Whole),
+            answer => answer?,
         };
-        Ok(Answer {
-            part,
-            size,
-            validators: Validators::of(&answer.headers),
-            body: answer.body,
+        if answer.is_whole {
+            return Ok(Opened::Whole(self.received(answer)));
+        }
+        let (from, end, size) = (answer.from, answer.end.unwrap_or(0), answer.total);
+        if from != 0 || end > PROBE {
+            return Err(wrong(&format!(
+                "requested the first {PROBE} bytes, received {from} to {}",
+                end.saturating_sub(1)
+            )));
+        }
+        let stream = Stream::begun(self, answer);
+        let validators = stream.validators.clone();
+        collect(stream.pieces()).await?;
+        Ok(match size {
+            Some(size) => Opened::Parts(self.with(size, validators)),
+            // Without a total size, the end of the file is unknown.
+            None => Opened::Whole(self.whole().await?),
         })
     }
 
+    /// Requests the whole file.
+    ///
+    /// # Errors
+    /// If the server does not send the whole file, or its response is invalid.
+    pub async fn whole(self: &Arc<Self>) -> Result<Whole, Error> {
+        let answer = self.ask(None).await?;
+        if answer.is_whole {
+            Ok(self.received(answer))
+        } else {
+            Err(wrong("it sends a part instead of the whole file"))
+        }
+    }
+
+    fn received(self: &Arc<Self>, answer: Answer) -> Whole {
+        Whole {
+            url: answer.url.clone(),
+            length: answer.total,
+            body: Stream::begun(self, answer).pieces(),
+        }
+    }
+
+    /// Requests the file or a range, with retries.
+    async fn ask(&self, range: Option<&str>) -> Result<Answer, Error> {
+        let mut retries = Retries::new(&self.policy);
+        loop {
+            match self.ask_once(range).await {
+                Err(error) => retries.pause_after(error).await?,
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn ask_once(&self, range: Option<&str>) -> Result<Answer, Error> {
+        Answer::ask(&self.net, self.url(), range, &self.policy).await
+    }
+
     /// Adds the URL of the file to an error.
-    fn named(&self, error: SourceError) -> SourceError {
+    fn named(&self, error: Error) -> SourceError {
         let at = |why: &str| format!("{}: {why}", shown(&self.url()));
         match error {
-            SourceError::Status(status @ 400..500) if !is_transient(status) => {
+            Error::Changed(how) => SourceError::Io(at(&format!("it has just changed: {how}"))),
+            Error::Status {
+                status: status @ 400..500,
+                ..
+            } if !is_transient(status) => {
                 SourceError::Io(at(&format!("the server refuses it (HTTP status {status})")))
             }
-            SourceError::Connection(why) => SourceError::Connection(at(&why)),
-            SourceError::Answer(why) => SourceError::Answer(at(&why)),
-            SourceError::Forbidden(why) => SourceError::Forbidden(at(&why)),
-            other => other,
+            error => match SourceError::from(error) {
+                SourceError::Connection(why) => SourceError::Connection(at(&why)),
+                SourceError::Answer(why) => SourceError::Answer(at(&why)),
+                SourceError::Forbidden(why) => SourceError::Forbidden(at(&why)),
+                other => other,
+            },
         }
     }
 }
 
-/// The part that stands for an empty file.
-const NOTHING: Part = Part {
-    from: 0,
-    last: 0,
-    total: Some(0),
-};
-
-fn wrong(why: &str) -> SourceError {
-    SourceError::Answer(why.to_owned())
+fn wrong(why: &str) -> Error {
+    Error::Answer(why.to_owned())
 }
 
-/// Collects the bytes of a response, and checks that there are as many as it announced.
-async fn collect(answer: Answer) -> Result<Bytes, SourceError> {
-    if answer.size == 0 {
-        return Ok(Bytes::new());
-    }
-    let expected = answer.part.last - answer.part.from + 1;
-    let mut body = answer.body;
+async fn collect(mut pieces: BodyStream) -> Result<Bytes, Error> {
     let mut bytes = BytesMut::new();
-    while let Some(piece) = body.next().await.transpose()? {
+    while let Some(piece) = pieces.try_next().await? {
         bytes.extend_from_slice(&piece);
-        if bytes.len() as u64 > expected {
-            return Err(wrong("it sends more than the part that it announced"));
-        }
-    }
-    if (bytes.len() as u64) < expected {
-        let why = "it sends less than the part that it announced";
-        return Err(SourceError::Connection(why.to_owned()));
     }
     Ok(bytes.freeze())
 }
@@ -419,38 +457,53 @@ impl RemoteVersion {
     ///
     /// # Errors
     /// If the server does not send the part, or the file has changed.
-    pub async fn stream(&self, from: u64, length: u64) -> Result<BodyStream, SourceError> {
-        let end = from.saturating_add(length).min(self.size);
-        if from >= end {
-            return Ok(futures_util::stream::empty().boxed());
+    pub async fn stream(
+        self: &Arc<Self>,
+        from: u64,
+        length: u64,
+    ) -> Result<BodyStream, SourceError> {
+        let mut pieces = self.pieces(from, length).peekable();
+        match Pin::new(&mut pieces).peek().await {
+            Some(Err(error)) => Err(self.file.named(error.clone())),
+            _ => Ok(pieces.boxed()),
         }
-        let answer = self.ask(from..end).await?;
-        let skipped = usize::try_from(from - answer.part.from).unwrap_or(usize::MAX);
-        let wanted = usize::try_from(end - from).unwrap_or(usize::MAX);
-        let mut seen = 0_usize;
-        let pieces = answer.body.map_ok(move |mut piece| {
-            let before = seen;
-            seen = seen.saturating_add(piece.len());
-            piece.advance(skipped.saturating_sub(before).min(piece.len()));
-            let given = before.saturating_sub(skipped);
-            piece.truncate(wanted.saturating_sub(given));
-            piece
-        });
-        Ok(pieces.boxed())
+    }
+
+    /// Streams a part of the file as [`stream`](RemoteVersion::stream) does. The request is sent when the first piece is
+    /// read.
+    pub fn pieces(self: &Arc<Self>, from: u64, length: u64) -> BodyStream {
+        let end = from.saturating_add(length).min(self.size);
+        let version = (self.size, self.validators.clone());
+        let pieces = Stream::new(&self.file, version, from.min(end), end).pieces();
+        let version = Arc::clone(self);
+        let failed = move |error: &Error| {
+            if !version.file.named(error.clone()).is_transient() {
+                version.supersede();
+            }
+        };
+        pieces.inspect_err(failed).boxed()
     }
 
     /// Returns a blocking reader of a part of the file, for threads of the runtime that are allowed to block.
     ///
     /// # Panics
     /// Panics if called outside of a runtime.
-    pub fn reader(self: &Arc<Self>, from: u64, length: u64) -> Reader {
-        Reader {
-            version: Arc::clone(self),
-            runtime: Handle::current(),
-            at: from,
-            end: from.saturating_add(length),
-            piece: Bytes::new(),
-        }
+    pub fn reader(self: &Arc<Self>, from: u64, length: u64) -> Body {
+        let client = Client::over(&self.file.net);
+        let part = (Arc::clone(self), from, from.saturating_add(length));
+        let pieces = streams::try_unfold(part, async |(version, at, end)| {
+            if at >= end {
+                return Ok(None);
+            }
+            let piece = version.read(at, (end - at).min(MAX_AHEAD) as usize).await;
+            let piece = piece.map_err(io::Error::other)?;
+            if piece.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let next = at + piece.len() as u64;
+            Ok(Some((piece, (version, next, end))))
+        });
+        client.read(pieces.boxed())
     }
 
     fn clamped(&self, from: u64, length: usize) -> Range<u64> {
@@ -499,44 +552,10 @@ impl RemoteVersion {
     }
 
     async fn fetch_alone(self: Arc<Self>, range: Range<u64>) -> Result<Bytes, SourceError> {
-        let answer = self.ask(range.clone()).await?;
-        let from = answer.part.from;
-        let bytes = collect(answer).await;
+        let bytes = collect(self.pieces(range.start, range.end - range.start)).await;
         let bytes = bytes.map_err(|error| self.file.named(error))?;
-        // A small file may have been sent whole.
-        let begin = usize::try_from(range.start - from).unwrap_or(usize::MAX);
-        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let bytes = bytes.slice(begin..begin + length);
         self.keep(range.start, &bytes);
         Ok(bytes)
-    }
-
-    /// Requests a range, and checks that the response belongs to this version.
-    async fn ask(&self, range: Range<u64>) -> Result<Answer, SourceError> {
-        let asked = format!("bytes={}-{}", range.start, range.end - 1);
-        let answer = self.file.ask(&asked).await;
-        let answer = answer.inspect_err(|error| {
-            if !error.is_transient() {
-                self.supersede();
-            }
-        })?;
-        let size = (answer.size != self.size)
-            .then(|| format!("it had {} bytes, and has {}", self.size, answer.size));
-        if let Some(how) = answer.validators.difference(&self.validators).or(size) {
-            self.supersede();
-            let file = shown(&self.file.url());
-            return Err(SourceError::Io(format!(
-                "{file}: it has just changed: {how}"
-            )));
-        }
-        if answer.part.from > range.start || answer.part.last + 1 < range.end {
-            let Part { from, last, .. } = answer.part;
-            let (first, end) = (range.start, range.end - 1);
-            return Err(self.file.named(wrong(&format!(
-                "requested bytes {first} to {end}, received {from} to {last}"
-            ))));
-        }
-        Ok(answer)
     }
 
     /// Marks this version as outdated, unless a later one is known already.
@@ -590,32 +609,6 @@ fn joined(range: &Range<u64>, page: impl Fn(u64) -> Option<Bytes>) -> Bytes {
         bytes.extend_from_slice(part_of(&page, number, range));
     }
     bytes.freeze()
-}
-
-/// A blocking reader of a part of a file.
-pub struct Reader {
-    version: Arc<RemoteVersion>,
-    runtime: Handle,
-    at: u64,
-    end: u64,
-    piece: Bytes,
-}
-
-impl Read for Reader {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.piece.is_empty() && self.at < self.end {
-            let length = (self.end - self.at).min(MAX_AHEAD) as usize;
-            let read = self.version.read(self.at, length);
-            self.piece = self.runtime.block_on(read).map_err(io::Error::other)?;
-            if self.piece.is_empty() {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            self.at += self.piece.len() as u64;
-        }
-        let n = self.piece.len().min(into.len());
-        self.piece.copy_to_slice(&mut into[..n]);
-        Ok(n)
-    }
 }
 
 /// Page cache of all files. The key is the ID of a version and the number of a page.

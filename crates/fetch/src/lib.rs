@@ -118,7 +118,7 @@ impl Request {
 }
 
 /// A response whose head has been received and whose body is read as it arrives.
-pub struct Response {
+pub struct Response<B = BodyStream> {
     /// The HTTP status.
     pub status: u16,
     /// The header fields.
@@ -126,7 +126,7 @@ pub struct Response {
     /// The URL of the response, after redirects.
     pub url: Url,
     /// The body, decompressed. It ends with an error if it breaks off or exceeds a limit on time or bytes.
-    pub body: BodyStream,
+    pub body: B,
 }
 
 /// A response body as a stream of its pieces.

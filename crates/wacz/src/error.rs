@@ -102,7 +102,7 @@ pub enum Problem {
     Changed(String),
     /// The package is signed, and the requested change would invalidate its signature.
     #[error(
-        "the package is signed, and a change makes its signature worthless; drop the signature (--drop-signature) and \
+        "the package is signed, and a change would invalidate its signature; drop the signature (--drop-signature) and \
          sign the package again"
     )]
     Signed,
@@ -151,10 +151,10 @@ fn of(member: &Option<String>) -> String {
 fn meaning(status: u16) -> &'static str {
     match status {
         300..=399 => ": it redirects to a URL that cannot be fetched",
-        401 | 403 => ": it wants a password or a fresh link",
+        401 | 403 => ": it requires a password or a new link",
         404 | 410 => ": there is no such file",
-        429 => ": it wants fewer requests; try again later",
-        500.. => ": it is in trouble; try again later",
+        429 => ": too many requests; try again later",
+        500.. => ": the server has failed; try again later",
         _ => "",
     }
 }
@@ -199,6 +199,8 @@ impl From<fetch::Error> for Problem {
                 Problem::Connection(error.to_string())
             }
             Error::Untrusted(_) => Problem::Untrusted(error.to_string()),
+            Error::Changed(how) => Problem::Changed(how),
+            Error::Status { status, wait } => Problem::Status { status, wait },
             Error::Request(why) | Error::Answer(why) | Error::TooLarge(why) => Problem::Answer(why),
         }
     }

@@ -79,10 +79,10 @@ impl Location {
                 match Location::from_url(url) {
                     Some(location @ Location::Url(_)) if !is_foreign => Ok(location),
                     Some(Location::Url(_)) => Err(format!(
-                        "its path {path:?} is in a bucket, of which a manifest elsewhere may name nothing"
+                        "its path {path:?} is in a bucket; only a manifest in the same bucket may refer to it"
                     )),
                     _ => Err(format!(
-                        "its path {path:?} is not an http(s) URL, and a manifest at a URL may name nothing else"
+                        "its path {path:?} is not an http(s) URL; a manifest at a URL may refer to nothing else"
                     )),
                 }
             }

@@ -59,7 +59,7 @@ impl Manifest {
                 Ok(None) => Err(Problem::Io(io::Error::other(source::NO_FILE))),
                 Err(error) => Err(Problem::Io(error)),
             },
-            Location::Url(url) => http::beginning(url, options, |body| list(body, most)),
+            Location::Url(url) => list(http::fetch(url, options)?.body, most),
         };
         let Some(text) = text.map_err(failed)? else {
             return Ok(Manifest::single(location));
@@ -160,14 +160,14 @@ impl Resource {
             Value::None => None,
             Value::Text(text) if text.is_empty() => None,
             Value::Text(text) if text.contains(|c: char| c.is_control()) => {
-                faults.push(format!("its {field} has a control character in it"));
+                faults.push(format!("its {field} contains a control character"));
                 None
             }
             Value::Text(text) => Some(text),
             Value::Number(number) => Some(number.to_string()),
             Value::Other => {
                 faults.push(format!(
-                    "its {field} is not a text, or there is more than one"
+                    "its {field} is not a string, or occurs more than once"
                 ));
                 None
             }
@@ -206,7 +206,7 @@ impl Resource {
             name = Some(last).filter(|last| !last.is_empty());
         }
         if name.is_none() && location.is_ok() {
-            faults.push("it has no name, and its path does not end in one".to_owned());
+            faults.push("it has no name, and its path does not end in a file name".to_owned());
         }
         ManifestEntry {
             // The position helps to find the entry in the list.

@@ -3,9 +3,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlspace_cdx::MAX_LINE;
-use crawlspace_fetch::blocking::{self, Response};
+use crawlspace_fetch::blocking::{Client, Response};
+use crawlspace_fetch::file::Policy;
 use crawlspace_fetch::source::Limits;
 use crawlspace_fetch::{Error, Guard, Net, Request};
+
+/// Maximum pause before a retry, also when `Retry-After` asks for a longer one.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Limits of packages, and timeouts and retries of requests to servers.
 ///
@@ -78,18 +82,35 @@ impl Options {
     /// response, and then each read of its body.
     ///
     /// # Errors
-    /// Fails like [`blocking::send`].
+    /// Fails like [`Client::send`].
     pub fn send(&self, request: Request) -> Result<Response, Error> {
-        let limits = Limits {
-            connect: self.silence,
-            first: self.silence,
-            silence: self.silence,
-            bytes: u64::MAX,
-            ..Limits::default()
-        };
+        let policy = self.policy();
+        self.client()?.send(request, &policy.limits, policy.pace)
+    }
+
+    /// Returns the client for requests to servers.
+    pub(super) fn client(&self) -> Result<Client, Error> {
         match &self.net {
-            Some(net) => blocking::send_over(net, request, &limits, self.pace),
-            None => blocking::send(request, self.guard.as_ref(), &limits, self.pace),
+            Some(net) => Ok(Client::over(net)),
+            None => Client::new(self.guard.as_ref()),
+        }
+    }
+
+    /// Returns the limits and retries of requests to servers.
+    pub(super) fn policy(&self) -> Policy {
+        Policy {
+            limits: Limits {
+                connect: self.silence,
+                first: self.silence,
+                silence: self.silence,
+                bytes: u64::MAX,
+                ..Limits::default()
+            },
+            pace: self.pace,
+            retries: self.retries,
+            pause: self.pause,
+            max_pause: MAX_PAUSE,
+            retries_timeouts: true,
         }
     }
 

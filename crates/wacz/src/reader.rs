@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
-use super::http::{Opened, Remote};
+use super::http::download;
 use super::source::Disk;
 use super::zip::{Directory, DirectoryEntry, Fault, STORED, member};
 use super::{Error, Lines, Location, Options, Problem};
-use crawlspace_fetch::file::RemoteVersion;
+use crawlspace_fetch::blocking::Client;
+use crawlspace_fetch::file::{Opened, RemoteFile, RemoteVersion};
 
 /// Name extensions of index members, in order of preference for indexes with the same stem: CDXJ has more fields than
 /// CDX, and compressed members are faster to read.
@@ -46,7 +47,9 @@ pub struct Wacz {
 enum Source {
     Disk(Disk),
     Remote {
-        remote: Arc<Remote>,
+        version: Arc<RemoteVersion>,
+        client: Client,
+        options: Box<Options>,
         /// Downloaded data of members, by the offset of their headers.
         kept: Mutex<HashMap<u64, Disk>>,
     },
@@ -62,20 +65,30 @@ impl Source {
     fn open(location: &Location, options: &Options) -> Result<Source, Problem> {
         Ok(match location {
             Location::File(path) => Source::Disk(Disk::open(path)?),
-            Location::Url(url) => match Remote::open(url, options)? {
-                Opened::Whole(disk) => Source::Disk(disk),
-                Opened::Parts(remote) => Source::Remote {
-                    remote,
-                    kept: Mutex::default(),
-                },
-            },
+            Location::Url(url) => {
+                let client = options.client()?;
+                let file = RemoteFile::new(&client.net, url, options.policy());
+                match client.wait(file.open())?? {
+                    Opened::Parts(version) => Source::Remote {
+                        version,
+                        client,
+                        options: Box::new(options.clone()),
+                        kept: Mutex::default(),
+                    },
+                    // The server does not support range requests.
+                    Opened::Whole(file) => {
+                        let body = client.body(file.body);
+                        Source::Disk(download(body, file.length, options)?)
+                    }
+                }
+            }
         })
     }
 
     fn size(&self) -> u64 {
         match self {
             Source::Disk(disk) => disk.size(),
-            Source::Remote { remote, .. } => remote.size(),
+            Source::Remote { version, .. } => version.size(),
             Source::Version { size, .. } => *size,
         }
     }
@@ -84,7 +97,9 @@ impl Source {
     fn section(&self, from: u64, length: u64) -> Box<dyn Read + Send> {
         match self {
             Source::Disk(disk) => Box::new(disk.section(from, length)),
-            Source::Remote { remote, .. } => Box::new(remote.stream(from, length)),
+            Source::Remote {
+                version, client, ..
+            } => Box::new(client.body(version.pieces(from, length))),
             Source::Version { version, begin, .. } => {
                 Box::new(version.reader(begin + from, length))
             }
@@ -123,15 +138,19 @@ impl Source {
                 member::read_header(&mut section, entry, name)?;
                 Ok(section)
             }
-            Source::Remote { remote, kept } => {
+            Source::Remote { options, kept, .. } => {
                 // Requests for other members wait meanwhile, because they would share the bandwidth anyway.
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(disk) = kept.get(&entry.header) {
                     return Ok(Box::new(disk.section(0, entry.compressed)));
                 }
-                let mut stream = remote.stream(entry.header, most);
+                let mut stream = self.section(entry.header, most);
                 member::read_header(&mut stream, entry, name)?;
-                let disk = remote.keep((&mut stream).take(entry.compressed), entry.compressed)?;
+                let disk = download(
+                    (&mut stream).take(entry.compressed),
+                    Some(entry.compressed),
+                    options,
+                )?;
                 // Read to the end, so that the connection can be reused.
                 let _ = io::copy(&mut stream, &mut io::sink());
                 kept.insert(entry.header, disk.clone());

@@ -151,7 +151,7 @@ impl Writer {
     /// duplicate name.
     pub fn warc(&mut self, name: &str, mut input: impl Read) -> Result<(), Error> {
         if name.is_empty() || name.contains('/') {
-            let why = "a WARC file needs a name without a slash in it";
+            let why = "the name of a WARC file must not be empty or contain a slash";
             return Err(Error::of_member(
                 &self.file,
                 name,

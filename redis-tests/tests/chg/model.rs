@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use redis_tests::frontier_model::FrontierModel;
 use redis_tests::history::{self, Log, Stage, Verdict};
-use redis_tests::{Options, Reply, Rng, Server, T0, Wire, Word, frontier_view, ok, packed_by_default};
+use redis_tests::{
+    Options, Reply, Rng, Server, T0, Wire, Word, frontier_view, ok, packed_by_default,
+};
 
 use author::{Author, GATES, Step, Taste};
 

@@ -112,7 +112,10 @@ fn plain_commands_on_documented_names_are_refused() {
         let words: Vec<&str> = line.split(' ').collect();
         let reply = f.wire.call(&words);
         assert!(reply.is_error(), "{line}: {reply:?}");
-        assert!(format!("{reply:?}").contains("WRONGTYPE"), "{line}: {reply:?}");
+        assert!(
+            format!("{reply:?}").contains("WRONGTYPE"),
+            "{line}: {reply:?}"
+        );
     }
     assert_eq!(server.digest(), before);
     f.assert_conserved();
@@ -135,7 +138,10 @@ fn deleted_marker_comes_back_and_a_plain_key_in_its_place_is_refused() {
         ok!(f.wire, "DEL", &key);
         ok!(f.wire, "SET", &key, "x");
         let error = f.err(format!("ADD crawl host {T0}"));
-        assert!(error.starts_with("MIXED ") && error.contains(&key), "{error}");
+        assert!(
+            error.starts_with("MIXED ") && error.contains(&key),
+            "{error}"
+        );
         ok!(f.wire, "DEL", &key);
         f.add("crawl", "host", now + 5);
         f.assert_conserved();
@@ -153,12 +159,19 @@ fn files_and_replicas_hold_the_same_frontier() {
         let replica = simulated().packed().replica_of(&server).start();
         assert_replicated(&server, &replica);
         for n in 0..500 {
-            f.ok(format!("ADDURI crawl host-{} {T0} {} http://h/{n}", n % 70, n % 3));
+            f.ok(format!(
+                "ADDURI crawl host-{} {T0} {} http://h/{n}",
+                n % 70,
+                n % 3
+            ));
         }
         f.pass(1000);
         while let Some(lease) = f.try_take() {
             let done = lease.execution.clone().unwrap_or("crawl".to_owned());
-            f.call(redis_tests::release(&lease, format!("DELAY 3600000 DONE {done}")));
+            f.call(redis_tests::release(
+                &lease,
+                format!("DELAY 3600000 DONE {done}"),
+            ));
         }
         f.ok("DROP other");
         f.ok("SWEEP LIMIT 3");
@@ -238,12 +251,14 @@ fn permission_is_needed_for_the_documented_names() {
     let (server, mut f) = real();
     f.add("crawl", "host", 0);
     let mut user = |keys: &str| {
-        f.wire.line(&format!("ACL SETUSER alice reset on nopass +@all {keys}"));
+        f.wire
+            .line(&format!("ACL SETUSER alice reset on nopass +@all {keys}"));
         let mut wire = server.wire();
         ok!(wire, "AUTH", "alice", "any");
         Frontier::over(wire, F)
     };
-    let documented = "~{f}: ~{f}:chg_wait ~{f}:chg_busy ~{f}:chg_ready ~{f}:EIDC ~{f}:QCT ~{f}:CHG:*";
+    let documented =
+        "~{f}: ~{f}:chg_wait ~{f}:chg_busy ~{f}:chg_ready ~{f}:EIDC ~{f}:QCT ~{f}:CHG:*";
     let mut alice = user(documented);
     alice.add("crawl", "host", 0);
     let lease = alice.take("host");

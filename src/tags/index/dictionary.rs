@@ -42,6 +42,7 @@ pub const MAX_NUMBER: u32 = u32::MAX - 1;
 const PAGE: usize = 32;
 
 /// Lists under numbers from 1 on. Free numbers are reused.
+#[derive(Clone)]
 pub struct Dictionary<T> {
     lookup: Interner<Pages<Handles>>,
     slots: Pages<[Slot<T>; PAGE]>,
@@ -54,6 +55,7 @@ pub struct Dictionary<T> {
     bytes: usize,
 }
 
+#[derive(Clone)]
 struct Slot<T> {
     list: Option<Arc<[T]>>,
     /// Number of holders of the list. In a free slot, the next free number.
@@ -69,15 +71,6 @@ impl<T> Default for Slot<T> {
     }
 }
 
-impl<T> Clone for Slot<T> {
-    fn clone(&self) -> Self {
-        Slot {
-            list: self.list.clone(),
-            holders: self.holders,
-        }
-    }
-}
-
 impl<T> Default for Dictionary<T> {
     fn default() -> Self {
         Dictionary {
@@ -87,16 +80,6 @@ impl<T> Default for Dictionary<T> {
             free: 0,
             used: 0,
             bytes: 0,
-        }
-    }
-}
-
-impl<T> Clone for Dictionary<T> {
-    fn clone(&self) -> Self {
-        Dictionary {
-            lookup: self.lookup.clone(),
-            slots: self.slots.clone(),
-            ..*self
         }
     }
 }

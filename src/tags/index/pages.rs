@@ -19,6 +19,7 @@ const BITS: u32 = 5;
 /// Size of the reference counts of an `Arc`, in bytes.
 pub const COUNTS: usize = 16;
 
+#[derive(Clone)]
 pub struct Pages<E> {
     root: Option<Arc<Node<E>>>,
     len: usize,
@@ -26,6 +27,7 @@ pub struct Pages<E> {
     height: u32,
 }
 
+#[derive(Clone)]
 enum Node<E> {
     Inner(SmallVec<[Arc<Node<E>>; FAN]>),
     Leaves(SmallVec<[Arc<E>; FAN]>),
@@ -41,25 +43,7 @@ impl<E> Default for Pages<E> {
     }
 }
 
-impl<E> Clone for Pages<E> {
-    fn clone(&self) -> Self {
-        Pages {
-            root: self.root.clone(),
-            ..*self
-        }
-    }
-}
-
-impl<E> Clone for Node<E> {
-    fn clone(&self) -> Self {
-        match self {
-            Node::Inner(nodes) => Node::Inner(nodes.clone()),
-            Node::Leaves(leaves) => Node::Leaves(leaves.clone()),
-        }
-    }
-}
-
-impl<E> Pages<E> {
+impl<E: Clone> Pages<E> {
     /// Returns the element, unless a copy of the list shares it.
     pub fn own_mut(&mut self, at: usize) -> Option<&mut E> {
         if at >= self.len {
@@ -174,7 +158,7 @@ fn chain<E>(height: u32, element: E) -> Arc<Node<E>> {
     Arc::new(node)
 }
 
-fn push<E>(node: &mut Node<E>, height: u32, at: usize, element: E) {
+fn push<E: Clone>(node: &mut Node<E>, height: u32, at: usize, element: E) {
     match node {
         Node::Leaves(leaves) => leaves.push(Arc::new(element)),
         Node::Inner(nodes) => match nodes.get_mut(child(at, height * BITS)) {
@@ -184,7 +168,7 @@ fn push<E>(node: &mut Node<E>, height: u32, at: usize, element: E) {
     }
 }
 
-fn pop<E>(node: &mut Node<E>) -> Option<Arc<E>> {
+fn pop<E: Clone>(node: &mut Node<E>) -> Option<Arc<E>> {
     match node {
         Node::Leaves(leaves) => leaves.pop(),
         Node::Inner(nodes) => {

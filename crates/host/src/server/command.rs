@@ -220,24 +220,8 @@ pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
         }
         raw::REDISMODULE_OK as c_int
     }
-    // SAFETY: main thread, the context of the load; the server copies the texts.
-    let created = unsafe {
-        rm!(RedisModule_CreateCommand(
-            ctx.raw(),
-            C::NAME.as_ptr(),
-            Some(entry::<C>),
-            C::FLAGS.as_ptr(),
-            1,
-            1,
-            1
-        ))
-    };
-    if created != raw::REDISMODULE_OK as c_int {
-        return Err(format!(
-            "the server refused command {}",
-            C::NAME.to_string_lossy()
-        ));
-    }
+    // SAFETY: by contract.
+    unsafe { create_command(ctx, C::NAME, entry::<C>, C::FLAGS, 1)? };
     // SAFETY: main thread, the context of the load, a live command.
     unsafe {
         if let Some(set_categories) = raw::RedisModule_SetCommandACLCategories {
@@ -246,6 +230,38 @@ pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Registers a callback as a command, whose only key has position `key`; 0 without a key.
+///
+/// # Safety
+/// Called with the context of the module's load.
+pub(super) unsafe fn create_command(
+    ctx: Ctx,
+    name: &CStr,
+    run: extern "C" fn(RawCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int,
+    flags: &CStr,
+    key: c_int,
+) -> Result<(), String> {
+    // SAFETY: main thread, the context of the load; the server copies the texts.
+    let created = unsafe {
+        rm!(RedisModule_CreateCommand(
+            ctx.raw(),
+            name.as_ptr(),
+            Some(run),
+            flags.as_ptr(),
+            key,
+            key,
+            key
+        ))
+    };
+    if created == raw::REDISMODULE_OK as c_int {
+        return Ok(());
+    }
+    Err(format!(
+        "the server refused command {}",
+        name.to_string_lossy()
+    ))
 }
 
 /// Registers a command with its documentation, arity and key specification.
@@ -261,18 +277,7 @@ pub unsafe fn register<C: Act>(ctx: Ctx) -> Result<(), String> {
     let flags = c_string(spec.flags);
     // SAFETY: main thread, the context of the load; the server copies the texts.
     unsafe {
-        let created = rm!(RedisModule_CreateCommand(
-            ctx.raw(),
-            name.as_ptr(),
-            Some(entry::<C>),
-            flags.as_ptr(),
-            0,
-            0,
-            0
-        ));
-        if created != raw::REDISMODULE_OK as c_int {
-            return Err(format!("the server refused command {}", spec.name));
-        }
+        create_command(ctx, &name, entry::<C>, &flags, 0)?;
         let command = rm!(RedisModule_GetCommand(ctx.raw(), name.as_ptr()));
         describe(command, &spec, &C::all_args())?;
         // ACL categories do not exist in Redis 7.0, which derives them from the flags.

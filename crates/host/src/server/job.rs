@@ -20,6 +20,7 @@ use super::metric::{JOBS_DONE, JOBS_RUNNING, SLICE_LONGEST_CPU_US, SLICE_LONGEST
 use super::notify::{Change, Listener};
 use super::reply::Outcome;
 use super::turn::{self, LATER_MS};
+use super::worker::processor_us;
 use crate::slices::Completion;
 
 /// Result of a slice.
@@ -239,25 +240,14 @@ fn finished(queued: Queued, outcome: Outcome) {
 
 fn timed_slice(ctx: Ctx, job: &mut dyn Slices) -> Progress {
     let start = Instant::now();
-    let cpu = thread_cpu_time();
+    let cpu_us = processor_us();
     let budget = Duration::from_micros(config::slice_us());
     let progress = guarded("a job", || job.slice(ctx, &mut || start.elapsed() < budget))
         .unwrap_or_else(|panic| Progress::Done(Err(panic)));
     SLICES.add(1);
     SLICE_LONGEST_US.peak(start.elapsed().as_micros() as u64);
-    SLICE_LONGEST_CPU_US.peak((thread_cpu_time() - cpu).as_micros() as u64);
+    SLICE_LONGEST_CPU_US.peak(processor_us() - cpu_us);
     progress
-}
-
-/// Returns the processor time of this thread.
-fn thread_cpu_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: writes to the given structure.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 impl Runner {

@@ -5,6 +5,7 @@
 use std::os::raw::c_int;
 
 use super::api::{Ctx, RawCtx, context_flags, raw, rm};
+use super::command::create_command;
 use super::guard::guarded;
 use super::main_thread::MainThread;
 use super::reply::{send, send_error};
@@ -91,21 +92,9 @@ extern "C" fn slice(ctx: RawCtx, _: *mut *mut raw::RedisModuleString, _: c_int) 
 /// Called once, with the context of the module's load.
 pub(super) unsafe fn start(ctx: Ctx) -> Result<(), String> {
     // SAFETY: by contract.
-    let created = unsafe {
+    unsafe {
         TURN.borrow().ctx = Ctx::new(rm!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())));
-        rm!(RedisModule_CreateCommand(
-            ctx.raw(),
-            c"crawlspace.slice".as_ptr(),
-            Some(slice),
-            c"write admin deny-script no-slowlog no-monitor".as_ptr(),
-            0,
-            0,
-            0
-        ))
-    };
-    if created == raw::REDISMODULE_OK as c_int {
-        Ok(())
-    } else {
-        Err("the server refused command crawlspace.slice".to_string())
+        let flags = c"write admin deny-script no-slowlog no-monitor";
+        create_command(ctx, c"crawlspace.slice", slice, flags, 0)
     }
 }

@@ -277,7 +277,7 @@ impl Turn for Share {
 }
 
 /// Returns the processor time of this thread, in microseconds.
-fn processor_us() -> u64 {
+pub(super) fn processor_us() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -349,7 +349,7 @@ fn what_servers_get_wrong_is_said_and_nothing_is_fetched_that_must_not_be() {
         ("/whole.wacz", "sends the whole file"),
         ("/damaged.wacz", "not a WACZ file"),
         ("/none.wacz", "HTTP status 404"),
-        ("/files.json", "may name nothing"),
+        ("/files.json", "may refer to"),
         ("/no.json", "no list"),
     ] {
         let stage = Stage::start(&config(&index, &shelf, &host.url(path)));

@@ -298,5 +298,5 @@ fn packages_in_stores_answer_as_what_is_in_them() {
     let asked = store.host().requests();
     assert!(asked.iter().all(|one| !one.path.contains("secrets")));
     let status = redis_tests::http::get(stage.operator(), "/_status").text();
-    assert_contains(status, "of which a manifest elsewhere may name nothing");
+    assert_contains(status, "only a manifest in the same bucket may refer to it");
 }

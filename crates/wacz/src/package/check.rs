@@ -197,7 +197,7 @@ pub fn check(known: &[Known], options: &Options, mut progress: impl FnMut(&str))
             Ok((size, required, has_index)) => {
                 if !has_index {
                     let what = format!(
-                        "{}: it has no index, so that nothing in it is found",
+                        "{}: it has no index, so nothing in it can be found",
                         known.location
                     );
                     report.errors.push(what);

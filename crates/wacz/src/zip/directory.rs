@@ -158,7 +158,7 @@ impl Directory {
         let found = self.entries.len() as u64;
         if found != expected {
             let how = format!(
-                "its directory has {found} entries, and {expected} according to the file's end"
+                "its directory has {found} entries, but the end record of the file says {expected}"
             );
             return Err(Problem::Directory(how).into());
         }
@@ -187,7 +187,7 @@ impl Directory {
                 let name = String::from_utf8_lossy(pair[0]);
                 Err(Fault::of(
                     &name,
-                    Problem::Name("there is more than one of that name".to_owned()),
+                    Problem::Name("several members have this name".to_owned()),
                 ))
             }
             None => Ok(()),
@@ -206,7 +206,7 @@ impl Directory {
             let end = data.and_then(|data| data.checked_add(entry.compressed));
             if end.is_none_or(|end| end > next) {
                 let entry = entry.clone();
-                let how = "it overlaps what follows it".to_owned();
+                let how = "its data overlaps the next member or the directory".to_owned();
                 return Err(Fault::of(self.name(&entry), Problem::Damaged(how)));
             }
             next = entry.header;
@@ -252,7 +252,7 @@ impl EndRecord {
         } else if needs_zip64 {
             return Err(damaged("its zip64 record is missing"));
         } else if disks != (0, 0, entries) {
-            return Err(damaged("it is one part of several"));
+            return Err(damaged("it is one part of a split zip file"));
         }
         if place
             .start
@@ -282,7 +282,7 @@ impl EndRecord {
             return Err(damaged("the record at its end is truncated"));
         };
         if disk != 0 || of_disks > 1 {
-            return Err(damaged("it is one part of several"));
+            return Err(damaged("it is one part of a split zip file"));
         }
         if at.checked_add(56 + 20).is_none_or(|end| end > limit) {
             return Err(damaged("its zip64 record is outside the file"));
@@ -304,7 +304,7 @@ impl EndRecord {
             return Err(damaged("its zip64 record is invalid"));
         };
         if disks != (0, 0, entries) {
-            return Err(damaged("it is one part of several"));
+            return Err(damaged("it is one part of a split zip file"));
         }
         // If the old record has a number too, both must agree.
         let agrees = |old: u64, none: u64, new: u64| old == none || old == new;
@@ -342,7 +342,7 @@ fn no_end(tail: &[u8], tail_start: u64) -> Problem {
     let not_zip = |what: &str| Problem::NotZip(what.to_owned());
     if tail_start > 0 {
         return not_zip(
-            "the end of the file is not that of a zip file; was it downloaded to its end?",
+            "it does not end like a zip file; if the download was incomplete, download it again",
         );
     }
     match tail {
@@ -351,8 +351,10 @@ fn no_end(tail: &[u8], tail_start: u64) -> Problem {
         [0x1f, 0x8b, ..] => not_zip("it is a gzip file (a WARC file?)"),
         [b'W', b'A', b'R', b'C', b'/', ..] => not_zip("it is a WARC file; `wacz create` packs it"),
         _ => match tail.trim_ascii_start().first() {
-            Some(b'{' | b'[') => not_zip("it looks like JSON; a manifest must be given by itself"),
-            Some(b'<') => not_zip("it looks like HTML; is the link one to a page about the file?"),
+            Some(b'{' | b'[') => {
+                not_zip("it looks like JSON; the name of a manifest must end in .json")
+            }
+            Some(b'<') => not_zip("it looks like HTML; the link may lead to a page about the file"),
             _ => not_zip("it is not a zip file"),
         },
     }

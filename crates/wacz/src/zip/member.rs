@@ -38,7 +38,7 @@ pub(crate) fn read_header(
     input.read_exact(&mut extra)?;
     let differs = |what: &str| {
         Problem::Damaged(format!(
-            "its own header and the directory do not have the same {what}"
+            "the {what} in its local header and in the directory differ"
         ))
     };
     if found != name.as_bytes() {
@@ -63,7 +63,9 @@ pub(crate) fn read_header(
     }
     let length = 30 + u64::from(header.name_length) + u64::from(header.extra_length);
     if entry.header + length + entry.compressed > entry.end {
-        return Err(Problem::Damaged("it overlaps what follows it".to_owned()));
+        return Err(Problem::Damaged(
+            "its data overlaps the next member or the directory".to_owned(),
+        ));
     }
     Ok(length)
 }
@@ -144,20 +146,20 @@ impl<R: Read> Content<R> {
                 let taken = data.total_in();
                 // All data must be used up; `fill_buf` reads in case nothing was read before.
                 if !data.get_mut().fill_buf()?.is_empty() {
-                    return wrong("there is more of it than its compressed text".to_owned());
+                    return wrong("bytes follow the end of its compressed data".to_owned());
                 }
                 taken
             }
         };
         if self.count != self.size {
             return wrong(format!(
-                "it has {} bytes, and {} according to the directory",
+                "it has {} bytes, but the directory says {}",
                 self.count, self.size
             ));
         }
         if taken != self.compressed {
             return wrong(format!(
-                "it takes {taken} bytes of the file, but {} according to the directory",
+                "it takes {taken} bytes of the file, but the directory says {}",
                 self.compressed
             ));
         }
@@ -199,7 +201,7 @@ impl<R: Read> Read for Content<R> {
 fn deflate_problem(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-            Problem::Damaged(format!("its compressed text is invalid ({error})")).into()
+            Problem::Damaged(format!("its compressed data is invalid ({error})")).into()
         }
         _ => error,
     }

@@ -8,10 +8,10 @@ pub(crate) fn check(bytes: &[u8]) -> Result<&str, String> {
         return Err("it has no name".to_owned());
     }
     if name.contains(|c: char| c.is_control()) {
-        return Err("its name has a control character in it".to_owned());
+        return Err("its name contains a control character".to_owned());
     }
     if name.contains('\\') {
-        return Err("its name has a backslash in it".to_owned());
+        return Err("its name contains a backslash".to_owned());
     }
     let drive = name.as_bytes();
     if name.starts_with('/')

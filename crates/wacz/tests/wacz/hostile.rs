@@ -137,7 +137,7 @@ fn names_that_lead_elsewhere_are_refused() {
 fn of_two_members_of_one_name_neither_is_taken() {
     let error = refused(&[index(LINE), index(b"another 2026 {}\n")], Some(INDEX));
     assert!(matches!(error.problem, Problem::Name(_)), "{error}");
-    assert_contains(&error, "more than one of that name");
+    assert_contains(&error, "several members have this name");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn members_that_share_bytes_are_refused() {
         let part = but!(index(&text), place: Some(place));
         let error = refused_file(&zip(&[warc.clone(), part]), Some("archive/data.warc.gz"));
         assert!(matches!(error.problem, Problem::Damaged(_)), "{error}");
-        assert_contains(&error, "it overlaps what follows it");
+        assert_contains(&error, "overlaps the next member or the directory");
     }
     // A member that extends into the directory.
     let part = but!(index(&text), compressed: 100_000, size: 100_000);

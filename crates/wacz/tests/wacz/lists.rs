@@ -67,20 +67,20 @@ fn a_bad_entry_has_a_reason_and_spoils_no_other() {
         "{}", "entry 1", "it has no path";
         r#"{"name": "x"}"#, "x", "it has no path";
         r#"{"name": "x", "path": ""}"#, "x", "it has no path";
-        r#"{"name": "x", "path": []}"#, "x", "its path is not a text";
-        r#"{"name": {"a": [1.5, true]}, "path": "y/z"}"#, "z", "its name is not a text";
+        r#"{"name": "x", "path": []}"#, "x", "its path is not a string";
+        r#"{"name": {"a": [1.5, true]}, "path": "y/z"}"#, "z", "its name is not a string";
         r#"{"path": "y/z", "size": -1}"#, "z", "its size is not a number of bytes";
         r#"{"path": "y/z", "size": 1.5}"#, "z", "its size is not a number of bytes";
         r#"{"path": "y/z", "bytes": "many"}"#, "z", "its size is not a number of bytes";
-        r#"{"path": "y/z\u0000"}"#, "entry 1", "its path has a control character in it";
-        r#"{"name": "a\nb", "path": "y/z"}"#, "z", "its name has a control character in it";
+        r#"{"path": "y/z\u0000"}"#, "entry 1", "its path contains a control character";
+        r#"{"name": "a\nb", "path": "y/z"}"#, "z", "its name contains a control character";
         r#"{"path": "ftp://host/z.wacz"}"#, "z.wacz",
             "its path \"ftp://host/z.wacz\" cannot be used: ftp: URLs cannot";
         r#"{"path": "file://host/z.wacz"}"#, "z.wacz",
             "its path \"file://host/z.wacz\" cannot be used: a file: URL";
         r#"{"path": "https://"}"#, "entry 1", "its path \"https://\" cannot be used: invalid URL";
         r#"{"path": "https://example.org/"}"#, "entry 1",
-            "it has no name, and its path does not end in one";
+            "it has no name, and its path does not end in a file name";
         r#""text""#, "entry 1", "it is not an object";
         "17", "entry 1", "it is not an object";
         "null", "entry 1", "it is not an object";

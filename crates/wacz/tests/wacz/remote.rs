@@ -488,7 +488,7 @@ fn downloads_leave_nothing_behind() {
     host.put(WACZ, &package.bytes, with!(Manners, ranges: false));
     let nowhere = but!(hasty(), folder: Some(folder.path().join("none")));
     let error = open_with(&host, &nowhere).unwrap_err();
-    assert_contains(&error, "none (for what is downloaded)");
+    assert_contains(&error, "none (folder for downloads)");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::keyspace::{KeyType, Result};
 use crate::server::api::{RmString, raw, rm};
-use crate::server::replication::{is_heard, replicate};
+use crate::server::replication::is_heard;
 use crate::text::{parse_unsigned, push_number};
 
 use super::open::{OpenKey, check_type};
@@ -79,25 +79,12 @@ impl RedisKeyspace {
         if !pending.is_changed {
             return;
         }
-        let mut arguments: Vec<*mut raw::RedisModuleString> =
-            pending.arguments.iter().map(RmString::raw).collect();
         let (command, event) = if pending.deletes {
             (c"HDEL", c"hdel")
         } else {
             (c"HSET", c"hset")
         };
-        // SAFETY: main thread, live context; key and argument strings live until after the call,
-        // and the server takes its own references.
-        replicate(self.ctx, || unsafe {
-            rm!(RedisModule_Replicate(
-                self.ctx.raw(),
-                command.as_ptr(),
-                c"sv".as_ptr(),
-                pending.key.raw(),
-                arguments.as_mut_ptr(),
-                arguments.len()
-            ));
-        });
+        self.replicate_command(command, &pending.key, &pending.arguments);
         // SAFETY: main thread, open key.
         let type_ = unsafe { rm!(RedisModule_KeyType(pending.handle.raw())) };
         let emptied = type_ == raw::REDISMODULE_KEYTYPE_EMPTY as c_int;

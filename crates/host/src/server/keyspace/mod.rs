@@ -22,6 +22,7 @@ use super::api::{Ctx, RmString, raw, rm};
 use super::call_reply::CallReply;
 use super::cluster;
 use super::notify::own_write;
+use super::replication::replicate;
 
 use hashes::{MANY_FIELDS, Pending};
 pub use native::{By, Gathering, Replicated};
@@ -135,6 +136,29 @@ impl RedisKeyspace {
         rest: &[&[u8]],
     ) -> Result<CallReply> {
         self.call_unflushed(command, c"Esv", key, rest)
+    }
+
+    /// Replicates a command on a key with these arguments.
+    fn replicate_command<'a>(
+        &self,
+        command: &std::ffi::CStr,
+        key: &RmString,
+        arguments: impl IntoIterator<Item = &'a RmString>,
+    ) {
+        let arguments = arguments.into_iter().map(RmString::raw);
+        let mut arguments: SmallVec<[*mut raw::RedisModuleString; 4]> = arguments.collect();
+        // SAFETY: main thread, live context; the format matches the arguments, which live until after the call, and
+        // the server takes its own references.
+        replicate(self.ctx, || unsafe {
+            rm!(RedisModule_Replicate(
+                self.ctx.raw(),
+                command.as_ptr(),
+                c"sv".as_ptr(),
+                key.raw(),
+                arguments.as_mut_ptr(),
+                arguments.len()
+            ));
+        });
     }
 
     fn call_unflushed(

@@ -212,16 +212,7 @@ impl RedisKeyspace {
         if deleted == 0 {
             return Ok(false);
         }
-        // SAFETY: as in `put_score`.
-        replicate(self.ctx, || unsafe {
-            rm!(RedisModule_Replicate(
-                self.ctx.raw(),
-                c"ZREM".as_ptr(),
-                c"ss".as_ptr(),
-                key.raw(),
-                member.raw()
-            ));
-        });
+        self.replicate_command(c"ZREM", key, [&member]);
         let emptied = Self::is_empty(handle);
         self.notify(raw::REDISMODULE_NOTIFY_ZSET, c"zrem", key, emptied);
         Ok(true)
@@ -242,16 +233,7 @@ impl RedisKeyspace {
             rm!(RedisModule_ListPush(handle, TAIL, element.raw()));
             rm!(RedisModule_ValueLength(handle)) as u64
         };
-        // SAFETY: as in `put_score`.
-        replicate(self.ctx, || unsafe {
-            rm!(RedisModule_Replicate(
-                self.ctx.raw(),
-                c"RPUSH".as_ptr(),
-                c"ss".as_ptr(),
-                key.raw(),
-                element.raw()
-            ));
-        });
+        self.replicate_command(c"RPUSH", key, [&element]);
         self.notify(raw::REDISMODULE_NOTIFY_LIST, c"rpush", key, false);
         Ok(len)
     }
@@ -319,15 +301,7 @@ impl RedisKeyspace {
             }
             drop(RmString::from_owned(popped));
         }
-        // SAFETY: as in `put_score`.
-        replicate(self.ctx, || unsafe {
-            rm!(RedisModule_Replicate(
-                self.ctx.raw(),
-                c"LPOP".as_ptr(),
-                c"s".as_ptr(),
-                key.raw()
-            ));
-        });
+        self.replicate_command(c"LPOP", key, []);
         let emptied = Self::is_empty(handle);
         self.notify(raw::REDISMODULE_NOTIFY_LIST, c"lpop", key, emptied);
         Ok(Some(element))
