@@ -47,9 +47,10 @@ impl Modeled {
 
     fn judge(&mut self, words: &[Vec<u8>], log: &mut Log) -> Result<Reply, String> {
         let reads_keys = [&b"LRANGE"[..], b"HGET", b"EXISTS"].contains(&&words[0][..]);
-        let mut reply = match reads_keys {
-            true => frontier_view(&mut self.wire, P, |wire| log.call(wire, words)),
-            false => log.call(&mut self.wire, words),
+        let mut reply = if reads_keys {
+            frontier_view(&mut self.wire, P, |wire| log.call(wire, words))
+        } else {
+            log.call(&mut self.wire, words)
         };
         if words[0] == b"CHG.CHECK" && reply.is_error() {
             // The previous check is still running.
