@@ -198,6 +198,8 @@ impl Storage for MemoryKeyspace {
 struct Replicated {
     packed: Packed,
     replica: Packed,
+    /// The logs of all commands so far.
+    logs: Vec<Vec<u8>>,
 }
 
 impl Holder for Replicated {
@@ -235,8 +237,13 @@ impl Storage for PackedMemory {
 
     /// Checks that a replica that applies the log, and a copy that is loaded from a file, hold the same.
     fn end(&mut self) {
-        let Replicated { packed, replica } = self.packed.as_mut().unwrap();
-        replica.apply(&packed.flush().unwrap_or_default()).unwrap();
+        let Replicated {
+            packed,
+            replica,
+            logs,
+        } = self.packed.as_mut().unwrap();
+        logs.push(packed.flush().unwrap_or_default());
+        replica.apply(logs.last().unwrap()).unwrap();
         packed.verify();
         replica.verify();
         let all = elements(packed);
@@ -720,14 +727,13 @@ proptest! {
         cut in any::<prop::sample::Index>(),
     ) {
         let mut world = World::<PackedMemory>::new();
-        let mut logs = Vec::new();
         for op in &ops {
             world.apply(op);
-            let packed = &mut world.ks.packed.as_mut().unwrap().packed;
-            logs.push(packed.flush().unwrap_or_default());
+            world.ks.end();
         }
+        let Replicated { packed, logs, .. } = world.ks.packed.unwrap();
         let mut whole = Vec::new();
-        world.ks.packed.as_ref().unwrap().packed.save(&mut |chunk| {
+        packed.save(&mut |chunk| {
             whole.push(super::packed::ENVELOPE.body(chunk).unwrap().to_vec());
         });
         for logs in [logs, whole] {

@@ -16,7 +16,7 @@ use author::{Author, GATES, Step, Taste};
 
 const P: &str = "{m}:";
 const ATTEMPTS: i64 = 3;
-/// The keys of a packed frontier are looked at after every so many commands.
+/// Number of commands between two comparisons of the keys of a packed frontier.
 const LOOK: u32 = 4;
 
 fn options() -> Options {

@@ -1,4 +1,4 @@
-//! What only a packed frontier has: a key that may be moved and deleted as a whole, and markers at the documented names.
+//! Features of packed frontiers only: a key that may be moved and deleted as a whole, and markers at the documented names.
 
 use std::time::Duration;
 

@@ -179,7 +179,7 @@ fn closed() -> (Server, Audited, Lease) {
     closed_on(stage())
 }
 
-/// As [`closed`], in plain storage.
+/// Creates the same as [`closed`], in plain storage.
 fn plain_closed() -> (Server, Audited, Lease) {
     closed_on(plain_stage())
 }

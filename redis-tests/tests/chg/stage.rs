@@ -44,7 +44,7 @@ pub fn real_stage() -> (Server, Audited) {
     (server, Audited(frontier))
 }
 
-/// As [`stage`], in plain storage whatever `CRAWLSPACE_STORAGE` says: for tests that write to the documented keys as
+/// Creates the same as [`stage`], in plain storage whatever `CRAWLSPACE_STORAGE` says: for tests that write to the documented keys as
 /// plain clients do.
 pub fn plain_stage() -> (Server, Audited) {
     let server = simulated().plain().start();
@@ -52,7 +52,7 @@ pub fn plain_stage() -> (Server, Audited) {
     (server, Audited(frontier))
 }
 
-/// As [`real_stage`], in plain storage whatever `CRAWLSPACE_STORAGE` says.
+/// Creates the same as [`real_stage`], in plain storage whatever `CRAWLSPACE_STORAGE` says.
 pub fn real_plain_stage() -> (Server, Audited) {
     let server = Options::new().plain().start();
     let frontier = Frontier::real(&server);

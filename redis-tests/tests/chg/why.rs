@@ -8,7 +8,7 @@ fn busy() -> (Server, Audited, BusyFrontier) {
     busy_on(stage())
 }
 
-/// As [`busy`], in plain storage.
+/// Creates the same as [`busy`], in plain storage.
 fn plain_busy() -> (Server, Audited, BusyFrontier) {
     busy_on(plain_stage())
 }

@@ -12,7 +12,7 @@ use super::record::{Record, SETS};
 /// Number of groups or executions that a step writes.
 const STEP: u32 = 64;
 
-/// What is written next.
+/// The part that is written next.
 #[derive(Clone, Debug)]
 enum Next {
     /// Groups, from this slot on.
