@@ -120,6 +120,23 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(sweep).repeatable().waits())
     }
 
+    /// Creates an empty frontier that is stored in one packed value (`CHG.PACK`). If the frontier is packed
+    /// already, nothing changes. Returns the number of groups that were moved, 0.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// frontier.pack()?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `PLAIN` if there is a frontier in plain keys; any other error of the server, or a connection error.
+    pub fn pack(&self) -> S::Answer<u64> {
+        let pack = self.command("CHG.PACK");
+        self.server.ask(Call::new(pack).repeatable())
+    }
+
     /// Returns up to `count` expired leases, oldest first (`CHG.EXPIRED`). Each is reported once: reports are
     /// lost if the connection breaks before the reply arrives.
     ///

@@ -280,19 +280,19 @@ fn memory_of_ids_is_as_documented() {
             &collection,
         ),
         (
-            "a tagged file, its name of 46 bytes",
+            "a tagged file with a name of 46 bytes",
             "FILE",
             50_000,
             &of_file,
         ),
         (
-            "a tagged record, its id of 97 bytes",
+            "a tagged record with an id of 97 bytes, if a file has",
             "RECORD",
             50_000,
             &tagged,
         ),
         (
-            "the same, each record in a file of its own",
+            "a tagged record with an id of 97 bytes, if it is the only one",
             "RECORD",
             50_000,
             &alone,

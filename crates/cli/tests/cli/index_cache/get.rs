@@ -231,8 +231,8 @@ fn a_wrong_command_line_is_status_2_and_builds_nothing() {
     for (words, what) in [
         ("--into=http://x", "redis://host:port/"),
         ("--into=nonsense", "redis://host:port/"),
-        ("--wait=x", "a number of seconds: 3600"),
-        ("--wait=-1", "a number of seconds: 3600"),
+        ("--wait=x", "a number of seconds, such as 3600"),
+        ("--wait=-1", "a number of seconds, such as 3600"),
         ("--memory=lots", "500MB"),
     ] {
         let refused = ends(stage.index(&format!("{get} {words}")), 2);

@@ -235,7 +235,10 @@ fn the_outcome_is_told_to_people_too() {
     assert_contains(&told.out, "committed            2  now, with ");
     assert_contains(&told.errors, "because the index has no position for them");
     let told = ends(stage.get("full", "1-2", &format!("--into {url}")), 0).out;
-    assert_contains(&told, "known                2  committed before");
+    assert_contains(
+        &told,
+        "known                2  already committed, and unchanged",
+    );
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn of_a_folder_without_anything_nothing_is_listed() {
     fs::create_dir(stage.cache()).unwrap();
     let nothing = ends(stage.index("list"), 0);
     assert_eq!(nothing.out, "");
-    assert_contains(&nothing.errors, "there is nothing");
+    assert_contains(&nothing.errors, "the caches are empty");
     assert!(listed(&stage, "").is_empty());
     for words in ["verify", "gc"] {
         ends(stage.index(words), 0);

@@ -305,7 +305,7 @@ mod tests {
             ("jobs=1-100001", "more than 100000 jobs"),
             ("jobs=1-99999,7,8,9", "more than 100000 jobs"),
             ("jobs=1-99999999999", "more than 100000 jobs"),
-            ("jobs=1&wait=x", "wait is"),
+            ("jobs=1&wait=x", "wait must be"),
             ("jobs=1&wait=301", "from 0 to 300"),
         ] {
             let error = parameters(query).unwrap_err();
