@@ -353,8 +353,7 @@ impl Packed {
                     .bytes(key.own())
                     .bytes(field)
                     .bytes(value);
-                let hash = self.small.hashes.entry(key.own().into()).or_default();
-                hash.insert(field.into(), value.into()).is_none()
+                self.small.set(key.own(), field, value)
             }
         }
     }
@@ -402,13 +401,7 @@ impl Packed {
             }
             Part::Of => false,
             _ => {
-                let Some(hash) = self.small.hashes.get_mut(key.own()) else {
-                    return false;
-                };
-                let existed = hash.remove(field).is_some();
-                if hash.is_empty() {
-                    self.small.hashes.remove(key.own());
-                }
+                let existed = self.small.unset(key.own(), field);
                 if existed {
                     self.log.begin(Kind::Unset).bytes(key.own()).bytes(field);
                 }
@@ -511,9 +504,7 @@ impl Packed {
             return self.ready.len();
         }
         self.log.begin(Kind::Append).bytes(key.own()).bytes(element);
-        let list = self.small.lists.entry(key.own().into()).or_default();
-        list.push(element);
-        list.len()
+        self.small.append(key.own(), element)
     }
 
     pub(super) fn push_ready(&mut self, id: &[u8]) {
@@ -532,11 +523,7 @@ impl Packed {
             self.log.begin(Kind::Take).number(at);
             return Some(id);
         }
-        let list = self.small.lists.get_mut(key.own())?;
-        let element = list.take(at)?;
-        if list.len() == 0 {
-            self.small.lists.remove(key.own());
-        }
+        let element = self.small.remove(key.own(), at)?;
         self.log.begin(Kind::Remove).bytes(key.own()).number(at);
         Some(Value::from_slice(&element))
     }
@@ -646,8 +633,7 @@ impl Packed {
             None => {
                 self.log.begin(Kind::Score).bytes(key.own()).bytes(member);
                 self.log.number(score.to_bits());
-                let sorted = self.small.sorted.entry(key.own().into()).or_default();
-                sorted.add(member, score);
+                self.small.score(key.own(), member, score);
             }
         }
     }
@@ -678,13 +664,7 @@ impl Packed {
                 before.is_some()
             }
             None => {
-                let Some(sorted) = self.small.sorted.get_mut(key.own()) else {
-                    return false;
-                };
-                let existed = sorted.remove(member);
-                if sorted.len() == 0 {
-                    self.small.sorted.remove(key.own());
-                }
+                let existed = self.small.unscore(key.own(), member);
                 if existed {
                     self.log.begin(Kind::Unscore).bytes(key.own()).bytes(member);
                 }

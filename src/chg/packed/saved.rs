@@ -71,18 +71,11 @@ impl Packed {
             }
             Kind::Set => {
                 let (key, field) = (entries.from.bytes()?, entries.from.bytes()?);
-                let value = entries.from.bytes()?;
-                let hash = self.small.hashes.entry(key.into()).or_default();
-                hash.insert(field.into(), value.into());
+                self.small.set(key, field, entries.from.bytes()?);
             }
             Kind::Unset => {
                 let (key, field) = (entries.from.bytes()?, entries.from.bytes()?);
-                if let Some(hash) = self.small.hashes.get_mut(key) {
-                    hash.remove(field);
-                    if hash.is_empty() {
-                        self.small.hashes.remove(key);
-                    }
-                }
+                self.small.unset(key, field);
             }
             Kind::Score => {
                 let (key, member) = (entries.from.bytes()?, entries.from.bytes()?);
@@ -90,34 +83,19 @@ impl Packed {
                 if !is_member(score) {
                     return Err(Malformed::NUMBER);
                 }
-                let sorted = self.small.sorted.entry(key.into()).or_default();
-                sorted.add(member, score);
+                self.small.score(key, member, score);
             }
             Kind::Unscore => {
                 let (key, member) = (entries.from.bytes()?, entries.from.bytes()?);
-                if let Some(sorted) = self.small.sorted.get_mut(key) {
-                    sorted.remove(member);
-                    if sorted.len() == 0 {
-                        self.small.sorted.remove(key);
-                    }
-                }
+                self.small.unscore(key, member);
             }
             Kind::Append => {
                 let (key, element) = (entries.from.bytes()?, entries.from.bytes()?);
-                self.small
-                    .lists
-                    .entry(key.into())
-                    .or_default()
-                    .push(element);
+                self.small.append(key, element);
             }
             Kind::Remove => {
                 let (key, at) = (entries.from.bytes()?, entries.from.number()?);
-                if let Some(list) = self.small.lists.get_mut(key) {
-                    list.take(at);
-                    if list.len() == 0 {
-                        self.small.lists.remove(key);
-                    }
-                }
+                self.small.remove(key, at);
             }
             Kind::Number => {
                 let (key, n) = (entries.from.bytes()?, entries.from.number()? as i64);

@@ -109,6 +109,59 @@ impl Small {
         hash || sorted || list || self.numbers.remove(name).is_some()
     }
 
+    /// Sets a field of a hash; returns true if it is new.
+    pub fn set(&mut self, name: &[u8], field: &[u8], value: &[u8]) -> bool {
+        let hash = self.hashes.entry(name.into()).or_default();
+        hash.insert(field.into(), value.into()).is_none()
+    }
+
+    /// Deletes a field of a hash; returns true if it existed.
+    pub fn unset(&mut self, name: &[u8], field: &[u8]) -> bool {
+        let Some(hash) = self.hashes.get_mut(name) else {
+            return false;
+        };
+        let existed = hash.remove(field).is_some();
+        if hash.is_empty() {
+            self.hashes.remove(name);
+        }
+        existed
+    }
+
+    /// Sets the score of a member.
+    pub fn score(&mut self, name: &[u8], member: &[u8], score: f64) {
+        let sorted = self.sorted.entry(name.into()).or_default();
+        sorted.add(member, score);
+    }
+
+    /// Removes a member; returns true if it existed.
+    pub fn unscore(&mut self, name: &[u8], member: &[u8]) -> bool {
+        let Some(sorted) = self.sorted.get_mut(name) else {
+            return false;
+        };
+        let existed = sorted.remove(member);
+        if sorted.len() == 0 {
+            self.sorted.remove(name);
+        }
+        existed
+    }
+
+    /// Appends an element to a list; returns the new length.
+    pub fn append(&mut self, name: &[u8], element: &[u8]) -> u64 {
+        let list = self.lists.entry(name.into()).or_default();
+        list.push(element);
+        list.len()
+    }
+
+    /// Removes an element of a list and returns it.
+    pub fn remove(&mut self, name: &[u8], at: u64) -> Option<Bytes> {
+        let list = self.lists.get_mut(name)?;
+        let element = list.take(at)?;
+        if list.len() == 0 {
+            self.lists.remove(name);
+        }
+        Some(element)
+    }
+
     /// Returns the memory use in bytes, roughly.
     pub fn memory(&self) -> usize {
         let each = 48;
