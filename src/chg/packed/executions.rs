@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crawlspace_compact::blocks::Blocks;
-use crawlspace_compact::linear::List;
+use crawlspace_compact::blocks::{Link, Slab};
 
 #[derive(Clone, Debug, Default)]
 struct Execution {
@@ -12,14 +11,21 @@ struct Execution {
     queued: u64,
     /// Number of places that refer to it.
     users: u64,
+    /// Link of the free list, while the number is free.
+    free: u32,
+}
+
+impl Link for Execution {
+    fn link(&mut self) -> &mut u32 {
+        &mut self.free
+    }
 }
 
 /// All executions.
 #[derive(Clone, Default)]
 pub(super) struct Executions {
     by_name: BTreeMap<Box<[u8]>, u32>,
-    all: Blocks<Execution>,
-    free: Vec<u32>,
+    all: Slab<Execution>,
     /// Executions with queued URIs.
     counted: u64,
     /// Sum of the queued URIs of all executions (`QCT`).
@@ -50,16 +56,7 @@ impl Executions {
             name: name.into(),
             ..Execution::default()
         };
-        let number = match self.free.pop() {
-            Some(number) => {
-                *self.all.get_mut(number as usize).expect("it was in use") = execution;
-                number
-            }
-            None => {
-                self.all.push(execution);
-                self.all.len() as u32 - 1
-            }
-        };
+        let number = self.all.insert(execution, u32::MAX);
         self.by_name.insert(name.into(), number);
         number
     }
@@ -67,54 +64,54 @@ impl Executions {
     /// Returns the name of an execution.
     pub fn name(&self, number: u32) -> &[u8] {
         self.all
-            .get(number as usize)
+            .peek(number)
             .map_or(b"", |execution| &execution.name)
     }
 
     /// Returns the number of an execution, and counts one place that refers to it.
     pub fn hold(&mut self, name: &[u8]) -> u32 {
         let number = self.enter(name);
-        self.all.get_mut(number as usize).expect("just found").users += 1;
+        self.all.get_mut(number).users += 1;
         number
     }
 
     /// Counts one place that refers to an execution.
     pub fn hold_number(&mut self, number: u32) {
-        if let Some(execution) = self.all.get_mut(number as usize) {
+        if let Some(execution) = self.all.peek_mut(number) {
             execution.users += 1;
         }
     }
 
     /// Counts one place less.
     pub fn release(&mut self, number: u32) {
-        if let Some(execution) = self.all.get_mut(number as usize) {
+        if let Some(execution) = self.all.peek_mut(number) {
             execution.users -= 1;
             self.tidy(number);
         }
     }
 
     fn tidy(&mut self, number: u32) {
-        let Some(execution) = self.all.get_mut(number as usize) else {
+        let Some(execution) = self.all.peek_mut(number) else {
             return;
         };
         if execution.users == 0 && execution.queued == 0 {
             let name = std::mem::take(&mut execution.name);
             self.by_name.remove(&name);
-            self.free.push(number);
+            self.all.remove(number);
         }
     }
 
     /// Returns the number of queued URIs of an execution; `None` if there are none.
     pub fn queued(&self, name: &[u8]) -> Option<u64> {
         let number = self.find(name)?;
-        let queued = self.all.get(number as usize)?.queued;
+        let queued = self.all.peek(number)?.queued;
         (queued > 0).then_some(queued)
     }
 
     /// Sets the number of queued URIs of an execution.
     pub fn set_queued(&mut self, name: &[u8], queued: u64) {
         let number = self.enter(name);
-        let execution = self.all.get_mut(number as usize).expect("just found");
+        let execution = self.all.get_mut(number);
         let before = std::mem::replace(&mut execution.queued, queued);
         self.total = self.total - before + queued;
         self.counted += u64::from(queued > 0);
@@ -124,9 +121,9 @@ impl Executions {
 
     /// Returns some executions with queued URIs from a number on, and the number to continue from.
     pub fn page(&self, from: u32, count: u32) -> (Vec<(&[u8], u64)>, Option<u32>) {
-        let end = self.all.len() as u32;
+        let end = self.all.end();
         let until = from.saturating_add(count).min(end);
-        let some = (from..until).filter_map(|number| self.all.get(number as usize));
+        let some = (from..until).filter_map(|number| self.all.peek(number));
         let some = some.filter(|execution| execution.queued > 0);
         let page = some
             .map(|execution| (&*execution.name, execution.queued))
