@@ -85,11 +85,6 @@ pub(super) struct Groups {
     scratch: Vec<u8>,
 }
 
-/// Splits a block into the id and the rest.
-fn split(block: &[u8]) -> Reader<'_> {
-    Reader::new(block)
-}
-
 impl Groups {
     /// Returns the number of groups.
     #[cfg(test)]
@@ -105,7 +100,7 @@ impl Groups {
     /// Returns the id of the group in a slot; empty if the slot is free.
     pub fn id(&self, slot: u32) -> &[u8] {
         match self.blocks.get(slot as usize) {
-            Some(block) if !block.is_empty() => split(block).bytes().unwrap_or_default(),
+            Some(block) if !block.is_empty() => Reader::new(block).bytes().unwrap_or_default(),
             _ => b"",
         }
     }
@@ -202,7 +197,7 @@ impl Groups {
     /// Decodes a group.
     fn read(&self, slot: u32) -> Open {
         let block = self.blocks.get(slot as usize).expect("a slot in use");
-        let mut from = split(block);
+        let mut from = Reader::new(block);
         let id = Id::from_slice(from.bytes().expect("own memory"));
         let record = Record::read(&mut from).expect("own memory");
         let place = if !from.is_empty() {
@@ -226,7 +221,7 @@ impl Groups {
     /// Decodes the URIs in the block of a group.
     fn unpack(&self, slot: u32, base: Millis) -> Stock {
         let block = self.blocks.get(slot as usize).expect("a slot in use");
-        let mut from = split(block);
+        let mut from = Reader::new(block);
         from.bytes().expect("own memory");
         Record::read(&mut from).expect("own memory");
         let (spelling, len) = Spelling::read(from.rest()).expect("own memory");

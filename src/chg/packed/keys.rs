@@ -12,7 +12,7 @@ use crawlspace_host::text::{parse_unsigned, push_number};
 
 use super::super::group::{Group, Id, Options};
 use super::super::keys::COUNTED;
-use super::super::uris::{Bytes, Changed, Kept, Op, Uris, Words};
+use super::super::uris::{Bytes, Changed, Kept, Op, Uris, Words, first_uri};
 use super::executions::Executions;
 use super::groups::{Groups, Stock};
 use super::log::{Kind, Log};
@@ -54,7 +54,7 @@ fn set_of(key: &Name) -> Option<usize> {
     }
 }
 
-fn number_text(n: u64) -> Value {
+pub(super) fn number_text(n: u64) -> Value {
     let mut text = Value::new();
     push_number(&mut text, n);
     text
@@ -140,14 +140,18 @@ fn read_in<T>(
     read(&Kept::new(&stock.uris, &words))
 }
 
-impl Packed {
-    fn count(&self, record: &Record, execution: &[u8]) -> u64 {
-        let number = self.executions.find(execution);
-        let counts = record.counts.iter();
-        let found = number.and_then(|number| counts.clone().find(|(of, _)| *of == number));
-        found.map_or(0, |(_, n)| *n)
+/// Returns the number of URIs of an execution that a group counts without keeping them.
+fn counted(executions: &Executions, record: &Record, execution: &[u8]) -> u64 {
+    if record.counts.is_empty() {
+        return 0;
     }
+    let number = executions.find(execution);
+    let mut counts = record.counts.iter();
+    let found = number.and_then(|number| counts.find(|(of, _)| *of == number));
+    found.map_or(0, |(_, n)| *n)
+}
 
+impl Packed {
     fn set_count(&mut self, slot: u32, execution: &[u8], n: u64) {
         let number = self.executions.find(execution);
         let record = &mut self.groups.change(slot).record;
@@ -267,11 +271,7 @@ impl Packed {
                 let slot = self.groups.find(key.id())?;
                 let open = self.groups.get(slot);
                 if let Some(execution) = field.strip_prefix(COUNTED) {
-                    if open.record.counts.is_empty() {
-                        return None;
-                    }
-                    let record = open.record.clone();
-                    let n = self.count(&record, execution);
+                    let n = counted(&self.executions, &open.record, execution);
                     return (n > 0).then(|| number_text(n));
                 }
                 match field {
@@ -302,10 +302,9 @@ impl Packed {
     fn slot_has(&self, slot: u32, execution: &[u8]) -> bool {
         let kept = self.look_at_kept(slot, |kept| kept.count_of(execution));
         kept.unwrap_or(0) > 0
-            || self
-                .groups
-                .look(slot, |open| self.count(&open.record, execution))
-                > 0
+            || self.groups.look(slot, |open| {
+                counted(&self.executions, &open.record, execution)
+            }) > 0
     }
 
     /// Returns the number of fields of a hash.
@@ -756,11 +755,7 @@ impl Packed {
             (Some(slot), _) if self.groups.stock(slot).is_some() => slot,
             (_, Op::Add { uri, .. }) => {
                 let slot = self.groups.enter(id);
-                let stock = Stock {
-                    spelling: Spelling::new(self.texts.get_mut(), id, uri),
-                    uris: Uris::default(),
-                };
-                self.groups.add_stock(slot, stock);
+                self.begin_stock(slot, id, uri);
                 slot
             }
             _ => return (Changed::Nothing, None),
@@ -835,6 +830,15 @@ impl Packed {
         (changed, Some(seen))
     }
 
+    /// Prepares a group without URIs for the first one.
+    fn begin_stock(&mut self, slot: u32, id: &[u8], first_uri: &[u8]) {
+        let stock = Stock {
+            spelling: Spelling::new(self.texts.get_mut(), id, first_uri),
+            uris: Uris::default(),
+        };
+        self.groups.add_stock(slot, stock);
+    }
+
     /// Removes the URIs of a group after a change if none are left.
     fn tidy_stock(&mut self, slot: u32) {
         if let Some(stock) = self.groups.changed_stock(slot) {
@@ -866,20 +870,8 @@ impl Packed {
     pub(super) fn load_uris(&mut self, id: &[u8], chunk: &[u8]) -> Result<(), String> {
         let slot = self.groups.enter(id);
         if self.groups.stock(slot).is_none() {
-            let mut first = None;
-            let mut look = Uris::default();
-            look.load(chunk)?;
-            if let Some(queued) = look.batch(1).first() {
-                first = Some(queued.uri.clone());
-            } else if let Some(leased) = look.leases().next() {
-                first = Some(leased.stored.to_vec());
-            }
-            let first = first.unwrap_or_default();
-            let stock = Stock {
-                spelling: Spelling::new(self.texts.get_mut(), id, &first),
-                uris: Uris::default(),
-            };
-            self.groups.add_stock(slot, stock);
+            let first = first_uri(chunk)?.unwrap_or_default();
+            self.begin_stock(slot, id, &first);
         }
         let stock = self.groups.stock(slot).expect("added above");
         let held = numbers(&stock.uris);
@@ -989,13 +981,8 @@ pub(super) fn log_group(
         log.begin(Kind::Group);
         return;
     }
-    let without = Record {
-        counts: super::record::Counts::new(),
-        listed: 0,
-        ..record.clone()
-    };
     scratch.clear();
-    without.write(scratch);
+    record.write_alone(scratch);
     log.begin(Kind::Group)
         .name(id)
         .bytes(scratch)

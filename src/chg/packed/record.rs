@@ -65,6 +65,15 @@ impl Record {
 
     /// Appends the compact form.
     pub fn write(&self, out: &mut Vec<u8>) {
+        self.write_with(&self.counts, self.listed, out);
+    }
+
+    /// Appends the compact form without the counts and the places in `chg_ready`.
+    pub fn write_alone(&self, out: &mut Vec<u8>) {
+        self.write_with(&[], 0, out);
+    }
+
+    fn write_with(&self, counts: &[(u32, u64)], listed: u64, out: &mut Vec<u8>) {
         let group = &self.group;
         let has = |flag: u64, is: bool| if is { flag } else { 0 };
         let mut flags = has(KNOWN, group.known)
@@ -75,12 +84,12 @@ impl Record {
             | has(RELEASED, group.released != 0)
             | has(HELD, !group.holds.is_empty())
             | has(LAST, group.last.is_some())
-            | has(COUNTS, !self.counts.is_empty())
+            | has(COUNTS, !counts.is_empty())
             | has(BACKOFF, group.backoff != Backoff::default())
             | has(EXPIRED, group.expired != 0)
             | has(OPTIONS, group.options != Options::default())
             | has(NEXT, self.next.is_some())
-            | has(LISTED, self.listed > 0);
+            | has(LISTED, listed > 0);
         let usual = usual(group);
         for ((set, score), usual) in (0..).zip(self.scores).zip(usual) {
             flags |= place(score, usual).0 << (SCORES + 2 * set);
@@ -107,9 +116,9 @@ impl Record {
             put(out, zigzag(last.due, group.due));
             put(out, zigzag(last.next, last.token));
         }
-        if !self.counts.is_empty() {
-            put(out, self.counts.len() as u64);
-            for &(execution, n) in &self.counts {
+        if !counts.is_empty() {
+            put(out, counts.len() as u64);
+            for &(execution, n) in counts {
                 put(out, execution.into());
                 put(out, n);
             }
@@ -127,8 +136,8 @@ impl Record {
         if let Some(next) = &self.next {
             put_bytes(out, next);
         }
-        if self.listed > 0 {
-            put(out, self.listed);
+        if listed > 0 {
+            put(out, listed);
         }
         for (score, usual) in self.scores.into_iter().zip(usual) {
             match place(score, usual) {

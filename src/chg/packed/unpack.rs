@@ -1,12 +1,11 @@
 //! A packed frontier written as the plain keys that a plain frontier with the same history would have.
 
 use crawlspace_host::keyspace::Result;
-use crawlspace_host::text::push_number;
 
 use super::super::keys::{COUNTED, GROUP, Names, OF, URIS};
 use super::super::store::Store;
 use super::super::uris::{CHUNK_BYTES, Op};
-use super::keys::Packed;
+use super::keys::{Packed, number_text};
 use super::record::{Record, SETS};
 
 /// Number of groups or executions that a step writes.
@@ -77,7 +76,7 @@ impl Unpacking {
                 for (name, queued) in page {
                     plain
                         .ks
-                        .hash_set(&plain.once.executions, name, &text(queued))?;
+                        .hash_set(&plain.once.executions, name, &number_text(queued))?;
                 }
                 next.map_or(Next::Small, Next::Executions)
             }
@@ -101,12 +100,6 @@ impl Packed {
         while unpacking.step(self, ks, prefix)? {}
         Ok(())
     }
-}
-
-fn text(n: u64) -> Vec<u8> {
-    let mut text = Vec::new();
-    push_number(&mut text, n);
-    text
 }
 
 /// The plain keys of a frontier.
@@ -163,7 +156,7 @@ impl<K: Store> Plain<'_, K> {
         for &(number, n) in &record.counts {
             let execution = packed.executions.name(number);
             self.ks
-                .hash_set(&key, &[COUNTED, execution].concat(), &text(n))?;
+                .hash_set(&key, &[COUNTED, execution].concat(), &number_text(n))?;
             self.enlist(execution, id)?;
         }
         let sets: [&K::Name; SETS] = [&self.once.wait, &self.once.busy, &self.once.idle];

@@ -161,6 +161,20 @@ pub(super) fn check(chunk: &[u8]) -> Result<(), String> {
     Chunk::read(chunk).map(drop)
 }
 
+/// Returns the first queued URI of a chunk, or the first leased one.
+///
+/// # Errors
+/// Fails if the chunk is malformed.
+pub(in crate::chg) fn first_uri(chunk: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    let chunk = Chunk::read(chunk)?;
+    let mut queued = Records::new(chunk.records);
+    if let Ok(true) = queued.next() {
+        return Ok(queued.record().map(|record| record.uri.to_vec()));
+    }
+    let leased = chunk.leases.first();
+    Ok(leased.map(|lease| lease.uri.to_vec()))
+}
+
 /// A chunk under construction.
 struct Encoder<'a> {
     uris: &'a Uris,

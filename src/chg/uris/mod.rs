@@ -25,7 +25,7 @@ mod tests;
 use super::time::Millis;
 
 pub use bounds::{EXECUTION_BYTES, MAX_WEIGHT, URI_BYTES};
-pub(super) use encoding::Bytes;
+pub(super) use encoding::{Bytes, first_uri};
 pub use encoding::{CHUNK_BYTES, ENVELOPE};
 pub use kept::{Kept, Words};
 pub use op::{Changed, Op};

@@ -69,7 +69,8 @@ impl Page {
 
     /// Appends the records, with the due time of the first one relative to a base.
     pub(super) fn pack(&self, base: Millis, out: &mut Vec<u8>) {
-        if let Some((before, due, after)) = self.split_first() {
+        let split = split_first(&self.0).expect("a page is whole");
+        if let Some((before, due, after)) = split {
             out.extend_from_slice(before);
             put(out, zigzag(due, base));
             out.extend_from_slice(after);
@@ -85,11 +86,6 @@ impl Page {
             bytes.extend_from_slice(after);
         }
         Ok(Page(bytes))
-    }
-
-    /// Splits the records around the due time of the first one.
-    fn split_first(&self) -> Option<Around<'_>> {
-        split_first(&self.0).expect("a page is whole")
     }
 
     /// Returns the length of the records in bytes.
