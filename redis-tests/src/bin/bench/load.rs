@@ -76,7 +76,7 @@ impl Connection {
     /// Reads `replies` complete replies and passes their parts to `see`.
     ///
     /// # Panics
-    /// With the error line of an error reply, because errors must not be measured.
+    /// Panics on an error reply, because errors must not be measured.
     pub fn read(&mut self, mut replies: usize, mut see: impl FnMut(Item)) {
         while replies > 0 {
             replies -= self.consume(replies, &mut see);

@@ -311,7 +311,7 @@ fn usage<T>(at: &str) -> T {
 /// Returns the path of a file of a release build.
 ///
 /// # Panics
-/// When it has not been built.
+/// Panics if it has not been built.
 fn release(name: &str, package: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| "target".into(), PathBuf::from);
@@ -340,7 +340,7 @@ fn choose_module() {
 /// Returns the path of the `crawlspace` program built together with the module.
 ///
 /// # Panics
-/// When it has not been built.
+/// Panics if it has not been built.
 pub fn tool() -> PathBuf {
     release("crawlspace", "crawlspace-cli")
 }

@@ -173,7 +173,7 @@ fn fill(out: &mut String, words: &[&str]) {
 /// Writes the page of a section and its charts into the folder.
 ///
 /// # Panics
-/// When a file cannot be written.
+/// Panics if a file cannot be written.
 pub fn write(folder: &Path, part: &Part, page: &Page, charts: &[Chart]) {
     fs::create_dir_all(folder).expect("docs/benchmarks can be made");
     fs::write(part.file(folder), page.markdown()).expect("a page can be written");
@@ -186,7 +186,7 @@ pub fn write(folder: &Path, part: &Part, page: &Page, charts: &[Chart]) {
 /// Reads the page of a section; `None` if there is none.
 ///
 /// # Panics
-/// When the file is not a page.
+/// Panics if the file is not a page.
 pub fn read(folder: &Path, part: &Part) -> Option<Page> {
     let file = part.file(folder);
     let text = fs::read_to_string(&file).ok()?;

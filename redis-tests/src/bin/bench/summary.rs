@@ -83,7 +83,7 @@ const HEADLINES: &[Headline] = headlines! {
 /// Returns the text of the page.
 ///
 /// # Panics
-/// When a page has no row of a headline.
+/// Panics if a page has no row of a headline.
 fn markdown(pages: &[(&str, Page)]) -> String {
     let results = HEADLINES.iter().filter_map(|headline| {
         let (name, page) = pages.iter().find(|(name, _)| *name == headline.page)?;
@@ -142,7 +142,7 @@ fn markdown(pages: &[(&str, Page)]) -> String {
 /// Writes `benchmarks.md` below `docs` from the existing pages.
 ///
 /// # Panics
-/// When the file cannot be written.
+/// Panics if the file cannot be written.
 pub fn write(docs: &Path) {
     fs::write(docs.join("benchmarks.md"), of(docs)).expect("docs/benchmarks.md can be written");
 }

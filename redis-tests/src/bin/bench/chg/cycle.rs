@@ -72,8 +72,13 @@ pub struct Run {
 /// Queues the same number of URIs per group in both frontiers.
 pub fn fill(scene: &Scene, hosts: &Hosts, groups: u64, uris: u64) {
     fill_ours(&scene.ours, hosts, groups, uris);
-    let scripts = Scripts::load(&scene.plain);
-    let mut feeder = Feeder::new(&scene.plain);
+    fill_theirs(&scene.plain, hosts, groups, uris);
+}
+
+/// Queues URIs with Veidemann's scripts.
+pub fn fill_theirs(server: &Server, hosts: &Hosts, groups: u64, uris: u64) {
+    let scripts = Scripts::load(server);
+    let mut feeder = Feeder::new(server);
     let now = veidemann::now_ms();
     for chg in 0..groups {
         for i in 0..uris {
@@ -81,7 +86,7 @@ pub fn fill(scene: &Scene, hosts: &Hosts, groups: u64, uris: u64) {
         }
     }
     feeder.finish();
-    assert_eq!(queued(&scene.plain), groups * uris);
+    assert_eq!(queued(server), groups * uris);
 }
 
 /// Queues URIs with `CHG.*` commands.

@@ -1,12 +1,12 @@
 //! Memory per queued URI.
 
-use redis_tests::Server;
+use redis_tests::{Options, Server};
 
-use super::Scene;
 use super::commands;
-use super::cycle::fill;
+use super::cycle::{fill_ours, fill_theirs};
 use super::hosts::Hosts;
 use super::veidemann::{Scripts, now_ms};
+use super::{ours, packed, quiet};
 use crate::Plan;
 use crate::load::Feeder;
 use crate::report::{Findings, Goal, note, say, table};
@@ -31,7 +31,10 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
         row(
             what,
             groups * each,
-            bytes(|scene| fill(scene, hosts, groups, each)),
+            bytes(
+                |server| fill_ours(server, hosts, groups, each),
+                |server| fill_theirs(server, hosts, groups, each),
+            ),
         );
     }
     say("memory: groups");
@@ -39,7 +42,12 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
     row(
         what.into(),
         uris,
-        bytes(|scene| fill_groups(scene, hosts, uris)),
+        bytes(
+            |server| {
+                commands::fill(&mut Feeder::new(server), hosts, now_ms(), later(uris));
+            },
+            |server| Scripts::load(server).fill(&mut Feeder::new(server), hosts, later(uris)),
+        ),
     );
     let (execution, uri) = (hosts.execution(0).0.len(), hosts.uri(0, 0).len());
     note!(found, "memory.md"; uris = grouped(uris), uri = uri, execution = execution);
@@ -47,27 +55,26 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
 }
 
 /// Returns the memory growth of new servers after they were filled: with plain keys, with sorted sets, and packed.
-fn bytes(fill: impl Fn(&Scene)) -> [f64; 3] {
-    let [ours, theirs] = bytes_of(&Scene::empty(), &fill);
-    let [packed, _] = bytes_of(&Scene::packed(), &fill);
-    [ours, theirs, packed]
-}
-
-fn bytes_of(scene: &Scene, fill: impl Fn(&Scene)) -> [f64; 2] {
-    let used = || {
-        [&scene.ours, &scene.plain].map(|server: &Server| server.info_number("used_memory") as f64)
-    };
+fn bytes(fill: impl Fn(&Server), fill_theirs: impl Fn(&Server)) -> [f64; 3] {
+    let theirs = quiet(Options::new().no_module());
     // Loads the scripts before the measurement, because they do not count as data.
-    let _ = Scripts::load(&scene.plain);
-    let before = used();
-    fill(scene);
-    let after = used();
-    [after[0] - before[0], after[1] - before[1]]
+    let _ = Scripts::load(&theirs);
+    [
+        growth(&ours(), &fill),
+        growth(&theirs, fill_theirs),
+        growth(&packed(), &fill),
+    ]
 }
 
-fn fill_groups(scene: &Scene, hosts: &Hosts, groups: u64) {
+fn growth(server: &Server, fill: impl Fn(&Server)) -> f64 {
+    let used = || server.info_number("used_memory") as f64;
+    let before = used();
+    fill(server);
+    used() - before
+}
+
+/// Returns the numbers of groups with their due times, about an hour from now.
+fn later(groups: u64) -> impl Iterator<Item = (u64, u64)> {
     let at = now_ms() + 3_600_000;
-    let groups = || (0..groups).map(|n| (n, at + n % 1000));
-    commands::fill(&mut Feeder::new(&scene.ours), hosts, now_ms(), groups());
-    Scripts::load(&scene.plain).fill(&mut Feeder::new(&scene.plain), hosts, groups());
+    (0..groups).map(move |n| (n, at + n % 1000))
 }

@@ -60,14 +60,6 @@ impl Scene {
         }
     }
 
-    /// Creates a scene in which the module packs frontiers.
-    fn packed() -> Scene {
-        Scene {
-            ours: packed(),
-            ..Scene::empty()
-        }
-    }
-
     /// Deletes all data on both servers.
     fn clear(&self) {
         for server in [&self.ours, &self.plain] {

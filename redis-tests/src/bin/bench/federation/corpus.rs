@@ -37,7 +37,7 @@ impl Corpus {
     /// Writes the corpus.
     ///
     /// # Panics
-    /// When a file cannot be written.
+    /// Panics if a file cannot be written.
     pub fn new(plan: &Plan) -> Corpus {
         let dir = tempfile::Builder::new().prefix("crawlspace-").tempdir();
         let mut corpus = Corpus {

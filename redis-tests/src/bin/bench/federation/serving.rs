@@ -23,7 +23,7 @@ impl Ours {
     /// Starts the server with this configuration in this folder.
     ///
     /// # Panics
-    /// When it does not start.
+    /// Panics if it does not start.
     pub fn start(folder: &Path, config: &str) -> Ours {
         let file = folder.join("ours.yaml");
         let config = format!("allow_private: [127.0.0.0/8]\n{config}");

@@ -16,7 +16,7 @@ impl Upstream {
     /// Starts the upstream.
     ///
     /// # Panics
-    /// When there is no free port.
+    /// Panics if there is no free port.
     pub fn start() -> Upstream {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound port");

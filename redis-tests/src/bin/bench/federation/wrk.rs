@@ -22,8 +22,8 @@ pub fn span(plan: &Plan) -> Duration {
 /// connections.
 ///
 /// # Panics
-/// When wrk is not installed, or a response has a status other than 200, because error responses
-/// must not be measured.
+/// Panics if wrk is not installed, or a response has a status other than 200, because error
+/// responses must not be measured.
 pub fn rate(folder: &Path, address: SocketAddr, targets: &[String], span: Duration) -> f64 {
     let load = Load {
         connections: CONNECTIONS,
@@ -53,7 +53,7 @@ impl Load {
     /// Requests these targets in turn.
     ///
     /// # Panics
-    /// When wrk is not installed, or a response has a status other than 200, because error
+    /// Panics if wrk is not installed, or a response has a status other than 200, because error
     /// responses must not be measured.
     pub fn run(
         self,

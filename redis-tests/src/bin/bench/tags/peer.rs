@@ -30,7 +30,7 @@ impl Peer {
     /// Compiles the program; `None` if there is no JDK.
     ///
     /// # Panics
-    /// When the JDK cannot compile the program.
+    /// Panics if the JDK cannot compile the program.
     pub fn compile(archive: &Archive, captures: u64) -> Option<Peer> {
         let version = Command::new("javac").arg("-version").output().ok()?;
         let version = String::from_utf8_lossy(&version.stdout);
@@ -58,7 +58,7 @@ impl Peer {
     /// Runs one method: a warm-up, then this number of measured rounds.
     ///
     /// # Panics
-    /// When it fails.
+    /// Panics if it fails.
     pub fn run(&self, method: &str, rounds: usize) -> Outcome {
         let output = Command::new("java")
             .args(["Peer", "lines", "collections", method, &rounds.to_string()])
