@@ -10,7 +10,7 @@ const ALONE: &str = "CRAWLSPACE_TESTS_ALONE";
 /// shown immediately.
 ///
 /// # Panics
-/// When the test fails in that process, or is not found.
+/// Panics if the test fails in that process, or is not found.
 pub fn alone(name: &str, work: impl FnOnce()) {
     alone_with(name, |_| (), work);
 }
@@ -19,7 +19,7 @@ pub fn alone(name: &str, work: impl FnOnce()) {
 /// its environment).
 ///
 /// # Panics
-/// When the test fails in that process, or is not found.
+/// Panics if the test fails in that process, or is not found.
 pub fn alone_with(name: &str, set: impl FnOnce(&mut Command), work: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some() {
         return work();

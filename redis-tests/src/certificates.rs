@@ -8,7 +8,7 @@ use std::process::Command;
 /// `name` if the name contains a dot.
 ///
 /// # Panics
-/// When `openssl` is not installed.
+/// Panics if `openssl` is not installed.
 pub fn certificates(dir: &Path, names: &[&str]) {
     let script = r#"set -e
 cd "$0"

@@ -33,7 +33,7 @@ impl Cluster {
     /// Starts a cluster whose nodes have these options.
     ///
     /// # Panics
-    /// When `nodes` is 0 or larger than the number of slots.
+    /// Panics if `nodes` is 0 or larger than the number of slots.
     pub fn with(nodes: usize, options: Options) -> Cluster {
         assert!((1..=SLOTS).contains(&nodes), "{nodes} nodes");
         let options = options
@@ -104,7 +104,7 @@ impl Cluster {
     /// they may briefly report no owner; this waits for one.
     ///
     /// # Panics
-    /// When no node reports to be the owner within a minute.
+    /// Panics if no node reports to be the owner within a minute.
     pub fn owner(&self, key: impl AsRef<[u8]>) -> &Server {
         let slot = self.slot(key);
         let owns = |node: &&Server| {
@@ -169,7 +169,7 @@ impl Cluster {
     /// When this returns, all nodes know the new owner.
     ///
     /// # Panics
-    /// When a server refuses or aborts the migration.
+    /// Panics if a server refuses or aborts the migration.
     pub fn move_whole(&self, key: impl AsRef<[u8]>, to: &Server) {
         let slot = self.slot(key.as_ref());
         // Valkey pushes the slot from its owner; Redis pulls it from the target.

@@ -79,7 +79,7 @@ impl<'a> Crawl<'a> {
     /// Adds the crawl with `DEDUPE.ADD`, some hundred hashes per command.
     ///
     /// # Panics
-    /// When the server returns an error.
+    /// Panics if the server returns an error.
     pub fn add(&self, wire: &mut Wire) {
         let numbers: Vec<u64> = (0..self.hashes).collect();
         let commands = numbers.chunks(200).map(|chunk| {
@@ -96,7 +96,7 @@ impl<'a> Crawl<'a> {
 /// Writes a crawl the way a plain client does: `SADD uncommittedcrawls`, `HSET h:<crawl>`, counts.
 ///
 /// # Panics
-/// When the server returns an error.
+/// Panics if the server returns an error.
 pub fn fill_crawl(wire: &mut Wire, crawl: &Crawl<'_>) {
     let Crawl {
         prefix,

@@ -40,7 +40,7 @@ impl Snapshot {
     /// Returns the fields of a hash as text; empty if the key does not exist.
     ///
     /// # Panics
-    /// When the key has another type.
+    /// Panics if the key has another type.
     pub fn hash(&self, key: impl AsRef<[u8]>) -> BTreeMap<String, String> {
         let Some((kind, lines)) = self.keys.get(key.as_ref()) else {
             return BTreeMap::new();
@@ -124,7 +124,7 @@ impl Snapshot {
     /// Fails with the lines that differ (at most forty) unless the two snapshots are equal.
     ///
     /// # Panics
-    /// When they differ.
+    /// Panics if they differ.
     #[track_caller]
     pub fn assert_same(&self, other: &Snapshot, what: &str) {
         if self != other {

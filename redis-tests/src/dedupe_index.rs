@@ -120,7 +120,7 @@ impl DedupeIndex {
     /// quote.
     ///
     /// # Panics
-    /// When a quote is not closed, or a range has no end.
+    /// Panics if a quote is not closed, or a range has no end.
     pub fn words(&self, line: impl AsRef<str>) -> Vec<Vec<u8>> {
         let mut words = words(line.as_ref());
         words[0].splice(0..0, *b"DEDUPE.");

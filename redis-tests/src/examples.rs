@@ -5,7 +5,7 @@
 //! reply as redis-cli shows it. `<any>` in an expected line matches any text (a time left, a memory
 //! size, the sentence of an error).
 //!
-//! In a block ` ```redis live `, numbers of ten or more digits are times and tokens. Each matches
+//! Numbers of ten or more digits in a block ` ```redis live ` are times and tokens. Each matches
 //! any number of the same length. Where a number is repeated, also in a later command, it must be
 //! the same number again.
 
@@ -159,7 +159,7 @@ impl Live {
 /// Formats a RESP2 reply as lines of redis-cli output.
 ///
 /// # Panics
-/// When the reply has a RESP3 type.
+/// Panics if the reply has a RESP3 type.
 pub fn show(reply: &Reply) -> Vec<String> {
     match reply {
         Reply::Nil => vec!["(nil)".into()],

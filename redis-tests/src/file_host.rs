@@ -158,7 +158,7 @@ impl FileHost {
     /// Serves a file on disk at a path; the file may be of any size.
     ///
     /// # Panics
-    /// When the file cannot be read.
+    /// Panics if the file cannot be read.
     pub fn put_file(&self, path: &str, file: &Path, manners: Manners) {
         let open = fs::File::open(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         let size = open.metadata().expect("an open file has a size").len();

@@ -56,7 +56,7 @@ impl Lease {
     /// Parses one lease of a reply.
     ///
     /// # Panics
-    /// When it does not have the seven documented elements.
+    /// Panics if it does not have the seven documented elements.
     #[track_caller]
     pub fn of(reply: &Reply) -> Lease {
         let [chg, token, deadline, n, c, execution, uri] = reply.items() else {
@@ -74,7 +74,7 @@ impl Lease {
         }
     }
 
-    /// Parses the leases in a reply of `CHG.NEXT`, which is nil if there are none.
+    /// Parses the leases in a reply of `CHG.NEXT`; nil means no lease.
     #[track_caller]
     pub fn all(reply: &Reply) -> Vec<Lease> {
         if reply.is_nil() {

@@ -108,7 +108,7 @@ impl Log {
 /// `total`). Each history starts with `begin`; afterwards, its stage is passed to `after`.
 ///
 /// # Panics
-/// With the shortest failing history found.
+/// Panics with the shortest failing history found.
 pub fn play<S: Stage>(
     test: &str,
     (total, each): (usize, usize),
@@ -126,7 +126,7 @@ pub fn play<S: Stage>(
 /// Plays one random history with this seed.
 ///
 /// # Panics
-/// With the shortest failing history found.
+/// Panics with the shortest failing history found.
 pub fn history<S: Stage>(test: &str, seed: u64, count: usize, begin: &impl Fn(&mut Rng) -> S) -> S {
     let mut rng = Rng::seeded(seed);
     let mut stage = begin(&mut rng);
@@ -273,7 +273,7 @@ impl Found {
     /// Replays the history with `run`, which returns the reply to a command, or an error.
     ///
     /// # Panics
-    /// When `run` returns an error, or a reply differs from the one in the file.
+    /// Panics if `run` returns an error, or a reply differs from the one in the file.
     pub fn replay(&self, mut run: impl FnMut(&[Vec<u8>]) -> Result<Reply, String>) {
         let mut now = Live::default();
         for step in &self.steps {
@@ -292,7 +292,7 @@ impl Found {
 /// Returns the recorded histories whose names begin with `test`.
 ///
 /// # Panics
-/// When there are none.
+/// Panics if no history matches.
 pub fn found(test: &str) -> Vec<Found> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/histories");
     let files = std::fs::read_dir(&folder).expect("the corpus exists");

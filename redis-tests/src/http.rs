@@ -58,7 +58,7 @@ impl Connection {
     /// Connects. Reads time out after one minute.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// Fails if the connection fails.
     pub fn open(address: SocketAddr) -> io::Result<Connection> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -73,7 +73,7 @@ impl Connection {
     /// a body.
     ///
     /// # Errors
-    /// When the connection breaks or the response is not HTTP.
+    /// Fails if the connection breaks or the response is not HTTP.
     pub fn ask(
         &mut self,
         method: &str,
@@ -88,7 +88,7 @@ impl Connection {
     /// Reads the whole response. The response to `HEAD` has no body.
     ///
     /// # Errors
-    /// When the connection breaks or the response is not HTTP.
+    /// Fails if the connection breaks or the response is not HTTP.
     pub fn answer(&mut self, without_body: bool) -> io::Result<Answer> {
         let (mut answer, how) = self.head(without_body)?;
         match how {
@@ -106,7 +106,7 @@ impl Connection {
     /// Sends a request without reading the response.
     ///
     /// # Errors
-    /// When the connection breaks.
+    /// Fails if the connection breaks.
     pub fn send(
         &mut self,
         method: &str,
@@ -130,7 +130,7 @@ impl Connection {
     /// Waits for the first byte of the response.
     ///
     /// # Errors
-    /// When the connection breaks.
+    /// Fails if the connection breaks.
     pub fn first_byte(&mut self) -> io::Result<()> {
         if self.stream.fill_buf()?.is_empty() {
             Err(io::ErrorKind::UnexpectedEof.into())
@@ -225,7 +225,7 @@ fn wrong(why: String) -> io::Error {
 /// Sends one request over a new connection.
 ///
 /// # Errors
-/// When the connection breaks or the response is not HTTP.
+/// Fails if the connection breaks or the response is not HTTP.
 pub fn ask(
     address: SocketAddr,
     method: &str,
@@ -241,7 +241,7 @@ pub fn ask(
 /// Sends one GET request over a new connection.
 ///
 /// # Panics
-/// When there is no response.
+/// Panics if there is no response.
 pub fn get(address: SocketAddr, target: &str) -> Answer {
     ask(address, "GET", target, &[], b"").unwrap_or_else(|why| panic!("{address}{target}: {why}"))
 }

@@ -13,7 +13,7 @@ use crate::words::words;
 /// Splits a command line at blanks; `'…'` and `"…"` keep an argument together.
 ///
 /// # Panics
-/// When a quote is not closed.
+/// Panics if a quote is not closed.
 pub fn arguments(line: impl AsRef<str>) -> Vec<OsString> {
     let words = words(line.as_ref()).into_iter();
     words.map(OsString::from_vec).collect()
@@ -22,7 +22,7 @@ pub fn arguments(line: impl AsRef<str>) -> Vec<OsString> {
 /// Creates a command from a command line: the first argument is the program.
 ///
 /// # Panics
-/// When the line is empty or a quote is not closed.
+/// Panics if the line is empty or a quote is not closed.
 pub fn program(line: impl AsRef<str>) -> Command {
     let mut words = arguments(line).into_iter();
     let mut program = Command::new(words.next().expect("the line names a program"));
@@ -45,7 +45,7 @@ impl Outcome {
     /// Returns the outcome if the exit status is as expected.
     ///
     /// # Panics
-    /// When the exit status differs.
+    /// Panics if the exit status differs.
     #[track_caller]
     pub fn exits(self, status: i32) -> Outcome {
         assert_eq!(self.status, status, "{self:?}");
@@ -55,7 +55,7 @@ impl Outcome {
     /// Parses standard output as lines of JSON.
     ///
     /// # Panics
-    /// When a line is not JSON.
+    /// Panics if a line is not JSON.
     #[track_caller]
     pub fn json(&self) -> Vec<Value> {
         let read = |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {self:?}"));
@@ -65,7 +65,7 @@ impl Outcome {
     /// Parses standard output as one line of JSON.
     ///
     /// # Panics
-    /// When it is anything else.
+    /// Panics if it is anything else.
     #[track_caller]
     pub fn object(&self) -> Value {
         let mut lines = self.json();
@@ -77,7 +77,7 @@ impl Outcome {
 /// Runs a program to completion, with empty standard input unless the command sets another one.
 ///
 /// # Panics
-/// When it does not start, is killed, or prints invalid UTF-8.
+/// Panics if it does not start, is killed, or prints invalid UTF-8.
 #[track_caller]
 pub fn outcome(mut command: impl BorrowMut<Command>) -> Outcome {
     let output = command.borrow_mut().output().expect("the program starts");
@@ -92,7 +92,7 @@ pub fn outcome(mut command: impl BorrowMut<Command>) -> Outcome {
 /// Runs a program that must end with this exit status.
 ///
 /// # Panics
-/// When it does not start or ends with another status.
+/// Panics if it does not start or ends with another status.
 #[track_caller]
 pub fn ends(command: impl BorrowMut<Command>, status: i32) -> Outcome {
     outcome(command).exits(status)

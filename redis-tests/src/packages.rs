@@ -17,7 +17,7 @@ use std::process::{Command, Output, Stdio};
 /// Explains why Python is missing or the packages could not be downloaded.
 ///
 /// # Panics
-/// When the folder cannot be created.
+/// Panics if the folder cannot be created.
 pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let _alone = alone_in(folder);
     let python = folder.join("bin").join("python");
@@ -49,7 +49,7 @@ pub fn python(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
 /// Explains why Node.js is missing or the packages could not be downloaded.
 ///
 /// # Panics
-/// When the folder cannot be created.
+/// Panics if the folder cannot be created.
 pub fn node(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let (node, mut npm) = if is_recent(Path::new("node")) {
         (PathBuf::from("node"), Command::new("npm"))
@@ -112,7 +112,7 @@ pub fn sized<T>(small: T, full: T) -> T {
 /// passing tests.
 ///
 /// # Panics
-/// When standard error is closed. At full size, which exists to run these programs, always.
+/// Panics if standard error is closed. At full size, which exists to run these programs, always.
 pub fn left_out(client: &str, reason: &str) {
     assert!(!at_full_size(), "{client} cannot be installed: {reason}");
     let told = writeln!(
@@ -125,7 +125,7 @@ pub fn left_out(client: &str, reason: &str) {
 /// Runs a command to completion.
 ///
 /// # Errors
-/// When it does not start or fails; the message includes its output.
+/// Fails if it does not start or fails; the message includes its output.
 pub fn run(command: &mut Command) -> Result<String, String> {
     match command.stdin(Stdio::null()).output() {
         Ok(Output { status, stdout, .. }) if status.success() => {

@@ -53,7 +53,7 @@ impl Payload {
     /// Parses a dump. The server must not compress strings (`rdbcompression no`).
     ///
     /// # Panics
-    /// When it has another format.
+    /// Panics if it has another format.
     pub fn of(dump: &[u8]) -> Payload {
         let (dump, _) = dump.split_at(dump.len() - 8);
         let (mut rest, version) = dump.split_at(dump.len() - 2);

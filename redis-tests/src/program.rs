@@ -41,7 +41,7 @@ impl Program {
     /// Starts a program.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// Panics if it cannot be started.
     pub fn start(mut command: Command) -> Program {
         let dir = tempfile::Builder::new()
             .prefix("crawlspace-")
@@ -84,7 +84,7 @@ impl Program {
     /// returns the address.
     ///
     /// # Panics
-    /// When it ends before that, or prints nothing within a minute.
+    /// Panics if it ends before that, or prints nothing within a minute.
     #[track_caller]
     pub fn address(&mut self) -> SocketAddr {
         until_some("the server listens", || {
@@ -107,8 +107,7 @@ impl Program {
     /// Sends a signal, such as `libc::SIGSTOP`, unless the program has ended.
     pub fn signal(&mut self, signal: i32) {
         if self.ended().is_none() {
-            // SAFETY: the process is a child that nobody has waited for, so its id is still its
-            // own.
+            // SAFETY: the process is a child that is not reaped yet, so its id is still its own.
             unsafe { libc::kill(self.pid() as libc::pid_t, signal) };
         }
     }
@@ -168,7 +167,7 @@ impl Program {
     /// Waits for the end of the program.
     ///
     /// # Panics
-    /// When it does not end within a minute.
+    /// Panics if it does not end within a minute.
     #[track_caller]
     pub fn end(mut self) -> Ended {
         until_some("the program ends", || self.ended().cloned())
@@ -188,7 +187,7 @@ impl Program {
 /// Returns the resident memory of a process in bytes.
 ///
 /// # Panics
-/// When there is no such process.
+/// Panics if there is no such process.
 pub fn memory_of(pid: u32) -> u64 {
     memory_field(pid, "VmRSS").expect("the process is there")
 }
@@ -196,7 +195,7 @@ pub fn memory_of(pid: u32) -> u64 {
 /// Returns the peak resident memory of a process in bytes.
 ///
 /// # Panics
-/// When there is no such process.
+/// Panics if there is no such process.
 pub fn peak_memory_of(pid: u32) -> u64 {
     memory_field(pid, "VmHWM").expect("the process is there")
 }
@@ -216,7 +215,7 @@ fn memory_field(pid: u32, field: &str) -> Option<u64> {
 /// Returns the number of files, sockets and pipes that a process has open.
 ///
 /// # Panics
-/// When there is no such process.
+/// Panics if there is no such process.
 pub fn open_files_of(pid: u32) -> usize {
     let files = std::fs::read_dir(format!("/proc/{pid}/fd"));
     files.expect("the process is there").count()

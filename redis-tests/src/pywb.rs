@@ -59,7 +59,7 @@ impl Pywb {
     /// Starts pywb with the text of a `config.yaml`, and waits until it listens.
     ///
     /// # Panics
-    /// When it does not start.
+    /// Panics if it does not start.
     pub fn start(&self, app: App, config: &str, workers: usize) -> Running {
         let module = match app {
             App::WarcServer => "pywb.apps.warcserverapp",
@@ -72,7 +72,7 @@ impl Pywb {
     /// index and resource APIs of another server instead of its own.
     ///
     /// # Panics
-    /// When it does not start.
+    /// Panics if it does not start.
     pub fn start_before(&self, server: &str, config: &str) -> Running {
         let dir = folder(config);
         let text = format!(
@@ -174,8 +174,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let group = -(self.child.id() as libc::pid_t);
-        // SAFETY: the group is that of a child that nobody has waited for, so its id is still its
-        // own.
+        // SAFETY: the group is that of a child that is not reaped yet, so its id is still its own.
         unsafe { libc::kill(group, libc::SIGKILL) };
         let _ = self.child.wait();
         if std::thread::panicking() {

@@ -41,7 +41,7 @@ impl Relay {
     /// Starts a relay to this server.
     ///
     /// # Panics
-    /// When there is no free port.
+    /// Panics if there is no free port.
     pub fn to(server: &Server) -> Relay {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound port");

@@ -8,7 +8,7 @@ impl Rng {
     /// from the test's name.
     ///
     /// # Panics
-    /// When `SEED` is not a number.
+    /// Panics if `SEED` is not a number.
     pub fn new(test: &str) -> Rng {
         let seed = seed_of(test);
         eprintln!("{test}: SEED={seed}");

@@ -24,7 +24,7 @@ impl Script {
     /// Starts a script.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// Panics if it cannot be started.
     pub fn start(mut command: Command) -> Script {
         let errors = tempfile::tempfile().expect("a temporary file");
         let mut child = command
@@ -54,7 +54,7 @@ impl Script {
     /// Returns the next line of the script; `None` if it has ended successfully.
     ///
     /// # Panics
-    /// When it failed, or prints nothing for a minute.
+    /// Panics if it failed, or prints nothing for a minute.
     pub fn next_line(&mut self) -> Option<String> {
         match self.lines.recv_timeout(TIMEOUT) {
             Ok(line) => Some(line),
@@ -75,7 +75,7 @@ impl Script {
     /// Returns the next line of a script that must still be running.
     ///
     /// # Panics
-    /// When it has ended.
+    /// Panics if it has ended.
     pub fn line(&mut self) -> String {
         let line = self.next_line();
         line.unwrap_or_else(|| panic!("{} has ended", self.name))
@@ -84,7 +84,7 @@ impl Script {
     /// Sends a line to the script.
     ///
     /// # Panics
-    /// When it has ended.
+    /// Panics if it has ended.
     pub fn say(&mut self, line: &str) {
         let said = writeln!(self.input, "{line}").and_then(|()| self.input.flush());
         if let Err(reason) = said {
@@ -98,7 +98,7 @@ impl Script {
     /// it.
     ///
     /// # Panics
-    /// When the script prints anything else than a reply.
+    /// Panics if the script prints anything else than a reply.
     pub fn call(&mut self, words: &[Vec<u8>]) -> Reply {
         let words: Vec<String> = words.iter().map(|word| hex(word)).collect();
         self.say(&words.join(","));
@@ -147,7 +147,7 @@ fn hex(bytes: &[u8]) -> String {
 /// Decodes hexadecimal digits, which may follow a `-`.
 ///
 /// # Panics
-/// When there are other characters.
+/// Panics if there are other characters.
 pub fn bytes(hex: &str) -> Vec<u8> {
     let hex = hex.trim_start_matches('-').as_bytes();
     let byte = |pair: &[u8]| {

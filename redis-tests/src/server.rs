@@ -16,7 +16,7 @@ use crate::wire::{Reply, TIMEOUT, Wire};
 /// folder.
 ///
 /// # Panics
-/// When there is none.
+/// Panics if there is none.
 pub fn module_path() -> PathBuf {
     if let Some(path) = std::env::var_os("CRAWLSPACE_MODULE") {
         let path = PathBuf::from(path);
@@ -195,7 +195,7 @@ impl Server {
     /// Starts a server with these options.
     ///
     /// # Panics
-    /// With the server's log, when it does not start.
+    /// Panics with the server's log if it does not start.
     pub fn with(options: Options) -> Server {
         let mut server = Server {
             options,
@@ -239,7 +239,7 @@ impl Server {
     /// Returns the process id.
     ///
     /// # Panics
-    /// When the server is not running.
+    /// Panics if the server is not running.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("the server runs").id()
     }
@@ -278,7 +278,7 @@ impl Server {
     /// Rewrites the append-only file, kills the server and restarts it from that file.
     ///
     /// # Panics
-    /// When the server refuses to rewrite it.
+    /// Panics if the server refuses to rewrite it.
     pub fn restart_rewritten(&mut self) {
         let begun = self.wire().call(&["BGREWRITEAOF"]);
         assert!(!begun.is_error(), "BGREWRITEAOF said {begun:?}");
@@ -318,7 +318,7 @@ impl Server {
     /// Kills the server while a client waits for a reply, and restarts it.
     ///
     /// # Panics
-    /// When the client has already received its reply.
+    /// Panics if the client has already received its reply.
     #[track_caller]
     pub fn kill_under(&mut self, waiting: &mut Wire) {
         self.kill9();
@@ -381,7 +381,7 @@ impl Server {
     /// Returns a numeric field of `INFO`; see [`Server::info`].
     ///
     /// # Panics
-    /// When it is missing or not a number.
+    /// Panics if it is missing or not a number.
     pub fn info_number(&self, field: &str) -> i64 {
         let text = self.info(field);
         let number = text.as_deref().and_then(|t| t.parse().ok());

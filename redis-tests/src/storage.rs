@@ -40,7 +40,7 @@ fn with_scratch<T>(act: impl FnOnce(&mut Scratch) -> T) -> T {
 /// frontier, one to another server with an unpacked copy.
 ///
 /// # Panics
-/// When a copy cannot be made, or not be unpacked.
+/// Panics if a copy cannot be made, or not be unpacked.
 #[track_caller]
 pub fn frontier_view<T>(c: &mut Wire, prefix: &str, read: impl FnOnce(&mut Wire) -> T) -> T {
     let key = format!("{prefix}chg_packed");
@@ -79,7 +79,7 @@ pub fn indexed(c: &mut Wire, p: impl Word) -> i64 {
 /// another server and unpacked there.
 ///
 /// # Panics
-/// When the index cannot be copied or unpacked.
+/// Panics if the index cannot be copied or unpacked.
 #[track_caller]
 pub fn plain_view(c: &mut Wire, p: impl Word) -> Snapshot {
     let p = p.word();

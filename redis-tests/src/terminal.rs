@@ -10,7 +10,7 @@ use std::ptr;
 /// the exit status and the whole output.
 ///
 /// # Panics
-/// When no pseudo-terminal can be opened, or the program does not start.
+/// Panics if no pseudo-terminal can be opened, or the program does not start.
 pub fn on_terminal(mut command: Command, columns: u16, typed: &str) -> (i32, String) {
     let size = libc::winsize {
         ws_row: 24,

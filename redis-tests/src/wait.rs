@@ -9,7 +9,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Polls `condition` until it is true.
 ///
 /// # Panics
-/// With `what`, when it is not true within a minute.
+/// Panics with `what` if it is not true within a minute.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     until_some(what, || condition().then_some(()));
 }
@@ -17,7 +17,7 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
 /// Polls `attempt` until it returns a value.
 ///
 /// # Panics
-/// With `what`, when it returns none within a minute.
+/// Panics with `what` if it returns none within a minute.
 pub fn until_some<T>(what: &str, attempt: impl FnMut() -> Option<T>) -> T {
     within(DEADLINE, attempt).unwrap_or_else(|| panic!("timed out after a minute: {what}"))
 }

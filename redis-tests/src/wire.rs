@@ -371,7 +371,7 @@ impl Wire {
     /// Connects to a loopback port.
     ///
     /// # Errors
-    /// When no server listens there.
+    /// Fails if no server listens there.
     pub fn tcp(port: u16) -> std::io::Result<Wire> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
@@ -381,7 +381,7 @@ impl Wire {
     /// Connects to a unix socket.
     ///
     /// # Errors
-    /// When no server listens there.
+    /// Fails if no server listens there.
     pub fn unix(path: &Path) -> std::io::Result<Wire> {
         Ok(Wire::over(Stream::Unix(UnixStream::connect(path)?)))
     }
@@ -406,7 +406,7 @@ impl Wire {
     /// reply.
     ///
     /// # Panics
-    /// When the connection cannot be cloned.
+    /// Panics if the connection cannot be cloned.
     pub fn handle(&self) -> Wire {
         let stream = match self.stream.get_ref() {
             Stream::Tcp(s) => s.try_clone().map(Stream::Tcp),
@@ -429,7 +429,7 @@ impl Wire {
     /// Sends a command without reading its reply.
     ///
     /// # Errors
-    /// When the connection is closed.
+    /// Fails if the connection is closed.
     pub fn try_send(&mut self, words: &[impl AsRef<[u8]>]) -> std::io::Result<()> {
         let mut out = Vec::new();
         encode(&mut out, words);
@@ -450,7 +450,7 @@ impl Wire {
     /// Returns the next reply.
     ///
     /// # Errors
-    /// When the connection is closed, or no reply arrives within the time limit.
+    /// Fails if the connection is closed, or no reply arrives within the time limit.
     pub fn try_recv(&mut self) -> std::io::Result<Reply> {
         loop {
             match self.parse()? {
@@ -536,7 +536,7 @@ impl Wire {
     /// Parses a line like redis-cli, sends the command and returns the reply.
     ///
     /// # Panics
-    /// When the reply is an error.
+    /// Panics if the reply is an error.
     #[track_caller]
     pub fn ok_line(&mut self, line: impl AsRef<str>) -> Reply {
         self.expect_ok(&words(line.as_ref()))

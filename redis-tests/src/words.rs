@@ -3,7 +3,7 @@
 /// Splits a line into arguments like redis-cli: spaces, "…" with escapes, '…'.
 ///
 /// # Panics
-/// When a quote is not closed.
+/// Panics if a quote is not closed.
 pub fn words(line: &str) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     let mut rest = line.trim().as_bytes();

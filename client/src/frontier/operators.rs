@@ -61,8 +61,7 @@ impl<S: Ask> Frontier<S> {
     }
 
     /// Drops all URIs of an aborted crawl (`CHG.DROP`). Returns the number of groups that had any,
-    /// and the number of URIs. After a retry, both numbers count only what the second attempt
-    /// dropped.
+    /// and the number of URIs; after a retry, only what the second attempt dropped.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -81,8 +80,8 @@ impl<S: Ask> Frontier<S> {
     }
 
     /// Drops the URIs of all crawls from a group, and keeps its pause and limits
-    /// (`CHG.DROP … GROUP`). Returns the number of executions that had any, and the number of URIs.
-    /// After a retry, both numbers count only what the second attempt dropped.
+    /// (`CHG.DROP … GROUP`). Returns the number of executions that had any, and the number of URIs;
+    /// after a retry, only what the second attempt dropped.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;

@@ -67,9 +67,9 @@ impl Options {
     }
 
     /// Sets the maximum number of connections per server of a cluster. They are opened on demand.
-    /// For a [`Server`], it is the number of concurrent calls (default 1). For an [`AsyncServer`],
-    /// it is the number of concurrent blocking calls (default unlimited); fast calls share one more
-    /// connection. 0 counts as 1.
+    /// A [`Server`] makes as many concurrent calls (default 1). An [`AsyncServer`] makes as many
+    /// concurrent blocking calls (default unlimited); fast calls share one more connection. 0
+    /// counts as 1.
     pub fn connections(mut self, connections: usize) -> Options {
         self.connections = Some(connections.max(1));
         self

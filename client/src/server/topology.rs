@@ -219,8 +219,8 @@ mod tests {
         assert_eq!(topology.owner(Some(301)), node("other.example", 7001));
         assert_eq!(topology.owner(None), node("other.example", 7001));
         assert_eq!(topology.known().last(), Some(&Address::Seed));
-        let nobody = topology.learn(&Address::Seed, Value::Array(Vec::new()));
-        assert_eq!(nobody, Ok(false), "the known slots are kept");
+        let empty = topology.learn(&Address::Seed, Value::Array(Vec::new()));
+        assert_eq!(empty, Ok(false), "the known slots are kept");
         assert_eq!(topology.owner(Some(99)), node("other.example", 7001));
     }
 

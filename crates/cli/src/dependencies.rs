@@ -67,7 +67,7 @@ pub enum Error {
 /// ```
 ///
 /// # Errors
-/// If the file or its index cannot be read, or the server refuses or cannot be reached.
+/// Fails if the file or its index cannot be read, or the server refuses or cannot be reached.
 pub fn of_package(index: &Index, crawl: &[u8], wacz: &Wacz) -> Result<Dependencies, Error> {
     let mut search = Search {
         index,

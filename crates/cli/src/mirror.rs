@@ -113,7 +113,7 @@ impl<'a> Mirror<'a> {
     /// Creates a mirror that ends soon after `stop` becomes true. Does not connect yet.
     ///
     /// # Errors
-    /// If a URL, the channel or a certificate file is invalid.
+    /// Fails if a URL, the channel or a certificate file is invalid.
     pub fn new(source: &Source, target: Target, stop: &'a AtomicBool) -> Result<Mirror<'a>, Error> {
         Ok(Mirror {
             database: Database::new(source, target.kind)?,
@@ -125,7 +125,7 @@ impl<'a> Mirror<'a> {
     /// Loads once, without retries.
     ///
     /// # Errors
-    /// If the load fails; readers then see the previous state.
+    /// Fails if the load fails; readers then see the previous state.
     pub fn once(&self, tell: Tell<'_>) -> Result<Loaded, Error> {
         let mut session = self.database.open()?;
         self.lock(&mut session)?;
@@ -136,7 +136,7 @@ impl<'a> Mirror<'a> {
     /// Returns the differences between the space and the source, without writing.
     ///
     /// # Errors
-    /// If the source or the space cannot be read.
+    /// Fails if the source or the space cannot be read.
     pub fn difference(&self) -> Result<Difference, Error> {
         let mut rows = Rows::default();
         self.database.open()?.each_page(|page| {

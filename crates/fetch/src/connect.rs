@@ -63,7 +63,8 @@ impl Net {
     /// Connects to the host of a URL, over TLS for `https`. Returns the connection and the address of the peer.
     ///
     /// # Errors
-    /// If the connection is not established within `within`, or the guard permits no address of the host.
+    /// Fails if the connection is not established within `within`, or the guard permits no address
+    /// of the host.
     pub(super) async fn connect(
         &self,
         url: &Url,
@@ -238,7 +239,7 @@ static WEB: OnceLock<Result<ClientConfig, String>> = OnceLock::new();
 /// Certificates of the system that cannot be parsed are skipped.
 ///
 /// # Errors
-/// If TLS cannot be set up; the text contains the reason.
+/// Fails if TLS cannot be set up; the text contains the reason.
 pub(super) fn web_tls() -> Result<ClientConfig, String> {
     let config = WEB.get_or_init(|| {
         let mut roots = RootCertStore::empty();

@@ -169,7 +169,7 @@ impl RemoteFile {
     /// Returns the current version of the file, which may be up to 30 seconds old.
     ///
     /// # Errors
-    /// If the file does not exist, or the server does not support range requests.
+    /// Fails if the file does not exist, or the server does not support range requests.
     pub async fn version(
         self: &Arc<Self>,
         first: First,
@@ -270,7 +270,7 @@ impl RemoteFile {
     /// Opens the file for streams of its parts, if the server supports range requests.
     ///
     /// # Errors
-    /// If the server does not send the file, or its response is invalid.
+    /// Fails if the server does not send the file, or its response is invalid.
     pub async fn open(self: &Arc<Self>) -> Result<Opened, Error> {
         let answer = match self.ask(Some(&format!("bytes=0-{}", PROBE - 1))).await {
             Err(Error::Status { status: 416, .. }) => return self.whole().await.map(Opened::Whole),
@@ -299,7 +299,7 @@ impl RemoteFile {
     /// Requests the whole file.
     ///
     /// # Errors
-    /// If the server does not send the whole file, or its response is invalid.
+    /// Fails if the server does not send the whole file, or its response is invalid.
     pub async fn whole(self: &Arc<Self>) -> Result<Whole, Error> {
         let answer = self.ask(None).await?;
         if answer.is_whole {
@@ -425,7 +425,7 @@ impl RemoteVersion {
     /// Reads up to `length` bytes from an offset, limited by the end of the file.
     ///
     /// # Errors
-    /// If the server does not send the bytes, or the file has changed.
+    /// Fails if the server does not send the bytes, or the file has changed.
     pub async fn read(self: &Arc<Self>, from: u64, length: usize) -> Result<Bytes, SourceError> {
         let range = self.clamped(from, length);
         if range.is_empty() {
@@ -456,7 +456,7 @@ impl RemoteVersion {
     /// Streams a part of the file. Its bytes are not cached.
     ///
     /// # Errors
-    /// If the server does not send the part, or the file has changed.
+    /// Fails if the server does not send the part, or the file has changed.
     pub async fn stream(
         self: &Arc<Self>,
         from: u64,

@@ -136,7 +136,7 @@ impl Net {
     /// Creates a client that refuses private addresses, except those in `allow_private`.
     ///
     /// # Errors
-    /// If TLS cannot be set up; the text contains the reason.
+    /// Fails if TLS cannot be set up; the text contains the reason.
     pub fn new(allow_private: &[Network]) -> Result<Arc<Net>, String> {
         Net::with(Some(Guard::new(allow_private)))
     }
@@ -168,7 +168,8 @@ impl Net {
     /// Sends a request, over an idle connection of the pool if there is one, and follows up to ten redirects.
     ///
     /// # Errors
-    /// If no head of a response arrives in time. A response with an error status is `Ok`, not `Err`.
+    /// Fails if no head of a response arrives in time. A response with an error status is `Ok`, not
+    /// `Err`.
     pub async fn send(&self, request: Request, limits: &Limits) -> Result<Response, Error> {
         let mut request = request;
         let mut object = None;
@@ -206,7 +207,7 @@ impl Net {
     /// Sends a request without following redirects.
     ///
     /// # Errors
-    /// If no head of a response arrives in time. An error status is not an error.
+    /// Fails if no head of a response arrives in time. An error status is not an error.
     pub async fn send_once(&self, request: &Request, limits: &Limits) -> Result<Response, Error> {
         let server = server_of(&request.url)?;
         let unpacks =

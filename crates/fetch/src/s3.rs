@@ -75,7 +75,7 @@ impl Store {
     /// Returns the URL that an object can be fetched from now, signed if there are credentials.
     ///
     /// # Errors
-    /// If the URL is not a valid object URL.
+    /// Fails if the URL is not a valid object URL.
     pub(super) fn sign(&self, object: &Url) -> Result<Url, Error> {
         let wrong = |why: &str| Error::Refused(format!("{object}: {why}"));
         let name = object.host_str().unwrap_or_default();

@@ -38,7 +38,7 @@ impl Via {
     /// Reads the `Via` fields of a request.
     ///
     /// # Errors
-    /// If the request has passed this server before, or too many servers.
+    /// Fails if the request has passed this server before, or too many servers.
     pub fn of(headers: &HeaderMap) -> Result<Via, Cycle> {
         if !headers.contains_key(VIA) {
             static ALONE: OnceLock<Option<HeaderValue>> = OnceLock::new();

@@ -80,7 +80,7 @@ impl<A, B> Lent<A, B> {
     /// Calls `act` with both values.
     ///
     /// # Panics
-    /// If calls are nested, or if it is called from outside the job's function.
+    /// Panics if calls are nested, or if it is called from outside the job's function.
     pub fn with<T>(&self, act: impl FnOnce(&mut A, &mut B) -> T) -> T {
         self.with_time(|a, b, _| act(a, b))
     }

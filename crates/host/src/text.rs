@@ -56,7 +56,7 @@ pub fn parse_signed(bytes: &[u8]) -> Option<i64> {
 /// Appends a number in decimal.
 ///
 /// # Panics
-/// If writing to `text` fails, which does not happen in memory.
+/// Panics if writing to `text` fails, which does not happen in memory.
 pub fn push_number(text: &mut impl Write, n: u64) {
     let mut digits = itoa::Buffer::new();
     let written = text.write_all(digits.format(n).as_bytes());

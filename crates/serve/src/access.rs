@@ -55,7 +55,7 @@ impl Access {
     /// Creates a client of the tag space at `redis://host:port/db/key`, which connects on first use.
     ///
     /// # Errors
-    /// If the URL is invalid; the message says why.
+    /// Fails if the URL is invalid; the message says why.
     pub fn new(url: &str) -> Result<Access, String> {
         let parts = url.split_once("://").and_then(|(scheme, rest)| {
             let (host, rest) = rest.split_once('/')?;
@@ -82,7 +82,7 @@ impl Access {
     /// Returns the rows that pass an access point and tag filters (`tag.coll:1068`, in pywb's dialect), in their order.
     ///
     /// # Errors
-    /// If the tag space is unavailable, or the access point is unknown.
+    /// Fails if the tag space is unavailable, or the access point is unknown.
     pub async fn filter(
         &self,
         point: Option<&str>,
@@ -144,7 +144,7 @@ impl Access {
     /// Returns the tags of each row.
     ///
     /// # Errors
-    /// If the tag space is unavailable.
+    /// Fails if the tag space is unavailable.
     pub async fn tags(&self, rows: &[Row]) -> Result<Vec<Vec<Vec<u8>>>, AccessError> {
         let filter = Filter {
             specs: Vec::new(),

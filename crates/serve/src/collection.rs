@@ -53,7 +53,7 @@ impl Collection {
     /// Creates a collection from its configuration. Nothing is requested or opened yet.
     ///
     /// # Errors
-    /// If the configuration cannot work; the message says why.
+    /// Fails if the configuration cannot work; the message says why.
     pub(crate) fn open(
         config: &config::Collection,
         net: &Arc<Net>,
@@ -89,7 +89,8 @@ impl Collection {
     /// Completes a query for this collection: applies the default access point if the query names none.
     ///
     /// # Errors
-    /// If the query filters by tags in a collection without a tag space, or selects unknown sources.
+    /// Fails if the query filters by tags in a collection without a tag space, or selects unknown
+    /// sources.
     pub(crate) fn prepare(&self, mut query: Query) -> Result<Arc<Query>, Failure> {
         if query.point.is_none() {
             query.point.clone_from(&self.access_point);
@@ -114,7 +115,7 @@ impl Collection {
     /// Checks that all sources of a selection exist.
     ///
     /// # Errors
-    /// If a source does not exist; the message names it and lists the existing ones.
+    /// Fails if a source does not exist; the message names it and lists the existing ones.
     pub(crate) fn knows(&self, selection: &Selection) -> Result<(), BadQuery> {
         let (Selection::Only(names) | Selection::Except(names)) = selection else {
             return Ok(());
@@ -135,7 +136,7 @@ impl Collection {
     /// Returns the rows of the first step that has any.
     ///
     /// # Errors
-    /// If there is no answer at all; sources that failed to answer are listed in the report.
+    /// Fails if there is no answer at all; sources that failed to answer are listed in the report.
     pub(crate) async fn rows(&self, query: &Arc<Query>, report: &Report) -> Result<Rows, Failure> {
         for step in &self.steps {
             if let Some(rows) = some(self.step(step, query, report).await?).await? {
@@ -148,11 +149,11 @@ impl Collection {
         }
     }
 
-    /// Returns the rows of one step, filtered and processed. If there are none, returns the rows of
+    /// Returns the rows of one step, filtered and processed. If no row is left, returns the rows of
     /// similar URLs, provided that the query and the configuration allow it.
     ///
     /// # Errors
-    /// If there is no answer.
+    /// Fails if there is no answer.
     pub(crate) async fn step(
         &self,
         step: &Step,
@@ -170,7 +171,7 @@ impl Collection {
     /// include rows that the reader may not see, so they must never be returned as rows.
     ///
     /// # Errors
-    /// If there is no answer.
+    /// Fails if there is no answer.
     pub(crate) async fn candidates(
         &self,
         step: &Step,
@@ -262,7 +263,7 @@ impl Collection {
     /// Returns the number of pages of the answer. Pages of a source with blocks consist of blocks, other pages of rows.
     ///
     /// # Errors
-    /// If there is no answer.
+    /// Fails if there is no answer.
     pub(crate) async fn pages(
         &self,
         query: &Arc<Query>,
@@ -525,7 +526,7 @@ fn part(rows: Rows, skipped: u64, wanted: Option<u64>) -> Rows {
 /// Returns the next batch that is not empty.
 ///
 /// # Errors
-/// If the access point cannot be checked.
+/// Fails if the access point cannot be checked.
 pub(crate) async fn next(rows: &mut Rows) -> Result<Option<Seen>, Failure> {
     loop {
         match rows.next().await.transpose()? {
@@ -538,7 +539,7 @@ pub(crate) async fn next(rows: &mut Rows) -> Result<Option<Seen>, Failure> {
 /// Returns the rows, or `None` if there are none.
 ///
 /// # Errors
-/// If the access point cannot be checked.
+/// Fails if the access point cannot be checked.
 pub(crate) async fn some(mut rows: Rows) -> Result<Option<Rows>, Failure> {
     let first = next(&mut rows).await?;
     Ok(first.map(|first| stream::once(async { Ok(first) }).chain(rows).boxed()))

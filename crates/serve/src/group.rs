@@ -220,7 +220,7 @@ impl Group {
     /// selected.
     ///
     /// # Errors
-    /// If the source fails to answer.
+    /// Fails if the source fails to answer.
     pub(crate) async fn blocks(
         &self,
         lookup: &Arc<Lookup>,

@@ -92,7 +92,7 @@ impl Federation {
     /// later; only the cache folder of job indexes is created if it is missing.
     ///
     /// # Errors
-    /// If the configuration cannot work; the message says why.
+    /// Fails if the configuration cannot work; the message says why.
     pub fn open(config: &Config) -> Result<Arc<Federation>, String> {
         Federation::open_at(config, None)
     }
@@ -100,7 +100,7 @@ impl Federation {
     /// Creates a federation like [`Federation::open`], with a [public URL](Federation::public_url).
     ///
     /// # Errors
-    /// If the configuration cannot work; the message says why.
+    /// Fails if the configuration cannot work; the message says why.
     pub fn open_at(config: &Config, public_url: Option<String>) -> Result<Arc<Federation>, String> {
         Federation::open_after(None, config, public_url)
     }
@@ -109,7 +109,7 @@ impl Federation {
     /// with their metrics, job indexes, open WACZ files, and connections to other servers.
     ///
     /// # Errors
-    /// If the configuration cannot work; the message says why.
+    /// Fails if the configuration cannot work; the message says why.
     pub fn reopen(&self, config: &Config) -> Result<Arc<Federation>, String> {
         Federation::open_after(Some(self), config, self.public_url.clone())
     }

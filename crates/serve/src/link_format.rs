@@ -108,7 +108,7 @@ impl Links {
     /// Returns the next complete link.
     ///
     /// # Errors
-    /// If the text is not a list of links; the parser then returns nothing more.
+    /// Fails if the text is not a list of links; the parser then returns nothing more.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Result<Link, BadLinks>> {
         while let Some(&byte) = self.fed.get(self.seen) {
@@ -165,7 +165,7 @@ impl Links {
     /// Returns the last link, which has no comma after it.
     ///
     /// # Errors
-    /// If the text ends within a link.
+    /// Fails if the text ends within a link.
     pub fn finish(&mut self) -> Result<Option<Link>, BadLinks> {
         match self.state {
             ParserState::Rest => {

@@ -66,7 +66,7 @@ impl Reservation {
     /// keep their whole batch in memory.
     ///
     /// # Errors
-    /// If the limit would be exceeded. The rows are not counted then.
+    /// Fails if the limit would be exceeded. The rows are not counted then.
     pub(crate) fn rows(&mut self, rows: &[Row]) -> Result<Batch, Full> {
         let lines: usize = rows.iter().map(Row::size).sum();
         self.bytes(lines + rows.len() * ROW + PIECE)?;
@@ -76,7 +76,7 @@ impl Reservation {
     /// Reserves further bytes.
     ///
     /// # Errors
-    /// If the limit would be exceeded. The bytes are not counted then.
+    /// Fails if the limit would be exceeded. The bytes are not counted then.
     pub(crate) fn bytes(&mut self, more: usize) -> Result<(), Full> {
         let more = more as u64;
         let kept = self.memory.kept.fetch_add(more, Relaxed) + more;

@@ -317,7 +317,7 @@ impl Reorder {
     /// Adds rows.
     ///
     /// # Errors
-    /// If there are too many rows, or the memory limit is exceeded.
+    /// Fails if there are too many rows, or the memory limit is exceeded.
     pub(crate) fn take(&mut self, batch: Batch) -> Result<(), Unsorted> {
         self.rows.extend(self.kept.rows(&batch)?);
         // Sorting from time to time allows dropping the rows beyond the limit.

@@ -119,7 +119,8 @@ impl Query {
     /// [`ignored`](Query::ignored).
     ///
     /// # Errors
-    /// If `url` is missing, a parameter is invalid, or an unsupported parameter would change the rows.
+    /// Fails if `url` is missing, a parameter is invalid, or an unsupported parameter would change
+    /// the rows.
     pub fn parse<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
         point: Option<&str>,
@@ -134,7 +135,7 @@ impl Query {
     /// Changes the URL of the query.
     ///
     /// # Errors
-    /// If the URL is invalid.
+    /// Fails if the URL is invalid.
     pub(crate) fn aim(&mut self, url: String, match_type: MatchType) -> Result<(), BadUrl> {
         self.keys = surt::range(&url, match_type)?;
         self.aliases = Arc::new(Aliases::of(&url, match_type));
@@ -146,7 +147,7 @@ impl Query {
     /// Creates a query for this URL with default parameters.
     ///
     /// # Errors
-    /// If the URL is invalid.
+    /// Fails if the URL is invalid.
     pub fn of_url(url: &str) -> Result<Query, BadQuery> {
         Query::parse([("url", url)], None)
     }

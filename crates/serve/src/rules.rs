@@ -58,7 +58,7 @@ impl Access {
     /// Parses a name.
     ///
     /// # Errors
-    /// If the name is invalid; the message lists the valid names.
+    /// Fails if the name is invalid; the message lists the valid names.
     pub fn parse(name: &str) -> Result<Access, String> {
         let found = Access::ALL.into_iter().find(|one| one.name() == name);
         found.ok_or_else(|| {
@@ -87,7 +87,7 @@ impl Period {
     /// hide all captures or none.
     ///
     /// # Errors
-    /// If all parts are 0.
+    /// Fails if all parts are 0.
     pub fn some(self) -> Result<Period, String> {
         if self == Period::default() {
             return Err(
@@ -134,7 +134,7 @@ impl Dates {
     /// Parses a timestamp of 4 to 14 digits. As in pywb, a shortened one stands for its last second.
     ///
     /// # Errors
-    /// If the digits are not a valid date.
+    /// Fails if the digits are not a valid date.
     pub fn moment(digits: &str) -> Result<Timestamp, String> {
         let moment = Timestamp::latest(digits.as_bytes());
         moment.ok_or_else(|| {
@@ -254,7 +254,8 @@ impl Rules {
     /// rules of OutbackCDX, and are applied for the access point `point`.
     ///
     /// # Errors
-    /// If a file or rule cannot be read or is invalid; the message names the file, and the line or rule.
+    /// Fails if a file or rule cannot be read or is invalid; the message names the file, and the
+    /// line or rule.
     pub fn read(
         paths: Vec<PathBuf>,
         default: Access,

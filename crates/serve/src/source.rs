@@ -22,7 +22,7 @@ pub trait Source: Send + Sync {
     /// Checks whether the data of the source is accessible, for the status page.
     ///
     /// # Errors
-    /// If something is missing; the message says what.
+    /// Fails if something is missing; the message says what.
     fn health(&self) -> Result<(), String> {
         Ok(())
     }

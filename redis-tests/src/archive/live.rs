@@ -11,7 +11,7 @@ use crate::wire::Wire;
 /// closes it after the last one.
 ///
 /// # Panics
-/// When the server returns an error or an unexpected look-up result.
+/// Panics if the server returns an error or an unexpected look-up result.
 pub fn crawl(c: &mut Wire, p: &str, crawl: &Crawl, files: &[Entry]) {
     let id = &crawl.id;
     let mut opened: Vec<Option<i64>> = vec![None; crawl.waczs.len()];

@@ -10,7 +10,8 @@ use flate2::read::DeflateDecoder;
 /// Writes members, uncompressed, into a zip file.
 ///
 /// # Panics
-/// When the file cannot be written, or exceeds the 4 GiB of zip files without the Zip64 extension.
+/// Panics if the file cannot be written, or exceeds the 4 GiB of zip files without the Zip64
+/// extension.
 pub fn store_in(path: &Path, members: &[(&str, &[u8])]) {
     let file = File::create(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut file = BufWriter::new(file);
@@ -93,7 +94,7 @@ pub fn stream(members: &[(&str, &[u8])]) -> Vec<u8> {
 /// Reads a member of a small zip file.
 ///
 /// # Panics
-/// When there is no member of that name, or the file is not a small zip file.
+/// Panics if there is no member of that name, or the file is not a small zip file.
 pub fn member(path: &Path, name: &str) -> Vec<u8> {
     let zip = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let number = |at: usize, bytes: usize| {

@@ -33,7 +33,7 @@ pub struct Options {
     pub budget: Option<i64>,
     pub blocked: i64,
     pub paused: bool,
-    /// The shared gate; empty if there is none.
+    /// The shared gate; empty for a group without one.
     pub gate: String,
 }
 

@@ -12,7 +12,7 @@ enum When {
     At(i64),
     Delay(i64),
     Facts(Facts),
-    /// After the stored delay of the group.
+    /// The stored delay of the group.
     Stored,
 }
 

@@ -184,7 +184,7 @@ impl Fuzz {
     /// Prints the number of inputs tried.
     ///
     /// # Panics
-    /// When an input did harm.
+    /// Panics if an input did harm.
     pub fn finish(self) {
         eprintln!("fuzz: {}", self.report.join(", "));
         assert!(

@@ -145,7 +145,7 @@ impl Family {
 /// Replaces `{NAME}` by the limit of that name of a family, and `{NAME+1}` by the next number.
 ///
 /// # Panics
-/// When the family has no limit of that name.
+/// Panics if the family has no limit of that name.
 pub fn with_limits(family: &str, text: &str) -> String {
     let of_family = match family {
         "DEDUPE" => limits::dedupe::ALL,
@@ -228,7 +228,7 @@ impl State {
     /// family with simulated time get `NOW`, unless they block.
     ///
     /// # Panics
-    /// When the state does not have a `<…>` value of the line.
+    /// Panics if the state does not have a `<…>` value of the line.
     pub fn words(&self, line: &str) -> Vec<Vec<u8>> {
         let mut words: Vec<Vec<u8>> = split(line).iter().map(|word| self.value(word)).collect();
         words[0].splice(0..0, format!("{}.", self.family).into_bytes());

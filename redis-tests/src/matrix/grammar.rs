@@ -132,7 +132,7 @@ impl Grammar {
     /// Returns one command.
     ///
     /// # Panics
-    /// When the server does not know it.
+    /// Panics if the server does not know it.
     pub fn of(c: &mut Wire, name: &str) -> Grammar {
         let info = c.expect_ok(&["COMMAND", "INFO", name]).items()[0].clone();
         assert!(!info.is_nil(), "no command {name}");

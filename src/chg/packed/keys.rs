@@ -900,7 +900,7 @@ impl Packed {
         loaded.map(drop)
     }
 
-    /// Switches the log off while nobody reads it.
+    /// Switches the log on or off; it is needed only if commands are propagated.
     pub fn set_logged(&mut self, logged: bool) {
         self.log.is_off = !logged;
     }

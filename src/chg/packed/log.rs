@@ -71,7 +71,7 @@ impl Kind {
 pub(super) struct Log {
     pub bytes: Vec<u8>,
     names: VecDeque<Box<[u8]>>,
-    /// Set while nobody reads the log, so that nothing is written.
+    /// The log has no reader, so nothing is written.
     pub is_off: bool,
     /// Set when an entry was begun.
     pub begun: bool,

@@ -123,7 +123,7 @@ impl<'a> Field<'a> {
 /// Returns the digest size of a spelling in bytes; `None` for text, which has any length.
 ///
 /// # Errors
-/// If there is no such spelling.
+/// Fails if there is no such spelling.
 #[inline]
 pub(super) fn digest_len(kind: u8) -> Result<Option<usize>, ()> {
     match LENGTHS.get(usize::from(kind)) {

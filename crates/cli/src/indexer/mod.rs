@@ -127,7 +127,7 @@ impl Import {
     /// Creates an import of this source into an index without prefix on this machine.
     ///
     /// # Errors
-    /// If the source is neither a path nor an HTTP URL.
+    /// Fails if the source is neither a path nor an HTTP URL.
     pub fn of(source: &str) -> Result<Import, Error> {
         Ok(Import {
             source: Location::parse(source)?,

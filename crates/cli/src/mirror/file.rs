@@ -12,7 +12,7 @@ use crawlspace_client::tags::Kind;
 /// Loads a CSV file of ids and tags, atomically. Messages call the file `name`.
 ///
 /// # Errors
-/// If the load fails; readers then see the previous state.
+/// Fails if the load fails; readers then see the previous state.
 ///
 /// ```no_run
 /// use crawlspace_cli::mirror::{load_csv, Target};
@@ -64,7 +64,7 @@ pub fn load_csv(
 /// Returns the differences between the space and the file, without writing.
 ///
 /// # Errors
-/// If the file or the space cannot be read.
+/// Fails if the file or the space cannot be read.
 pub fn compare_csv(target: &Target, file: impl Read, name: &str) -> Result<Difference, Error> {
     let mut rows = Rows::default();
     each(file, name, target.kind, |row| {

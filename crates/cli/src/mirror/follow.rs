@@ -14,7 +14,7 @@ const TICK: Duration = Duration::from_millis(200);
 const CHECK: Duration = Duration::from_secs(2);
 /// Maximum number of changed ids queried individually; more changes at once cause a load.
 const BURST: usize = 10_000;
-/// After this time without a failure, the next failure restarts the back-off.
+/// Time without a failure after which the next failure restarts the back-off.
 const STEADY: Duration = Duration::from_secs(5);
 
 /// Maximum pause after a failure.
@@ -45,8 +45,8 @@ impl Mirror<'_> {
     /// client, it starts again.
     ///
     /// # Errors
-    /// If the first load fails for a reason that waiting does not fix: a wrong query or password, invalid rows, another
-    /// mirror of this space.
+    /// Fails if the first load fails for a reason that waiting does not fix: a wrong query or
+    /// password, invalid rows, another mirror of this space.
     pub fn follow(&self, how: &Follow, tell: Tell<'_>) -> Result<(), Error> {
         let mut backoff = Backoff::new(MAX_PAUSE);
         let mut past = Past::default();

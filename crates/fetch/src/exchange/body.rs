@@ -79,8 +79,8 @@ impl Incoming {
     /// Returns the next bytes, at least one, and `None` only at the end.
     ///
     /// # Errors
-    /// If the body breaks off, is malformed, or exceeds a limit. Later calls return the same error
-    /// again.
+    /// Fails if the body breaks off, is malformed, or exceeds a limit. Later calls return the same
+    /// error again.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         let next = self.piece().await;
         if let Err(error) = &next {

@@ -257,7 +257,7 @@ impl<V> Slot<Vec<V>> for Vec<V> {
 /// Reads an option into its slot if it is next. The option may occur once.
 ///
 /// # Errors
-/// If the option is invalid or repeated.
+/// Fails if the option is invalid or repeated.
 #[inline]
 pub fn take<'a, S: Shape<'a>, T: Slot<S::Value>>(
     option: &S,

@@ -20,7 +20,7 @@ pub trait Shape<'a>: Sized {
     /// Reads the argument.
     ///
     /// # Errors
-    /// If the argument is missing or invalid.
+    /// Fails if the argument is missing or invalid.
     fn read(&self, args: &mut Args<'a>) -> Result<Self::Value, Error>;
 
     /// Puts a keyword before this shape.

@@ -113,7 +113,7 @@ impl Batch {
     /// Returns entry `i` as (field, value).
     ///
     /// # Panics
-    /// If `i` is not below [`Batch::len`].
+    /// Panics if `i` is not below [`Batch::len`].
     pub fn get(&self, i: usize) -> (&[u8], &[u8]) {
         let start = if i == 0 { 0 } else { self.ends[i - 1].1 };
         let (field_end, end) = self.ends[i];

@@ -112,7 +112,7 @@ extern "C" fn went_off(timer: c_int, _: *mut c_void, _: c_int) {
 /// Called once, with the context of the module's load.
 ///
 /// # Errors
-/// If the system provides no timer, or the event loop refuses it.
+/// Fails if the system provides no timer, or the event loop refuses it.
 pub unsafe fn start() -> Result<(), String> {
     // SAFETY: by contract; the descriptor is ours for the life of the process.
     unsafe {

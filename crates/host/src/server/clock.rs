@@ -1,8 +1,8 @@
 //! The clock by which pauses and leases are measured.
 //!
-//! It follows the server's clock but never goes back while the process runs. If the server's clock
-//! is set back, this clock continues at its own pace, so that no deadline is delayed. Both agree
-//! again when the server's clock is set forward, or after a restart.
+//! The clock follows the server's clock but never goes back while the process runs. If the server's
+//! clock is set back, this clock continues at its own pace, so that no deadline is delayed. Both
+//! agree again when the server's clock is set forward, or after a restart.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -182,7 +182,7 @@ pub struct InternalCall<'a> {
 /// Called with the context of the module's load.
 ///
 /// # Errors
-/// If the server refuses.
+/// Fails if the server refuses.
 pub unsafe fn register_internal<C: Internal>(ctx: Ctx) -> Result<(), String> {
     extern "C" fn entry<C: Internal>(
         ctx: RawCtx,
@@ -270,7 +270,7 @@ pub(super) unsafe fn create_command(
 /// Called with the context of the module's load.
 ///
 /// # Errors
-/// If the server refuses.
+/// Fails if the server refuses.
 pub unsafe fn register<C: Act>(ctx: Ctx) -> Result<(), String> {
     let spec = C::SPEC;
     let name = c_string(spec.name);

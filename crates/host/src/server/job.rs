@@ -372,7 +372,7 @@ const DATA_CHANGED: &str = "UNBLOCKED the database was emptied, swapped or loade
 /// Called once, during the module's load.
 ///
 /// # Errors
-/// If the system provides no descriptor, or the event loop refuses it.
+/// Fails if the system provides no descriptor, or the event loop refuses it.
 pub unsafe fn start() -> Result<(), String> {
     // SAFETY: by contract.
     RUNNER.borrow().event = unsafe { event::bell(awake)? };

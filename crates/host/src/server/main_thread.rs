@@ -20,7 +20,7 @@ impl<T> MainThread<T> {
     /// call back into code that borrows it again.
     ///
     /// # Panics
-    /// If it is already borrowed; the panic guard turns this into an error reply.
+    /// Panics if it is already borrowed; the panic guard turns this into an error reply.
     pub fn borrow(&self) -> RefMut<'_, T> {
         self.0.borrow_mut()
     }

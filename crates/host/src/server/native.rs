@@ -96,7 +96,7 @@ impl Default for Registered {
 /// Called once per type, with the context of the module's load.
 ///
 /// # Errors
-/// If the server refuses.
+/// Fails if the server refuses.
 pub unsafe fn register<T: Native>(ctx: Ctx) -> Result<(), String> {
     // SAFETY: plain data; zero means that a callback is absent.
     let mut methods: raw::RedisModuleTypeMethods = unsafe { std::mem::zeroed() };

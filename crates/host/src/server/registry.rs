@@ -103,7 +103,7 @@ impl<C: Cached> Registry<C> {
     /// Borrows all caches. No rule may run while they are borrowed.
     ///
     /// # Panics
-    /// If they are already borrowed.
+    /// Panics if they are already borrowed.
     pub fn borrow(&self) -> RefMut<'_, Scopes<C>> {
         self.scopes.borrow()
     }

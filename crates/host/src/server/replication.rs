@@ -7,13 +7,13 @@
 //! module, including this one, which takes half as long. Therefore this module caches whether there
 //! are recipients, for as long as the answer is certain.
 //!
-//! For commands, the answer is certain until the server forks, changes its role or configuration,
+//! The answer for commands is certain until the server forks, changes its role or configuration,
 //! or loads a file. A new replica or append-only file gets earlier writes from a process that the
 //! server forks, and all later writes as commands. A replica that reconnects can only resume if the
 //! server kept a backlog, and a server that keeps a backlog counts as one with replicas. In a
 //! cluster everything is propagated, because slots can migrate to other nodes without these events.
 //!
-//! For keyspace events, the answer is certain until the configuration changes or a module is loaded
+//! The answer for keyspace events is certain until the configuration changes or a module is loaded
 //! or unloaded.
 
 use std::os::raw::{c_int, c_void};

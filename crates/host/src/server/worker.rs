@@ -387,7 +387,7 @@ pub fn drop_away<T: Send + 'static>(what: T) {
 /// Called once, on the main thread, while the module loads.
 ///
 /// # Errors
-/// If the system provides no descriptor, or the event loop refuses it.
+/// Fails if the system provides no descriptor, or the event loop refuses it.
 pub unsafe fn ready() -> Result<(), String> {
     // SAFETY: by contract.
     EVENT.store(unsafe { event::bell(done)? }, Relaxed);

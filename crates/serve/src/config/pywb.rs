@@ -331,7 +331,7 @@ impl Reader<'_> {
         }
         step.resource.push(Loader::Live);
         if folders.all.is_empty() {
-            let what = "$all combines the collections that are folders, and there are none yet: reload (SIGHUP) after \
+            let what = "$all combines the collections that are folders, but no folder exists yet: reload (SIGHUP) after \
              adding one";
             self.found.warning(entry.value.position, what);
             let none = Folder {

@@ -67,7 +67,7 @@ pub(crate) fn parts(path: &str) -> Option<(&str, &str)> {
 /// Returns the captured response, or the requested range of it. `source` is the name of the record's source.
 ///
 /// # Errors
-/// If the record is invalid in a part that has to be read.
+/// Fails if the record is invalid in a part that has to be read.
 pub(crate) async fn response(
     record: Released<Record>,
     source: &str,

@@ -54,7 +54,7 @@ impl WaybackQuery {
     /// effect are listed in the query's `ignored`.
     ///
     /// # Errors
-    /// If `url` is missing, or a parameter is invalid or excludes another one.
+    /// Fails if `url` is missing, or a parameter is invalid or excludes another one.
     pub(crate) fn parse<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
         point: Option<&str>,

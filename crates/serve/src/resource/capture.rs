@@ -64,7 +64,7 @@ impl Capture {
     /// Parses a row.
     ///
     /// # Errors
-    /// If its JSON is invalid.
+    /// Fails if its JSON is invalid.
     pub fn of(row: &Row) -> Result<Capture, LoadError> {
         let line = row
             .capture()
@@ -108,7 +108,7 @@ impl Capture {
     /// Checks that a record is the one of this row.
     ///
     /// # Errors
-    /// If the record differs; the error says in what.
+    /// Fails if the record differs; the error says in what.
     pub(super) fn agrees_with(&self, header: &Header) -> Result<(), LoadError> {
         let differs = |what: String| {
             Err(LoadError::Record(format!(

@@ -52,7 +52,7 @@ impl Captured {
     /// Parses a record.
     ///
     /// # Errors
-    /// If the record is invalid in a part that has to be read.
+    /// Fails if the record is invalid in a part that has to be read.
     pub(crate) async fn of(record: Record) -> Result<Captured, LoadError> {
         let wrong = |what: &str| LoadError::Record(what.to_owned());
         let end = end_of_header(&record.head).unwrap_or_default();

@@ -74,8 +74,9 @@ impl ClientRequest {
     /// Returns the request for an archive, without header fields that only concern the client and
     /// the original server.
     ///
-    /// Some archives decode a capture for clients that do not accept gzip. `takes_gzip` avoids
-    /// this, but then the caller must tell the archive's own compression from that of the capture.
+    /// `takes_gzip` is for archives that decode a capture for clients that do not accept gzip: it
+    /// avoids this, but then the caller must tell the archive's own compression from that of the
+    /// capture.
     pub(super) fn replay(&self, url: Url, takes_gzip: bool) -> Outgoing {
         let kept = |name: &[u8]| {
             (is_accept(name) && !name.eq_ignore_ascii_case(b"Accept-Datetime"))

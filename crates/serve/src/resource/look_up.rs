@@ -23,7 +23,7 @@ impl ClientRequest {
     /// Makes a query search for responses to requests like this one, whose method and body are part of the urlkey.
     ///
     /// # Errors
-    /// If the URL cannot be combined with the body, or the memory limit is exceeded.
+    /// Fails if the URL cannot be combined with the body, or the memory limit is exceeded.
     pub(super) async fn look_up(&self, query: &mut Query) -> Result<(), Failure> {
         if matches!(self.method, Method::GET | Method::HEAD) {
             return Ok(());

@@ -38,7 +38,8 @@ impl OpenFiles {
     /// symbolic links.
     ///
     /// # Errors
-    /// If the file does not exist, is outside the folder, is not a regular file, or cannot be read.
+    /// Fails if the file does not exist, is outside the folder, is not a regular file, or cannot be
+    /// read.
     pub(super) async fn open(
         &self,
         path: &Path,
@@ -133,7 +134,7 @@ impl OpenFile {
     /// Reads up to `size` bytes at offset `at`; returns no bytes at the end of the file.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Fails if the file cannot be read.
     pub(super) async fn read(self: &Arc<Self>, at: u64, size: usize) -> Result<Bytes, LoadError> {
         if i64::try_from(at.saturating_add(size as u64)).is_err() {
             // No file is that large, and the system returns an error for such an offset.

@@ -78,7 +78,7 @@ struct RecordSearch<'a> {
 /// Parses a query string for a request that may be forwarded.
 ///
 /// # Errors
-/// If a parameter is invalid, or the body of the request cannot be read.
+/// Fails if a parameter is invalid, or the body of the request cannot be read.
 pub(crate) async fn query(
     text: &str,
     point: Option<&str>,

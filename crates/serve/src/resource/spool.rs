@@ -117,7 +117,7 @@ impl Spool {
     /// Appends bytes.
     ///
     /// # Errors
-    /// If the limit is exceeded, or the file cannot be written.
+    /// Fails if the limit is exceeded, or the file cannot be written.
     pub(crate) async fn push(&mut self, mut bytes: &[u8]) -> Result<(), LoadError> {
         self.length = self.length.saturating_add(bytes.len() as u64);
         if self.length > self.most {
@@ -165,7 +165,7 @@ impl Spool {
     /// Completes the spool.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     pub(crate) async fn finish(mut self) -> Result<Spooled, LoadError> {
         if self.spilled && !self.memory.is_empty() {
             self.write().await?;
@@ -200,7 +200,7 @@ impl Spooled {
     /// Buffers a whole stream of up to `most` bytes.
     ///
     /// # Errors
-    /// If the stream fails or is too long, or a file cannot be written.
+    /// Fails if the stream fails or is too long, or a file cannot be written.
     pub(crate) async fn of(
         mut stream: BoxStream<'_, Result<Bytes, LoadError>>,
         most: u64,

@@ -50,7 +50,7 @@ impl Fields {
 /// Parses the lines of a file. Conditions of its rules are appended to `conditions`.
 ///
 /// # Errors
-/// If a line is invalid; the message begins with its number after a colon.
+/// Fails if a line is invalid; the message begins with its number after a colon.
 pub(super) fn read(
     text: &[u8],
     rules: &mut Vec<Read>,

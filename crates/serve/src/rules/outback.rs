@@ -88,7 +88,7 @@ enum Moment {
 /// Parses a file for an access point. Conditions of its rules are appended to `conditions`.
 ///
 /// # Errors
-/// If a policy or rule is invalid; the message names it.
+/// Fails if a policy or rule is invalid; the message names it.
 pub(super) fn read(
     text: &[u8],
     point: &str,

@@ -55,7 +55,7 @@ pub(crate) enum Ready<S> {
 /// `Content-Length`.
 ///
 /// # Errors
-/// If the stream fails.
+/// Fails if the stream fails.
 pub(crate) fn ready<E, S>(mut stream: S, most: usize) -> Result<Ready<S>, E>
 where
     S: Stream<Item = Result<Bytes, E>> + Unpin,

@@ -13,7 +13,7 @@ use crate::host::Host;
 /// `None` if it has neither.
 ///
 /// # Errors
-/// If it is not a host with an optional port.
+/// Fails if it is not a host with an optional port.
 pub(super) fn asked<B>(request: &Request<B>) -> Result<Option<Host>, String> {
     match (request.uri().authority(), request.headers().get(HOST)) {
         (Some(authority), _) => authority.as_str().parse().map(Some),

@@ -121,7 +121,7 @@ async fn stream_of(accepted: io::Result<(TcpStream, SocketAddr)>) -> Option<TcpS
 /// the federation that is current when its head has arrived.
 ///
 /// # Errors
-/// If no more connections can be accepted.
+/// Fails if no more connections can be accepted.
 pub async fn serve(
     current: Arc<Current>,
     listener: TcpListener,

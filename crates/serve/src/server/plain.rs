@@ -61,7 +61,7 @@ struct Figures<M> {
 /// accepts requests to all hosts.
 ///
 /// # Errors
-/// If the listener has no address.
+/// Fails if the listener has no address.
 pub async fn serve_metrics<F>(
     listener: TcpListener,
     hosts: Vec<Host>,

@@ -34,7 +34,7 @@ impl Collection {
     /// Returns its secondary index.
     ///
     /// # Panics
-    /// When a file cannot be written.
+    /// Panics if a file cannot be written.
     pub fn cluster(&self, folder: &Path, lines: usize) -> PathBuf {
         cluster_of(&self.cdxj_lines(), folder, lines)
     }
@@ -44,7 +44,7 @@ impl Collection {
 /// [`Collection::cluster`].
 ///
 /// # Panics
-/// When a file cannot be written.
+/// Panics if a file cannot be written.
 pub fn cluster_of(all: &[String], folder: &Path, lines: usize) -> PathBuf {
     std::fs::create_dir_all(folder).expect("a folder");
     let mut parts = [Vec::new(), Vec::new()];

@@ -1,9 +1,9 @@
 //! A synthetic web archive: WARC and ARC files, and indexes of them in every format that CDX
 //! servers read.
 //!
-//! It has several hosts with subdomains, pages with many captures, revisits of the same URL and of
-//! another one, redirects, errors, queries, and captures of POST requests. The seed determines
-//! everything. The files are valid: lengths and digests are correct.
+//! The archive has several hosts with subdomains, pages with many captures, revisits of the same
+//! URL and of another one, redirects, errors, queries, and captures of POST requests. The seed
+//! determines everything. The files are valid: lengths and digests are correct.
 //!
 //! ```no_run
 //! use redis_tests::archive::collection::{Collection, Shape};
@@ -77,7 +77,7 @@ impl Collection {
     /// the last one is an ARC file.
     ///
     /// # Panics
-    /// When a file cannot be written.
+    /// Panics if a file cannot be written.
     pub fn store(&mut self, folder: &Path) {
         std::fs::create_dir_all(folder).expect("a folder");
         // Each file has captures of about the same time.

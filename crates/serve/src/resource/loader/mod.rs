@@ -102,8 +102,8 @@ impl Archives {
     /// record.
     ///
     /// # Errors
-    /// If the record is not found, invalid, or refused by `accept`. For several locations, this is
-    /// the error of the last one.
+    /// Fails if the record is not found, invalid, or refused by `accept`. For several locations,
+    /// this is the error of the last one.
     pub(super) async fn load(
         &self,
         loader: &Loader,

@@ -49,7 +49,7 @@ impl PathIndex {
     /// Returns the paths of the file with that name.
     ///
     /// # Errors
-    /// If the index cannot be read.
+    /// Fails if the index cannot be read.
     pub(super) async fn paths(self: &Arc<Self>, name: &str) -> Result<Vec<String>, LoadError> {
         let (index, name) = (Arc::clone(self), name.to_owned());
         let found = tokio::task::spawn_blocking(move || index.paths_now(name.as_bytes())).await;

@@ -38,7 +38,7 @@ impl RedisIndex {
     /// Returns the location of the file with that name, if the hash has one.
     ///
     /// # Errors
-    /// If the server is unreachable, or does not answer in time.
+    /// Fails if the server is unreachable, or does not answer in time.
     pub(super) async fn path(&self, name: &str) -> Result<Option<String>, LoadError> {
         let mut command = redis::cmd("HGET");
         command.arg(&self.key).arg(name);

@@ -17,7 +17,7 @@ const MAX_SKIPPED: u64 = 64 << 20;
 /// Appends a file name to a URL prefix. Special characters in the name are escaped.
 ///
 /// # Errors
-/// If the result is not a valid URL.
+/// Fails if the result is not a valid URL.
 pub(super) fn below(prefix: &str, name: &str) -> Result<Url, LoadError> {
     let mut text = prefix.to_owned();
     let is_path = !prefix.contains('?');
@@ -53,7 +53,7 @@ pub(super) fn below(prefix: &str, name: &str) -> Result<Url, LoadError> {
 /// Requests the part of a file that contains a record.
 ///
 /// # Errors
-/// If the server does not send it.
+/// Fails if the server does not send it.
 pub(super) async fn part(
     net: &Arc<Net>,
     url: &Url,

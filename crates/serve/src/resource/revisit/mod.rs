@@ -97,7 +97,7 @@ impl Originals<'_> {
     /// Returns a `response` record with the metadata of the revisit and the payload of its original.
     ///
     /// # Errors
-    /// If the original cannot be found.
+    /// Fails if the original cannot be found.
     pub(super) async fn resolve(
         &self,
         capture: &Capture,

@@ -50,7 +50,7 @@ const OWN: [&str; 8] = [
 /// certainly the revisit's own.
 ///
 /// # Errors
-/// If the record is invalid in a part that has to be read.
+/// Fails if the record is invalid in a part that has to be read.
 pub(crate) async fn unnamed(record: Record) -> Result<Record, LoadError> {
     let end = end_of_header(&record.head).unwrap_or_default();
     let theirs = header::parse(record.head.get(..end).unwrap_or_default())?;

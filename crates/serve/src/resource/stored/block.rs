@@ -133,7 +133,7 @@ impl Block {
     /// verified.
     ///
     /// # Errors
-    /// If the block cannot be read, or is damaged.
+    /// Fails if the block cannot be read, or is damaged.
     pub(in crate::resource) async fn next(&mut self) -> Result<Option<Bytes>, LoadError> {
         if self.is_done {
             return Ok(None);

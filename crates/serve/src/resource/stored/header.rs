@@ -19,7 +19,7 @@ const KINDS: [&[u8]; 8] = [
 /// Parses the header of one record.
 ///
 /// # Errors
-/// If it violates ISO 28500, chapter 4, in a way that makes its meaning ambiguous.
+/// Fails if it violates ISO 28500, chapter 4, in a way that makes its meaning ambiguous.
 pub(in crate::resource) fn parse(raw: &[u8]) -> Result<Header, LoadError> {
     let header = Header::parse(raw)?;
     check_length(&header)?;

@@ -69,7 +69,7 @@ impl Stored {
     /// missing record id is derived from `id`.
     ///
     /// # Errors
-    /// If the part that was read is not a valid record.
+    /// Fails if the part that was read is not a valid record.
     pub(super) async fn read(input: Input, id: &[u8]) -> Result<Stored, LoadError> {
         let mut reader = AsyncReader::new(input);
         let mut bytes = Vec::with_capacity(STEP / 4);
@@ -337,7 +337,7 @@ impl Stored {
     /// Reads and verifies the rest, and returns the result.
     ///
     /// # Errors
-    /// If the record is damaged.
+    /// Fails if the record is damaged.
     pub(super) async fn check(self) -> Result<Option<Settled>, LoadError> {
         let mut rest = self.into_parts().1;
         let Some(block) = &mut rest.rest else {
@@ -389,7 +389,7 @@ impl Stored {
     /// Returns the record as stored.
     ///
     /// # Errors
-    /// If the header lacks a mandatory field.
+    /// Fails if the header lacks a mandatory field.
     pub(super) fn into_record(mut self) -> Result<Record, LoadError> {
         let missing = |what: &str| LoadError::Record(format!("the record has no valid {what}"));
         if self.header.kind().is_empty() {

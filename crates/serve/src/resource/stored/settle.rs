@@ -212,7 +212,8 @@ impl Stated {
     /// Finds the length for which a stated digest is correct.
     ///
     /// # Errors
-    /// If digests are stated and none is correct, or if proof is needed and no digest is stated.
+    /// Fails if digests are stated and none is correct, or if proof is needed and no digest is
+    /// stated.
     pub(super) fn settle(
         &self,
         lengths: Lengths,

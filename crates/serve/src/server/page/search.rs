@@ -111,7 +111,7 @@ impl Search<'_> {
     /// Runs the search.
     ///
     /// # Errors
-    /// If the collection does not exist, or the query is invalid.
+    /// Fails if the collection does not exist, or the query is invalid.
     pub(crate) async fn ask(&self, federation: &Federation) -> Result<SearchResult, SearchError> {
         let Some(collection) = federation.collection(self.collection) else {
             return Err(SearchError {

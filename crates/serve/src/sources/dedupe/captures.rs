@@ -45,7 +45,7 @@ impl Asking {
     /// Prepares a lookup.
     ///
     /// # Errors
-    /// If the lookup is for more than one URL.
+    /// Fails if the lookup is for more than one URL.
     pub(super) fn new(inner: Arc<Inner>, lookup: &Lookup) -> Result<Asking, SourceError> {
         let query = &lookup.query;
         if query.match_type != MatchType::Exact {

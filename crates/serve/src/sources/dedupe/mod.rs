@@ -82,7 +82,7 @@ impl DedupeSource {
     /// Returns the original of a payload, from committed crawls and optionally a running one.
     ///
     /// # Errors
-    /// If the digest or the crawl is invalid, or the index is unavailable.
+    /// Fails if the digest or the crawl is invalid, or the index is unavailable.
     pub(crate) async fn look_up(
         &self,
         crawl: Option<&[u8]>,
@@ -96,7 +96,7 @@ impl DedupeSource {
     /// Returns the original of a payload from committed crawls, with the name of its WACZ file.
     ///
     /// # Errors
-    /// If the digest is invalid, or the index is unavailable.
+    /// Fails if the digest is invalid, or the index is unavailable.
     pub(crate) async fn locate(&self, digest: &[u8]) -> Result<Option<Located>, DedupeError> {
         let asking = async {
             self.0
@@ -112,8 +112,8 @@ impl DedupeSource {
     /// Adds records to a crawl; of several records of one payload the earliest is kept. Adding is idempotent.
     ///
     /// # Errors
-    /// If a record is invalid, with the reason, or if the index is unavailable. Nothing is added then, as far as is
-    /// known.
+    /// Fails if a record is invalid, with the reason, or if the index is unavailable. Nothing is
+    /// added then, as far as is known.
     pub(crate) async fn add(&self, crawl: &[u8], added: &[Added<'_>]) -> Result<(), DedupeError> {
         let adding = Adding {
             earliest: true,

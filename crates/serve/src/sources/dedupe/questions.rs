@@ -79,7 +79,8 @@ impl Inner {
     /// Returns captures of a URL, newest first.
     ///
     /// # Errors
-    /// If the server refuses the call or is unreachable. `None` if the runtime is shutting down.
+    /// Fails if the server refuses the call or is unreachable. `None` if the runtime is shutting
+    /// down.
     pub(super) async fn captures(
         self: &Arc<Self>,
         url: &[u8],

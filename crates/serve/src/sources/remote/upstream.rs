@@ -21,7 +21,7 @@ use crawlspace_index::source::SourceError;
 
 /// A collection of another Crawlspace server, or of pywb's warcserver.
 ///
-/// It supports all query parameters. The `source` of its rows is the configured name of the
+/// All query parameters are supported. The `source` of its rows is the configured name of the
 /// upstream, followed by the upstream's own source. `upstream_url` is the URL to request their
 /// records from.
 pub struct UpstreamSource {
