@@ -135,7 +135,7 @@ fn all_folders_can_be_one_collection() {
     let (config, remarks) = parse("collections: {all: $all}").unwrap();
     assert_eq!(names(&config), ["all"]);
     let says = |what| remarks.iter().any(|one| one.what.contains(what));
-    assert!(says("there are none"), "{remarks:?}");
+    assert!(says("no folder exists yet"), "{remarks:?}");
     assert_eq!(parse(&config.to_yaml(Secrets::Shown)).unwrap().0, config);
 }
 
