@@ -2,6 +2,7 @@
 
 use super::Token;
 use super::error::{Error, Result};
+use super::group::Id;
 use super::groups::{Groups, Loaded};
 use super::ledger::Ledger;
 use super::reports::Report;
@@ -32,14 +33,14 @@ pub(super) enum CountChange {
     /// count in the group; `whole` is the number to subtract in all, including URIs counted by
     /// plain clients.
     Uncount {
-        execution: Vec<u8>,
+        execution: Id,
         own: u64,
         whole: u64,
     },
     /// The leased URI returns to the queue.
     Return(Token, Option<Millis>),
     /// The leased URI is done. Contains its execution, if the URI still counts.
-    Done(Token, Option<Vec<u8>>),
+    Done(Token, Option<Id>),
 }
 
 /// The parts that the end of a lease changes.
@@ -60,7 +61,7 @@ impl<K: Store> Outcomes<'_, K> {
         let kept = self.groups.kept(ks, loaded, |uris| {
             let leased = uris
                 .leased(token)
-                .map(|leased| (leased.execution.to_vec(), leased.dropped));
+                .map(|leased| (Id::from_slice(leased.execution), leased.dropped));
             (leased, uris.len())
         })?;
         let (leased, kept) = kept.unwrap_or((None, 0));
@@ -74,7 +75,7 @@ impl<K: Store> Outcomes<'_, K> {
         Ok(match *fate {
             Fate::Unchanged => CountChange::Return(token, None),
             Fate::Retry(at) => CountChange::Return(token, Some(at)),
-            Fate::Done { execution, .. } if execution != own => {
+            Fate::Done { execution, .. } if *execution != own[..] => {
                 return Err(Error::Argument(format!(
                     "the leased URI belongs to execution '{}', not '{}'; nothing was changed",
                     crawlspace_host::text::Shown(&own),
@@ -109,7 +110,7 @@ impl<K: Store> Outcomes<'_, K> {
             whole += others.min(most - own);
         }
         Ok(CountChange::Uncount {
-            execution: execution.to_vec(),
+            execution: Id::from_slice(execution),
             own,
             whole,
         })

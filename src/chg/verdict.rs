@@ -98,18 +98,21 @@ impl<K: Store> Judge<'_, K> {
         let from_outside = !group.ours && group.uris == 0;
         let kept = self.groups.kept(ks, loaded, |uris| {
             let next = uris.pick(now, &|execution| paused.has(execution));
-            (
-                next.map(<[u8]>::to_vec),
-                uris.earliest(),
-                uris.earliest_of(&|execution| paused.has(execution)),
-                uris.len(),
-                uris.tokens().count() as u64,
-            )
+            match next {
+                Some(next) => Err(next.to_vec()),
+                None => Ok((
+                    uris.earliest(),
+                    uris.earliest_of(&|execution| paused.has(execution)),
+                    uris.len(),
+                    uris.tokens().count() as u64,
+                )),
+            }
         })?;
-        let (next, earliest, unpaused, kept, kept_held) = kept.unwrap_or((None, None, None, 0, 0));
-        if next.is_some() {
-            return Ok(Verdict::Lease(next));
-        }
+        let (earliest, unpaused, kept, kept_held) = match kept {
+            Some(Err(next)) => return Ok(Verdict::Lease(Some(next))),
+            Some(Ok(held_back)) => held_back,
+            None => (None, None, 0, 0),
+        };
         // The group may also have URIs that are only counted.
         let counted = group.uris.saturating_sub(kept);
         let mut free = counted.saturating_sub(held.saturating_sub(kept_held));

@@ -40,6 +40,16 @@ pub struct Texts {
     tables: Tables,
     /// The text that is being compressed, with padding.
     scratch: Vec<u8>,
+    /// The text in `scratch`, compressed: a text is often looked up and then added.
+    last: Last,
+}
+
+/// The text that was compressed last, which is still in [`Texts::scratch`].
+#[derive(Clone, Default)]
+struct Last {
+    /// The table and the mark; `None` if the text is not known any more.
+    of: Option<(u16, u8)>,
+    bytes: Vec<u8>,
 }
 
 /// First bit of a text that is verbatim or has a mark.
@@ -60,6 +70,8 @@ impl Texts {
 
     /// Removes an owner. The last one of a table removes the table, unless new owners use it.
     pub fn retire(&mut self, table: u16) {
+        // The number of the table may be used again.
+        self.last.of = None;
         self.tables.retire(table);
     }
 
@@ -76,30 +88,45 @@ impl Texts {
     /// Panics if the mark is too large.
     pub fn compress(&mut self, table: u16, mark: u8, text: &[u8], out: &mut Vec<u8>) {
         assert!(mark <= Self::MAX_MARK, "a mark of at most six bits");
-        let start = out.len();
-        if text.len() <= MAX_BYTES {
-            if mark > 0 {
-                out.push(mark << MARK | SPECIAL);
-            }
-            self.scratch.clear();
-            self.scratch.extend_from_slice(text);
-            self.scratch.extend_from_slice(&[0; PADDING]);
-            let mut bits = Writer::new(out);
-            if mark == 0 {
-                bits.put(0, 1);
-            }
-            self.tables.matcher(table).encode(&self.scratch, &mut bits);
-            bits.finish();
-            if self.scratch.capacity() > MAX_SCRATCH {
-                self.scratch = Vec::new();
-            }
-            if out.len() - start <= text.len() {
-                return;
-            }
-            out.truncate(start);
+        let known = self.scratch.strip_suffix(&[0; PADDING]);
+        if self.last.of == Some((table, mark)) && known == Some(text) {
+            out.extend_from_slice(&self.last.bytes);
+            return;
         }
-        out.push(mark << MARK | VERBATIM | SPECIAL);
-        out.extend_from_slice(text);
+        self.last.of = None;
+        if text.len() > MAX_BYTES {
+            put_verbatim(mark, text, out);
+            return;
+        }
+        let start = out.len();
+        if mark > 0 {
+            out.push(mark << MARK | SPECIAL);
+        }
+        self.scratch.clear();
+        self.scratch.extend_from_slice(text);
+        self.scratch.extend_from_slice(&[0; PADDING]);
+        let mut bits = Writer::new(out);
+        if mark == 0 {
+            bits.put(0, 1);
+        }
+        self.tables.matcher(table).encode(&self.scratch, &mut bits);
+        bits.finish();
+        if out.len() - start > text.len() {
+            out.truncate(start);
+            put_verbatim(mark, text, out);
+        }
+        self.remember(table, mark, &out[start..]);
+    }
+
+    /// Remembers the compressed form of the text in `scratch`, unless it is long.
+    fn remember(&mut self, table: u16, mark: u8, bytes: &[u8]) {
+        if self.scratch.capacity() > MAX_SCRATCH {
+            self.scratch = Vec::new();
+            return;
+        }
+        self.last.of = Some((table, mark));
+        self.last.bytes.clear();
+        self.last.bytes.extend_from_slice(bytes);
     }
 
     /// Returns the mark of a compressed text.
@@ -146,12 +173,18 @@ impl Texts {
 
     /// Returns the memory use in bytes, without the value itself.
     pub fn memory(&self) -> usize {
-        self.tables.memory() + self.scratch.capacity()
+        self.tables.memory() + self.scratch.capacity() + self.last.bytes.capacity()
     }
 }
 
 /// Maximum capacity that is kept for the text that is being compressed, in bytes.
 const MAX_SCRATCH: usize = 4096;
+
+/// Appends a text as it is.
+fn put_verbatim(mark: u8, text: &[u8], out: &mut Vec<u8>) {
+    out.push(mark << MARK | VERBATIM | SPECIAL);
+    out.extend_from_slice(text);
+}
 
 /// Returns the text of bytes that contain it verbatim.
 #[inline]

@@ -62,7 +62,7 @@ impl Act for Next<'static> {
                 cached.serve(keys, now.ms)?;
             }
             Ok(match next(cached, keys, ctx, &wanted, None, &now)? {
-                Some(leases) => Answer::Reply(leases_reply(&leases)),
+                Some(leases) => Answer::Reply(leases_reply(leases)),
                 None => Answer::Sent,
             })
         })
@@ -80,7 +80,7 @@ fn next_of(call: &mut Call<'_>, wanted: &Wanted, chg: &[u8], now: &Now) -> Resul
         cached.arrange(keys, now.ms, false)?;
         Ok(lease)
     })?;
-    Ok(Answer::Reply(leases_reply(lease.as_slice())))
+    Ok(Answer::Reply(leases_reply(lease.into_iter().collect())))
 }
 
 /// Grants leases to the client of a call; returns `None` if the client now waits for them.
@@ -159,9 +159,7 @@ impl Act for Release<'static> {
             frontier.rounding = u64::from(!now.simulated);
             let released = frontier.release(keys, chg, token, &when, &fate, now.ms)?;
             let (reply, next_after) = match (released, wanted) {
-                (ReleaseReply::Before(due, lease), Some(_)) => {
-                    (released_reply(due, lease.as_ref()), None)
-                }
+                (ReleaseReply::Before(due, lease), Some(_)) => (released_reply(due, lease), None),
                 (ReleaseReply::Released(due), Some(wanted)) => (Reply::Nil, Some((due, wanted))),
                 (ReleaseReply::Released(due) | ReleaseReply::Before(due, _), None) => {
                     (Reply::count(due), None)
@@ -177,7 +175,7 @@ impl Act for Release<'static> {
             }
             let after = Some((chg, token, due));
             Ok(match next(cached, keys, ctx, &wanted, after, &now)? {
-                Some(leases) => Answer::Reply(released_reply(due, leases.first())),
+                Some(leases) => Answer::Reply(released_reply(due, leases.into_iter().next())),
                 None => Answer::Sent,
             })
         })

@@ -394,7 +394,7 @@ fn leave(client: BlockedClient) -> Option<Waiter> {
 /// Ends a client's wait after `CLIENT UNBLOCK`. The client gets the leases that it has, usually
 /// none.
 pub fn timed_out(_: Ctx, client: BlockedClient) -> std::result::Result<Reply, String> {
-    Ok(leave(client).map_or(Reply::Nil, |waiter| waiter.reply()))
+    Ok(leave(client).map_or(Reply::Nil, |mut waiter| waiter.reply()))
 }
 
 /// Handles a change of keys by other clients: serves the waiting clients soon, or sends them an

@@ -37,10 +37,11 @@ impl Waiter {
         Ok(self.reply())
     }
 
-    pub(super) fn reply(&self) -> Reply {
+    pub(super) fn reply(&mut self) -> Reply {
+        let leases = std::mem::take(&mut self.leases);
         match &self.after {
-            None => leases_reply(&self.leases),
-            Some((_, _, due)) => released_reply(*due, self.leases.first()),
+            None => leases_reply(leases),
+            Some((_, _, due)) => released_reply(*due, leases.into_iter().next()),
         }
     }
 }

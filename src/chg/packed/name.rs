@@ -32,7 +32,7 @@ pub enum Part {
 }
 
 /// The name of a key.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Name {
     bytes: SmallVec<[u8; 96]>,
     /// Offset of the name after the prefix.
@@ -40,6 +40,16 @@ pub struct Name {
     /// Offset of the id of a group, gate or execution.
     id: u16,
     pub(super) part: Part,
+}
+
+impl Clone for Name {
+    fn clone(&self) -> Name {
+        Name {
+            // One copy of all bytes; the clone of a small vector copies them one by one.
+            bytes: SmallVec::from_slice(&self.bytes),
+            ..*self
+        }
+    }
 }
 
 impl Name {
