@@ -7,7 +7,8 @@
 //! - [`blocks`]: long lists that grow without copying their elements
 //! - [`keyed`]: hashes that clients cannot predict
 //! - [`limits`]: limits and defaults of the commands
-//! - [`linear`], [`interner`]: hash tables that grow by one small bucket at a time, and a table that numbers distinct values
+//! - [`linear`]: hash tables that grow by one small bucket at a time
+//! - [`interner`], [`index`]: such tables that find the number of a distinct value, and numbers by hash
 //!
 //! The crate does no I/O and reads no clock. Input may be untrusted: each value has exactly one encoding, and
 //! every other one is an error.
@@ -16,6 +17,7 @@ pub mod blocks;
 pub mod calendar;
 pub mod digits;
 pub mod envelope;
+pub mod index;
 pub mod interner;
 pub mod keyed;
 pub mod limits;

@@ -265,7 +265,13 @@ impl Page {
         let mut right = Vec::with_capacity(rounded(first.len() + rest.len()));
         right.extend_from_slice(&first);
         right.extend_from_slice(rest);
-        self.replace(start, self.len(), &[]);
+        self.0.truncate(start);
+        // Nothing more is added to most pages that are split.
+        if rounded(start) < self.0.capacity() {
+            let mut left = Vec::with_capacity(rounded(start));
+            left.extend_from_slice(&self.0);
+            self.0 = left;
+        }
         Some(Page(right))
     }
 

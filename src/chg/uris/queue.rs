@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crawlspace_compact::index::Index;
 use crawlspace_compact::keyed;
 use crawlspace_compact::number::Malformed;
 
@@ -134,8 +135,7 @@ impl Queue {
     pub(super) fn pieces(&self) -> usize {
         match &self.pages {
             Pages::One(_) => 1,
-            // Each node of the index holds at least six entries.
-            Pages::Many(tree) => tree.pages.len() + tree.known.len() / 6,
+            Pages::Many(tree) => tree.pages.len() + tree.known.pieces(),
         }
     }
 
@@ -167,10 +167,8 @@ struct Tree {
     /// Pages by lower bound: all URIs of a page are at or after its bound, and all URIs of the previous pages
     /// are before it.
     order: BTreeMap<Position, u32>,
-    /// Number of URIs with a hash in a page: the hash is the upper half of the key, the page the
-    /// lower. A count that has reached its maximum stays there, which may cost an unsuccessful
-    /// look-up.
-    known: BTreeMap<u64, u8>,
+    /// The page of each URI, by hash.
+    known: Index,
     /// The next number for a page, unless it is in use.
     next: u32,
     /// Memory of all pages in bytes.
@@ -183,7 +181,7 @@ impl Tree {
         let mut tree = Tree {
             pages: BTreeMap::new(),
             order: BTreeMap::new(),
-            known: BTreeMap::new(),
+            known: Index::default(),
             next: 0,
             bytes: 0,
         };
@@ -195,10 +193,6 @@ impl Tree {
 
     fn hash(execution: u64, uri: &[u8]) -> u32 {
         keyed::hash_of(execution.wrapping_mul(0x9e37_79b9_7f4a_7c15), uri) as u32 & HASHES
-    }
-
-    fn entry(hash: u32, page: u32) -> u64 {
-        u64::from(hash) << 32 | u64::from(page)
     }
 
     /// Adds a page to the tree.
@@ -221,22 +215,12 @@ impl Tree {
 
     /// Adds a URI to the index of pages.
     fn note(&mut self, execution: u64, uri: &[u8], page: u32) {
-        let hash = Self::hash(execution, uri);
-        let count = self.known.entry(Self::entry(hash, page)).or_insert(0);
-        *count = count.saturating_add(1);
+        self.known.add(Self::hash(execution, uri), page);
     }
 
     /// Removes a URI from the index of pages.
     fn unnote(&mut self, execution: u64, uri: &[u8], page: u32) {
-        let hash = Self::hash(execution, uri);
-        let entry = Self::entry(hash, page);
-        match self.known.get_mut(&entry) {
-            Some(&mut u8::MAX) | None => {}
-            Some(count) if *count > 1 => *count -= 1,
-            Some(_) => {
-                self.known.remove(&entry);
-            }
-        }
+        self.known.remove(Self::hash(execution, uri), page);
     }
 
     fn page(&self, number: u32) -> &Page {
@@ -269,11 +253,8 @@ impl Tree {
     }
 
     fn find(&self, execution: u64, uri: &[u8]) -> Option<Position> {
-        let hash = Self::hash(execution, uri);
-        let entries = Self::entry(hash, 0)..=Self::entry(hash, u32::MAX);
-        self.known
-            .range(entries)
-            .find_map(|(&entry, _)| self.page(entry as u32).find(execution, uri))
+        let mut pages = self.known.numbers(Self::hash(execution, uri));
+        pages.find_map(|page| self.page(page).find(execution, uri))
     }
 
     fn insert(&mut self, record: Record<'_>) -> bool {
@@ -369,7 +350,7 @@ impl Tree {
 
     /// Returns the memory use in bytes. B-tree nodes are two thirds full on average.
     fn memory(&self) -> usize {
-        self.bytes + self.known.len() * 15 + self.pages.len() * 120
+        self.bytes + self.known.memory() + self.pages.len() * 120
     }
 
     #[cfg(test)]
@@ -389,10 +370,7 @@ impl Tree {
             counted += inside;
         }
         assert_eq!(counted, records);
-        let noted: u64 = self.known.values().map(|&count| u64::from(count)).sum();
-        if self.known.values().all(|&count| count < u8::MAX) {
-            assert_eq!(noted, records);
-        }
+        assert_eq!(self.known.len() as u64, records);
         assert_eq!(
             self.bytes,
             self.pages.values().map(Page::memory).sum::<usize>()
