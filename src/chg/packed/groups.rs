@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use crawlspace_compact::blocks::Blocks;
-use crawlspace_compact::interner::{Handles, Interner};
+use crawlspace_compact::index::Index;
 use crawlspace_compact::keyed;
 use crawlspace_compact::linear::List;
 use crawlspace_compact::number::{Reader, put_bytes};
@@ -39,8 +39,8 @@ pub(super) struct Stock {
 enum Place {
     /// The group keeps none.
     Nowhere,
-    /// The block, unchanged.
-    Block,
+    /// The block, unchanged, from this offset on.
+    Block(usize),
     /// The open group: they are decoded, and may have changed.
     Here(Box<Stock>),
     /// Pages of their own.
@@ -60,6 +60,8 @@ pub(super) struct Open {
     changed: bool,
     /// The record changed since it was logged.
     unlogged: bool,
+    /// The group changed since the empty ones were removed.
+    may_be_empty: bool,
 }
 
 /// All groups.
@@ -68,7 +70,8 @@ pub(super) struct Groups {
     /// The bytes of each group; empty if the number is free.
     blocks: Blocks<Box<[u8]>>,
     free: Blocks<u32>,
-    table: Interner<Blocks<Handles>>,
+    /// Slots by the hash of the id.
+    table: Index,
     open: SmallVec<[Box<Open>; OPEN]>,
     /// Hashes of the ids, and slots, of the open groups.
     hashes: SmallVec<[u64; OPEN]>,
@@ -118,8 +121,8 @@ impl Groups {
         {
             return Some(open.slot);
         }
-        let number = self.table.find(hash, |number| self.id(number - 1) == id)?;
-        Some(number - 1)
+        let mut slots = self.table.numbers(hash as u32);
+        slots.find(|&slot| self.id(slot) == id)
     }
 
     /// Returns the slot of a group, which is made if it is not there.
@@ -144,9 +147,10 @@ impl Groups {
             base: 0,
             changed: false,
             unlogged: false,
+            may_be_empty: true,
         };
         self.put(&open, None);
-        self.table.insert(keyed::hash(id), slot + 1);
+        self.table.add(keyed::hash(id) as u32, slot);
         self.keep_open(open);
         slot
     }
@@ -201,7 +205,7 @@ impl Groups {
         let id = Id::from_slice(from.bytes().expect("own memory"));
         let record = Record::read(&mut from).expect("own memory");
         let place = if !from.is_empty() {
-            Place::Block
+            Place::Block(from.at())
         } else if self.apart.contains_key(&slot) {
             Place::Apart
         } else {
@@ -215,19 +219,17 @@ impl Groups {
             place,
             changed: false,
             unlogged: false,
+            may_be_empty: false,
         }
     }
 
-    /// Decodes the URIs in the block of a group.
-    fn unpack(&self, slot: u32, base: Millis) -> Stock {
+    /// Decodes the URIs in the block of a group, from an offset on.
+    fn unpack(&self, slot: u32, at: usize, base: Millis) -> Stock {
         let block = self.blocks.get(slot as usize).expect("a slot in use");
-        let mut from = Reader::new(block);
-        from.bytes().expect("own memory");
-        Record::read(&mut from).expect("own memory");
-        let (spelling, len) = Spelling::read(from.rest()).expect("own memory");
+        let (spelling, len) = Spelling::read(&block[at..]).expect("own memory");
         Stock {
             spelling,
-            uris: Uris::unpack(base, &from.rest()[len..]),
+            uris: Uris::unpack(base, &block[at + len..]),
         }
     }
 
@@ -251,6 +253,7 @@ impl Groups {
         let open = &mut self.open[at];
         open.changed = true;
         open.unlogged = true;
+        open.may_be_empty = true;
         open
     }
 
@@ -259,6 +262,7 @@ impl Groups {
         let at = self.opened(slot);
         let open = &mut self.open[at];
         open.changed = true;
+        open.may_be_empty = true;
         &mut open.record
     }
 
@@ -286,9 +290,14 @@ impl Groups {
 
     /// Removes the open groups of which nothing is stored any more.
     pub fn close_empty(&mut self) {
-        let is_gone = |open: &Open| open.record.is_empty() && matches!(open.place, Place::Nowhere);
-        while let Some(at) = self.open.iter().position(|open| is_gone(open)) {
-            self.close_at(at);
+        let mut at = self.open.len();
+        while let Some(before) = at.checked_sub(1) {
+            at = before;
+            let open = &mut self.open[at];
+            let is_changed = std::mem::take(&mut open.may_be_empty);
+            if is_changed && open.record.is_empty() && matches!(open.place, Place::Nowhere) {
+                self.close_at(at);
+            }
         }
     }
 
@@ -307,7 +316,7 @@ impl Groups {
         if open.unlogged {
             self.pending.push(slot);
         } else if is_empty {
-            self.table.remove(keyed::hash(&open.id), slot + 1);
+            self.table.remove(keyed::hash(&open.id) as u32, slot);
             let block = self.blocks.get_mut(slot as usize).expect("a slot in use");
             self.bytes -= class(block.len());
             *block = Box::default();
@@ -318,8 +327,8 @@ impl Groups {
         if !open.changed {
             return;
         }
-        if matches!(open.place, Place::Block) {
-            let stock = self.unpack(slot, open.base);
+        if let Place::Block(at) = open.place {
+            let stock = self.unpack(slot, at, open.base);
             open.place = Place::Here(Box::new(stock));
         }
         let stock = match std::mem::replace(&mut open.place, Place::Nowhere) {
@@ -364,14 +373,14 @@ impl Groups {
     /// Returns the URIs kept for a group.
     pub fn stock(&mut self, slot: u32) -> Option<&mut Stock> {
         let at = self.opened(slot);
-        if matches!(self.open[at].place, Place::Block) {
-            let stock = self.unpack(slot, self.open[at].base);
+        if let Place::Block(from) = self.open[at].place {
+            let stock = self.unpack(slot, from, self.open[at].base);
             self.open[at].place = Place::Here(Box::new(stock));
         }
         match &mut self.open[at].place {
             Place::Here(stock) => Some(stock),
             Place::Apart => self.apart.get_mut(&slot).map(|stock| &mut **stock),
-            Place::Nowhere | Place::Block => None,
+            Place::Nowhere | Place::Block(_) => None,
         }
     }
 
@@ -389,7 +398,7 @@ impl Groups {
             Place::Nowhere => None,
             Place::Here(stock) => Some(look(stock)),
             Place::Apart => self.apart.get(&slot).map(|stock| look(stock)),
-            Place::Block => Some(look(&self.unpack(slot, open.base))),
+            Place::Block(at) => Some(look(&self.unpack(slot, *at, open.base))),
         }
     }
 
@@ -406,6 +415,7 @@ impl Groups {
         let at = self.opened(slot);
         let open = &mut self.open[at];
         open.changed = true;
+        open.may_be_empty = true;
         match std::mem::replace(&mut open.place, Place::Nowhere) {
             Place::Here(stock) if stock.uris.is_empty() => Some(stock),
             Place::Apart => {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::ops::RangeInclusive;
 
 use smallvec::SmallVec;
 
@@ -25,6 +26,10 @@ use crate::texts::Texts;
 
 /// A value read from a key.
 pub type Value = SmallVec<[u8; 64]>;
+
+/// Numbers of URIs at which a group gets the newest symbol table. The first groups of a frontier are made before tables
+/// are learned. More URIs would take too long. Lower in tests.
+const RESPELLED: RangeInclusive<u64> = if cfg!(test) { 1..=128 } else { 16..=128 };
 
 /// Number of groups that a step of a scan looks at.
 const STEP: u32 = 128;
@@ -110,14 +115,15 @@ impl Words for Spelled<'_> {
     }
 
     fn uri<'a>(&'a self, stored: &'a [u8]) -> Cow<'a, [u8]> {
-        let mut uri = Vec::new();
+        // Texts take about a third of their length; a longer one grows once more.
+        let mut uri = Vec::with_capacity(4 * stored.len() + 32);
         self.spelling
             .expand(&self.texts.borrow(), self.id, stored, &mut uri);
         Cow::Owned(uri)
     }
 
     fn stored_uri<'a>(&'a self, uri: &'a [u8]) -> Cow<'a, [u8]> {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(uri.len() + 1);
         let mut texts = self.texts.borrow_mut();
         self.spelling.shorten(&mut texts, self.id, uri, &mut bytes);
         Cow::Owned(bytes)
@@ -364,11 +370,16 @@ impl Packed {
 
     /// Adds to the number in a field, which does not fall below zero; returns the number before.
     pub fn hash_add(&mut self, key: &Name, field: &[u8], change: i64) -> u64 {
+        if key.part == Part::Executions {
+            let before = self.executions.queued(field).unwrap_or(0);
+            self.set_queued(field, before.saturating_add_signed(change));
+            return before;
+        }
         let text = self.hash_get(key, field);
         let before = text.and_then(|text| parse_unsigned(&text)).unwrap_or(0);
         let after = before.saturating_add_signed(change);
         match (key.part, after) {
-            (Part::Group | Part::Executions, _) => {
+            (Part::Group, _) => {
                 self.hash_set(key, field, &number_text(after));
             }
             (_, 0) => drop(self.hash_del(key, field)),
@@ -765,7 +776,7 @@ impl Packed {
         let texts = self.texts.get_mut();
         let (executions, spelling) = (&mut self.executions, &stock.spelling);
         let mut shorten = |uri: &[u8]| {
-            let mut bytes = Vec::new();
+            let mut bytes = Vec::with_capacity(uri.len() + 1);
             spelling.shorten(texts, id, uri, &mut bytes);
             bytes
         };
@@ -821,6 +832,10 @@ impl Packed {
         };
         if let (Changed::Added, Op::Add { uri, .. }) = (changed, op) {
             stock.spelling.learn(self.texts.get_mut(), id, uri);
+            let len = stock.uris.len();
+            if RESPELLED.contains(&len) && len.is_power_of_two() {
+                respell(stock, self.texts.get_mut(), id);
+            }
         }
         self.settle_executions(slot, &held, entered);
         let words = (&self.executions, &self.texts);
@@ -969,6 +984,27 @@ impl Packed {
     }
 }
 
+/// Compresses the URIs of a group with the newest symbol table.
+fn respell(stock: &mut Stock, texts: &mut Texts, id: &[u8]) {
+    let before = stock.spelling.table();
+    let table = texts.assign();
+    if table != before {
+        let spelling = stock.spelling.with_table(table);
+        let mut uri = Vec::new();
+        stock.uris.respell(&mut |stored| {
+            uri.clear();
+            stock.spelling.expand(texts, id, stored, &mut uri);
+            let mut bytes = Vec::with_capacity(uri.len() + 1);
+            spelling.shorten(texts, id, &uri, &mut bytes);
+            bytes
+        });
+        stock.spelling = spelling;
+        texts.retire(before);
+    } else {
+        texts.retire(table);
+    }
+}
+
 /// Logs a group as a whole.
 pub(super) fn log_group(
     log: &mut Log,
@@ -989,5 +1025,71 @@ pub(super) fn log_group(
         .number(record.counts.len() as u64);
     for &(number, n) in &record.counts {
         log.name(executions.name(number)).number(n);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(packed: &mut Packed, id: &[u8], uri: &[u8]) {
+        let add = Op::Add {
+            execution: b"crawl-1",
+            weight: None,
+            due: 1000,
+            depth: 0,
+            attempts: 0,
+            uri,
+        };
+        let (changed, _) = packed.apply_to_uris(id, &add, |_| ());
+        assert_eq!(changed, Changed::Added);
+    }
+
+    #[test]
+    fn growing_group_gets_the_newest_symbol_table() {
+        let uri = |group: u32, n: u32| {
+            let word = ["museum", "gazette", "parish", "folio"][n as usize % 4];
+            format!("https://h{group}.example/{word}/annals-of-the-harvest/{n:06}.html")
+                .into_bytes()
+        };
+        let mut packed = Packed::default();
+        for n in 0..127 {
+            add(&mut packed, b"h0.example", &uri(0, n));
+        }
+        let take = Op::Take {
+            token: 7,
+            execution: b"crawl-1",
+            now: 2000,
+        };
+        assert_eq!(
+            packed.apply_to_uris(b"h0.example", &take, |_| ()).0,
+            Changed::Taken
+        );
+        let slot = packed.groups.find(b"h0.example").unwrap();
+        let table = |packed: &mut Packed| packed.groups.stock(slot).unwrap().spelling.table();
+        let first = table(&mut packed);
+        let mut n = 0;
+        while packed.texts.get_mut().assign() == first {
+            packed.texts.get_mut().retire(first);
+            add(&mut packed, b"h1.example", &uri(1, n));
+            n += 1;
+        }
+        add(&mut packed, b"h0.example", &uri(0, 127));
+        assert_ne!(table(&mut packed), first);
+        let (leased, queued) = packed
+            .look_at_kept(slot, |kept| {
+                let leased = kept.leased(7).map(|leased| kept.uri_of(&leased));
+                (leased, kept.batch(1000))
+            })
+            .unwrap();
+        assert_eq!(leased, Some(uri(0, 0)));
+        let expected: Vec<_> = (1..128).map(|n| uri(0, n)).collect();
+        assert_eq!(
+            queued
+                .into_iter()
+                .map(|queued| queued.uri)
+                .collect::<Vec<_>>(),
+            expected
+        );
     }
 }

@@ -65,6 +65,14 @@ impl Spelling {
         }
     }
 
+    /// Returns the spelling with another symbol table.
+    pub fn with_table(&self, table: u16) -> Spelling {
+        Spelling {
+            table,
+            ..self.clone()
+        }
+    }
+
     /// Returns the number of the symbol table.
     pub fn table(&self) -> u16 {
         self.table

@@ -31,7 +31,7 @@ pub use kept::{Kept, Words};
 pub use op::{Changed, Op};
 pub use record::Position;
 
-use queue::Queue;
+use queue::{Queue, Record};
 use share::Executions;
 
 /// The queued and leased URIs of a group.
@@ -254,6 +254,19 @@ impl Uris {
     /// Returns the ids of all executions, in order of appearance.
     pub(super) fn ids(&self) -> impl Iterator<Item = &[u8]> {
         self.executions.iter().map(|execution| &*execution.id)
+    }
+
+    /// Replaces the stored form of every URI.
+    pub(super) fn respell(&mut self, spell: &mut dyn FnMut(&[u8]) -> Vec<u8>) {
+        let mut queue = Queue::default();
+        self.queue.walk(Position::default(), &mut |record| {
+            let uri = &spell(record.uri);
+            queue.insert(Record { uri, ..record })
+        });
+        self.queue = queue;
+        for lease in &mut self.leases {
+            lease.uri = spell(&lease.uri).into();
+        }
     }
 
     /// Returns the memory use in bytes.
