@@ -1,6 +1,6 @@
 //! Changes of the URIs of a group.
 
-use super::bounds::{MAX_INTEGER, MAX_NUMBER, URI_BYTES};
+use super::bounds::{MAX_INTEGER, MAX_NUMBER, STORED_BYTES};
 use super::op::Changed;
 use super::queue::Record;
 use super::record::Position;
@@ -17,7 +17,7 @@ impl Uris {
         attempts: u32,
         uri: &[u8],
     ) -> Changed {
-        if !(1..=URI_BYTES).contains(&uri.len()) {
+        if !(1..=STORED_BYTES).contains(&uri.len()) {
             return Changed::Nothing;
         }
         if self.next >= MAX_NUMBER {

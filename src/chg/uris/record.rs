@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use crawlspace_compact::number::{Malformed, Reader, put, put_bytes};
 use crawlspace_host::text::parse_unsigned;
 
-use super::bounds::{MAX_INTEGER, MAX_NUMBER, URI_BYTES};
+use super::bounds::{MAX_INTEGER, MAX_NUMBER, STORED_BYTES};
 
 const SAME: u8 = 1;
 const TRIED: u8 = 2;
@@ -209,11 +209,11 @@ impl<'a> Records<'a> {
         };
         let mut shared = usize::from(head >> SHARED_SHIFT);
         if shared == MAX_SHARED {
-            shared += number(URI_BYTES as u64)? as usize;
+            shared += number(STORED_BYTES as u64)? as usize;
         }
-        let len = number(URI_BYTES as u64)? as usize;
+        let len = number(STORED_BYTES as u64)? as usize;
         let rest = parts.take(len)?;
-        if shared > self.uri.len() || !(1..=URI_BYTES).contains(&(shared + len)) {
+        if shared > self.uri.len() || !(1..=STORED_BYTES).contains(&(shared + len)) {
             return Err(Malformed("has a URI of invalid length"));
         }
         Ok(Some(RecordHead {

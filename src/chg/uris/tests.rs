@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::bounds::MAX_INTEGER;
+use super::bounds::{MAX_INTEGER, STORED_BYTES};
 use super::encoding::{CHUNK_BYTES, ENVELOPE};
 use super::queue::Record;
 use super::*;
@@ -830,7 +830,7 @@ fn a_heavier_weight_shortens_the_wait() {
 #[test]
 fn what_cannot_be_is_not_done() {
     let mut uris = Uris::default();
-    let long = vec![b'x'; URI_BYTES + 1];
+    let long = vec![b'x'; STORED_BYTES + 1];
     for uri in [&b""[..], &long] {
         let op = Op::Add {
             execution: b"a",
@@ -845,7 +845,7 @@ fn what_cannot_be_is_not_done() {
         let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
         assert!(Op::parse(&args).is_err());
     }
-    let longest = vec![b'x'; URI_BYTES];
+    let longest = vec![b'x'; STORED_BYTES];
     for n in 0..3u8 {
         let mut uri = longest.clone();
         uri[usize::from(n) * 1000] = n;
