@@ -3,68 +3,68 @@
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
-/// The running audit, if any.
+/// The running audits.
 #[derive(Debug, Default)]
-pub(super) struct Audits(Option<Audit>);
+pub(super) struct Audits(Vec<Audit>);
 
 impl Audits {
-    /// Begins an audit, which replaces a running one.
+    /// Begins an audit.
     pub(super) fn begin(&mut self, owner: &Rc<()>) {
-        self.0 = Some(Audit::new(owner));
+        self.0.retain(Audit::is_wanted);
+        self.0.push(Audit::new(owner));
     }
 
-    /// Returns the audit of an owner, unless another audit has replaced it.
+    /// Returns the audit of an owner.
     pub(super) fn of(&self, owner: &Rc<()>) -> Option<&Audit> {
-        self.0.as_ref().filter(|audit| audit.is_of(owner))
+        self.0.iter().find(|audit| audit.is_of(owner))
     }
 
     /// Ends the audit of an owner and returns it.
     pub(super) fn end(&mut self, owner: &Rc<()>) -> Option<Audit> {
-        self.0.take_if(|audit| audit.is_of(owner))
+        let at = self.0.iter().position(|audit| audit.is_of(owner))?;
+        Some(self.0.swap_remove(at))
     }
 
     /// Watches a group that its owner is about to read in several steps.
     pub(super) fn watch(&mut self, owner: &Rc<()>, id: &[u8]) {
-        if let Some(audit) = self.0.as_mut().filter(|audit| audit.is_of(owner)) {
+        if let Some(audit) = self.0.iter_mut().find(|audit| audit.is_of(owner)) {
             audit.watched = Some(id.into());
         }
     }
 
-    /// Returns true if the owner of the audit still exists.
+    /// Returns true if the owner of an audit still exists.
     pub(super) fn is_wanted(&self) -> bool {
-        self.0.as_ref().is_some_and(Audit::is_wanted)
+        self.0.iter().any(Audit::is_wanted)
     }
 
     /// Records the count of a group before the count, or other fields of the group, change; `count` returns
     /// the current count.
     pub(super) fn before(&mut self, id: &[u8], count: impl FnOnce() -> u64) {
-        self.0.take_if(|audit| !audit.is_wanted());
-        if let Some(audit) = &mut self.0 {
-            audit.before(id, count());
+        if self.0.is_empty() {
+            return;
         }
+        self.0.retain(Audit::is_wanted);
+        let count = count();
+        self.0.iter_mut().for_each(|audit| audit.before(id, count));
     }
 
     /// Records the number of queued URIs of an execution before it changes.
     pub(super) fn before_execution(&mut self, execution: &[u8], count: u64) {
-        if let Some(audit) = &mut self.0
-            && !audit.executions.contains_key(execution)
-        {
-            audit.executions.insert(execution.into(), count);
+        for audit in &mut self.0 {
+            if !audit.executions.contains_key(execution) {
+                audit.executions.insert(execution.into(), count);
+            }
         }
     }
 
     /// Counts a group that was taken from the head of `chg_ready`.
     pub(super) fn taken(&mut self) {
-        if let Some(audit) = &mut self.0 {
-            audit.taken += 1;
-        }
+        self.0.iter_mut().for_each(|audit| audit.taken += 1);
     }
 
     /// Records that a plain client wrote to keys, so that their previous state is unknown.
     pub(super) fn disturb(&mut self) {
-        if let Some(audit) = &mut self.0 {
-            audit.disturbed = true;
-        }
+        self.0.iter_mut().for_each(|audit| audit.disturbed = true);
     }
 }
 
@@ -75,7 +75,7 @@ impl Audits {
 /// grows node by node never pauses to rehash, even at the millionth entry.
 #[derive(Debug, Default)]
 pub struct Audit {
-    /// The owner of the audit; a new audit replaces it.
+    /// The owner of the audit, which ends when its owner is dropped.
     owner: Weak<()>,
     pub(super) groups: BTreeMap<Box<[u8]>, u64>,
     pub(super) executions: BTreeMap<Box<[u8]>, u64>,

@@ -315,6 +315,36 @@ mod tests {
     }
 
     #[test]
+    fn checks_and_repairs_at_the_same_time_find_no_problem() {
+        let (mut ks, mut frontier) = crowd();
+        let add = |ks: &mut _, frontier: &mut Frontier<_>, chg: &[u8]| {
+            let queued = [Queued { chg, at: 1 }; 5];
+            frontier.add(ks, b"execution-1", None, &queued, 1).unwrap();
+        };
+        let assert_sound = |report: &Reply| {
+            assert_eq!(field(report, "problems"), Reply::Array(Vec::new()));
+            assert_eq!(field(report, "disturbed"), Reply::Int(0));
+        };
+        let (_, report) = run(
+            &mut ks,
+            &mut frontier,
+            check(false, 1),
+            |ks, frontier, steps| {
+                add(ks, frontier, b"crowd");
+                if steps == 40 {
+                    let repair = check(true, 1);
+                    let (_, report) = run(ks, frontier, repair, |ks, frontier, _| {
+                        add(ks, frontier, b"other");
+                    });
+                    assert_sound(&report);
+                    assert_eq!(field(&report, "mended"), Reply::Int(0));
+                }
+            },
+        );
+        assert_sound(&report);
+    }
+
+    #[test]
     fn state_that_lacks_kept_uris_is_found_and_mended_once() {
         for state in [&b"crawl-2"[..], b"5", b"1 1 0 0 0 0"] {
             let mut ks = MemoryKeyspace::default();
