@@ -54,6 +54,11 @@ pub trait Store: Keyspace + 'static {
         true
     }
 
+    /// Returns true if a key is a plain key where a packed frontier has a marker, so that commands fail with `MIXED`.
+    fn is_misplaced(&mut self, _key: &Self::Name) -> bool {
+        false
+    }
+
     /// Returns a group of a storage that keeps groups as values; `None` if it keeps them as hashes.
     ///
     /// # Errors

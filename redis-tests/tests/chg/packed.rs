@@ -142,6 +142,13 @@ fn deleted_marker_comes_back_and_a_plain_key_in_its_place_is_refused() {
             error.starts_with("MIXED ") && error.contains(&key),
             "{error}"
         );
+        let report = f.ok("CHECK");
+        assert_eq!(report.field("consistent"), int(0), "{name}");
+        let problems = report.field("problems").texts();
+        assert!(
+            problems.iter().any(|problem| problem.contains(&key)),
+            "{problems:?}"
+        );
         ok!(f.wire, "DEL", &key);
         f.add("crawl", "host", now + 5);
         f.assert_conserved();
@@ -288,9 +295,97 @@ fn malformed_changes_are_refused() {
         let call = [&["crawlspace.frontier", KEY], words].concat();
         let reply: Reply = f.wire.call(&call);
         assert!(reply.is_error(), "{words:?}: {reply:?}");
+        let mut elsewhere = call;
+        elsewhere[1] = "{f}elsewhere:chg_packed";
+        assert!(f.wire.call(&elsewhere).is_error() || words == ["UNPACK"]);
+        assert_eq!(ok!(f.wire, "EXISTS", elsewhere[1]), int(0), "{words:?}");
     }
     let error = err!(f.wire, "crawlspace.frontier", "elsewhere", "UNPACK");
     assert!(error.contains("chg_packed"), "{error}");
     assert_eq!(server.info_number("panics"), 0);
     f.assert_conserved();
+}
+
+/// Returns bytes that no symbol table makes shorter.
+fn incompressible(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+#[test]
+fn longest_incompressible_uri_is_kept_and_moved() {
+    let server = simulated().packed().start();
+    let mut f = Frontier::at(&server, T0);
+    let uri = incompressible(65_536);
+    let now = T0.to_string();
+    for chg in ["from", "to"] {
+        let added = ok!(
+            f.wire,
+            "CHG.ADDURI",
+            F,
+            "NOW",
+            &now,
+            "crawl",
+            chg,
+            0,
+            0,
+            &uri[..]
+        );
+        assert_eq!(added, Reply::Array(vec![int(1)]), "{chg}");
+    }
+    ok!(
+        f.wire,
+        "CHG.ADDURI",
+        F,
+        "NOW",
+        &now,
+        "crawl",
+        "from",
+        0,
+        0,
+        "http://a.b/"
+    );
+    ok!(f.wire, "CHG.MOVE", F, "NOW", &now, "from", "to");
+    assert_eq!(f.figure("uris"), 2);
+    let lease = Lease::only(&f.ok("NEXT"));
+    assert_eq!(lease.uri.as_deref(), Some(&uri[..]));
+    f.assert_conserved();
+}
+
+#[test]
+fn options_of_unknown_groups_keep_a_frontier_plain() {
+    for line in ["LIMIT host BUDGET 1", "GROUP gate host other"] {
+        let server = Options::new().plain().start();
+        let mut f = Frontier::real(&server);
+        f.ok(line);
+        ok!(f.wire, "CONFIG", "SET", "crawlspace.chg-storage", "packed");
+        ok!(f.wire, "DEBUG", "RELOAD");
+        f.refused("PACK", "PLAIN ");
+        f.add("crawl", "host", 0);
+        assert_storage(&mut f, "plain");
+        let why = f.ok("WHY host");
+        assert!(
+            why.field("budget") == int(0) || why.field("group") == bulk("gate"),
+            "{why:?}"
+        );
+        f.assert_conserved();
+    }
+}
+
+#[test]
+fn foreign_value_at_the_packed_key_is_refused() {
+    let (_server, mut f) = real();
+    ok!(f.wire, "SET", KEY, "x");
+    f.refused("ADD crawl host 0", "WRONGTYPE ");
+    f.refused("PACK", "WRONGTYPE ");
+    ok!(f.wire, "DEL", KEY);
+    f.add("crawl", "host", 0);
+    ok!(f.wire, "SET", KEY, "x");
+    f.refused("PACK", "WRONGTYPE ");
 }

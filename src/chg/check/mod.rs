@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use crawlspace_compact::keyed;
 use crawlspace_host::reply::Reply;
-use crawlspace_host::text::parse_unsigned;
+use crawlspace_host::text::{Shown, parse_unsigned};
 
 use super::audit::Audit;
 use super::error::Result;
@@ -112,6 +112,16 @@ impl Check {
         }
         frontier.ledger.audits.begin(&self.owner);
         self.counts.total = ks.number(&frontier.keys.once.total)?;
+        for (name, _) in frontier.keys.once.all() {
+            if ks.is_misplaced(name) {
+                let name = Shown(name.as_ref());
+                self.problem(|| {
+                    format!(
+                        "key '{name}' is a plain key beside a packed frontier; rename or delete it"
+                    )
+                });
+            }
+        }
         Ok(())
     }
 
@@ -127,7 +137,7 @@ impl Check {
         self.seen.insert(keyed::hash(id))
     }
 
-    /// Returns the changes since the check began; `None` if another audit has replaced this one.
+    /// Returns the changes since the check began; `None` if the frontier was opened again.
     fn audit<'f, K: Store>(&mut self, frontier: &'f Frontier<K>) -> Option<&'f Audit> {
         let audit = frontier.ledger.audits.of(&self.owner);
         self.disturbed |= audit.is_none_or(|audit| audit.disturbed);

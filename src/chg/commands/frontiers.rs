@@ -7,6 +7,7 @@ use crate::chg::error::{Error, Result};
 use crate::chg::frontier::Frontier;
 use crate::chg::grammar::Now;
 use crate::chg::keys::{GROUP, Heard, ONCE, heard_once, possible_groups};
+use crate::chg::packed::Packed;
 use crate::chg::time::Millis;
 use crate::storage::Storage;
 use crawlspace_host::keyspace::Keyspace;
@@ -293,7 +294,11 @@ pub fn make_packed(call: &mut Call<'_>) -> std::result::Result<(), String> {
     let found = storage_of(&mut call.keys, call.prefix);
     match found {
         Some(Storage::Plain) => Err(Error::Plain.to_string()),
-        Some(Storage::Packed) => Ok(()),
+        Some(Storage::Packed) => {
+            let key = packed_key(call.prefix);
+            let is_packed = call.keys.native::<Packed>(&key).map(drop);
+            is_packed.map_err(|error| error.to_string())
+        }
         None => {
             let mut held = Held::new(call.keys.another(), packed_key(call.prefix));
             held.store().map_err(|error| error.to_string())?;
@@ -306,6 +311,17 @@ pub fn make_packed(call: &mut Call<'_>) -> std::result::Result<(), String> {
             .map_err(|error| error.to_string())
         }
     }
+}
+
+/// Makes the storage of a plain frontier known of which only options of groups are stored: their hashes do not show it
+/// at the next start. The last token, if there is none yet, is 0.
+pub fn record_storage(call: &mut Call<'_>) -> std::result::Result<(), String> {
+    if storage_of(&mut call.keys, call.prefix).is_some() {
+        return Ok(());
+    }
+    let key = [call.prefix, b"chg_token"].concat();
+    let written = call.keys.number_set(&RmString::new(&key), 0);
+    written.map_err(|error| error.to_string())
 }
 
 /// Creates, in a cluster, a key named exactly like the prefix, so that the server redirects clients to the

@@ -8,7 +8,7 @@ use crawlspace_host::server::acl::Access;
 use crawlspace_host::server::command::{Act, Answer, Call};
 
 use super::allowed;
-use super::frontiers::{Touched, anchor, change, on_frontier, permit};
+use super::frontiers::{Touched, anchor, change, on_frontier, permit, record_storage};
 use super::jobs::pause_in_slices;
 
 impl Act for Block<'static> {
@@ -65,6 +65,7 @@ impl Act for Limit<'static> {
         change(call, &Touched::Groups(&[chg]), now, |frontier, keys| {
             frontier.limit(keys, chg, &limits, now.ms)
         })?;
+        record_storage(call)?;
         anchor(call)?;
         Ok(Answer::Reply(Reply::Ok))
     }
@@ -77,6 +78,7 @@ impl Act for Group<'static> {
         change(call, &Touched::Groups(&groups), now, |frontier, keys| {
             frontier.group(keys, gate, &groups, now.ms)
         })?;
+        record_storage(call)?;
         anchor(call)?;
         Ok(Answer::Reply(Reply::Ok))
     }

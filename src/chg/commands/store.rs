@@ -249,6 +249,11 @@ impl Holder for Held {
             ))),
         }
     }
+
+    fn is_misplaced(&mut self, key: &Name) -> bool {
+        let name = RmString::new(key.as_ref());
+        key.has_marker() && self.keys.holds_native::<Marker>(&name) == Some(false)
+    }
 }
 
 impl Drop for Held {
@@ -263,10 +268,12 @@ impl Drop for Held {
 /// Returns the storage of the frontier with a prefix; `None` if there is no frontier.
 pub fn storage_of(keys: &mut RedisKeyspace, prefix: &[u8]) -> Option<Storage> {
     let name = |name: &[u8]| RmString::new(&[prefix, name].concat());
-    if keys.holds_native::<Packed>(&name(KEY)) == Some(true) {
+    let held = keys.holds_native::<Packed>(&name(KEY));
+    if held == Some(true) {
         return Some(Storage::Packed);
     }
-    let mut found = None;
+    // A key of another type: commands of a packed frontier refuse it with `WRONGTYPE`.
+    let mut found = held.map(|_| Storage::Packed);
     for row in ONCE {
         let key = name(row.name.as_bytes());
         match keys.holds_native::<Marker>(&key) {
@@ -335,12 +342,16 @@ impl Internal for ChangePacked {
             }
         };
         let (key, log) = (call.key.clone(), call.arguments[1]);
+        let existed = call.keys.exists(&key);
         let changed = call.keys.change_native(&key, true, |packed: &mut Packed| {
             let replicated = Replicated {
                 by: By::TheCommand,
                 event: c"chg.packed",
             };
-            (change(packed, log), Some(replicated))
+            let changed = change(packed, log);
+            // Of a malformed log, the entries before the error are applied, but they make no key.
+            let is_stored = existed || changed.is_ok();
+            (changed, is_stored.then_some(replicated))
         });
         // A replica caches its frontiers, too.
         let db = selected_db(call.ctx);

@@ -24,6 +24,11 @@ pub trait Holder: 'static {
     fn check(&mut self, _key: &Name) -> Result<()> {
         Ok(())
     }
+
+    /// Returns true if a plain key is where the packed frontier has a marker.
+    fn is_misplaced(&mut self, _key: &Name) -> bool {
+        false
+    }
 }
 
 impl Holder for Box<Packed> {
@@ -511,6 +516,13 @@ impl<P: Store, H: Holder> Store for Either<P, H> {
 
     fn has_plain_writers(&self) -> bool {
         self.packed.is_none()
+    }
+
+    fn is_misplaced(&mut self, key: &Self::Name) -> bool {
+        match (key, &mut self.packed) {
+            (EitherName::Packed(key), Some(holder)) => holder.is_misplaced(key),
+            _ => false,
+        }
     }
 
     fn group(&mut self, key: &Self::Name) -> Result<Option<Stored>> {

@@ -444,6 +444,10 @@ impl Packed {
             }
             Part::Of => {
                 let execution = key.id();
+                if self.executions.find(execution).is_none() {
+                    // No group has URIs of it, or no further one.
+                    return false;
+                }
                 self.scan_slots(cursor, |packed, slot| {
                     if packed.slot_has(slot, execution) {
                         out.push(packed.groups.id(slot), b"");
@@ -1030,6 +1034,7 @@ pub(super) fn log_group(
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::keys::OF;
     use super::*;
 
     fn add(packed: &mut Packed, id: &[u8], uri: &[u8]) {
@@ -1043,6 +1048,22 @@ mod tests {
         };
         let (changed, _) = packed.apply_to_uris(id, &add, |_| ());
         assert_eq!(changed, Changed::Added);
+    }
+
+    #[test]
+    fn groups_of_an_unknown_execution_are_found_without_a_scan() {
+        let mut packed = Packed::default();
+        for n in 0..2 * STEP {
+            add(&mut packed, format!("h{n}").as_bytes(), b"http://h/");
+        }
+        let scan = |packed: &mut Packed, execution: &[u8]| {
+            let key = Name::new(&[b"f:", OF.before, execution]);
+            let mut out = Batch::default();
+            let more = packed.hash_scan(&key, &mut 0, &mut out);
+            (more, out.iter().count())
+        };
+        assert_eq!(scan(&mut packed, b"crawl-1"), (true, STEP as usize));
+        assert_eq!(scan(&mut packed, b"crawl-2"), (false, 0));
     }
 
     #[test]

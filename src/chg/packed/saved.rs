@@ -58,7 +58,12 @@ impl Packed {
             }
             Kind::Queued => {
                 let name = entries.name()?;
-                let queued = entries.from.number_to(i64::MAX as u64)?;
+                let queued = entries.from.number()?;
+                let before = self.executions.queued(name).unwrap_or(0);
+                let others = self.executions.total() - before;
+                if queued > i64::MAX as u64 - others {
+                    return Err(Malformed::NUMBER);
+                }
                 self.executions.set_queued(name, queued);
             }
             Kind::Push => {
