@@ -274,7 +274,7 @@ pub fn storage_of(keys: &mut RedisKeyspace, prefix: &[u8]) -> Option<Storage> {
     }
     // A key of another type: commands of a packed frontier refuse it with `WRONGTYPE`.
     let mut found = held.map(|_| Storage::Packed);
-    for row in ONCE {
+    for row in ONCE.iter().filter(|row| row.name.as_bytes() != KEY) {
         let key = name(row.name.as_bytes());
         match keys.holds_native::<Marker>(&key) {
             Some(true) => return Some(Storage::Packed),
