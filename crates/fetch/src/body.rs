@@ -95,7 +95,7 @@ impl Body {
             }
             Some(Err(error)) => {
                 self.open = None;
-                let why = format!("the connection broke off: {}", innermost(&error));
+                let why = format!("connection lost: {}", innermost(&error));
                 Poll::Ready(Some(Err(Error::Connection(why))))
             }
             None => {
@@ -135,7 +135,7 @@ impl Body {
                 (None, Some(unpack)) => {
                     let complete = unpack.is_complete();
                     self.unpack = None;
-                    let cut = || Error::Answer("its gzip breaks off".to_owned());
+                    let cut = || Error::Answer("its gzip data is truncated".to_owned());
                     return Poll::Ready((!complete).then(|| Err(cut())));
                 }
                 (came, _) => return Poll::Ready(came),

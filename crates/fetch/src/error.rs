@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::source::SourceError;
 
-/// The reason why a request failed, or why its body broke off.
+/// The reason why a request failed, or why its body was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
     /// The head of the response did not arrive in time.

@@ -2,8 +2,8 @@
 //!
 //! Private, loopback and link-local addresses are refused unless the configuration allows them. Host names are resolved
 //! here, requests connect to exactly the addresses that were checked, and every redirect is checked again. Callers
-//! without a [`Guard`] may connect to every address; only they use the proxies of the environment, because a proxy
-//! would connect to any address on their behalf. [`blocking`] is for callers that block until the response arrives.
+//! without a [`Guard`] may connect to any address. The proxy environment variables are honoured only for these callers,
+//! because a proxy would bypass the guard. [`blocking`] is for callers that block until the response arrives.
 //!
 //! An `s3` URL is fetched over HTTP or HTTPS from the object store that the environment configures, whose address is
 //! checked like any other. [`RemoteFile`](file::RemoteFile) is for files of which parts are read repeatedly.
@@ -125,7 +125,7 @@ pub struct Response<B = BodyStream> {
     pub headers: HeaderMap,
     /// The URL of the response, after redirects.
     pub url: Url,
-    /// The body, decompressed. It ends with an error if it breaks off or exceeds a limit on time or bytes.
+    /// The body, decompressed. It ends with an error if it is truncated, or exceeds a limit on time or bytes.
     pub body: B,
 }
 

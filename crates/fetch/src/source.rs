@@ -35,7 +35,7 @@ impl Default for Limits {
     }
 }
 
-/// The reason why a source failed, or why its response broke off.
+/// The reason why a source failed, or why its response was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SourceError {
     /// The source exceeded a timeout.
@@ -101,7 +101,8 @@ impl SourceError {
     /// the source for others.
     pub fn fault(&self) -> Fault {
         match self {
-            // A query that came by this server before, or by too many servers (508).
+            // 508 Loop Detected: the query has already passed through this server, or through too
+            // many servers.
             SourceError::Status(508) => Fault::Question,
             SourceError::Timeout
             | SourceError::Forbidden(_)

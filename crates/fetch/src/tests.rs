@@ -421,7 +421,7 @@ fn no_answer_is_larger_than_it_may_be() {
             );
         }
         let cut = body(&net, &host.url("/cut"), &Limits::default()).await;
-        let expected = Error::Answer("its gzip breaks off".to_owned());
+        let expected = Error::Answer("its gzip data is truncated".to_owned());
         assert_eq!(cut, Err(expected));
         until("connections are closed", || {
             host.gone() == host.accepted() - net.pool.count()

@@ -77,7 +77,7 @@ pub(super) fn download(
         file.write_all(&buffer[..n]).map_err(on_disk)?;
     }
     if length.is_some_and(|length| length != count) {
-        return Err(Problem::Connection("the connection broke off".to_owned()));
+        return Err(Problem::Connection("connection lost".to_owned()));
     }
     Disk::new(file).map_err(on_disk)
 }

@@ -152,7 +152,7 @@ fn scheme(text: &str) -> Option<&str> {
 
 fn unreadable(scheme: &str) -> String {
     if scheme.eq_ignore_ascii_case("file") {
-        return "a file: URL must name a path of this machine: file:///crawls/a.wacz".to_owned();
+        return "a file: URL must name a path on this machine: file:///crawls/a.wacz".to_owned();
     }
     format!("{scheme}: URLs cannot be read; http, https, s3 and paths can")
 }

@@ -50,8 +50,8 @@ impl Manifest {
             return Ok(Manifest::single(location));
         }
         let failed = |problem| Error::new(location.to_string(), problem);
-        // One byte more than the limit detects a manifest that is too long. Of a package, however large, only the
-        // beginning is read.
+        // One byte more than the limit detects a manifest that is too long. Only the beginning of a package is read,
+        // however large the package is.
         let most = options.manifest + 1;
         let text = match location {
             Location::File(path) => match source::regular(path) {

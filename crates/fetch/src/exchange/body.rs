@@ -79,7 +79,7 @@ impl Incoming {
     /// Returns the next bytes, at least one, and `None` only at the end.
     ///
     /// # Errors
-    /// Fails if the body breaks off, is malformed, or exceeds a limit. Later calls return the same
+    /// Fails if the body is truncated or malformed, or exceeds a limit. Later calls return the same
     /// error again.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         let next = self.piece().await;

@@ -95,8 +95,7 @@ impl Answer {
 
 /// Returns the part that a response with the status 206 contains, or the reason why its header is invalid.
 fn part(range: Option<String>, length: Option<u64>) -> Result<Part, String> {
-    let range =
-        range.ok_or("it sends a part of the file, and does not say which (Content-Range)")?;
+    let range = range.ok_or("partial response (206) without a Content-Range header")?;
     let wrong = || format!("its Content-Range is {range:?}");
     let part = Part::parse(&range).ok_or_else(wrong)?;
     match length {

@@ -41,7 +41,7 @@ struct Current {
 }
 
 fn broken() -> Error {
-    Error::Connection("the connection broke off".to_owned())
+    Error::Connection("connection lost".to_owned())
 }
 
 impl Stream {
@@ -175,7 +175,7 @@ impl Stream {
             answer.body = self.skip(answer.body).await?;
         } else {
             // The name may belong to several servers.
-            let why = "the server does not send parts any more";
+            let why = "the server no longer supports range requests";
             return Err(Error::Connection(why.to_owned()));
         }
         let end = answer.end.filter(|_| !answer.is_whole).or(self.end);

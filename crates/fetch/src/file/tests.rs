@@ -192,13 +192,13 @@ async fn answers_that_cannot_be_right_are_none() {
         (but!(good.clone(), range_lie: 1), "requested bytes"),
         (
             but!(good.clone(), no_content_range: true),
-            "does not say which (Content-Range)",
+            "without a Content-Range",
         ),
         (
             but!(good.clone(), encoding: Some("br".to_owned())),
             "compressed (br)",
         ),
-        (but!(good.clone(), cut: Some((100, 9))), "broke off"),
+        (but!(good.clone(), cut: Some((100, 9))), "connection lost"),
         (
             but!(good.clone(), failing: Some((503, 9))),
             "HTTP status 503",

@@ -23,7 +23,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(crate) fn create(folder: &Path) -> Result<Writer, Error> {
         let file = tempfile::tempfile_in(folder);
-        let file = file.map_err(Error::io(folder, "create a temporary file for sorting in"))?;
+        let file = file.map_err(Error::io(folder, "create a temporary sort file in"))?;
         Ok(Writer {
             file: BufWriter::with_capacity(BUFFER, file),
             folder: folder.to_owned(),
@@ -63,7 +63,7 @@ impl Writer {
     }
 }
 
-const WRITE: &str = "write a temporary file for sorting in";
+const WRITE: &str = "write a temporary sort file in";
 
 /// A finished run.
 pub(super) struct Run {
@@ -97,7 +97,7 @@ impl Reader {
             Some(left) => {
                 self.left = left;
                 let read = self.read();
-                Some(read.map_err(Error::io(folder, "read a temporary file for sorting in"))?)
+                Some(read.map_err(Error::io(folder, "read a temporary sort file in"))?)
             }
         };
         Ok(())

@@ -23,7 +23,7 @@ impl Reader<'_> {
             return Some(self.loaders.clone());
         };
         if let (Some(_), Some(other)) = (fields.entry("resource"), fields.entry("archive_paths")) {
-            let what = "archive_paths is another name of resource: remove one of them";
+            let what = "archive_paths is an alias for resource: set only one of them";
             self.found.error(other.position, what);
         }
         let nodes = each(&entry.value);

@@ -169,7 +169,7 @@ fn message(head: &Head<RequestLine>) -> Result<Message, LoadError> {
         .collect();
     if let Some((name, _)) = fields.iter().find(|(name, _)| !is_token(name)) {
         return Err(wrong(&format!(
-            "invalid name {:?} of a header field",
+            "invalid header field name {:?}",
             String::from_utf8_lossy(name)
         )));
     }

@@ -25,7 +25,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<&str, String> {
         .split('/')
         .find(|part| matches!(*part, "" | "." | ".."))
     {
-        Some("..") => Err("its name leads out of the package".to_owned()),
+        Some("..") => Err("its name points outside the package".to_owned()),
         Some(_) => Err("its name has an empty part".to_owned()),
         None => Ok(name),
     }

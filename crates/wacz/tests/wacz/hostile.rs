@@ -106,8 +106,8 @@ fn a_line_without_end_ends_at_its_limit() {
 #[test]
 fn names_that_lead_elsewhere_are_refused() {
     for (name, why) in [
-        (&b"../indexes/index.cdx"[..], "leads out of the package"),
-        (b"indexes/../../etc/passwd", "leads out of the package"),
+        (&b"../indexes/index.cdx"[..], "points outside the package"),
+        (b"indexes/../../etc/passwd", "points outside the package"),
         (b"/etc/passwd", "absolute path"),
         (b"C:/index.cdx", "absolute path"),
         (b"indexes\\index.cdx", "backslash"),
@@ -126,7 +126,7 @@ fn names_that_lead_elsewhere_are_refused() {
         assert_contains(&text, "do not use this file");
         assert!(!text.contains(|c: char| c.is_control()), "{text:?}");
     }
-    // Names may contain any letters, with and without the UTF-8 flag.
+    // Names may contain non-ASCII characters, with and without the UTF-8 flag.
     for flags in [0, 1 << 11] {
         let part = but!(index(LINE), flags, name: "indexes/ünïcödé-日本.cdx".into());
         assert_eq!(read(&zip(&[part])).unwrap().len(), 1);

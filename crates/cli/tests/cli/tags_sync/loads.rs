@@ -107,7 +107,7 @@ fn a_dry_run_tells_the_difference_and_changes_nothing() {
     assert_eq!(
         output.out,
         "- coll:100 org:1 private\n~ coll:4 embargo org:4 -> org:4\n+ coll:5 org:5\n\
-         1 to add, 1 to remove, 1 to change, 28 are the same\n"
+         1 to add, 1 to remove, 1 to change, 28 unchanged\n"
     );
     let output = stage.run("--dry-run --json");
     let lines = output.out;
@@ -141,7 +141,7 @@ fn a_file_is_loaded_without_a_database() {
     let (done, said) = csv(&redis, text, "--dry-run");
     assert!(done);
     assert!(
-        said.ends_with("2 to add, 1 to remove, 0 to change, 0 are the same\n"),
+        said.ends_with("2 to add, 1 to remove, 0 to change, 0 unchanged\n"),
         "{said}"
     );
     let (done, said) = csv(&redis, text, "");

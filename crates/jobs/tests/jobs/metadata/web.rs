@@ -262,8 +262,8 @@ fn a_file_that_comes_in_part_is_no_file() {
         ..Manners::default()
     };
     for (manners, why) in [
-        (often(false, false), "broke off"),
-        (often(false, true), "broke off"),
+        (often(false, false), "connection lost"),
+        (often(false, true), "connection lost"),
         (longer, "shorter"),
         (another, "changed"),
     ] {

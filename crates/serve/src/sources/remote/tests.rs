@@ -614,7 +614,7 @@ fn rows_that_came_are_of_use_when_no_more_come() {
             then(format!("HTTP/1.1 200 X\r\n\r\n{line}"), Part::Silence)
         }
     });
-    for (path, word) in [("/cut", "broke off"), ("/silent", "timeout")] {
+    for (path, word) in [("/cut", "connection lost"), ("/silent", "timeout")] {
         let mut identity = identity("cdx", false);
         identity.limits.first = Duration::from_secs(4);
         identity.limits.silence = Duration::from_millis(100);

@@ -273,7 +273,8 @@ impl Retain {
             }
             let heading = format!("{} retained", these(self.crawls.len()));
             let mut table = Table::new(&heading, 12)?;
-            let others = "other crawls are counted as removed, and stay; --purge removes them";
+            let others =
+                "other crawls count as removed, but stay in the index; --purge removes them";
             table.row("others", count(outcome.crawls), others)?;
             table.end()
         })?;
@@ -311,7 +312,7 @@ impl Retain {
     }
 }
 
-/// Prints a description of each of these crawls. Returns `None` after an error message if a crawl does not exist.
+/// Prints a description of each of these crawls. If a crawl does not exist, prints an error and returns `None`.
 fn describe<'a>(
     index: &Index,
     crawls: &'a [Bytes],

@@ -94,7 +94,7 @@ impl Output {
             let [added, removed, changed, same] = [added, removed, changed, same].map(count);
             writeln!(
                 out,
-                "{added} to add, {removed} to remove, {changed} to change, {same} are the same"
+                "{added} to add, {removed} to remove, {changed} to change, {same} unchanged"
             )?;
         }
         out.flush()
