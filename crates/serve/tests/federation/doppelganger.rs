@@ -179,7 +179,7 @@ fn what_cannot_be_is_refused() {
         ("/seen/api/records/x", 400, "x"),
         ("/seen/api/records", 405, "POST"),
         ("/live/api/records/x", 404, "no dedupe index"),
-        // The index has no index by URL.
+        // The dedupe index has no URL index.
         ("/seen/index?url=example.com", 502, "bad answer"),
         ("/seen/cdx?url=example.com", 502, "bad answer"),
         ("/seen/resource?url=example.com", 502, "bad answer"),

@@ -37,7 +37,7 @@ fn hostile_archive() -> (TempDir, Stage) {
         capture("20160229000000", "javascript:alert(4)", "text/html"),
     ];
     std::fs::write(dir.path().join("a.cdxj"), lines.concat()).unwrap();
-    // Only the system could listen on this port, and it does not.
+    // Nothing listens on this privileged port, so connections are refused.
     let stage = Stage::start(&config(dir.path(), "redis://127.0.0.1:1/0/key"));
     (dir, stage)
 }
@@ -132,7 +132,7 @@ fn it_lists_collections_and_how_their_sources_are() {
 fn a_source_is_ok_when_its_last_answer_was() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.cdxj"), "").unwrap();
-    // Only the system could listen on this port, and it does not.
+    // Nothing listens on this privileged port, so connections are refused.
     let stage = Stage::start(&format!(
         "collections:\n  c:\n    index_group:\n      near: {}/a.cdxj\n      far: cdx+http://127.0.0.1:1/all-cdx\n",
         dir.path().display()

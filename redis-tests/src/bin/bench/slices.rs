@@ -53,7 +53,7 @@ impl Slices {
     pub fn rows(self, found: &mut Findings) {
         for job in self.0 {
             let ours = format!(
-                "{:.2} ms, in all {}",
+                "{:.2} ms, {} in total",
                 job.longest.high(),
                 job.seconds.shown(time)
             );

@@ -433,7 +433,7 @@ fn value(expression: &str) -> Option<(u64, bool)> {
             return Some((number * milliseconds, true));
         }
     }
-    // Use the value outside of tests.
+    // Use the value of the release build (the `else` branch).
     if let Some((_, of_release)) = expression.split_once("cfg!(test)") {
         let (_, of_release) = of_release.rsplit_once('{')?;
         return value(of_release.trim_end_matches(['}', ')', ' ']));

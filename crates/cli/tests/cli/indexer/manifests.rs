@@ -155,8 +155,8 @@ fn files_have_the_numbers_of_their_places_in_the_manifest_whoever_is_quickest() 
     let mut c = stage.server.wire();
     for round in 0..3 {
         let (live, copy) = (format!("{{live-{round}}}:"), format!("{{copy-{round}}}:"));
-        // The files of each crawl in a new order; the first files of the crawls are in the old
-        // order, and the rest is shuffled.
+        // One file of each crawl comes first, in the order of the crawls; all other files follow,
+        // shuffled.
         let mut rest = stage.folder.entries.clone();
         stage.rng.shuffle(&mut rest);
         let mut listed = Vec::new();

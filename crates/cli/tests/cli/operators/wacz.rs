@@ -310,7 +310,7 @@ fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
     }
 }
 
-/// A TLS web server by OpenSSL, without support for range requests.
+/// A TLS web server (`openssl s_server`) that does not support range requests.
 struct Tls(Child);
 
 impl Drop for Tls {

@@ -1,7 +1,7 @@
 //! Tests that hidden captures stay hidden: with every kind of source, through every API, with archives that answer with
 //! wrong captures, and with revisits of hidden originals.
 //!
-//! An independent oracle decides from the URL and timestamp of what was sent.
+//! An independent oracle computes the expected decision from the URL and timestamp that were sent.
 
 mod archive;
 mod oracle;

@@ -203,8 +203,8 @@ impl Harvester {
         self.ask(format!(
             "EVALSHA {remove} 5 UEID:{chg}:{execution} UCHG:{chg} CHG:{chg} EIDC QCT {uri} {execution}"
         ));
-        // 9, 10. Read the remaining counts of the execution and in total, to detect the end of the
-        // crawl.
+        // 9, 10. Read the remaining counts, both for the execution and in total, to detect the end
+        // of the crawl.
         self.ask(format!("HGET EIDC {execution}"));
         self.ask("GET QCT".into());
         // 11 to 14. Release the group.

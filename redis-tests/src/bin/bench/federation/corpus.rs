@@ -70,8 +70,8 @@ impl Corpus {
             }
         }
         lines.sort_unstable();
-        // Each source caches parts of its index, so configurations with thousands of sources use a
-        // small index.
+        // Every source caches parts of its own index in memory. Configurations with thousands of
+        // sources therefore use this small index, `set.cdxj`, so that the caches fit.
         let some = lines.iter().filter(|line| line.contains("/set/000/"));
         corpus.write("set.cdxj", &some.map(String::as_str).collect::<String>());
         corpus.rows = lines.len() as u64;
