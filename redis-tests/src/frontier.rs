@@ -125,7 +125,7 @@ impl Frontier {
         Frontier::over(server.wire(), prefix)
     }
 
-    /// Creates a handle for a frontier with the server's clock over an existing connection.
+    /// Uses an existing connection for a frontier. The frontier uses the server's clock.
     pub fn over(wire: Wire, prefix: &str) -> Frontier {
         Frontier {
             wire,

@@ -13,7 +13,7 @@ struct Scratch {
     /// Lives as long as the connection.
     _server: Server,
     wire: Wire,
-    /// The frontier that is unpacked there: its prefix, and the packed value.
+    /// The frontier that was last unpacked on the server: its prefix, and the packed value.
     frontier: Option<(String, Reply)>,
 }
 

@@ -1,6 +1,6 @@
-//! `CHG.DROP`: removes the URIs of an aborted crawl from all groups, or the URIs of all crawls from
-//! one group. The first form also refuses new URIs of the execution until the last lease ends whose
-//! worker may not know about the drop. The second form lets the crawls continue.
+//! `CHG.DROP`: removes the URIs of an aborted crawl from all groups, or the URIs of all crawls from one group. The
+//! first form also rejects new URIs of the execution until every lease whose worker may not know about the drop has
+//! ended. The second form lets the crawls continue.
 
 use std::sync::Arc;
 

@@ -33,7 +33,7 @@ pub struct Figures {
     pub releases: u64,
     /// Leases that expired.
     pub expired: u64,
-    /// Reports of expired leases that were dropped, because the list was full.
+    /// Number of expired-lease reports that were dropped because the list was full.
     pub reports_dropped: u64,
     /// Number of pauses observed.
     pub pauses: u64,

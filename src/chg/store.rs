@@ -29,8 +29,8 @@ pub trait Store: Keyspace + 'static {
         Ok(self.change_uris_then(key, op, |_| ())?.0)
     }
 
-    /// Applies a change, and calls `look` with the result; the second value is `None` if the key
-    /// did not exist and still does not.
+    /// Applies a change, and calls `look` with the resulting value. The second element of the reply is `None` if the
+    /// key did not exist and was not created.
     ///
     /// # Errors
     /// As for [`Store::change_uris`].

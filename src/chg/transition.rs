@@ -185,8 +185,8 @@ impl Group {
         step
     }
 
-    /// Returns the due time of a group that was just released: the end of its pause and block. If
-    /// all its URIs are kept, the group is also not due before the first of them is.
+    /// Returns the due time of a group that was just released: the end of its pause and block. If all its URIs are
+    /// stored, the group becomes due no earlier than its earliest URI.
     pub(super) fn due_with(&self, stock: Stock) -> Millis {
         let closed = self.closed_until();
         match stock.earliest {

@@ -790,7 +790,7 @@ fn repair_leaves_a_crawl_alone_that_is_in_no_set() {
     for (name, value) in &before {
         assert_eq!(world.ks.keys.get(name), Some(value));
     }
-    // Named by the caller, the crawl is removed.
+    // If the caller names the crawl, it is removed.
     assert_eq!(world.cancel(b"A"), Ok(Reply::count(2)));
     let left: Vec<_> = world.ks.keys.keys().collect();
     assert_eq!(left, [&b"crawlspace".to_vec()]);

@@ -92,7 +92,8 @@ mod tests {
     }
 
     impl World {
-        /// Creates two commits, one held claim (of two), and a visible crawl.
+        /// Commits two crawls, makes two claims and settles one of them, and begins a visible
+        /// crawl.
         fn new(storage: Storage) -> World {
             let mut ks = MemoryKeyspace::default();
             let profile = Profile::Document;

@@ -375,7 +375,7 @@ mod tests {
             world.add(before, Adding::default());
             if !before.is_empty() {
                 world.commit();
-                // A retry leaves no mark before the crawl is continued.
+                // A retry writes no state until the crawl is continued.
                 world.add(&[(9, 0, 0, 0, 1)], Adding::default());
             }
             let new = order.run(&mut world);

@@ -53,9 +53,9 @@ enum Node {
     Any(Vec<Node>),
 }
 
-/// Returns the worst-case cost of searching one byte for a regular expression of this weight, in
-/// sixteenths of the cost of a byte of a plain condition. A heavy expression has too many automaton
-/// states to cache, so each byte costs a full step.
+/// Returns the worst-case cost, per input byte, of matching a regular expression of this weight. The unit is 1/16 of
+/// the per-byte cost of a plain condition. A heavy expression has too many automaton states to cache, so each byte
+/// costs a full step.
 pub(super) fn cost(weight: usize) -> usize {
     match weight {
         ..=64 => weight,
@@ -254,7 +254,8 @@ impl Condition {
         self.weight
     }
 
-    /// Returns the worst-case cost of the regular expressions per byte, in sixteenths of the cost of a plain condition.
+    /// Returns the worst-case cost of the regular expressions per input byte. The unit is 1/16 of the per-byte cost of
+    /// a plain condition.
     pub fn cost(&self) -> usize {
         self.cost
     }

@@ -2,7 +2,7 @@
 
 use super::error::Error;
 
-/// A text with placeholders for groups.
+/// A text with placeholders for capture groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template(Vec<Piece>);
 

@@ -184,7 +184,7 @@ pub struct Adding<'a> {
     /// Keeps the earliest record of a hash within an uncommitted crawl, regardless of the order of
     /// arrival. Otherwise the record that arrives first is kept.
     pub earliest: bool,
-    /// Token of a claim on one of the hashes, which this call settles.
+    /// Token of the claim, on one of the hashes, that this call settles.
     pub token: Option<&'a [u8]>,
 }
 

@@ -254,8 +254,8 @@ impl Parser {
         if bytes.starts_with(END) && is_next(&bytes[END.len()..]) {
             return Some(exact);
         }
-        // Only line ends and zeros may precede the next record. Without them, the next record must
-        // be recognized beyond doubt.
+        // Only line ends and zeros may precede the next record. Without such bytes, the start of the next record must
+        // be complete and unambiguous.
         let rest = without_padding(bytes);
         let size = bytes.len() - rest.len();
         if is_next(rest) && (size > 1 || rest.is_empty() || rest.len() >= WARC.len()) {

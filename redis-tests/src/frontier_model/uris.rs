@@ -131,7 +131,7 @@ impl Uris {
         let mut executions = self.executions.iter_mut();
         let entry = executions.find(|e| e.id == execution).expect("just there");
         if let Some(weight) = weight.filter(|weight| *weight != entry.weight) {
-            // The remaining time to the next turn is scaled with the weight.
+            // The remaining time to the next turn is scaled by the ratio of the weights.
             let ahead = (entry.turn - clock).max(0);
             if ahead > 0 {
                 entry.turn = clock + ahead * i128::from(entry.weight) / i128::from(weight);

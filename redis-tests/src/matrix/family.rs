@@ -34,8 +34,8 @@ pub struct Family {
     /// Names of keys, without the prefix, that the commands may use; separated like the arguments
     /// of a line.
     pub keys: &'static str,
-    /// Keys without the prefix, and fields of them, whose values may differ from those of the
-    /// state.
+    /// Key names without the prefix, each with a field. Tests also write garbage to these fields,
+    /// besides those that the state already has.
     pub fields: &'static [(&'static str, &'static str)],
     /// Arguments of unlimited size, separated by spaces.
     pub unbounded: &'static str,

@@ -204,7 +204,7 @@ fn repeated_release_of_a_parallel_lease_gets_the_same_reply() {
     let before = server.snapshot();
     assert_eq!(f.ok(&line).int(), due);
     server.snapshot().assert_same(&before, "the same release");
-    // The other lease expires, which does not count as a new lease.
+    // The other lease expires; the expiry does not count as a new lease.
     f.pass(kept.deadline - T0);
     f.ok("EXPIRED");
     let before = server.snapshot();

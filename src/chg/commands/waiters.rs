@@ -1,8 +1,8 @@
 //! Clients that wait for a lease.
 //!
-//! The clients of a frontier wait in one line. Every event that makes a group due serves the line
-//! from the front. If a command caused the event, it serves the line itself; otherwise the alarm
-//! does, which is set to the time when the next group is due.
+//! The clients of a frontier wait in one FIFO queue. Whenever a group becomes due, they are served
+//! in order of arrival. If a command makes the group due, that command serves the queue; otherwise
+//! the alarm does, a timer that is set to the time when the next group is due.
 
 use std::time::{Duration, Instant};
 

@@ -75,7 +75,7 @@ impl Executions {
         number
     }
 
-    /// Counts one place that refers to an execution.
+    /// Increments the reference count of an execution.
     pub fn hold_number(&mut self, number: u32) {
         if let Some(execution) = self.all.peek_mut(number) {
             execution.users += 1;

@@ -35,9 +35,9 @@ const SCHEMES: [&[u8]; 5] = [
 /// Maximum length of a host that is omitted from its URIs, in bytes.
 const HOST_BYTES: usize = 255;
 
-/// Mark of a URI that begins with the host, which is omitted.
+/// Marker of a URI that begins with the host; the host itself is not stored.
 const WITH_HOST: u8 = 0;
-/// Mark of any other URI.
+/// Marker of any other URI.
 const OTHER: u8 = 1;
 
 impl Spelling {

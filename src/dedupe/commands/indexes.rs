@@ -198,8 +198,8 @@ fn invalidate_after(ctx: Ctx, delay_ms: i64) {
     };
 }
 
-/// Clears the mark `written` of the indexes that plain clients wrote to, which says that hashes
-/// have their written spelling only.
+/// Clears the `written` flag of indexes that plain clients wrote to. The flag means that every hash
+/// is stored only in its written form.
 extern "C" fn invalidate_noted(ctx: RawCtx, _: *mut c_void) {
     // SAFETY: the server hands a live context to this callback, on its main thread.
     let ctx = unsafe { Ctx::new(ctx) };

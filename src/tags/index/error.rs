@@ -9,11 +9,11 @@ use crawlspace_host::text::Shown;
 /// The reason that a change was refused. A refused change leaves the index unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// `tag` must not be carried by `carries`, because `tag` already carries or equals it.
+    /// The tag `carries` must not carry `tag`, because `tag` already carries it or is the same tag.
     Cycle {
         /// The tag that was to be carried.
         tag: Box<[u8]>,
-        /// The tag that was to carry it.
+        /// The tag that was to carry `tag`.
         carries: Box<[u8]>,
     },
     /// The kind has no staged copy.

@@ -29,7 +29,8 @@ fn urls(redis: &Redis) -> [(String, &'static str); 2] {
     ["resp2", "resp3"].map(|protocol| (format!("{}?protocol={protocol}", redis.url()), protocol))
 }
 
-/// Calls of an index for both kinds of clients: each call is followed by `.await` or nothing.
+/// Index calls for the asynchronous and the blocking client: the macro appends `.await` to each
+/// call for the asynchronous one, and nothing for the blocking one.
 macro_rules! dedupe_calls {
     ($index:expr, $other:expr $(, $await:ident)?) => {{
         let (index, other) = ($index, $other);

@@ -24,7 +24,7 @@ fn wacz_of(crawl: &[u8]) -> Vec<u8> {
 
 const CRAWLS: [&[u8]; 4] = [b"a", b"b", b"c d", b"\xff"];
 
-/// Compares the results of a call to either index.
+/// Makes the same call on both indexes, and compares the results.
 macro_rules! compare {
     ($twins:expr, $what:expr, $it:ident => $call:expr) => {
         $twins.compare($what, |$it| $call, |$it| $call)

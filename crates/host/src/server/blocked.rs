@@ -16,7 +16,8 @@ pub struct BlockedClient(*mut raw::RedisModuleBlockedClient);
 
 /// Called when a blocked client disconnects.
 pub type Gone = fn(BlockedClient);
-/// Called when a blocked client is unblocked from outside; returns its reply.
+/// Called when a blocked client times out or is unblocked by `CLIENT UNBLOCK`; returns the reply to
+/// the client.
 pub type TimedOut = fn(Ctx, BlockedClient) -> Outcome;
 
 /// Returns true if the client of this context may be blocked: not in `MULTI`, in a script, or where

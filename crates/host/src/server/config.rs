@@ -246,7 +246,7 @@ unsafe fn number<'a>(data: *mut c_void) -> &'a Number {
 }
 
 extern "C" fn get_number(_: *const c_char, data: *mut c_void) -> c_longlong {
-    // SAFETY: the data that was registered.
+    // SAFETY: the server passes the pointer that `register` gave it.
     unsafe { number(data) }.value.load(Relaxed)
 }
 
@@ -256,7 +256,7 @@ extern "C" fn set_number(
     data: *mut c_void,
     _: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: the data that was registered.
+    // SAFETY: the server passes the pointer that `register` gave it.
     unsafe { number(data) }.value.store(value, Relaxed);
     raw::REDISMODULE_OK as c_int
 }
@@ -271,7 +271,7 @@ unsafe fn switch<'a>(data: *mut c_void) -> &'a Switch {
 }
 
 extern "C" fn get_switch(_: *const c_char, data: *mut c_void) -> c_int {
-    // SAFETY: the data that was registered.
+    // SAFETY: the server passes the pointer that `register` gave it.
     c_int::from(unsafe { switch(data) }.get())
 }
 
@@ -281,13 +281,13 @@ extern "C" fn set_switch(
     data: *mut c_void,
     _: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: the data that was registered.
+    // SAFETY: the server passes the pointer that `register` gave it.
     unsafe { switch(data) }.value.store(value != 0, Relaxed);
     raw::REDISMODULE_OK as c_int
 }
 
 extern "C" fn get_choice(_: *const c_char, data: *mut c_void) -> c_int {
-    // SAFETY: the data that was registered.
+    // SAFETY: the server passes the pointer that `register` gave it.
     unsafe { choice(data) }.value.load(Relaxed) as c_int
 }
 
@@ -297,7 +297,7 @@ extern "C" fn set_choice(
     data: *mut c_void,
     _: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: the data that was registered.
+    // SAFETY: the server passes the pointer that `register` gave it.
     let choice = unsafe { choice(data) };
     choice.value.store(value as usize, Relaxed);
     raw::REDISMODULE_OK as c_int

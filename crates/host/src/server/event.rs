@@ -54,6 +54,6 @@ pub fn ring(bell: c_int) {
 /// Drains an event or timer descriptor, so that it does not wake the event loop again.
 pub fn heard(descriptor: c_int) {
     let mut n: u64 = 0;
-    // SAFETY: reads the 8 bytes of an event or timer descriptor of ours.
+    // SAFETY: reads the 8-byte counter of an eventfd or timerfd that we own.
     unsafe { libc::read(descriptor, (&raw mut n).cast(), 8) };
 }

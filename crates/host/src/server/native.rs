@@ -135,7 +135,7 @@ const MORE: u64 = 1;
 const END: u64 = 0;
 
 extern "C" fn rdb_save<T: Native>(rdb: *mut raw::RedisModuleIO, value: *mut c_void) {
-    // A panic omits the end mark, so that the file is refused instead of being read as complete.
+    // After a panic, the end marker is not written, so the file is refused instead of being read as complete.
     let _ = guarded("saving a value", || {
         // SAFETY: the server hands us one of our values.
         let value = unsafe { &*value.cast::<T>() };

@@ -52,8 +52,8 @@ impl Terms {
 /// returns an outcome, and pauses when its turn ends.
 type Work = Box<dyn FnMut(&[&[u8]], &mut dyn Turn) -> Option<Outcome> + Send>;
 
-/// Arguments of a command that a thread reads. They are trimmed, so that their bytes do not move while a reference is
-/// held. The references are released on the main thread, which manages the counts.
+/// Arguments of a command that a thread reads. Their allocations are already shrunk to fit, so the server does not move
+/// the bytes while a reference is held. The references are released on the main thread, which manages the counts.
 struct Held(Vec<RmString>);
 
 // SAFETY: other threads only read the bytes, which do not move while the `RmString` lives; the reference

@@ -166,8 +166,8 @@ impl Current {
     }
 }
 
-/// Returns the name of a file in the tar file. The single file of an entry has the entry's name, and gets a
-/// fixed name.
+/// Returns the name of a file in the tar file. If an entry has a single file, that file is named after the entry and
+/// gets a fixed name in the tar file.
 pub(super) fn member_name<'a>(manifest: &Manifest, name: &'a str) -> &'a str {
     if name == manifest.entry {
         ONE_FILE

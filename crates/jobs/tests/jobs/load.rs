@@ -1,4 +1,4 @@
-//! Tests loading indexes of jobs into a dedupe index.
+//! Tests loading job indexes into a dedupe index.
 
 use std::cell::Cell;
 

@@ -214,7 +214,7 @@ fn escaped_login(text: &str) -> Result<(), String> {
     let (_, rest) = text.split_once("://").unwrap_or_default();
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let after = rest.get(end..).unwrap_or_default();
-    // Splits at the last `@` into login and server.
+    // Splits at the last `@` into userinfo and server.
     let Some((before, place)) = after.rsplit_once('@') else {
         return Ok(());
     };

@@ -109,8 +109,8 @@ fn dated(mut batch: Batch) -> Batch {
     batch
 }
 
-/// Returns the rows that are mementos. Rows without a valid timestamp and known redirects to the
-/// same URL are removed.
+/// Returns the rows that are mementos. Removes rows that have no valid timestamp, and rows known to redirect to the
+/// same URL.
 fn mementos(mut batch: Batch) -> Batch {
     batch.retain(|row| !is_self_redirect(row));
     dated(batch)

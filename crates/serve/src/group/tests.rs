@@ -248,7 +248,7 @@ async fn what_a_question_brings_about_turns_no_source_off() {
     assert!(!turned_off(&busy, true, 20).await);
     let long: Vec<Does> = (0..60).flat_map(|_| [Pause(1), Row("2001")]).collect();
     assert!(!turned_off(&long, false, 20).await);
-    // A source that breaks off after rows.
+    // A source that fails after it has sent rows.
     assert!(!turned_off(&[Row("2001"), Fail], true, 20).await);
 }
 

@@ -46,8 +46,9 @@ impl RedisKeyspace {
             value: *mut raw::RedisModuleString,
             found: *mut c_void,
         ) {
-            // SAFETY: `found` is the value of the call below, used by nothing else meanwhile; the strings
-            // live during the callback, and the field as long as we hold a reference.
+            // SAFETY: `found` is the data pointer passed to the call below, and nothing else accesses it during the
+            // call. The strings are valid for the duration of the callback, and the field as long as we hold a
+            // reference.
             unsafe {
                 let Found(batch, expected) = &mut *found.cast::<Found<'_>>();
                 let value = if value.is_null() {
@@ -98,8 +99,8 @@ impl RedisKeyspace {
             _key: *mut raw::RedisModuleKey,
             wanted: *mut c_void,
         ) {
-            // SAFETY: `wanted` is the value of the call below, used by nothing else meanwhile; the name lives
-            // during the callback.
+            // SAFETY: `wanted` is the data pointer passed to the call below, and nothing else accesses it during the
+            // call. The name is valid for the duration of the callback.
             unsafe {
                 let Wanted(prefix, out) = &mut *wanted.cast::<Wanted<'_>>();
                 let name = string_bytes(name);

@@ -116,7 +116,7 @@ impl Parts {
         }
     }
 
-    /// Returns whether its fixed parts are local files.
+    /// Returns whether all fixed parts of the cluster are local files.
     pub(crate) fn is_local(&self) -> bool {
         let mut parts = self.fixed.iter().flat_map(|files| files.values().flatten());
         parts.all(|part| !part.file().is_remote())

@@ -237,7 +237,7 @@ pub struct Ended {
 }
 
 impl Running {
-    /// Returns the next line that it sends; `None` when it has ended.
+    /// Returns the next line that the process sends; `None` when it has ended.
     pub fn next(&mut self) -> Option<String> {
         let mut line = String::new();
         while self.out.read_line(&mut line).expect("text") > 0 {
@@ -249,7 +249,7 @@ impl Running {
         None
     }
 
-    /// Waits until it is ready.
+    /// Waits until the process is ready.
     pub fn ready(&mut self) {
         let said = self.next();
         if said.as_deref() != Some("ready") {
@@ -263,10 +263,10 @@ impl Running {
         }
     }
 
-    /// Lets it begin or continue.
+    /// Lets the process begin or continue.
     pub fn go(&mut self) {
         let stdin = self.stdin.as_mut().expect("a pipe");
-        // It may be dead already.
+        // The process may be dead already.
         let _ = stdin.write_all(b"go\n");
     }
 
@@ -274,13 +274,13 @@ impl Running {
         self.child.try_wait().expect("a look").is_none()
     }
 
-    /// Kills it immediately.
+    /// Kills the process immediately.
     pub fn kill9(mut self) -> ExitStatus {
         let _ = self.child.kill();
         self.child.wait().expect("its end")
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends.
     pub fn end(mut self) -> Ended {
         self.stdin = None;
         let mut stderr = self.child.stderr.take().expect("a pipe");

@@ -105,7 +105,7 @@ impl HttpHead {
 }
 
 impl Lengths {
-    /// Returns the length of a block that ends where its record header says.
+    /// Returns the length of a block whose length matches its record header.
     pub(super) fn stated(length: u64) -> Lengths {
         Lengths {
             first: length,

@@ -47,7 +47,7 @@ pub(crate) async fn answer(federation: &Arc<Federation>, query: &str) -> Respons
         collection: &coll,
         url,
         span: span.clone().unwrap_or_default(),
-        // Invalid numbers skip nothing.
+        // An invalid number is treated as 0: nothing is skipped.
         skip: skip.parse().unwrap_or(0),
     };
     let (status, result) = match (url.is_empty(), span) {

@@ -239,7 +239,7 @@ fn each<T>(
     }
 }
 
-/// Writes the progress of jobs; of several jobs with the same work in one data set, the first.
+/// Writes the progress of jobs. If several jobs in a data set do the same work, writes only the first.
 fn jobs(out: &mut Metrics, seen: &[(&str, &Observation)]) {
     out.family(
         "job_progress_ratio",

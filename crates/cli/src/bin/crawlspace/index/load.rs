@@ -1,4 +1,4 @@
-//! Loading of indexes of jobs into a dedupe index.
+//! Loads job indexes into a dedupe index.
 
 use std::io;
 
