@@ -14,21 +14,21 @@ const MEASURED: &[(&str, &[&str])] = &[
     (
         "README.md",
         &[
-            "in {ours| D6 | memory per hash, packed: growth of `used_memory` |} bytes per hash \
+            "packed: {ours| D6 | memory per hash, packed: growth of `used_memory` |} bytes per hash \
              ({theirs| D6 | memory per hash, packed: growth of `used_memory` |} with plain keys)",
-            "{ours| C1 | pages, one client, no pipeline} pages per second from one client \
-             ({theirs| C1 | pages, one client, no pipeline} with Veidemann's scripts)",
-            "becomes public or private in {ours| T2 | toggle of one collection: } µs,",
+            "{ours| C1 | pages, one client, no pipeline} pages scheduled per second from one client \
+             ({theirs| C1 | pages, one client, no pipeline} with the Lua scripts of the crawler Veidemann)",
+            "public or private takes {ours| T2 | toggle of one collection: } µs,",
             "| Memory per hash, packed index | {ours| D6 | memory per hash, packed: growth of `used_memory` |} bytes \
              | {theirs| D6 | memory per hash, packed: growth of `used_memory` |} bytes:",
             "| Committing 500 000 hashes | {ours| D5 | `COMMIT` of 500 k hashes, plain keys | the doc} s \
              | {theirs| D5 | `COMMIT` of 500 k hashes, plain keys | the doc} s:",
-            "| Pages per second, one client | {ours| C1 | pages, one client, no pipeline} \
+            "| Pages scheduled per second, one client | {ours| C1 | pages, one client, no pipeline} \
              | {theirs| C1 | pages, one client, no pipeline}:",
             "| Changing the visibility of one of 10 000 collections | {ours| T2 | toggle of one collection: } µs |",
             "| Index queries per second, local CDXJ | {ours| F1 | index query, local CDXJ, 1 row} \
              | {theirs| F1 | index query, local CDXJ, 1 row}:",
-            "beyond its timeout | {ours| F4 | first byte after the timeout} ms |",
+            "beyond the timeout of an unresponsive source | {ours| F4 | first byte after the timeout} ms |",
         ],
     ),
     (
