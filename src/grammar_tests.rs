@@ -192,7 +192,7 @@ fn takes_any_word(command: &Tried) -> bool {
 }
 
 #[test]
-fn names_are_different_and_arity_is_that_of_the_shortest_call() {
+fn names_are_unique_and_arity_matches_the_shortest_call() {
     let all = all();
     let names: BTreeSet<&str> = all.iter().map(|command| command.name).collect();
     assert_eq!(names.len(), all.len());
@@ -229,7 +229,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn calls_of_a_grammar_are_read_and_changed_ones_are_named(
+    fn valid_calls_are_parsed_and_invalid_ones_reported(
         which in any::<Index>(),
         at in any::<Index>(),
         mut rng in any::<()>().prop_perturb(|(), rng| rng),

@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_is_rounded_up() {
+    fn pauses_are_rounded_up() {
         assert_eq!(millis(Duration::from_micros(1)), 1);
         assert_eq!(millis(Duration::from_micros(1000)), 1);
         assert_eq!(millis(Duration::from_micros(1001)), 2);

@@ -269,7 +269,7 @@ fn commit_lists_the_files_of_a_crawl_that_plain_clients_committed() {
 }
 
 #[test]
-fn what_plain_clients_count_in_a_committed_crawl_counts_once() {
+fn plain_clients_counts_in_a_committed_crawl_count_once() {
     for begun_by_us in [false, true] {
         let mut world = World::new();
         if begun_by_us {
@@ -301,7 +301,7 @@ fn what_plain_clients_count_in_a_committed_crawl_counts_once() {
 }
 
 #[test]
-fn cancel_leaves_what_plain_clients_added_before_the_crawl_was_gone_on_with() {
+fn cancel_keeps_what_plain_clients_added_before_the_crawl_continued() {
     let mut world = World::new();
     world.add(b"B", [2]);
     world.commit(b"B").unwrap();
@@ -327,7 +327,7 @@ fn cancel_leaves_what_plain_clients_added_before_the_crawl_was_gone_on_with() {
 /// Interleaves plain writes and commands of the module with each step of a commit, with and without
 /// a crash at that step.
 #[test]
-fn a_commit_among_plain_writes_counts_nothing_twice() {
+fn commit_among_plain_writes_counts_nothing_twice() {
     for continued in [false, true] {
         for (ours, cut) in [(false, false), (false, true), (true, false), (true, true)] {
             for steps in 0..12 {
@@ -381,7 +381,7 @@ fn a_commit_among_plain_writes_counts_nothing_twice() {
 }
 
 #[test]
-fn a_commit_of_theirs_during_ours_counts_once() {
+fn plain_commit_during_our_commit_counts_once() {
     for steps in 1..5 {
         let mut world = World::new();
         world.plain_crawl(b"A", 0..6);
@@ -402,7 +402,7 @@ fn a_commit_of_theirs_during_ours_counts_once() {
 }
 
 #[test]
-fn hash_that_an_importer_added_has_an_heir_before_the_next_commit() {
+fn hash_added_by_an_importer_has_another_owner_before_the_next_commit() {
     let mut world = World::new();
     for crawl in [b"B", b"A"] {
         world.add(crawl, [usize::from(crawl[0])]);
@@ -416,7 +416,7 @@ fn hash_that_an_importer_added_has_an_heir_before_the_next_commit() {
 }
 
 #[test]
-fn sizes_of_concurrent_crawls_may_be_missing_in_the_sum() {
+fn sums_may_lack_sizes_of_concurrent_crawls() {
     let size = |world: &mut World| world.number(b"allcounts", b"totalCrawlSize");
     let mut world = World::new();
     world.plain_concurrent(b"A", [1], "a.wacz");
@@ -463,7 +463,7 @@ fn sizes_of_concurrent_crawls_may_be_missing_in_the_sum() {
 }
 
 #[test]
-fn a_size_that_ours_committed_is_never_missing() {
+fn size_that_we_committed_is_never_missing() {
     let mut world = World::new();
     world.add(b"A", [1]);
     world.plain_file(b"A", "a.wacz", 50);
@@ -485,7 +485,7 @@ fn a_size_that_ours_committed_is_never_missing() {
 }
 
 #[test]
-fn a_crawl_that_theirs_canceled_leaves_nothing_in_the_sums() {
+fn crawl_canceled_by_browsertrix_leaves_nothing_in_the_sums() {
     for by_cancel in [false, true] {
         for in_both in [false, true] {
             let mut world = World::new();
@@ -527,7 +527,7 @@ fn a_crawl_that_theirs_canceled_leaves_nothing_in_the_sums() {
 }
 
 #[test]
-fn a_crawl_that_theirs_canceled_is_a_holder_until_it_leaves() {
+fn crawl_canceled_by_browsertrix_is_a_holder_until_its_removal() {
     for by_cancel in [false, true] {
         let mut world = World::new();
         for crawl in [b"B", b"A"] {
@@ -551,7 +551,7 @@ fn a_crawl_that_theirs_canceled_is_a_holder_until_it_leaves() {
 }
 
 #[test]
-fn counts_of_several_canceled_crawls_may_be_in_the_sums_or_not() {
+fn counts_of_canceled_crawls_may_be_in_the_sums_or_not() {
     let mut world = World::new();
     world.plain_import(b"C", [3], "c.wacz");
     world.plain_concurrent(b"A", [1], "a.wacz");
@@ -581,7 +581,7 @@ fn counts_of_several_canceled_crawls_may_be_in_the_sums_or_not() {
 }
 
 #[test]
-fn commit_takes_back_a_crawl_that_theirs_canceled() {
+fn commit_restores_a_crawl_canceled_by_browsertrix() {
     let mut world = World::new();
     world.plain_concurrent(b"A", [1, 2], "a.wacz");
     world.ks.set_del(&b"allcrawls".to_vec(), b"A").unwrap();
@@ -619,7 +619,7 @@ impl World {
 }
 
 #[test]
-fn revisits_that_waited_are_settled_by_the_commit_of_their_original() {
+fn commit_of_the_original_settles_pending_revisits() {
     let spelled = |n: usize| String::from_utf8(hash(n)).unwrap();
     for storage in Storage::ALL {
         for labelled in [false, true] {
@@ -678,7 +678,7 @@ fn revisits_that_waited_are_settled_by_the_commit_of_their_original() {
 }
 
 #[test]
-fn revisits_that_waited_are_settled_once_when_the_commit_is_cut_short() {
+fn interrupted_commit_settles_pending_revisits_once() {
     for steps in 1..10 {
         let mut world = World::new();
         world.plain_import(b"A", [10], "a.wacz");
@@ -703,7 +703,7 @@ fn revisits_that_waited_are_settled_once_when_the_commit_is_cut_short() {
 }
 
 #[test]
-fn revisits_wait_for_commits_of_any_size() {
+fn pending_revisits_are_settled_by_commits_of_any_size() {
     // For a few records, each is looked up. For many, the key names show first whether any revisit
     // is waiting.
     for records in [1, 15, 16, 400] {
@@ -724,7 +724,7 @@ fn revisits_wait_for_commits_of_any_size() {
 }
 
 #[test]
-fn keys_of_an_import_of_theirs_are_left_alone() {
+fn keys_of_a_browsertrix_import_are_left_alone() {
     let mut world = World::new();
     world.add(b"A", [1]);
     world.commit(b"A").unwrap();
@@ -756,7 +756,7 @@ fn figure(findings: &[(String, i64)], name: &str) -> i64 {
 }
 
 #[test]
-fn repair_in_the_middle_of_their_purge_deletes_nothing() {
+fn repair_during_a_purge_deletes_nothing() {
     let mut world = World::new();
     for crawl in [b"A", b"B"] {
         world.plain_crawl(crawl, [1]);
@@ -779,7 +779,7 @@ fn repair_in_the_middle_of_their_purge_deletes_nothing() {
 }
 
 #[test]
-fn repair_leaves_a_crawl_alone_that_is_in_no_set() {
+fn repair_leaves_an_unlisted_crawl_alone() {
     let mut world = World::new();
     world.plain_crawl(b"A", [1, 2]);
     let before = world.ks.keys.clone();
@@ -797,7 +797,7 @@ fn repair_leaves_a_crawl_alone_that_is_in_no_set() {
 }
 
 #[test]
-fn repair_deletes_what_a_plain_client_left_of_our_own_keys() {
+fn repair_deletes_leftover_keys_of_the_module() {
     let mut world = World::new();
     world.add(b"A", [1]);
     world.commit(b"A").unwrap();
@@ -814,7 +814,7 @@ fn repair_deletes_what_a_plain_client_left_of_our_own_keys() {
 }
 
 #[test]
-fn a_removal_after_their_purge_loses_no_hash_that_another_crawl_holds() {
+fn removal_after_a_purge_loses_no_hash_of_another_crawl() {
     let mut world = World::new();
     world.add(b"A", [1]);
     world.commit(b"A").unwrap();
@@ -831,7 +831,7 @@ fn a_removal_after_their_purge_loses_no_hash_that_another_crawl_holds() {
 }
 
 #[test]
-fn a_commit_beside_their_purge_takes_nothing_from_a_crawl_that_comes_back() {
+fn commit_during_a_purge_takes_nothing_from_a_restored_crawl() {
     let mut world = World::new();
     world.add(b"A", [1]);
     world.commit(b"A").unwrap();
@@ -845,7 +845,7 @@ fn a_commit_beside_their_purge_takes_nothing_from_a_crawl_that_comes_back() {
 }
 
 #[test]
-fn a_commit_over_a_deleted_index_takes_nothing_for_good() {
+fn commit_over_a_deleted_index_loses_nothing_permanently() {
     let mut world = World::new();
     world.add(b"A", [1]);
     world.commit(b"A").unwrap();
@@ -858,7 +858,7 @@ fn a_commit_over_a_deleted_index_takes_nothing_for_good() {
 }
 
 #[test]
-fn lists_of_holders_are_trusted_again_after_a_repair() {
+fn holder_lists_are_trusted_again_after_a_repair() {
     let mut world = World::new();
     world.add(b"A", [1]);
     world.commit(b"A").unwrap();
@@ -877,7 +877,7 @@ fn lists_of_holders_are_trusted_again_after_a_repair() {
 }
 
 #[test]
-fn a_crawl_that_their_purge_set_aside_can_be_put_back_or_removed() {
+fn crawl_set_aside_by_a_purge_can_be_restored_or_removed() {
     let mut world = World::new();
     for crawl in [b"A", b"B"] {
         world.add(crawl, [1]);
@@ -897,7 +897,7 @@ fn a_crawl_that_their_purge_set_aside_can_be_put_back_or_removed() {
 }
 
 #[test]
-fn a_crawl_that_is_committed_while_others_are_adopted_is_adopted_by_the_next_job() {
+fn crawl_committed_during_an_adoption_is_adopted_by_the_next_job() {
     let mut world = World::new();
     let plain_commit = |world: &mut World, crawl: &[u8]| {
         world.plain_crawl(crawl, 0..2);
@@ -924,7 +924,7 @@ fn a_crawl_that_is_committed_while_others_are_adopted_is_adopted_by_the_next_job
 }
 
 #[test]
-fn canceled_crawls_of_theirs_are_removed_with_the_others() {
+fn crawls_canceled_by_browsertrix_are_removed_with_the_others() {
     let mut world = World::new();
     world.add(b"A", [1]);
     world.commit(b"A").unwrap();
@@ -951,7 +951,7 @@ fn canceled_crawls_of_theirs_are_removed_with_the_others() {
 }
 
 #[test]
-fn what_only_their_importer_counts_is_no_drift() {
+fn counts_of_the_browsertrix_importer_are_no_drift() {
     let mut world = World::new();
     world.add(b"A", [1]);
     world.commit(b"A").unwrap();
@@ -967,7 +967,7 @@ fn what_only_their_importer_counts_is_no_drift() {
 }
 
 #[test]
-fn figures_are_given_of_a_crawl_that_can_be_committed() {
+fn stats_include_a_crawl_that_can_be_committed() {
     let mut world = World::new();
     world.plain_crawl(b"A", [1, 2]);
     let stats = crawl_stats(&mut world.index, &mut world.ks, b"A");
@@ -979,7 +979,7 @@ fn figures_are_given_of_a_crawl_that_can_be_committed() {
 }
 
 #[test]
-fn bare_fields_of_uncommitted_crawls_tell_the_profile() {
+fn bare_hashes_of_uncommitted_crawls_determine_the_profile() {
     for announced in [true, false] {
         let mut world = World::new();
         world.plain_crawl(b"A", [1]);
@@ -998,7 +998,7 @@ fn bare_fields_of_uncommitted_crawls_tell_the_profile() {
 }
 
 #[test]
-fn a_repair_after_a_removal_cut_short_changes_nothing_of_its_outcome() {
+fn repair_after_an_interrupted_removal_does_not_change_the_result() {
     let replies = [false, true].map(|repair| {
         let mut world = World::new();
         for (crawl, hashes) in [(b"A", 0..20), (b"B", 10..30)] {
@@ -1029,7 +1029,7 @@ fn a_repair_after_a_removal_cut_short_changes_nothing_of_its_outcome() {
 }
 
 #[test]
-fn a_repair_of_holders_in_another_spelling_ends() {
+fn repair_of_holders_in_another_spelling_terminates() {
     let mut world = World::new();
     for crawl in [b"A", b"B"] {
         world.add(crawl, [1]);
@@ -1050,7 +1050,7 @@ fn a_repair_of_holders_in_another_spelling_ends() {
 }
 
 #[test]
-fn an_index_whose_prefix_looks_like_a_crawl_is_left_alone() {
+fn index_with_a_prefix_like_a_crawl_key_is_left_alone() {
     let mut world = World::new();
     world.add(b"A", [1]);
     world.commit(b"A").unwrap();

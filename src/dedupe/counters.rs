@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn repair_takes_spoiled_counters_from_the_numbers_in_use() {
+    fn repair_restores_spoiled_counters_from_the_numbers_in_use() {
         let invalid: [Option<&[u8]>; 5] = [Some(b"x"), Some(b""), Some(b"-7"), Some(b"0"), None];
         for storage in Storage::ALL {
             for (counter, last) in [(COMMITS, b"2"), (TOKENS, b"2"), (VISIBLE, b"1")] {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn repair_takes_a_spoiled_baseline_from_the_sum() {
+    fn repair_restores_a_spoiled_baseline_from_the_sum() {
         for storage in Storage::ALL {
             for field in [&b"baseline.totalUrls"[..], b"wacz", b"merging-wacz"] {
                 let mut world = World::new(storage);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn commits_that_nobody_numbers_again_keep_their_order() {
+    fn commits_without_renumbering_keep_their_order() {
         // Only the numbers stored with the crawls are left.
         let mut world = World::new(Storage::Plain);
         let commits = world.index.names().commits.clone();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn number_of_a_commit_under_way_is_in_use() {
+    fn number_of_a_running_commit_is_in_use() {
         let mut world = World::new(Storage::Plain);
         let state = CommitState {
             number: 3,

@@ -174,7 +174,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn dates() {
+    fn dates_are_parsed() {
         for good in [
             "20260319102015",
             "20260319102015123",
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_date_is_the_same_moment() {
+    fn all_forms_of_a_date_are_the_same_time() {
         let moment = Moment::of(b"20260319102015").unwrap();
         for same in [
             "20260319102015000",
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_in_the_order_of_time() {
+    fn times_are_ordered() {
         let order = [
             "19991231235959",
             "20000101000000",
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_date_can_be_written_in_digits() {
+    fn every_date_can_be_written_in_digits() {
         for (date, digits) in [
             ("20260319102015", "20260319102015"),
             ("20260319102015123", "20260319102015123"),
@@ -267,13 +267,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(date in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn no_input_causes_a_panic(date in proptest::collection::vec(any::<u8>(), 0..40)) {
             prop_assert_eq!(is_date(&date), Moment::of(&date).is_some());
             to_digits(&date);
         }
 
         #[test]
-        fn digits_mean_the_same_moment(date in "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T[0-9]{2}(:[0-9]{2}){2}(\\.[0-9]{1,3})?(Z|[+-][0-9]{2}:[0-9]{2})?") {
+        fn digits_keep_the_time(date in "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T[0-9]{2}(:[0-9]{2}){2}(\\.[0-9]{1,3})?(Z|[+-][0-9]{2}:[0-9]{2})?") {
             if let Some(digits) = to_digits(date.as_bytes()) {
                 prop_assert_eq!(Moment::of(&digits), Moment::of(date.as_bytes()));
                 prop_assert_eq!(to_digits(&digits), Some(digits));
@@ -281,7 +281,7 @@ mod tests {
         }
 
         #[test]
-        fn moments_of_digits_are_in_the_order_of_the_digits(
+        fn times_are_ordered_like_their_digits(
             a in "20[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|1[0-9]|2[0-8])([01][0-9]|2[0-3])([0-5][0-9]){2}[0-9]{3}",
             b in "20[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|1[0-9]|2[0-8])([01][0-9]|2[0-3])([0-5][0-9]){2}[0-9]{3}",
         ) {

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_means_the_same_hash() {
+    fn all_spellings_mean_the_same_hash() {
         let sha256 = format!("sha256:{SHA256_EMPTY}");
         for spelling in [
             sha256.clone(),

@@ -392,7 +392,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_in_any_order_and_any_calls_give_the_same_keys(
+        fn records_in_any_order_and_batching_give_the_same_keys(
             (before, one, other) in orders(),
             profile in proptest::sample::select(&Profile::ALL[..]),
         ) {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn numbered_calls_and_others_give_the_same_keys() {
+    fn numbered_and_unnumbered_calls_give_the_same_keys() {
         let order = |capture: [Capture; 7], call, numbered: bool| Order {
             capture: capture.to_vec(),
             calls: vec![(call, false, !numbered)],
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_record_takes_the_place_of_the_stored_one() {
+    fn earlier_record_replaces_the_stored_one() {
         let mut world = World::new();
         assert_eq!(world.earliest((0, 1, 1, 5, 7)), 1);
         for (capture, stored, urls) in [
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_counts_once_with_and_without_milliseconds() {
+    fn capture_counts_once_with_and_without_milliseconds() {
         let (second, precise, other) = (0, 2, 7);
         let orders = [
             [second, precise, other],
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_in_a_coarser_date_changes_no_key() {
+    fn retry_with_a_coarser_date_changes_no_key() {
         for how in [false, true] {
             let mut world = World::new();
             let how = Adding {
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_committed_record_stays_and_one_that_came_since_does_not() {
+    fn committed_record_is_kept_and_a_later_one_is_replaced() {
         let mut world = World::new();
         world.earliest((0, 1, 0, 0, 1));
         world.commit();
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_running_commit_takes_stays_and_what_comes_meanwhile_does_not() {
+    fn record_taken_by_a_running_commit_is_kept() {
         use super::super::job::Step;
         for again in [false, true] {
             let mut world = World::new();
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_clients_field_is_overwritten_as_it_is_spelled() {
+    fn field_of_a_plain_client_is_overwritten_in_its_spelling() {
         let mut world = World::new();
         let spelled = hash(0)[7..].to_ascii_uppercase();
         for value in [&b"0 20260319102015 http://e.com/0 1"[..], b"no record"] {
@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn without_earliest_the_first_record_stays() {
+    fn without_earliest_the_first_record_is_kept() {
         let mut world = World::new();
         world.add(&[(0, 1, 0, 0, 1)], Adding::default());
         world.add(&[(0, 0, 0, 0, 1)], Adding::default());

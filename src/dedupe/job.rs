@@ -229,7 +229,7 @@ mod tests {
     use crate::dedupe::store::MemoryKeyspace;
 
     #[test]
-    fn walk_works_off_in_small_batches_what_a_scan_gives_at_once() {
+    fn walk_processes_large_scan_results_in_small_batches() {
         let mut ks = MemoryKeyspace::default();
         let index = Index::open(&mut ks, b"", Profile::default(), false).unwrap();
         let key = b"h:crawl".to_vec();

@@ -408,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_known_by_its_name() {
+    fn every_key_is_recognized_by_its_name() {
         let lengths = Lengths::new();
         lengths.note(b"p:".len());
         for &which in CrawlKey::ALL {
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn only_book_keeping_may_be_read_by_everybody() {
+    fn only_bookkeeping_keys_need_no_read_permission() {
         for name in [
             "h:a:seq",
             "h:a:deps",

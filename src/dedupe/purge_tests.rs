@@ -771,7 +771,7 @@ fn history(seed: u64) {
 }
 
 #[test]
-fn nothing_that_a_crawl_holds_is_lost_beside_a_purge_by_plain_commands() {
+fn purge_by_plain_commands_loses_nothing_that_a_crawl_holds() {
     let number = |name: &str| std::env::var(name).map(|n| n.parse::<u64>().expect("a number"));
     let first = number("SEED").unwrap_or(0);
     let histories = number("CRAWLSPACE_PURGE_HISTORIES").unwrap_or(HISTORIES);

@@ -225,7 +225,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_url_with_spaces_survives() {
+    fn url_with_spaces_round_trips() {
         let record = Record::parse(b"3 20260319102015 http://x/a b 7 c 42").unwrap();
         assert_eq!(record.wacz_index, 3);
         assert_eq!(record.url, b"http://x/a b 7 c");
@@ -233,13 +233,13 @@ mod tests {
     }
 
     #[test]
-    fn a_value_without_size_counts_as_zero() {
+    fn value_without_size_counts_as_zero() {
         let record = Record::parse(b"0 20260319102015 http://x/").unwrap();
         assert_eq!((record.url, record.size), (&b"http://x/"[..], 0));
     }
 
     #[test]
-    fn a_size_that_is_not_a_number_counts_as_zero() {
+    fn non_numeric_size_counts_as_zero() {
         let record = Record::parse(b"0 20260319102015 http://x/a b NaN").unwrap();
         assert_eq!((record.url, record.size), (&b"http://x/a b"[..], 0));
         let record = Record::parse(b"0 20260319102015 http://x/ NaN 7").unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_stores_what_its_readers_can_read() {
+    fn profile_stores_records_that_its_readers_can_parse() {
         let given = Record {
             wacz_index: 1,
             date: b"2026-03-19T12:20:15.250+02:00",
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_coarser_of_two_dates_decides_whether_a_capture_is_the_same() {
+    fn coarser_of_two_dates_decides_if_a_capture_is_the_same() {
         let record = |date: &'static str| Record {
             wacz_index: 0,
             date: date.as_bytes(),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_precise_date_of_a_second_is_the_earlier_one() {
+    fn more_precise_date_of_a_second_is_the_earlier_one() {
         let record = |date: &'static str| Record {
             wacz_index: 0,
             date: date.as_bytes(),
@@ -348,7 +348,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_record_reads_back(index in 0..=i64::MAX as u64, url in proptest::collection::vec(any::<u8>(), 1..200), size in 0..=i64::MAX as u64) {
+        fn record_reads_back(index in 0..=i64::MAX as u64, url in proptest::collection::vec(any::<u8>(), 1..200), size in 0..=i64::MAX as u64) {
             let record = Record { wacz_index: index, date: b"20260319102015", url: &url, size };
             let value = record.to_value();
             prop_assert_eq!(Record::parse(&value), Some(record));

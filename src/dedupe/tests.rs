@@ -1090,7 +1090,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(200), ..ProptestConfig::default() })]
 
     #[test]
-    fn every_history_gives_what_replaying_its_commits_gives(
+    fn every_history_equals_a_replay_of_its_commits(
         ops in proptest::collection::vec(op(), 1..40),
         repeat_every in 2..6u32,
         storage in proptest::sample::select(&Storage::ALL[..]),
@@ -1103,7 +1103,7 @@ proptest! {
     }
 
     #[test]
-    fn both_storages_come_to_the_same_keys(
+    fn both_storages_give_the_same_keys(
         ops in proptest::collection::vec(op(), 1..40),
         repeat_every in 2..6u32,
     ) {
@@ -1135,7 +1135,7 @@ proptest! {
 }
 
 #[test]
-fn an_add_during_the_commit_of_a_crawl_that_nobody_announced_spoils_nothing() {
+fn add_during_the_commit_of_an_unannounced_crawl_is_harmless() {
     let mut world = World::new(0, Storage::Plain);
     let records = [b"{p}:h:", CRAWLS[0]].concat();
     for n in 0..100 {
@@ -1180,7 +1180,7 @@ fn an_add_during_the_commit_of_a_crawl_that_nobody_announced_spoils_nothing() {
 }
 
 #[test]
-fn a_crawl_that_plain_clients_committed_and_went_on_with_is_counted_once() {
+fn crawl_committed_and_continued_by_plain_clients_counts_once() {
     let mut world = World::new(0, Storage::Plain);
     world.add(0, 0, Capture::PLAIN, false);
     world.add(1, 1, Capture::PLAIN, false);

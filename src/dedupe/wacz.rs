@@ -113,7 +113,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn entries_look_as_the_documents_write_them() {
+    fn entries_match_the_documentation() {
         let mut entry = WaczEntry {
             filename: b"crawl-0.wacz".to_vec(),
             hash: None,

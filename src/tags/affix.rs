@@ -189,7 +189,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_usual_rules_are_of_this_kind() {
+    fn usual_rules_are_prefixes_or_suffixes() {
         for pattern in &PATTERNS[..8] {
             assert!(Affix::of(pattern.as_bytes()).is_some(), "{pattern}");
         }
@@ -208,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_finds_what_the_regular_expression_finds(
+        fn match_equals_that_of_the_regular_expression(
             value in "[-/abcA1ARCHIVEIT]{0,24}",
             number in 0..PATTERNS.len(),
             archive_it in any::<bool>(),

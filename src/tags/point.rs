@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_literal_name_comes_before_patterns_and_patterns_in_order() {
+    fn literal_names_precede_patterns_and_patterns_keep_their_order() {
         let points = points(&[
             ("org-(\\d+)", "org:$1"),
             ("org-.*x?", "b"),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn cycles_are_refused_and_leave_the_old_point() {
+    fn cycles_are_refused_and_keep_the_old_point() {
         let mut all = points(&[("a", "x"), ("b", "@a"), ("c", "@b | y")]);
         let cycle = Point::new(b"a", b"z & !@c").unwrap();
         assert!(matches!(all.set(cycle), Err(Error::Cycle(_))));

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_filled_in_by_number_and_name() {
+    fn groups_are_inserted_by_number_and_name() {
         let groups = groups("(a)(?P<b>b)(c)?");
         let template = Template::parse(b"$1-${b}$$${2}$1x", &groups).unwrap();
         let mut filled = Vec::new();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_group_is_an_error_with_its_place() {
+    fn unknown_group_is_an_error_with_its_position() {
         let groups = groups("(a)");
         for (text, at) in [
             ("x$2", 1),

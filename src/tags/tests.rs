@@ -391,7 +391,7 @@ impl Turn for Ends {
 }
 
 #[test]
-fn batch_gives_the_same_however_it_is_cut_and_ends_with_its_time() {
+fn batch_result_does_not_depend_on_slices_and_slices_end_in_time() {
     let mut space = Space::default();
     space
         .set_rule(Rule::new(b"r", b"filename", br"-(\d+)-", &[b"coll:$1"]).unwrap())
@@ -531,7 +531,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_question_is_answered_as_the_plainest_evaluator_does(
+    fn every_query_equals_the_naive_evaluator(
         changes in prop::collection::vec(change(), 1..60),
         copied_at in 0..60usize,
     ) {
@@ -555,7 +555,7 @@ proptest! {
     }
 
     #[test]
-    fn memory_that_moves_takes_all_with_it(
+    fn defragmentation_moves_everything(
         ids in prop::collection::btree_set("[a-z]{1,12}", 1..400),
         shares in any::<bool>(),
     ) {
@@ -606,7 +606,7 @@ proptest! {
     }
 
     #[test]
-    fn a_clause_is_written_as_an_expression_that_means_the_same(asks in asks()) {
+    fn clause_is_written_as_an_equivalent_expression(asks in asks()) {
         use super::expression::Expression;
         use super::resolve::Resolver;
         let mut points = super::point::Points::default();
@@ -624,7 +624,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_parser_fall(text in "[a-c:*&|!(){}@=~\"'$1 \\\\]{0,40}") {
+    fn no_text_causes_a_panic(text in "[a-c:*&|!(){}@=~\"'$1 \\\\]{0,40}") {
         use super::expression::Expression;
         let _ = Expression::parse(text.as_bytes());
         let _ = Point::new(b"p(.)(.)", text.as_bytes());

@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_come_out_as_they_went_in(numbers in proptest::collection::vec((any::<u64>(), 0..=PEEK), 0..50)) {
+        fn numbers_round_trip(numbers in proptest::collection::vec((any::<u64>(), 0..=PEEK), 0..50)) {
             let mut out = Vec::new();
             let mut writer = Writer::new(&mut out);
             let numbers: Vec<_> = numbers.into_iter().map(|(n, count)| (n & ((1 << count) - 1), count)).collect();

@@ -75,7 +75,7 @@ mod tests {
     use xxhash_rust::xxh3::xxh3_64;
 
     #[test]
-    fn the_table_never_changes() {
+    fn builtin_table_never_changes() {
         assert_eq!(xxh3_64(&table().save()), 10_671_516_579_005_428_860);
     }
 }

@@ -95,7 +95,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_frequent_is_short() {
+    fn frequent_symbols_get_short_codes() {
         assert_eq!(lengths(&[8, 4, 2, 1, 1], MAX_BITS), [1, 2, 3, 4, 4]);
         assert_eq!(lengths(&[5, 5], MAX_BITS), [1, 1]);
         assert_eq!(codes(&[2, 1, 3, 3]), [0b01, 0b0, 0b011, 0b111]);
@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn codes_can_be_told_apart(counts in proptest::collection::vec(prop_oneof![0..3u32, 0..1000u32, any::<u32>()], 2..200), longest in 8..=MAX_BITS) {
+        fn codes_are_prefix_free(counts in proptest::collection::vec(prop_oneof![0..3u32, 0..1000u32, any::<u32>()], 2..200), longest in 8..=MAX_BITS) {
             let lengths = lengths(&counts, longest);
             prop_assert!(is_complete(&lengths, longest));
             let codes = codes(&lengths);

@@ -56,7 +56,7 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn texts_come_out_as_they_went_in(all in vec(text(), 1..20), mark in 0..=Texts::MAX_MARK) {
+    fn texts_round_trip(all in vec(text(), 1..20), mark in 0..=Texts::MAX_MARK) {
         thread_local! {
             static LEARNED: (Texts, u16) = learned();
         }
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_texts_break_nothing(text in text(), changes in vec((any::<Index>(), any::<u8>()), 0..4), cut: Index, table in 0..3u16) {
+    fn damaged_texts_are_harmless(text in text(), changes in vec((any::<Index>(), any::<u8>()), 0..4), cut: Index, table in 0..3u16) {
         let mut texts = Texts::default();
         let mut bytes = compressed(&mut texts, 0, 0, &text);
         for (at, byte) in changes {
@@ -90,7 +90,7 @@ proptest! {
 }
 
 #[test]
-fn long_texts_come_out_as_they_went_in() {
+fn long_texts_round_trip() {
     let mut texts = Texts::default();
     for len in [300, 65_535, MAX_BYTES, MAX_BYTES + 1, 1 << 20] {
         for byte in [b'a', b'7', b'/', 0, 0xff] {
@@ -102,7 +102,7 @@ fn long_texts_come_out_as_they_went_in() {
 }
 
 #[test]
-fn texts_that_compress_badly_take_one_byte_more() {
+fn incompressible_texts_take_one_byte_more() {
     let mut texts = Texts::default();
     assert_eq!(compressed(&mut texts, 0, 0, b"\x01\x02"), [3, 1, 2]);
     assert_eq!(compressed(&mut texts, 0, 2, b"\xff"), [11, 0xff]);
@@ -110,7 +110,7 @@ fn texts_that_compress_badly_take_one_byte_more() {
 }
 
 #[test]
-fn tables_last_as_long_as_their_owners() {
+fn tables_live_as_long_as_their_owners() {
     let (mut texts, table) = learned();
     texts.tables.verify();
     let bytes = compressed(&mut texts, table, 0, &page(7));

@@ -471,7 +471,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_is_never_asked_to_wait_for_longer_than_the_connection_does() {
+    fn block_is_shorter_than_the_connection_timeout() {
         let hour = Duration::from_secs(3600);
         let max = MAX_WAIT.as_millis() as u64;
         assert!(MAX_WAIT < crate::server::TIMEOUT);

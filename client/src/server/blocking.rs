@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_connection_is_not_replaced_where_it_is_the_only_one() {
+    fn only_one_does_not_replace_a_broken_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("redis://{}/", listener.local_addr().expect("an address"));
         let answers = thread::spawn(move || {
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_an_error_that_names_the_address() {
+    fn connection_refused_error_names_the_address() {
         let error = Server::open("redis://127.0.0.1:1/").expect_err("nobody listens on port 1");
         assert!(
             error

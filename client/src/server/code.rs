@@ -156,7 +156,7 @@ mod tests {
     use super::Code;
 
     #[test]
-    fn a_code_is_that_of_its_word() {
+    fn code_is_parsed_from_its_word() {
         for &code in Code::ALL {
             assert_eq!(Code::of(code.word()), Some(code));
         }

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_retries_outlast_a_failover_whatever_the_jitter() {
+    fn default_retries_outlast_a_failover() {
         let (least, most) = (pauses(Some(|| 0.0)), pauses(Some(|| 1.0)));
         assert!(least.iter().sum::<Duration>() >= Duration::from_secs(12));
         assert!(most.iter().sum::<Duration>() <= Duration::from_secs(30));
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clients_that_failed_together_do_not_come_back_together() {
+    fn jitter_spreads_the_retries_of_two_clients() {
         assert_ne!(pauses(None), pauses(None));
     }
 }

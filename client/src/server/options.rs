@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_never_shown() {
+    fn password_is_never_shown() {
         assert_eq!(
             without_password("redis://user:se@cret@host:6379/0"),
             "redis://host:6379/0"

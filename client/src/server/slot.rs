@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_those_of_the_specification() {
+    fn slots_match_the_specification() {
         // The check value of CRC-16/XMODEM.
         assert_eq!(crc16(b"123456789"), 0x31c3);
         // Values of `CLUSTER KEYSLOT`.
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_hash_tag_counts_and_not_an_empty_one() {
+    fn only_the_first_hash_tag_counts_unless_it_is_empty() {
         assert_eq!(of(b"{user1000}.following"), of(b"user1000"));
         assert_eq!(of(b"foo{bar}{zap}"), of(b"bar"));
         assert_eq!(of(b"foo{{bar}}zap"), of(b"{bar"));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_lies_where_its_first_key_does() {
+    fn slot_of_a_script_is_that_of_its_first_key() {
         let mut eval = redis::cmd("eval");
         eval.arg("return 1").arg(2).arg("a").arg("b").arg("c");
         assert_eq!(of_command(&eval), Some(of(b"a")));

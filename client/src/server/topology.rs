@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_know_its_name_is_where_it_was_asked() {
+    fn server_without_a_name_is_reached_at_the_requested_address() {
         let topology = topology("redis://seed.example:7000/");
         let named = Value::BulkString(b"other.example".to_vec());
         let slots = Value::Array(vec![
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirection_is_taken_in() {
+    fn redirection_is_stored() {
         let topology = topology("redis://seed.example:7000/");
         let error = |line: &str| {
             let (code, rest) = line.split_once(' ').unwrap();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_servers_are_reached_as_the_first_one_is() {
+    fn other_servers_are_reached_with_the_same_settings() {
         let topology = topology("rediss://user:secret@seed.example:7000/");
         let client = topology.client(&node("other.example", 7001)).unwrap();
         let info = client.get_connection_info();

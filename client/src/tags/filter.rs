@@ -352,12 +352,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_not_sent() {
+    fn unset_options_are_not_sent() {
         assert_eq!(words(&Filter::default()), "");
     }
 
     #[test]
-    fn everything_said_has_its_word() {
+    fn every_option_is_sent() {
         let filter = Filter {
             point: Some(b"all"),
             condition: Some(b"coll:1"),

@@ -48,7 +48,7 @@ fn up_to(ms: u64) -> Next {
 }
 
 #[test]
-fn a_page_goes_through_the_frontier_once() {
+fn page_passes_through_the_frontier_once() {
     let server = Server::start();
     let frontier = open(&server);
     let pages = ["https://a.example/", "https://a.example/2"];
@@ -97,7 +97,7 @@ fn a_page_goes_through_the_frontier_once() {
 }
 
 #[test]
-fn a_frontier_that_only_counts_is_told_whose_pages_are_done() {
+fn counting_frontier_needs_the_execution_of_finished_pages() {
     let server = Server::start();
     let frontier = open(&server);
     let three: [(&[u8], u64); 3] = [(b"a", 0), (b"a", 0), (b"b", 0)];
@@ -113,7 +113,7 @@ fn a_frontier_that_only_counts_is_told_whose_pages_are_done() {
 }
 
 #[test]
-fn who_waits_for_ever_gets_what_comes_and_is_not_sent_away() {
+fn endless_wait_returns_a_lease_and_is_not_cut_off() {
     let server = Server::start();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
@@ -142,7 +142,7 @@ fn who_waits_for_ever_gets_what_comes_and_is_not_sent_away() {
 }
 
 #[test]
-fn a_wait_in_vain_takes_as_long_as_was_said() {
+fn unsuccessful_wait_lasts_as_long_as_requested() {
     let server = Server::start();
     let begun = Instant::now();
     assert_eq!(open(&server).next(&up_to(120)).unwrap(), []);
@@ -152,7 +152,7 @@ fn a_wait_in_vain_takes_as_long_as_was_said() {
 }
 
 #[test]
-fn a_lease_that_is_over_is_stale() {
+fn expired_lease_is_stale() {
     let server = Server::start();
     let frontier = open(&server);
     let two: [(&[u8], u64); 2] = [(b"a", 0), (b"a", 0)];
@@ -175,7 +175,7 @@ fn past(vandal: &Vandal) -> Frontier {
 }
 
 #[test]
-fn what_may_not_arrive_twice_is_not_sent_twice() {
+fn unrepeatable_call_is_not_sent_twice() {
     let server = Server::start();
     let vandal = Vandal::of(&server, "CHG.ADD", Cut::After, 1);
     let frontier = past(&vandal);
@@ -189,7 +189,7 @@ fn what_may_not_arrive_twice_is_not_sent_twice() {
 }
 
 #[test]
-fn what_is_sent_again_counts_once() {
+fn repeated_call_counts_once() {
     let server = Server::start();
     let calm = open(&server);
 
@@ -228,7 +228,7 @@ fn what_is_sent_again_counts_once() {
 }
 
 #[test]
-fn a_next_that_was_cut_off_leases_nothing_twice() {
+fn interrupted_next_leases_nothing_twice() {
     let server = Server::start();
     let calm = open(&server);
     calm.add(b"crawl", None, &[(b"a", 0), (b"b", 0)]).unwrap();
@@ -240,7 +240,7 @@ fn a_next_that_was_cut_off_leases_nothing_twice() {
 }
 
 #[test]
-fn operators_hold_and_limit_and_move_and_drop() {
+fn operators_hold_limit_move_and_drop() {
     let server = Server::start();
     let frontier = open(&server);
     let limits = Limits {
@@ -301,7 +301,7 @@ fn operators_hold_and_limit_and_move_and_drop() {
 }
 
 #[test]
-fn replies_of_either_protocol_are_understood() {
+fn replies_of_both_protocols_are_parsed() {
     let server = Server::start();
     for protocol in ["resp2", "resp3"] {
         let url = format!("{}?protocol={protocol}", server.url());
@@ -320,7 +320,7 @@ fn replies_of_either_protocol_are_understood() {
 }
 
 #[test]
-fn leases_that_ran_out_are_reported_once() {
+fn expired_leases_are_reported_once() {
     let server = Server::start();
     let frontier = open(&server);
     let uris = [seed("a", "u:1")];
@@ -339,7 +339,7 @@ fn leases_that_ran_out_are_reported_once() {
 }
 
 #[test]
-fn what_plain_clients_left_behind_is_found_and_mended() {
+fn repair_fixes_what_plain_clients_left() {
     let server = Server::start();
     let frontier = open(&server);
     frontier.add(b"crawl", None, &[(b"a", 0)]).unwrap();

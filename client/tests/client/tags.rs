@@ -64,7 +64,7 @@ fn walked<T>(page: impl Fn(u64) -> Result<Page<T>, Error>) -> Vec<T> {
 }
 
 #[test]
-fn many_ids_are_loaded_walked_through_and_swapped() {
+fn many_ids_are_loaded_scanned_and_swapped() {
     let server = Server::start();
     let space = archive(&server);
     let entries = (0..2500).map(|n| (format!("coll:{n}"), format!("org:{}", n % 3)));
@@ -99,7 +99,7 @@ fn many_ids_are_loaded_walked_through_and_swapped() {
 }
 
 #[test]
-fn rules_and_points_are_as_they_were_set() {
+fn rules_and_points_are_returned_as_set() {
     let server = Server::start();
     let space = archive(&server);
     let rule = Rule {
@@ -127,7 +127,7 @@ fn rules_and_points_are_as_they_were_set() {
 }
 
 #[test]
-fn a_batch_is_filtered_in_every_form() {
+fn batch_is_filtered_in_every_form() {
     let server = Server::start();
     let space = archive(&server);
     let lines = [cdx(1), cdx(2), cdx(3), "no line".to_owned()];

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_first_value_is_new() {
+    fn empty_first_value_is_new() {
         let lines = [
             "a 2020 {}",
             "b 2020 {\"lang\":\"\"}",
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_json_field_is_unknown_elsewhere() {
+    fn json_field_is_unknown_in_other_formats() {
         let mut collapse = Collapse::parse(b"lang").unwrap();
         let Ok(Read::Capture(line)) = Line::read(b"x.warc.gz", Format::File) else {
             panic!()
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_is_a_field_and_perhaps_a_positive_number() {
+    fn spec_is_a_field_with_an_optional_positive_number() {
         for spec in [
             "timestamp:",
             "timestamp:0",

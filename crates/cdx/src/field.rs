@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_is_the_same_field() {
+    fn alias_names_the_same_field() {
         for (alias, name) in [
             ("original", "url"),
             ("mimetype", "mime"),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_name_is_a_json_field_and_plausible_if_it_looks_like_one() {
+    fn unknown_name_is_a_json_field() {
         for (name, plausible) in [
             ("", false),
             ("=status", false),

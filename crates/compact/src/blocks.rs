@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_what_was_pushed() {
+    fn list_returns_what_was_pushed() {
         let mut list = Blocks::default();
         for n in 0..1000_usize {
             assert_eq!(list.len(), n);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_given_again() {
+    fn numbers_are_reused() {
         let mut slab = Slab::default();
         for n in 0..600 {
             assert_eq!(slab.insert(n, 1000), n);

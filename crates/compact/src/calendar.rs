@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_follows_the_one_before() {
+    fn every_day_follows_the_previous_one() {
         let mut before = date(-1_000_000);
         for of in -999_999..3_000_000 {
             let today = date(of);

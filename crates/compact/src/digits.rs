@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_that_is_no_digit_is_seen_wherever_it_stands() {
+    fn every_invalid_byte_is_found_at_any_offset() {
         for len in 1..9 {
             for at in 0..2 * len {
                 for byte in 0..=255 {
@@ -259,7 +259,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn digits_are_read_as_they_were_written(raw in proptest::collection::vec(any::<u8>(), 0..70)) {
+        fn digits_read_back(raw in proptest::collection::vec(any::<u8>(), 0..70)) {
             let text: String = raw.iter().map(|byte| format!("{byte:02x}")).collect();
             prop_assert_eq!(hex(Case::Lower, &raw), text.as_bytes());
             let upper = text.to_uppercase();

@@ -129,7 +129,7 @@ mod tests {
     };
 
     #[test]
-    fn errors_name_what_is_wrong() {
+    fn errors_describe_the_problem() {
         let chunk = ENVELOPE.sealed(&[b"body"]);
         let error = |chunk: &[u8]| ENVELOPE.body(chunk).unwrap_err();
         assert_eq!(error(b""), "a chunk of a test is empty");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_follows_the_one_before() {
+    fn chunk_must_follow_its_predecessor() {
         let (mut first, mut second) = (Vec::new(), Vec::new());
         ENVELOPE.begin(&mut first);
         let sum = ENVELOPE.seal(&mut first, 0);

@@ -203,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_finds_what_a_map_finds(
+        fn interner_equals_a_map(
             steps in proptest::collection::vec((any::<bool>(), 1..2000_u32), 0..1500),
             same in 0..3_u32,
         ) {

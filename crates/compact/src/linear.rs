@@ -241,7 +241,7 @@ mod tests {
     proptest! {
         /// A walk returns every entry that exists from its first step to its last.
         #[test]
-        fn a_walk_over_a_changing_table_misses_nothing(
+        fn scan_of_a_changing_table_misses_nothing(
             stays in proptest::collection::btree_set(any::<u64>(), 1..100),
             comes in proptest::collection::btree_set(any::<u64>(), 0..100),
             first in 1..20_usize,

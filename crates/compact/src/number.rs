@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_hold() {
+    fn limits_are_enforced() {
         assert_eq!(Reader::new(&[5]).number_to(5), Ok(5));
         assert_eq!(Reader::new(&[6]).number_to(5), Err(Malformed::NUMBER));
         assert_eq!(Reader::new(&[2, b'a', b'b']).text(2), Ok(&b"ab"[..]));
@@ -250,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_number_is_read_as_it_was_written(n in any::<u64>(), bits in 0..64u32, more in any::<Vec<u8>>()) {
+        fn number_reads_back(n in any::<u64>(), bits in 0..64u32, more in any::<Vec<u8>>()) {
             let n = n >> bits;
             let mut bytes = encoded(n);
             prop_assert!(bytes.len() <= MAX_BYTES);
@@ -264,7 +264,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_has_no_other_form(bytes in proptest::collection::vec(prop_oneof![0x7e..0x82u8, any::<u8>()], 0..12)) {
+        fn parsed_number_has_no_other_form(bytes in proptest::collection::vec(prop_oneof![0x7e..0x82u8, any::<u8>()], 0..12)) {
             let mut reader = Reader::new(&bytes);
             if let Ok(n) = reader.number() {
                 prop_assert_eq!(encoded(n), &bytes[..reader.at()]);

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_must_come_at_some_pace() {
+    fn slow_body_is_given_up() {
         let of = |seconds, count| Pace {
             least: 1000,
             since: Instant::now() - Duration::from_secs(seconds),

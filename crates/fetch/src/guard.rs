@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn public_addresses_pass() {
+    fn public_addresses_are_allowed() {
         for address in [
             "1.1.1.1",
             "9.255.255.255",
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_ones_own_do_not() {
+    fn private_addresses_are_refused() {
         for address in [
             "0.0.0.0",
             "0.1.2.3",
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_passes_and_nothing_beside_it() {
+    fn allowed_networks_pass_and_nothing_else() {
         assert!(passes("127.0.0.1", &["127.0.0.1/32"]));
         assert!(passes("::ffff:127.0.0.1", &["127.0.0.1/32"]));
         assert!(passes("64:ff9b::127.0.0.1", &["127.0.0.1/32"]));

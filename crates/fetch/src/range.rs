@@ -112,7 +112,7 @@ mod tests {
     use super::Part;
 
     #[test]
-    fn a_content_range_is_what_the_standard_says_or_nothing() {
+    fn content_range_is_parsed_as_in_the_standard() {
         let part = |from, last, total| Some(Part { from, last, total });
         assert_eq!(Part::parse("bytes 0-3/10"), part(0, 3, Some(10)));
         assert_eq!(Part::parse("bytes 9-9/10"), part(9, 9, Some(10)));

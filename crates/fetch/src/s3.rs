@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_has_the_url_that_its_store_gives_it() {
+    fn object_has_the_url_of_its_store() {
         let at = |url| ("AWS_ENDPOINT_URL", url);
         for (variables, object, url) in [
             (
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_in_the_name_of_somebody_are_signed() {
+    fn requests_with_credentials_are_signed() {
         let key = ("AWS_ACCESS_KEY_ID", "key");
         let secret = ("AWS_SECRET_ACCESS_KEY", "secret");
         let token = ("AWS_SESSION_TOKEN", "a token");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_object_is_refused() {
+    fn invalid_object_url_is_refused() {
         for object in [
             "s3://bucket",
             "s3://bucket/",

@@ -53,7 +53,7 @@ fn run<T>(test: impl std::future::Future<Output = T>) -> T {
 }
 
 #[test]
-fn connections_are_kept_whatever_the_form_of_the_body() {
+fn connections_are_reused_after_any_form_of_body() {
     let chunks = "2\r\nte\r\n2\r\nxt\r\n0\r\nA: b\r\n\r\n";
     let chunks = format!("HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
     let host = ScriptedHost::start(move |asked| match asked.target.as_str() {
@@ -90,7 +90,7 @@ fn connections_are_kept_whatever_the_form_of_the_body() {
 }
 
 #[test]
-fn a_kept_connection_that_is_dead_is_no_error() {
+fn dead_idle_connection_is_no_error() {
     let host = ScriptedHost::start(|asked| match asked.connection {
         // The server closes the connection without a response when it is reused.
         0 if asked.target == "/2" => vec![Part::Close],
@@ -112,7 +112,7 @@ fn a_kept_connection_that_is_dead_is_no_error() {
 }
 
 #[test]
-fn a_post_is_never_sent_twice() {
+fn post_is_never_sent_twice() {
     let host = ScriptedHost::start(|asked| match asked.method.as_str() {
         "POST" => vec![Part::Close],
         _ => answer(200, &[], "text"),
@@ -131,7 +131,7 @@ fn a_post_is_never_sent_twice() {
 }
 
 #[test]
-fn private_addresses_are_not_connected_to_however_they_are_written() {
+fn private_addresses_are_refused_in_all_spellings() {
     let host = ScriptedHost::start(|_| answer(200, &[], "secret"));
     let port = host.port();
     run(async {
@@ -184,7 +184,7 @@ fn private_addresses_are_not_connected_to_however_they_are_written() {
 }
 
 #[test]
-fn redirects_are_followed_to_where_requests_may_go() {
+fn redirects_are_followed_to_allowed_addresses() {
     let host = ScriptedHost::start(|asked| match asked.target.as_str() {
         "/relative" => answer(301, &[("Location", "there?a b")], ""),
         "/there?a%20b" => answer(200, &[], "text"),
@@ -234,7 +234,7 @@ fn through(proxy: &str) -> Arc<Net> {
 }
 
 #[test]
-fn a_proxy_gets_whole_urls_and_opens_tunnels() {
+fn proxy_gets_absolute_urls_and_opens_tunnels() {
     let proxy = ScriptedHost::start(|asked| match asked.method.as_str() {
         "CONNECT" => answer(407, &[], "who is it?"),
         _ => answer(200, &[], "text"),
@@ -267,7 +267,7 @@ fn a_proxy_gets_whole_urls_and_opens_tunnels() {
 }
 
 #[test]
-fn a_name_and_a_password_go_to_nobody_else() {
+fn credentials_are_sent_to_no_other_server() {
     let other = ScriptedHost::start(|_| answer(200, &[], ""));
     let away = other.url("/");
     let host = ScriptedHost::start(move |asked| match asked.target.as_str() {
@@ -295,7 +295,7 @@ fn a_name_and_a_password_go_to_nobody_else() {
 }
 
 #[test]
-fn who_does_not_answer_is_given_up() {
+fn unresponsive_server_times_out() {
     let head: &[u8] = b"HTTP/1.1 200 X\r\nContent-Length: 10\r\n\r\n";
     let host = ScriptedHost::start(move |asked| match asked.target.as_str() {
         "/nothing" => vec![Part::Silence],
@@ -320,7 +320,7 @@ fn who_does_not_answer_is_given_up() {
 }
 
 #[test]
-fn what_is_given_up_is_closed() {
+fn abandoned_connection_is_closed() {
     let host = ScriptedHost::start(|asked| match asked.target.as_str() {
         "/nothing" => vec![Part::Silence],
         _ => then(
@@ -350,7 +350,7 @@ fn is_broken(sent: &Result<Vec<u8>, Error>) -> bool {
 }
 
 #[test]
-fn lies_about_the_length_are_errors() {
+fn wrong_length_is_an_error() {
     let host = ScriptedHost::start(|asked| {
         once(match asked.target.as_str() {
             "/short" => "HTTP/1.1 200 X\r\nContent-Length: 10\r\n\r\nsome",
@@ -376,7 +376,7 @@ fn lies_about_the_length_are_errors() {
 }
 
 #[test]
-fn no_answer_is_larger_than_it_may_be() {
+fn response_size_is_limited() {
     let bomb = {
         use std::io::Write;
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
@@ -430,7 +430,7 @@ fn no_answer_is_larger_than_it_may_be() {
 }
 
 #[test]
-fn a_body_is_unpacked_but_not_a_part_of_a_file() {
+fn whole_body_is_decompressed_but_no_part_of_a_file() {
     use std::io::Write;
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(b"text").unwrap();

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_packed_comes_out_however_it_is_cut() {
+    fn decompression_does_not_depend_on_chunk_boundaries() {
         let mut text = Vec::new();
         for i in 0..40_000 {
             text.extend_from_slice(format!("com,example)/{i} ").as_bytes());
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_an_error_and_no_more() {
+    fn random_bytes_are_an_error() {
         let mut rng = Rng::new("unpack::noise");
         for _ in 0..300 {
             let mut noise: Vec<u8> = (0..rng.below(300)).map(|_| rng.bits() as u8).collect();

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_is_known_when_it_comes_again() {
+    async fn repeated_request_is_recognized() {
         let via = Via::of(&headers(&["1.0 proxy, 1.1 other"])).unwrap();
         let sent = via.answer(async { current() }).await.unwrap();
         let text = sent.to_str().unwrap();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn more_hops_than_the_limit_are_a_cycle() {
+    fn too_many_hops_are_a_cycle() {
         let names = vec!["1.1 a"; MAX_HOPS];
         assert!(Via::of(&headers(&names)).is_ok());
         let more = vec!["1.1 a"; MAX_HOPS + 1];

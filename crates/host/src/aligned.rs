@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_aligned_and_within_its_block_wherever_that_begins() {
+    fn part_is_aligned_and_within_its_block() {
         for align in [32, 64, 4096] {
             let mut memory = vec![0_u128; 3 * align / ALIGNED];
             for begin in 0..align / ALIGNED {

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_of_valkey_are_told_apart() {
+    fn versions_of_valkey_are_distinguished() {
         for version in ["8.0.0", "8.0.1", "8.1.1", "8.1.12", "9.0.0", "9.0.0-rc1"] {
             assert!(needs_client(version), "{version}");
         }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_those_of_the_servers() {
+    fn slots_equal_those_of_the_server() {
         // Slots as computed by CLUSTER KEYSLOT.
         for (key, slot) in [
             ("", 0),
@@ -173,7 +173,7 @@ mod tests {
     );
 
     #[test]
-    fn open_slots_are_those_of_the_node_itself() {
+    fn open_slots_are_read_from_the_own_node() {
         assert_eq!(NODES.open(7), Some(Open::Migrating("bbb")));
         assert_eq!(NODES.open(300), Some(Open::Importing("ccc")));
         assert_eq!(NODES.open(30), None);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_have_owners_and_nodes_addresses() {
+    fn slots_have_owners_and_nodes_have_addresses() {
         let owners = [0, 99, 100, 200, 201, 16383].map(|slot| NODES.owner(slot).unwrap());
         assert_eq!(owners, ["aaa", "aaa", "bbb", "aaa", "bbb", "bbb"]);
         assert_eq!(Nodes("garbage\n\n").owner(5), None);

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_moves_with_all_that_it_holds() {
+    fn list_moves_with_all_its_elements() {
         let mut list: Vec<u32> = Vec::with_capacity(100);
         list.extend(0..60);
         let layout = Layout::array::<u32>(list.capacity()).unwrap();

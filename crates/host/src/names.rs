@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_end_so_are_never_missed_and_few_others_are_taken_for_them() {
+    fn names_with_a_known_ending_are_always_found() {
         const ENDINGS: Endings = Endings::new()
             .with("allcrawls")
             .with("QCT")
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_looked_at_behind_prefixes_of_known_lengths() {
+    fn names_are_checked_after_prefixes_of_known_lengths() {
         let lengths = Lengths::new();
         let find = |name: &str| {
             let found = lengths.find(name.as_bytes(), b"h:").collect::<Vec<_>>();

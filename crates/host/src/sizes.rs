@@ -15,7 +15,7 @@ mod tests {
     use super::class;
 
     #[test]
-    fn sizes_are_those_of_the_allocator() {
+    fn sizes_equal_those_of_the_allocator() {
         let sizes = [0, 16, 32, 128, 160, 192, 224, 256, 320, 14336, 16384, 20480];
         for pair in sizes.windows(2) {
             assert_eq!(class(pair[0]), pair[0]);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn job_pauses_when_time_is_up_and_goes_on_where_it_was() {
+    fn job_pauses_when_time_is_up_and_resumes() {
         let (mut numbers, mut total) = ((1..=8).collect(), 0);
         let mut job = sum();
         assert_eq!(job.completion(), Completion::default());
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn values_may_be_others_in_each_slice_and_are_whole_between_slices() {
+    fn values_may_change_between_slices() {
         let mut job = sum();
         let (mut first, mut second, mut total) = (vec![1; 4], vec![1; 2], 0);
         assert_eq!(
@@ -245,14 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_ends_a_job_with_what_was_done() {
+    fn error_ends_a_job_and_keeps_completed_work() {
         let (mut numbers, mut total) = (vec![1, 0, 2], 0);
         let step = sum().step(&mut numbers, &mut total, &mut || true);
         assert_eq!((step, total), (Err("zero"), 2));
     }
 
     #[test]
-    fn nothing_is_lent_twice_nor_outside_of_a_step() {
+    fn nothing_is_lent_twice_or_outside_a_step() {
         let outside = Rc::new(Cell::new(None));
         let kept = outside.clone();
         let mut job = Sum::new(async move |lent| {

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn client_bytes_never_reach_an_error_line_raw() {
+    fn client_bytes_are_escaped_in_errors() {
         assert_eq!(
             Shown(b"a%n\r\n\0\xff'").to_string(),
             r"a%n\x0d\x0a\x00\xff\'"
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_strict() {
+    fn numbers_are_parsed_strictly() {
         for bad in [
             "",
             "-1",

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn short_work_is_done_within_a_few_turns_however_much_long_work_waits() {
+    fn short_work_finishes_within_few_turns_among_long_work() {
         for clients in [1, 24, 1000] {
             let mut turns = Turns::new();
             for _ in 0..clients {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn long_work_goes_on_however_much_short_work_comes() {
+    fn long_work_continues_among_short_work() {
         let mut turns = Turns::new();
         let pieces = 20;
         turns.put(Work { pieces, ..LONG }, false, 0);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn light_turns_are_for_light_work_alone() {
+    fn light_turns_are_reserved_for_light_work() {
         let mut turns = Turns::new();
         for _ in 0..24 {
             turns.put(LONG, false, 0);

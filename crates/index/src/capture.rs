@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_response_unless_its_type_is_that_of_a_revisit() {
+    fn line_is_a_response_unless_its_type_is_revisit() {
         let line = cdxj("https://example.org/", "text/html", HASH, "1043");
         assert_eq!(
             Capture::of_line(line.as_bytes()),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn old_indexes_of_eleven_columns_are_read_as_well() {
+    fn eleven_column_indexes_are_read() {
         let line = b"org,example)/ 20240102030405 http://example.org/ text/html 200 B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A - - 1043 333 a.warc.gz";
         assert!(matches!(
             Capture::of_line(line),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_crawler_fetched_is_skipped() {
+    fn lines_that_are_no_captures_are_skipped() {
         for url in [
             "urn:text:https://example.org/",
             "dns:example.org",
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_of_nothing_is_no_digest() {
+    fn digest_of_empty_content_is_no_digest() {
         for digest in [
             "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
             "md5:d41d8cd98f00b204e9800998ecf8427e",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_the_server_would_refuse_says_why() {
+    fn refused_line_reports_the_reason() {
         let bad = |line: &str, why: &str| match Capture::of_line(line.as_bytes()) {
             Capture::Bad(reason) => assert!(reason.contains(why), "{reason}"),
             other => panic!("{line}: {other:?}"),

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_comes_first_wins_and_nobody_is_lost() {
+    fn smallest_wins_and_all_are_returned() {
         for players in 1..40usize {
             // The values of each player, and the number of values taken.
             let values: Vec<Vec<usize>> = (0..players)

@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_keeps_to_itself_where_the_original_is() {
+    fn row_hides_where_its_original_is() {
         let row = |json: &str| Row::new(format!("com,a)/ 2016 {json}").into()).unwrap();
         for (json, left) in [
             (
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_three_parts() {
+    fn row_has_three_parts() {
         let row = Row::new(Bytes::from_static(
             b"com,a)/ 2016 {\"url\": \"http://a.com/\"}",
         ))
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_put_before_the_end() {
+    fn members_are_inserted_before_the_closing_brace() {
         let mut members = String::new();
         member("source", "a \"b\"", &mut members);
         member("source_type", "file", &mut members);

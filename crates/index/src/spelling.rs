@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_the_makers() {
+    fn keys_equal_those_of_the_indexers() {
         let mut wrong = Vec::new();
         for (url, js, surt) in vectors() {
             if warcio_js(&url) != js {
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_plain_urls_are_those_of_any_url() {
+    fn keys_of_plain_urls_equal_the_general_case() {
         let hosts =
             "http:// https:// HTTP:// ftp:// www. www2. example a 0x1 xn--a . .. :80 com 1 @";
         let paths = "/ / / // /. ~ %7e %41 A ; jsessionid=1 , : - _ # \\";
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn other_keys_of_a_row_are_those_of_its_url() {
+    fn other_keys_of_a_row_are_derived_from_its_url() {
         let mut hidden = 0;
         for (url, js, _) in vectors() {
             let Ok(own) = urlkey(&url) else { continue };
@@ -628,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_other_forms_of_a_url_count() {
+    fn keys_of_equivalent_urls_match() {
         for (url, stored) in [
             ("http://example.com/~user", "http://example.com/%7Euser"),
             ("http://example.com/%7euser", "http://example.com/~user/"),
@@ -642,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_the_urlkey_of_its_url_whoever_wrote_it() {
+    fn line_of_any_indexer_gets_the_urlkey_of_its_url() {
         let mut wrong = Vec::new();
         for (url, js, surt) in vectors() {
             let Ok(own) = urlkey(&url) else { continue };

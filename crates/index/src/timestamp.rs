@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_day_of_four_centuries_goes_there_and_back() {
+    fn every_day_of_four_centuries_round_trips() {
         let mut days = days_since_1970(1800, 1, 1);
         for year in 1800..2200 {
             for month in 1..=12 {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_the_first_or_the_last_of_it() {
+    fn missing_digits_mean_the_first_or_last_moment() {
         for (digits, first, last) in [
             ("2016", "20160101000000", "20161231235959"),
             ("201602", "20160201000000", "20160229235959"),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_of_http_go_there_and_back() {
+    fn http_dates_round_trip() {
         let moment = Timestamp::earliest(b"19941106084937").unwrap();
         assert_eq!(moment.http_date(), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_compare_as_moments() {
+    fn digits_compare_like_times() {
         use std::cmp::Ordering::*;
         assert_eq!(compare(b"2016", b"20160101000000"), Equal);
         assert_eq!(compare(b"2016", b"20160101000001"), Less);

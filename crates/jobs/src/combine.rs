@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_whose_parts_are_removed_meanwhile_is_made_again_also_when_it_is_rebuilt() {
+    fn index_is_rebuilt_when_its_parts_are_removed_meanwhile() {
         for (removed, rebuild, is_made) in [
             (0, false, true),
             (2, false, true),

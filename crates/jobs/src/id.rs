@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_netarchivesuite() {
+    fn names_match_netarchivesuite() {
         assert_eq!(jobs("").name(), "empty");
         assert_eq!(jobs("7").name(), "7");
         assert_eq!(jobs("10,9,1,2").name(), "1-2-9-10");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_reads_back() {
+    fn set_reads_back() {
         for text in [
             "",
             "1",
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_is_refused() {
+    fn invalid_set_is_refused() {
         for text in [
             "x",
             "1,,2",

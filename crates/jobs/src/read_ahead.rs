@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn all_bytes_come_in_their_order() {
+    fn bytes_arrive_in_order() {
         for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 10 * PIECE + 7] {
             let bytes: Vec<u8> = (0..length).map(|n| (n / 3) as u8).collect();
             let mut input = &bytes[..];
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_comes_behind_what_was_read_before_it() {
+    fn error_follows_the_bytes_read_before_it() {
         for length in [0, 1, PIECE, 3 * PIECE + 5] {
             let mut input = BufReader::new(Failing(length));
             let (read, error) = read_ahead(&mut input, |input| {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_may_stop_before_the_end() {
+    fn consumer_may_stop_before_the_end() {
         let first = read_ahead(&mut BufReader::new(Failing(100 * PIECE)), |input| {
             let mut first = [0];
             input.read_exact(&mut first).map(|()| first[0])

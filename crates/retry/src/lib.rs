@@ -77,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_the_maximum_and_keep_within_half_and_all_of_that() {
+    fn pauses_double_up_to_the_maximum_with_jitter() {
         assert_eq!(pauses(|| 0.0), [100, 200, 400, 500, 500]);
         assert_eq!(pauses(|| 0.5), [150, 300, 600, 750, 750]);
         assert_eq!(pauses(|| 1.0), [200, 400, 800, 1000, 1000]);
     }
 
     #[test]
-    fn the_first_pause_is_as_long_as_the_maximum_at_most() {
+    fn first_pause_does_not_exceed_the_maximum() {
         let (short, long) = (Duration::from_millis(50), Duration::from_secs(9));
         let mut backoff = Backoff::from(long, short).with_random(|| 1.0);
         assert_eq!([backoff.pause(), backoff.pause()], [short, short]);

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn it_opens_after_failures_in_a_row_and_lets_one_try_again() {
+    fn breaker_opens_after_consecutive_failures_and_allows_a_trial() {
         let breaker = Breaker::default();
         let start = Instant::now();
         for question in 0..4 {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_who_tries_and_says_nothing_is_not_waited_for() {
+    fn abandoned_trial_is_not_waited_for() {
         let breaker = Breaker::default();
         let start = Instant::now();
         (0..5).for_each(|question| _ = breaker.failed(question, start));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn one_question_does_not_open_it_however_often_it_is_asked() {
+    fn repeated_query_alone_does_not_open_the_breaker() {
         let breaker = Breaker::default();
         let start = Instant::now();
         for _ in 0..100 {

@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_error_has_its_word() {
+    fn every_error_has_a_name() {
         let text = String::new;
         let all = [
             SourceError::Timeout,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_a_collection_are_counted_by_what_they_ask_and_how_they_end() {
+    fn collection_requests_are_counted_by_type_and_outcome() {
         let requests = Requests::default();
         assert_eq!(requests.counts().count(), 0);
         for (api, status) in [

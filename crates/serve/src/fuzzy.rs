@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_between_requests_for_the_same_is_no_part_of_a_key() {
+    fn volatile_parameters_are_removed_from_keys() {
         for (key, less) in [
             ("com,a)/x", "com,a)/x"),
             ("com,a)/x?", "com,a)/x"),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn first_the_url_without_and_then_those_with_other_parameters() {
+    fn fuzzy_search_tries_the_shortened_url_before_other_parameters() {
         let asked = |text: &str| {
             let pairs: Vec<_> = url::form_urlencoded::parse(text.as_bytes()).collect();
             let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));

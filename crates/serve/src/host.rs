@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_have_one_form() {
+    fn hosts_have_a_canonical_form() {
         for (text, form) in [
             ("archive.example", "archive.example"),
             ("Archive.Example.:8080", "archive.example:8080"),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_a_port_has_every_port() {
+    fn host_without_a_port_matches_every_port() {
         for (own, asked, covers) in [
             ("a.example", "a.example", true),
             ("a.example", "A.EXAMPLE:8080", true),

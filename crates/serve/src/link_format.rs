@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_the_same_however_they_are_cut() {
+    fn links_do_not_depend_on_chunk_boundaries() {
         let date = "Fri, 01 Jan 2016 00:00:00 GMT";
         for (text, expected, whole) in [
             (String::new(), vec![], true),
@@ -312,14 +312,14 @@ mod tests {
     }
 
     #[test]
-    fn relations_are_words() {
+    fn relations_are_split_into_words() {
         let link = link("a", &[("rel", "first  Memento"), ("rel", "self")]);
         assert!(link.is("memento") && link.is("first"));
         assert!(!link.is("first memento") && !link.is("mement") && !link.is("self"));
     }
 
     #[test]
-    fn nothing_grows_without_end() {
+    fn overlong_links_are_refused() {
         for endless in ["<", "<a>;", "<a>;b=\"", "<a>;b=\"\\\\", "<a>; c"] {
             let mut links = Links::new();
             links.feed(endless.as_bytes());
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_gives_links_or_none() {
+    fn random_bytes_cause_no_panic() {
         let mut rng = Rng::new("link_format::noise");
         let text = br#"<http://a.com/>; rel="original", <http://h/1>; rel="memento"; datetime="Fri, 01 Jan 2016 00:00:00 GMT""#;
         for _ in 0..5000 {

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_back_is_there_for_others() {
+    fn released_memory_is_available_to_others() {
         static SMALL: Memory = Memory::new(100);
         let new = || Reservation {
             bytes: 0,

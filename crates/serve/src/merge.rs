@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_sorting_gives(
+        fn merge_equals_sorting(
             sources in proptest::collection::vec(
                 proptest::collection::vec((0..4_u8, 0..60_u32, 1..4_usize), 0..12), 0..6),
             order in orders(),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn no_row_leaves_before_every_source_has_answered() {
+    fn no_row_is_sent_before_every_source_has_answered() {
         let waiting = stream::pending::<Batch>().boxed();
         let ready = stream::iter([vec![row(1, 1, 0)]]).boxed();
         let mut merged = merge(vec![ready, waiting], Order::Ascending);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ready_is_not_held_back() {
+    fn available_rows_are_not_held_back() {
         let first = stream::iter([vec![row(1, 1, 0)]])
             .chain(stream::pending())
             .boxed();

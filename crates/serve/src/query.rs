@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_says_what_matches() {
+    fn wildcard_determines_the_match_type() {
         for (text, url, match_type) in [
             ("url=http://a.com/", "http://a.com/", MatchType::Exact),
             ("url=http://a.com/x*", "http://a.com/x", MatchType::Prefix),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn closest_asks_for_that_order_whatever_else_is_said() {
+    fn closest_overrides_the_sort_order() {
         assert_eq!(order("url=a.com"), "ascending");
         assert_eq!(order("url=a.com&closest=2016"), "20161231235959");
         assert_eq!(order("url=a.com&closest=2"), "29991231235959");
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_padded() {
+    fn timestamps_are_padded() {
         let query = parse("url=a.com&from=201602&to=201602").unwrap();
         assert_eq!(query.from.unwrap().to_string(), "20160201000000");
         assert_eq!(query.to.unwrap().to_string(), "20160229235959");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn months_and_days_of_zero_are_before_the_first() {
+    fn month_and_day_zero_precede_the_first() {
         for (from, to, first, last) in [
             ("10101000000", "2016", "10101001000000", "20161231235959"),
             ("20160000", "20160000", "20160101000000", "20151231235959"),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_zero_is_none_in_ascending_order() {
+    fn limit_zero_means_no_limit_in_ascending_order() {
         for (text, limit) in [
             ("limit=0", None),
             ("limit=0&sort=regular", None),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_told_from_other_filters() {
+    fn tag_filters_are_recognized() {
         let query = parse("url=a.com&filter=status:200&filter=!tag.coll:7&filter=").unwrap();
         assert_eq!(query.tag_filters, ["!tag.coll:7"]);
         assert_eq!(query.filters.len(), 1);
@@ -387,13 +387,13 @@ mod tests {
     }
 
     #[test]
-    fn fields_stay_as_they_are_listed() {
+    fn fields_keep_their_order() {
         let fields = parse("url=a.com&fl=url,status,,url").unwrap().fields;
         assert_eq!(fields.unwrap(), ["url", "status", "url"]);
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_parameters_are_reported() {
         for (text, name) in [
             ("", "url"),
             ("url=", "url"),
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_is_named_once() {
+    fn ineffective_parameters_are_reported_once() {
         let query = parse("url=a.com&colour=blue&colour=red&fastLatest=1&showResumeKey=false");
         assert_eq!(query.unwrap().ignored, ["colour", "fastLatest"]);
         let query = parse("url=a.com&showResumeKey=true&resumeKey=");
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_media_type_is_a_filter() {
+    fn media_type_becomes_a_filter() {
         let query = parse("url=a.com&content_type=text/html&filter=status:200").unwrap();
         let texts: Vec<_> = query.filters.iter().map(|one| &one.text[..]).collect();
         assert_eq!(texts, ["status:200", "=mime:text/html"]);
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_some_or_all_but_some() {
+    fn sources_are_included_or_excluded() {
         let of = |text: &str| parse(text).unwrap().sources;
         assert_eq!(of("url=a.com"), Selection::All);
         assert!(of("url=a.com&sources=a,b").includes("b"));

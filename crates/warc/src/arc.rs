@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_both_versions_say_the_same() {
+    fn lines_of_both_versions_have_the_same_content() {
         let first = b"metadata://a.example/crawl/logs/crawl.log?jobid=4 172.16.13.127 20130522091850 text/plain 1157\n";
         let second = b"metadata://a.example/crawl/logs/crawl.log?jobid=4 172.16.13.127 20130522091850 text/plain 200 - - 77 4-metadata-1.arc 1157";
         let line = Line::parse(first).unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn spaces_in_a_media_type_are_a_part_of_it() {
+    fn spaces_in_a_media_type_are_part_of_it() {
         for (media_type, uri) in [
             ("text/html, application/x-javascript", "http://a.example/"),
             ("text/html; charset=UTF-8", "http://a.example/b c"),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_refused() {
+    fn invalid_line_is_refused() {
         for wrong in [
             &b""[..],
             b"http://a.example/",

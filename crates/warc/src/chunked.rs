@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_the_same_however_it_is_cut() {
+    fn body_does_not_depend_on_chunk_boundaries() {
         for (coded, body, trailer, left) in [
             ("0\r\n\r\n", "", "", 0),
             ("5\r\nhello\r\n0\r\n\r\nmore", "hello", "", 4),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_coding_is_refused() {
+    fn invalid_chunked_coding_is_refused() {
         let long_extension = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(MAX_LINE));
         let long_trailer = format!("0\r\n{}\r\n", "a: b\r\n".repeat(MAX_TRAILER / 6 + 1));
         let endless = "1".repeat(MAX_LINE + 2);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_size_there_is_does_not_overflow() {
+    fn largest_size_does_not_overflow() {
         assert_eq!(
             decoded(b"FFFFFFFFFFFFFFFF\r\nabc", 100),
             Err("cut off".to_owned())
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_a_record_are_put_together() {
+    fn chunks_of_a_record_are_joined() {
         for chunked in [
             "5\r\nhello\r\n6;a=b\r\n world\r\n0\r\n\r\n",
             "5\nhello\n6\r\n world\n0\n\n",

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_of_nothing_are_known_in_every_form() {
+    fn digests_of_empty_content_are_known_in_every_form() {
         for text in [
             "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
             "3i42h3s6nnfq2msvx7xzkyayscx5qbyj",
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_the_same_digest() {
+    fn all_forms_are_the_same_digest() {
         let digest = of(Algorithm::Sha1, b"");
         assert_eq!(digest.text(), "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ");
         for (text, well) in [

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_without_end_is_damage() {
+    fn endless_gzip_header_is_damage() {
         let mut gunzip = Gunzip::default();
         // A file name follows, which is terminated by a zero.
         let header = [MAGIC, 0x8b, 8, 8, 0, 0, 0, 0, 0, 0];

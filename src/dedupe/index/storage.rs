@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_come_one_by_one_in_any_order_come_to_the_same_index() {
+    fn keys_added_in_any_order_give_the_same_index() {
         let pack = || move_to(Storage::Packed);
         let unpack = || move_to(Storage::Plain);
         type Jobs = Vec<(Job<MemoryKeyspace>, usize)>;

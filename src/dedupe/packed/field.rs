@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn each_spelling_is_told_by_its_number() {
+    fn each_spelling_has_a_number() {
         for (i, Spelling(_, len, _)) in SPELLINGS.iter().enumerate() {
             let kind = i as u8 + 1;
             let raw: Vec<u8> = (0..*len).map(|i| (i * 37 + 11) as u8).collect();
@@ -233,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_comes_back(text in prop_oneof![
+        fn any_text_round_trips(text in prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..150),
             "(sha256:|sha1:|md5:|sha-256:)?[0-9a-fA-F]{32}([0-9a-fA-F]{32})?".prop_map(String::into_bytes),
             "(sha256:|sha1:|)?[0-9a-f]{64}".prop_map(String::into_bytes),
@@ -246,7 +246,7 @@ mod tests {
         }
 
         #[test]
-        fn hex_is_read_as_it_should(raw in proptest::collection::vec(any::<u8>(), 32)) {
+        fn hex_is_parsed(raw in proptest::collection::vec(any::<u8>(), 32)) {
             let text: String = raw.iter().map(|b| format!("{b:02x}")).collect();
             let field = Field::parse(text.as_bytes());
             prop_assert_eq!(field.raw(), &raw[..]);

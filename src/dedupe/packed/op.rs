@@ -312,7 +312,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_log_reads_back(list in ops()) {
+        fn log_reads_back(list in ops()) {
             let (mut log, mut mark) = (Vec::new(), 0);
             for each in &list {
                 op(each).write(&mut log, &mut mark);
@@ -325,18 +325,18 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_reading_panic(log in proptest::collection::vec(0..14u8, 0..60)) {
+        fn no_bytes_cause_a_panic(log in proptest::collection::vec(0..14u8, 0..60)) {
             let mut packed = Packed::default();
             let _ = apply_log(&mut packed, &log, |_| None);
         }
 
         #[test]
-        fn a_log_that_can_be_read_is_the_only_one_of_its_changes(log in proptest::collection::vec(0..14u8, 0..60)) {
+        fn readable_log_is_the_only_one_of_its_changes(log in proptest::collection::vec(0..14u8, 0..60)) {
             prop_assert!(is_strict(&log));
         }
 
         #[test]
-        fn no_change_of_a_log_goes_unseen(
+        fn every_change_of_a_log_is_noticed(
             list in ops(),
             at in any::<prop::sample::Index>(),
             what in 0..4u8,

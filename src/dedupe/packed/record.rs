@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_as_it_was_written() {
+    fn record_reads_back() {
         for (kind, raw, is_owner) in [
             (1, vec![7; 32], true),
             (field::TEXT, Vec::new(), false),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_anybody_is_checked() {
+    fn untrusted_record_is_checked() {
         let mut whole = Vec::new();
         begin(field::TEXT, &[b'x'; 200], false, &mut whole);
         for len in 0..whole.len() {

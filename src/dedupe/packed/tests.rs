@@ -290,7 +290,7 @@ proptest! {
     #![proptest_config(long())]
 
     #[test]
-    fn it_is_what_plain_maps_are(changes in proptest::collection::vec(change(), 1..600)) {
+    fn packed_index_equals_plain_maps(changes in proptest::collection::vec(change(), 1..600)) {
         let (mut packed, mut model) = (Packed::default(), Model::default());
         for (i, &change) in changes.iter().enumerate() {
             apply(change, &mut packed, &mut model);
@@ -324,7 +324,7 @@ proptest! {
     }
 
     #[test]
-    fn a_scan_gives_all_that_stays(
+    fn scan_returns_all_permanent_entries(
         seed in proptest::collection::vec(change(), 0..400),
         rounds in proptest::collection::vec(proptest::collection::vec(change(), 0..60), 1..60),
         which in 0..8_u8,
@@ -373,7 +373,7 @@ fn sha256(n: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_field_of_many_crawls_is_found_at_once() {
+fn field_of_many_crawls_is_found_at_once() {
     let mut packed = Packed::default();
     let name = |n: u32| format!("crawl-{n}").into_bytes();
     let shared = sha256(0);
@@ -404,7 +404,7 @@ fn a_field_of_many_crawls_is_found_at_once() {
 }
 
 #[test]
-fn memory_is_given_back() {
+fn memory_is_freed() {
     let mut packed = Packed::default();
     let crawl = b"crawl";
     for n in 0..20_000 {
@@ -434,7 +434,7 @@ fn memory_is_given_back() {
 }
 
 #[test]
-fn values_that_change_take_no_more_memory() {
+fn changing_values_take_no_more_memory() {
     let mut packed = Packed::default();
     let holders =
         |n: u32, round: u32| vec![b'0' + (round % 10) as u8; 10 + ((n + round) % 50) as usize];
@@ -463,7 +463,7 @@ fn values_that_change_take_no_more_memory() {
 }
 
 #[test]
-fn what_was_announced_makes_no_difference_but_room() {
+fn announced_size_only_reserves_room() {
     for expected in [0, 1, 5_000, 1 << 20, u64::MAX] {
         let mut packed = Packed::default();
         for n in 0..500 {
@@ -484,7 +484,7 @@ fn what_was_announced_makes_no_difference_but_room() {
 }
 
 #[test]
-fn all_memory_moves_and_nothing_changes() {
+fn defragmentation_moves_all_memory_and_changes_nothing() {
     let (mut packed, mut model) = (Packed::default(), Model::default());
     for n in 0..3_000_u32 {
         let change = FieldChange::New(n as u8, (n % 6) as u8, n as u16);
@@ -519,7 +519,7 @@ fn all_memory_moves_and_nothing_changes() {
 }
 
 #[test]
-fn a_scan_of_a_table_that_shrinks_and_grows_misses_nothing() {
+fn scan_of_a_resized_table_misses_nothing() {
     let paces = (4..80).step_by(4);
     for (grows, each) in paces.flat_map(|each| [(false, each), (true, each)]) {
         let mut packed = Packed::default();

@@ -71,7 +71,7 @@ fn hashes(reply: Reply) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn captures_that_stay_are_listed_once_while_others_come_and_go() {
+fn permanent_captures_are_listed_once_while_others_change() {
     let stay = [1, 3, 5, 7, 9, 11, 13];
     let (mut index, mut ks) = indexed(&[1, 2, 3, 5, 6, 7, 9, 11, 12, 13]);
     let mut job = ask(100);
@@ -103,14 +103,14 @@ fn captures_that_stay_are_listed_once_while_others_come_and_go() {
 }
 
 #[test]
-fn the_newest_are_kept_whatever_the_order_of_hashes() {
+fn newest_captures_are_kept_in_any_order_of_hashes() {
     let (mut index, mut ks) = indexed(&[4, 1, 7, 3, 6, 2, 5]);
     let found = run(ask(3), &mut index, &mut ks).unwrap();
     assert_eq!(hashes(found), [7, 6, 5].map(hash));
 }
 
 #[test]
-fn a_slice_ends_with_the_record_that_took_its_time() {
+fn slice_ends_with_the_record_that_exceeded_its_time() {
     let captures: Vec<u64> = (1..=9).collect();
     let (mut index, mut ks) = indexed(&captures);
     let mut job = ask(2);
@@ -127,7 +127,7 @@ fn a_slice_ends_with_the_record_that_took_its_time() {
 }
 
 #[test]
-fn any_limit_and_any_slices_give_the_same_captures() {
+fn any_limit_and_slices_give_the_same_captures() {
     let captures = [4, 1, 7, 3, 6, 2, 5, 11, 9, 8, 10];
     let (mut index, mut ks) = indexed(&captures);
     for limit in 1..=12 {
@@ -151,7 +151,7 @@ fn any_limit_and_any_slices_give_the_same_captures() {
 }
 
 #[test]
-fn the_limit_says_how_many_records_are_read() {
+fn limit_bounds_the_number_of_records_read() {
     let captures: Vec<u64> = (0..20).map(|n| n * 60).collect();
     let (mut index, mut ks) = indexed(&captures);
     for (limit, most) in [(1, 4), (3, 6), (20, 20)] {
@@ -172,7 +172,7 @@ fn the_limit_says_how_many_records_are_read() {
 }
 
 #[test]
-fn entries_of_version_0_1_0_are_found_and_made_new() {
+fn entries_of_version_0_1_0_are_found_and_upgraded() {
     let captures = [60, 3, 120, 1, 7, 240, 9];
     let (mut index, mut ks) = indexed(&captures);
     let key = index.crawls.key(&mut ks, b"a", CrawlKey::Urls);
@@ -205,7 +205,7 @@ fn entries_of_version_0_1_0_are_found_and_made_new() {
 }
 
 #[test]
-fn a_newer_capture_has_a_lower_score_and_each_is_a_whole_number() {
+fn newer_capture_has_a_lower_integer_score() {
     let dates = [
         "18991231235959",
         "19000101000100",
@@ -226,7 +226,7 @@ fn a_newer_capture_has_a_lower_score_and_each_is_a_whole_number() {
 }
 
 #[test]
-fn a_look_up_ends_when_the_index_by_url_is_dropped_meanwhile() {
+fn look_up_ends_when_the_index_by_url_is_dropped() {
     let (mut index, mut ks) = indexed(&[1, 2, 3, 4, 5]);
     let mut job = ask(100);
     let step = job.step(&mut index, &mut ks, &mut || false);

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_keeps_what_it_had() {
+    fn copy_keeps_its_content() {
         let mut list = Pages::default();
         let mut copies = Vec::new();
         for n in 0..5000_usize {

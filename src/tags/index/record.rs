@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_come_back_as_they_were() {
+    fn ids_round_trip() {
         let mut files = List::default();
         for (id, apart) in [
             (&b"org,example)/ 20240101000000 a.warc.gz 0"[..], true),

@@ -120,7 +120,7 @@ fn work(text: &[u8], skip: usize) -> usize {
 }
 
 #[test]
-fn work_is_linear_in_the_text() {
+fn known_texts_take_linear_work() {
     for (part, last) in [
         ("a", "1"),
         ("1", ""),
@@ -147,7 +147,7 @@ fn work_is_linear_in_the_text() {
 
 proptest! {
     #[test]
-    fn runs_are_those_of_the_reference(text in "([0-9a-f]{1,80}|[0-9A-F]{1,80}|[0-9]{1,90}|[0-9a-zA-Z]{1,80}|[xX]?[0-9]{4,6}|[a-z]{0,5}[-/.?]){0,3}([-/][0-9a-zA-Z]{0,40}[0-9]{0,9}[0-9a-f]{0,9}){0,4}") {
+    fn runs_equal_those_of_the_reference(text in "([0-9a-f]{1,80}|[0-9A-F]{1,80}|[0-9]{1,90}|[0-9a-zA-Z]{1,80}|[xX]?[0-9]{4,6}|[a-z]{0,5}[-/.?]){0,3}([-/][0-9a-zA-Z]{0,40}[0-9]{0,9}[0-9a-f]{0,9}){0,4}") {
         let mut runs = Runs::new(text.as_bytes());
         let (mut found, mut from) = (Vec::new(), 0);
         while let Some(run) = runs.next(from) {
@@ -158,12 +158,12 @@ proptest! {
     }
 
     #[test]
-    fn work_is_linear_in_any_text(text in "([0-9a-f]{1,3}|[0-9A-Z]{1,3}|[0-9]{1,90}|[a-z]{0,5}[-/.?]|a{0,400}){0,100}", skip in 0..80usize) {
+    fn any_text_takes_linear_work(text in "([0-9a-f]{1,3}|[0-9A-Z]{1,3}|[0-9]{1,90}|[a-z]{0,5}[-/.?]|a{0,400}){0,100}", skip in 0..80usize) {
         prop_assert!(work(text.as_bytes(), skip) <= 8 * text.len());
     }
 
     #[test]
-    fn runs_come_out_as_they_went_in(text in "([0-9a-f]{1,80}|[0-9A-F]{1,80}|[0-9]{1,80}|[0-9a-zA-Z]{1,80}|[a-z]{0,5}[-/.?]){0,5}") {
+    fn runs_round_trip(text in "([0-9a-f]{1,80}|[0-9A-F]{1,80}|[0-9]{1,80}|[0-9a-zA-Z]{1,80}|[a-z]{0,5}[-/.?]){0,5}") {
         let mut from = 0;
         let mut runs = Runs::new(text.as_bytes());
         while let Some(run) = runs.next(from) {

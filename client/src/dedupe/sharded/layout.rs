@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_stay_what_they_are() {
+    fn prefixes_never_change() {
         // Any change of these prefixes would orphan the data of existing indexes.
         assert_eq!(shown("coll", 1), ["{coll-0}:"]);
         let four = ["{coll-0}:", "{coll-1.3}:", "{coll-2.3}:", "{coll-3.3}:"];
@@ -60,14 +60,14 @@ mod tests {
     }
 
     #[test]
-    fn the_home_is_the_same_whatever_the_number_of_shards() {
+    fn home_shard_does_not_depend_on_the_number_of_shards() {
         for shards in [1, 2, 3, 64] {
             assert_eq!(shown("some index", shards)[0], "{some index-0}:");
         }
     }
 
     #[test]
-    fn shards_lie_at_even_distances() {
+    fn shards_are_evenly_spaced() {
         for shards in [2, 3, 7, 16, MAX_SHARDS] {
             let prefixes = shown("coll-42", shards);
             assert_eq!(prefixes.len(), usize::from(shards));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_be_no_hash_tag_are_refused() {
+    fn names_that_are_not_hash_tags_are_refused() {
         for name in ["", "a{b", "a}b", &"x".repeat(257)] {
             let error = prefixes(name.as_bytes(), 2).unwrap_err();
             assert_eq!(error.code(), Some(Code::BadPrefix), "{error}");

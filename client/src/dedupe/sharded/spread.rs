@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn all_spellings_of_a_hash_are_in_one_shard() {
+    fn all_spellings_of_a_hash_map_to_one_shard() {
         for (label, value) in [("sha256", SHA256), ("sha1", SHA1), ("md5", MD5)] {
             let first = shard(&format!("{label}:{value}"));
             for spelling in [
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_stay_in_the_shard_that_they_were_put_in() {
+    fn hashes_stay_in_their_shard() {
         // Any change of these shards would orphan the data of existing indexes.
         assert_eq!(shard(SHA256), 13_929);
         assert_eq!(shard(SHA1), 225_077);

@@ -7,7 +7,7 @@ use redis_tests::{Cluster, Server as Redis, sha256_of};
 include!("program.rs");
 
 #[test]
-fn the_program_is_that_of_the_guide() {
+fn program_equals_that_of_the_guide() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let guide = std::fs::read_to_string(folder.join("../docs/guide/client.md")).unwrap();
     let mut blocks = Vec::new();
@@ -31,7 +31,7 @@ fn run<T>(future: impl std::future::Future<Output = T>) -> T {
 }
 
 #[test]
-fn the_program_does_what_it_says() {
+fn program_does_what_the_guide_says() {
     let redis = Redis::start();
     let url = redis.url();
     with_threads(&url).unwrap();
@@ -62,7 +62,7 @@ fn the_program_does_what_it_says() {
 }
 
 #[test]
-fn the_index_is_spread_over_a_cluster() {
+fn index_is_spread_over_a_cluster() {
     let cluster = Cluster::start(3);
     let hashes: Vec<String> = (0..100).map(sha256_of).collect();
     let records: Vec<Added<'_>> = hashes

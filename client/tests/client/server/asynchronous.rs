@@ -25,7 +25,7 @@ fn up_to(time: Duration) -> Next {
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
-fn quick_calls_share_a_connection() {
+fn fast_calls_share_a_connection() {
     let redis = Redis::start();
     run(async {
         let server = AsyncServer::open(&redis.url()).await.unwrap();
@@ -44,7 +44,7 @@ fn quick_calls_share_a_connection() {
 }
 
 #[test]
-fn who_waits_holds_nobody_up_and_its_connection_serves_the_next() {
+fn blocking_call_delays_no_other_and_its_connection_is_reused() {
     let redis = Redis::start();
     run(async {
         let server = AsyncServer::open(&redis.url()).await.unwrap();
@@ -74,7 +74,7 @@ fn who_waits_holds_nobody_up_and_its_connection_serves_the_next() {
 }
 
 #[test]
-fn no_more_wait_at_a_time_than_was_said() {
+fn concurrent_waits_are_limited() {
     let redis = Redis::start();
     run(async {
         let options = AsyncServer::options(&redis.url()).connections(2);
@@ -91,7 +91,7 @@ fn no_more_wait_at_a_time_than_was_said() {
 }
 
 #[test]
-fn a_wait_that_is_dropped_takes_its_connection_with_it() {
+fn dropped_wait_closes_its_connection() {
     let redis = Redis::start();
     run(async {
         let server = AsyncServer::open(&redis.url()).await.unwrap();
@@ -118,7 +118,7 @@ fn a_wait_that_is_dropped_takes_its_connection_with_it() {
 }
 
 #[test]
-fn a_quick_call_that_is_dropped_leaves_no_reply_for_another() {
+fn dropped_fast_call_leaves_no_reply_for_another() {
     let redis = Redis::start();
     run(async {
         let server = AsyncServer::open(&redis.url()).await.unwrap();
@@ -135,7 +135,7 @@ fn a_quick_call_that_is_dropped_leaves_no_reply_for_another() {
 }
 
 #[test]
-fn a_job_goes_on_when_its_caller_goes_away() {
+fn job_continues_when_its_caller_disconnects() {
     let redis = Redis::start();
     redis_tests::add(&mut redis.wire(), "", "crawl", 0..20_000);
     run(async {
@@ -157,7 +157,7 @@ fn a_job_goes_on_when_its_caller_goes_away() {
 }
 
 #[test]
-fn nothing_is_sent_before_it_is_awaited() {
+fn future_sends_nothing_before_it_is_polled() {
     let redis = Redis::start();
     run(async {
         let server = AsyncServer::open(&redis.url()).await.unwrap();
@@ -168,7 +168,7 @@ fn nothing_is_sent_before_it_is_awaited() {
 }
 
 #[test]
-fn a_server_outlives_the_runtime_that_its_connections_were_made_on() {
+fn server_outlives_the_runtime_of_its_connections() {
     let redis = Redis::start();
     let server = run(AsyncServer::open(&redis.url())).unwrap();
     for n in 1..4 {

@@ -18,7 +18,7 @@ fn record(hash: &str) -> Added<'_> {
 }
 
 #[test]
-fn each_call_has_its_own_answer() {
+fn each_call_gets_its_own_reply() {
     let redis = Redis::start();
     let server = Server::open(&redis.url()).unwrap();
     let batch = Batch::new();
@@ -52,7 +52,7 @@ fn each_call_has_its_own_answer() {
 }
 
 #[test]
-fn an_empty_batch_and_one_that_is_not_sent() {
+fn empty_and_unsent_batches_are_handled() {
     let redis = Redis::start();
     let server = Server::open(&redis.url()).unwrap();
     let batch = Batch::new();
@@ -66,7 +66,7 @@ fn an_empty_batch_and_one_that_is_not_sent() {
 }
 
 #[test]
-fn a_batch_of_futures_is_sent_when_it_is_awaited() {
+fn async_batch_is_sent_when_it_is_awaited() {
     let redis = Redis::start();
     run(async {
         let server = AsyncServer::open(&redis.url()).await.unwrap();
@@ -82,7 +82,7 @@ fn a_batch_of_futures_is_sent_when_it_is_awaited() {
 }
 
 #[test]
-fn many_threads_may_send_batches() {
+fn many_threads_can_send_batches() {
     let redis = Redis::start();
     let server = Server::options(&redis.url()).connections(2).open().unwrap();
     std::thread::scope(|scope| {
@@ -109,7 +109,7 @@ fn many_threads_may_send_batches() {
 }
 
 #[test]
-fn a_reply_of_the_wrong_kind_is_an_error_of_that_call_alone() {
+fn reply_of_the_wrong_type_fails_only_that_call() {
     let redis = Redis::start();
     let server = Server::open(&redis.url()).unwrap();
     let batch = Batch::new();

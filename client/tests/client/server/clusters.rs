@@ -26,7 +26,7 @@ fn record(hash: &str) -> Added<'_> {
 }
 
 #[test]
-fn calls_go_to_the_server_that_has_their_keys() {
+fn calls_are_sent_to_the_owner_of_their_keys() {
     let cluster = Cluster::start(3);
     let server = Server::open(&cluster.url()).unwrap();
     let hash = sha256_of(1);
@@ -63,7 +63,7 @@ fn calls_go_to_the_server_that_has_their_keys() {
 }
 
 #[test]
-fn futures_do_so_as_well() {
+fn async_calls_are_sent_to_the_owner_of_their_keys() {
     let cluster = Cluster::start(3);
     run(async {
         let server = AsyncServer::open(&cluster.url()).await.unwrap();
@@ -86,7 +86,7 @@ fn futures_do_so_as_well() {
 }
 
 #[test]
-fn a_batch_is_parted_and_its_answers_are_in_their_places() {
+fn batch_is_split_and_its_replies_keep_their_positions() {
     let cluster = Cluster::start(3);
     let server = Server::open(&cluster.url()).unwrap();
     let batch = Batch::new();
@@ -117,7 +117,7 @@ fn a_batch_is_parted_and_its_answers_are_in_their_places() {
 }
 
 #[test]
-fn a_slot_that_has_moved_is_followed() {
+fn moved_slot_is_followed() {
     let cluster = Cluster::start(3);
     let server = Server::open(&cluster.url()).unwrap();
     let asynchronous = run(AsyncServer::open(&cluster.url())).unwrap();
@@ -144,7 +144,7 @@ fn a_slot_that_has_moved_is_followed() {
 }
 
 #[test]
-fn a_slot_on_its_way_is_asked_for_where_it_is() {
+fn migrating_slot_is_asked_at_the_right_server() {
     let cluster = Cluster::start(3);
     let server = Server::open(&cluster.url()).unwrap();
     let asynchronous = run(AsyncServer::open(&cluster.url())).unwrap();
@@ -201,7 +201,7 @@ fn a_slot_on_its_way_is_asked_for_where_it_is() {
 }
 
 #[test]
-fn who_waits_in_a_slot_that_moves_away_waits_at_its_new_place() {
+fn waiting_client_follows_its_slot() {
     let cluster = Cluster::start(2);
     let server = Server::options(&cluster.url())
         .connections(2)
@@ -236,7 +236,7 @@ fn who_waits_in_a_slot_that_moves_away_waits_at_its_new_place() {
 }
 
 #[test]
-fn a_server_that_is_away_fails_its_own_calls_and_no_others() {
+fn unreachable_server_fails_only_its_own_calls() {
     let mut cluster = Cluster::with(3, Options::new().aof_unsynced(true));
     let server = Server::options(&cluster.url()).retries(0).open().unwrap();
     for number in 0..30 {
@@ -270,7 +270,7 @@ fn a_server_that_is_away_fails_its_own_calls_and_no_others() {
 }
 
 #[test]
-fn a_master_that_is_replaced_by_its_replica_is_followed() {
+fn failover_to_a_replica_is_followed() {
     let cluster = Cluster::start(3);
     let replica = Options::new()
         .cluster_enabled()
@@ -313,7 +313,7 @@ fn a_master_that_is_replaced_by_its_replica_is_followed() {
 }
 
 #[test]
-fn a_user_who_may_not_ask_for_information_finds_the_others_by_redirections() {
+fn user_without_info_finds_other_servers_by_redirections() {
     let cluster = Cluster::start(3);
     for node in cluster.nodes() {
         let mut c = node.wire();

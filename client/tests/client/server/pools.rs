@@ -21,7 +21,7 @@ fn incr() -> Call<u64> {
 }
 
 #[test]
-fn threads_share_as_many_connections_as_were_said() {
+fn threads_share_the_configured_number_of_connections() {
     let redis = Redis::start();
     for limit in [1, 3] {
         let before = connections(&redis);
@@ -47,7 +47,7 @@ fn threads_share_as_many_connections_as_were_said() {
 }
 
 #[test]
-fn with_a_second_connection_nobody_waits_for_who_waits() {
+fn second_connection_serves_calls_during_a_wait() {
     let redis = Redis::start();
     let server = Server::options(&redis.url()).connections(2).open().unwrap();
     let frontier = Frontier::on(&server, "{f}:");
@@ -62,7 +62,7 @@ fn with_a_second_connection_nobody_waits_for_who_waits() {
 }
 
 #[test]
-fn a_server_that_is_silent_for_too_long_is_given_up() {
+fn silent_server_is_given_up_after_the_timeout() {
     let redis = Redis::start();
     let options = Server::options(&redis.url()).timeout(Duration::from_millis(50));
     let server = options.retries(0).open().unwrap();
@@ -76,7 +76,7 @@ fn a_server_that_is_silent_for_too_long_is_given_up() {
 }
 
 #[test]
-fn a_connection_that_the_server_closed_is_replaced() {
+fn closed_connection_is_replaced() {
     let redis = Redis::start();
     let server = Server::open(&redis.url()).unwrap();
     assert_eq!(server.ask(incr()).unwrap(), 1);
@@ -85,7 +85,7 @@ fn a_connection_that_the_server_closed_is_replaced() {
 }
 
 #[test]
-fn the_database_and_the_password_of_the_url_are_used_and_not_shown() {
+fn database_and_password_of_the_url_are_used_and_not_shown() {
     let redis = Redis::start();
     let mut c = redis.wire();
     c.ok_line("ACL SETUSER worker on >se@cret ~* +@all");
@@ -108,7 +108,7 @@ fn the_database_and_the_password_of_the_url_are_used_and_not_shown() {
 }
 
 #[test]
-fn a_unix_socket_is_a_server_too() {
+fn unix_socket_works_as_a_server() {
     let redis = Redis::start();
     let url = format!("unix://{}", redis.unix_path().display());
     assert_eq!(Server::open(&url).unwrap().ask(incr()).unwrap(), 1);

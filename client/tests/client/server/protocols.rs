@@ -291,7 +291,7 @@ macro_rules! tags_calls {
 }
 
 #[test]
-fn every_dedupe_call_is_understood() {
+fn every_dedupe_call_works_in_both_protocols() {
     let redis = redis();
     for (url, protocol) in urls(&redis) {
         let server = Server::open(&url).unwrap();
@@ -309,7 +309,7 @@ fn every_dedupe_call_is_understood() {
 }
 
 #[test]
-fn every_frontier_call_is_understood() {
+fn every_frontier_call_works_in_both_protocols() {
     let redis = redis();
     for (url, protocol) in urls(&redis) {
         let server = Server::open(&url).unwrap();
@@ -322,7 +322,7 @@ fn every_frontier_call_is_understood() {
 }
 
 #[test]
-fn every_tags_call_is_understood() {
+fn every_tags_call_works_in_both_protocols() {
     let redis = redis();
     for (url, protocol) in urls(&redis) {
         let server = Server::open(&url).unwrap();
@@ -335,7 +335,7 @@ fn every_tags_call_is_understood() {
 }
 
 #[test]
-fn the_protocol_is_the_one_that_was_asked_for() {
+fn requested_protocol_is_used() {
     use crawlspace_client::{Ask, Call};
     let redis = redis();
     for (url, version) in urls(&redis).into_iter().zip([2, 3]) {

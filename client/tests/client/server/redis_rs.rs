@@ -24,7 +24,7 @@ fn maps_are_maps_in_resp3_and_lists_in_resp2() {
 }
 
 #[test]
-fn futures_give_up_a_reply_after_half_a_second_unless_told_otherwise() {
+fn futures_of_redis_rs_time_out_after_half_a_second_by_default() {
     let redis = Redis::start();
     let next = command("CHG.NEXT {web}: BLOCK 1000");
     let client = open(&redis, "resp3");
@@ -45,7 +45,7 @@ fn futures_give_up_a_reply_after_half_a_second_unless_told_otherwise() {
 }
 
 #[test]
-fn an_error_has_its_code_word_apart() {
+fn error_has_a_separate_code_word() {
     let redis = Redis::start();
     let mut connection = open(&redis, "resp3").get_connection().unwrap();
     let commit = command("DEDUPE.COMMIT {a}: nobody");

@@ -152,7 +152,7 @@ fn each_code_of_the_tags_commands_is_known() {
 }
 
 #[test]
-fn what_a_user_may_not_do_says_so() {
+fn missing_permission_is_reported() {
     let redis = Redis::start();
     redis
         .wire()
@@ -166,7 +166,7 @@ fn what_a_user_may_not_do_says_so() {
 }
 
 #[test]
-fn a_server_without_the_module_is_named_as_the_reason() {
+fn missing_module_is_reported() {
     let redis = Options::new().no_module().start();
     let server = Server::open(&redis.url()).unwrap();
     let error = Index::on(&server, "").stats().unwrap_err();

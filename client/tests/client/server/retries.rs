@@ -19,7 +19,7 @@ fn get() -> Call<Option<u64>> {
 }
 
 #[test]
-fn a_call_that_may_arrive_twice_is_sent_again() {
+fn repeatable_call_is_retried() {
     for cut in BOTH {
         let redis = Redis::start();
         let vandal = Vandal::of(&redis, "INCR", cut, 3);
@@ -33,7 +33,7 @@ fn a_call_that_may_arrive_twice_is_sent_again() {
 }
 
 #[test]
-fn a_call_that_may_not_is_sent_once() {
+fn unrepeatable_call_is_sent_once() {
     for cut in BOTH {
         let redis = Redis::start();
         let vandal = Vandal::of(&redis, "INCR", cut, 1);
@@ -50,7 +50,7 @@ fn a_call_that_may_not_is_sent_once() {
 }
 
 #[test]
-fn the_same_holds_for_calls_that_are_futures() {
+fn async_calls_are_retried_in_the_same_way() {
     for (cut, waits) in BOTH.into_iter().flat_map(|cut| [(cut, false), (cut, true)]) {
         let redis = Redis::start();
         let as_said = |call: Call<u64>| if waits { call.waits() } else { call };
@@ -72,7 +72,7 @@ fn the_same_holds_for_calls_that_are_futures() {
 }
 
 #[test]
-fn there_is_an_end_to_it() {
+fn retries_end() {
     let redis = Redis::start();
     let vandal = Vandal::of(&redis, "INCR", Cut::Before, u32::MAX);
     let server = Server::options(&vandal.url()).retries(2).open().unwrap();
@@ -82,7 +82,7 @@ fn there_is_an_end_to_it() {
 }
 
 #[test]
-fn a_server_that_comes_back_is_waited_for_and_nothing_is_lost() {
+fn calls_wait_for_a_restarting_server_and_lose_nothing() {
     let mut redis = redis_tests::Options::new().aof(true).start();
     let server = Server::options(&redis.url()).retries(10).open().unwrap();
     server.ask(incr()).unwrap();
@@ -96,7 +96,7 @@ fn a_server_that_comes_back_is_waited_for_and_nothing_is_lost() {
 }
 
 #[test]
-fn what_never_left_is_tried_again_whatever_it_is() {
+fn unsent_calls_are_always_retried() {
     let mut redis = redis_tests::Options::new().aof(true).start();
     let server = Server::options(&redis.url()).retries(10).open().unwrap();
     redis.kill9();
@@ -111,7 +111,7 @@ fn what_never_left_is_tried_again_whatever_it_is() {
 }
 
 #[test]
-fn a_batch_is_sent_again_only_if_all_of_it_may_be() {
+fn batch_is_retried_only_if_all_its_calls_are_repeatable() {
     for cut in BOTH {
         let redis = Redis::start();
         let vandal = Vandal::of(&redis, "INCR", cut, 1);
@@ -137,7 +137,7 @@ fn a_batch_is_sent_again_only_if_all_of_it_may_be() {
 }
 
 #[test]
-fn records_of_a_sequence_count_once_and_others_are_not_sent_again() {
+fn records_with_a_sequence_count_once_and_others_are_not_retried() {
     let redis = Redis::start();
     let record = Added::new(
         b"sha1:B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A",
@@ -162,7 +162,7 @@ fn records_of_a_sequence_count_once_and_others_are_not_sent_again() {
 }
 
 #[test]
-fn a_move_of_uris_is_not_repeated() {
+fn move_of_uris_is_not_retried() {
     let redis = Redis::start();
     let vandal = Vandal::of(&redis, "CHG.MOVE", Cut::After, 1);
     let frontier = Frontier::open(&vandal.url(), "").unwrap();

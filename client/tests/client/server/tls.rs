@@ -43,7 +43,7 @@ fn start(dir: &Path) -> (Redis, u16) {
 }
 
 #[test]
-fn both_sides_prove_who_they_are() {
+fn client_and_server_verify_each_other() {
     if !is_built_with_tls() {
         let told = writeln!(
             std::io::stderr(),
@@ -101,7 +101,7 @@ fn both_sides_prove_who_they_are() {
 }
 
 #[test]
-fn certificates_that_are_of_no_use_are_told_of() {
+fn unusable_certificates_are_reported() {
     let redis = Redis::start();
     let error = Server::options(&redis.url())
         .ca("ca.pem")

@@ -67,7 +67,7 @@ macro_rules! jobs {
 }
 
 #[test]
-fn a_client_may_die_between_any_two_steps_and_another_one_finishes() {
+fn operation_interrupted_at_any_step_is_finished_by_another_client() {
     let redis = Redis::start();
     let server = Server::open(&redis.url()).unwrap();
     let jobs = jobs! {
@@ -116,7 +116,7 @@ fn a_client_may_die_between_any_two_steps_and_another_one_finishes() {
 }
 
 #[test]
-fn a_commit_that_is_sent_again_reports_all_of_it() {
+fn repeated_commit_reports_everything() {
     let redis = Redis::start();
     let server = Server::open(&redis.url()).unwrap();
     for crawl in ["new", "again"] {
@@ -139,7 +139,7 @@ fn a_commit_that_is_sent_again_reports_all_of_it() {
 }
 
 #[test]
-fn the_opposite_of_what_was_cut_short_waits_or_wins_and_leaves_no_halves() {
+fn opposite_of_an_interrupted_operation_waits_or_wins_without_leftovers() {
     let redis = Redis::start();
     let server = Server::open(&redis.url()).unwrap();
     let cut = jobs! {
@@ -227,7 +227,7 @@ fn not_home(cluster: &Cluster, many: &Sharded) -> usize {
 }
 
 #[test]
-fn an_index_is_spread_over_a_cluster() {
+fn index_is_spread_over_a_cluster() {
     let (cluster, many) = cluster();
     let all = records(0..600);
     many.add(b"a", &Adding::default(), &added(&all)).unwrap();
@@ -242,7 +242,7 @@ fn an_index_is_spread_over_a_cluster() {
 }
 
 #[test]
-fn a_server_that_dies_in_the_middle_of_a_commit_comes_back_and_the_commit_is_finished() {
+fn commit_resumes_after_a_server_crash() {
     let (mut cluster, many) = cluster();
     let all = records(0..600);
     many.add(b"a", &Adding::default(), &added(&all)).unwrap();
@@ -273,7 +273,7 @@ fn a_server_that_dies_in_the_middle_of_a_commit_comes_back_and_the_commit_is_fin
 }
 
 #[test]
-fn servers_that_die_while_they_work_lose_nothing_and_count_nothing_twice() {
+fn crashing_servers_lose_nothing_and_count_nothing_twice() {
     // Minimal slices make it possible to interrupt the job.
     let options = Options::new()
         .aof_unsynced(true)
@@ -322,7 +322,7 @@ fn servers_that_die_while_they_work_lose_nothing_and_count_nothing_twice() {
 }
 
 #[test]
-fn a_crawl_whose_commit_died_in_the_middle_can_be_cancelled() {
+fn crawl_with_an_interrupted_commit_can_be_cancelled() {
     let (mut cluster, many) = cluster();
     let all = records(0..600);
     many.add(b"a", &Adding::default(), &added(&all)).unwrap();
@@ -344,7 +344,7 @@ fn a_crawl_whose_commit_died_in_the_middle_can_be_cancelled() {
 }
 
 #[test]
-fn a_removal_that_died_in_the_middle_is_finished() {
+fn interrupted_removal_is_finished() {
     let (mut cluster, many) = cluster();
     let all = records(0..600);
     for crawl in [&b"a"[..], b"b"] {

@@ -93,7 +93,7 @@ fn memoryless_move(moved: Result<Moved, Error>) -> Result<Moved, Error> {
 }
 
 #[test]
-fn random_calls_have_the_same_answers() {
+fn random_calls_have_the_same_results() {
     let redis = Redis::start();
     let mut rng = Rng::new("random_calls_have_the_same_answers");
     for round in 0..12 {
@@ -253,7 +253,7 @@ fn odd_hash(rng: &mut Rng) -> Vec<u8> {
 }
 
 #[test]
-fn a_hash_is_looked_for_in_the_same_shard_as_the_server_spells_it() {
+fn hash_maps_to_the_shard_of_its_stored_spelling() {
     let redis = Redis::start();
     let mut rng = Rng::new("a_hash_is_looked_for_in_the_same_shard_as_the_server_spells_it");
     for profile in [Profile::Document, Profile::Browsertrix] {
@@ -280,7 +280,7 @@ fn a_hash_is_looked_for_in_the_same_shard_as_the_server_spells_it() {
 }
 
 #[test]
-fn the_number_of_shards_cannot_be_changed() {
+fn number_of_shards_cannot_be_changed() {
     let redis = Redis::start();
     let many = Sharded::open(&redis.url(), "coll", 3).unwrap();
     let error = Sharded::open(&redis.url(), "coll", 4).unwrap_err();
@@ -303,7 +303,7 @@ fn the_number_of_shards_cannot_be_changed() {
 }
 
 #[test]
-fn a_sequence_counts_once_in_every_shard() {
+fn sequence_counts_once_in_every_shard() {
     let redis = Redis::start();
     let many = Sharded::open(&redis.url(), "coll", 5).unwrap();
     let (new, old) = (records(0..50), records(50..80));
@@ -329,7 +329,7 @@ fn a_sequence_counts_once_in_every_shard() {
 }
 
 #[test]
-fn a_claim_is_one_in_the_whole_index() {
+fn claim_is_unique_in_the_whole_index() {
     let redis = Redis::start();
     let many = Sharded::open(&redis.url(), "coll", 5).unwrap();
     let minute = Duration::from_secs(60);
@@ -356,7 +356,7 @@ fn a_claim_is_one_in_the_whole_index() {
 }
 
 #[test]
-fn a_crawl_without_records_of_the_home_shard_is_committed_as_a_whole() {
+fn crawl_without_records_in_the_home_shard_is_committed() {
     let redis = Redis::start();
     let many = Sharded::open(&redis.url(), "coll", 4).unwrap();
     for (number, shard) in many.shards().iter().enumerate() {
@@ -382,7 +382,7 @@ fn a_crawl_without_records_of_the_home_shard_is_committed_as_a_whole() {
 }
 
 #[test]
-fn futures_have_the_same_answers() {
+fn async_calls_have_the_same_results() {
     let redis = Redis::start();
     crate::server::run(async {
         let server = AsyncServer::open(&redis.url()).await.unwrap();

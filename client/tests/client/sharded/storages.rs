@@ -68,7 +68,7 @@ fn every_shard_of_a_cluster_is_packed_and_unpacked() {
 }
 
 #[test]
-fn what_was_packed_in_part_answers_as_before_and_goes_on_or_back() {
+fn partly_packed_index_gives_the_same_results_and_can_be_resumed_or_reverted() {
     let redis = plain();
     let server = Server::open(&redis.url()).unwrap();
     for forward in [true, false] {
@@ -97,7 +97,7 @@ fn what_was_packed_in_part_answers_as_before_and_goes_on_or_back() {
 }
 
 #[test]
-fn the_same_with_futures() {
+fn async_calls_pack_and_unpack() {
     let redis = plain();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -115,7 +115,7 @@ fn the_same_with_futures() {
 }
 
 #[test]
-fn a_server_that_dies_while_it_packs_comes_back_and_the_same_call_goes_on() {
+fn packing_resumes_after_a_server_crash() {
     let options = Options::new()
         .plain()
         .aof_unsynced(true)
@@ -146,7 +146,7 @@ fn a_server_that_dies_while_it_packs_comes_back_and_the_same_call_goes_on() {
 }
 
 #[test]
-fn a_plain_client_finds_no_committed_record_of_a_packed_index() {
+fn plain_client_finds_no_committed_record_of_a_packed_index() {
     let redis = plain();
     let index = Index::open(&redis.url(), "{coll}:").unwrap();
     let all = records(0..2);

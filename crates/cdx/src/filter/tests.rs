@@ -40,7 +40,7 @@ enum Cell {
 }
 
 #[test]
-fn the_dialects_are_as_in_the_table() {
+fn dialects_match_the_table() {
     use Cell::*;
     let yes_no = |yes: &str, no: &str| Passes(line(yes, ""), line(no, ""));
     // A line that matches as a whole, and a line that does not, although its field would.
@@ -266,7 +266,7 @@ fn tags_are_the_same_in_all_dialects() {
 }
 
 #[test]
-fn a_malformed_tag_filter_is_an_error_in_all_dialects() {
+fn malformed_tag_filter_is_an_error_in_all_dialects() {
     let long = format!("tag.coll:{}", "x".repeat(1020));
     for (spec, place) in [
         ("~tag.coll:7", 0),
@@ -301,7 +301,7 @@ fn a_malformed_tag_filter_is_an_error_in_all_dialects() {
 }
 
 #[test]
-fn json_fields_are_fields_of_cdxj_lines() {
+fn json_fields_match_fields_of_cdxj_lines() {
     let lang = r#"a 2 {"lang": "de", "n": 7}"#;
     let none = r#"a 2 {"url": "x"}"#;
     for (spec, dialect, has, lacks) in [
@@ -325,7 +325,7 @@ fn json_fields_are_fields_of_cdxj_lines() {
 }
 
 #[test]
-fn a_json_field_is_refused_at_once_where_no_line_can_have_it() {
+fn json_field_is_refused_for_formats_without_json() {
     for dialect in DIALECTS {
         let filter = parse("lang:de", dialect).unwrap();
         for format in [Format::Auto, Format::Cdxj] {
@@ -339,7 +339,7 @@ fn a_json_field_is_refused_at_once_where_no_line_can_have_it() {
 }
 
 #[test]
-fn a_refused_pattern_says_why() {
+fn refused_pattern_reports_the_reason() {
     for (spec, dialect) in [
         ("url:(", Dialect::Outback),
         ("!url:(", Dialect::Ia),
@@ -359,7 +359,7 @@ fn a_refused_pattern_says_why() {
 }
 
 #[test]
-fn has_tag_is_asked_no_longer_than_needed() {
+fn has_tag_is_called_only_as_long_as_needed() {
     let filter = parse("tag:a|b|c", Dialect::Outback).unwrap();
     let raw = line("200", "");
     let Ok(Read::Capture(line)) = Line::read(raw.as_bytes(), Format::Auto) else {
@@ -375,7 +375,7 @@ fn has_tag_is_asked_no_longer_than_needed() {
 }
 
 #[test]
-fn dialects_have_names_in_any_case() {
+fn dialect_names_ignore_case() {
     for dialect in DIALECTS {
         assert_eq!(
             Dialect::parse(dialect.name().to_lowercase().as_bytes()),
@@ -386,7 +386,7 @@ fn dialects_have_names_in_any_case() {
 }
 
 #[test]
-fn a_number_is_a_column_in_ia_alone() {
+fn number_names_a_column_only_in_ia() {
     // Column 4 is the status in lines of every width; column 8 of eleven is the length.
     let eleven = "a 2 http://a/b text/html 404 D - - 7 9 f.warc";
     let seven = "a 2 http://a/b text/html 200 D 7";

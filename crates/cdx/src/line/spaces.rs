@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn two_spaces_are_seen_wherever_they_stand() {
+    fn double_spaces_are_found_at_any_offset() {
         for len in [2, 63, 64, 65, 127, 128, 129, 200] {
             for at in 0..len - 1 {
                 let mut line = vec![b'x'; len];
@@ -152,7 +152,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_pass_tells_what_three_do(line in prop::collection::vec(prop_oneof![
+        fn one_pass_equals_three(line in prop::collection::vec(prop_oneof![
             20 => prop::sample::select(&b" xyz!\xA0"[..]),
             1 => prop::sample::select(&b"\t\0\r\n\x0E"[..]),
         ], 0..300)) {

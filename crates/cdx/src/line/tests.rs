@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(
+    fn no_bytes_cause_a_panic(
         raw in prop::collection::vec(
             prop_oneof![2 => prop::sample::select(&b" {}\"\\:,-1"[..]), 1 => any::<u8>()], 0..80),
         lead in prop::sample::select(&["", "a 2 ", "a 2 {", "a 2 {\"b\":", " CDX", "- - "][..]),
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn lines_are_those_of_a_split(blob in prop::collection::vec(prop::sample::select(&b"ab\r\n"[..]), 0..40)) {
+    fn lines_equal_those_of_a_split(blob in prop::collection::vec(prop::sample::select(&b"ab\r\n"[..]), 0..40)) {
         let mut naive: Vec<&[u8]> = blob.split(|&b| b == b'\n').collect();
         let unended = naive.pop().unwrap();
         for line in &mut naive {
@@ -214,7 +214,7 @@ const WGET: [&str; 2] = [
 ];
 
 #[test]
-fn headers_are_skipped_only_if_lines_are_read_in_their_order() {
+fn headers_are_skipped_only_if_lines_are_read_in_order() {
     for letters in [
         "N b a m s k S",
         "N b a m s k r V g",
@@ -264,7 +264,7 @@ fn headers_are_skipped_only_if_lines_are_read_in_their_order() {
 }
 
 #[test]
-fn lines_of_wget_are_no_captures_even_without_their_header() {
+fn lines_of_wget_are_no_captures_even_without_a_header() {
     for format in [Format::Auto, Format::Cdx] {
         assert_eq!(
             reason(WGET[1].as_bytes(), format),
@@ -274,7 +274,7 @@ fn lines_of_wget_are_no_captures_even_without_their_header() {
 }
 
 #[test]
-fn a_bad_line_has_its_reason() {
+fn bad_line_reports_the_reason() {
     use Format::{Auto, Cdx, Cdxj, Record};
     for (raw, format, wanted) in [
         (
@@ -340,7 +340,7 @@ fn a_bad_line_has_its_reason() {
 }
 
 #[test]
-fn whole_file_lines_are_names_with_spaces_or_without() {
+fn whole_file_lines_are_names_with_or_without_spaces() {
     let line = capture(b"my file.warc.gz", Format::File);
     assert_eq!(line.filename(), &b"my file.warc.gz"[..]);
     assert_eq!(line.field(&Field::Urlkey).unwrap(), &b"-"[..]);
@@ -352,7 +352,7 @@ fn whole_file_lines_are_names_with_spaces_or_without() {
 }
 
 #[test]
-fn a_brace_in_the_third_column_is_json_only_where_it_may_be() {
+fn brace_in_the_third_column_is_json_only_in_cdxj() {
     let raw = b"a 2 {c d e f g";
     assert!(reason(raw, Format::Auto).starts_with("its JSON"));
     assert_eq!(
@@ -381,7 +381,7 @@ fn lines_of_ten_megabytes_are_read() {
 }
 
 #[test]
-fn many_members_cost_no_more_than_their_bytes() {
+fn many_json_members_cost_linear_time() {
     let members: Vec<String> = (0..LONG / 20)
         .map(|n| format!("\"k{n:07}\": \"{n}\""))
         .collect();
@@ -392,7 +392,7 @@ fn many_members_cost_no_more_than_their_bytes() {
 }
 
 #[test]
-fn no_nesting_uses_up_the_stack() {
+fn deep_nesting_does_not_overflow_the_stack() {
     for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
         let depth = LONG / 6;
         let nested = format!("{}1{}", open.repeat(depth), close.repeat(depth));
@@ -405,7 +405,7 @@ fn no_nesting_uses_up_the_stack() {
 }
 
 #[test]
-fn formats_have_names_in_any_case() {
+fn format_names_ignore_case() {
     for format in [
         Format::Auto,
         Format::Cdx,
@@ -425,7 +425,7 @@ fn formats_have_names_in_any_case() {
 
 /// The seed is set by the workspace (`.cargo/config.toml`), or by `SEED=` of make.
 #[test]
-fn property_tests_have_a_seed_that_is_known() {
+fn property_tests_use_a_known_seed() {
     use proptest::test_runner::RngSeed;
     assert_ne!(ProptestConfig::default().rng_seed, RngSeed::Random);
 }

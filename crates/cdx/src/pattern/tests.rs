@@ -13,7 +13,7 @@ fn matches(text: &[u8], anchor: Anchor, subject: &[u8]) -> bool {
 }
 
 #[test]
-fn the_anchor_holds_for_every_alternative_and_under_every_flag() {
+fn anchor_applies_to_every_alternative_and_flag() {
     use Anchor::{Anywhere, Start, Whole};
     // Columns: pattern, subject, matches anywhere, from the start, as a whole.
     let rows: &[(&str, &str, bool, bool, bool)] = &[
@@ -60,7 +60,7 @@ fn the_anchor_holds_for_every_alternative_and_under_every_flag() {
 }
 
 #[test]
-fn what_is_malformed_by_itself_is_refused_whatever_the_anchor() {
+fn malformed_pattern_is_refused_with_any_anchor() {
     let rows: &[(&str, usize)] = &[
         ("a)(b", 1),
         ("a)|(b", 1),
@@ -90,7 +90,7 @@ fn what_is_malformed_by_itself_is_refused_whatever_the_anchor() {
 }
 
 #[test]
-fn bytes_that_are_no_text_match_themselves() {
+fn non_text_bytes_match_themselves() {
     assert!(matches(b"a\xFF+b", Anchor::Whole, b"a\xFF\xFFb"));
     assert!(matches(b"[\xFE\xFF]", Anchor::Whole, b"\xFE"));
     assert!(matches(b"\\\xFF", Anchor::Whole, b"\xFF"));
@@ -110,7 +110,7 @@ fn groups_keep_their_numbers_and_names() {
 }
 
 #[test]
-fn a_text_of_64_kib_compiles_and_one_byte_more_does_not() {
+fn pattern_of_64_kib_compiles_and_a_longer_one_does_not() {
     let mut text: Vec<u8> = (10_000..)
         .flat_map(|n| format!("{n}|").into_bytes())
         .take(65_535)
@@ -133,7 +133,7 @@ fn a_text_of_64_kib_compiles_and_one_byte_more_does_not() {
 }
 
 #[test]
-fn single_bytes_and_letters_in_both_cases_fit_too_at_64_kib() {
+fn case_insensitive_letters_fit_at_64_kib() {
     for text in [
         b"a|".repeat(32 * 1024),
         [&b"(?i)"[..], &b"abcdefg|".repeat(8 * 1024 - 1)].concat(),
@@ -145,7 +145,7 @@ fn single_bytes_and_letters_in_both_cases_fit_too_at_64_kib() {
 }
 
 #[test]
-fn what_compiles_to_too_much_is_refused_with_advice() {
+fn pattern_that_compiles_too_large_is_refused_with_advice() {
     for text in [
         &br"((a{100}){100}){100}"[..],
         br"(((\w{50}){50}){50}){50}",
@@ -165,7 +165,7 @@ fn what_compiles_to_too_much_is_refused_with_advice() {
 }
 
 #[test]
-fn groups_nest_so_deep_and_no_deeper() {
+fn group_nesting_is_limited() {
     let nested = |depth: usize| [b"(".repeat(depth), b"a".to_vec(), b")".repeat(depth)].concat();
     assert!(whole(&nested(NESTING as usize)).unwrap().is_match(b"a"));
     let error = whole(&nested(NESTING as usize + 1)).unwrap_err();
@@ -176,7 +176,7 @@ fn groups_nest_so_deep_and_no_deeper() {
 }
 
 #[test]
-fn a_pattern_that_backtracks_elsewhere_is_linear_here() {
+fn backtracking_pattern_takes_linear_time() {
     let text = b"a".repeat(100_000);
     assert!(!matches(b"(a*)*b", Anchor::Whole, &text));
     assert!(!matches(b"(a|a)*b", Anchor::Anywhere, &text));
@@ -188,7 +188,7 @@ fn a_pattern_that_backtracks_elsewhere_is_linear_here() {
 }
 
 #[test]
-fn heavy_is_what_has_many_alternatives_or_grows() {
+fn patterns_with_many_alternatives_or_repetitions_are_heavy() {
     for (text, heavy) in [
         (&br"ARCHIVEIT-(\d{1,6})-.{0,200}"[..], false),
         (br"[{](a{80}){80}", false),
@@ -232,7 +232,7 @@ fn unescaped(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn patterns_of_java_mean_what_they_mean_to_java() {
+fn java_patterns_have_their_java_meaning() {
     let mut lines = OF_JAVA.lines();
     let texts: Vec<Vec<u8>> = lines
         .next()
@@ -283,7 +283,7 @@ fn patterns_of_java_mean_what_they_mean_to_java() {
 }
 
 #[test]
-fn what_java_has_beyond_linear_time_is_refused_with_its_place() {
+fn nonlinear_java_features_are_refused_with_their_position() {
     for (text, at, what) in [
         ("xa++", 3, "possessive"),
         ("xa*+b", 3, "possessive"),
@@ -323,7 +323,7 @@ fn what_java_has_beyond_linear_time_is_refused_with_its_place() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_themselves_in_java_as_well() {
+fn non_text_bytes_match_themselves_in_java_patterns() {
     for (pattern, text) in [
         (&b"\xff+"[..], &b"\xff\xff"[..]),
         (b"\\Q\xff.\\E", b"\xff."),
@@ -338,7 +338,7 @@ fn bytes_that_are_no_text_are_themselves_in_java_as_well() {
 
 proptest! {
     #[test]
-    fn no_pattern_of_java_makes_it_panic(text in prop::collection::vec(
+    fn no_java_pattern_causes_a_panic(text in prop::collection::vec(
         prop_oneof![5 => prop::sample::select(&b"\\QEphHRcv0{}[]()^?+*-&~:aU7<>#"[..]), 1 => any::<u8>()], 0..24)) {
         let _ = Pattern::compile_java(&text, Anchor::Whole, Limits::default());
         Pattern::size(&text);

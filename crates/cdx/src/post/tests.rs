@@ -10,7 +10,7 @@ fn appended(content_type: &str, body: &[u8]) -> String {
 }
 
 #[test]
-fn the_method_becomes_part_of_the_query() {
+fn method_is_added_to_the_query() {
     for (url, method, lookup) in [
         ("http://a.com/", "GET", "http://a.com/"),
         ("http://a.com/", "head", "http://a.com/"),
@@ -30,7 +30,7 @@ fn the_method_becomes_part_of_the_query() {
 }
 
 #[test]
-fn a_form_is_unescaped() {
+fn form_body_is_unescaped() {
     let form = "application/x-www-form-urlencoded; charset=UTF-8";
     for (body, query) in [
         (
@@ -46,7 +46,7 @@ fn a_form_is_unescaped() {
 }
 
 #[test]
-fn json_becomes_a_form() {
+fn json_body_becomes_a_form() {
     for (body, query) in [
         (r#"{"a": "b", "c": {"a": 2}, "d": "e"}"#, "a=b&a.2_=2&d=e"),
         (
@@ -94,7 +94,7 @@ fn json_becomes_a_form() {
 }
 
 #[test]
-fn parts_become_a_form() {
+fn multipart_body_becomes_a_form() {
     let body = b"preamble\r\n--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n2\r\n--x\r\n\
         content-disposition: form-data; name=b; filename=\"c;d\"\r\nContent-Type: image/png\r\n\r\n\xff\xfe\r\n--x--\r\nrest";
     let kind = "multipart/form-data; boundary=x";
@@ -111,7 +111,7 @@ fn parts_become_a_form() {
 }
 
 #[test]
-fn anything_else_becomes_base64() {
+fn other_bodies_become_base64() {
     for (body, base64) in [
         ("f", "Zg=="),
         ("fo", "Zm8="),
@@ -127,7 +127,7 @@ fn anything_else_becomes_base64() {
 }
 
 #[test]
-fn what_is_appended_has_a_length() {
+fn appended_query_is_limited() {
     let long = vec![b'a'; 100_000];
     for kind in [
         "application/x-www-form-urlencoded",
@@ -142,18 +142,18 @@ fn what_is_appended_has_a_length() {
 
 proptest! {
     #[test]
-    fn any_body_has_a_url(body in prop::collection::vec(any::<u8>(), 0..200), kind in 0..5_usize) {
+    fn any_body_gives_a_url(body in prop::collection::vec(any::<u8>(), 0..200), kind in 0..5_usize) {
         let kinds = ["application/x-www-form-urlencoded", "multipart/a; boundary=a", "application/json", "text/plain", "x"];
         let _ = appended(kinds[kind], &body);
     }
 
     #[test]
-    fn any_json_has_a_url(body in "[\\[\\]{}\",:a\\\\ud8eE0-9.+ -]{0,60}") {
+    fn any_json_gives_a_url(body in "[\\[\\]{}\",:a\\\\ud8eE0-9.+ -]{0,60}") {
         let _ = appended("application/json", body.as_bytes());
     }
 
     #[test]
-    fn any_parts_have_a_url(body in "(--a|--a--|\r\n|\n|\r|name=|;|\"|[a-d: ]|Content-Disposition: ){0,40}", kind in "[\";=a \\\\]{0,20}") {
+    fn any_multipart_body_gives_a_url(body in "(--a|--a--|\r\n|\n|\r|name=|;|\"|[a-d: ]|Content-Disposition: ){0,40}", kind in "[\";=a \\\\]{0,20}") {
         let _ = appended("multipart/a; boundary=a", body.as_bytes());
         let _ = appended(&format!("multipart/a{kind}boundary={kind}"), body.as_bytes());
     }

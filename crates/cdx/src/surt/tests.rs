@@ -5,14 +5,14 @@ use super::*;
 mod keys;
 
 #[test]
-fn keys_are_those_of_indexes() {
+fn keys_equal_those_of_indexers() {
     for (url, key) in keys::KEYS {
         assert_eq!(urlkey(url).as_deref(), Ok(*key), "{url:?}");
     }
 }
 
 #[test]
-fn what_is_no_url_has_no_key() {
+fn invalid_url_has_no_key() {
     for url in [
         " ",
         "\n\t",
@@ -34,7 +34,7 @@ fn what_is_no_url_has_no_key() {
 }
 
 #[test]
-fn ranges_are_those_of_a_cdx_server() {
+fn ranges_equal_those_of_a_cdx_server() {
     use MatchType::{Domain, Exact, Host, Prefix};
     let file = "http://example.com/path/file.html";
     for (url, match_type, from, to) in [
@@ -100,7 +100,7 @@ fn ranges_are_those_of_a_cdx_server() {
 }
 
 #[test]
-fn nothing_takes_more_than_its_length_in_time() {
+fn canonicalization_takes_linear_time() {
     // Each of these would take minutes in quadratic time.
     let long = 1 << 17;
     for (part, end) in [
@@ -135,7 +135,7 @@ fn nothing_takes_more_than_its_length_in_time() {
 
 proptest! {
     #[test]
-    fn any_text_has_a_key_or_none(url in any::<String>()) {
+    fn no_text_causes_a_panic(url in any::<String>()) {
         let _ = urlkey(&url);
         let _ = urlkey(&format!("http://{url}"));
         if let Ok(key) = urlkey(&format!("http://example.com/{url}")) {
@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn texts_like_urls_have_a_key_or_none(url in "[a-z:/?#@\\[\\]%0-9.&=()wW \u{e9}\u{5d0}]{0,60}") {
+    fn no_url_like_text_causes_a_panic(url in "[a-z:/?#@\\[\\]%0-9.&=()wW \u{e9}\u{5d0}]{0,60}") {
         for match_type in [MatchType::Exact, MatchType::Prefix, MatchType::Host, MatchType::Domain] {
             if let Ok(keys) = range(&url, match_type) {
                 prop_assert!(keys.from < keys.to);

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_compared_as_far_as_both_have_digits() {
+    fn dates_are_compared_to_their_common_precision() {
         let of = |date: &str| Identity::of(date.as_bytes(), b"https://example.org/");
         let seconds = of("20260319102015");
         assert!(seconds.is_same(of("20260319102015123")));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_records_come_back_as_they_were() {
+    fn kept_records_read_back() {
         let identity = Identity::of(b"20260319102015", b"https://example.org/");
         let made: Vec<Deferred> = [(16, None), (256, Some(identity)), (71, None)]
             .into_iter()
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_records_are_not_kept() {
+    fn number_of_kept_records_is_limited() {
         let kept = RecordCache::default();
         let mut records = Records::default();
         let record = Deferred {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_the_same_in_all_spellings_of_an_index() {
+    fn response_matches_in_all_spellings_of_an_index() {
         let stored = Identity::of(b"20260319102015123", b"https://e/a%20b");
         assert_eq!(
             Identity::of(b"2026-03-19T10:20:15.123Z", b"https://e/a b"),

@@ -426,7 +426,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_is_written_as_iso_8601_has_it() {
+    fn time_is_written_as_iso_8601() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400, "2000-02-29T00:00:00.000Z"),
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_importers_have_the_same_token() {
+    fn importers_have_unique_tokens() {
         assert_ne!(token(), token());
     }
 }

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_comes_back_as_it_was_and_names_what_other_importers_read() {
+    fn entry_reads_back_and_has_the_fields_of_other_importers() {
         let package = Package::new(
             "a.wacz".into(),
             "/crawls/a.wacz".into(),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_other_importers_are_read() {
+    fn entries_of_other_importers_are_parsed() {
         let single = r#"{"url":"https://e/a.wacz?x=1","name":"a.wacz"}"#;
         let package = read(single, None);
         assert_eq!(
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_without_a_name_or_a_place_is_refused() {
+    fn entry_without_name_or_location_is_refused() {
         for json in [
             r#"{"url":"p"}"#,
             r#"{"name":"a"}"#,

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_query_is_wrapped_whatever_it_ends_with() {
+    fn query_is_wrapped_whatever_its_ending() {
         let database = Database::new(&source("postgresql://h/d"), Kind::Tag).unwrap();
         assert_eq!(database.query, "SELECT id, tags FROM t");
         assert_eq!(
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn no_password_is_shown() {
+    fn password_is_not_shown() {
         let one = source("postgresql://me:secret@h1:5433,h2:5434/db?sslmode=verify-full");
         let database = Database::new(&one, Kind::Tag).unwrap();
         assert_eq!(database.shown, "postgresql://h1:5433,h2:5434/db");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_that_postgresql_would_cut_off_is_refused() {
+    fn channel_longer_than_postgresql_allows_is_refused() {
         let mut one = source("postgresql://h/d");
         one.channel = "x".repeat(64);
         assert!(refusal(&one).contains("1 to 63 bytes"));

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_id_is_new_gone_changed_or_the_same() {
+    fn ids_are_added_removed_changed_or_unchanged() {
         let mut rows = Rows::default();
         for (id, tags) in [("a", "x"), ("b", "y"), ("a", "w"), ("c", "z"), ("none", "")] {
             rows.take(Row::of_text(Kind::Tag, id.as_bytes(), tags.as_bytes()).unwrap());

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_left_out_and_may_be_missing() {
+    fn header_is_optional() {
         let expected = Ok(vec![
             "coll:1=org:7 private".to_owned(),
             "coll:2=".to_owned(),
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn quotes_are_those_of_rfc_4180() {
+    fn quotes_follow_rfc_4180() {
         let expected = Ok(vec!["a,\"b=t,u".to_owned()]);
         assert_eq!(rows("\"a,\"\"b\",\"t,u\"\r\n"), expected);
     }
 
     #[test]
-    fn a_bad_line_is_named() {
+    fn bad_line_is_reported_with_its_number() {
         assert_eq!(
             rows("a,b\nc\n"),
             Err("t.csv line 2: 1 columns, not two: id and tags".to_owned())

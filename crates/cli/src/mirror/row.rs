@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_are_sorted_and_each_is_there_once() {
+    fn tags_are_sorted_and_deduplicated() {
         let mut row = Row::of_text(Kind::Tag, b"coll:1", b"  org:7 private  org:7 ").unwrap();
         assert_eq!(row.joined(), b"org:7 private");
         row.unite(Row::of_text(Kind::Tag, b"coll:1", b"a org:7").unwrap());
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_tag_can_be_is_named() {
+    fn invalid_tag_is_reported() {
         let long = vec![b'x'; 1025];
         let bad = |id: &[u8], tag: &[u8]| Row::new(Kind::Tag, id, [tag]).unwrap_err();
         assert_eq!(bad(b"", b"a"), "the id is empty");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_of_a_capture_may_hold_spaces() {
+    fn id_of_a_capture_may_contain_spaces() {
         let id = b"org,example)/ 20240501120000 a.warc.gz 17";
         assert!(Row::new(Kind::Record, id, [&b"t"[..]]).is_ok());
         assert!(Row::new(Kind::Record, &vec![b'x'; 16_385], [&b"t"[..]]).is_err());

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_texts_cannot_break_out() {
+    fn names_and_texts_are_escaped() {
         assert_eq!(identifier("Priv ate"), "\"Priv ate\"");
         assert_eq!(identifier("a\"; DROP"), "\"a\"\"; DROP\"");
         assert_eq!(literal("it's"), "'it''s'");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_may_have_a_schema_and_quotes() {
+    fn table_name_may_have_a_schema_and_quotes() {
         assert_eq!(relation("collection"), r#""collection""#);
         assert_eq!(relation("archive.Coll"), r#""archive"."Coll""#);
         assert_eq!(relation(r#""a.b".c"#), r#""a.b"."c""#);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_is_null_is_private() {
+    fn null_flag_means_private() {
         let mut schema = Schema::default();
         assert_eq!(
             schema.query(),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trigger_tells_of_the_old_id_and_of_the_new_one() {
+    fn trigger_notifies_of_the_old_and_the_new_id() {
         let trigger = Schema::default().trigger("it's");
         assert!(trigger.contains("pg_notify('it''s', 'coll:' || OLD.\"id\")"));
         assert!(trigger.contains("pg_notify('it''s', 'coll:' || NEW.\"id\")"));

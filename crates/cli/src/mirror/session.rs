@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notification_names_ids_or_everything() {
+    fn notification_names_ids_or_everything() {
         let read = |kind, payload| {
             let mut changes = Changes::default();
             changes.read(kind, payload);

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_space_is_empty_when_everything_in_it_is_gone() {
+    fn space_is_empty_when_all_its_keys_are_gone() {
         assert!(would_be_empty(0, &[]));
         assert!(!would_be_empty(1, &[]));
         assert!(would_be_empty(1, &[row("a", "")]));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_is_the_same_however_the_server_is_written() {
+    fn lock_does_not_depend_on_the_spelling_of_the_server() {
         let lock = |redis: &str| {
             let target = Target {
                 redis: redis.to_owned(),

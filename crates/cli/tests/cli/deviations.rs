@@ -76,7 +76,7 @@ fn indexed(
 }
 
 #[test]
-fn what_a_record_states_of_its_payload_goes_into_a_dedupe_index() {
+fn payload_digest_of_a_record_is_added_to_a_dedupe_index() {
     let server = Server::start();
     let index = Index::open(&server.url(), "{deviations}:").unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn what_a_record_states_of_its_payload_goes_into_a_dedupe_index() {
 }
 
 #[test]
-fn what_a_package_states_of_payloads_goes_into_a_dedupe_index() {
+fn payload_digest_of_a_package_is_added_to_a_dedupe_index() {
     let server = Server::start();
     let (mut shelf, prefix) = (Shelf::new(), "{deviations}:");
     let cases: Vec<Case> = cases()

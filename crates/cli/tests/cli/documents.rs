@@ -132,7 +132,7 @@ fn every_dependency_has_a_reason() {
 }
 
 #[test]
-fn pages_of_the_architecture_name_what_is_there() {
+fn architecture_pages_name_existing_files() {
     let files = files_in("");
     // The file, or all files below the folder.
     let at = |path: &str| -> Vec<&String> {
@@ -223,7 +223,7 @@ fn prose(page: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_have_existing_targets() {
     let mut wrong = Vec::new();
     let mut links = 0;
     for page in pages() {
@@ -256,7 +256,7 @@ fn links_lead_somewhere() {
 }
 
 #[test]
-fn packages_of_ours_are_installed_from_files() {
+fn our_packages_are_installed_from_files() {
     // The crates and packages are not published, and anyone could register their names.
     let commands = [
         "pip", "cargo", "npm", "npx", "apt", "apt-get", "docker", "podman",
@@ -288,7 +288,7 @@ fn packages_of_ours_are_installed_from_files() {
 }
 
 #[test]
-fn there_is_one_version() {
+fn version_is_the_same_everywhere() {
     let version = env!("CARGO_PKG_VERSION");
     let changes = read("CHANGELOG.md");
     let released = format!("## [{version}] - 20");
@@ -333,7 +333,7 @@ fn there_is_one_version() {
 }
 
 #[test]
-fn the_guide_says_what_to_do_at_each_alert() {
+fn guide_has_a_remedy_for_each_alert() {
     let rules = read("packaging/prometheus/alerts.yaml");
     let tests = read("packaging/prometheus/alerts_test.yaml");
     let alerts: BTreeSet<&str> = rules

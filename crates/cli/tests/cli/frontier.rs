@@ -23,7 +23,7 @@ fn json(server: &Server, arguments: &str, status: i32) -> Value {
 }
 
 #[test]
-fn the_command_line_shows_what_an_operator_asks() {
+fn command_line_shows_what_an_operator_needs() {
     let server = Server::start();
     let frontier = Frontier::open(&server.url(), "{f}:").unwrap();
     let uri = |chg, uri| Uri {
@@ -77,7 +77,7 @@ fn the_command_line_shows_what_an_operator_asks() {
 }
 
 #[test]
-fn a_server_without_the_module_is_named_as_the_reason() {
+fn missing_module_is_reported() {
     let server = Options::new().no_module().start();
     let info = crawlspace(&server, "info");
     assert_eq!(info.status, 1);

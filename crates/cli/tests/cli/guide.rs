@@ -18,7 +18,7 @@ const JAVASCRIPT: [&str; 3] = ["clients", "dedupe", "frontier"];
 const CLUSTER: [&str; 1] = ["clients"];
 
 #[test]
-fn the_python_programs_run_with_redis_py_with_and_without_hiredis() {
+fn python_programs_run_with_redis_py_with_and_without_hiredis() {
     for (folder, packages) in [
         ("guide-python", &["redis"][..]),
         ("guide-hiredis", &["redis", "hiredis"]),
@@ -36,7 +36,7 @@ fn the_python_programs_run_with_redis_py_with_and_without_hiredis() {
 }
 
 #[test]
-fn the_javascript_programs_run_with_ioredis() {
+fn javascript_programs_run_with_ioredis() {
     let folder = workplace("guide-node");
     match packages::node(&folder, &["ioredis"]) {
         Ok(node) => {

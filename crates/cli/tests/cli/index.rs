@@ -113,7 +113,7 @@ fn get(server: &Server, command: &str) -> String {
 }
 
 #[test]
-fn what_is_known_is_counted_and_what_is_new_is_stored() {
+fn known_payloads_are_counted_and_new_ones_stored() {
     let dir = tempfile::tempdir().unwrap();
     let server = Options::new().plain().start();
     let mut first = Warc::new(dir.path(), "1.warc.gz");
@@ -158,7 +158,7 @@ fn what_is_known_is_counted_and_what_is_new_is_stored() {
 }
 
 #[test]
-fn a_revisit_record_counts_with_the_size_that_it_has() {
+fn revisit_record_counts_with_its_actual_size() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
@@ -176,7 +176,7 @@ fn a_revisit_record_counts_with_the_size_that_it_has() {
 }
 
 #[test]
-fn files_that_are_deduplicated_save_no_more_than_they_would_have() {
+fn deduplicated_files_save_no_more_than_possible() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let mut first = Warc::new(dir.path(), "1.warc.gz");
@@ -202,7 +202,7 @@ fn files_that_are_deduplicated_save_no_more_than_they_would_have() {
 }
 
 #[test]
-fn empty_payloads_are_no_duplicates_of_each_other() {
+fn empty_payloads_are_not_duplicates() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
@@ -251,7 +251,7 @@ fn reading_a_file_again_changes_nothing() {
 }
 
 #[test]
-fn a_connection_that_breaks_loses_nothing_and_counts_nothing_twice() {
+fn broken_connection_loses_nothing_and_counts_nothing_twice() {
     let dir = tempfile::tempdir().unwrap();
     let mut warc = Warc::new(dir.path(), "many.warc.gz");
     for n in 0..6000 {
@@ -295,7 +295,7 @@ fn a_connection_that_breaks_loses_nothing_and_counts_nothing_twice() {
 }
 
 #[test]
-fn what_was_refused_is_counted_when_it_is_allowed_and_what_was_counted_is_not() {
+fn refused_records_are_counted_once_they_are_allowed() {
     let dir = tempfile::tempdir().unwrap();
     let server = Options::new().plain().start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
@@ -324,7 +324,7 @@ fn what_was_refused_is_counted_when_it_is_allowed_and_what_was_counted_is_not() 
 }
 
 #[test]
-fn a_file_that_is_cut_off_gives_its_whole_records_and_no_commit() {
+fn truncated_file_adds_its_whole_records_and_no_commit() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let mut warc = Warc::new(dir.path(), "cut.warc.gz");
@@ -366,7 +366,7 @@ fn captures_without_a_usable_digest_are_skipped_and_counted() {
 }
 
 #[test]
-fn files_without_record_ids_are_told_apart_and_counted_once() {
+fn files_without_record_ids_are_distinguished_and_counted_once() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let of = |name: &str, n: usize| {
@@ -407,7 +407,7 @@ fn spellings_of_a_digest_are_one_payload() {
 }
 
 #[test]
-fn a_digest_of_nothing_is_not_the_payload_of_another_page() {
+fn digest_of_empty_content_matches_no_other_page() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
@@ -433,7 +433,7 @@ fn a_digest_of_nothing_is_not_the_payload_of_another_page() {
 }
 
 #[test]
-fn records_of_arc_files_get_the_digest_of_their_payload() {
+fn arc_records_get_the_digest_of_their_payload() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let description =
@@ -463,7 +463,7 @@ fn records_of_arc_files_get_the_digest_of_their_payload() {
 }
 
 #[test]
-fn records_that_deviate_from_the_standard_are_read_and_counted() {
+fn nonstandard_records_are_read_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let record = |n: usize, version: &str, off: i64, end: &str| {
@@ -493,7 +493,7 @@ fn records_that_deviate_from_the_standard_are_read_and_counted() {
 }
 
 #[test]
-fn the_prefix_stands_before_every_key() {
+fn prefix_is_prepended_to_every_key() {
     let dir = tempfile::tempdir().unwrap();
     let server = Options::new().plain().start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
@@ -512,7 +512,7 @@ fn the_prefix_stands_before_every_key() {
 }
 
 #[test]
-fn the_table_shows_what_was_saved() {
+fn table_shows_the_savings() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
@@ -531,7 +531,7 @@ fn the_table_shows_what_was_saved() {
 }
 
 #[test]
-fn a_server_without_the_module_is_named_as_the_reason() {
+fn missing_module_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let server = Options::new().no_module().start();
     let mut warc = Warc::new(dir.path(), "1.warc.gz");
@@ -542,7 +542,7 @@ fn a_server_without_the_module_is_named_as_the_reason() {
 }
 
 #[test]
-fn what_is_wrong_on_the_command_line_gives_exit_status_2() {
+fn invalid_command_line_gives_exit_status_2() {
     for arguments in [
         "dedupe",
         "dedupe index",
@@ -555,7 +555,7 @@ fn what_is_wrong_on_the_command_line_gives_exit_status_2() {
 }
 
 #[test]
-fn wacz_files_and_warc_files_are_told_apart() {
+fn wacz_files_and_warc_files_are_distinguished() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let mut warc = Warc::new(dir.path(), "a.warc.gz");
@@ -592,7 +592,7 @@ fn wacz_files_and_warc_files_are_told_apart() {
 }
 
 #[test]
-fn files_wait_for_a_server_that_is_killed_and_restarted() {
+fn import_waits_for_a_restarting_server() {
     let dir = tempfile::tempdir().unwrap();
     let mut server = Options::new().aof(true).start();
     let files: Vec<String> = (0..3)
@@ -646,7 +646,7 @@ fn files_wait_for_a_server_that_is_killed_and_restarted() {
 }
 
 #[test]
-fn nobody_at_the_address_and_a_missing_file_give_exit_status_1() {
+fn unreachable_server_and_missing_file_give_exit_status_1() {
     let nobody = tool("dedupe index --redis redis://127.0.0.1:1/ --wait 0s --crawl x x.warc.gz");
     assert_contains(ends(nobody, 1).errors, "connecting to redis://127.0.0.1:1/");
 

@@ -93,7 +93,7 @@ fn local(collections: &str) -> String {
 }
 
 #[test]
-fn a_signal_puts_other_collections_in_place() {
+fn signal_reloads_the_collections() {
     let mut server = Server::unwatching("collections: {a: ./one.cdxj, b: ./one.cdxj}");
     let mut kept = Connection::open(server.stage.address()).unwrap();
     let target = format!("/a/{QUERY}");
@@ -119,7 +119,7 @@ fn a_signal_puts_other_collections_in_place() {
 }
 
 #[test]
-fn figures_of_an_unchanged_collection_go_on() {
+fn unchanged_collection_keeps_its_figures() {
     let mut server = Server::unwatching("collections: {a: ./one.cdxj, b: ./one.cdxj}");
     let requests = |server: &Server, name: &str| {
         let name = format!("collection=\"{name}\",api=\"index\"");
@@ -137,7 +137,7 @@ fn figures_of_an_unchanged_collection_go_on() {
 }
 
 #[test]
-fn a_request_that_has_begun_ends_with_the_configuration_before() {
+fn running_request_finishes_with_the_old_configuration() {
     let (asked, was_asked) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let (asked, released) = (Mutex::new(asked), Mutex::new(released));
@@ -190,7 +190,7 @@ fn a_request_that_has_begun_ends_with_the_configuration_before() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_used_changes_nothing_and_says_why() {
+fn invalid_configuration_is_reported_and_changes_nothing() {
     let mut server = Server::unwatching("collections: {a: ./one.cdxj}");
     let no_folder = server
         .dir
@@ -287,7 +287,7 @@ fn no_request_fails_during_reloads() {
 }
 
 #[test]
-fn after_signals_in_a_row_the_last_configuration_is_served() {
+fn repeated_signals_load_the_last_configuration() {
     let mut server = Server::unwatching("collections: {a: ./one.cdxj}");
     for index in ["two", "three", "two", "three"] {
         server.write(&local(&format!("{{a: ./{index}.cdxj}}")));
@@ -302,7 +302,7 @@ fn after_signals_in_a_row_the_last_configuration_is_served() {
 }
 
 #[test]
-fn a_file_that_has_changed_is_read() {
+fn changed_file_is_reloaded() {
     let server = Server::start("collections: {a: ./one.cdxj}", "");
     server.write(&local("{a: ./two.cdxj}"));
     until("the change is noticed", || {
@@ -321,7 +321,7 @@ fn a_file_that_has_changed_is_read() {
 }
 
 #[test]
-fn without_watching_changes_are_read_at_the_next_signal_alone() {
+fn without_watching_changes_are_loaded_only_on_a_signal() {
     let mut server = Server::unwatching("collections: {a: ./one.cdxj}");
     // Another server watches the same files, and shows when a change would have been noticed.
     let watching = Stage::start_in(server.dir.path(), "collections: {a: ./one.cdxj}");
@@ -345,7 +345,7 @@ fn without_watching_changes_are_read_at_the_next_signal_alone() {
 }
 
 #[test]
-fn the_address_for_the_operator_stays_refused() {
+fn operator_address_stays_refused() {
     let host = ScriptedHost::start(|_| answer(200, &[], "from elsewhere"));
     let mut server = Server::unwatching("collections: {live: $live}");
     // A changed guard requires new connections to servers.

@@ -99,7 +99,7 @@ fn command(folder: &Path, config: &str, words: &str) -> Command {
 }
 
 #[test]
-fn what_the_command_line_says_holds() {
+fn command_line_options_take_effect() {
     let dir = tempfile::tempdir().unwrap();
     let lines = |n: usize| format!("com,a)/{n:06} 2016 {{\"url\": \"http://a.com/{n:06}\"}}\n");
     let lines: String = (0..40_000).map(lines).collect();
@@ -138,7 +138,7 @@ fn what_the_command_line_says_holds() {
 }
 
 #[test]
-fn many_requests_at_a_time_keep_to_the_limit() {
+fn concurrent_requests_respect_the_limit() {
     const LIMIT: u64 = 48;
     let dir = tempfile::tempdir().unwrap();
     let line = |n: usize| {

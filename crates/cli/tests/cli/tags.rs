@@ -53,7 +53,7 @@ fn said(bytes: Vec<u8>) -> String {
 }
 
 #[test]
-fn a_file_of_any_size_is_filtered_with_its_header() {
+fn file_of_any_size_is_filtered_with_its_header() {
     let server = archive();
     let header = " CDX N b a m s k r M S V g\n";
     let mut input = header.to_owned();
@@ -81,7 +81,7 @@ fn a_file_of_any_size_is_filtered_with_its_header() {
 }
 
 #[test]
-fn a_file_with_another_order_of_columns_is_refused() {
+fn file_with_another_column_order_is_refused() {
     let server = archive();
     // As written by `wget --warc-cdx`: the last column is the id of the record.
     let header = " CDX a b a m s k r M V g u\n";
@@ -114,7 +114,7 @@ fn a_file_with_another_order_of_columns_is_refused() {
 }
 
 #[test]
-fn a_filter_that_is_wrong_is_an_error_for_an_empty_file_too() {
+fn invalid_filter_is_an_error_even_for_an_empty_file() {
     let server = archive();
     for input in [String::new(), cdx(1)] {
         let words = "filter --key tags --point nowhere";
@@ -132,7 +132,7 @@ fn a_filter_that_is_wrong_is_an_error_for_an_empty_file_too() {
 }
 
 #[test]
-fn an_explanation_and_the_figures_are_shown() {
+fn explanation_and_figures_are_shown() {
     let server = archive();
     let line = cdx(2);
     let words = format!("explain --key tags --point all '{line}'");

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_sent_as_it_is_given() {
+    fn request_is_sent_as_given() {
         let request = outgoing(
             "pRoPfInD",
             "http://user:secret@example.com:8080/a%20b?c=d|e#f",
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_connection_stays_there() {
+    fn connection_headers_are_not_forwarded() {
         let mut request = outgoing(
             "POST",
             "http://example.com/",
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_refused() {
+    fn unsendable_request_is_refused() {
         for request in [
             outgoing("CONNECT", "http://example.com/", &[]),
             outgoing("TRACE", "http://example.com/", &[]),

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_in_a_row_are_borne_until_there_are_too_many() {
+    fn consecutive_failures_are_retried_up_to_a_limit() {
         let mut retries = Retries::new(&policy(2, Duration::ZERO));
         for _ in 0..3 {
             retries.pause(broken()).unwrap();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_differ_between_clients_and_are_as_long_as_a_server_asks() {
+    fn pauses_differ_between_clients_and_follow_retry_after() {
         let policy = policy(5, Duration::from_millis(200));
         let pauses = || -> Vec<Duration> {
             let mut retries = Retries::new(&policy);

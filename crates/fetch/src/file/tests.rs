@@ -32,7 +32,7 @@ fn ranges(requests: &[Asked]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn what_was_read_is_not_asked_for_again() {
+async fn cached_parts_are_not_requested_again() {
     let host = FileHost::start();
     let all = bytes(3 << 20);
     host.put("/a", &all, manners("\"1\""));
@@ -59,7 +59,7 @@ async fn what_was_read_is_not_asked_for_again() {
 }
 
 #[tokio::test]
-async fn more_and_more_is_read_ahead_of_who_reads_on_up_to_a_limit() {
+async fn read_ahead_grows_with_sequential_reads_up_to_a_limit() {
     let host = FileHost::start();
     let all = bytes(12 << 20);
     host.put("/a", &all, manners("\"1\""));
@@ -78,7 +78,7 @@ async fn more_and_more_is_read_ahead_of_who_reads_on_up_to_a_limit() {
 }
 
 #[tokio::test]
-async fn a_small_file_is_fetched_at_once_and_of_the_end_of_a_large_one_enough() {
+async fn small_file_and_end_of_a_large_one_take_one_request() {
     let host = FileHost::start();
     for size in [0, 1, 100, 32 << 10, 300_000, 5 << 20] {
         let all = bytes(size);
@@ -99,7 +99,7 @@ async fn a_small_file_is_fetched_at_once_and_of_the_end_of_a_large_one_enough() 
 }
 
 #[tokio::test]
-async fn those_who_want_the_same_at_the_same_time_ask_once() {
+async fn concurrent_readers_of_a_part_send_one_request() {
     let host = FileHost::start();
     host.put("/a", &bytes(3 << 20), manners("\"1\""));
     let file = file(&host, "/a");
@@ -112,7 +112,7 @@ async fn those_who_want_the_same_at_the_same_time_ask_once() {
 }
 
 #[tokio::test]
-async fn a_file_that_changes_or_vanishes_is_noticed() {
+async fn changed_or_removed_file_is_noticed() {
     let host = FileHost::start();
     let all = bytes(3 << 20);
     let modified = |date: &str| but!(Manners::default(), last_modified: Some(date.to_owned()));
@@ -158,7 +158,7 @@ async fn a_file_that_changes_or_vanishes_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_asked_about_again_is_the_same_as_long_as_nothing_says_otherwise() {
+async fn revalidated_file_is_the_same_without_contrary_evidence() {
     let host = FileHost::start();
     host.put("/a", &bytes(3 << 20), manners("\"1\""));
     let file = file(&host, "/a");
@@ -180,7 +180,7 @@ async fn a_file_that_is_asked_about_again_is_the_same_as_long_as_nothing_says_ot
 }
 
 #[tokio::test]
-async fn answers_that_cannot_be_right_are_none() {
+async fn impossible_responses_are_refused() {
     let host = FileHost::start();
     let all = bytes(3 << 20);
     let later = |manners: Manners| {
@@ -220,7 +220,7 @@ async fn answers_that_cannot_be_right_are_none() {
 }
 
 #[tokio::test]
-async fn what_fails_in_passing_is_asked_for_again() {
+async fn transient_failures_are_retried() {
     let host = FileHost::start();
     let all = bytes(3 << 20);
     let later = |manners: Manners| {
@@ -245,7 +245,7 @@ async fn what_fails_in_passing_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_stream_has_the_bytes_that_were_asked_for_and_nothing_of_it_is_kept() {
+async fn stream_returns_the_requested_bytes_and_caches_nothing() {
     let host = FileHost::start();
     let all = bytes(3 << 20);
     for manners in [manners("\"1\""), but!(Manners::default(), chunked: true)] {
@@ -267,7 +267,7 @@ async fn a_stream_has_the_bytes_that_were_asked_for_and_nothing_of_it_is_kept() 
 }
 
 #[test]
-fn pages_that_were_used_longest_ago_go_first() {
+fn least_recently_used_pages_are_evicted_first() {
     let mut pages = Pages::default();
     let page = Bytes::from(vec![0; PAGE as usize]);
     let most = MAX_KEPT as u64 / PAGE;

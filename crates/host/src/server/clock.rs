@@ -80,7 +80,7 @@ mod tests {
     const HOUR: i64 = 3_600_000_000;
 
     #[test]
-    fn time_goes_on_when_the_clock_is_set_back() {
+    fn time_advances_when_the_clock_is_set_back() {
         let mut clock = Steady::default();
         let start = Instant::now();
         let at = |s: u64| start + Duration::from_secs(s);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn small_steps_are_followed_but_never_back() {
+    fn small_steps_are_followed_but_never_backwards() {
         let mut clock = Steady::default();
         let start = Instant::now();
         clock.read(HOUR, start);

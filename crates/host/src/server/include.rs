@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn include_alone_is_to_be_replaced() {
+    fn single_include_is_to_be_replaced() {
         let text = "port 0\ninclude /usr/share/redis-crawlspace/*.conf\n";
         assert_eq!(
             advice_for("alone", text).unwrap(),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn include_beside_a_line_is_to_be_deleted() {
+    fn include_with_a_loadmodule_line_is_to_be_deleted() {
         let text = "include FOLDER/nested.conf\nloadmodule /x/libcrawlspace.so slice-us 400\n";
         assert_eq!(
             advice_for("beside", text).unwrap(),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn other_configurations_are_left_alone() {
+    fn other_configurations_are_not_reported() {
         let line = "loadmodule /usr/lib/redis/modules/libcrawlspace.so\n";
         assert_eq!(advice_for("line", line), None);
         let comment = "# include /usr/share/redis-crawlspace/*.conf\ninclude FOLDER\ninclude\n";

@@ -444,7 +444,7 @@ mod tests {
     use crate::sorted::steps::wait;
 
     #[test]
-    fn lines_under_another_key_are_given_if_their_urlkey_is_meant() {
+    fn lines_under_another_key_are_returned_for_the_same_url() {
         let line = |key: &str, end: &str| {
             format!("{key} 20160101000000 {{\"url\": \"http://h/\"}}{end}\n")
         };

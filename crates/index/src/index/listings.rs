@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_that_nobody_waits_for_are_not_opened() {
+    fn packages_without_waiting_queries_are_not_opened() {
         let dir = tempfile::tempdir().unwrap();
         let list = dir.path().join("list.json");
         let names: Vec<String> = (0..100)
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_is_counted_until_it_is_gone() {
+    async fn waiting_query_is_counted_until_it_ends() {
         let dir = tempfile::tempdir().unwrap();
         let listings = Arc::new(Listings::new(dir.path().to_owned(), Choice::Packages));
         let name: Arc<str> = Arc::from("c");

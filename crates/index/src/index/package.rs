@@ -638,7 +638,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secondary_indexes_of_packages_are_those_of_clusters() {
+    fn secondary_index_of_a_package_is_read_like_that_of_a_cluster() {
         let text = b"!meta 0 {\"format\": \"cdxj-gzip-1.0\", \"filename\": \"index.cdx.gz\"}\n\
             com,a)/ 2016 {\"offset\": 0, \"length\": 10, \"digest\": \"sha256:0\", \"filename\": \"index.cdx.gz\"}\n\
             com,b)/ 2016\tindex.cdx.gz\t10\t5\n";

@@ -290,7 +290,7 @@ mod tests {
     );
 
     #[test]
-    fn requests_with_a_body_are_looked_for_under_the_keys_of_all_makers() {
+    fn requests_with_a_body_are_searched_under_all_key_formats() {
         let text = include_str!("sought/requests.json");
         let requests: Vec<Request> = serde_json::from_str(text).unwrap();
         assert!(requests.len() > 200);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_a_host_have_its_keys_in_all_spellings() {
+    fn range_of_a_host_covers_its_keys_in_all_spellings() {
         for (url, key) in [
             ("http://example.com/a/", "com,example)//a/b"),
             ("http://example.com/", ",com,example)/"),

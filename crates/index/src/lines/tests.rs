@@ -15,7 +15,7 @@ fn read(text: &[u8], buffer: usize) -> Vec<(u64, Result<Vec<u8>, Bad>)> {
 }
 
 #[test]
-fn lines_are_the_same_whatever_the_buffer() {
+fn lines_do_not_depend_on_the_buffer() {
     let mut rng = Rng::new("lines in buffers");
     for _ in 0..300 {
         let length = rng.below(200);
@@ -38,7 +38,7 @@ fn lines_are_the_same_whatever_the_buffer() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_passed_over() {
+fn overlong_line_is_skipped() {
     let text = [
         &b"first\n"[..],
         &vec![b'x'; MAX_LINE],
@@ -66,7 +66,7 @@ fn a_line_that_is_too_long_is_passed_over() {
 }
 
 #[test]
-fn a_line_without_end_takes_no_memory_to_speak_of() {
+fn endless_line_takes_little_memory() {
     let endless = std::io::repeat(b'x').take(64 << 20);
     let mut lines = Reader::new(BufReader::new(endless));
     assert_eq!(lines.next().unwrap(), Some((1, Err(Bad::TooLong))));
@@ -75,7 +75,7 @@ fn a_line_without_end_takes_no_memory_to_speak_of() {
 }
 
 #[test]
-fn reading_that_fails_is_an_error_and_not_an_end() {
+fn read_error_is_not_the_end() {
     struct Broken;
     impl Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -88,7 +88,7 @@ fn reading_that_fails_is_an_error_and_not_an_end() {
 }
 
 #[test]
-fn a_tally_names_the_first_few_and_counts_all() {
+fn tally_lists_the_first_few_and_counts_all() {
     let mut tally = Tally::default();
     assert_eq!(tally.to_string(), "0 bad lines");
     for number in 1..=9 {

@@ -38,7 +38,7 @@ fn whole(lines: &[&str]) -> Vec<(Vec<u8>, Range<usize>)> {
 }
 
 #[test]
-fn the_order_is_that_of_bytes_and_equal_lines_are_kept() {
+fn lines_are_sorted_by_bytes_and_duplicates_are_kept() {
     let lines = whole(&[
         "b",
         "a",
@@ -58,7 +58,7 @@ fn the_order_is_that_of_bytes_and_equal_lines_are_kept() {
 }
 
 #[test]
-fn it_is_what_a_sort_in_memory_gives_whatever_the_budget() {
+fn result_equals_a_sort_in_memory_with_any_budget() {
     let mut rng = Rng::new("lines to sort");
     for round in 0..30 {
         let count = *rng.pick(&[1, 2, 30, 300, 3000]);
@@ -97,7 +97,7 @@ fn it_is_what_a_sort_in_memory_gives_whatever_the_budget() {
 }
 
 #[test]
-fn many_lines_are_sorted_by_two_threads_all_the_same() {
+fn two_threads_give_the_same_order() {
     let mut rng = Rng::new("many lines to sort");
     for hosts in [1, 3, 1000] {
         let lines: Vec<_> = (0..200_000)
@@ -119,7 +119,7 @@ fn many_lines_are_sorted_by_two_threads_all_the_same() {
 }
 
 #[test]
-fn beginnings_that_get_longer_and_longer_take_no_stack() {
+fn growing_common_prefixes_do_not_overflow_the_stack() {
     // Each line is a prefix of the previous one, so that each pair differs in another piece of the
     // key.
     let lines = (0..3000).map(|n| (vec![b'a'; 3000 * 7 - n * 7], 0..3000 * 7 - n * 7));
@@ -133,14 +133,14 @@ fn beginnings_that_get_longer_and_longer_take_no_stack() {
 }
 
 #[test]
-fn long_lines_are_sorted_however_small_the_budget() {
+fn long_lines_are_sorted_with_any_budget() {
     let lines = (0..6).map(|n| (vec![b'f' - n; 1 << 20], 0..1 << 20));
     let lines: Vec<_> = lines.collect();
     assert!(sorted(&lines, 1000, folder().path()) == expected(&lines));
 }
 
 #[test]
-fn a_key_beyond_the_line_is_cut() {
+fn key_longer_than_its_line_is_cut() {
     let mut sorter = Sorter::new(1 << 20, folder().path(), &Work::default());
     sorter.push_by(b"bb", 1..9).unwrap();
     sorter.push_by(b"ca", 1..9).unwrap();
@@ -151,7 +151,7 @@ fn a_key_beyond_the_line_is_cut() {
 }
 
 #[test]
-fn without_a_folder_to_write_to_the_error_names_it() {
+fn missing_folder_is_reported() {
     let folder = folder();
     let gone = folder.path().join("gone");
     let mut sorter = Sorter::new(0, &gone, &Work::default());
@@ -164,7 +164,7 @@ fn without_a_folder_to_write_to_the_error_names_it() {
 }
 
 #[test]
-fn what_is_cancelled_stops() {
+fn cancelled_sort_stops() {
     let (folder, work) = (folder(), Work::default());
     let mut sorter = Sorter::new(1 << 20, folder.path(), &work);
     let mut lines = (0..100_000).map(|n: u32| n.to_be_bytes());
@@ -190,7 +190,7 @@ fn what_is_cancelled_stops() {
 }
 
 #[test]
-fn writing_that_fails_says_so() {
+fn write_error_is_reported() {
     let mut sorter = Sorter::new(1 << 20, folder().path(), &Work::default());
     sorter.push(b"line").unwrap();
     let mut full = &mut [0_u8; 3][..];

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn sorted_files_are() {
+    fn sorted_files_are_accepted() {
         assert_eq!(found(""), None);
         assert_eq!(found(" CDX N b a m s k r M S V g\n\n"), None);
         for count in [1, 10, 1_000, 20_000] {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_told() {
+    fn unsorted_files_are_reported() {
         let few = found(&[line(2), line(1)].concat()).unwrap();
         assert!(few.contains("not sorted: the line at byte 72 "), "{few}");
         let halves: String = (5_000..10_000).chain(0..5_000).map(line).collect();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_that_is_not_read_is_told() {
+    fn unsupported_format_is_reported() {
         for (text, what) in [
             (
                 " CDX a b a m s k r M V g u\nhttp://example.com/ 20200101000000 http://example.com/ text/html 200 D - - 1 a.warc.gz <urn:uuid:1>\n",
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_other_makers_are_told() {
+    fn foreign_key_formats_are_reported() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.cdxj");
         let line = "com,example)/a/ 20200101000000 {\"url\": \"http://example.com/a/\"}\n";

@@ -658,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_nobody_names_is_closed() {
+    fn unreferenced_file_is_closed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.cdxj");
         std::fs::write(&path, "a 2016 {}\n").unwrap();
@@ -677,7 +677,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_closed_while_others_use_them() {
+    fn file_is_closed_while_others_are_in_use() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.cdxj");
         std::fs::write(&path, "a 2016 {}\n").unwrap();

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_where_it_comes_from_and_else_what_the_line_says() {
+    fn row_names_its_source_and_copies_the_line() {
         for (line, expected) in [
             (
                 "k 2016 {}",
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_two_urls_makes_no_row() {
+    fn line_with_two_urls_makes_no_row() {
         for json in [
             r#"{"url": "http://a/", "url": "http://b/"}"#,
             r#"{"url": "http://a/", "original": "http://b/"}"#,
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_makes_no_row() {
+    fn invalid_line_makes_no_row() {
         for line in [
             "",
             " ",

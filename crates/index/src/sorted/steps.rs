@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_step_is_taken_that_nobody_waits_for() {
+    async fn no_step_runs_without_a_waiting_query() {
         for elsewhere in [false, true] {
             let taken = Arc::new(AtomicUsize::new(0));
             let count = Arc::clone(&taken);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rows_before_an_error_are_not_lost() {
+    async fn rows_before_an_error_are_returned() {
         let mut batches = batches(writer(), |rows| async move {
             find(&rows);
             Err(SourceError::Timeout)
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_from_elsewhere_is_waited_for_between_steps() {
+    async fn remote_data_is_awaited_between_steps() {
         for elsewhere in [false, true] {
             let (send, receive) = tokio::sync::oneshot::channel();
             let mut batches = batches(writer(), move |rows| async move {
@@ -374,14 +374,14 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_wait_waits_for_what_comes_from_elsewhere() {
+    fn blocking_caller_waits_for_remote_data() {
         let (send, receive) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || send.send(7));
         assert_eq!(wait(outcome(receive)), Ok(7));
     }
 
     #[tokio::test]
-    async fn rows_leave_before_anything_is_waited_for() {
+    async fn rows_are_returned_before_a_wait() {
         let mut batches = batches(writer(), |rows| async move {
             find(&rows);
             until_it_may_wait().await;

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn many_indexes_do_not_have_all_their_files_open() {
+    fn merging_many_indexes_limits_open_files() {
         let dir = tempfile::tempdir().unwrap();
         let options = Options {
             lines: 2,

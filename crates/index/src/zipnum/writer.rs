@@ -439,7 +439,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_told_with_the_name_of_the_file() {
+    fn full_disk_is_reported_with_the_file() {
         for gz_is_full in [true, false] {
             let folder = tempfile::tempdir().unwrap();
             let mut writer = Writer::create(folder.path(), "url", Options::by_digest()).unwrap();
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_is_dropped_waits_for_nobody() {
+    fn dropped_writer_does_not_wait() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = Writer::create(folder.path(), "url", Options::by_url()).unwrap();
         for n in 0..20_000 {

@@ -6,7 +6,7 @@ const LINE: &str =
     "http://a.dk/img.png 10.0.0.1 20090525130000 image/png 9969 7-1-00008.arc.gz 22962264";
 
 #[test]
-fn lines_with_and_without_a_checksum_are_read() {
+fn lines_with_and_without_a_checksum_are_parsed() {
     let line = Line::parse(LINE.as_bytes()).unwrap();
     let expected = Line {
         url: "http://a.dk/img.png",
@@ -46,7 +46,7 @@ fn lines_with_and_without_a_checksum_are_read() {
 }
 
 #[test]
-fn a_bad_line_says_why() {
+fn bad_line_reports_the_reason() {
     let line = |field: usize, text: &str| {
         let mut fields: Vec<&str> = LINE.split(' ').collect();
         fields[field] = text;
@@ -87,7 +87,7 @@ fn a_bad_line_says_why() {
 }
 
 #[test]
-fn a_header_is_known() {
+fn header_is_recognized() {
     assert!(is_header(b" CDX N b a m s k r M S V g"));
     assert!(is_header(b" CDX"));
     assert!(!is_header(LINE.as_bytes()));
@@ -95,7 +95,7 @@ fn a_header_is_known() {
 }
 
 #[test]
-fn a_line_that_was_cut_or_garbled_is_never_more_than_bad() {
+fn truncated_or_garbled_line_is_at_worst_bad() {
     let mut rng = Rng::new("garbled CDX lines");
     for end in 0..LINE.len() {
         // A truncated number is still a number.

@@ -33,7 +33,7 @@ fn origin(file: &str, offset: u64) -> Option<Origin<'_>> {
 }
 
 #[test]
-fn lines_of_both_generations_are_read() {
+fn lines_of_both_generations_are_parsed() {
     let old = parse(OLD);
     assert_eq!((old.status, old.size), (200, Some(9717)));
     assert_eq!(old.url, "https://wiki.example.dk/img/draft.png");
@@ -60,7 +60,7 @@ fn lines_of_both_generations_are_read() {
 }
 
 #[test]
-fn what_old_releases_leave_out_at_the_end_may_be_missing() {
+fn trailing_columns_may_be_missing() {
     let whole = "2006-10-17T14:22:29.343Z 200 291 http://a.is/ - - text/html #041 20061017142229087+180 OHCVML7NJ4";
     for end in ["", " ", " -", " - ", " - 3t"] {
         let line = format!("{whole}{end}");
@@ -74,7 +74,7 @@ fn what_old_releases_leave_out_at_the_end_may_be_missing() {
 }
 
 #[test]
-fn what_was_not_fetched_is_no_capture_and_not_bad() {
+fn line_without_a_fetch_is_neither_capture_nor_bad() {
     for line in [
         "2013-01-22T12:04:33.231Z  -404          - dns:a.dk XP http://a.dk/ no-type #005 - - - -",
         "2013-01-22T12:04:33.231Z -9998          - http://a.dk/x L http://a.dk/ unknown #005 - - - -",
@@ -93,7 +93,7 @@ fn what_was_not_fetched_is_no_capture_and_not_bad() {
 }
 
 #[test]
-fn a_bad_line_says_why() {
+fn bad_line_reports_the_reason() {
     let line = |field: usize, text: &str| {
         let mut fields: Vec<&str> = OLD.split_ascii_whitespace().collect();
         fields[field] = text;
@@ -133,7 +133,7 @@ fn any_white_space_separates() {
 }
 
 #[test]
-fn annotations_say_where_the_first_capture_is() {
+fn annotations_name_the_first_capture() {
     for (notes, expected) in rows![
         "duplicate:\"a.arc,5\"", origin("a.arc", 5);
         "duplicate:\"a.arc,5\",3t", origin("a.arc", 5);
@@ -171,7 +171,7 @@ fn annotations_say_where_the_first_capture_is() {
 }
 
 #[test]
-fn json_says_where_the_capture_was_written() {
+fn json_names_the_location_of_the_capture() {
     for (notes, expected) in rows![
         "{\"warcFilename\":\"a.warc\",\"warcFileOffset\":7}", origin("a.warc", 7);
         "- {\"warcFileOffset\":7,\"warcFilename\":\"a.warc\"}", origin("a.warc", 7);
@@ -197,7 +197,7 @@ fn json_says_where_the_capture_was_written() {
 /// Heritrix annotates content that it did not store in full; the JSON then refers to the revisit
 /// record.
 #[test]
-fn revisits_and_what_was_not_written_have_no_place() {
+fn revisits_and_unwritten_captures_have_no_location() {
     let json = "{\"warcFilename\":\"a.warc\",\"warcFileOffset\":7}";
     for (annotations, is_own) in [
         ("-", true),
@@ -231,7 +231,7 @@ fn revisits_and_what_was_not_written_have_no_place() {
 }
 
 #[test]
-fn a_byte_that_is_not_utf8_concerns_its_own_field() {
+fn invalid_utf8_affects_only_its_field() {
     let fields: Vec<&[u8]> = OLD.split_ascii_whitespace().map(str::as_bytes).collect();
     let odd = |n: usize| -> Vec<u8> {
         let mut fields: Vec<Vec<u8>> = fields.iter().map(|field| field.to_vec()).collect();
@@ -270,7 +270,7 @@ fn a_byte_that_is_not_utf8_concerns_its_own_field() {
 }
 
 #[test]
-fn a_digest_at_the_end_of_a_log_is_whole_or_cut_off() {
+fn digest_at_the_end_of_a_log_is_whole_or_ignored() {
     let before =
         "2006-10-17T14:22:29.343Z 200 291 http://a.is/ - - text/html #041 20061017142229087+180 ";
     let (base32, hex) = (
@@ -347,7 +347,7 @@ fn etags_are_found_in_both_places() {
 }
 
 #[test]
-fn types_of_text_are_known_in_any_case() {
+fn text_types_ignore_case() {
     for (mime, is_text) in [
         ("text/html", true),
         ("TEXT/plain", true),
@@ -363,7 +363,7 @@ fn types_of_text_are_known_in_any_case() {
 }
 
 #[test]
-fn a_line_that_was_cut_or_garbled_is_never_more_than_bad() {
+fn truncated_or_garbled_line_is_at_worst_bad() {
     let mut rng = Rng::new("garbled crawl.log lines");
     let all = |line: &[u8]| {
         if let Ok(found) = Line::parse(line) {

@@ -403,7 +403,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_are_those_of_the_calendar() {
+    fn seconds_follow_the_calendar() {
         let between = |a, b| seconds(b) - seconds(a);
         assert_eq!(between(19_700_101_000_000, 20_000_101_000_000), 946_684_800);
         assert_eq!(between(20_000_228_235_959, 20_000_301_000_000), 86_401);

@@ -51,7 +51,7 @@ fn lines_of(crawl_log: &str, cdx: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_row_is_a_line_by_url_and_one_by_digest() {
+fn row_becomes_a_line_by_url_and_one_by_digest() {
     let (url, date) = ("http://www.A.dk/x.png?b&a", "20090525130000");
     let log = fetched(url, date, "3t");
     let cdx = stored(url, date, "7-1.arc.gz", 345);
@@ -64,7 +64,7 @@ fn a_row_is_a_line_by_url_and_one_by_digest() {
 }
 
 #[test]
-fn what_is_not_known_is_left_out() {
+fn unknown_fields_are_omitted() {
     let log = "t 1 - dns:a.dk P - - #1 20090525130000915+7 X - -\n";
     let json = r#"{"url":"dns:a.dk","status":"1","digest":"X","job":"7"}"#;
     let expected = (
@@ -75,7 +75,7 @@ fn what_is_not_known_is_left_out() {
 }
 
 #[test]
-fn what_was_fetched_without_a_digest_is_in_full_indexes_by_url_alone() {
+fn captures_without_a_digest_are_only_in_full_indexes_by_url() {
     let url = "dns:a.dk";
     let log = fetched(url, "20050506114728", "-").replace(" 200 ", " 1 ");
     let log = log
@@ -93,7 +93,7 @@ fn what_was_fetched_without_a_digest_is_in_full_indexes_by_url_alone() {
 }
 
 #[test]
-fn keys_of_what_is_not_of_the_web_are_those_of_other_indexers() {
+fn keys_of_other_schemes_equal_those_of_indexers() {
     for (url, key) in [
         ("dns:www.a.dk", "dns:www.a.dk"),
         ("whois:a.dk", "whois:a.dk"),
@@ -108,7 +108,7 @@ fn keys_of_what_is_not_of_the_web_are_those_of_other_indexers() {
 }
 
 #[test]
-fn all_that_a_row_knows_can_be_read_again() {
+fn all_fields_of_a_row_read_back() {
     let notes = r#"etag:"a\b"c"#;
     let notes = [
         notes,
@@ -152,7 +152,7 @@ fn places_in(lines: &[(&str, &str)], cdx: &[(&str, &str, u64)]) -> (Vec<Option<u
 }
 
 #[test]
-fn origins_come_from_the_first_place_that_has_one() {
+fn origin_is_taken_from_the_first_place_that_has_one() {
     let url = "http://a.dk/";
     let json = r#"{"warcFilename":"w","warcFileOffset":9}"#;
     let revisit = format!("duplicate:digest {json}");
@@ -187,7 +187,7 @@ fn origins_come_from_the_first_place_that_has_one() {
 }
 
 #[test]
-fn a_second_is_one_of_the_calendar() {
+fn invalid_second_is_refused() {
     for (row, line, is_near) in [
         ("20090131235959", "20090201000000", true),
         ("20090301000000", "20090228235959", true),
@@ -203,7 +203,7 @@ fn a_second_is_one_of_the_calendar() {
 
 /// Checks that a line whose record is missing does not get the row of another line.
 #[test]
-fn a_row_of_another_line_is_not_taken() {
+fn row_of_another_line_is_not_used() {
     let of = |digest: &str| format!("sha1:{digest}");
     let url = "http://a.dk/";
     let log = |lines: &[(&str, &str, &str)]| -> String {
@@ -273,7 +273,7 @@ fn a_row_of_another_line_is_not_taken() {
 }
 
 #[test]
-fn of_rows_of_one_second_the_length_decides_or_the_last_one_is_meant() {
+fn length_decides_between_rows_of_one_second() {
     let date = "20090101000010";
     let stored_of = |file: &str, offset: u64, length: u64| {
         stored("http://a.dk/", date, file, offset).replace(" 97 ", &format!(" {length} "))
@@ -324,7 +324,7 @@ fn of_rows_of_one_second_the_length_decides_or_the_last_one_is_meant() {
 }
 
 #[test]
-fn lines_of_one_second_have_its_rows_in_their_order() {
+fn lines_of_one_second_get_its_rows_in_order() {
     let log = ["200", "700", "900"].map(|ms| {
         let line = fetched("http://a.dk/", "20090101000010", "-");
         line.replace("10915+", &format!("10{ms}+"))
@@ -345,7 +345,7 @@ fn lines_of_one_second_have_its_rows_in_their_order() {
 }
 
 #[test]
-fn every_line_is_in_one_count() {
+fn every_line_is_counted_once() {
     let written = "- {\"warcFilename\":\"w\",\"warcFileOffset\":9}";
     let log = [
         "2009 -404 - http://a.dk/ - - no-type #1 - - - -\n".to_owned(),
@@ -395,7 +395,7 @@ fn every_line_is_in_one_count() {
 }
 
 #[test]
-fn lines_in_the_wrong_order_are_refused() {
+fn unsorted_lines_are_refused() {
     let (a, b) = ("http://a.dk/", "http://b.dk/");
     let log = |urls: &[&str]| -> String {
         let lines = urls.iter().map(|url| fetched(url, "20090101000000", "-"));
@@ -424,7 +424,7 @@ fn lines_in_the_wrong_order_are_refused() {
 }
 
 #[test]
-fn errors_of_the_taker_and_cancelling_stop_it() {
+fn consumer_errors_and_cancelling_stop_the_join() {
     let log = fetched("http://a.dk/", "20090101000000", "-").repeat(10_000);
     let none = None::<&[u8]>;
     let mut taken = 0;
@@ -442,7 +442,7 @@ fn errors_of_the_taker_and_cancelling_stop_it() {
 }
 
 #[test]
-fn of_one_url_no_more_is_held_than_there_is_room_for() {
+fn lines_held_per_url_are_limited() {
     let url = "http://a.dk/";
     let file = "f".repeat(500_000);
     let date = |n: u64| format!("2009010100{:02}{:02}", n / 60, n % 60);
@@ -469,7 +469,7 @@ fn by_url(log: &[u8]) -> Vec<u8> {
 /// Checks with random lines and rows that a row is the position of a single digest only, at most
 /// one second away.
 #[test]
-fn no_row_is_the_place_of_two_digests() {
+fn no_row_belongs_to_two_digests() {
     let mut rng = Rng::new("joins");
     let url = "http://a.dk/";
     for _ in 0..2_000 {
@@ -547,7 +547,7 @@ fn no_row_is_the_place_of_two_digests() {
 /// Checks jobs as in real archives, where each row has the second of its line, and in ARC files its
 /// length.
 #[test]
-fn jobs_with_the_habits_of_real_ones_are_exact() {
+fn realistic_jobs_are_joined_exactly() {
     for writes_arc in [false, true] {
         let mut harvest = harvest::Harvest::new(7, 21);
         if writes_arc {

@@ -97,7 +97,7 @@ mod tests {
     const PLACE: &str = r#","length":"1043","offset":"333","filename":"7-1.warc.gz""#;
 
     #[test]
-    fn a_row_with_a_place_is_a_record() {
+    fn row_with_a_location_is_a_record() {
         let raw = line("http://example.org/", SHA1, PLACE);
         let expected = Row::Record {
             hash: format!("sha1:{SHA1}").into_bytes().into(),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_a_length_is_as_large_as_what_was_fetched() {
+    fn record_without_a_length_has_the_fetched_size() {
         let sizes = [
             (r#","size":"9","offset":"3","filename":"a.arc""#, 9),
             (
@@ -130,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_find_is_no_original() {
+    fn capture_without_a_location_is_no_original() {
         let raw = line("http://example.org/", SHA1, "");
         assert_eq!(Row::of(raw.as_bytes()), Row::Nowhere);
     }
 
     #[test]
-    fn digests_get_the_name_that_their_digits_tell() {
+    fn digest_is_labelled_by_its_length() {
         let spelled = |text: &'static str| {
             let spelled = super::spelled(text.as_bytes().into()).into_owned();
             String::from_utf8(spelled).expect("it was text")
@@ -151,13 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_http_capture_is_skipped() {
+    fn non_http_captures_are_skipped() {
         let raw = line("dns:example.org", SHA1, PLACE);
         assert_eq!(Row::of(raw.as_bytes()), Row::Other);
     }
 
     #[test]
-    fn bad_lines_say_why() {
+    fn bad_lines_report_the_reason() {
         for (raw, why) in [
             (line("http://example.org/", "short", PLACE), "digest"),
             ("nonsense".to_owned(), ""),

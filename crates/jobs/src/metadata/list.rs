@@ -172,13 +172,13 @@ mod tests {
         }
 
         #[test]
-        fn anything_may_be_a_page_or_a_list(text in proptest::collection::vec(any::<u8>(), 0..300), html in "(<a href=['\"]?[a-c&;=]{0,5}['\"]?>| href|=|<){0,20}") {
+        fn any_bytes_may_be_a_page_or_a_list(text in proptest::collection::vec(any::<u8>(), 0..300), html in "(<a href=['\"]?[a-c&;=]{0,5}['\"]?>| href|=|<){0,20}") {
             let _ = (names(&text), links(&text), links(html.as_bytes()), names(html.as_bytes()));
         }
     }
 
     #[test]
-    fn a_list_has_a_line_for_each() {
+    fn list_has_one_entry_per_line() {
         let list =
             b"# jobs\r\n\r\n 1-metadata-1.warc \r\nold/\nhttp://a.example/2-metadata-1.warc.gz";
         let expected = [
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn json_may_be_of_names_or_of_objects() {
+    fn json_may_contain_names_or_objects() {
         let expected = ["1-metadata-1.warc", "old/"];
         for json in [
             r#"["1-metadata-1.warc", "old/"]"#,
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_a_listing_are_found_however_they_are_written() {
+    fn links_are_found_in_any_html_spelling() {
         let page = br##"<html><head><link rel=x HREF = style.css></head>
             <a href="?C=N;O=D">Name</a> <a href='../'>Up</a> <a data-href="x" href="old/">old/</a>
             <a href=1-metadata-1.warc.gz>1</a><a href="a&amp;b-2-metadata-1.warc">2</a><a href="#top">top</a> href"##;

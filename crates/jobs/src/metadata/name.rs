@@ -59,7 +59,7 @@ mod tests {
     proptest! {
 
         #[test]
-        fn a_job_is_found_wherever_it_stands(
+        fn job_is_found_at_any_position(
             before in "([a-z0-9_.]{1,6}-){0,3}",
             job: u64,
             after in "(-[a-z0-9_.]{1,6}){0,3}",
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_none() {
+    fn other_files_are_ignored() {
         for name in [
             "",
             "117-metadata-1",

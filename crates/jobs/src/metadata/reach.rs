@@ -69,7 +69,7 @@ mod tests {
     use crawlspace_fetch::Network;
 
     #[test]
-    fn a_place_at_a_public_address_leads_to_public_addresses() {
+    fn public_location_leads_only_to_public_addresses() {
         let is_guarded = |place: &str| is_public(&place.parse().unwrap());
         for place in [
             "http://192.0.43.8/",
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_counts_whoever_named_a_url() {
+    fn guard_applies_whoever_named_a_url() {
         let guard = Some(Guard::new(&[Network {
             address: [127, 0, 0, 1].into(),
             bits: 32,

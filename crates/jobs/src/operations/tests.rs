@@ -63,7 +63,7 @@ fn names(entry: &Path) -> Vec<String> {
 
 /// Checks that partly built or removed entries are not reported as damaged.
 #[test]
-fn what_is_being_removed_or_built_is_not_damaged() {
+fn entry_being_removed_or_built_is_not_damaged() {
     for form in FORMS {
         for step in ["manifest", "file", "other file"] {
             let (root, entry) = caches(form);
@@ -99,7 +99,7 @@ fn what_is_being_removed_or_built_is_not_damaged() {
 
 /// A folder prevents the second rename, which would move the manifest into place.
 #[test]
-fn the_file_of_a_builder_that_died_between_its_two_renames_is_freed() {
+fn leftover_of_a_builder_killed_between_renames_is_freed() {
     for remove_by in ["gc", "verify"] {
         let root = tempfile::tempdir().expect("a folder");
         let entry = root.path().join("crawllog/crawllog-7-cache");
@@ -129,7 +129,7 @@ fn the_file_of_a_builder_that_died_between_its_two_renames_is_freed() {
 }
 
 #[test]
-fn lock_files_go_with_their_entries_unless_somebody_has_them() {
+fn unused_lock_files_are_removed_with_their_entries() {
     let (root, entry) = caches(Form::File);
     let other = entry.with_file_name("crawllog-8-cache");
     let held = entry.with_file_name("crawllog-9-cache");
@@ -159,7 +159,7 @@ fn lock_files_go_with_their_entries_unless_somebody_has_them() {
 
 /// Checks that locking a removed lock file does not exclude other processes.
 #[test]
-fn a_lock_on_a_lock_file_that_was_removed_is_none() {
+fn lock_on_a_removed_lock_file_does_not_count() {
     let (root, entry) = caches(Form::File);
     let before = File::options()
         .write(true)
@@ -184,7 +184,7 @@ fn a_lock_on_a_lock_file_that_was_removed_is_none() {
 }
 
 #[test]
-fn an_entry_of_another_version_is_neither_damaged_nor_removed() {
+fn entry_of_another_version_is_neither_damaged_nor_removed() {
     for form in FORMS {
         let (root, entry) = caches(form);
         let path = manifest_of(&entry, form);

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_missing_is_known_for_a_while_and_of_that_server_only() {
+    fn missing_jobs_are_cached_per_server_for_a_while() {
         let folder = tempfile::tempdir().unwrap();
         let entry = folder.path().join("1-2-3-cache");
         assert_eq!(Partial::read(&entry, "http://a/"), None);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_stays_short_and_is_json_however_many_there_are() {
+    fn header_is_short_json_for_any_number_of_reasons() {
         for most in 0..200 {
             let header = header(&missing(), most);
             assert!(header.len() <= most.max(2), "{most}: {header}");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reason_is_none() {
+    fn invalid_reasons_are_ignored() {
         let jobs: JobSet = "1-6".parse().unwrap();
         let reasons = json!({ "1": "x", "2": 2, "3": { "no-record": 1 }, "4": { "unreadable": [] }, "5": null });
         for one in of(&jobs, &reasons) {

@@ -108,7 +108,7 @@ fn outcome(server: &Server, prefix: &str) -> Snapshot {
 }
 
 #[test]
-fn a_job_becomes_a_crawl_with_its_files() {
+fn job_becomes_a_crawl_with_its_files() {
     let server = Server::start();
     let index = open(&server, PREFIX);
     let mut rng = Rng::new("a_job_becomes_a_crawl_with_its_files");
@@ -147,7 +147,7 @@ fn a_job_becomes_a_crawl_with_its_files() {
 }
 
 #[test]
-fn loading_twice_is_loading_once() {
+fn loading_twice_equals_loading_once() {
     let server = Server::start();
     let index = open(&server, PREFIX);
     let mut rng = Rng::new("loading_twice_is_loading_once");
@@ -162,7 +162,7 @@ fn loading_twice_is_loading_once() {
 }
 
 #[test]
-fn a_load_is_known_in_every_profile_and_storage() {
+fn loaded_job_is_recognized_in_every_profile_and_storage() {
     let server = Server::start();
     let mut rng = Rng::new("a_load_is_known_in_every_profile_and_storage");
     let lines = lines(7, &captures(&mut rng, 7, 1_000));
@@ -188,7 +188,7 @@ fn a_load_is_known_in_every_profile_and_storage() {
 }
 
 #[test]
-fn a_load_that_is_cut_off_anywhere_goes_on_from_there() {
+fn load_interrupted_at_any_step_resumes() {
     let server = Server::start();
     let mut rng = Rng::new("a_load_that_is_cut_off_anywhere_goes_on_from_there");
     let lines = lines(7, &captures(&mut rng, 7, 6_000));
@@ -213,7 +213,7 @@ fn a_load_that_is_cut_off_anywhere_goes_on_from_there() {
 }
 
 #[test]
-fn half_a_load_that_somebody_committed_is_completed_and_counts_once() {
+fn partly_committed_load_is_completed_and_counts_once() {
     let server = Server::start();
     let mut rng = Rng::new("half_a_load_that_somebody_committed");
     let lines = lines(7, &captures(&mut rng, 7, 12_000));
@@ -234,7 +234,7 @@ fn half_a_load_that_somebody_committed_is_completed_and_counts_once() {
 }
 
 #[test]
-fn several_loaders_at_once_load_once() {
+fn concurrent_loaders_load_once() {
     let server = Server::start();
     let mut rng = Rng::new("several_loaders_at_once_load_once");
     let lines = lines(7, &captures(&mut rng, 7, 8_000));
@@ -249,7 +249,7 @@ fn several_loaders_at_once_load_once() {
 }
 
 #[test]
-fn a_crawl_with_other_records_is_refused_and_left_as_it_is() {
+fn crawl_with_other_records_is_refused_and_unchanged() {
     let server = Server::start();
     let index = open(&server, PREFIX);
     let mut rng = Rng::new("a_crawl_with_other_records_is_refused");
@@ -271,7 +271,7 @@ fn a_crawl_with_other_records_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn what_comes_to_a_crawl_after_it_was_loaded_is_left_alone() {
+fn records_added_after_a_load_are_kept() {
     let server = Server::start();
     let index = open(&server, PREFIX);
     let mut rng = Rng::new("what_comes_to_a_crawl_after_it_was_loaded");
@@ -288,7 +288,7 @@ fn what_comes_to_a_crawl_after_it_was_loaded_is_left_alone() {
 }
 
 #[test]
-fn the_job_that_is_loaded_first_owns_what_both_have() {
+fn first_loaded_job_owns_shared_payloads() {
     let server = Server::start();
     let index = open(&server, PREFIX);
     let mut rng = Rng::new("the_job_that_is_loaded_first_owns");
@@ -309,7 +309,7 @@ fn the_job_that_is_loaded_first_owns_what_both_have() {
 }
 
 #[test]
-fn lines_that_cannot_be_loaded_are_counted_by_reason() {
+fn unloadable_lines_are_counted_by_reason() {
     let server = Server::start();
     let index = open(&server, PREFIX);
     let mut rng = Rng::new("lines_that_cannot_be_loaded");
@@ -346,7 +346,7 @@ fn lines_that_cannot_be_loaded_are_counted_by_reason() {
 }
 
 #[test]
-fn an_index_that_takes_nothing_says_why() {
+fn full_index_reports_the_reason() {
     let server = Server::start();
     let index = open(&server, PREFIX);
     let name: CrawlName = "{job}:counts".parse().unwrap();

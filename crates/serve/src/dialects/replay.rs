@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replay_is_told_from_other_paths() {
+    fn replay_paths_are_recognized() {
         for (path, expected) in [
             (
                 "20160102030405id_/http://a.com/?b",
@@ -361,14 +361,14 @@ mod tests {
     }
 
     #[test]
-    fn more_fields_than_a_header_can_have_are_left_out() {
+    fn excess_header_fields_are_omitted() {
         let many: String = (0..25_000).map(|n| format!("{n:x}:\r\n")).collect();
         let headers = headers(format!("HTTP/1.1 200 OK\r\n{many}\r\n"));
         assert_eq!(headers.len(), MAX_FIELDS);
     }
 
     #[test]
-    fn nothing_of_whoever_recorded_a_page_is_sent() {
+    fn connection_and_security_headers_of_a_capture_are_not_sent() {
         let private = "X-Wabac-Preset-Cookie: secret=1\r\nx-wabac-other: secret\r\nCookie: secret\r\n\
                        AUTHORIZATION: secret\r\nProxy-Authorization: secret\r\n";
         let headers = headers(format!(
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_a_redirect_are_sent_as_browsers_send_them() {
+    fn redirect_bytes_are_escaped_as_browsers_do() {
         let head = b"HTTP/1.1 302 Found\r\nLocation: /h\xe9?a=%20b\r\n\r\n";
         let headers = headers(&head[..]);
         let location = headers[LOCATION].to_str().unwrap();

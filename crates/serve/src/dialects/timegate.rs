@@ -123,7 +123,7 @@ mod tests {
     use bytes::Bytes;
 
     #[test]
-    fn dates_are_those_of_http() {
+    fn dates_follow_http() {
         let moment = |text: &'static str| {
             let headers = HeaderMap::from_iter([(ACCEPT_DATETIME, HeaderValue::from_static(text))]);
             moment(&headers).map(|time| time.map(|time| time.to_string()))
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_has_the_links_of_a_timegate() {
+    fn redirect_has_the_links_of_a_timegate() {
         let row = r#"com,a)/ 20140101000000 {"url": "http://www.a.com/?b&c"}"#;
         let row = Row::new(Bytes::from_static(row.as_bytes())).unwrap();
         let base_url = BaseUrl::at("http://h", "c", Some("p"));

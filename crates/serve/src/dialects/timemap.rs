@@ -325,7 +325,7 @@ mod tests {
     const C: &str = r#"com,a)/ 20160101000000 {}"#;
 
     #[test]
-    fn a_timemap_says_all_that_it_should() {
+    fn timemap_is_complete() {
         let text = written(&[("url", "a.com/")], &[&[A, B], &[C]]);
         let expected = "<http://a.com/>; rel=\"original\",\n\
             <http://h/c/timegate/http://a.com/>; rel=\"timegate\",\n\
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn first_and_last_are_those_of_time() {
+    fn first_and_last_follow_time() {
         let relations = |parameters: &[(&str, &str)], rows: &[&str]| {
             let text = written(parameters, &[rows]);
             let relations = text
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timemap_of_nothing_is_empty() {
+    fn timemap_of_nothing_is_empty() {
         assert_eq!(written(&[("url", "a.com")], &[]), "");
         assert_eq!(
             written(
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn mementos_may_be_elsewhere() {
+    fn mementos_may_be_on_another_server() {
         let query = Query::parse([("url", "http://a.com/")], None).unwrap();
         let mut timemap = TimeMap::new(&Arc::new(query), BaseUrl::at("", "c", None), String::new());
         timemap.format = Some("http://r/{timestamp}mp_/{url}".to_owned());
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn many_urls_have_no_one_original() {
+    fn timemap_of_many_urls_has_no_original() {
         let text = written(&[("url", "a.com/*")], &[&[A, C]]);
         assert!(
             !text.contains("original") && !text.contains("timegate"),

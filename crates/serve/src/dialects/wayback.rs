@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_go_on_after_any_row() {
+    fn answer_can_be_resumed_after_any_row() {
         let all: Vec<Row> = [
             "a 20160101000000 {\"n\": 1}",
             "a 20160101000000 {\"n\": 2}",
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_gone_is_followed_by_the_next_moment() {
+    fn resume_key_of_a_removed_row_continues_at_the_next_time() {
         let mut before = Progress::default();
         before.note(&row("a 2016 {\"n\": 1}"));
         let mut progress = Progress::after(before.key());
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_parameters_are_reported() {
         for (text, name) in [
             ("", "url"),
             ("url=a.com&output=cdxj", "output"),
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn its_words_are_read() {
+    fn parameters_are_parsed() {
         let read = parse(
             "url=a.com&limit=-3&fl=timestamp,digest&gzip=false&fastLatest=true&resolveRevisits=true",
         );
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_of_pywb_are_read() {
+    fn prefixes_of_pywb_are_parsed() {
         for (filter, ia) in [
             ("=statuscode:200", "statuscode:200"),
             ("!=mimetype:text/html", "!mimetype:text\\/html"),
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_narrows_what_is_read() {
+    fn resume_key_narrows_the_query() {
         let mut progress = Progress::default();
         progress.note(&row("com,a)/x 20160101000000 {}"));
         let key = progress.key().unwrap().text();

@@ -126,7 +126,7 @@ fn errors(report: &Report) -> Vec<(String, SourceError)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_source_is_left_out_cancelled_and_named() {
+async fn slow_source_is_omitted_cancelled_and_reported() {
     let (group, sources) = group(&[
         ("good", true, &[Row("2001"), Row("2003")]),
         ("late", true, &[Pause(6), Row("2002")]),
@@ -153,7 +153,7 @@ async fn a_late_source_is_left_out_cancelled_and_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_fails_later_is_missing_from_there_on() {
+async fn source_that_fails_later_is_reported_as_missing() {
     let (group, _) = group(&[
         ("broken", true, &[Row("2001"), Fail]),
         ("stuck", true, &[Row("2002"), Hang]),
@@ -170,7 +170,7 @@ async fn a_source_that_fails_later_is_missing_from_there_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_in_another_order_is_sorted() {
+async fn unsorted_rows_are_sorted() {
     let closest = crawlspace_index::timestamp::Timestamp::earliest(b"2003").unwrap();
     let (group, _) = group(&[
         ("mixed", false, &[Row("2001"), Row("2009"), Row("2004")]),
@@ -184,7 +184,7 @@ async fn what_comes_in_another_order_is_sorted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_keeps_failing_is_skipped_for_a_while() {
+async fn repeatedly_failing_source_is_skipped_for_a_while() {
     for failure in [
         Fail,
         Hang,
@@ -222,7 +222,7 @@ async fn turned_off(steps: &[Does], ordered: bool, questions: usize) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_question_brings_about_turns_no_source_off() {
+async fn failures_of_one_query_do_not_trip_the_breaker() {
     let text = String::new;
     for error in [
         SourceError::TooLarge(text()),
@@ -253,7 +253,7 @@ async fn what_a_question_brings_about_turns_no_source_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_who_takes_his_time_is_not_the_sources_fault() {
+async fn slow_reader_is_not_counted_as_source_failure() {
     let rows: Vec<Does> = (0..200).flat_map(|_| [Row("2001"), Pause(1)]).collect();
     let (group, _) = group(&[("good", true, &rows)]);
     let report = Report::default();
@@ -274,7 +274,7 @@ async fn a_reader_who_takes_his_time_is_not_the_sources_fault() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_answer_is_told_from_an_empty_one() {
+async fn missing_answer_differs_from_an_empty_one() {
     let unanswered = async |sources: &[(&str, bool, &[Does])]| {
         let (group, _) = group(sources);
         let report = Report::default();
@@ -299,7 +299,7 @@ async fn no_answer_is_told_from_an_empty_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_goes_away_cancels_what_is_under_way() {
+async fn client_disconnect_cancels_pending_requests() {
     let (group, sources) = group(&[
         ("a", true, &[Row("2001"), Hang]),
         ("b", true, &[Row("2002"), Hang]),

@@ -35,7 +35,7 @@ fn times(rows: &[Row]) -> Vec<String> {
 }
 
 #[test]
-fn nothing_to_do_is_nothing() {
+fn no_operations_change_nothing() {
     for text in [
         "url=a.com",
         "url=a.com&limit=3&from=2000&closest=2001&sort=reverse",
@@ -45,7 +45,7 @@ fn nothing_to_do_is_nothing() {
 }
 
 #[test]
-fn every_filter_must_pass() {
+fn every_filter_must_match() {
     let rows = [
         row("2001", r#""status": "200", "mime": "text/html""#),
         row("2002", r#""status": "404", "mime": "text/html""#),
@@ -59,7 +59,7 @@ fn every_filter_must_pass() {
 }
 
 #[test]
-fn of_one_time_and_status_only_the_first() {
+fn duplicate_timestamp_and_status_keeps_only_the_first_row() {
     let rows = [
         row("20010101000000", r#""status": "200""#),
         row("20010101000059", r#""status": "200""#),
@@ -79,7 +79,7 @@ fn of_one_time_and_status_only_the_first() {
 }
 
 #[test]
-fn captures_that_lead_to_themselves_are_left_out_if_that_is_asked() {
+fn self_redirects_are_removed_on_request() {
     let to = |time, to: &str| {
         row(
             time,
@@ -99,7 +99,7 @@ fn captures_that_lead_to_themselves_are_left_out_if_that_is_asked() {
 }
 
 #[test]
-fn revisits_find_the_first_original_before_them() {
+fn revisit_finds_the_first_earlier_original() {
     let original = |time, file: &str| {
         let json = format!(
             r#""mime": "text/html", "status": "200", "digest": "A", "length": "9", "offset": "7", "filename": "{file}""#
@@ -139,7 +139,7 @@ fn revisits_find_the_first_original_before_them() {
 
 proptest! {
     #[test]
-    fn another_order_is_what_sorting_gives(
+    fn other_orders_equal_sorting(
         seconds in proptest::collection::vec(0..50_u32, 0..40),
         sizes in proptest::collection::vec(1..9_usize, 1..20),
         moment in 0..50_u32,
@@ -172,7 +172,7 @@ proptest! {
 }
 
 #[test]
-fn too_many_are_not_sorted_but_with_a_limit_they_are() {
+fn too_many_rows_are_sorted_only_with_a_limit() {
     let all = (0..1000).map(|n| row("20010101000000", &format!("\"n\": {n}")));
     let all: Batch = all.collect();
     let mut without = Reorder::new(Order::Descending, None);

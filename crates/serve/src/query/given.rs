@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_letter_stands_for_a_field() {
+    fn letter_names_a_field() {
         for (short, long) in [
             ("m:css", "mime:css"),
             ("!~s:4..", "!~status:4.."),

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_keeps_changing_is_left_alone_until_it_settles() {
+    async fn file_that_keeps_changing_is_ignored_until_it_settles() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.yaml");
         fs::write(&path, "a").unwrap();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_as_it_was_read_is_no_change() {
+    async fn unchanged_file_is_no_change() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.yaml");
         let absent = ConfigFiles::of(path.clone());

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_replaced_federation_nothing_is_left_after_its_last_request() {
+    async fn replaced_federation_is_freed_after_its_last_request() {
         let (_dir, files, current) = start("collections: {live: $live}").await;
         let request = current.federation();
         let old = Arc::downgrade(&request);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_unchanged_stays_and_nothing_of_it_under_another_guard() {
+    async fn unchanged_collection_is_reused_only_under_the_same_guard() {
         let one = "collections: {a: ./a.cdxj, b: ./b.cdxj, w: wacz+./w}";
         let (_dir, files, current) = start(one).await;
         let before = current.federation();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rules_file_is_watched_from_the_moment_it_is_named() {
+    async fn rules_file_is_watched_once_it_is_configured() {
         let (dir, files, current) = start("collections: {a: $live}").await;
         let rules_file = dir.path().join("rules.aclj");
         for wrong in [Some(BAD), None] {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rules_file_is_watched_from_the_moment_it_is_in_a_folder() {
+    async fn rules_file_is_watched_once_it_appears_in_a_folder() {
         let (dir, mut files, current) = start("collections: {a: $live}").await;
         let folder = dir.path().join("acl");
         std::fs::create_dir(&folder).unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_configuration_that_cannot_be_used_changes_nothing() {
+    async fn invalid_configuration_changes_nothing() {
         let (_dir, files, current) = start("collections: {live: $live}").await;
         let before = current.federation();
         std::fs::write(files.config(), "collections: {live: $life}").unwrap();

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_what_rfc_9110_says() {
+    fn ranges_follow_rfc_9110() {
         for (text, expected) in [
             ("bytes=0-499", Some((0, 499))),
             ("Bytes=500-", Some((500, 999))),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_what_its_header_says() {
+    fn part_equals_its_content_range() {
         let piece = |range: &str| {
             let head = format!("HTTP/1.1 206 Partial Content\r\nContent-Range: {range}\r\n\r\n");
             piece_of(&Head::of(head.as_bytes()))

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_where_its_record_is() {
+    fn row_says_where_its_record_is() {
         let row = capture(
             r#"{"url": "http://example.com/", "filename": "a/b.warc.gz", "offset": "12", "length": 34,
                 "orig.filename": "c.warc.gz", "orig.offset": 5, "orig.length": "-", "source": "s"}"#,

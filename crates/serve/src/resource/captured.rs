@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_told_from_text_that_begins_with_a_number() {
+    fn chunked_bodies_differ_from_text_that_begins_with_a_number() {
         let long = "x".repeat(LOOK);
         for (payload, are_chunks) in [
             ("4\r\npage\r\n0\r\n\r\n", true),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coding_that_the_payload_does_not_have_is_recognized() {
+    fn wrong_content_encoding_is_recognized() {
         let page = b"<!DOCTYPE html><title>a page</title><p>hello, hello, hello".repeat(100);
         let level = flate2::Compression::default();
         let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), level);

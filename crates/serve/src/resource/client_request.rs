@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_between_client_and_this_server_stay_there() {
+    fn credentials_of_the_client_are_not_forwarded() {
         let mut headers = HeaderMap::new();
         for name in [
             "cookie",
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_goes_to_the_live_web_as_it_is_and_to_archives_without_secrets() {
+    fn message_is_sent_unchanged_to_the_live_web_and_without_secrets_to_archives() {
         let field = |name: &'static str, value: &'static str| {
             (
                 Bytes::from_static(name.as_bytes()),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_packed_unless_the_client_wants_it() {
+    fn compression_requires_accept_encoding() {
         let request = ClientRequest::default().live(url());
         let encoding = request
             .fields

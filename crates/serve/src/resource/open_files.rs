@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_path_that_leads_to_another_file_is_opened_again() {
+    async fn replaced_path_is_opened_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         let files = OpenFiles::default();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_files_stay_open_than_are_kept() {
+    async fn number_of_open_files_is_limited() {
         let folder = tempfile::tempdir().unwrap();
         let files = OpenFiles::default();
         let path = |i: usize| folder.path().join(i.to_string());

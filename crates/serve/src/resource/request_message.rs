@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_as_people_write_them() {
+    fn handwritten_messages_are_parsed() {
         use Version::{Http10, Http11};
         for (message, method, version, fields, body) in [
             ("GET /", "GET", Http11, &[][..], None),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn invalid_message_is_refused() {
         let long = format!("GET /\nA: {}\n\n", "x".repeat(MAX_HEAD));
         for wrong in [
             "",
@@ -368,7 +368,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(
+        fn written_message_reads_back(
             method in "[A-Za-z!#$%&'*+.^_`|~-]{1,8}",
             target in "[!-~]{1,20}",
             version in prop_oneof![Just(""), Just(" HTTP/1.1"), Just(" HTTP/1.0")],
@@ -402,7 +402,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_comes_gives_an_answer_that_does_not_hang_on_how_it_came(
+        fn parsing_does_not_depend_on_chunk_boundaries(
             message in vec(prop_oneof![
                 Just(b"\r\n".to_vec()), Just(b"\n".to_vec()), Just(b"GET / ".to_vec()), Just(b"HTTP/1.1".to_vec()),
                 Just(b"Content-Length: ".to_vec()), Just(b"Transfer-Encoding: chunked".to_vec()), Just(b" ".to_vec()),

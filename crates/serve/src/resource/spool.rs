@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_goes_in_comes_out_whatever_the_pieces() {
+    async fn spool_returns_its_bytes_in_pieces_of_any_size() {
         let all: Vec<u8> = (0..3 * MEMORY + 17).map(|i| (i % 251) as u8).collect();
         for length in [0, 1, MEMORY - 1, MEMORY, MEMORY + 1, 2 * MEMORY, all.len()] {
             for piece in [1000, MEMORY - 1, MEMORY, MEMORY + 1, all.len()] {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn too_much_is_refused_at_once() {
+    async fn too_much_data_is_refused_at_once() {
         let mut spool = Spool::new(10);
         spool.push(b"12345").await.unwrap();
         spool.push(b"67890").await.unwrap();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_of_all_together_are_bounded_and_give_back_what_they_took() {
+    async fn total_size_of_spool_files_is_limited_and_released() {
         static SMALL: Disk = Disk::new(3 * MEMORY as u64);
         let written = || SMALL.written.load(Ordering::Relaxed);
         let kept = async || {

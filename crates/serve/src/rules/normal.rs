@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_match_something_are_left_alone() {
+    fn keys_that_match_something_are_unchanged() {
         for key in [
             "com,example:80)/",
             "com,example:443)/p",
@@ -138,7 +138,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
         #[test]
-        fn every_urlkey_and_its_beginnings_match_something(
+        fn every_urlkey_and_its_prefixes_match_something(
             host in "(www\\.)?[a-z]{1,3}(\\.[a-zA-Z0-9]{1,4}){1,3}(:80|:8080)?",
             path in "(/([a-zA-Z0-9._~!$'()+,;:@=|\\[\\] %-]|%[0-9a-fA-F]{2}|\u{fc}){0,4}){0,3}",
             query in "(\\?([a-cA-C0-9%=&/?~]|%[0-9a-f]{2}){0,8})?",

@@ -34,7 +34,7 @@ fn under(dates: Dates, access: Access, lines: &str) -> Rules {
 }
 
 #[test]
-fn the_longest_key_decides() {
+fn longest_key_decides() {
     let lines = [
         rule("org,example)/secret", "exclude"),
         rule("org,example)/secret/open", "allow"),
@@ -63,14 +63,14 @@ fn the_longest_key_decides() {
 }
 
 #[test]
-fn a_rule_for_all_holds_where_no_other_does() {
+fn catch_all_rule_applies_without_another_match() {
     let rules = rules(&[rule("com,a)/", "allow"), rule("*,", "exclude")].concat()).unwrap();
     assert_eq!(verdict(&rules, b"com,a)/", NOW), Access::Allow);
     assert_eq!(verdict(&rules, b"com,b)/", NOW), Access::Exclude);
 }
 
 #[test]
-fn of_two_rules_with_one_key_the_stricter_one_is_kept() {
+fn stricter_of_two_rules_with_one_key_is_kept() {
     let lines = [
         rule("com,a)/", "allow"),
         rule("com,a)/", "exclude"),
@@ -82,7 +82,7 @@ fn of_two_rules_with_one_key_the_stricter_one_is_kept() {
 }
 
 #[test]
-fn what_is_for_one_user_opens_nothing_for_others() {
+fn rule_for_one_user_allows_nothing_to_others() {
     let line = r#"com,a)/ - {"access": "allow", "user": "staff"}"#;
     let rules = self::rules(&format!("{line}\r\n\n{}", rule("com,", "block"))).unwrap();
     assert_eq!(verdict(&rules, b"com,a)/", NOW), Access::Block);
@@ -91,7 +91,7 @@ fn what_is_for_one_user_opens_nothing_for_others() {
 }
 
 #[test]
-fn invalid_rules_are_named() {
+fn invalid_rules_are_reported() {
     for (line, what) in [
         ("com,a)/", "rules.aclj:2: invalid rule, write: urlkey - {"),
         (
@@ -128,7 +128,7 @@ fn invalid_rules_are_named() {
 }
 
 #[test]
-fn keys_in_another_form_than_urlkeys_are_refused() {
+fn keys_that_are_no_urlkeys_are_refused() {
     for (key, normal) in [
         ("com,example,www)/p", "com,example)/p"),
         ("com,example)/Path", "com,example)/path"),
@@ -192,13 +192,13 @@ fn keys_that_match_nothing_are_refused() {
 }
 
 #[test]
-fn a_mark_of_the_encoding_is_no_part_of_the_first_key() {
+fn byte_order_mark_is_no_part_of_the_first_key() {
     let rules = rules(&format!("\u{feff}{}", rule("com,a)/", "block"))).unwrap();
     assert_eq!(verdict(&rules, b"com,a)/", NOW), Access::Block);
 }
 
 #[test]
-fn an_embargo_stands_above_rules_that_do_not_ignore_it() {
+fn embargo_takes_precedence_unless_a_rule_ignores_it() {
     let lines = [
         rule("com,free)", "allow_ignore_embargo"),
         rule("com,no)", "exclude"),
@@ -253,7 +253,7 @@ fn an_embargo_stands_above_rules_that_do_not_ignore_it() {
 }
 
 #[test]
-fn a_rule_with_dates_is_about_no_others() {
+fn rule_with_dates_applies_only_to_them() {
     let lines = r#"com,a)/ - {"access": "exclude", "before": "2019"}
 com,b)/ - {"access": "allow", "after": "20190630"}
 com,c)/ - {"access": "exclude", "newer": {"years": 1}}
@@ -355,7 +355,7 @@ fn policies_hide_captures_from_access_points() {
 }
 
 #[test]
-fn policies_hold_for_some_dates_only() {
+fn policies_may_apply_to_some_dates_only() {
     let text = r#"
         {"id": 1, "policyId": 1, "urlPatterns": ["*"], "period": {"years": 0, "months": 1, "days": 0}},
         {"id": 2, "policyId": 2, "urlPatterns": ["*.com"],
@@ -387,7 +387,7 @@ fn policies_hold_for_some_dates_only() {
 }
 
 #[test]
-fn policies_and_rules_that_are_not_understood_are_refused() {
+fn unsupported_policies_and_rules_are_refused() {
     for (rule, what) in [
         (
             r#"{"id": 7, "policyId": 9, "urlPatterns": ["*"]}"#,
@@ -454,7 +454,7 @@ fn key() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn rules_are_found_as_by_trying_all(
+    fn look_up_equals_trying_all_rules(
         given in prop::collection::vec((key(), any::<bool>(), 0..4usize), 0..40),
         asked in prop::collection::vec(key(), 1..40),
     ) {

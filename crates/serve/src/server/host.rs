@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loopback_address_is_no_other_host() {
+    fn loopback_address_accepts_only_local_hosts() {
         for address in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
             let public = Some("https://archive.example/base");
             let accepted = Accepted::at(address.parse().unwrap(), &[], public);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn other_addresses_are_any_host_until_hosts_are_configured() {
+    fn other_addresses_accept_any_host_until_hosts_are_configured() {
         let address = "0.0.0.0".parse().unwrap();
         let open = Accepted::at(address, &[], None);
         for host in ["evil.example", "x@y", ""] {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_of_the_target_counts() {
+    fn host_of_the_request_target_takes_precedence() {
         let accepted = Accepted::at("127.0.0.1".parse().unwrap(), &[], None);
         let target = "http://evil.example/";
         assert!(is_refused(accepted, target, Some("localhost")));

@@ -185,7 +185,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn places_are_named_as_the_request_names_them() {
+    fn links_use_the_host_of_the_request() {
         let base_url = |host: &'static [u8]| {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, HeaderValue::from_bytes(host).unwrap());
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_stay_whole_within_urls() {
+    fn urls_are_escaped_within_urls() {
         let base_url = BaseUrl::at("http://h", "c", None);
         let time = Timestamp::earliest(b"2016").unwrap();
         for (url, written) in [
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_target_is_what_comes_last() {
+    fn target_is_the_rest_of_the_path() {
         for (path, query, url) in [
             ("http://a.com/b", None, "http://a.com/b"),
             ("http://a.com/b", Some("c=d%20"), "http://a.com/b?c=d%20"),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_ends_a_link_early() {
+    fn special_characters_do_not_end_a_link() {
         let time = Timestamp::earliest(b"2016").unwrap();
         assert_eq!(
             memento_link("http://a/>\"\r\n<", "memento", time),

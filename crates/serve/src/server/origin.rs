@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pages_of_the_same_origin_may_change_something() {
+    fn only_same_origin_pages_may_change_something() {
         for (host, origin, refused) in [
             ("127.0.0.1:8080", "http://127.0.0.1:8080", false),
             ("LOCALHOST:80", "http://localhost", false),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_an_origin_is_foreign_if_the_browser_says_so() {
+    fn request_without_an_origin_is_foreign_if_sec_fetch_site_says_so() {
         for (site, refused) in [
             ("cross-site", true),
             ("same-site", true),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_is_open_to_every_page() {
+    fn reading_is_allowed_to_every_page() {
         for (method, refused) in [
             ("GET", false),
             ("HEAD", false),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn only_json_is_json() {
+    fn only_json_media_types_are_json() {
         for (value, is_json) in [
             ("application/json", true),
             ("Application/JSON; charset=utf-8", true),

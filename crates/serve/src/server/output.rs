@@ -350,7 +350,7 @@ mod tests {
     const LINE: &str = r#"com,a)/ 2016 {"url": "http://a.com/", "status": "200", "x": null}"#;
 
     #[test]
-    fn each_format_has_its_own_way() {
+    fn each_format_has_its_own_syntax() {
         assert_eq!(written(Output::Cdxj, "", LINE), format!("{LINE}\n"));
         assert_eq!(
             written(Output::Json, "", LINE),
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_fields_that_are_asked_for_in_their_order() {
+    fn only_requested_fields_are_written_in_their_order() {
         assert_eq!(
             written(Output::Cdxj, "timestamp,statuscode,url,nothing", LINE),
             "com,a)/ 2016 {\"statuscode\": \"200\", \"url\": \"http://a.com/\"}\n"
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_a_string() {
+    fn status_is_a_string() {
         for (value, expected) in [
             ("200", "\"200\""),
             ("-1", "\"-1\""),
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_need_not_say_where_they_come_from() {
+    fn nosource_omits_the_source_field() {
         let line = r#"k 2016 {"a": "b", "source": "s", "source-coll": "s", "source_type": "file"}"#;
         let row = Row::new(Bytes::from_static(line.as_bytes())).unwrap();
         for (output, expected) in [
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stands_there_twice() {
+    fn repeated_members_are_written_once() {
         let line = r#"k 2016 {"urlkey": "other", "timestamp": "1999", "a": "b\nc"}"#;
         assert_eq!(
             written(Output::Json, "", line),

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn half_open_connections_make_room_for_a_new_one() {
+    fn half_open_connections_are_closed_for_a_new_one() {
         // None of the connections times out.
         let patient = Limits {
             head: Duration::from_secs(600),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_does_not_come_ends_the_connection() {
+    fn missing_request_head_ends_the_connection() {
         with_server(FEW, |address, _| {
             for sent in ["", "GET /met"] {
                 let answer = rest(opened(address, sent));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_are_being_answered_keep_their_connections() {
+    fn requests_in_progress_keep_their_connections() {
         with_server(FEW, |address, ready| {
             let mut asked = Vec::new();
             // Further connections are closed as soon as all others are being answered.

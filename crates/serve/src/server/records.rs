@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_checked() {
+    fn records_are_validated() {
         for (value, wrong) in [
             (json!({}), "date"),
             (json!({"date": 2024, "id": "a", "uri": "b"}), "date"),

@@ -75,7 +75,7 @@ fn message(answer: &Answer, status: u16) -> String {
 }
 
 #[test]
-fn a_point_shows_what_it_lets_through() {
+fn access_point_shows_permitted_captures() {
     let server = Server::start();
     let mut space = space(&server);
     let (_dir, stage) = archive(&tags_of(&server));
@@ -118,7 +118,7 @@ fn a_point_shows_what_it_lets_through() {
 }
 
 #[test]
-fn who_asks_for_what_is_not_there_is_told_so() {
+fn unknown_access_point_is_reported() {
     let server = Server::start();
     let mut space = space(&server);
     let (_dir, stage) = archive(&tags_of(&server));
@@ -145,7 +145,7 @@ fn who_asks_for_what_is_not_there_is_told_so() {
 }
 
 #[test]
-fn without_an_answer_nothing_is_shown() {
+fn missing_reply_shows_nothing() {
     let mut server = Server::start();
     let mut space = space(&server);
     let (_dir, stage) = archive(&tags_of(&server));
@@ -178,7 +178,7 @@ fn without_an_answer_nothing_is_shown() {
 }
 
 #[test]
-fn an_answer_without_an_end_is_not_taken_for_whole() {
+fn truncated_answer_is_not_taken_as_complete() {
     let server = Server::start();
     space(&server);
     let relay = Relay::to(&server);
@@ -205,14 +205,14 @@ fn an_answer_without_an_end_is_not_taken_for_whole() {
 }
 
 #[test]
-fn a_server_without_the_module_shows_nothing() {
+fn server_without_the_module_shows_nothing() {
     let server = Server::with(redis_tests::Options::new().no_module());
     let (_dir, stage) = archive(&tags_of(&server));
     message(&index(&stage, "public", ""), 503);
 }
 
 #[tokio::test]
-async fn large_batches_are_asked_about_in_parts() {
+async fn large_batches_are_split() {
     let server = Server::start();
     space(&server);
     let access = Access::new(&tags_of(&server)).unwrap();
@@ -231,7 +231,7 @@ async fn large_batches_are_asked_about_in_parts() {
 }
 
 #[tokio::test]
-async fn rows_that_cannot_be_read_are_left_out() {
+async fn unreadable_rows_are_omitted() {
     let server = Server::start();
     space(&server);
     let access = Access::new(&tags_of(&server)).unwrap();
@@ -260,7 +260,7 @@ async fn rows_that_cannot_be_read_are_left_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_breaks_shows_nothing_until_there_is_another() {
+async fn broken_connection_shows_nothing_until_it_is_replaced() {
     let mut server = Server::start();
     space(&server);
     let relay = Relay::to(&server);
@@ -278,7 +278,7 @@ async fn a_connection_that_breaks_shows_nothing_until_there_is_another() {
 }
 
 #[tokio::test]
-async fn a_tag_space_has_a_server_a_database_and_a_key() {
+async fn tag_space_has_a_server_a_database_and_a_key() {
     for wrong in [
         "",
         "redis://h",

@@ -19,7 +19,7 @@ fn json_of(stage: &Stage, target: &str) -> Value {
 }
 
 #[test]
-fn collections_and_sources_are_listed_for_programs() {
+fn collections_and_sources_are_listed_as_json() {
     let (_dir, stage) = archive();
     let mut connection = Connection::open(stage.address()).unwrap();
     let mut at_root = |accept: &str| {
@@ -94,7 +94,7 @@ pub fn cluster(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn pages_are_counted_in_blocks_whatever_these_are() {
+fn pages_are_counted_in_blocks_or_rows() {
     let (dir, stage) = archive();
     let pages = json_of(
         &stage,
@@ -116,7 +116,7 @@ fn pages_are_counted_in_blocks_whatever_these_are() {
 }
 
 #[test]
-fn a_resource_without_a_moment_is_that_of_the_first_row() {
+fn resource_without_a_timestamp_returns_the_first_row() {
     let mut shelf = Shelf::new();
     for time in ["20140101000000", "20160101000000", "20180101000000"] {
         shelf.capture("a.warc.gz", "http://example.com/", time, time.as_bytes());
@@ -141,7 +141,7 @@ fn a_resource_without_a_moment_is_that_of_the_first_row() {
 }
 
 #[test]
-fn a_revisit_takes_the_status_of_its_original() {
+fn revisit_takes_the_status_of_its_original() {
     let dir = tempfile::tempdir().unwrap();
     let lines = "com,example)/ 20140101000000 http://example.com/ text/html 200 D - - 9 7 a.warc.gz\n\
                  com,example)/ 20150101000000 http://example.com/ warc/revisit - D - - 9 7 a.warc.gz\n\
@@ -164,7 +164,7 @@ fn a_revisit_takes_the_status_of_its_original() {
 }
 
 #[test]
-fn what_has_no_effect_is_named_and_what_would_mislead_is_refused() {
+fn ineffective_parameters_are_reported_and_misleading_ones_refused() {
     let (_dir, stage) = archive();
     let ask = |more: &str| stage.get(format!("/both/index?url=example.com{more}"));
     let plain = ask("");
@@ -197,7 +197,7 @@ fn what_has_no_effect_is_named_and_what_would_mislead_is_refused() {
 }
 
 #[test]
-fn a_record_is_compressed_if_that_is_asked() {
+fn record_is_compressed_on_request() {
     use std::io::Read as _;
     let mut shelf = Shelf::new();
     let large = vec![b'x'; 3 << 20];
@@ -221,7 +221,7 @@ fn a_record_is_compressed_if_that_is_asked() {
 }
 
 #[test]
-fn similar_urls_stand_for_one_that_is_not_there_if_the_configuration_says_so() {
+fn fuzzy_match_replaces_a_missing_url_if_configured() {
     let mut shelf = Shelf::new();
     let captures = [
         "http://example.com/app.js",

@@ -61,7 +61,7 @@ com,example)/ 20150101000000 http://example.com/ warc/revisit - AAA 5
 }
 
 #[test]
-fn queries_mean_what_they_mean_there() {
+fn queries_mean_the_same_as_on_a_cdx_server() {
     let (_dir, stage) = archive();
     for (query, expected) in rows![
         "limit=-1", "2018";
@@ -118,7 +118,7 @@ fn queries_mean_what_they_mean_there() {
 }
 
 #[test]
-fn resume_keys_are_left_out_where_there_are_none() {
+fn resume_key_is_omitted_at_the_end() {
     let (_dir, stage) = archive();
     for (more, expected) in rows![
         // waybackpy's query for the nearest capture.
@@ -144,7 +144,7 @@ fn resume_keys_are_left_out_where_there_are_none() {
 }
 
 #[test]
-fn digests_are_those_of_web_archive_org() {
+fn digests_use_the_form_of_web_archive_org() {
     const HEX: &str = "0e973b59f476007fd10f87f347c3956065516fc0";
     const BASE32: &str = "B2LTWWPUOYAH7UIPQ7ZUPQ4VMBSVC36A";
     let dir = tempfile::tempdir().unwrap();
@@ -238,7 +238,7 @@ impl Rows for Answer {
 }
 
 #[test]
-fn answers_go_on_where_the_last_one_ended() {
+fn answers_resume_where_the_last_one_ended() {
     let (_dir, stage) = archive();
     for more in [
         "matchType=prefix",

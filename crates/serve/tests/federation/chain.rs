@@ -32,7 +32,7 @@ fn posted(stage: &Stage, collection: &str, url: &str, message: &str) -> Answer {
 }
 
 #[test]
-fn a_record_comes_through_all_of_them() {
+fn record_passes_through_a_chain_of_servers() {
     let [first, second, third] = chain();
     let web = FileHost::start();
     let large = "text ".repeat(500_000);
@@ -86,7 +86,7 @@ fn a_record_comes_through_all_of_them() {
 }
 
 #[test]
-fn what_is_nowhere_is_told_by_each_of_them() {
+fn missing_capture_is_reported_by_every_server() {
     let stages = chain();
     // A port without a listener.
     let free = std::net::TcpListener::bind("127.0.0.1:0")

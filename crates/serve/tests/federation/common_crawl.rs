@@ -27,7 +27,7 @@ fn crawls() -> (TempDir, Stage) {
 }
 
 #[test]
-fn a_crawl_is_asked_at_its_own_address() {
+fn crawl_is_queried_at_its_own_address() {
     let (_dir, stage) = crawls();
     for (query, media) in [
         ("url=example.com", "text/x-cdxj"),

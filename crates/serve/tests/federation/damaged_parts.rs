@@ -37,7 +37,7 @@ fn damage(bytes: &mut [u8], part: &[u8]) {
 }
 
 #[test]
-fn packages_that_cannot_be_read_leave_out_no_row_of_others() {
+fn unreadable_packages_omit_no_row_of_others() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("packages");
     std::fs::create_dir(&folder).unwrap();
@@ -132,7 +132,7 @@ fn with_damaged_block(maker: &Maker, rows: &[Row], number: usize, to: &mut [u8])
 }
 
 #[test]
-fn a_damaged_block_leaves_out_no_line_of_other_blocks() {
+fn damaged_block_omits_no_line_of_other_blocks() {
     let dir = tempfile::tempdir().unwrap();
     let rows = many(3000);
     let mut config = "collections:\n".to_owned();
@@ -215,7 +215,7 @@ fn is_failed(stage: &Stage) -> bool {
 }
 
 #[test]
-fn a_folder_that_is_gone_or_closed_has_failed_and_the_next_step_answers() {
+fn missing_or_unreadable_folder_fails_and_the_next_step_answers() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("folder");
     let corpus = odd("data.warc.gz");

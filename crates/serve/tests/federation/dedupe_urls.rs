@@ -57,7 +57,7 @@ fn ask(stage: &Stage, target: &str) -> String {
 }
 
 #[test]
-fn captures_of_a_url_are_rows() {
+fn captures_of_a_url_become_rows() {
     let (_server, _index, stage, _dir) = start();
     let url = "http://example.com/a%3Fb%3Dc";
     let [a, b, c, d] = [1, 2, 3, 4].map(|n| digest(n)[5..].to_owned());
@@ -92,7 +92,7 @@ fn captures_of_a_url_are_rows() {
 }
 
 #[test]
-fn all_captures_come_whatever_their_number() {
+fn all_captures_are_returned() {
     let (server, mut index) = DedupeIndex::start("x:");
     index.ok("URLS ON");
     let mut wire = server.wire();
@@ -154,7 +154,7 @@ fn all_captures_come_whatever_their_number() {
 }
 
 #[test]
-fn what_an_index_cannot_say_is_no_empty_answer() {
+fn failed_look_up_is_no_empty_answer() {
     let (mut server, mut index, stage, _dir) = start();
     // Other sources answer, and the failed one is reported.
     let answer = stage.get("/both/cdx?url=http://example.com/*&fl=source");

@@ -24,7 +24,7 @@ pub fn logged(stage: &Stage, answer: &Answer, message: &str, count: usize) -> Ve
 }
 
 #[test]
-fn the_status_is_for_the_operator() {
+fn status_page_is_for_the_operator() {
     let stage = Stage::start("collections:\n  c: ./none.cdxj\n  live: $live\n");
     for target in ["/_status", "/_metrics"] {
         let answer = stage.get(target);
@@ -50,7 +50,7 @@ fn the_status_is_for_the_operator() {
 }
 
 #[test]
-fn strangers_learn_neither_paths_nor_addresses_and_the_operator_both() {
+fn only_the_operator_learns_paths_and_addresses() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().display().to_string();
     std::fs::write(dir.path().join("p.gz"), "no gzip").unwrap();

@@ -35,7 +35,7 @@ fn found(stage: &Stage, target: &str) -> Value {
 }
 
 #[test]
-fn what_a_crawl_wrote_is_known_to_it_and_to_others_when_it_is_committed() {
+fn records_are_known_to_their_crawl_and_after_the_commit_to_others() {
     let server = Server::start();
     let mut index = DedupeIndex::of(&server, "x:");
     let stage = start(&server, ", crawl: c1");
@@ -70,7 +70,7 @@ fn what_a_crawl_wrote_is_known_to_it_and_to_others_when_it_is_committed() {
 }
 
 #[test]
-fn a_page_of_another_origin_adds_no_records() {
+fn foreign_page_adds_no_records() {
     let server = Server::start();
     let url = server.url();
     let config = format!(
@@ -143,7 +143,7 @@ fn a_page_of_another_origin_adds_no_records() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_records_are_refused() {
     let mut server = Server::start();
     let stage = start(&server, "");
     let good = json!({"id": DIGEST, "uri": "http://example.com/", "date": 20_240_131_235_959_u64});

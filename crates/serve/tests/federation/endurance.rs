@@ -16,7 +16,7 @@ const QUERIES: usize = 4 * GROUPS;
 const CLIENTS: usize = 32;
 
 #[test]
-fn ten_thousand_queries_with_a_source_that_hangs_leave_memory_and_files_as_they_were() {
+fn ten_thousand_queries_with_a_hanging_source_leak_nothing() {
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = silent.local_addr().unwrap();
     std::thread::spawn(move || {

@@ -34,7 +34,7 @@ fn packed(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn bad_questions_leave_a_source_to_others() {
+fn failures_of_bad_queries_do_not_disable_a_source() {
     let dir = tempfile::tempdir().unwrap();
     // Two blocks, of which the first is damaged.
     let mut part = packed("com,a)/0 2016 {}\ncom,a)/m 2016 {}\n");
@@ -88,7 +88,7 @@ fn bad_questions_leave_a_source_to_others() {
 }
 
 #[test]
-fn what_all_requests_keep_has_a_limit() {
+fn memory_of_all_requests_is_limited() {
     let dir = tempfile::tempdir().unwrap();
     let fill = "x".repeat(200);
     let lines: String = (0..20_000)
@@ -125,7 +125,7 @@ fn what_all_requests_keep_has_a_limit() {
 }
 
 #[test]
-fn captures_of_one_moment_take_no_memory() {
+fn captures_of_one_second_take_no_memory() {
     const MAX_TAKEN: u64 = 24 << 20;
     let fill = "x".repeat(300);
     let line = |n: usize| {
@@ -147,7 +147,7 @@ fn captures_of_one_moment_take_no_memory() {
 }
 
 #[test]
-fn where_every_source_failed_nobody_is_told_that_there_is_nothing() {
+fn failure_of_every_source_is_no_empty_answer() {
     let host = ScriptedHost::start(say);
     let url = host.url("");
     let free = std::net::TcpListener::bind("127.0.0.1:0")

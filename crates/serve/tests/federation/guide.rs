@@ -38,7 +38,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_configuration_of_the_guide_is_one() {
+fn every_configuration_of_the_guide_is_valid() {
     let mut blocks = blocks(&page("federation.md"), "yaml");
     for name in ["federation-apis.md", "federation-access.md", "pywb.md"] {
         let more = self::blocks(&page(name), "yaml");
@@ -100,7 +100,7 @@ fn archive(folder: &Path) {
 }
 
 #[test]
-fn the_first_success_is_one() {
+fn quick_start_of_the_guide_works() {
     let page = page("federation.md");
     let folder = tempfile::tempdir().unwrap();
     archive(folder.path());

@@ -148,7 +148,7 @@ fn says(word: &'static str) -> impl Fn(&str, &Answer) + Sync {
 }
 
 #[test]
-fn a_good_source_is_no_error() {
+fn good_source_causes_no_error() {
     each(20.0, good, |kind, answer| {
         assert_eq!(errors(answer), "", "{kind}");
         let mut rows = rows(answer);
@@ -158,7 +158,7 @@ fn a_good_source_is_no_error() {
 }
 
 #[test]
-fn a_hanging_source_is_left_out() {
+fn hanging_source_is_omitted() {
     let deaf = ScriptedHost::deaf();
     let scene = Scene::new(&deaf, 0.3);
     at_once(|kind| says("timeout")(kind, &scene.ask(kind)));
@@ -180,7 +180,7 @@ fn a_hanging_source_is_left_out() {
 }
 
 #[test]
-fn a_source_that_drips_is_left_out() {
+fn dripping_source_is_omitted() {
     let drip = |asked: &Asked| match good(asked).remove(0) {
         Part::Bytes(bytes) => vec![Part::Drip(bytes, Duration::from_millis(20))],
         other => vec![other],
@@ -189,7 +189,7 @@ fn a_source_that_drips_is_left_out() {
 }
 
 #[test]
-fn a_source_that_lies_about_its_length_is_told() {
+fn wrong_content_length_is_reported() {
     let lie = |asked: &Asked| match (good(asked).remove(0), asked.target.starts_with("/gate")) {
         (Part::Bytes(bytes), false) => {
             let text = String::from_utf8(bytes).unwrap();
@@ -205,7 +205,7 @@ fn a_source_that_lies_about_its_length_is_told() {
 }
 
 #[test]
-fn a_source_that_gives_what_was_not_asked_for_gives_nothing() {
+fn unrequested_rows_are_dropped() {
     let other = |asked: &Asked| match good(asked).remove(0) {
         Part::Bytes(bytes) => {
             let text = String::from_utf8(bytes).unwrap();
@@ -233,7 +233,7 @@ fn a_source_that_gives_what_was_not_asked_for_gives_nothing() {
 }
 
 #[test]
-fn rows_without_order_are_put_in_order() {
+fn unsorted_rows_are_sorted() {
     let mixed = |asked: &Asked| match asked.target.split(['/', '?']).nth(1) {
         Some("gate" | "map") => {
             let link = |year| {
@@ -264,7 +264,7 @@ fn rows_without_order_are_put_in_order() {
 }
 
 #[test]
-fn a_page_is_no_index() {
+fn html_page_is_no_index() {
     let html = "<!DOCTYPE html>\n<html><p>Hello</p></html>\n";
     let page = move |_: &Asked| answer(200, &[("Content-Type", "text/html")], html);
     each(20.0, page, says("bad"));
@@ -274,7 +274,7 @@ fn a_page_is_no_index() {
 }
 
 #[test]
-fn a_source_without_end_is_cut_off() {
+fn endless_source_is_cut_off() {
     let endless = |bytes: &'static [u8]| {
         move |asked: &Asked| {
             if asked.target.starts_with("/gate") {
@@ -302,7 +302,7 @@ fn a_source_without_end_is_cut_off() {
 }
 
 #[test]
-fn a_bomb_does_not_go_off() {
+fn decompression_bomb_is_cut_off() {
     let bomb = |text: &[u8]| {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         let many = text.repeat(1000);
@@ -332,7 +332,7 @@ fn a_bomb_does_not_go_off() {
 }
 
 #[test]
-fn a_source_leads_to_no_private_address() {
+fn source_cannot_redirect_to_a_private_address() {
     let row = "com,a)/ 2016 {\"url\": \"http://a.com/\"}\n";
     let inside = ScriptedHost::start(move |_| answer(200, &[], row));
     let port = inside.port();
@@ -345,7 +345,7 @@ fn a_source_leads_to_no_private_address() {
 }
 
 #[test]
-fn rows_of_others_name_no_files_here() {
+fn remote_rows_cannot_name_local_files() {
     let evil = |asked: &Asked| match asked.target.split(['/', '?']).nth(1) {
         Some("gate" | "map") => good(asked),
         _ => answer(
@@ -370,7 +370,7 @@ fn rows_of_others_name_no_files_here() {
 }
 
 #[test]
-fn when_the_client_goes_nothing_goes_on() {
+fn client_disconnect_cancels_everything() {
     let host = ScriptedHost::start(|_| vec![Part::Silence]);
     let scene = Scene::new(&host, 500.0);
     for (i, kind) in KINDS.into_iter().enumerate() {
@@ -390,7 +390,7 @@ fn when_the_client_goes_nothing_goes_on() {
 }
 
 #[test]
-fn a_source_that_hangs_for_thousands_of_queries_costs_nothing() {
+fn hanging_source_costs_nothing_over_thousands_of_queries() {
     let host = ScriptedHost::start(|_| vec![Part::Silence]);
     let scene = Scene::with(&host, 0.02, Stage::start_apart);
     let pid = scene.stage.pid();

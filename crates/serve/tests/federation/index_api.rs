@@ -61,7 +61,7 @@ fn rows(answer: &Answer) -> Vec<String> {
 }
 
 #[test]
-fn a_group_answers_as_one_archive() {
+fn group_answers_as_one_archive() {
     let (_dir, stage) = archive();
     for (query, expected) in rows![
         "url=example.com", vec!["2014 north", "2015 south", "2016 north"];
@@ -89,7 +89,7 @@ fn a_group_answers_as_one_archive() {
 }
 
 #[test]
-fn a_sequence_goes_on_to_the_next_step() {
+fn sequence_continues_with_the_next_step() {
     let (_dir, stage) = archive();
     let expected = ["2015 seq.2"];
     assert_eq!(rows(&ask(&stage, "/seq/index?url=example.com")), expected);
@@ -133,7 +133,7 @@ fn each_output_has_its_media_type() {
 }
 
 #[test]
-fn words_of_pywb_and_its_clients_are_known() {
+fn parameters_of_pywb_and_its_clients_are_accepted() {
     let (_dir, stage) = archive();
     let all = stage.get("/both/index?url=example.com").text();
     for more in [
@@ -152,7 +152,7 @@ fn words_of_pywb_and_its_clients_are_known() {
 }
 
 #[test]
-fn bytes_that_are_not_utf_8_are_replaced_in_every_output() {
+fn invalid_utf_8_is_replaced_in_every_output() {
     let dir = tempfile::tempdir().unwrap();
     let mut lines =
         b"com,example)/ 2014 {\"url\": \"http://example.com/\xe9\", \"status\": \"200\"}\n"
@@ -207,7 +207,7 @@ fn bytes_that_are_not_utf_8_are_replaced_in_every_output() {
 }
 
 #[test]
-fn bad_parameters_and_unknown_collections_say_what_to_do() {
+fn bad_parameters_and_unknown_collections_name_a_remedy() {
     let (_dir, stage) = archive();
     for (target, status, word) in [
         ("/both/index", 400, "url"),

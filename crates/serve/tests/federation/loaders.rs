@@ -109,7 +109,7 @@ fn every_loader_finds_the_same_record() {
 }
 
 #[test]
-fn no_name_leads_out_of_the_folder() {
+fn no_name_leads_outside_the_folder() {
     let mut shelf = Shelf::new();
     let slot = shelf.response("inside.warc.gz", URL, TIME, b"inside");
     let secret = shelf.path().join("secret.warc.gz");
@@ -152,7 +152,7 @@ fn no_name_leads_out_of_the_folder() {
 }
 
 #[test]
-fn what_is_not_right_is_passed_over() {
+fn unsuitable_records_are_skipped() {
     let mut shelf = Shelf::new();
     let good = shelf.capture("good.warc.gz", URL, "20160101000000", b"good");
     let later = |second: u32| format!("2016010100000{second}");
@@ -230,7 +230,7 @@ fn what_is_not_right_is_passed_over() {
 }
 
 #[test]
-fn a_wrong_request_is_told_so() {
+fn invalid_request_is_reported() {
     let mut shelf = Shelf::new();
     shelf.capture("a.warc.gz", URL, TIME, b"hello");
     let stage = shelf.serve();
@@ -252,7 +252,7 @@ fn a_wrong_request_is_told_so() {
 }
 
 #[test]
-fn relative_places_begin_at_the_list_or_else_at_the_configuration() {
+fn relative_paths_start_at_the_list_or_the_configuration() {
     let mut shelf = Shelf::new();
     shelf.capture("a.warc.gz", URL, TIME, b"hello");
     shelf.write_index("index.cdxj");

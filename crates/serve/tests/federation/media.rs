@@ -109,7 +109,7 @@ fn lock(log: &Mutex<Vec<Passed>>) -> MutexGuard<'_, Vec<Passed>> {
 }
 
 #[test]
-fn a_browser_goes_to_other_moments_of_a_sound() {
+fn browser_seeks_in_an_audio_file() {
     let sound = wav();
     let size = sound.len();
     let mut shelf = Shelf::new();

@@ -37,7 +37,7 @@ fn asked(stage: &Stage, target: &str, fields: &[(&str, &str)]) -> Answer {
 }
 
 #[test]
-fn rows_of_impossible_dates_are_no_timemap() {
+fn rows_with_impossible_dates_are_omitted_from_timemaps() {
     let dir = tempfile::tempdir().unwrap();
     let line = "com,a)/ 20169999000000 {\"url\": \"http://a.com/\"}\n";
     std::fs::write(dir.path().join("a.cdxj"), line).unwrap();
@@ -50,7 +50,7 @@ fn rows_of_impossible_dates_are_no_timemap() {
 }
 
 #[test]
-fn a_timemap_leads_to_all_mementos() {
+fn timemap_links_to_all_mementos() {
     let (_dir, stage) = archive();
     let base = stage.url();
     let answer = stage.get(TIMEMAP);
@@ -87,7 +87,7 @@ fn a_timemap_leads_to_all_mementos() {
 }
 
 #[test]
-fn a_redirect_to_itself_is_no_memento() {
+fn redirect_to_itself_is_no_memento() {
     let dir = tempfile::tempdir().unwrap();
     let line = |year: &str, to: &str| {
         format!(
@@ -122,7 +122,7 @@ fn lines_with_source(lines: &str) -> String {
 }
 
 #[test]
-fn the_index_is_a_timemap_too() {
+fn index_is_also_a_timemap() {
     let (_dir, stage) = archive();
     let target = "/both/index?url=http://example.com/&output=link";
     let answer = stage.get(target);
@@ -136,7 +136,7 @@ fn the_index_is_a_timemap_too() {
 }
 
 #[test]
-fn whoever_replays_may_say_where_mementos_are() {
+fn replay_tool_may_set_the_memento_prefix() {
     let (_dir, stage) = archive();
     let target = "/both/index?url=http://example.com/&output=link&memento_format=http://r/{timestamp}mp_/{url}";
     let found = links(&stage.get(target).text());
@@ -147,7 +147,7 @@ fn whoever_replays_may_say_where_mementos_are() {
 }
 
 #[test]
-fn a_timegate_leads_to_the_closest_memento() {
+fn timegate_redirects_to_the_closest_memento() {
     let (_dir, stage) = archive();
     for (wanted, time) in [
         (None, "20160101000000"),
@@ -182,7 +182,7 @@ fn a_timegate_leads_to_the_closest_memento() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn links_lead_to_where_others_see_the_server() {
+async fn links_use_the_public_address_of_the_server() {
     let text = "collections: {live: $live}";
     let (config, _) = Config::parse(text, "config.yaml", Path::new("/")).unwrap();
     let public = "https://archive.example/old/".to_owned();
@@ -210,7 +210,7 @@ async fn links_lead_to_where_others_see_the_server() {
 }
 
 #[test]
-fn what_a_proxy_says_of_itself_does_not_count() {
+fn forwarded_headers_are_ignored_by_default() {
     let (_dir, stage) = archive();
     let fields = [
         ("X-Forwarded-Host", "evil.example"),

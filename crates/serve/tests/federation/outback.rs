@@ -76,7 +76,7 @@ fn rows_are_eleven_columns() {
 }
 
 #[test]
-fn queries_of_openwayback_are_answered_in_xml() {
+fn openwayback_queries_are_answered_in_xml() {
     let (_shelf, stage) = serve();
     let url = "http%253A%252F%252Fexample.com%252Fa%253Fb%253D1%2526c%253D2";
     let answer = stage.get(format!("/c?q=type:urlquery+url:{url}"));

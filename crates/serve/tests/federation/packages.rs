@@ -129,7 +129,7 @@ pub(super) fn same(stage: &Stage, fields: &str) {
 pub(super) const FIELDS: &str = "urlkey,timestamp,url,mime,digest,filename,offset,length";
 
 #[test]
-fn packages_answer_as_what_is_in_them() {
+fn packages_answer_like_their_content() {
     let mut shelf = shelf();
     let index = shelf.write_index("index.cdxj");
     let folder = shelf.path().join("packages");
@@ -171,7 +171,7 @@ pub(super) fn until_captures(stage: &Stage, program: &str, count: usize) {
 }
 
 #[test]
-fn packages_come_and_go_and_damaged_ones_are_missed() {
+fn packages_are_added_removed_and_reported_when_damaged() {
     let mut shelf = shelf();
     let index = shelf.write_index("index.cdxj");
     let folder = shelf.path().join("packages");
@@ -207,7 +207,7 @@ fn packages_come_and_go_and_damaged_ones_are_missed() {
 }
 
 #[test]
-fn a_package_that_is_replaced_is_the_new_one_at_once() {
+fn replaced_package_is_used_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.wacz");
     let mut stage = None;
@@ -237,7 +237,7 @@ fn a_package_that_is_replaced_is_the_new_one_at_once() {
 }
 
 #[test]
-fn whole_packages_answer_while_others_come_grow_break_and_vanish() {
+fn intact_packages_answer_while_others_change() {
     const ANSWERS: usize = 400;
     let mut shelf = shelf();
     let index = shelf.write_index("index.cdxj");
@@ -316,7 +316,7 @@ fn whole_packages_answer_while_others_come_grow_break_and_vanish() {
 }
 
 #[test]
-fn packages_of_the_tools_of_the_format_are_read() {
+fn packages_of_the_reference_tools_are_read() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("py-wacz");
     let python = match python(&folder, &["wacz==0.6.*", "setuptools<81"]) {
         Ok(python) => python,

@@ -107,7 +107,7 @@ fn link_with(html: &str, end: &str) -> String {
 }
 
 #[test]
-fn it_lists_collections_and_how_their_sources_are() {
+fn page_lists_collections_and_the_state_of_their_sources() {
     let (_dir, stage) = hostile_archive();
     let html = page(&stage, "/", 200);
     for expected in [
@@ -129,7 +129,7 @@ fn it_lists_collections_and_how_their_sources_are() {
 }
 
 #[test]
-fn a_source_is_ok_when_its_last_answer_was() {
+fn source_is_ok_if_its_last_answer_was() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.cdxj"), "").unwrap();
     // Nothing listens on this privileged port, so connections are refused.
@@ -164,7 +164,7 @@ fn a_source_is_ok_when_its_last_answer_was() {
 }
 
 #[test]
-fn a_browser_gets_a_page_where_there_is_nothing() {
+fn browser_gets_an_error_page() {
     let (_dir, stage) = archive();
     let browser = [("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
     for target in [
@@ -202,7 +202,7 @@ fn a_browser_gets_a_page_where_there_is_nothing() {
 }
 
 #[test]
-fn a_search_is_narrowed_down_from_years_to_days() {
+fn search_is_narrowed_down_from_years_to_days() {
     let (_dir, stage) = archive();
     let years = page(&stage, &search("both", "example.com/*", ""), 200);
     assert_contains(
@@ -241,7 +241,7 @@ fn a_search_is_narrowed_down_from_years_to_days() {
 }
 
 #[test]
-fn an_empty_answer_links_to_wider_searches() {
+fn empty_answer_links_to_wider_searches() {
     let (_dir, stage) = archive();
     for (url, prefix) in [
         ("example.org", Some("example.org/*")),
@@ -276,7 +276,7 @@ fn an_empty_answer_links_to_wider_searches() {
 }
 
 #[test]
-fn a_capture_links_to_its_record() {
+fn capture_links_to_its_record() {
     let (_dir, stage) = archive();
     let html = page(&stage, &search("north", "example.com", "2014"), 200);
     let expected = "/north/index?url=example.com&from=2014&to=2014";
@@ -287,7 +287,7 @@ fn a_capture_links_to_its_record() {
 }
 
 #[test]
-fn what_strangers_wrote_does_nothing() {
+fn hostile_text_is_escaped() {
     let (_dir, stage) = hostile_archive();
     let html = page(&stage, &search("both", "example.com", ""), 200);
     assert_contains(&html, "3 captures");
@@ -318,7 +318,7 @@ fn what_strangers_wrote_does_nothing() {
 }
 
 #[test]
-fn what_is_wrong_with_a_search_is_said_on_the_page() {
+fn search_errors_are_shown_on_the_page() {
     let (_dir, stage) = hostile_archive();
     for (target, status, why) in rows![
         search(HOSTILE, "example.com", ""), 404, "There is no collection";
@@ -339,7 +339,7 @@ fn what_is_wrong_with_a_search_is_said_on_the_page() {
 }
 
 #[test]
-fn its_policy_allows_nothing_from_elsewhere() {
+fn content_policy_allows_no_other_origin() {
     let (_dir, stage) = archive();
     for target in ["/", "/static/page.css", "/static/icon.svg"] {
         let answer = stage.get(target);
@@ -365,7 +365,7 @@ fn its_policy_allows_nothing_from_elsewhere() {
 }
 
 #[test]
-fn it_is_only_read() {
+fn page_is_read_only() {
     let (_dir, stage) = archive();
     let mut connection = Connection::open(stage.address()).unwrap();
     for target in ["/", "/static/page.css"] {

@@ -69,7 +69,7 @@ fn drain(stage: &Stage, target: &str) -> (u64, u64) {
 }
 
 #[test]
-fn a_large_record_takes_no_more_memory_than_a_small_one() {
+fn large_record_takes_no_more_memory_than_a_small_one() {
     const LARGE: u64 = 500 << 20;
     let mut shelf = Shelf::new();
     let slot = |name: &str, size: u64| {
@@ -121,7 +121,7 @@ fn a_large_record_takes_no_more_memory_than_a_small_one() {
 }
 
 #[test]
-fn a_large_record_that_is_not_right_never_comes_as_a_whole() {
+fn invalid_large_record_is_never_sent_as_a_whole() {
     // Too large to be read twice.
     const LARGE: u64 = 80 << 20;
     let mut shelf = Shelf::new();
@@ -147,7 +147,7 @@ fn a_large_record_that_is_not_right_never_comes_as_a_whole() {
 }
 
 #[test]
-fn of_records_that_can_be_read_twice_the_damaged_ones_are_passed_over() {
+fn damaged_records_are_skipped_if_they_can_be_read_twice() {
     let mut shelf = Shelf::new();
     let good = shelf.capture("good.warc.gz", URL, "20160102030404", b"good");
     let damaged = [
@@ -173,7 +173,7 @@ fn of_records_that_can_be_read_twice_the_damaged_ones_are_passed_over() {
 }
 
 #[test]
-fn a_redirect_to_itself_is_no_answer() {
+fn redirect_to_itself_is_no_answer() {
     let mut shelf = Shelf::new();
     for (timestamp, location) in [
         ("20160102030405", "https://www.example.com/"),
@@ -209,7 +209,7 @@ fn a_redirect_to_itself_is_no_answer() {
 }
 
 #[test]
-fn a_record_whose_lines_have_a_cr_too_many_is_loaded() {
+fn record_with_an_extra_cr_per_line_is_loaded() {
     let mut shelf = Shelf::new();
     let http = "HTTP/1.0 302 \nLocation: http://www.example.com/other\nContent-Length: 0\n\n";
     let length = http.replace('\n', "\r\n").len();

@@ -39,7 +39,7 @@ fn list(entries: &[(&str, &str)]) -> Vec<u8> {
 }
 
 #[test]
-fn packages_on_servers_answer_as_what_is_in_them() {
+fn remote_packages_answer_like_their_content() {
     let mut shelf = shelf();
     let (index, north, south) = packed(&mut shelf);
     let host = FileHost::start();
@@ -69,7 +69,7 @@ fn packages_on_servers_answer_as_what_is_in_them() {
 }
 
 #[test]
-fn an_entry_of_a_list_that_fails_or_hangs_is_missing_and_the_others_answer() {
+fn failing_or_hanging_list_entry_is_missing_and_the_others_answer() {
     let mut shelf = shelf();
     let (index, north, south) = packed(&mut shelf);
     let host = FileHost::start();
@@ -119,7 +119,7 @@ fn an_entry_of_a_list_that_fails_or_hangs_is_missing_and_the_others_answer() {
 }
 
 #[test]
-fn packages_of_packages_are_read_where_they_lie() {
+fn nested_packages_are_read_in_place() {
     let mut shelf = shelf();
     let (index, north, south) = packed(&mut shelf);
     let host = FileHost::start();
@@ -223,7 +223,7 @@ fn sparse(path: &Path, members: &[(&str, &[u8])]) {
 }
 
 #[test]
-fn the_first_capture_of_a_package_of_ten_gigabytes_takes_few_requests_and_few_bytes() {
+fn first_capture_of_a_10_gb_package_takes_few_requests() {
     let mut shelf = shelf();
     for page in 0..30_000 {
         let url = format!("http://many.example/{page}");
@@ -278,7 +278,7 @@ fn the_first_capture_of_a_package_of_ten_gigabytes_takes_few_requests_and_few_by
 }
 
 #[test]
-fn a_package_on_a_server_that_changes_or_vanishes_is_noticed() {
+fn changed_or_removed_remote_package_is_noticed() {
     let mut shelf = shelf();
     let (index, north, south) = packed(&mut shelf);
     let host = FileHost::start();
@@ -308,7 +308,7 @@ fn a_package_on_a_server_that_changes_or_vanishes_is_noticed() {
 }
 
 #[test]
-fn the_same_package_at_another_url_is_not_read_again() {
+fn same_package_at_another_url_is_not_read_again() {
     let mut shelf = shelf();
     let (index, _, south) = packed(&mut shelf);
     let host = FileHost::start();
@@ -330,7 +330,7 @@ fn the_same_package_at_another_url_is_not_read_again() {
 }
 
 #[test]
-fn what_servers_get_wrong_is_said_and_nothing_is_fetched_that_must_not_be() {
+fn server_errors_are_reported_and_forbidden_urls_not_fetched() {
     let mut shelf = shelf();
     let (index, north, _) = packed(&mut shelf);
     let host = FileHost::start();

@@ -42,7 +42,7 @@ fn replayed(stage: &Stage, url: &str) -> Answer {
 }
 
 #[test]
-fn every_capture_is_replayed_as_it_came() {
+fn every_capture_is_replayed_as_recorded() {
     let archive = Archive::new("every_capture_is_replayed_as_it_came");
     let (base, address) = (archive.stage.url(), archive.stage.address());
     let (mut redirects, mut chunked, mut packed) = (0, 0, 0);
@@ -96,7 +96,7 @@ fn every_capture_is_replayed_as_it_came() {
 }
 
 #[test]
-fn what_was_posted_takes_part_in_a_replay() {
+fn request_body_takes_part_in_a_replay() {
     let archive = Archive::new("what_was_posted_takes_part_in_a_replay");
     let posted = archive.posted();
     assert!(posted.len() > 5);
@@ -112,7 +112,7 @@ fn what_was_posted_takes_part_in_a_replay() {
 
 /// Tests a response of the live web, whose header fields must not take effect here.
 #[test]
-fn what_the_live_web_answers_is_replayed_likewise() {
+fn live_responses_are_replayed() {
     let web = ScriptedHost::answering(
         "HTTP/1.1 302 Found\r\nSet-Cookie: a=b\r\nLocation: /next\r\nContent-Type: text/html\r\n\
          Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
@@ -129,7 +129,7 @@ fn what_the_live_web_answers_is_replayed_likewise() {
 }
 
 #[test]
-fn a_url_is_taken_as_it_stands() {
+fn url_is_used_as_written() {
     let mut shelf = Shelf::new();
     let urls = [
         "http://example.com/",
@@ -169,7 +169,7 @@ fn a_url_is_taken_as_it_stands() {
 }
 
 #[test]
-fn the_closest_capture_is_replayed() {
+fn closest_capture_is_replayed() {
     let mut shelf = Shelf::new();
     for year in ["2014", "2015", "2016"] {
         let time = format!("{year}0102030405");
@@ -210,7 +210,7 @@ fn the_closest_capture_is_replayed() {
 }
 
 #[test]
-fn what_strangers_wrote_does_not_act_for_this_server() {
+fn hostile_headers_do_not_act_for_this_server() {
     let mut shelf = Shelf::new();
     let fields = [
         ("Set-Cookie", "a=b"),
@@ -273,7 +273,7 @@ fn what_strangers_wrote_does_not_act_for_this_server() {
 }
 
 #[test]
-fn a_body_is_coded_as_its_header_says() {
+fn body_encoding_matches_its_header() {
     let mut shelf = Shelf::new();
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n";
     let large = "0123456789abcdef".repeat(200_000);
@@ -322,7 +322,7 @@ fn a_body_is_coded_as_its_header_says() {
 }
 
 #[test]
-fn what_is_no_http_response_is_replayed_as_a_file() {
+fn non_http_record_is_replayed_as_a_file() {
     let mut shelf = Shelf::new();
     for (kind, url, media, block) in rows![
         "resource", "http://example.com/page", "text/html", "<p>hi";
@@ -359,7 +359,7 @@ fn what_is_no_http_response_is_replayed_as_a_file() {
 }
 
 #[test]
-fn timemaps_are_rows_as_well() {
+fn timemaps_are_available_as_rows() {
     let mut shelf = Shelf::new();
     for year in ["2014", "2015"] {
         let time = format!("{year}0102030405");

@@ -24,7 +24,7 @@ fn status(answer: &str) -> &str {
 }
 
 #[test]
-fn what_is_no_request_ends_its_connection_and_no_other_one() {
+fn invalid_request_ends_only_its_connection() {
     let (_dir, stage) = archive();
     let mut good = Connection::open(stage.address()).unwrap();
     let huge = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(300_000));
@@ -54,7 +54,7 @@ fn what_is_no_request_ends_its_connection_and_no_other_one() {
 }
 
 #[test]
-fn an_index_is_only_read() {
+fn index_is_read_only() {
     let (_dir, stage) = archive();
     let mut connection = Connection::open(stage.address()).unwrap();
     let head = connection.ask("HEAD", "/both/index?url=example.com", &[], b"");
@@ -69,7 +69,7 @@ fn an_index_is_only_read() {
 }
 
 #[test]
-fn a_request_to_another_host_is_misdirected() {
+fn request_to_another_host_is_misdirected() {
     let live = "collections:\n  live: $live\n";
     let hosts = "hosts: [archive.example, 'other.example:8443']\ncollections:\n  live: $live\n";
     let url = "https://public.example/archive";
@@ -151,7 +151,7 @@ fn a_request_to_another_host_is_misdirected() {
 }
 
 #[test]
-fn a_page_of_another_origin_makes_the_server_send_no_posts() {
+fn foreign_page_cannot_make_the_server_send_posts() {
     let config = "collections:\n  live: $live\n";
     let reader = "https://reader.example";
     let (closed, open) = (Stage::start(config), Stage::start_for(reader, config));
@@ -175,7 +175,7 @@ fn a_page_of_another_origin_makes_the_server_send_no_posts() {
 }
 
 #[test]
-fn strange_queries_get_an_answer() {
+fn unusual_queries_get_an_answer() {
     let (_dir, stage) = archive();
     let mut connection = Connection::open(stage.address()).unwrap();
     let mut rng = redis_tests::Rng::new("strange_queries_get_an_answer");
@@ -196,7 +196,7 @@ fn strange_queries_get_an_answer() {
 }
 
 #[test]
-fn a_head_and_a_body_that_are_too_large_are_refused_at_once() {
+fn oversized_heads_and_bodies_are_refused_at_once() {
     let stage = Stage::start("collections:\n  live: $live\n");
     let status = |request: &str| {
         let mut stream = TcpStream::connect(stage.address()).unwrap();
@@ -231,7 +231,7 @@ fn a_head_and_a_body_that_are_too_large_are_refused_at_once() {
 }
 
 #[test]
-fn servers_that_ask_each_other_in_a_circle_notice() {
+fn servers_that_query_each_other_detect_the_cycle() {
     // Each collection is its own source, the smallest possible cycle, so the address must be known
     // in advance.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

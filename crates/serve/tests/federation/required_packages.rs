@@ -66,7 +66,7 @@ fn is_missing(stage: &Stage) {
 }
 
 #[test]
-fn an_original_is_found_in_a_package_that_is_needed() {
+fn original_is_found_in_a_required_package() {
     let mut shelf = shelf();
     packages(&mut shelf, Some(0));
     let second = shelf.path().join("second.wacz");
@@ -87,7 +87,7 @@ fn an_original_is_found_in_a_package_that_is_needed() {
 }
 
 #[test]
-fn an_original_that_access_rules_hide_is_in_no_package_that_is_needed() {
+fn hidden_original_is_not_taken_from_a_required_package() {
     let mut shelf = shelf();
     packages(&mut shelf, Some(0));
     let second = shelf.path().join("second.wacz");
@@ -110,7 +110,7 @@ fn an_original_that_access_rules_hide_is_in_no_package_that_is_needed() {
 }
 
 #[test]
-fn a_package_of_another_size_is_not_the_one_that_is_needed() {
+fn package_of_another_size_is_not_the_required_one() {
     let mut shelf = shelf();
     packages(&mut shelf, Some(1));
     let second = shelf.path().join("second.wacz");
@@ -119,7 +119,7 @@ fn a_package_of_another_size_is_not_the_one_that_is_needed() {
 }
 
 #[test]
-fn an_original_is_found_where_the_dedupe_index_says_that_it_is() {
+fn original_is_found_through_the_dedupe_index() {
     let server = Server::start();
     let mut shelf = shelf();
     packages(&mut shelf, None);

@@ -48,7 +48,7 @@ fn parts(answer: &Answer) -> (String, Vec<u8>) {
 }
 
 #[test]
-fn a_revisit_is_answered_with_the_payload_of_its_original() {
+fn revisit_returns_the_payload_of_its_original() {
     let mut shelf = Shelf::new();
     let digest = digest();
     let own = "HTTP/1.1 200 OK\r\nX-Own: yes\r\n\r\n";
@@ -128,7 +128,7 @@ fn a_revisit_is_answered_with_the_payload_of_its_original() {
 }
 
 #[test]
-fn the_header_fits_the_payload() {
+fn header_matches_the_payload() {
     let mut shelf = Shelf::new();
     let chunked = b"19\r\nwhat was there both times\r\n0\r\n\r\n";
     let digest = format!("sha1:{}", sha1_base32(chunked));
@@ -180,7 +180,7 @@ fn some_revisits_need_no_original() {
 }
 
 #[test]
-fn an_original_that_is_nowhere_is_no_endless_search() {
+fn missing_original_ends_the_search() {
     let mut shelf = Shelf::new();
     let digest = digest();
     let other = "http://example.com/other";
@@ -221,7 +221,7 @@ fn an_original_that_is_nowhere_is_no_endless_search() {
 }
 
 #[test]
-fn what_had_not_changed_is_the_page_as_it_was_then() {
+fn not_modified_capture_is_the_page_at_that_time() {
     let mut shelf = Shelf::new();
     let profile = (
         "WARC-Profile",
@@ -272,7 +272,7 @@ fn what_had_not_changed_is_the_page_as_it_was_then() {
 }
 
 #[test]
-fn originals_are_found_behind_many_revisits_and_a_limit_is_said_to_be_one() {
+fn originals_behind_many_revisits_are_found_up_to_a_reported_limit() {
     let mut shelf = Shelf::new();
     let digest = digest();
     let more = format!(
@@ -309,7 +309,7 @@ fn originals_are_found_behind_many_revisits_and_a_limit_is_said_to_be_one() {
 }
 
 #[test]
-fn a_revisit_of_nothing_is_empty_whatever_its_digest() {
+fn revisit_of_an_empty_payload_is_empty_with_any_digest() {
     let mut shelf = Shelf::new();
     let digests = [
         format!("sha1:{}", sha1_base32(b"")),

@@ -49,7 +49,7 @@ fn record(stage: &Stage, collection: &str, url: &str) -> Answer {
 }
 
 #[test]
-fn what_is_excluded_does_not_exist() {
+fn excluded_captures_do_not_exist() {
     let (_shelf, stage) = served();
     let rows = index(&stage, "c", "");
     assert_eq!(rows.lines().count(), 4, "{rows}");
@@ -74,7 +74,7 @@ fn what_is_excluded_does_not_exist() {
 }
 
 #[test]
-fn what_is_blocked_is_listed_and_refused() {
+fn blocked_captures_are_listed_and_refused() {
     let (_shelf, stage) = served();
     let rows = index(&stage, "c", "&filter=url:law");
     assert_eq!(rows.lines().count(), 2, "{rows}");
@@ -97,7 +97,7 @@ fn what_is_blocked_is_listed_and_refused() {
 }
 
 #[test]
-fn changed_rules_hold_without_a_restart() {
+fn changed_rules_apply_without_a_restart() {
     let (shelf, stage) = served();
     assert_eq!(record(&stage, "c", LAW).status, 451);
     std::fs::write(
@@ -120,7 +120,7 @@ fn changed_rules_hold_without_a_restart() {
 }
 
 #[test]
-fn an_embargo_hides_captures_by_their_dates() {
+fn embargo_hides_captures_by_date() {
     let (_shelf, stage) = served();
     let rows = index(&stage, "young", "");
     let dates: Vec<&str> = rows
@@ -134,7 +134,7 @@ fn an_embargo_hides_captures_by_their_dates() {
 }
 
 #[test]
-fn a_revisit_does_not_show_an_original_that_is_hidden() {
+fn revisit_does_not_disclose_a_hidden_original() {
     const AGAIN: &str = "http://example.com/again";
     let mut shelf = Shelf::new();
     for url in [LAW, SECRET] {
@@ -229,7 +229,7 @@ fn a_revisit_does_not_show_an_original_that_is_hidden() {
 }
 
 #[test]
-fn a_payload_is_lent_without_the_header_that_it_came_with() {
+fn payload_of_a_hidden_original_is_lent_without_its_header() {
     let mut shelf = Shelf::new();
     let http = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Disposition: inline; filename=secret\r\n\
                 X-Cached: http://example.com/secret 20160102030405\r\n\r\nthe payload";
@@ -286,7 +286,7 @@ fn a_payload_is_lent_without_the_header_that_it_came_with() {
 }
 
 #[test]
-fn policies_of_outbackcdx_hide_captures_and_say_why() {
+fn outbackcdx_policies_hide_captures_and_give_the_reason() {
     let mut shelf = Shelf::new();
     for url in [OPEN, LAW, SECRET] {
         shelf.capture("a.warc", url, "20160102030405", url.as_bytes());
@@ -341,7 +341,7 @@ fn policies_of_outbackcdx_hide_captures_and_say_why() {
 
 /// Tests spellings that URL parsers interpret differently.
 #[test]
-fn rules_hold_for_the_url_that_is_fetched() {
+fn rules_apply_to_the_fetched_url() {
     let web = ScriptedHost::start(|_| answer(200, &[], "the page"));
     let shelf = Shelf::new();
     let place = web.address();
@@ -405,7 +405,7 @@ fn rules_hold_for_the_url_that_is_fetched() {
 }
 
 #[test]
-fn a_short_timestamp_may_mean_a_hidden_moment() {
+fn short_timestamp_may_mean_a_hidden_time() {
     let mut shelf = Shelf::new();
     for (url, moment, digits) in [
         (OPEN, "20170701000000", "2017"),
@@ -431,7 +431,7 @@ fn a_short_timestamp_may_mean_a_hidden_moment() {
 /// Tests rows with ambiguous URLs, of which the access decision and the client could use different
 /// ones.
 #[test]
-fn a_row_of_no_sure_url_is_not_shown_where_rules_apply() {
+fn row_with_an_uncertain_url_is_hidden_by_rules() {
     let mut shelf = Shelf::new();
     shelf.capture("a.warc", OPEN, "20160102030405", OPEN.as_bytes());
     let place = "\"filename\": \"a.warc\", \"offset\": \"0\"";
@@ -465,7 +465,7 @@ fn a_row_of_no_sure_url_is_not_shown_where_rules_apply() {
 
 /// Tests captures whose indexers kept the trailing slash in the key, and a request with a body.
 #[test]
-fn rules_for_a_urlkey_reach_captures_under_other_keys() {
+fn rules_for_a_urlkey_apply_to_its_other_keys() {
     let shelf = Shelf::new();
     let url = "http://example.com/w/";
     let slot = shelf.response("a.warc", url, "20160101000000", b"w");

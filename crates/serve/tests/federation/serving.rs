@@ -150,7 +150,7 @@ impl Stage {
         let mut command = Command::new("sh");
         let script = format!("{}\nexec \"$0\" \"$@\"", setup.limits);
         command.args(["-euc", &script]).arg(this);
-        let name = "serving::a_server_in_a_process_of_its_own_ends_when_it_is_told_to";
+        let name = "serving::server_process_ends_on_a_signal";
         command.args(["--exact", name, "--nocapture"]);
         for name in [
             "ACCESS_KEY_ID",
@@ -281,7 +281,7 @@ fn open(
 
 /// Runs the server of that process, if the environment variable is set.
 #[test]
-fn a_server_in_a_process_of_its_own_ends_when_it_is_told_to() {
+fn server_process_ends_on_a_signal() {
     let Some(file) = std::env::var_os(CONFIG) else {
         let mut stage = Stage::start_apart("collections: {a: $live}");
         assert_eq!(stage.get("/").status, 200);

@@ -24,7 +24,7 @@ fn start() -> (TempDir, Impatient) {
 }
 
 #[test]
-fn who_accepts_nothing_is_cut_off() {
+fn client_that_reads_nothing_is_cut_off() {
     let (_dir, server) = start();
     until("the server runs", || server.users() == 2);
     let mut client = TcpStream::connect(server.address).unwrap();
@@ -44,7 +44,7 @@ fn who_accepts_nothing_is_cut_off() {
 }
 
 #[test]
-fn who_never_finishes_a_request_is_cut_off() {
+fn client_that_never_finishes_a_request_is_cut_off() {
     let (_dir, server) = start();
     let mut client = TcpStream::connect(server.address).unwrap();
     client.write_all(b"GET /big/index?url=exam").unwrap();
@@ -56,7 +56,7 @@ fn who_never_finishes_a_request_is_cut_off() {
 }
 
 #[test]
-fn who_goes_away_leaves_nothing_behind() {
+fn disconnected_client_leaves_nothing_behind() {
     let (_dir, server) = start();
     until("the server runs", || server.users() == 2);
     for _ in 0..20 {

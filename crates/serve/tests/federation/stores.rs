@@ -92,7 +92,7 @@ fn where_set(config: &str, variables: Vec<(&'static str, String)>) -> Stage {
 }
 
 #[test]
-fn indexes_and_records_on_web_servers_answer_as_those_here() {
+fn remote_indexes_and_records_answer_like_local_ones() {
     let archive = Archive::new("indexes_and_records_on_web_servers_answer_as_those_here");
     let host = FileHost::start();
     archive.copy(|path, bytes| host.put(&format!("/{path}"), bytes, Manners::default()));
@@ -132,7 +132,7 @@ fn indexes_and_records_on_web_servers_answer_as_those_here() {
 }
 
 #[test]
-fn objects_of_stores_answer_as_files_here_to_those_who_sign() {
+fn objects_answer_like_local_files_to_signed_requests() {
     let archive = Archive::new("objects_of_stores_answer_as_files_here_to_those_who_sign");
     let token = Some("a+b/c=".to_owned());
     for terms in [
@@ -182,7 +182,7 @@ fn objects_of_stores_answer_as_files_here_to_those_who_sign() {
 }
 
 #[test]
-fn those_who_sign_wrongly_get_nothing_and_learn_why() {
+fn wrong_signature_gets_nothing_and_the_reason() {
     let archive = Archive::new("those_who_sign_wrongly_get_nothing_and_learn_why");
     let store = ObjectStore::start(Terms::default());
     archive.copy(|path, bytes| store.put(&format!("/bucket/{path}"), bytes));
@@ -255,7 +255,7 @@ fn those_who_sign_wrongly_get_nothing_and_learn_why() {
 }
 
 #[test]
-fn packages_in_stores_answer_as_what_is_in_them() {
+fn packages_in_object_stores_answer_like_their_content() {
     let mut shelf = shelf();
     let index = shelf.write_index("index.cdxj");
     let store = ObjectStore::start(Terms::default());

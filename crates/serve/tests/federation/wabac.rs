@@ -157,7 +157,7 @@ fn wabac_js_replays_captures_in_a_browser() {
 }
 
 #[test]
-fn a_browser_that_follows_a_timegate_sees_the_page_and_runs_nothing_of_it() {
+fn browser_that_follows_a_timegate_runs_no_script() {
     let (_shelf, config) = archive();
     let stage = Stage::start(&config);
     let url = format!("{}/c/timegate/{PAGE}", stage.url());
@@ -169,7 +169,7 @@ fn a_browser_that_follows_a_timegate_sees_the_page_and_runs_nothing_of_it() {
 }
 
 #[test]
-fn pages_of_a_named_origin_may_read_answers_and_others_not() {
+fn only_pages_of_a_named_origin_may_read_answers() {
     let (_shelf, config) = archive();
     for (origin, credentials) in [("https://replay.example", Some("true")), ("*", None)] {
         let stage = Stage::start_for(origin, &config);

@@ -42,7 +42,7 @@ fn index(shelf: &mut Shelf, path: &Path) -> usize {
 }
 
 #[test]
-fn all_that_wget_fetched_is_there() {
+fn all_captures_of_wget_are_found() {
     let mut shelf = Shelf::new();
     let warcs = shelf.path().join("warcs");
     let host = FileHost::start();

@@ -69,7 +69,7 @@ fn is_json(kind: &str) -> bool {
 }
 
 #[test]
-fn look_up_urls_are_those_of_pywb() {
+fn look_up_urls_equal_those_of_pywb() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pywb");
     let pywb = match Pywb::install(&folder) {
         Ok(pywb) => pywb,

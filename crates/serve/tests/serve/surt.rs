@@ -48,7 +48,7 @@ with open(sys.argv[1], encoding="utf-8") as urls, open(sys.argv[2], "w", encodin
 "#;
 
 #[test]
-fn urlkeys_are_those_of_the_package() {
+fn urlkeys_equal_those_of_the_package() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("surt");
     let python = match packages::python(&folder, &[PACKAGE]) {
         Ok(python) => python,

@@ -61,7 +61,7 @@ mod tests {
     use super::cycles;
 
     #[test]
-    fn a_cycle_is_all_that_reach_one_another() {
+    fn cycle_contains_all_packages_that_reach_one_another() {
         assert!(cycles(&[]).is_empty());
         assert!(cycles(&[vec![1, 2], vec![2], vec![]]).is_empty());
         assert_eq!(cycles(&[vec![0]]), [[0]]);
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_may_be_long() {
+    fn chain_may_be_long() {
         let n = 200_000;
         let mut chain: Vec<Vec<usize>> = (1..=n).map(|next| vec![next]).collect();
         chain.push(Vec::new());

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_put_into_the_text_and_the_rest_stays_as_it_is() {
+    fn list_is_inserted_and_the_rest_is_unchanged() {
         let list = r#"[{"filename":"x","hash":"sha256:00","size":7}]"#;
         for (before, after) in [
             (
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_written_as_the_rest_is() {
+    fn list_is_formatted_like_the_rest() {
         let before = "{\n  \"z\": 1,\n  \"a\": [\n    2\n  ]\n}\n";
         let list = "[\n      {\n        \"filename\": \"x\",\n        \"hash\": \"sha256:00\",\n        \"size\": 7\n      }\n    ]";
         let after = format!(
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_datapackage_is_refused() {
+    fn invalid_datapackage_is_refused() {
         for text in [
             "",
             "[]",
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_goes_only_if_it_may() {
+    fn signature_is_removed_only_if_allowed() {
         let (old, new) = (&b"old"[..], &b"new"[..]);
         let hash = |text: &[u8]| sha256_text(&Sha256::digest(text));
         for (before, after) in [

@@ -36,7 +36,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn a_name_is_a_path_within_the_package() {
+    fn name_is_a_path_within_the_package() {
         for name in [
             "a",
             "archive/data.warc.gz",

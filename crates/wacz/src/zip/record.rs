@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_text() {
+    fn dates_equal_those_of_the_text() {
         assert_eq!(dos_time("1980-01-01T00:00:00Z"), 1 << 21 | 1 << 16);
         assert_eq!(
             dos_time("2026-03-19T10:20:15Z"),

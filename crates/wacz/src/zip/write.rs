@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_any_size_are_written_as_they_are_read() {
+    fn numbers_of_any_size_read_back() {
         let edges = [
             0,
             1,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn there_may_be_any_number_of_members() {
+    fn number_of_members_is_unlimited() {
         for n in [0, 1, 65_534, 65_535, 65_536, 70_000] {
             let records: Vec<Record> = (0..n)
                 .map(|i| Record {

@@ -86,7 +86,7 @@ fn bombs_end_at_their_limits() {
 }
 
 #[test]
-fn a_line_without_end_ends_at_its_limit() {
+fn endless_line_ends_at_its_limit() {
     let limit = 1 << 20;
     let line = |n: usize| [&vec![b'x'; n][..], b"\nnext\n"].concat();
     for wrap in [index as fn(&[u8]) -> Part, deflated, |text| {
@@ -104,7 +104,7 @@ fn a_line_without_end_ends_at_its_limit() {
 }
 
 #[test]
-fn names_that_lead_elsewhere_are_refused() {
+fn names_outside_the_package_are_refused() {
     for (name, why) in [
         (&b"../indexes/index.cdx"[..], "points outside the package"),
         (b"indexes/../../etc/passwd", "points outside the package"),
@@ -134,14 +134,14 @@ fn names_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
-fn of_two_members_of_one_name_neither_is_taken() {
+fn two_members_with_one_name_are_both_refused() {
     let error = refused(&[index(LINE), index(b"another 2026 {}\n")], Some(INDEX));
     assert!(matches!(error.problem, Problem::Name(_)), "{error}");
     assert_contains(&error, "several members have this name");
 }
 
 #[test]
-fn members_that_share_bytes_are_refused() {
+fn overlapping_members_are_refused() {
     let warc = Part::stored("archive/data.warc.gz", &[7; 500]);
     let text = [LINE; 20].concat();
     let first = zip(std::slice::from_ref(&warc)).len() as u64;
@@ -157,7 +157,7 @@ fn members_that_share_bytes_are_refused() {
 }
 
 #[test]
-fn a_member_that_is_not_what_the_directory_says_is_refused() {
+fn member_that_contradicts_the_directory_is_refused() {
     let text = [LINE; 50].concat();
     let padded = |part: Part| vec![part, Part::stored("padding", &[0; 3000])];
     let (plain, packed) = (index(&text), deflated(&text));
@@ -204,7 +204,7 @@ fn a_member_that_is_not_what_the_directory_says_is_refused() {
 }
 
 #[test]
-fn encrypted_members_and_strange_methods_are_refused() {
+fn encrypted_members_and_unknown_methods_are_refused() {
     for flag in [1, 1 << 6, 1 << 13] {
         let error = refused(&[but!(index(LINE), flags: flag)], Some(INDEX));
         assert!(matches!(error.problem, Problem::Encrypted), "{error}");
@@ -224,7 +224,7 @@ fn encrypted_members_and_strange_methods_are_refused() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_refused() {
+fn file_truncated_at_any_offset_is_refused() {
     for ending in [
         Ending::default(),
         with!(Ending, zip64: true, comment: b"end".to_vec()),
@@ -252,7 +252,7 @@ fn a_file_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn an_end_that_contradicts_the_directory_is_refused() {
+fn end_record_that_contradicts_the_directory_is_refused() {
     let parts = [index(LINE), Part::stored("archive/data.warc.gz", &[7; 200])];
     let file = zip(&parts);
     let start = u64::from(u32::from_le_bytes(
@@ -323,7 +323,7 @@ fn an_end_that_contradicts_the_directory_is_refused() {
 }
 
 #[test]
-fn a_huge_directory_is_refused_before_it_is_read() {
+fn huge_directory_is_refused_before_it_is_read() {
     let parts = (0..60_000).map(|i| Part::stored(&format!("archive/{i:050}"), b""));
     let parts: Vec<Part> = parts.collect();
     let file = zip(&parts);
@@ -339,7 +339,7 @@ fn a_huge_directory_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn damaged_gzip_is_refused_wherever_it_is_damaged() {
+fn damaged_gzip_is_refused_at_any_offset() {
     let whole = [gzip(&[LINE; 20].concat()), gzip(&[LINE; 5].concat())].concat();
     let first = gzip(&[LINE; 20].concat()).len();
     let name = "indexes/index.cdx.gz";
@@ -381,7 +381,7 @@ fn damaged_gzip_is_refused_wherever_it_is_damaged() {
 }
 
 #[test]
-fn a_file_that_becomes_shorter_while_it_is_read_is_an_error() {
+fn file_that_shrinks_during_a_read_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let text = LINE.repeat(50_000);
     let path = saved(folder.path(), "test.wacz", &zip(&[index(&text)]));
@@ -433,7 +433,7 @@ fn believed_lines_are_true(bytes: &[u8], good: &[String]) {
 }
 
 #[test]
-fn no_change_of_one_byte_makes_another_line() {
+fn no_single_byte_change_makes_another_line() {
     let (file, lines) = good();
     for at in 0..file.len() {
         for change in [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xff, 0x0a] {
@@ -453,7 +453,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_between_true_records_do_no_harm(
+    fn random_bytes_between_valid_records_are_harmless(
         bytes in prop::collection::vec(any::<u8>(), 0..200),
         entries in any::<u16>(), length in any::<u16>(), start in any::<u16>(),
         name in prop::collection::vec(any::<u8>(), 0..30),
@@ -493,7 +493,7 @@ proptest! {
     }
 
     #[test]
-    fn random_deflated_text_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..300), size in 0..2000_u64) {
+    fn random_deflate_data_is_harmless(bytes in prop::collection::vec(any::<u8>(), 0..300), size in 0..2000_u64) {
         let part = Part { data: bytes.clone(), compressed: bytes.len() as u64, size, ..deflated(b"") };
         prop_assert!(read(&zip(&[part])).is_err() || size == 0);
         let gz = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3][..], &deflate(&bytes), &bytes].concat();

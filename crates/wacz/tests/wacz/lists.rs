@@ -28,7 +28,7 @@ fn file(path: &str) -> Result<Location, String> {
 }
 
 #[test]
-fn an_entry_has_what_is_written_and_its_name_from_its_path_if_need_be() {
+fn entry_name_defaults_to_the_path() {
     let full = r#"{"name": "a", "path": "b/c.wacz", "hash": "sha256:00", "size": 12, "crawlId": "crawl-1", "other": [{}]}"#;
     assert_eq!(
         only(full),
@@ -62,7 +62,7 @@ fn an_entry_has_what_is_written_and_its_name_from_its_path_if_need_be() {
 }
 
 #[test]
-fn a_bad_entry_has_a_reason_and_spoils_no_other() {
+fn bad_entry_reports_its_reason_and_affects_no_other() {
     let reasons = rows![
         "{}", "entry 1", "it has no path";
         r#"{"name": "x"}"#, "x", "it has no path";
@@ -103,7 +103,7 @@ fn a_bad_entry_has_a_reason_and_spoils_no_other() {
 }
 
 #[test]
-fn a_list_at_a_url_names_no_file_of_this_machine() {
+fn remote_list_cannot_name_local_files() {
     let at = |path: &str| {
         let list = format!("{{\"resources\": [{{\"name\": \"x\", \"path\": \"{path}\"}}]}}");
         let manifest = parse("https://u:p@example.org/a/m.json?key=1", &list).unwrap();
@@ -141,7 +141,7 @@ fn a_list_at_a_url_names_no_file_of_this_machine() {
 }
 
 #[test]
-fn what_is_no_list_is_refused() {
+fn invalid_list_is_refused() {
     for (json, reason) in [
         ("", "it is empty"),
         (" \n", "it is empty"),
@@ -170,7 +170,7 @@ fn what_is_no_list_is_refused() {
 }
 
 #[test]
-fn a_package_is_told_by_its_name_or_by_what_it_is() {
+fn package_is_recognized_by_name_or_content() {
     let folder = tempfile::tempdir().unwrap();
     let package = zip(&[Part::stored("a", b"b")]);
     let list = br#"{"resources": [{"path": "x.wacz"}, {"path": "/y.wacz"}]}"#;
@@ -225,7 +225,7 @@ fn saved_list(folder: &std::path::Path, name: &str, entries: &str) -> Location {
 }
 
 #[test]
-fn of_a_server_that_cannot_be_reached_one_list_is_asked_for() {
+fn unreachable_server_is_asked_for_one_list_only() {
     // It closes every connection without a response.
     let gone = redis_tests::ScriptedHost::start(|_| vec![redis_tests::Part::Close]);
     let there = redis_tests::FileHost::start();
@@ -266,7 +266,7 @@ fn of_a_server_that_cannot_be_reached_one_list_is_asked_for() {
 }
 
 #[test]
-fn lists_may_list_lists_whose_paths_begin_at_their_own_folders() {
+fn nested_lists_have_paths_relative_to_their_own_folders() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let outer = saved_list(
@@ -308,7 +308,7 @@ fn lists_may_list_lists_whose_paths_begin_at_their_own_folders() {
 }
 
 #[test]
-fn a_list_that_cannot_be_used_is_an_entry_of_an_unknown_crawl() {
+fn unusable_list_is_an_entry_of_an_unknown_crawl() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let open = |location: &Location| Manifest::open(location, &Options::default()).unwrap();

@@ -20,7 +20,7 @@ fn lines() -> Vec<String> {
 }
 
 #[test]
-fn lines_come_as_they_are_however_the_index_is_packed() {
+fn lines_do_not_depend_on_the_compression_of_the_index() {
     let blocks = [
         gzip(&LINES[..70]),
         gzip(&LINES[70..80]),
@@ -54,7 +54,7 @@ fn lines_come_as_they_are_however_the_index_is_packed() {
 }
 
 #[test]
-fn an_index_is_read_as_often_as_it_is_wanted_and_by_many_at_once() {
+fn index_can_be_read_repeatedly_and_concurrently() {
     let folder = tempfile::tempdir().unwrap();
     let file = zip(&[
         Part::deflated("indexes/a.cdx", LINES),
@@ -73,7 +73,7 @@ fn an_index_is_read_as_often_as_it_is_wanted_and_by_many_at_once() {
 }
 
 #[test]
-fn indexes_are_where_they_belong_or_else_anywhere() {
+fn indexes_are_found_in_their_folder_or_anywhere() {
     let folder = tempfile::tempdir().unwrap();
     let names = |names: &[&str]| {
         let parts: Vec<Part> = names.iter().map(|name| Part::stored(name, b"x")).collect();
@@ -128,7 +128,7 @@ fn indexes_are_where_they_belong_or_else_anywhere() {
 }
 
 #[test]
-fn members_may_lie_behind_any_number_of_bytes() {
+fn members_may_start_after_any_number_of_bytes() {
     const GAP: u64 = 5 << 30;
     let folder = tempfile::tempdir().unwrap();
     let name = "archive/data.warc.gz";
@@ -158,7 +158,7 @@ fn members_may_lie_behind_any_number_of_bytes() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_and_not_waited_for() {
+fn special_file_is_refused_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe.wacz");
     assert!(
@@ -175,7 +175,7 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn the_digest_is_that_of_the_whole_file() {
+fn digest_covers_the_whole_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = saved(
         folder.path(),
@@ -193,7 +193,7 @@ fn the_digest_is_that_of_the_whole_file() {
 }
 
 #[test]
-fn the_datapackage_is_text_within_a_limit() {
+fn datapackage_is_text_within_a_limit() {
     let folder = tempfile::tempdir().unwrap();
     let file = zip(&[Part::deflated(
         "datapackage.json",

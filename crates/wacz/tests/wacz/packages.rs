@@ -43,7 +43,7 @@ pub fn members(path: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn the_list_changes_and_nothing_else() {
+fn only_the_list_changes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.wacz");
     write(&path, Index::Blocks(100), &lines(500), &[]).unwrap();
@@ -98,7 +98,7 @@ fn strange() -> Vec<u8> {
 }
 
 #[test]
-fn members_that_cannot_be_read_are_copied_as_they_are() {
+fn unreadable_members_are_copied_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let old = strange();
     let path = saved(folder.path(), "a.wacz", &old);
@@ -120,7 +120,7 @@ fn members_that_cannot_be_read_are_copied_as_they_are() {
 }
 
 #[test]
-fn a_signed_package_is_changed_only_without_its_signature() {
+fn signed_package_is_changed_only_without_its_signature() {
     let folder = tempfile::tempdir().unwrap();
     let datapackage = b"{\"relation\":{\"requires\":[]}}";
     let digest = format!(
@@ -152,7 +152,7 @@ fn a_signed_package_is_changed_only_without_its_signature() {
 }
 
 #[test]
-fn a_package_that_contradicts_itself_is_not_made_to_look_right() {
+fn inconsistent_package_is_not_made_to_look_valid() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = format!("{{\"hash\":\"{}\"}}", hash(b"another"));
     for (parts, told) in rows![
@@ -177,7 +177,7 @@ fn a_package_that_contradicts_itself_is_not_made_to_look_right() {
 }
 
 #[test]
-fn a_link_still_leads_to_the_package_afterwards() {
+fn link_still_leads_to_the_package_afterwards() {
     let folder = tempfile::tempdir().unwrap();
     let path = saved(
         folder.path(),
@@ -264,7 +264,7 @@ fn by_name(filename: &str) -> Required {
 }
 
 #[test]
-fn a_set_is_complete_when_all_that_is_needed_is_there() {
+fn set_is_complete_if_all_requirements_are_present() {
     let set = Collection::new();
     let a = set.add("a.wacz", &[]);
     let b = set.add("deeper/b.wacz", std::slice::from_ref(&a));
@@ -277,7 +277,7 @@ fn a_set_is_complete_when_all_that_is_needed_is_there() {
 }
 
 #[test]
-fn what_is_missing_makes_incomplete_whoever_needs_it_by_others_too() {
+fn missing_package_makes_all_its_dependents_incomplete() {
     let set = Collection::new();
     let a = set.add("a.wacz", &[]);
     let b = set.add("b.wacz", &[a.clone(), required(7)]);
@@ -307,7 +307,7 @@ fn what_is_missing_makes_incomplete_whoever_needs_it_by_others_too() {
 }
 
 #[test]
-fn a_file_of_the_right_name_is_not_enough() {
+fn matching_file_name_is_not_sufficient() {
     let set = Collection::new();
     let a = set.add("a.wacz", &[]);
     let larger = but!(a.clone(), size: a.size.map(|size| size + 1));
@@ -343,7 +343,7 @@ fn a_file_of_the_right_name_is_not_enough() {
 }
 
 #[test]
-fn of_two_files_of_one_name_the_right_one_is_found() {
+fn right_one_of_two_files_with_one_name_is_found() {
     let set = Collection::new();
     let right = set.add("old/a.wacz", &[]);
     let wrong = set.add("a.wacz", &[by_name("old/a.wacz")]);
@@ -356,7 +356,7 @@ fn of_two_files_of_one_name_the_right_one_is_found() {
 }
 
 #[test]
-fn cycles_are_reported_and_do_no_harm() {
+fn cycles_are_reported_and_harmless() {
     let set = Collection::new();
     set.add("a.wacz", &[by_name("b.wacz")]);
     set.add("b.wacz", &[by_name("c.wacz")]);
@@ -372,7 +372,7 @@ fn cycles_are_reported_and_do_no_harm() {
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error_and_not_there() {
+fn unreadable_package_is_an_error_and_counts_as_missing() {
     let set = Collection::new();
     set.add("a.wacz", &[by_name("b.wacz")]);
     fs::write(set.path("b.wacz"), "no zip file").unwrap();
@@ -387,7 +387,7 @@ fn what_cannot_be_read_is_an_error_and_not_there() {
 }
 
 #[test]
-fn a_package_whose_warc_files_have_no_index_is_an_error() {
+fn package_with_unindexed_warc_files_is_an_error() {
     let set = Collection::new();
     let about: &[u8] = b"{\"profile\": \"data-package\", \"resources\": []}";
     let members = [("datapackage.json", about), ("archive/a.warc.gz", b"")];
@@ -398,7 +398,7 @@ fn a_package_whose_warc_files_have_no_index_is_an_error() {
 }
 
 #[test]
-fn a_list_gives_names_and_at_a_url_hashes() {
+fn local_list_has_names_and_a_remote_one_hashes() {
     let set = Collection::new();
     let a = set.add("3f2a.wacz", &[]);
     let b = set.add("b.wacz", &[but!(a.clone(), filename: "a.wacz".to_owned())]);

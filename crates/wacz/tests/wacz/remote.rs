@@ -92,7 +92,7 @@ fn no_warc_is_downloaded_and_no_index_twice() {
 }
 
 #[test]
-fn the_digest_of_a_remote_file_is_that_of_its_copy() {
+fn digest_of_a_remote_file_equals_that_of_its_copy() {
     let package = package();
     let folder = tempfile::tempdir().unwrap();
     let copy = crate::saved(folder.path(), "a.wacz", &package.bytes);
@@ -108,7 +108,7 @@ fn the_digest_of_a_remote_file_is_that_of_its_copy() {
 }
 
 #[test]
-fn without_ranges_the_whole_file_comes_once() {
+fn without_range_support_the_whole_file_is_fetched_once() {
     let package = package();
     for manners in [
         Manners::default(),
@@ -126,7 +126,7 @@ fn without_ranges_the_whole_file_comes_once() {
 }
 
 #[test]
-fn a_connection_that_breaks_is_taken_up_where_it_broke() {
+fn broken_download_resumes() {
     let package = package();
     for (after, times) in [(0, 3), (1, 4), (1000, 4), (20_000, 5)] {
         let manners = with!(Manners, cut: Some((after, times)));
@@ -154,7 +154,7 @@ fn a_connection_that_breaks_is_taken_up_where_it_broke() {
 }
 
 #[test]
-fn a_server_that_always_breaks_off_is_given_up() {
+fn server_that_always_disconnects_is_given_up() {
     let package = package();
     for ranges in [true, false] {
         let manners = with!(Manners, ranges, cut: Some((0, u32::MAX)));
@@ -169,7 +169,7 @@ fn a_server_that_always_breaks_off_is_given_up() {
 }
 
 #[test]
-fn a_silent_server_is_given_up_and_one_that_wakes_is_not() {
+fn silent_server_is_given_up_and_a_recovering_one_is_not() {
     let package = package();
     let options = but!(hasty(), silence: Duration::from_millis(400), retries: 1);
     let host = FileHost::start();
@@ -192,7 +192,7 @@ fn a_silent_server_is_given_up_and_one_that_wakes_is_not() {
 }
 
 #[test]
-fn a_server_in_trouble_is_asked_again_and_one_that_says_no_is_not() {
+fn server_errors_are_retried_and_client_errors_are_not() {
     let package = package();
     for (status, asked) in [
         (500, true),
@@ -225,7 +225,7 @@ fn a_server_in_trouble_is_asked_again_and_one_that_says_no_is_not() {
 }
 
 #[test]
-fn shorter_parts_than_asked_for_do_as_well() {
+fn shorter_ranges_than_requested_are_accepted() {
     let package = package();
     let (host, lines) = lines_of(&package, with!(Manners, shorter_ranges: Some(9000)));
     assert_eq!(lines.unwrap(), package.lines);
@@ -234,7 +234,7 @@ fn shorter_parts_than_asked_for_do_as_well() {
 }
 
 #[test]
-fn parts_in_chunks_do_as_well() {
+fn chunked_ranges_are_accepted() {
     let package = package();
     let (_host, lines) = lines_of(&package, with!(Manners, chunked: true));
     assert_eq!(lines.unwrap(), package.lines);
@@ -243,7 +243,7 @@ fn parts_in_chunks_do_as_well() {
 }
 
 #[test]
-fn answers_that_cannot_be_right_are_not_believed() {
+fn impossible_responses_are_refused() {
     let package = package();
     let honest = Manners::default;
     for (name, manners) in [
@@ -300,7 +300,7 @@ fn answers_that_cannot_be_right_are_not_believed() {
 }
 
 #[test]
-fn a_file_that_changes_meanwhile_is_noticed() {
+fn file_that_changes_meanwhile_is_noticed() {
     let package = package();
     let first = Manners {
         etag: Some("\"1\"".into()),
@@ -344,7 +344,7 @@ fn a_file_that_changes_meanwhile_is_noticed() {
 }
 
 #[test]
-fn redirects_are_followed_but_not_for_ever() {
+fn redirects_are_followed_up_to_a_limit() {
     let package = package();
     let host = FileHost::start();
     let to = |path: &str| with!(Manners, redirect: Some(path.to_owned()));
@@ -361,7 +361,7 @@ fn redirects_are_followed_but_not_for_ever() {
 }
 
 #[test]
-fn an_endless_body_ends_at_the_limit() {
+fn endless_body_ends_at_the_limit() {
     let package = package();
     let options = but!(hasty(), download: 5 << 20);
     let host = FileHost::start();
@@ -402,7 +402,7 @@ fn an_endless_body_ends_at_the_limit() {
 }
 
 #[test]
-fn what_is_no_package_is_told_by_what_it_looks_like() {
+fn invalid_package_is_described_by_its_apparent_type() {
     let host = FileHost::start();
     let texts: [(&[u8], &str); 6] = rows![
         b"<!DOCTYPE html>\n<title>Log in</title>", "it looks like HTML";
@@ -423,7 +423,7 @@ fn what_is_no_package_is_told_by_what_it_looks_like() {
 }
 
 #[test]
-fn a_list_at_a_url_is_read_with_the_same_timeouts() {
+fn remote_list_is_read_with_the_same_timeouts() {
     let package = package();
     let host = FileHost::start();
     let list = br#"{"resources": [{"path": "a.wacz"}]}"#;
@@ -463,7 +463,7 @@ fn a_list_at_a_url_is_read_with_the_same_timeouts() {
 }
 
 #[test]
-fn nobody_there_is_an_error_that_says_so() {
+fn unreachable_server_is_reported() {
     let host = FileHost::start();
     let url = host.url(WACZ);
     drop(host);
@@ -492,7 +492,7 @@ fn downloads_leave_nothing_behind() {
 }
 
 #[test]
-fn a_part_of_a_file_of_unknown_size_is_no_help_and_the_whole_file_is() {
+fn range_of_unknown_total_size_leads_to_a_full_download() {
     let package = package();
     let unknown = with!(Manners, unknown_total: true);
     let (host, lines) = lines_of(&package, unknown);
@@ -505,7 +505,7 @@ fn a_part_of_a_file_of_unknown_size_is_no_help_and_the_whole_file_is() {
 }
 
 #[test]
-fn secrets_go_to_their_server_and_into_no_error() {
+fn secrets_are_sent_only_to_their_server_and_shown_in_no_error() {
     let package = package();
     let (host, other) = (FileHost::start(), FileHost::start());
     let secret = |host: &FileHost| {

@@ -33,7 +33,7 @@ fn must_be_valid(tool: &Path, package: &Path) {
 }
 
 #[test]
-fn the_tools_find_our_packages_valid_also_after_changes() {
+fn reference_tools_accept_our_packages_after_changes() {
     let Some(tool) = wacz_tool() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.wacz");
@@ -60,7 +60,7 @@ fn the_tools_find_our_packages_valid_also_after_changes() {
 }
 
 #[test]
-fn packages_of_the_tools_are_read_with_all_that_wget_fetched() {
+fn packages_of_the_reference_tools_have_all_captures_of_wget() {
     let Some(tool) = wacz_tool() else { return };
     let folder = tempfile::tempdir().unwrap();
     let host = FileHost::start();

@@ -64,7 +64,7 @@ pub fn write(
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn written_package_reads_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.wacz");
     for (index, name) in [
@@ -84,7 +84,7 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn another_reader_of_zip_files_finds_the_same() {
+fn other_zip_reader_finds_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.wacz");
     let warc = write(&path, Index::Blocks(100), &lines(1000), &[]).unwrap();
@@ -135,7 +135,7 @@ fn another_reader_of_zip_files_finds_the_same() {
 }
 
 #[test]
-fn what_makes_no_package_is_refused() {
+fn invalid_package_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.wacz");
     let refused = |outcome: Result<(), Error>| {
@@ -171,7 +171,7 @@ fn what_makes_no_package_is_refused() {
 }
 
 #[test]
-fn what_was_refused_leaves_no_trace_in_the_package() {
+fn refused_member_leaves_no_trace_in_the_package() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.wacz");
     let mut wacz = Writer::create(&path, CREATED).unwrap();
@@ -187,7 +187,7 @@ fn what_was_refused_leaves_no_trace_in_the_package() {
 }
 
 #[test]
-fn a_package_that_is_not_finished_leaves_the_old_one_in_its_place() {
+fn unfinished_package_leaves_the_old_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.wacz");
     std::fs::write(&path, "old").unwrap();

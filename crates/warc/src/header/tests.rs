@@ -10,7 +10,7 @@ fn parse(raw: &[u8]) -> Result<Header, Problem> {
 }
 
 #[test]
-fn dates_become_the_digits_that_cdx_files_have() {
+fn dates_become_cdx_digits() {
     let of = |iso: &str| {
         let mut header = Header::new("WARC/1.0");
         header.set("WARC-Date", iso.as_bytes());
@@ -41,7 +41,7 @@ fn dates_become_the_digits_that_cdx_files_have() {
 }
 
 #[test]
-fn angle_brackets_of_wget_are_not_part_of_the_uri() {
+fn angle_brackets_of_wget_are_removed_from_the_uri() {
     let of = |uri: &str| {
         let mut header = Header::new("WARC/1.0");
         header.set("warc-target-uri", uri.as_bytes());
@@ -53,7 +53,7 @@ fn angle_brackets_of_wget_are_not_part_of_the_uri() {
 }
 
 #[test]
-fn a_length_that_is_no_number_is_refused() {
+fn non_numeric_length_is_refused() {
     for length in [
         "",
         "-1",
@@ -71,7 +71,7 @@ fn a_length_that_is_no_number_is_refused() {
 }
 
 #[test]
-fn a_valid_header_keeps_its_bytes() {
+fn valid_header_keeps_its_bytes() {
     let header = parse(PLAIN).unwrap();
     assert_eq!(header.raw(), PLAIN);
     assert!(!header.is_changed());
@@ -84,7 +84,7 @@ fn a_valid_header_keeps_its_bytes() {
 }
 
 #[test]
-fn line_ends_and_folds_are_written_anew() {
+fn line_ends_and_folds_are_normalized() {
     let raw = format!("WARC/0.18\nA: b\n  c\nD:\n{LEAST}\n");
     let header = parse(raw.as_bytes()).unwrap();
     assert!(header.is_changed());
@@ -102,7 +102,7 @@ fn line_ends_and_folds_are_written_anew() {
 }
 
 #[test]
-fn fields_are_replaced_and_taken_out() {
+fn fields_are_replaced_and_removed() {
     let mut header = parse(PLAIN).unwrap();
     header.set("warc-type", b"rev\nisit");
     header.remove("content-length");
@@ -120,7 +120,7 @@ fn fields_are_replaced_and_taken_out() {
 }
 
 #[test]
-fn what_leaves_doubts_is_refused() {
+fn ambiguous_header_is_refused() {
     for (begin, allowed) in [
         ("WARC/2.0\r\n", false),
         ("WARC/0.17\r\n", true),

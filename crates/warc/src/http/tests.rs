@@ -8,7 +8,7 @@ fn head(text: &[u8]) -> Head<Status> {
 }
 
 #[test]
-fn fields_are_where_they_are() {
+fn fields_have_their_positions() {
     let head = head(b"HTTP/1.0 404 No\r\nA:b\r\nc : \t d \nE: f\r\n\tg\r\n \r\nno field\r\n h\r\n: i\r\nJ:\r\n k \r\nL:\r\n\r\n");
     assert_eq!(
         head.first,
@@ -37,7 +37,7 @@ fn fields_are_where_they_are() {
 }
 
 #[test]
-fn a_status_line_is_what_the_standard_says_and_a_little_more() {
+fn status_line_follows_the_standard_with_some_tolerance() {
     let status = |line: &str| {
         Status::read(line.as_bytes())
             .ok()
@@ -73,7 +73,7 @@ fn a_status_line_is_what_the_standard_says_and_a_little_more() {
 }
 
 #[test]
-fn a_head_ends_after_its_first_blank_line() {
+fn head_ends_after_its_first_blank_line() {
     for (block, end) in [
         (
             &b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nbody\r\n\r\n"[..],
@@ -95,7 +95,7 @@ fn a_head_ends_after_its_first_blank_line() {
 }
 
 #[test]
-fn fields_that_say_how_a_payload_is_written_come_with_it() {
+fn encoding_fields_are_returned_with_the_payload() {
     let own = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n folded\r\nA: b\r\nTransfer-Encoding: chunked\r\n\r\n";
     let other = b"HTTP/1.0 404 No\nX: y\nContent-Length : 5\n\n";
     let (own, other) = (Head::of(own), Head::of(other));
@@ -110,7 +110,7 @@ fn fields_that_say_how_a_payload_is_written_come_with_it() {
 }
 
 #[test]
-fn folded_lines_belong_to_the_field_before_them() {
+fn folded_lines_belong_to_the_previous_field() {
     let head = Head::of(b"HTTP/1.1 200 OK\r\nA : b \r\n\tc\r\nno field\r\nD:\r\n \r\nE: f");
     let fields: Vec<_> = head
         .fields()
@@ -142,7 +142,7 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn the_end_is_the_same_however_much_of_it_was_looked_at_before(text in text()) {
+    fn incremental_search_finds_the_same_end(text in text()) {
         let whole = length(&text, 0);
         for seen in 0..text.len() {
             // The bytes searched before must not contain the end.
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn every_line_is_in_a_field_or_in_none(text in text()) {
+    fn every_line_is_in_at_most_one_field(text in text()) {
         let head = head(&text);
         let mut at = head.first_line().len();
         for field in head.fields() {
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn what_another_parser_takes_is_read_alike(text in text()) {
+    fn result_equals_that_of_another_parser(text in text()) {
         let text = [&text[..], b"\r\n"].concat();
         let mut fields = [httparse::EMPTY_HEADER; 32];
         let mut other = httparse::Response::new(&mut fields);
@@ -217,7 +217,7 @@ fn responses_begin_with_a_status_line() {
 }
 
 #[test]
-fn the_last_coding_of_several_tells_whether_a_body_is_in_chunks() {
+fn last_transfer_coding_decides_if_a_body_is_chunked() {
     for (fields, is_chunked) in [
         ("Transfer-Encoding: chunked", true),
         ("Transfer-Encoding: gzip, Chunked", true),

@@ -73,7 +73,7 @@ fn all(file: &[u8]) -> Result<Vec<Seen>, Error> {
 }
 
 #[test]
-fn every_record_comes_with_its_header_and_its_place() {
+fn every_record_is_returned_with_header_and_position() {
     for compression in [Compression::None, Compression::PerRecord] {
         let parts: Vec<Vec<u8>> = match compression {
             Compression::None => records(),
@@ -110,7 +110,7 @@ fn every_record_comes_with_its_header_and_its_place() {
 }
 
 #[test]
-fn the_head_of_http_can_be_asked_for() {
+fn http_head_can_be_requested() {
     let file = records().concat();
     let mut reader = Reader::new("a.arc", &file[..]);
     reader.next().unwrap().unwrap();
@@ -127,7 +127,7 @@ fn the_head_of_http_can_be_asked_for() {
 }
 
 #[test]
-fn a_file_that_is_compressed_as_a_whole_is_read_if_one_wants_that() {
+fn wholly_compressed_file_is_read_if_allowed() {
     let file = gzip(&records().concat());
     let refused = all(&file).unwrap_err();
     assert!(matches!(refused.problem, Problem::NotRecordCompressed));
@@ -148,7 +148,7 @@ fn a_file_that_is_compressed_as_a_whole_is_read_if_one_wants_that() {
 }
 
 #[test]
-fn a_length_that_is_wrong_is_an_error_at_the_record() {
+fn wrong_length_is_an_error_at_the_record() {
     let at = records()[0].len() as u64;
     for length in [0, WEB.len() - 1, WEB.len() + 1, WEB.len() + 2] {
         let right = String::from_utf8(records()[1..3].concat()).unwrap();
@@ -161,7 +161,7 @@ fn a_length_that_is_wrong_is_an_error_at_the_record() {
 }
 
 #[test]
-fn only_a_description_of_the_file_makes_it_an_arc_file() {
+fn only_a_version_block_makes_an_arc_file() {
     let without = records()[1..].concat();
     assert!(matches!(
         all(&without).unwrap_err().problem,
@@ -184,7 +184,7 @@ fn only_a_description_of_the_file_makes_it_an_arc_file() {
 }
 
 #[test]
-fn files_one_behind_the_other_are_one_file() {
+fn concatenated_files_are_one_file() {
     let two = [records().concat(), records().concat()].concat();
     assert_eq!(all(&two).unwrap().len(), 10);
 }
@@ -203,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_depends_on_how_much_comes_at_once(step in 1usize..20, packed in any::<bool>()) {
+    fn result_does_not_depend_on_read_sizes(step in 1usize..20, packed in any::<bool>()) {
         let file = file_of_records(packed);
         let slow = std::io::BufReader::new(Slow(&file, step));
         prop_assert_eq!(read(Reader::new("a.arc", slow)).unwrap(), all(&file).unwrap());
@@ -215,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_that_is_cut_off_gives_what_stands_before_the_cut(at in any::<proptest::sample::Index>(), packed in any::<bool>()) {
+    fn truncated_file_yields_the_records_before_the_cut(at in any::<proptest::sample::Index>(), packed in any::<bool>()) {
         let file = file_of_records(packed);
         let at = at.index(file.len());
         let whole = all(&file).unwrap();
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_bytes_make_nothing_panic(
+    fn changed_bytes_cause_no_panic(
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
         packed in any::<bool>(),
     ) {

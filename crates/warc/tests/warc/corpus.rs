@@ -181,7 +181,7 @@ fn record(bytes: &[u8], piece: usize) -> String {
 }
 
 #[test]
-fn every_record_of_the_corpus_is_read_as_ever() {
+fn every_record_of_the_corpus_is_read_as_recorded() {
     let description = arc(FILE, b"1 0 X\n", "\n");
     let next = warc("", b"next", "\r\n\r\n");
     for ((name, bytes), expected) in records().iter().zip(EXPECTED) {

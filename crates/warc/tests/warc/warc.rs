@@ -46,7 +46,7 @@ fn error(file: &[u8]) -> Error {
 }
 
 #[test]
-fn lines_of_a_header_may_end_with_lf_alone() {
+fn header_lines_may_end_with_lf_only() {
     let file = b"WARC/1.0\nWARC-Type: resource\nContent-Length: 2\n\nhi\r\n\r\n";
     let mut reader = Reader::new("lf.warc", &file[..]);
     let record = reader.next().unwrap().unwrap();
@@ -62,7 +62,7 @@ fn lines_of_a_header_may_end_with_lf_alone() {
 }
 
 #[test]
-fn each_gzip_member_is_found_where_it_lies() {
+fn each_gzip_member_is_found_at_its_offset() {
     let members = [
         gzip(&response(
             "http://a.example/",
@@ -88,7 +88,7 @@ fn each_gzip_member_is_found_where_it_lies() {
 }
 
 #[test]
-fn plain_and_compressed_records_may_follow_each_other() {
+fn plain_and_compressed_records_may_be_mixed() {
     let first = response("http://a.example/", b"one");
     let second = gzip(&response("http://b.example/", b"two"));
     let found = extents(&[first.clone(), second].concat()).unwrap();
@@ -99,7 +99,7 @@ fn plain_and_compressed_records_may_follow_each_other() {
 }
 
 #[test]
-fn header_fields_are_read_as_the_standard_has_them() {
+fn header_fields_are_parsed_as_in_the_standard() {
     let file = record(
         "warc-type:RESPONSE\r\nWARC-Target-URI:   http://a.example/b c \r\nX-Folded: one\r\n  two\r\n\
          WARC-Date: 2026-03-19T10:20:15Z\r\nX-Bytes: \u{fc}\r\nCONTENT-LENGTH: 3\r\n",
@@ -122,7 +122,7 @@ fn header_fields_are_read_as_the_standard_has_them() {
 }
 
 #[test]
-fn the_http_head_ends_at_the_empty_line() {
+fn http_head_ends_at_the_empty_line() {
     let file = response(
         "http://a.example/",
         b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nbody\r\n\r\nmore",
@@ -137,12 +137,12 @@ fn the_http_head_ends_at_the_empty_line() {
 }
 
 #[test]
-fn an_empty_file_is_an_error() {
+fn empty_file_is_an_error() {
     assert!(matches!(error(b"").problem, Problem::Empty));
 }
 
 #[test]
-fn something_else_than_warc_is_an_error() {
+fn other_file_type_is_an_error() {
     for other in [
         "garbage",
         "GET / HTTP/1.1\r\n\r\n",
@@ -176,7 +176,7 @@ fn something_else_than_warc_is_an_error() {
 }
 
 #[test]
-fn garbage_after_good_records_is_an_error_that_says_where() {
+fn garbage_after_good_records_is_an_error_with_its_offset() {
     let good = gzip(&response("http://a.example/", b"one"));
     let error = error(&[&good[..], b"garbage"].concat());
     assert!(matches!(error.problem, Problem::NotWarc), "{error}");
@@ -191,7 +191,7 @@ fn garbage_after_good_records_is_an_error_that_says_where() {
 }
 
 #[test]
-fn a_file_cut_anywhere_within_a_record_is_an_error() {
+fn file_truncated_within_a_record_is_an_error() {
     let first = response("http://a.example/", b"HTTP/1.1 200 OK\r\n\r\none");
     let second = response("http://b.example/", b"HTTP/1.1 200 OK\r\n\r\ntwo");
     for wrap in [|bytes: &[u8]| bytes.to_vec(), gzip] {
@@ -218,7 +218,7 @@ fn a_file_cut_anywhere_within_a_record_is_an_error() {
 }
 
 #[test]
-fn a_content_length_that_is_wrong_by_more_than_a_few_bytes_is_an_error() {
+fn content_length_that_is_wrong_by_many_bytes_is_an_error() {
     let with = |length: &str| {
         record(
             &format!("WARC-Type: response\r\nContent-Length: {length}\r\n"),
@@ -272,7 +272,7 @@ fn damage_in_a_gzip_member_is_an_error() {
 }
 
 #[test]
-fn a_file_compressed_in_one_piece_is_refused_with_advice() {
+fn wholly_compressed_file_is_refused_with_advice() {
     let records = [
         response("http://a.example/", b"one"),
         response("http://b.example/", b"two"),
@@ -284,7 +284,7 @@ fn a_file_compressed_in_one_piece_is_refused_with_advice() {
 }
 
 #[test]
-fn a_header_without_end_takes_no_more_than_its_limit() {
+fn endless_header_takes_no_more_than_its_limit() {
     let mut endless = b"WARC/1.0\r\nWARC-Type: response\r\nX: ".to_vec();
     endless.resize(MAX_HEADER * 4, b'x');
     assert!(matches!(error(&endless).problem, Problem::Header(_)));
@@ -294,7 +294,7 @@ fn a_header_without_end_takes_no_more_than_its_limit() {
 }
 
 #[test]
-fn a_header_that_breaks_the_rules_is_an_error() {
+fn invalid_header_is_an_error() {
     for fields in [
         "WARC-Type: response\r\n",
         "Content-Length: 0\r\n",
@@ -315,7 +315,7 @@ fn a_header_that_breaks_the_rules_is_an_error() {
 }
 
 #[test]
-fn the_writer_refuses_a_line_end_in_a_field() {
+fn writer_refuses_a_line_end_in_a_field() {
     let mut file = Vec::new();
     let mut writer = Writer::new(&mut file, Compression::None);
     let smuggled: [(&str, &[u8]); 1] = [("WARC-Target-URI", b"http://a.example/\r\nWARC-Type: x")];
@@ -330,7 +330,7 @@ fn field() -> impl Strategy<Value = (String, Vec<u8>)> {
 
 proptest! {
     #[test]
-    fn what_was_written_is_read(
+    fn written_records_read_back(
         records in prop::collection::vec(
             (prop::collection::vec(field(), 0..6), prop::collection::vec(any::<u8>(), 0..3000), any::<bool>()),
             1..8,
@@ -365,7 +365,7 @@ proptest! {
     }
 
     #[test]
-    fn no_input_makes_the_reader_panic_or_end_early(mut bytes in prop::collection::vec(any::<u8>(), 0..400), at in 0..200usize) {
+    fn no_input_causes_a_panic_or_an_early_end(mut bytes in prop::collection::vec(any::<u8>(), 0..400), at in 0..200usize) {
         prop_assert!(extents(&bytes).is_err());
         // The same noise within an otherwise valid file.
         let mut file = gzip(&response("http://a.example/", b"HTTP/1.1 200 OK\r\n\r\none"));

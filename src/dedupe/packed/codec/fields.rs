@@ -182,7 +182,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn only_dates_that_come_out_again_are_taken() {
+    fn only_dates_that_round_trip_are_encoded() {
         for good in [
             "20260319102015",
             "20260319102015123",
@@ -219,7 +219,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_date_comes_out_again(form in 0..4usize, seconds in 0..4_291_747_200u32, millis in 0..1000u16) {
+        fn date_round_trips(form in 0..4usize, seconds in 0..4_291_747_200u32, millis in 0..1000u16) {
             let form = Form::ALL[form];
             let millis = if form.has_millis() { millis } else { 0 };
             let mut text = [0; DATE];
@@ -228,7 +228,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(text in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn no_input_causes_a_panic(text in proptest::collection::vec(any::<u8>(), 0..40)) {
             let _ = Fields::of(&text);
             let _ = date(&text);
         }

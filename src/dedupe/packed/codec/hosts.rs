@@ -279,7 +279,7 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn a_number_lives_as_long_as_somebody_uses_it() {
+    fn number_lives_while_it_is_used() {
         let mut hosts = Hosts::default();
         let a = hosts.take(b"https://a.example").unwrap();
         assert_eq!(hosts.take(b"https://a.example"), Some(a));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_are_many_a_text_that_comes_once_gets_no_number() {
+    fn single_text_among_many_gets_no_number() {
         let mut hosts = Hosts::default();
         let text = |n: u32| format!("https://{n}.example").into_bytes();
         for n in 0..EAGER {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_back_as_they_were() {
+    fn numbers_are_restored() {
         let mut hosts = Hosts::default();
         for (number, text) in [(3, "c"), (1, "a"), (300, "x")] {
             hosts.restore(number, text.as_bytes()).unwrap();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_far_from_each_other_take_little_memory() {
+    fn sparse_numbers_take_little_memory() {
         let mut hosts = Hosts::default();
         for number in [1, 70_000, MAX_HOSTS] {
             hosts.restore(number, &number.to_le_bytes()).unwrap();
@@ -370,7 +370,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_counts_as_a_map_does(steps in proptest::collection::vec((any::<bool>(), 0..40u8), 0..300)) {
+        fn counts_equal_those_of_a_map(steps in proptest::collection::vec((any::<bool>(), 0..40u8), 0..300)) {
             let mut hosts = Hosts::default();
             let mut model: HashMap<u8, (u32, u32)> = HashMap::new();
             for (take, which) in steps {

@@ -49,7 +49,7 @@ fn round_trip(values: &[Vec<u8>]) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn every_kind_of_value_comes_out_as_it_went_in() {
+fn every_kind_of_value_round_trips() {
     let values: Vec<Vec<u8>> = [
         "",
         " ",
@@ -91,7 +91,7 @@ fn every_kind_of_value_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn what_was_saved_once_is_read_for_ever() {
+fn saved_values_stay_readable() {
     let value = b"2 20260319102015 https://www.archive.example/news/gazette-5-1a2b3c4d/?v=1234567&id=dQw4w9WgXcQ 12345";
     let mut codec = Codec::default();
     let base = codec.base(1, b"0 20260318000000 http://x.example/ 1");
@@ -109,7 +109,7 @@ fn what_was_saved_once_is_read_for_ever() {
 }
 
 #[test]
-fn long_values_come_out_as_they_went_in() {
+fn long_values_round_trip() {
     for len in [200, 239, 240, 1000, 65_450, 65_500, 65_536, 1 << 20] {
         let paths = [
             "a".repeat(len),
@@ -149,12 +149,12 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn what_goes_in_comes_out(values in vec(value(), 1..20)) {
+    fn values_round_trip(values in vec(value(), 1..20)) {
         round_trip(&values)?;
     }
 
     #[test]
-    fn random_bytes_break_nothing(values in vec(value(), 0..10), date: u32, table: u16, bytes in vec(any::<u8>(), 0..400)) {
+    fn random_bytes_are_harmless(values in vec(value(), 0..10), date: u32, table: u16, bytes in vec(any::<u8>(), 0..400)) {
         let mut codec = Codec::default();
         let mut packed = Vec::new();
         for value in &values {
@@ -178,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn a_record_with_some_bits_changed_breaks_nothing(values in vec(value(), 1..10), changes in vec((any::<proptest::sample::Index>(), 0..8u8), 1..4)) {
+    fn record_with_changed_bits_is_harmless(values in vec(value(), 1..10), changes in vec((any::<proptest::sample::Index>(), 0..8u8), 1..4)) {
         let mut codec = Codec::default();
         let base = codec.base(1, &values[0]);
         for value in &values {
@@ -257,7 +257,7 @@ impl Chunks {
 }
 
 #[test]
-fn what_was_packed_before_a_table_was_learnt_can_be_read_after_it() {
+fn values_packed_before_a_table_was_learnt_stay_readable() {
     // Pages of one kind followed by pages of another kind, so that two tables are trained.
     let reversed = |n: u32| {
         let value = page(n);
@@ -337,7 +337,7 @@ fn most_values_take_a_fifth_of_their_text() {
 
 proptest! {
     #[test]
-    fn a_table_from_anybody_breaks_nothing(changes in vec((any::<proptest::sample::Index>(), any::<u8>()), 0..4), cut in any::<proptest::sample::Index>(), is_cut in any::<bool>(), bytes in vec(any::<u8>(), 0..300)) {
+    fn untrusted_table_is_harmless(changes in vec((any::<proptest::sample::Index>(), any::<u8>()), 0..4), cut in any::<proptest::sample::Index>(), is_cut in any::<bool>(), bytes in vec(any::<u8>(), 0..300)) {
         let mut saved = builtin::table().save();
         for (at, byte) in changes {
             let at = at.index(saved.len());

@@ -48,7 +48,7 @@ fn try_chunk(index: &Index, chunk: &[u8]) -> bool {
 }
 
 #[test]
-fn a_chunk_with_any_byte_changed_or_cut_off_is_refused_or_consistent() {
+fn damaged_chunk_is_refused_or_consistent() {
     let index = small();
     for chunk in chunks(&index) {
         for at in 0..chunk.len() {
@@ -69,7 +69,7 @@ fn a_chunk_with_any_byte_changed_or_cut_off_is_refused_or_consistent() {
 
 /// The encoding is canonical, except for the order: each valid chunk has one meaning.
 #[test]
-fn what_is_written_in_another_way_is_refused() {
+fn noncanonical_encoding_is_refused() {
     let good: &[u8] = &[0, 1, 1, b't', 1, 1, 0, 1, 1, b'f', 1, 0, 1, 7, 8, 1, b'u'];
     let mut index = Index::default();
     index.load_chunk(good).unwrap();
@@ -129,7 +129,7 @@ fn what_is_written_in_another_way_is_refused() {
 }
 
 #[test]
-fn a_few_bytes_cannot_ask_for_very_much() {
+fn few_bytes_cannot_allocate_much() {
     // Counts of four billion.
     let much = [0xff, 0xff, 0xff, 0xff, 0x0f];
     for (kind, before) in [
@@ -173,7 +173,7 @@ fn a_few_bytes_cannot_ask_for_very_much() {
 }
 
 #[test]
-fn an_empty_staged_copy_is_saved() {
+fn empty_staged_copy_is_saved() {
     let mut index = Index::default();
     assert!(chunks(&index).is_empty());
     for kind in Tagged::ALL {

@@ -270,7 +270,7 @@ proptest! {
     })]
 
     #[test]
-    fn any_history_leaves_what_plain_maps_would_hold(
+    fn any_history_equals_plain_maps(
         steps in prop::collection::vec(step(), 1..80)
     ) {
         let mut history = History {

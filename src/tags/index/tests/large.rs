@@ -18,7 +18,7 @@ const LONG: usize = if cfg!(debug_assertions) {
 };
 
 #[test]
-fn a_long_chain_is_checked_in_either_direction_without_deep_recursion() {
+fn long_chain_is_checked_both_ways_without_deep_recursion() {
     let links = chain(LONG);
     let mut forward = Index::default();
     for (id, tag) in &links {
@@ -61,7 +61,7 @@ fn a_long_chain_is_checked_in_either_direction_without_deep_recursion() {
 }
 
 #[test]
-fn a_chain_that_is_joined_in_any_order_is_checked_from_the_shorter_end() {
+fn chain_joined_in_any_order_is_checked_from_the_shorter_end() {
     let mut links = chain(20_000);
     // Sort by the reversed id, which is neither ascending nor descending.
     links.sort_by_key(|(id, _)| id.iter().rev().copied().collect::<Vec<_>>());
@@ -74,7 +74,7 @@ fn a_chain_that_is_joined_in_any_order_is_checked_from_the_shorter_end() {
 }
 
 #[test]
-fn one_tag_that_very_many_carry_is_quick() {
+fn tag_with_very_many_members_is_fast() {
     let mut index = Index::default();
     let ids: Vec<_> = (0..50_000).map(tag).collect();
     let pairs: Vec<_> = ids.iter().map(|id| (&id[..], &b"private"[..])).collect();
@@ -95,7 +95,7 @@ fn one_tag_that_very_many_carry_is_quick() {
 }
 
 #[test]
-fn what_a_large_copy_leaves_behind_goes_in_the_course_of_changes() {
+fn leftovers_of_a_large_copy_are_freed_gradually() {
     let mut index = Index::default();
     let record = |n| format!("org,example)/{n} 20240101000000 f{n}.warc.gz {n}").into_bytes();
     let pairs: Vec<_> = (0..20_000).map(|n| (record(n), tag(n))).collect();
@@ -117,7 +117,7 @@ fn what_a_large_copy_leaves_behind_goes_in_the_course_of_changes() {
 }
 
 #[test]
-fn a_snapshot_can_be_read_on_another_thread_while_the_index_changes() {
+fn snapshot_can_be_read_on_another_thread_while_the_index_changes() {
     let mut index = Index::default();
     let files: Vec<_> = (0..5000).map(|n| format!("file{n}").into_bytes()).collect();
     for file in &files {

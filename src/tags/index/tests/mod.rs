@@ -33,14 +33,14 @@ impl Index {
 }
 
 #[test]
-fn a_snapshot_may_be_read_and_dropped_by_another_thread() {
+fn snapshot_can_be_dropped_by_another_thread() {
     fn is_shared<T: Send + Sync>() {}
     is_shared::<Index>();
     is_shared::<Dropped>();
 }
 
 #[test]
-fn loading_no_ids_changes_something_only_where_it_begins_or_ends_something() {
+fn loading_no_ids_changes_only_the_staging_state() {
     let (mut index, kind) = (Index::default(), Tagged::File);
     let modes = [Mode::Merge, Mode::Set, Mode::Stage, Mode::Replace];
     let changes = |index: &Index| modes.map(|mode| index.changes_without_ids(kind, mode));
@@ -55,7 +55,7 @@ fn loading_no_ids_changes_something_only_where_it_begins_or_ends_something() {
 }
 
 #[test]
-fn what_cannot_be_a_tag_or_id_is_refused() {
+fn invalid_tag_or_id_is_refused() {
     let mut index = Index::default();
     index.add(Tagged::File, b"f", &[b"t"]).unwrap();
     let before = index.clone();
@@ -88,7 +88,7 @@ fn what_cannot_be_a_tag_or_id_is_refused() {
 }
 
 #[test]
-fn an_id_has_so_many_tags_and_no_more() {
+fn number_of_tags_per_id_is_limited() {
     let names: Vec<_> = (0..=MAX_TAGS).map(|n| n.to_string().into_bytes()).collect();
     let all: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
     let joined = all.join(&b' ');
@@ -112,7 +112,7 @@ fn an_id_has_so_many_tags_and_no_more() {
 }
 
 #[test]
-fn a_number_of_a_tag_that_means_another_name_is_touched() {
+fn reused_tag_number_invalidates_its_ids() {
     let mut index = Index::default();
     index.add(Tagged::File, b"f", &[b"a"]).unwrap();
     let a = index.tag(b"a").unwrap();
@@ -126,7 +126,7 @@ fn a_number_of_a_tag_that_means_another_name_is_touched() {
 }
 
 #[test]
-fn those_who_carry_a_tag_are_touched_with_it() {
+fn members_of_a_changed_tag_are_invalidated() {
     let mut index = Index::default();
     let touched = |index: &Index, touched: Touched| match touched {
         Touched::Tags(tags) => {

@@ -89,7 +89,7 @@ fn naive(
 
 proptest! {
     #[test]
-    fn verdicts_are_those_of_the_naive_evaluator(
+    fn verdicts_equal_those_of_the_naive_evaluator(
         operators in prop::sample::select(&["", "!", "~", "=", "!=", "!~", "~!", "=!"][..]),
         field in prop::sample::select(&[None, Some("url"), Some("original"), Some("status"), Some("redirect"), Some("nosuch"), Some("4"), Some("8")][..]),
         value in prop_oneof!["[ab.|-]{0,4}", "a 2 [ab.]{2} mime [.]{2} [.]{2} 7"],
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn no_spec_makes_it_panic(
+    fn no_spec_causes_a_panic(
         spec in prop::collection::vec(prop_oneof![
             4 => prop::sample::select(&b"!~=:|.tag()[]{}*\\f9"[..]), 1 => any::<u8>()], 0..24),
         lead in prop::sample::select(&["", "tag.", "tag:", "!tag", "url:", "~!", "timestamp:"][..]),

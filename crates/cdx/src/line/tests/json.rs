@@ -1,14 +1,14 @@
 use super::*;
 
 #[test]
-fn the_leading_columns_of_cdxj_cannot_be_overridden_by_its_json() {
+fn json_cannot_override_the_leading_columns_of_cdxj() {
     let line = capture(br#"a 2 {"urlkey": "b", "timestamp": "3"}"#, Format::Auto);
     assert_eq!(line.field(&Field::Urlkey).unwrap(), &b"a"[..]);
     assert_eq!(line.field(&Field::Timestamp).unwrap(), &b"2"[..]);
 }
 
 #[test]
-fn malformed_json_is_a_bad_line_wherever_it_is_malformed() {
+fn malformed_json_is_a_bad_line_at_any_offset() {
     for json in [
         "{a:1}",
         "{\"a\"}",
@@ -107,7 +107,7 @@ fn canonical(name: &str) -> &str {
 
 proptest! {
     #[test]
-    fn json_members_read_as_their_last_value(
+    fn last_value_of_a_json_member_wins(
         members in prop::collection::vec((name(), value()), 0..12),
         blanks in prop::collection::vec(prop::sample::select(&["", "", " ", "\t", "  ", "\r"][..]), 60),
     ) {
@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn json_is_taken_if_and_only_if_it_is_json(
+    fn json_is_accepted_if_and_only_if_it_is_valid(
         json in prop::collection::vec(prop::sample::select(
             &["{", "}", "[", "]", "\"a\"", "\"url\"", ":", ",", "1", "-", "null", " ", "\\", "\"", "e", "true"][..]), 0..14)
     ) {

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_stand_below_each_other() {
+    fn figures_are_aligned() {
         let lines = "\
 crawl                           hashes    size
 a                                1 234  5.1 GB
@@ -191,7 +191,7 @@ a-crawl-of-some-length-2026-03       7
     }
 
     #[test]
-    fn ids_lose_their_middle_on_a_narrow_terminal() {
+    fn ids_are_shortened_in_the_middle_on_a_narrow_terminal() {
         let lines = "\
 crawl                  hashes    size
 a                       1 234  5.1 GB
@@ -201,7 +201,7 @@ a-crawl-of\u{2026}th-2026-03       7
     }
 
     #[test]
-    fn columns_go_from_the_right_on_a_very_narrow_one() {
+    fn columns_are_dropped_from_the_right_on_a_very_narrow_terminal() {
         let text = crawls().laid_out(Some(20), false);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "crawl         hashes");

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_terminal_obeys_is_left() {
+    fn terminal_escapes_are_removed() {
         assert_eq!(text(b"a\x1b[31m\r\n\x7f"), "a\\u{1b}[31m\\r\\n\\u{7f}");
         assert_eq!(
             text("\u{9b}x \u{202e}cod".as_bytes()),

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_utc() {
+    fn times_are_utc() {
         assert_eq!(moment("1700000000000"), Ok(1_700_000_000_000));
         assert_eq!(moment("2023-11-14T22:13:20Z"), Ok(1_700_000_000_000));
         assert_eq!(moment("1970-01-01"), Ok(0));

@@ -18,7 +18,7 @@ mod tests {
     use super::redis_url;
 
     #[test]
-    fn a_host_and_port_is_a_url() {
+    fn host_and_port_become_a_url() {
         for (given, url) in [
             ("127.0.0.1:6379", "redis://127.0.0.1:6379"),
             ("db.example", "redis://db.example"),

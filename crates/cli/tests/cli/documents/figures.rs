@@ -369,7 +369,7 @@ fn benchmarks() -> String {
 }
 
 #[test]
-fn figures_are_those_of_the_benchmarks() {
+fn figures_equal_those_of_the_benchmarks() {
     let benchmarks = benchmarks();
     compare(MEASURED, |blank| {
         let (column, row) = blank.split_once('|').expect("a column and a row");
@@ -536,7 +536,7 @@ pub(super) fn spellings((number, is_duration): (u64, bool)) -> Vec<String> {
 }
 
 #[test]
-fn limits_and_defaults_are_those_of_the_source() {
+fn limits_and_defaults_equal_those_of_the_source() {
     compare(CONSTANTS, |blank| {
         let (path, name) = blank.split_once(' ').expect("a file and a name");
         spellings(constant(path, name))
@@ -544,7 +544,7 @@ fn limits_and_defaults_are_those_of_the_source() {
 }
 
 #[test]
-fn constants_are_read_as_they_are_spelled() {
+fn constants_are_parsed_in_all_spellings() {
     for (text, expected) in [
         ("64 * 1024", Some((65_536, false))),
         ("256 << 20", Some((268_435_456, false))),

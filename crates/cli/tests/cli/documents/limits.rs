@@ -18,7 +18,7 @@ const ELSEWHERE: [&str; 5] = [
 ];
 
 #[test]
-fn the_table_has_the_values_of_the_constants() {
+fn table_has_the_values_of_the_constants() {
     let page = read("docs/limits.md");
     let rows: Vec<Vec<&str>> = page
         .lines()
@@ -60,7 +60,7 @@ fn the_table_has_the_values_of_the_constants() {
 }
 
 #[test]
-fn the_page_of_release_has_the_statuses_that_make_a_group_back_off() {
+fn release_page_lists_the_back_off_statuses() {
     let ranges = limits::chg::TROUBLE
         .iter()
         .map(|range| match range.clone().count() {

@@ -71,7 +71,7 @@ pub(crate) fn must_be_listed(section: &str, text: &str) {
 }
 
 #[test]
-fn the_guide_lists_the_metrics_of_serve() {
+fn guide_lists_the_metrics_of_serve() {
     let archive = Archive::of([]);
     let server = Stage::start(&format!(
         "indexes:\n  cache_dir: {}\n  metadata: {}\n\

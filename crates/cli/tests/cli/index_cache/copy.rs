@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::index_cache::stage::Stage;
 
 #[test]
-fn a_copy_is_whole_and_of_its_own() {
+fn copy_is_complete_and_independent() {
     let stage = Stage::of([1, 2]);
     let out = stage.path().join("some/where/copy");
     let get = |kind: &str, status: i32| {
@@ -61,7 +61,7 @@ fn a_copy_is_whole_and_of_its_own() {
 }
 
 #[test]
-fn a_copy_for_which_there_is_no_room_is_not_there() {
+fn copy_without_room_leaves_nothing() {
     let stage = Stage::of([1]);
     fs::write(stage.path().join("file"), "").unwrap();
     let out = stage.path().join("file/copy");

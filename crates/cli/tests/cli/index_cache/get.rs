@@ -22,7 +22,7 @@ fn path_of(answer: &Value) -> &Path {
 }
 
 #[test]
-fn an_index_lies_where_the_answer_says_under_the_name_of_its_jobs() {
+fn get_prints_the_location_of_the_index() {
     let stage = Stage::of([1, 2, 3]);
     for (kind, folder, files) in [
         ("dedup", "dedupcrawllogindex", 5),
@@ -51,7 +51,7 @@ fn an_index_lies_where_the_answer_says_under_the_name_of_its_jobs() {
 }
 
 #[test]
-fn nothing_but_the_answer_is_said_when_all_is_well_and_nobody_watches() {
+fn get_is_silent_on_success_without_a_terminal() {
     let stage = Stage::of([]);
     // Write lines without deviations.
     let line = "2013-05-22T08:20:00.000Z   200        100 http://example.org/a.png LL http://example.org/ image/png \
@@ -64,7 +64,7 @@ fn nothing_but_the_answer_is_said_when_all_is_well_and_nobody_watches() {
 }
 
 #[test]
-fn jobs_may_come_from_a_file_or_from_standard_input() {
+fn jobs_are_read_from_a_file_or_standard_input() {
     let stage = Stage::of([1, 2, 7]);
     let list = stage.path().join("jobs.txt");
     fs::write(&list, "7\n1, 2\n").unwrap();
@@ -88,7 +88,7 @@ fn jobs_may_come_from_a_file_or_from_standard_input() {
 }
 
 #[test]
-fn missing_jobs_are_named_with_their_reason_and_the_rest_is_an_answer() {
+fn missing_jobs_are_reported_with_their_reason() {
     let stage = Stage::of([1, 2]);
     // Job 3 has a metadata file without a crawl.log, the file of job 4 is broken, and job 5 has none.
     let mut file = Metadata::begin(Vec::new(), "3-metadata-1.warc.gz", Form::WarcGz).unwrap();
@@ -144,7 +144,7 @@ fn missing_jobs_are_named_with_their_reason_and_the_rest_is_an_answer() {
 }
 
 #[test]
-fn missing_jobs_that_follow_one_another_are_told_in_one_line() {
+fn consecutive_missing_jobs_are_reported_in_one_line() {
     let stage = Stage::of([2, 7]);
     let got = ends(stage.get("full", "1-300,302", "--json"), 0);
     assert_eq!(got.object()["missing"].as_array().unwrap().len(), 299);
@@ -155,7 +155,7 @@ fn missing_jobs_that_follow_one_another_are_told_in_one_line() {
 }
 
 #[test]
-fn a_job_that_comes_later_is_found() {
+fn later_job_is_found() {
     let stage = Stage::of([1]);
     let before = ends(stage.get("full", "1,2", "--json"), 0).object();
     assert_eq!(numbers(&before["jobs"]), [1]);
@@ -167,7 +167,7 @@ fn a_job_that_comes_later_is_found() {
 }
 
 #[test]
-fn a_set_may_have_more_jobs_than_files_may_be_open_as_a_rule() {
+fn set_may_have_more_jobs_than_open_files() {
     let stage = Stage::of([]);
     for job in 1..=100 {
         stage.add(job, 5);
@@ -180,7 +180,7 @@ fn a_set_may_have_more_jobs_than_files_may_be_open_as_a_rule() {
 }
 
 #[test]
-fn bad_lines_are_told() {
+fn bad_lines_are_reported() {
     let stage = Stage::of([]);
     let (mut crawl_log, cdx) = redis_tests::harvest::logs(7, 1, 50);
     crawl_log.extend_from_slice(b"nothing of the kind\n");
@@ -192,7 +192,7 @@ fn bad_lines_are_told() {
 }
 
 #[test]
-fn a_wrong_command_line_is_status_2_and_builds_nothing() {
+fn invalid_command_line_gives_status_2_and_builds_nothing() {
     let stage = Stage::of([1]);
     let metadata = stage.metadata();
     let metadata = metadata.to_str().unwrap();
@@ -246,7 +246,7 @@ fn a_wrong_command_line_is_status_2_and_builds_nothing() {
 }
 
 #[test]
-fn the_folder_may_come_from_the_environment() {
+fn folder_is_taken_from_the_environment() {
     let stage = Stage::of([1]);
     let metadata = stage.metadata();
     let mut get = tool(format!(
@@ -265,7 +265,7 @@ fn the_folder_may_come_from_the_environment() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_one_is_named() {
+fn unusable_folder_is_reported() {
     let stage = Stage::of([1]);
     fs::write(stage.cache(), "a file").unwrap();
     let failed = ends(stage.get("full", "1", ""), 1);
@@ -280,7 +280,7 @@ fn a_folder_that_cannot_be_one_is_named() {
 /// A metadata file with another size is detected; a change that only a reader can detect is found by
 /// `--rebuild` only.
 #[test]
-fn an_index_is_as_new_as_the_archive() {
+fn index_is_as_new_as_the_archive() {
     let stage = Stage::of([1, 2]);
     let get = |kind: &str, jobs: &str, words: &str| {
         ends(stage.get(kind, jobs, &format!("{words} --json")), 0).object()
@@ -326,7 +326,7 @@ fn an_index_is_as_new_as_the_archive() {
 }
 
 #[test]
-fn an_index_from_before_a_file_that_cannot_be_read_says_so() {
+fn outdated_index_is_reported_when_a_file_cannot_be_read() {
     let stage = Stage::of([1, 2]);
     let made = ends(stage.get("full", "1,2", "--json"), 0).object()["made"].clone();
     let later = stage.metadata().join("1-metadata-2.warc.gz");
@@ -360,7 +360,7 @@ fn an_index_from_before_a_file_that_cannot_be_read_says_so() {
 
 /// The CDX has no record of some lines, and one within a second of another.
 #[test]
-fn how_many_places_are_near_or_of_revisits_is_told() {
+fn approximate_and_revisit_locations_are_counted() {
     let stage = Stage::of([]);
     let line = |name: &str, second: u32, notes: &str| {
         format!(

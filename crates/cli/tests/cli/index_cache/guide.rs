@@ -107,7 +107,7 @@ impl Reader {
 }
 
 #[test]
-fn the_guide_is_true_from_top_to_bottom() {
+fn guide_examples_print_what_the_guide_shows() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/index-cache.md");
     let blocks = blocks(&fs::read_to_string(page).unwrap());
     for language in ["sh", "console", "yaml", "curl"] {

@@ -45,7 +45,7 @@ fn keys(server: &Server) -> Snapshot {
 /// Heritrix logs the position of a revisit record for a revisit, although that record has no
 /// payload. If the digest were loaded, a crawler would write revisits of a record without payload.
 #[test]
-fn payloads_that_no_record_has_are_not_known() {
+fn payloads_without_records_are_not_known() {
     let (stage, server) = (Stage::of([]), Server::start());
     let digests = ["A", "B", "C", "D"].map(|letter| letter.repeat(32));
     let line = |n: usize, notes: &str| {
@@ -85,7 +85,7 @@ fn payloads_that_no_record_has_are_not_known() {
 }
 
 #[test]
-fn a_crawler_finds_what_a_job_has_stored() {
+fn crawler_finds_the_records_of_a_job() {
     let (stage, server) = (Stage::of([3, 7]), Server::start());
     let answer = ends(get(&stage, &server, "dedup", "3,7", "--strict"), 0).object();
     assert_eq!(outcomes(&answer), [(3, "committed"), (7, "committed")]);
@@ -138,7 +138,7 @@ fn a_crawler_finds_what_a_job_has_stored() {
 }
 
 #[test]
-fn loading_twice_is_loading_once_also_in_another_set() {
+fn loading_twice_equals_loading_once() {
     let (stage, server) = (Stage::of([1, 2, 3]), Server::start());
     ends(get(&stage, &server, "dedup", "1-2", ""), 0);
     let once = server.snapshot();
@@ -159,7 +159,7 @@ fn loading_twice_is_loading_once_also_in_another_set() {
 }
 
 #[test]
-fn a_load_that_is_killed_goes_on_when_it_is_repeated() {
+fn killed_load_resumes() {
     let stage = Stage::of([1]);
     stage.add(2, 20_000);
     // Build everything first, so that the kill hits the loading.
@@ -183,7 +183,7 @@ fn a_load_that_is_killed_goes_on_when_it_is_repeated() {
 }
 
 #[test]
-fn the_crawls_may_be_called_otherwise() {
+fn crawls_can_be_renamed() {
     let (stage, server) = (Stage::of([7]), Server::start());
     ends(
         get(&stage, &server, "dedup", "7", "--crawl-id snapshot/{job}"),
@@ -196,7 +196,7 @@ fn the_crawls_may_be_called_otherwise() {
 }
 
 #[test]
-fn what_is_refused_is_told_and_other_jobs_go_on() {
+fn refusals_are_reported_and_other_jobs_continue() {
     let (stage, server) = (Stage::of([1, 2]), Server::start());
     let hash = redis_tests::sha256_of(1);
     server.wire().ok_line(format!(
@@ -211,7 +211,7 @@ fn what_is_refused_is_told_and_other_jobs_go_on() {
 }
 
 #[test]
-fn a_server_that_is_none_is_named_before_anything_is_built() {
+fn invalid_server_is_reported_before_the_build() {
     let stage = Stage::of([1]);
     let bare = Options::new().no_module().start();
     for url in ["redis://127.0.0.1:1/", &bare.url()] {
@@ -225,7 +225,7 @@ fn a_server_that_is_none_is_named_before_anything_is_built() {
 }
 
 #[test]
-fn the_outcome_is_told_to_people_too() {
+fn load_outcome_is_printed_as_text() {
     let (stage, server) = (Stage::of([1]), Server::start());
     // Without a CDX, the positions of some captures are unknown.
     let (crawl_log, _) = redis_tests::harvest::logs(2, 4711, 100);
@@ -242,7 +242,7 @@ fn the_outcome_is_told_to_people_too() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_named_and_the_same_command_goes_on() {
+fn lost_server_is_reported_and_the_command_resumes() {
     let stage = Stage::of([1]);
     stage.add(2, 5_000);
     ends(stage.get("full", "1-2", ""), 0);
@@ -270,7 +270,7 @@ fn a_server_that_goes_away_is_named_and_the_same_command_goes_on() {
 }
 
 #[test]
-fn an_index_may_be_in_a_cluster() {
+fn index_may_be_in_a_cluster() {
     let stage = Stage::of([1, 2]);
     let cluster = Cluster::start(3);
     let url = cluster.url();

@@ -19,7 +19,7 @@ fn stored(job: u64) -> (String, String) {
 }
 
 #[test]
-fn a_capture_is_found_by_url_by_date_and_by_digest() {
+fn capture_is_found_by_url_date_and_digest() {
     let stage = Stage::of([1, 2]);
     let out = stage.path().join("copy");
     ends(
@@ -63,7 +63,7 @@ fn a_capture_is_found_by_url_by_date_and_by_digest() {
 }
 
 #[test]
-fn nothing_found_is_status_1() {
+fn empty_result_gives_status_1() {
     let stage = Stage::of([1]);
     ends(stage.get("full", "1", ""), 0);
     let look = |words: &str| {
@@ -84,7 +84,7 @@ fn nothing_found_is_status_1() {
 }
 
 #[test]
-fn an_index_is_given_by_its_folder_or_by_kind_and_jobs_and_the_caches() {
+fn index_is_given_by_its_folder_or_by_kind_and_jobs() {
     let refused =
         |words: &str| ends(tool(format!("index lookup --url http://a/ {words}")), 2).errors;
     let errors = refused("");
@@ -99,7 +99,7 @@ fn an_index_is_given_by_its_folder_or_by_kind_and_jobs_and_the_caches() {
 
 /// Checks that `lookup` finds what `get` of the same jobs has just built, under any name.
 #[test]
-fn an_index_of_some_of_the_jobs_is_searched_and_the_others_are_named() {
+fn index_of_some_jobs_is_searched_and_missing_jobs_are_reported() {
     let stage = Stage::of([1, 2, 7]);
     let (url, _) = stored(1);
     ends(stage.get("full", "1", ""), 0);
@@ -121,7 +121,7 @@ fn an_index_of_some_of_the_jobs_is_searched_and_the_others_are_named() {
 }
 
 #[test]
-fn an_index_that_is_not_there_is_not_built() {
+fn lookup_does_not_build_an_index() {
     let stage = Stage::of([1, 2]);
     ends(stage.get("full", "1", ""), 0);
     let look = |words: &str| {

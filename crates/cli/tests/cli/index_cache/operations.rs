@@ -43,7 +43,7 @@ pub fn hold(stage: &Stage, jobs: &str) -> crawlspace_jobs::Index {
 }
 
 #[test]
-fn everything_that_was_built_is_listed() {
+fn all_entries_are_listed() {
     let stage = built();
     let all = listed(&stage, "");
     let names: Vec<_> = all
@@ -94,7 +94,7 @@ fn everything_that_was_built_is_listed() {
 }
 
 #[test]
-fn of_a_folder_without_anything_nothing_is_listed() {
+fn empty_folder_lists_nothing() {
     let stage = Stage::of([]);
     fs::create_dir(stage.cache()).unwrap();
     let nothing = ends(stage.index("list"), 0);
@@ -108,7 +108,7 @@ fn of_a_folder_without_anything_nothing_is_listed() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_named() {
+fn missing_folder_is_reported() {
     let stage = Stage::of([]);
     for words in ["list", "verify", "verify --json", "gc"] {
         let failed = ends(stage.index(words), 1);
@@ -120,7 +120,7 @@ fn a_folder_that_is_not_there_is_named() {
 }
 
 #[test]
-fn what_is_in_use_or_damaged_or_not_ours_or_left_over_is_said_to_be() {
+fn entries_in_use_damaged_foreign_or_left_over_are_marked() {
     let stage = built();
     let index = hold(&stage, "1-2");
     fs::write(
@@ -150,7 +150,7 @@ fn what_is_in_use_or_damaged_or_not_ours_or_left_over_is_said_to_be() {
 }
 
 #[test]
-fn what_is_being_built_is_said_to_be_and_by_whom() {
+fn builds_in_progress_are_listed_with_their_process() {
     let stage = built();
     let lock = stage.entry("fullcrawllogindex", "1-2-cache.working");
     let _locked = lock_as_another_process(&lock);
@@ -187,7 +187,7 @@ pub fn files(stage: &Stage) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_changed_byte_is_found_and_its_file_named() {
+fn verify_finds_every_changed_byte_and_names_the_file() {
     let stage = built();
     let mut rng = Rng::new("every_changed_byte_is_found_and_its_file_named");
     let well = ends(stage.index("verify --json"), 0).object();
@@ -233,7 +233,7 @@ fn every_changed_byte_is_found_and_its_file_named() {
 }
 
 #[test]
-fn a_missing_or_short_file_is_named_as_well() {
+fn verify_finds_missing_and_short_files() {
     let stage = built();
     let short = stage
         .entry("fullcrawllogindex", "1-cache")
@@ -256,7 +256,7 @@ fn a_missing_or_short_file_is_named_as_well() {
 }
 
 #[test]
-fn what_is_damaged_can_be_removed_and_is_built_anew() {
+fn damaged_entry_can_be_removed_and_rebuilt() {
     let stage = built();
     let entry = stage.entry("fullcrawllogindex", "1-cache");
     let used = stage.entry("fullcrawllogindex", "1-2-cache");
@@ -285,7 +285,7 @@ fn what_is_damaged_can_be_removed_and_is_built_anew() {
 }
 
 #[test]
-fn an_entry_of_ours_that_lost_its_manifest_is_damaged_and_what_never_had_one_is_not() {
+fn entry_without_manifest_is_damaged_only_if_it_is_ours() {
     let stage = built();
     let folder = stage.entry("fullcrawllogindex", "1-2-cache");
     let file = stage.entry("cdxdata", "cdxdata-1-cache");

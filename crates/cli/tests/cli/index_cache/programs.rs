@@ -35,7 +35,7 @@ fn start(archive: &Archive) -> Stage {
 }
 
 #[test]
-fn a_client_gets_what_there_is_and_needs_no_server_after_that() {
+fn client_gets_the_index_and_then_needs_no_server() {
     let archive = Archive::of(1..=3);
     let server = start(&archive);
     let desk = Desk::new();
@@ -59,7 +59,7 @@ fn a_client_gets_what_there_is_and_needs_no_server_after_that() {
 }
 
 #[test]
-fn a_client_that_dies_leaves_nothing_that_is_in_the_way() {
+fn killed_client_leaves_nothing_that_blocks() {
     let desk = Desk::new();
     let tar = tar_of(IndexKind::Full, "1,2");
     let half = tar[..tar.len() / 2].to_vec();
@@ -97,7 +97,7 @@ fn a_client_that_dies_leaves_nothing_that_is_in_the_way() {
 const LARGE: usize = 96 << 20;
 
 #[test]
-fn a_large_index_takes_little_memory_on_either_side() {
+fn large_index_takes_little_memory_on_both_sides() {
     let archive = Archive::of([]);
     let line = format!("http://example.com/ {}\n", "x".repeat(1000));
     let text = line.repeat(LARGE / line.len());

@@ -42,7 +42,7 @@ fn used_ago(stage: &Stage, cache: &str, entry: &str, seconds: u64) {
 }
 
 #[test]
-fn without_limits_only_what_was_left_by_the_dead_goes() {
+fn without_limits_only_leftovers_are_removed() {
     let stage = built();
     let left = stage.entry("fullcrawllogindex", ".5-cache.draft");
     fs::create_dir(&left).unwrap();
@@ -60,7 +60,7 @@ fn without_limits_only_what_was_left_by_the_dead_goes() {
 }
 
 #[test]
-fn what_nobody_used_for_the_longest_time_goes_first() {
+fn least_recently_used_entry_is_evicted_first() {
     let stage = built();
     used_ago(&stage, "fullcrawllogindex", "2-cache", 3_000);
     used_ago(&stage, "crawllog", "crawllog-2-cache", 2_000);
@@ -96,7 +96,7 @@ fn what_nobody_used_for_the_longest_time_goes_first() {
 }
 
 #[test]
-fn a_hit_is_a_use() {
+fn hit_counts_as_use() {
     let stage = built();
     for (cache, entry) in [
         ("crawllog", "crawllog-1-cache"),
@@ -117,7 +117,7 @@ fn a_hit_is_a_use() {
 }
 
 #[test]
-fn what_is_in_use_stays_and_that_is_told() {
+fn entry_in_use_is_kept_and_reported() {
     let stage = built();
     let index = hold(&stage, "1-2");
     let told = gc(&stage, "--max-size 0 --dry-run", 1);
@@ -141,7 +141,7 @@ fn what_is_in_use_stays_and_that_is_told() {
 }
 
 #[test]
-fn what_was_used_a_moment_ago_stays() {
+fn recently_used_entry_is_kept() {
     let stage = built();
     used_ago(&stage, "cdxindex", "1-cache", 3_600);
     let words = "gc --max-size 0 --json";
@@ -172,7 +172,7 @@ fn what_was_used_a_moment_ago_stays() {
 }
 
 #[test]
-fn room_is_made_until_enough_is_free() {
+fn entries_are_evicted_until_enough_space_is_free() {
     let stage = built();
     assert!(gone(&gc(&stage, "--min-free 1", 0)).is_empty());
     // Require more free space than any file system has: everything is removed, and the limit is
@@ -186,7 +186,7 @@ fn room_is_made_until_enough_is_free() {
 }
 
 #[test]
-fn what_is_not_ours_is_never_removed() {
+fn foreign_files_are_never_removed() {
     let stage = built();
     let foreign = stage.entry("fullcrawllogindex", "9-cache");
     fs::create_dir(&foreign).unwrap();
@@ -203,7 +203,7 @@ fn what_is_not_ours_is_never_removed() {
 }
 
 #[test]
-fn the_outcome_is_told_to_people_too() {
+fn eviction_outcome_is_printed_as_text() {
     let stage = built();
     let told = ends(stage.index("gc --grace 0s --max-size 0 --dry-run"), 0).out;
     assert_starts(&told, "would go ");

@@ -34,7 +34,7 @@ fn get(stage: &Stage, url: &str, kind: &str, jobs: &str, words: &str) -> Command
 }
 
 #[test]
-fn an_index_of_a_server_is_kept_here_and_as_good_as_one_of_ours() {
+fn index_of_a_server_is_cached_like_a_local_one() {
     let stage = Stage::of([1, 2]);
     let (server, url) = serve(&stage);
     let got = ends(get(&stage, &url, "full", "1,2,9", ""), 0);
@@ -80,7 +80,7 @@ fn an_index_of_a_server_is_kept_here_and_as_good_as_one_of_ours() {
 }
 
 #[test]
-fn the_index_of_no_jobs_is_empty_here_and_from_a_server() {
+fn index_of_no_jobs_is_empty_locally_and_from_a_server() {
     let stage = Stage::of([1]);
     let (_server, url) = serve(&stage);
     for (kind, local, copied) in [
@@ -99,7 +99,7 @@ fn the_index_of_no_jobs_is_empty_here_and_from_a_server() {
 }
 
 #[test]
-fn an_index_of_a_server_loads_into_a_dedupe_index() {
+fn index_of_a_server_loads_into_a_dedupe_index() {
     let stage = Stage::of([1, 2]);
     let (_server, url) = serve(&stage);
     let (theirs, ours) = (Server::start(), Server::start());
@@ -123,7 +123,7 @@ fn an_index_of_a_server_loads_into_a_dedupe_index() {
 }
 
 #[test]
-fn a_server_that_wants_to_be_left_alone_for_ever_is_asked_until_the_time_is_up() {
+fn endless_retry_after_is_limited_by_the_timeout() {
     for for_ever in ["999999999999999", "999999999999999999999999999999"] {
         let first = AtomicBool::new(true);
         let host = ScriptedHost::start(move |_| {
@@ -144,7 +144,7 @@ fn a_server_that_wants_to_be_left_alone_for_ever_is_asked_until_the_time_is_up()
 }
 
 #[test]
-fn what_is_no_server_is_named() {
+fn invalid_server_is_reported() {
     let stage = Stage::of([]);
     for url in ["nonsense", "redis://127.0.0.1/"] {
         let failed = ends(get(&stage, url, "full", "1", ""), 1);

@@ -7,7 +7,7 @@ use redis_tests::{Program, assert_contains, ends, on_terminal, until};
 use crate::index_cache::stage::{Stage, lock_as_another_process};
 
 #[test]
-fn somebody_who_builds_is_waited_for_and_named() {
+fn running_build_is_waited_for_and_named() {
     let stage = Stage::of([1]);
     let folder = stage.cache().join("crawllog");
     fs::create_dir_all(&folder).unwrap();
@@ -23,7 +23,7 @@ fn somebody_who_builds_is_waited_for_and_named() {
 }
 
 #[test]
-fn ctrl_c_ends_it_and_the_same_command_goes_on() {
+fn interrupted_command_can_be_repeated() {
     let stage = Stage::of([1, 2]);
     ends(stage.get("full", "1", ""), 0);
     // The build must wait, so that it cannot finish before it is interrupted.
@@ -57,7 +57,7 @@ fn handles_signals(pid: u32) -> bool {
 }
 
 #[test]
-fn on_a_terminal_nothing_is_left_of_the_bar() {
+fn progress_bar_is_cleared_from_the_terminal() {
     let stage = Stage::of([1]);
     stage.add(2, 60_000);
     let (status, seen) = on_terminal(stage.get("full", "1-2", ""), 100, "");

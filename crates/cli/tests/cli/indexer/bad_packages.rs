@@ -88,7 +88,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_damaged_file_is_named_and_the_others_are_imported() {
+fn damaged_file_is_reported_and_the_others_are_imported() {
     let mut stage = Stage::with("damaged", Options::new(), 2, plain());
     let mut rng = Rng::seeded(stage.rng.bits());
     let damaged = stage.rng.pick(&stage.folder.entries).clone();
@@ -131,7 +131,7 @@ fn a_damaged_file_is_named_and_the_others_are_imported() {
 }
 
 #[test]
-fn a_file_of_another_size_or_hash_is_refused() {
+fn file_of_another_size_or_hash_is_refused() {
     let stage = Stage::with("another", Options::new(), 2, plain());
     let entries = &stage.folder.entries;
     let wrong = |n: usize, change: &dyn Fn(&mut Entry)| {
@@ -168,7 +168,7 @@ fn a_file_of_another_size_or_hash_is_refused() {
 }
 
 #[test]
-fn other_spellings_of_a_hash_are_verified_as_well() {
+fn other_spellings_of_a_hash_are_verified() {
     let stage = Stage::with("spelled", Options::new(), 1, plain());
     for spell in [
         &|hash: &str| hash["sha256:".len()..].to_owned() as String,
@@ -187,7 +187,7 @@ fn other_spellings_of_a_hash_are_verified_as_well() {
 }
 
 #[test]
-fn entries_that_are_none_are_named() {
+fn invalid_entries_are_reported() {
     let stage = Stage::with("entries", Options::new(), 1, plain());
     let entries = &stage.folder.entries;
     let good: Vec<_> = entries.iter().map(unsized_entry).collect();
@@ -219,7 +219,7 @@ fn entries_that_are_none_are_named() {
 }
 
 #[test]
-fn lines_that_cannot_be_used_are_counted_and_shown() {
+fn unusable_lines_are_counted_and_shown() {
     let stage = Stage::with("lines", Options::new(), 1, plain());
     let digest = sha256_of(1);
     let bad = [
@@ -259,7 +259,7 @@ fn lines_that_cannot_be_used_are_counted_and_shown() {
 }
 
 #[test]
-fn all_layouts_of_an_index_say_the_same() {
+fn all_index_layouts_give_the_same_result() {
     let stage = Stage::with("layouts", Options::new(), 1, but!(plain(), waczs: 1));
     let records = format!("h:{}", stage.crawls[0].id);
     let of = |prefix: &str| plain_hash(&mut stage.server.wire(), prefix, &records);

@@ -38,7 +38,7 @@ fn running(c: &mut Wire, p: &str, entry: &Entry) {
 }
 
 #[test]
-fn what_crawlers_wrote_themselves_is_not_counted_again() {
+fn records_added_by_crawlers_are_not_counted_again() {
     let stage = Stage::new("written by crawlers");
     let mut c = stage.server.wire();
     // Crawls with --dedupeConcurrent never have these keys.
@@ -60,7 +60,7 @@ fn what_crawlers_wrote_themselves_is_not_counted_again() {
 }
 
 #[test]
-fn files_of_a_crawl_that_is_not_committed_are_not_counted_again() {
+fn files_of_an_uncommitted_crawl_are_not_counted_again() {
     let stage = Stage::new("not committed");
     let mut c = stage.server.wire();
     let entry = &stage.folder.entries[0];
@@ -90,7 +90,7 @@ fn files_of_a_crawl_that_is_not_committed_are_not_counted_again() {
 }
 
 #[test]
-fn files_of_a_crawl_in_no_set_are_not_counted_again() {
+fn files_of_an_unlisted_crawl_are_not_counted_again() {
     // Create the state that a crawler with its own Redis leaves.
     let stage = Stage::new("in no set");
     let mut c = stage.server.wire();
@@ -105,7 +105,7 @@ fn files_of_a_crawl_in_no_set_are_not_counted_again() {
 }
 
 #[test]
-fn a_file_that_was_replaced_is_reported_and_not_counted_again() {
+fn replaced_file_is_reported_and_not_counted_again() {
     let stage = Stage::new("replaced");
     let mut c = stage.server.wire();
     for keep_done in [true, false] {
@@ -137,7 +137,7 @@ fn a_file_that_was_replaced_is_reported_and_not_counted_again() {
 }
 
 #[test]
-fn entries_that_others_queued_of_files_in_the_index_leave_the_queue() {
+fn queued_entries_of_imported_files_are_dequeued() {
     let stage = Stage::new("queued and there");
     let mut c = stage.server.wire();
     ok!(c, "DEL", format!("{LIVE}src:d"));
@@ -170,7 +170,7 @@ fn removing(stage: &Stage, gone: &[&str]) -> Value {
 }
 
 #[test]
-fn a_crawl_that_runs_is_not_removed() {
+fn running_crawl_is_not_removed() {
     let stage = Stage::new("runs");
     stage.import().succeeds();
     let mut c = stage.server.wire();
@@ -204,7 +204,7 @@ fn a_crawl_that_runs_is_not_removed() {
 }
 
 #[test]
-fn a_crawl_whose_files_failed_is_not_taken_for_one_that_runs() {
+fn crawl_with_failed_files_does_not_count_as_running() {
     let stage = Stage::new("failed and gone");
     let mut c = stage.server.wire();
     let crawl = &stage.crawls[0].id;
@@ -222,7 +222,7 @@ fn a_crawl_whose_files_failed_is_not_taken_for_one_that_runs() {
 }
 
 #[test]
-fn a_crawl_that_a_running_import_of_browsertrix_lists_is_not_removed() {
+fn crawl_of_a_running_browsertrix_import_is_not_removed() {
     let stage = Stage::new("listed elsewhere");
     stage.import().succeeds();
     let mut c = stage.server.wire();
@@ -249,7 +249,7 @@ fn a_crawl_that_a_running_import_of_browsertrix_lists_is_not_removed() {
 }
 
 #[test]
-fn revisits_that_wait_in_an_index_of_browsertrix_are_counted_at_most_once() {
+fn pending_browsertrix_revisits_are_counted_at_most_once() {
     let stage = Stage::new("waiting");
     let mut c = stage.server.wire();
     ok!(c, "DEDUPE.PROFILE", COPY, "browsertrix");
@@ -303,7 +303,7 @@ fn again(guide: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_crawl_that_browsertrix_imported_names_the_right_files_when_it_is_imported_again() {
+fn crawl_imported_again_after_browsertrix_names_the_right_files() {
     let stage = Stage::new("imported by Browsertrix");
     stage.import().succeeds();
     let mut c = stage.server.wire();

@@ -34,7 +34,7 @@ fn queue(c: &mut Wire, stage: &Stage, names: impl Iterator<Item = usize>) {
 }
 
 #[test]
-fn packages_that_browsertrix_queued_are_imported_and_their_crawls_committed() {
+fn packages_queued_by_browsertrix_are_imported_and_committed() {
     let stage = Stage::new("queued by Browsertrix");
     let mut c = stage.server.wire();
     queue(&mut c, &stage, 0..stage.folder.entries.len());
@@ -43,7 +43,7 @@ fn packages_that_browsertrix_queued_are_imported_and_their_crawls_committed() {
 }
 
 #[test]
-fn packages_that_browsertrix_queued_are_committed_whatever_the_manifest_lists() {
+fn packages_queued_by_browsertrix_are_committed_with_any_manifest() {
     let stage = Stage::new("queued and not listed");
     let mut c = stage.server.wire();
     let last = &stage.crawls[2].id;
@@ -65,7 +65,7 @@ fn packages_that_browsertrix_queued_are_committed_whatever_the_manifest_lists() 
 }
 
 #[test]
-fn entries_of_the_queue_that_cannot_be_read_are_named_and_the_others_are_imported() {
+fn invalid_queue_entries_are_reported_and_the_others_are_imported() {
     let stage = Stage::new("entries that cannot be read");
     let mut c = stage.server.wire();
     queue(&mut c, &stage, 0..stage.folder.entries.len());
@@ -106,7 +106,7 @@ fn entries_of_the_queue_that_cannot_be_read_are_named_and_the_others_are_importe
 }
 
 #[test]
-fn browsertrix_finds_in_our_entries_where_the_file_is_and_who_is_at_work_on_it() {
+fn our_queue_entries_tell_browsertrix_the_location_and_the_worker() {
     let stage = Stage::with("entries of ours", Options::new(), 3, larger());
     let relay = Relay::to(&stage.server);
     relay.hold_after(60_000);
@@ -146,7 +146,7 @@ fn waiting(stage: &Stage, name: &str) -> redis_tests::Program {
 }
 
 #[test]
-fn a_package_that_browsertrix_has_is_left_to_it() {
+fn package_processed_by_browsertrix_is_skipped() {
     let stage = Stage::new("left to Browsertrix");
     let name = &stage.folder.entries[1].name;
     let import = waiting(&stage, name);
@@ -158,7 +158,7 @@ fn a_package_that_browsertrix_has_is_left_to_it() {
 }
 
 #[test]
-fn a_package_whose_browsertrix_importer_died_is_taken_over() {
+fn package_of_a_dead_browsertrix_importer_is_taken_over() {
     let stage = Stage::new("taken over from Browsertrix");
     let name = &stage.folder.entries[1].name;
     let import = waiting(&stage, name);
@@ -239,14 +239,14 @@ fn redundant_responses_are_counted_once_in_the_browsertrix_profile() {
 }
 
 #[test]
-fn redundant_responses_are_no_count_of_the_documents() {
+fn redundant_responses_are_not_counted_in_the_document_profile() {
     let stage = Stage::new("documented counts");
     stage.import().succeeds();
     assert_eq!(counted(&mut stage.server.wire()), (0, 0));
 }
 
 #[test]
-fn computed_hashes_of_files_are_spelled_as_the_profile_spells_them() {
+fn computed_file_hashes_use_the_spelling_of_the_profile() {
     let documents = Stage::new("spelled with its algorithm");
     let theirs = Stage::on(browsertrix(), "spelled bare", 1, Shape::default());
     for (stage, algorithm) in [(&documents, "sha256:"), (&theirs, "")] {
@@ -262,7 +262,7 @@ fn computed_hashes_of_files_are_spelled_as_the_profile_spells_them() {
 }
 
 #[test]
-fn the_options_of_browsertrix_mean_ours() {
+fn browsertrix_options_are_accepted() {
     let stage = Stage::new("options of Browsertrix");
     let source = stage.folder.manifest();
     let import = stage.import().without("--source-url").without("--redis");
@@ -281,7 +281,7 @@ fn the_options_of_browsertrix_mean_ours() {
 }
 
 #[test]
-fn a_crawl_is_committed_or_cancelled_and_again_without_harm() {
+fn commit_and_cancel_are_repeatable() {
     let stage = Stage::new("committed and cancelled");
     let mut c = stage.server.wire();
     for crawl in ["good", "bad"] {
@@ -319,7 +319,7 @@ fn a_crawl_is_committed_or_cancelled_and_again_without_harm() {
 }
 
 #[test]
-fn a_committed_crawl_that_is_canceled_is_counted_as_removed_once() {
+fn canceled_committed_crawl_is_counted_as_removed_once() {
     let stage = Stage::new("canceled after its commit");
     stage.import().succeeds();
     let crawl = &stage.crawls[1].id;
@@ -346,7 +346,7 @@ fn a_committed_crawl_that_is_canceled_is_counted_as_removed_once() {
 }
 
 #[test]
-fn failed_packages_can_be_no_failure_of_the_import() {
+fn failed_packages_can_be_ignored() {
     let stage = Stage::new("failures ignored");
     let gone = &stage.folder.entries[0];
     let source = stage.folder.manifest();

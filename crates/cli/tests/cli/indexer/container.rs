@@ -20,7 +20,7 @@ fn probe(port: u16) -> bool {
 }
 
 #[test]
-fn the_recipe_for_browsertrix_starts_with_the_arguments_of_its_chart() {
+fn browsertrix_recipe_starts_with_the_arguments_of_its_chart() {
     let dir = tempfile::tempdir().expect("a folder");
     let below = dir.path().join("docker-entrypoint.sh");
     fs::write(&below, BELOW).expect("it is written");

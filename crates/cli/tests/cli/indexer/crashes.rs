@@ -82,27 +82,27 @@ fn until_ended(
 }
 
 #[test]
-fn killed_again_and_again_it_counts_everything_once() {
+fn repeatedly_killed_import_counts_everything_once() {
     for jobs in [1, 3] {
         killed_again_and_again(Stage::with("killed", Options::new(), 3, larger()), jobs, 2);
     }
 }
 
 #[test]
-fn killed_while_files_are_small_and_many_it_counts_everything_once() {
+fn import_killed_among_many_small_files_counts_everything_once() {
     // Most of the traffic consists of queue steps, lists of files and commits.
     let shape = with!(Shape, captures: 40, waczs: 20, known: 60);
     killed_again_and_again(Stage::with("small", Options::new(), 4, shape), 1, 4);
 }
 
 #[test]
-fn killed_while_crawls_are_small_and_many_it_counts_everything_once() {
+fn import_killed_among_many_small_crawls_counts_everything_once() {
     let shape = with!(Shape, captures: 8, waczs: 1, known: 60);
     killed_again_and_again(Stage::with("many", Options::new(), 90, shape), 2, 2);
 }
 
 #[test]
-fn connections_that_break_count_nothing_twice() {
+fn broken_connections_count_nothing_twice() {
     let mut stage = Stage::with("cut", Options::new(), 3, larger());
     let relay = Relay::to(&stage.server);
     let all = undisturbed(&stage, &relay);
@@ -115,7 +115,7 @@ fn connections_that_break_count_nothing_twice() {
 }
 
 #[test]
-fn a_server_that_is_killed_and_comes_back_has_everything_once() {
+fn killed_server_has_everything_once_after_its_restart() {
     let mut stage = Stage::with("server killed", Options::new().aof(true), 3, larger());
     let relay = Relay::to(&stage.server);
     let all = undisturbed(&stage, &relay);
@@ -135,7 +135,7 @@ fn a_server_that_is_killed_and_comes_back_has_everything_once() {
 }
 
 #[test]
-fn an_interrupted_import_says_so_and_goes_on_where_it_was() {
+fn interrupted_import_says_so_and_resumes() {
     let mut stage = Stage::with("interrupted", Options::new(), 3, larger());
     let relay = Relay::to(&stage.server);
     let all = undisturbed(&stage, &relay);
@@ -157,7 +157,7 @@ fn an_interrupted_import_says_so_and_goes_on_where_it_was() {
 }
 
 #[test]
-fn after_an_interruption_nobody_waits_for_a_lease() {
+fn interrupted_import_leaves_no_lease() {
     let stage = Stage::with("no lease", Options::new(), 2, larger());
     let relay = Relay::to(&stage.server);
     let all = undisturbed(&stage, &relay);

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::indexer::stage::{COPY, Indexer, LIVE, Outcome, Stage, assert_over};
 
 #[test]
-fn an_import_gives_what_the_live_crawls_gave() {
+fn import_equals_live_crawls() {
     let stage = Stage::with("live", Options::new(), 5, Shape::default());
     let report = stage.import().succeeds();
     stage.assert_once();
@@ -35,7 +35,7 @@ fn an_import_gives_what_the_live_crawls_gave() {
 }
 
 #[test]
-fn several_workers_give_what_one_gives() {
+fn several_workers_equal_one() {
     for jobs in [2, 8] {
         let stage = Stage::with("jobs", Options::new(), 4, Shape::default());
         stage.import().jobs(jobs).succeeds();
@@ -44,7 +44,7 @@ fn several_workers_give_what_one_gives() {
 }
 
 #[test]
-fn an_import_into_a_packed_index_is_that_of_the_live_crawls() {
+fn import_into_a_packed_index_equals_live_crawls() {
     // The index of the live crawls is packed only at the end, so that the test compares both code
     // paths.
     let plain = Options::new().plain();
@@ -65,7 +65,7 @@ fn an_import_into_a_packed_index_is_that_of_the_live_crawls() {
 }
 
 #[test]
-fn a_second_import_changes_nothing() {
+fn second_import_changes_nothing() {
     let stage = Stage::new("twice");
     stage.import().succeeds();
     let again = stage.import().succeeds();
@@ -77,7 +77,7 @@ fn a_second_import_changes_nothing() {
 }
 
 #[test]
-fn crawls_that_come_one_by_one_give_what_all_at_once_give() {
+fn importing_crawls_one_by_one_equals_all_at_once() {
     let stage = Stage::with("one by one", Options::new(), 4, Shape::default());
     for crawls in 1..=stage.crawls.len() {
         let listed = &stage.crawls[..crawls];
@@ -89,7 +89,7 @@ fn crawls_that_come_one_by_one_give_what_all_at_once_give() {
 }
 
 #[test]
-fn files_that_come_one_by_one_give_what_all_at_once_give() {
+fn importing_files_one_by_one_equals_all_at_once() {
     // No payload is stored twice here: of two records in files of one crawl, the one committed first is kept.
     let shape = with!(Shape, plain: true);
     let stage = Stage::with("file by file", Options::new(), 3, shape);
@@ -102,7 +102,7 @@ fn files_that_come_one_by_one_give_what_all_at_once_give() {
 }
 
 #[test]
-fn what_is_removed_later_leaves_the_same() {
+fn later_removal_gives_the_same_index() {
     // Holders of shared hashes, and the order in which they become owners, equal those of the live crawls.
     let shape = with!(Shape, known: 70);
     let stage = Stage::with("removed later", Options::new(), 5, shape);
@@ -121,7 +121,7 @@ fn what_is_removed_later_leaves_the_same() {
 }
 
 #[test]
-fn the_browsertrix_profile_has_its_own_names() {
+fn browsertrix_profile_uses_its_own_names() {
     let server = Options::new().start();
     for prefix in [LIVE, COPY] {
         ok!(server.wire(), "DEDUPE.PROFILE", prefix, "browsertrix");
@@ -145,7 +145,7 @@ fn the_browsertrix_profile_has_its_own_names() {
 }
 
 #[test]
-fn an_index_without_prefix_has_the_documented_names() {
+fn index_without_prefix_uses_the_documented_names() {
     let stage = Stage::new("no prefix");
     stage.import().prefix("").succeeds();
     let live = Outcome::of(&mut stage.server.wire(), LIVE);
@@ -159,7 +159,7 @@ fn an_index_without_prefix_has_the_documented_names() {
 }
 
 #[test]
-fn an_index_may_lie_in_a_cluster() {
+fn index_may_be_in_a_cluster() {
     let cluster = Cluster::start(3);
     let stage = Stage::new("cluster");
     let live = Outcome::of(&mut stage.server.wire(), LIVE);

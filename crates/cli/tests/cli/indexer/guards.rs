@@ -11,7 +11,7 @@ pub fn larger() -> Shape {
 }
 
 #[test]
-fn four_indexers_at_once_count_everything_once() {
+fn four_concurrent_indexers_count_everything_once() {
     let stage = Stage::with("four", Options::new(), 4, larger());
     let import = stage.import().jobs(2);
     let started: Vec<_> = (0..4).map(|_| import.start()).collect();
@@ -25,7 +25,7 @@ fn four_indexers_at_once_count_everything_once() {
 }
 
 #[test]
-fn another_indexer_takes_over_what_a_killed_one_had() {
+fn indexer_takes_over_the_work_of_a_killed_one() {
     let mut stage = Stage::with("taken over", Options::new(), 3, larger());
     let relay = Relay::to(&stage.server);
     for round in 0..3 {
@@ -46,7 +46,7 @@ fn another_indexer_takes_over_what_a_killed_one_had() {
 }
 
 #[test]
-fn an_indexer_that_wakes_up_beyond_its_lease_changes_nothing() {
+fn indexer_that_outlived_its_lease_changes_nothing() {
     let mut stage = Stage::with("asleep", Options::new(), 3, larger());
     let relay = Relay::to(&stage.server);
     for round in 0..4 {
@@ -69,7 +69,7 @@ fn an_indexer_that_wakes_up_beyond_its_lease_changes_nothing() {
 }
 
 #[test]
-fn whatever_it_was_about_to_do_is_not_done_when_it_wakes_up() {
+fn suspended_indexer_does_not_continue_its_work() {
     let shape = with!(Shape, captures: 12, waczs: 3);
     let stage = Stage::with("any step", Options::new(), 2, shape);
     let relay = Relay::to(&stage.server);

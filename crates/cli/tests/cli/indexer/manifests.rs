@@ -38,7 +38,7 @@ fn crawls(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn one_file_is_a_crawl_by_its_own_name_or_by_the_one_given() {
+fn single_file_is_a_crawl_named_by_option_or_file() {
     let (server, folder, _) = one_file(50);
     let source = folder.file("0.wacz");
     let import = Indexer::new(&source);
@@ -55,7 +55,7 @@ fn one_file_is_a_crawl_by_its_own_name_or_by_the_one_given() {
 }
 
 #[test]
-fn the_source_may_be_spelled_as_the_crawler_spells_it() {
+fn source_accepts_the_spellings_of_the_crawler() {
     let (server, folder, _) = one_file(50);
     let source = folder.file("0.wacz");
     let import = Indexer::new("").redis(&server.url()).prefix(COPY);
@@ -66,7 +66,7 @@ fn the_source_may_be_spelled_as_the_crawler_spells_it() {
 }
 
 #[test]
-fn what_an_entry_does_not_say_is_taken_from_its_path() {
+fn missing_entry_fields_are_taken_from_the_path() {
     let (server, folder, crawl) = one_file(50);
     let bytes = fs::read(folder.file("0.wacz")).expect("it is there");
     for path in ["a.wacz", "sub/b c.wacz", "sub/é.wacz", "d.wacz"] {
@@ -105,7 +105,7 @@ fn what_an_entry_does_not_say_is_taken_from_its_path() {
 }
 
 #[test]
-fn a_name_is_imported_once_wherever_it_lies() {
+fn name_is_imported_once_from_any_location() {
     let stage = Stage::new("moved");
     let twice = stage.folder.entries.iter().flat_map(|entry| {
         let moved = but!(entry.clone(), path: format!("moved {}.wacz", entry.size));
@@ -149,7 +149,7 @@ pub fn files_in_order(made: &Crawl, listed: &[Entry]) -> (Vec<Entry>, Vec<usize>
 }
 
 #[test]
-fn files_have_the_numbers_of_their_places_in_the_manifest_whoever_is_quickest() {
+fn wacz_indexes_follow_the_manifest_and_not_the_fastest_worker() {
     let shape = with!(Shape, waczs: 8, captures: 900);
     let mut stage = Stage::with("shuffled", Options::new(), 3, shape);
     let mut c = stage.server.wire();
@@ -181,7 +181,7 @@ fn files_have_the_numbers_of_their_places_in_the_manifest_whoever_is_quickest() 
 }
 
 #[test]
-fn what_a_crashed_import_left_is_finished_by_the_next_one_whatever_it_lists() {
+fn next_import_finishes_a_crashed_one_with_any_manifest() {
     let stage = Stage::with("leftover", Options::new(), 4, larger());
     let relay = Relay::to(&stage.server);
     relay.hold_after(100_000);
@@ -203,7 +203,7 @@ fn what_a_crashed_import_left_is_finished_by_the_next_one_whatever_it_lists() {
 }
 
 #[test]
-fn one_file_after_a_crash_finishes_what_was_left_too() {
+fn single_file_import_finishes_a_crashed_import() {
     let stage = Stage::with("leftover file", Options::new(), 3, larger());
     let relay = Relay::to(&stage.server);
     relay.hold_after(150_000);
@@ -220,7 +220,7 @@ fn one_file_after_a_crash_finishes_what_was_left_too() {
 }
 
 #[test]
-fn one_file_that_is_not_there_is_named() {
+fn missing_single_file_is_reported() {
     let stage = Stage::new("no file");
     let source = stage.folder.file("nothing.wacz");
     let failed = stage.import_of(&source).fails_some();
@@ -230,7 +230,7 @@ fn one_file_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_source_that_cannot_be_read_is_named() {
+fn unreadable_source_is_reported() {
     let (server, folder, _) = one_file(10);
     let path = |name: &str, text: &str| {
         let path = folder.file(name);
@@ -254,7 +254,7 @@ fn a_source_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn a_source_that_is_no_regular_file_is_refused_and_not_waited_for() {
+fn source_that_is_not_a_regular_file_is_refused_at_once() {
     let (server, folder, _) = one_file(10);
     let pipe = folder.file("pipe.json");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
@@ -275,7 +275,7 @@ fn a_source_that_is_no_regular_file_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn a_name_may_have_a_kibibyte_and_no_more() {
+fn name_is_limited_to_a_kibibyte() {
     let (server, mut folder, made) = one_file(50);
     let long = "n".repeat(1024);
     let path = folder.entries[0].path.clone();
@@ -299,7 +299,7 @@ fn a_name_may_have_a_kibibyte_and_no_more() {
 }
 
 #[test]
-fn lists_in_a_manifest_are_part_of_it_and_nothing_is_removed_while_one_cannot_be_read() {
+fn nested_manifests_are_read_and_an_unreadable_one_prevents_removals() {
     let stage = Stage::new("nested");
     let entries = &stage.folder.entries;
     let half = entries.len() / 2;
@@ -321,7 +321,7 @@ fn lists_in_a_manifest_are_part_of_it_and_nothing_is_removed_while_one_cannot_be
 }
 
 #[test]
-fn a_replay_json_of_browsertrix_is_a_manifest_of_its_packages_and_their_dependencies() {
+fn replay_json_of_browsertrix_is_a_manifest() {
     let stage = Stage::new("replay.json");
     let last = &stage.crawls[2].id;
     let entries = stage.folder.entries.iter().map(|entry| {

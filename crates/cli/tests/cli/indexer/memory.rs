@@ -77,7 +77,7 @@ fn count(server: &Server, field: &str) -> u64 {
 }
 
 #[test]
-fn an_index_of_any_size_takes_the_same_memory() {
+fn memory_does_not_depend_on_the_size_of_an_index() {
     let folder = Folder::new();
     let revisits = |n: u64| n % 5 == 4;
     let text = package(&folder, "large.wacz", LINES, |n| {
@@ -100,7 +100,7 @@ fn an_index_of_any_size_takes_the_same_memory() {
 }
 
 #[test]
-fn lines_of_any_length_take_the_same_memory() {
+fn memory_does_not_depend_on_the_length_of_lines() {
     let folder = Folder::new();
     let mut rng = Rng::new("long lines");
     let lines = if cfg!(debug_assertions) { 80 } else { 1600 };
@@ -118,7 +118,7 @@ fn lines_of_any_length_take_the_same_memory() {
 }
 
 #[test]
-fn a_manifest_of_many_files_takes_little_memory() {
+fn manifest_of_many_files_takes_little_memory() {
     let folder = Folder::new();
     let path = folder.file("many.json");
     let mut manifest = BufWriter::new(File::create(&path).expect("a file"));

@@ -11,7 +11,7 @@ use crate::indexer::guards::larger;
 use crate::indexer::stage::{COPY, Stage, killed, succeeded};
 
 #[test]
-fn progress_goes_from_nothing_to_all_and_never_back() {
+fn progress_rises_from_0_to_1() {
     let shape = with!(Shape, captures: 200, waczs: 12);
     let stage = Stage::with("progress", Options::new(), 4, shape);
     let mut c = stage.server.wire();
@@ -38,7 +38,7 @@ fn progress_goes_from_nothing_to_all_and_never_back() {
 }
 
 #[test]
-fn a_terminal_shows_lines_and_no_estimate_before_a_package_is_done() {
+fn terminal_shows_lines_and_no_early_estimate() {
     let stage = Stage::new("on a terminal");
     let (status, shown) = on_terminal(stage.import().command(), 100, "");
     assert_eq!(status, 0, "{shown}");
@@ -52,7 +52,7 @@ fn a_terminal_shows_lines_and_no_estimate_before_a_package_is_done() {
 }
 
 #[test]
-fn progress_of_a_second_import_is_its_own() {
+fn second_import_has_its_own_progress() {
     let stage = Stage::with("second progress", Options::new(), 3, larger());
     let first = stage.folder.manifest_of("first.json", &stage.files_of(0));
     stage.import_of(&first).succeeds();
@@ -82,7 +82,7 @@ fn progress_of_a_second_import_is_its_own() {
 }
 
 #[test]
-fn a_file_that_failed_is_finished() {
+fn failed_file_counts_as_finished() {
     let stage = Stage::new("failed");
     let missing = |n: usize| Entry {
         name: format!("missing {n}"),
@@ -113,7 +113,7 @@ fn a_file_that_failed_is_finished() {
 }
 
 #[test]
-fn the_time_of_the_last_import_is_noted() {
+fn time_of_the_last_import_is_stored() {
     let stage = Stage::new("time");
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("later");
     let from = now();
@@ -144,7 +144,7 @@ fn noted(stage: &Stage) -> Duration {
 }
 
 #[test]
-fn the_queue_is_that_of_the_documents() {
+fn queue_matches_the_documentation() {
     let stage = Stage::with("queue", Options::new(), 3, larger());
     let relay = Relay::to(&stage.server);
     let mut c = stage.server.wire();
@@ -201,7 +201,7 @@ fn the_queue_is_that_of_the_documents() {
 }
 
 #[test]
-fn many_small_files_cost_the_server_few_commands() {
+fn many_small_files_take_few_commands() {
     let shape = with!(Shape, captures: 10, waczs: 1, plain: true);
     let stage = Stage::with("commands", Options::new().aof(false), 400, shape);
     let mut c = stage.server.wire();

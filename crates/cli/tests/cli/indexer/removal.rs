@@ -29,7 +29,7 @@ impl Stage {
 }
 
 #[test]
-fn crawls_that_are_not_listed_are_tracked_and_stay() {
+fn unlisted_crawls_are_counted_and_kept() {
     let stage = Stage::with("tracked", Options::new(), 4, Shape::default());
     stage.import().succeeds();
     let [live, _] = stage.both();
@@ -46,7 +46,7 @@ fn crawls_that_are_not_listed_are_tracked_and_stay() {
 }
 
 #[test]
-fn removing_leaves_what_the_rest_alone_would_have_made() {
+fn removal_leaves_the_index_of_the_remaining_crawls() {
     for gone in [&[1, 3][..], &[0, 4], &[0, 1, 2, 3]] {
         let stage = Stage::with("removed", Options::new(), 5, Shape::default());
         stage.import().succeeds();
@@ -68,7 +68,7 @@ fn removing_leaves_what_the_rest_alone_would_have_made() {
 }
 
 #[test]
-fn removing_the_last_crawls_is_as_if_they_had_never_been() {
+fn removing_the_last_crawls_leaves_an_empty_index() {
     let stage = Stage::with("last ones", Options::new(), 4, Shape::default());
     stage.import().jobs(2).succeeds();
     stage.import_without(&[2, 3]).flag("--remove").succeeds();
@@ -84,7 +84,7 @@ fn removing_the_last_crawls_is_as_if_they_had_never_been() {
 }
 
 #[test]
-fn what_could_not_be_loaded_is_not_removed() {
+fn crawl_that_could_not_be_loaded_is_not_removed() {
     let stage = Stage::with("failed", Options::new(), 3, Shape::default());
     stage.import().succeeds();
     let mut files = stage.without(&[2]);
@@ -113,7 +113,7 @@ fn what_could_not_be_loaded_is_not_removed() {
 }
 
 #[test]
-fn a_file_that_is_listed_for_another_crawl_keeps_the_one_that_it_was_imported_for() {
+fn file_listed_for_another_crawl_stays_in_its_crawl() {
     let stage = Stage::with("moved", Options::new(), 3, Shape::default());
     stage.import().succeeds();
     let moved = &stage.crawls[1].id;
@@ -143,7 +143,7 @@ fn a_file_that_is_listed_for_another_crawl_keeps_the_one_that_it_was_imported_fo
 }
 
 #[test]
-fn nothing_is_removed_while_a_listed_file_might_be_of_any_crawl() {
+fn nothing_is_removed_while_a_file_may_belong_to_any_crawl() {
     let stage = Stage::with("whose", Options::new(), 3, Shape::default());
     stage.import().succeeds();
     let whole = stage.folder.manifest_of("two.json", &stage.without(&[2]));
@@ -173,7 +173,7 @@ fn nothing_is_removed_while_a_listed_file_might_be_of_any_crawl() {
 }
 
 #[test]
-fn one_file_is_no_list_of_a_collection() {
+fn single_file_is_no_list_of_a_collection() {
     let stage = Stage::new("one file");
     stage.import().succeeds();
     let file = stage.folder.file(&stage.folder.entries[0].path);
@@ -188,7 +188,7 @@ fn one_file_is_no_list_of_a_collection() {
 }
 
 #[test]
-fn an_empty_manifest_removes_nothing_unless_that_is_meant() {
+fn empty_manifest_removes_nothing_without_allow_empty() {
     let stage = Stage::new("empty");
     stage.import().succeeds();
     let empty = stage.import_of(stage.folder.manifest_of("empty.json", &[]));
@@ -215,7 +215,7 @@ fn an_empty_manifest_removes_nothing_unless_that_is_meant() {
 }
 
 #[test]
-fn a_manifest_of_which_nothing_is_there_removes_nothing_unless_that_is_meant() {
+fn manifest_without_existing_files_removes_nothing_without_allow_empty() {
     let stage = Stage::new("nothing there");
     stage.import().succeeds();
     let missing = Entry {
@@ -238,7 +238,7 @@ fn a_manifest_of_which_nothing_is_there_removes_nothing_unless_that_is_meant() {
 }
 
 #[test]
-fn an_empty_manifest_that_is_meant_removes_what_browsertrix_put_aside_too() {
+fn allowed_empty_manifest_also_removes_crawls_set_aside_by_browsertrix() {
     let stage = Stage::new("put aside");
     stage.import().succeeds();
     let mut c = stage.server.wire();
@@ -273,7 +273,7 @@ fn an_empty_manifest_that_is_meant_removes_what_browsertrix_put_aside_too() {
 }
 
 #[test]
-fn uncommitted_crawls_of_others_are_left_alone() {
+fn uncommitted_crawls_of_other_programs_are_kept() {
     let stage = Stage::new("others");
     let mut c = stage.server.wire();
     let hash = redis_tests::sha256_of(1 << 40);
@@ -289,7 +289,7 @@ fn uncommitted_crawls_of_others_are_left_alone() {
 }
 
 #[test]
-fn a_file_that_is_listed_for_another_crawl_keeps_the_crawl_that_it_came_with() {
+fn file_listed_for_another_crawl_keeps_its_first_crawl() {
     let stage = Stage::new("another crawl");
     stage.import().succeeds();
     let other = stage.crawls[0].id.clone();
@@ -312,7 +312,7 @@ fn a_file_that_is_listed_for_another_crawl_keeps_the_crawl_that_it_came_with() {
 }
 
 #[test]
-fn a_name_that_is_listed_for_two_crawls_belongs_to_the_first() {
+fn name_listed_for_two_crawls_belongs_to_the_first() {
     let stage = Stage::new("two crawls");
     let mut files = stage.folder.entries.clone();
     // List the file again at the end, as part of another crawl.
@@ -328,7 +328,7 @@ fn a_name_that_is_listed_for_two_crawls_belongs_to_the_first() {
 }
 
 #[test]
-fn while_nobody_knows_whose_an_entry_is_nothing_is_removed() {
+fn entry_of_an_unknown_crawl_prevents_removals() {
     let stage = Stage::new("whose");
     stage.import().succeeds();
     let missing = json!({"path": "missing.wacz", "crawlId": stage.crawls[0].id});

@@ -34,7 +34,7 @@ fn revisits_of(stage: &Stage, crawl: usize, originals: &[usize]) -> usize {
 }
 
 #[test]
-fn the_order_of_the_manifest_does_not_matter_to_revisits() {
+fn order_of_the_manifest_does_not_matter_to_revisits() {
     let mut stage = Stage::with("any order", Options::new(), 4, plain());
     let mut c = stage.server.wire();
     for round in 0..3 {
@@ -58,7 +58,7 @@ fn the_order_of_the_manifest_does_not_matter_to_revisits() {
 }
 
 #[test]
-fn a_revisit_waits_for_an_original_that_a_later_import_brings() {
+fn revisit_is_settled_when_a_later_import_adds_its_original() {
     let stage = Stage::with("later", Options::new(), 2, plain());
     let report = import_of(&stage, 1).succeeds();
     let waiting = revisits_of(&stage, 1, &[0]);
@@ -82,7 +82,7 @@ fn a_revisit_waits_for_an_original_that_a_later_import_brings() {
 }
 
 #[test]
-fn originals_may_come_bit_by_bit() {
+fn originals_may_arrive_in_several_imports() {
     let stage = Stage::with("bit by bit", Options::new(), 4, plain());
     for crawl in [3, 1, 2, 0] {
         // Each import lists only this crawl: the others are tracked as removed, but their revisits still wait.
@@ -93,7 +93,7 @@ fn originals_may_come_bit_by_bit() {
 }
 
 #[test]
-fn a_killed_import_settles_nothing_twice() {
+fn killed_import_settles_nothing_twice() {
     let mut stage = Stage::with("settle", Options::new(), 3, plain());
     let relay = Relay::to(&stage.server);
     for round in 0..3 {
@@ -120,7 +120,7 @@ fn a_killed_import_settles_nothing_twice() {
 }
 
 #[test]
-fn two_indexers_settle_what_waited_once() {
+fn two_indexers_settle_pending_revisits_once() {
     let stage = Stage::with("settle twice", Options::new(), 3, plain());
     for crawl in [2, 1] {
         import_of(&stage, crawl).succeeds();
@@ -132,7 +132,7 @@ fn two_indexers_settle_what_waited_once() {
 }
 
 #[test]
-fn revisits_of_a_crawl_that_was_removed_are_forgotten() {
+fn pending_revisits_of_a_removed_crawl_are_deleted() {
     let stage = Stage::with("forgotten", Options::new(), 2, plain());
     import_of(&stage, 1).succeeds();
     let mut c = stage.server.wire();
@@ -147,7 +147,7 @@ fn revisits_of_a_crawl_that_was_removed_are_forgotten() {
 }
 
 #[test]
-fn a_crawl_removed_before_its_revisits_are_counted_stays_away_until_it_is_imported_again() {
+fn crawl_removed_before_its_revisits_are_counted_stays_removed() {
     let stage = Stage::with("removed between", Options::new(), 3, plain());
     let relay = Relay::to(&stage.server);
     let mut c = stage.server.wire();
@@ -186,7 +186,7 @@ fn assert_over_with_waiting(c: &mut redis_tests::Wire) {
 }
 
 #[test]
-fn a_file_removed_and_imported_again_has_its_revisits_once() {
+fn file_removed_and_imported_again_has_its_revisits_once() {
     let stage = Stage::with("again", Options::new(), 3, plain());
     import_of(&stage, 1).succeeds();
     let id = &stage.crawls[1].id;

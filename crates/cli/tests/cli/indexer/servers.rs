@@ -10,7 +10,7 @@ use crate::indexer::guards::larger;
 use crate::indexer::stage::{COPY, Indexer, LIVE, Outcome, Stage, in_the_middle, succeeded};
 
 #[test]
-fn a_server_that_goes_away_is_named_and_the_import_can_go_on() {
+fn lost_server_is_reported_and_the_import_resumes() {
     let mut stage = Stage::with("gone", Options::new().aof(true), 3, larger());
     let relay = Relay::to(&stage.server);
     for bytes in [0, 3_000, 60_000, 300_000] {
@@ -36,7 +36,7 @@ fn a_server_that_goes_away_is_named_and_the_import_can_go_on() {
 const WAITS: &str = "waiting for the server for another ";
 
 #[test]
-fn an_import_waits_for_a_server_that_is_killed_and_restarted() {
+fn import_waits_for_a_restarting_server() {
     let mut stage = Stage::with("killed server", Options::new().aof(true), 3, larger());
     let relay = Relay::to(&stage.server);
     for (round, bytes) in [3_000, 60_000, 300_000].into_iter().enumerate() {
@@ -65,7 +65,7 @@ fn an_import_waits_for_a_server_that_is_killed_and_restarted() {
 }
 
 #[test]
-fn an_import_waits_for_a_server_that_loads_its_data() {
+fn import_waits_for_a_loading_server() {
     let options = Options::new().rdb();
     let mut stage = Stage::with("loading server", options.clone(), 3, Shape::default());
     let mut c = stage.server.wire();
@@ -107,7 +107,7 @@ fn an_import_waits_for_a_server_that_loads_its_data() {
 }
 
 #[test]
-fn an_import_that_waited_in_vain_says_how_to_continue() {
+fn import_that_gives_up_says_how_to_continue() {
     let stage = Stage::new("in vain");
     let import = stage.import().redis("redis://127.0.0.1:1/");
     let errors = import.with("--wait", "700ms").fails();
@@ -121,7 +121,7 @@ fn an_import_that_waited_in_vain_says_how_to_continue() {
 }
 
 #[test]
-fn a_server_that_is_full_says_so_and_the_import_can_go_on() {
+fn full_server_is_reported_and_the_import_resumes() {
     let mut stage = Stage::with("full", Options::new(), 3, larger());
     let mut c = stage.server.wire();
     let relay = Relay::to(&stage.server);
@@ -145,7 +145,7 @@ fn a_server_that_is_full_says_so_and_the_import_can_go_on() {
 }
 
 #[test]
-fn what_cannot_be_an_index_is_refused_with_a_reason() {
+fn invalid_index_is_refused_with_a_reason() {
     let stage = Stage::new("refused");
     let plain = Options::new().no_module().start();
     let errors = stage.import().redis(&plain.url()).fails();
@@ -188,7 +188,7 @@ fn what_cannot_be_an_index_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_prefix_without_hash_tag_is_refused_in_a_cluster() {
+fn prefix_without_hash_tag_is_refused_in_a_cluster() {
     let cluster = redis_tests::Cluster::start(3);
     let stage = Stage::new("no tag");
     let import = Indexer::new(stage.folder.manifest()).redis(&cluster.url());
@@ -197,7 +197,7 @@ fn a_prefix_without_hash_tag_is_refused_in_a_cluster() {
 }
 
 #[test]
-fn an_index_may_be_in_another_database() {
+fn index_may_be_in_another_database() {
     let stage = Stage::new("database");
     let url = format!("{}3", stage.server.url());
     stage.import().redis(&url).succeeds();
@@ -212,7 +212,7 @@ fn an_index_may_be_in_another_database() {
 }
 
 #[test]
-fn replies_of_resp3_are_read_too() {
+fn resp3_replies_are_parsed() {
     let stage = Stage::new("resp3");
     let url = format!("{}?protocol=resp3", stage.server.url());
     stage.import().redis(&url).jobs(2).succeeds();

@@ -40,7 +40,7 @@ fn relative(n: usize, _: &Entry) -> String {
 }
 
 #[test]
-fn a_collection_on_a_web_server_is_as_good_as_one_here() {
+fn remote_collection_is_imported_like_a_local_one() {
     let stage = Stage::with("web", Options::new(), 3, Shape::default());
     let host = FileHost::start();
     upload(&stage, &host, |_| Manners::default());
@@ -60,7 +60,7 @@ fn a_collection_on_a_web_server_is_as_good_as_one_here() {
 }
 
 #[test]
-fn what_a_server_does_badly_but_not_wrongly_does_no_harm() {
+fn imperfect_server_does_no_harm() {
     let stage = Stage::with("unwilling", Options::new(), 4, plain());
     let host = FileHost::start();
     let ways = [
@@ -77,7 +77,7 @@ fn what_a_server_does_badly_but_not_wrongly_does_no_harm() {
 }
 
 #[test]
-fn of_a_large_file_only_the_index_is_fetched() {
+fn only_the_index_of_a_large_file_is_fetched() {
     let stage = Stage::with("large", Options::new(), 1, but!(plain(), waczs: 1));
     let captures: Vec<_> = stage.crawls[0].captures.iter().collect();
     let indexes = Layout::CdxjGzip.members(&captures);
@@ -108,7 +108,7 @@ fn of_a_large_file_only_the_index_is_fetched() {
 }
 
 #[test]
-fn a_file_that_a_server_does_not_give_is_named_and_the_others_are_imported() {
+fn unavailable_file_is_reported_and_the_others_are_imported() {
     let stage = Stage::with("bad web", Options::new(), 2, plain());
     let host = FileHost::start();
     let ways = rows![
@@ -142,7 +142,7 @@ fn a_file_that_a_server_does_not_give_is_named_and_the_others_are_imported() {
 }
 
 #[test]
-fn a_manifest_from_elsewhere_has_no_say_over_files_here() {
+fn remote_manifest_cannot_name_local_files() {
     let stage = Stage::with("elsewhere", Options::new(), 1, plain());
     let host = FileHost::start();
     upload(&stage, &host, |_| Manners::default());
@@ -159,7 +159,7 @@ fn a_manifest_from_elsewhere_has_no_say_over_files_here() {
 }
 
 #[test]
-fn a_manifest_that_cannot_be_fetched_is_named() {
+fn unavailable_manifest_is_reported() {
     let stage = Stage::with("no manifest", Options::new(), 1, plain());
     let host = FileHost::start();
     host.put("/page.json", b"<html>Not found</html>", Manners::default());

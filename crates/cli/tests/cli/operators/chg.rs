@@ -10,7 +10,7 @@ fn chg(server: &Server, words: &str) -> Outcome {
 }
 
 #[test]
-fn the_old_name_is_still_known() {
+fn old_command_name_still_works() {
     let server = Server::start();
     frontier(&server);
     let new = chg(&server, "info --json").object();
@@ -19,7 +19,7 @@ fn the_old_name_is_still_known() {
 }
 
 #[test]
-fn groups_crawls_and_everything_are_held_and_let_go() {
+fn groups_crawls_and_the_frontier_are_paused_and_resumed() {
     let server = Server::start();
     let mut c = frontier(&server);
     for (what, shown, told) in rows![
@@ -139,7 +139,7 @@ fn queues_are_moved_swept_and_dropped() {
 }
 
 #[test]
-fn a_group_is_emptied_and_others_keep_what_they_have() {
+fn emptying_a_group_keeps_other_groups() {
     let server = Server::start();
     let mut c = frontier(&server);
     c.ok_line(format!(
@@ -233,7 +233,7 @@ fn groups_and_uris_are_listed() {
 }
 
 #[test]
-fn leases_that_ran_out_and_faults_are_shown() {
+fn expired_leases_and_faults_are_shown() {
     let server = Server::start();
     let mut c = frontier(&server);
     assert_eq!(chg(&server, "expired").errors, "no lease expired\n");

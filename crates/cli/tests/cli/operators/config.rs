@@ -11,7 +11,7 @@ fn crawlspace(folder: &Path, words: &str) -> Outcome {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_and_nothing_is_served() {
+fn all_configuration_errors_are_reported_and_nothing_is_served() {
     let folder = tempfile::tempdir().unwrap();
     let text = "collections:\n  good: $live\n  a: cdx+http://h/cdx\n  b: {indx: \"\\e[31m\"}\n";
     std::fs::write(folder.path().join("config.yaml"), text).unwrap();
@@ -38,7 +38,7 @@ fn everything_that_is_wrong_is_told_and_nothing_is_served() {
 }
 
 #[test]
-fn index_files_in_a_form_that_is_not_read_are_errors() {
+fn unsupported_index_formats_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     let wget = " CDX a b a m s k r M V g u\nhttp://example.com/ 20200101000000 http://example.com/ text/html 200 D - - 1 a.warc.gz <urn:uuid:1>\n";
@@ -108,7 +108,7 @@ fn rule_keys_that_match_no_urlkey_are_errors() {
 }
 
 #[test]
-fn a_server_that_answers_for_any_host_is_noted() {
+fn server_that_answers_for_any_host_is_noted() {
     let folder = tempfile::tempdir().unwrap();
     for (hosts, noted) in [("", true), ("hosts: [archive.example]\n", false)] {
         let text = format!("{hosts}collections: {{live: $live}}\n");
@@ -147,7 +147,7 @@ fn no_part_of_a_password_is_printed() {
 }
 
 #[test]
-fn what_is_shown_is_the_same_configuration_and_hides_passwords() {
+fn shown_configuration_is_equivalent_and_hides_passwords() {
     let folder = tempfile::tempdir().unwrap();
     let text =
         "debug: true\ncollections:\n  a: {index: 'redis://u:hidden@h/k', resource: ./warcs}\n";

@@ -14,7 +14,7 @@ pub fn dedupe(server: &Server, words: &str) -> Outcome {
 }
 
 #[test]
-fn figures_of_an_index_and_of_a_crawl() {
+fn figures_of_an_index_and_a_crawl_are_shown() {
     let server = Options::new().plain().start();
     index(&server);
     let shown = dedupe(&server, "stats").exits(0);
@@ -51,7 +51,7 @@ fn figures_of_an_index_and_of_a_crawl() {
 }
 
 #[test]
-fn crawls_are_a_table_with_figures_below_each_other() {
+fn crawls_are_listed_in_an_aligned_table() {
     let server = Server::start();
     index(&server);
     let shown = dedupe(&server, "crawls");
@@ -76,7 +76,7 @@ crawl    state        hashes  records  revisits   saved    size  waczs
 }
 
 #[test]
-fn a_lookup_tells_who_stored_it() {
+fn lookup_prints_the_original() {
     let server = Server::start();
     index(&server);
     let (known, unknown, open) = (sha256_of(2), sha256_of(77), sha256_of(9));
@@ -97,7 +97,7 @@ fn a_lookup_tells_who_stored_it() {
 }
 
 #[test]
-fn a_check_finds_faults_and_a_repair_mends_them() {
+fn check_finds_faults_and_repair_fixes_them() {
     let server = Options::new().plain().start();
     let mut c = index(&server);
     let shown = dedupe(&server, "check").exits(0);
@@ -116,7 +116,7 @@ fn a_check_finds_faults_and_a_repair_mends_them() {
 }
 
 #[test]
-fn what_replay_needs_is_listed() {
+fn required_files_are_listed() {
     let server = Server::start();
     index(&server);
     let entry = json!({
@@ -160,7 +160,7 @@ fn what_replay_needs_is_listed() {
 }
 
 #[test]
-fn the_profile_is_shown_and_set() {
+fn profile_is_shown_and_set() {
     let server = Server::start();
     assert_eq!(dedupe(&server, "profile").out, "document\n");
     assert_eq!(dedupe(&server, "profile browsertrix").out, "browsertrix\n");
@@ -173,7 +173,7 @@ fn the_profile_is_shown_and_set() {
 }
 
 #[test]
-fn an_index_is_packed_and_unpacked() {
+fn index_is_packed_and_unpacked() {
     let server = Options::new().plain().start();
     let mut c = index(&server);
     let hash = sha256_of(2);
@@ -221,7 +221,7 @@ fn an_index_is_packed_and_unpacked() {
 }
 
 #[test]
-fn what_is_still_to_be_packed_is_told() {
+fn remaining_packing_work_is_reported() {
     let server = Options::new().plain().start();
     let mut c = index(&server);
     let key = |name: &str| format!("{INDEX}{name}");
@@ -240,7 +240,7 @@ fn what_is_still_to_be_packed_is_told() {
 }
 
 #[test]
-fn ids_may_be_any_bytes_and_terminals_obey_none_of_them() {
+fn ids_may_be_any_bytes_and_are_escaped_on_terminals() {
     let server = Server::start();
     let mut c = server.wire();
     let (prefix, crawl): (&[u8], &[u8]) =
@@ -276,7 +276,7 @@ fn ids_may_be_any_bytes_and_terminals_obey_none_of_them() {
 }
 
 #[test]
-fn the_environment_says_where() {
+fn server_is_taken_from_the_environment() {
     let server = Server::start();
     index(&server);
     let mut command = tool("");
@@ -300,7 +300,7 @@ fn the_environment_says_where() {
 }
 
 #[test]
-fn a_host_and_port_is_a_url_and_what_is_no_server_is_reported() {
+fn host_and_port_are_accepted_and_invalid_servers_reported() {
     let server = Server::start();
     index(&server);
     let stats = |url: &str| format!("--redis {url} --prefix {INDEX}");
@@ -330,7 +330,7 @@ fn a_host_and_port_is_a_url_and_what_is_no_server_is_reported() {
 }
 
 #[test]
-fn one_node_of_a_cluster_is_enough() {
+fn one_cluster_node_is_sufficient() {
     let cluster = Cluster::start(3);
     for prefix in ["{a}:", "{b}:", "{c}:", "{d}:"] {
         let mut c = cluster.owner(prefix).wire();
@@ -346,7 +346,7 @@ fn one_node_of_a_cluster_is_enough() {
 }
 
 #[test]
-fn nobody_there_is_told_without_the_password() {
+fn unreachable_server_is_reported_without_the_password() {
     let words = "dedupe stats --redis redis://:secret@127.0.0.1:1/";
     let failed = outcome(tool(words));
     assert_eq!((failed.status, &failed.out[..]), (1, ""));

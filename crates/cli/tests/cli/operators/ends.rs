@@ -7,7 +7,7 @@ use crate::operators::dedupe::dedupe;
 use crate::operators::stage::{INDEX, add, index};
 
 #[test]
-fn a_removal_says_who_suffers_and_wants_to_be_confirmed() {
+fn removal_lists_dependents_and_asks_for_confirmation() {
     let server = Server::start();
     let mut c = index(&server);
     let refused = dedupe(&server, "remove 2026-02");
@@ -46,7 +46,7 @@ fn a_removal_says_who_suffers_and_wants_to_be_confirmed() {
 }
 
 #[test]
-fn a_collection_is_retained_and_the_rest_purged() {
+fn retain_counts_or_purges_the_other_crawls() {
     let server = Server::start();
     let mut c = index(&server);
     let counted = dedupe(&server, "retain 2026-03 --json").exits(0);

@@ -41,7 +41,7 @@ fn examples(page: &str) -> Vec<Example> {
 }
 
 #[test]
-fn the_examples_print_what_the_page_shows() {
+fn examples_of_the_cli_page_print_what_it_shows() {
     let server = Options::new().plain().start();
     index(&server);
     frontier(&server);
@@ -50,7 +50,7 @@ fn the_examples_print_what_the_page_shows() {
 }
 
 #[test]
-fn the_examples_for_operations_print_what_their_page_shows() {
+fn examples_of_the_operations_page_print_what_it_shows() {
     // The server rewrites its configuration file.
     let lines = format!("loadmodule {}\n", module_path().display());
     let server = Options::configured(&lines).start();
@@ -61,7 +61,7 @@ fn the_examples_for_operations_print_what_their_page_shows() {
 }
 
 #[test]
-fn the_examples_with_wacz_files_print_what_their_page_shows() {
+fn examples_of_the_wacz_page_print_what_it_shows() {
     let server = Server::start();
     let folder = tempfile::tempdir().unwrap();
     collection(&server, folder.path());

@@ -55,7 +55,7 @@ fn of(figures: &BTreeMap<String, f64>, server: &Server, name: &str, labels: &str
 }
 
 #[test]
-fn the_exporter_gives_figures_of_servers_indexes_frontiers_and_tag_spaces() {
+fn exporter_reports_servers_indexes_frontiers_and_tag_spaces() {
     let server = Server::start();
     index(&server);
     let mut c = frontier(&server);
@@ -117,7 +117,7 @@ fn the_exporter_gives_figures_of_servers_indexes_frontiers_and_tag_spaces() {
 }
 
 #[test]
-fn a_server_without_the_module_is_reported() {
+fn missing_module_is_reported() {
     let server = Options::new().no_module().start();
     let url = server.url();
     let seen = exporter(&format!("--once --redis {url}"));
@@ -134,7 +134,7 @@ fn a_server_without_the_module_is_reported() {
 }
 
 #[test]
-fn a_mistyped_prefix_is_an_error_that_names_what_exists_and_leaves_no_trace() {
+fn mistyped_prefix_is_an_error_and_creates_nothing() {
     let server = Server::start();
     index(&server);
     let mut c = frontier(&server);
@@ -195,7 +195,7 @@ fn a_mistyped_prefix_is_an_error_that_names_what_exists_and_leaves_no_trace() {
 }
 
 #[test]
-fn series_are_limited_and_the_rest_is_counted() {
+fn number_of_series_is_limited() {
     let server = Server::start();
     let mut c = server.wire();
     for n in 0..70 {
@@ -236,7 +236,7 @@ fn calls(stats: &str) -> BTreeMap<&str, u64> {
 }
 
 #[test]
-fn a_look_at_as_much_as_is_looked_at_is_some_quick_commands() {
+fn scrape_takes_few_fast_commands() {
     const LIMIT: u64 = 20;
     let server = Server::start();
     let mut c = server.wire();
@@ -292,7 +292,7 @@ fn a_look_at_as_much_as_is_looked_at_is_some_quick_commands() {
 }
 
 #[test]
-fn the_exporter_answers_over_http_and_finds_a_server_again() {
+fn exporter_answers_over_http_and_reconnects() {
     let mut server = Server::start();
     frontier(&server);
     let mut exporter = Program::start(tool(format!(
@@ -352,7 +352,7 @@ fn half_open_clients_delay_no_scrape() {
 }
 
 #[test]
-fn top_shows_what_is_due_and_what_runs_out() {
+fn top_shows_due_groups_and_expiring_leases() {
     let server = Options::new().start();
     index(&server);
     let mut c = frontier(&server);
@@ -385,7 +385,7 @@ fn top_shows_what_is_due_and_what_runs_out() {
 }
 
 #[test]
-fn top_ends_when_somebody_types_q() {
+fn top_ends_on_q() {
     let server = Server::start();
     frontier(&server);
     let live = tool(format!("top --interval 20ms --redis {}", server.url()));

@@ -83,7 +83,7 @@ fn crash(server: &mut Server) {
 }
 
 #[test]
-fn every_document_loads_the_module_by_the_same_line() {
+fn every_document_has_the_same_loadmodule_line() {
     for path in [
         "README.md",
         "docs/guide/install.md",
@@ -99,7 +99,7 @@ fn every_document_loads_the_module_by_the_same_line() {
 }
 
 #[test]
-fn server_with_the_lines_of_the_page_keeps_everything_when_killed() {
+fn server_with_the_documented_lines_keeps_everything_when_killed() {
     let mut server = Options::configured(&persistence()).start();
     assert_persistent(&server);
     index(&server);
@@ -172,7 +172,7 @@ fn running_server_keeps_data_settings_and_users_when_killed() {
 }
 
 #[test]
-fn restored_backup_lasts() {
+fn restored_backup_is_persistent() {
     let mut server = Options::configured(&persistence()).start();
     index(&server);
     let page = section("operations.md", "## Backup and restore");

@@ -16,7 +16,7 @@ fn typed(server: &Server, prefix: &str, columns: u16, words: &str, typed: &str) 
 }
 
 #[test]
-fn a_table_is_no_wider_than_its_terminal() {
+fn table_fits_its_terminal() {
     let server = Server::start();
     let mut c = index(&server);
     let long = "a-crawl-with-a-name-that-is-too-long-for-any-table-2026-05";
@@ -45,7 +45,7 @@ fn a_table_is_no_wider_than_its_terminal() {
 }
 
 #[test]
-fn no_answer_but_yes_removes_anything() {
+fn only_the_answer_yes_removes_anything() {
     let server = Server::start();
     let mut c = index(&server);
     let crawls = format!("{INDEX}allcrawls");
@@ -78,7 +78,7 @@ fn no_answer_but_yes_removes_anything() {
 }
 
 #[test]
-fn a_bar_says_how_far_a_job_of_the_server_is() {
+fn progress_bar_shows_a_server_job() {
     let options = Options::new().plain().module_args(&["slice-us", "50"]);
     let (server, mut d) = DedupeIndex::on(options, INDEX);
     d.add("crawl", 0..30_000);

@@ -106,7 +106,7 @@ fn list_in(path: &Path) -> Vec<Required> {
 }
 
 #[test]
-fn the_originals_of_revisits_make_the_list_that_is_written() {
+fn written_list_has_the_originals_of_revisits() {
     let server = Server::start();
     let folder = tempfile::tempdir().unwrap();
     let required = collection(&server, folder.path());
@@ -140,7 +140,7 @@ fn the_originals_of_revisits_make_the_list_that_is_written() {
 }
 
 #[test]
-fn an_unknown_original_lets_nothing_be_written_unless_that_is_meant() {
+fn unknown_original_prevents_writing_unless_allowed() {
     let server = Server::start();
     let folder = tempfile::tempdir().unwrap();
     let required = collection(&server, folder.path());
@@ -161,7 +161,7 @@ fn an_unknown_original_lets_nothing_be_written_unless_that_is_meant() {
 }
 
 #[test]
-fn files_of_the_crawl_itself_are_not_listed_and_each_other_one_once() {
+fn list_omits_own_files_and_names_each_other_file_once() {
     let server = Server::start();
     let folder = tempfile::tempdir().unwrap();
     let names = ["a-0.wacz", "a-1.wacz", "2026-03-0.wacz"];
@@ -182,7 +182,7 @@ fn files_of_the_crawl_itself_are_not_listed_and_each_other_one_once() {
 }
 
 #[test]
-fn a_file_that_its_crawl_does_not_list_or_that_is_not_finished_is_told() {
+fn unlisted_or_unfinished_file_is_reported() {
     let server = Server::start();
     let folder = tempfile::tempdir().unwrap();
     let index = index(&server);
@@ -203,7 +203,7 @@ fn a_file_that_its_crawl_does_not_list_or_that_is_not_finished_is_told() {
 }
 
 #[test]
-fn what_the_crawler_noted_is_asked_for_by_its_id() {
+fn exact_references_are_read_by_wacz_id() {
     let server = Server::start();
     let folder = tempfile::tempdir().unwrap();
     let required = collection(&server, folder.path());
@@ -228,7 +228,7 @@ fn what_the_crawler_noted_is_asked_for_by_its_id() {
 }
 
 #[test]
-fn a_remote_file_is_read_but_not_written() {
+fn remote_file_is_read_but_not_written() {
     let server = Server::start();
     let folder = tempfile::tempdir().unwrap();
     collection(&server, folder.path());
@@ -244,7 +244,7 @@ fn a_remote_file_is_read_but_not_written() {
 }
 
 #[test]
-fn wrong_command_lines_end_with_two() {
+fn invalid_command_lines_give_exit_status_2() {
     for words in [
         "wacz",
         "wacz check",
@@ -260,7 +260,7 @@ fn wrong_command_lines_end_with_two() {
 }
 
 #[test]
-fn whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one() {
+fn kill_during_a_write_leaves_the_old_or_the_new_file() {
     let server = Server::start();
     let folder = tempfile::tempdir().unwrap();
     let required = collection(&server, folder.path());
@@ -321,7 +321,7 @@ impl Drop for Tls {
 }
 
 #[test]
-fn a_server_behind_tls_is_believed_if_the_system_believes_it() {
+fn tls_server_is_trusted_if_the_system_trusts_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = write(&folder.path().join("a.wacz"), [line(1, "text/html")]);
     let key = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=crawlspace-test \

@@ -25,7 +25,7 @@ fn blocks(language: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_sql_of_the_guide_works_as_it_stands() {
+fn sql_of_the_guide_works_unchanged() {
     let sql = blocks("sql");
     let [table, query, organizations, role] = &sql[..] else {
         panic!("{} blocks of SQL", sql.len());

@@ -5,7 +5,7 @@ use redis_tests::{Options, assert_contains, assert_lacks, until};
 use crate::tags_sync::stage::Stage;
 
 #[test]
-fn changes_made_while_nobody_listens_are_found() {
+fn changes_during_a_disconnection_are_found() {
     let mut stage = Stage::new(30);
     let mut sync = stage.follow("");
     sync.loaded_after(0);
@@ -38,7 +38,7 @@ fn changes_made_while_nobody_listens_are_found() {
 }
 
 #[test]
-fn a_mirror_may_be_started_before_its_servers() {
+fn mirror_may_start_before_its_servers() {
     let mut stage = Stage::new(10);
     stage.postgres.kill9();
     stage.redis.kill9();
@@ -59,7 +59,7 @@ fn a_mirror_may_be_started_before_its_servers() {
 }
 
 #[test]
-fn a_server_that_comes_back_empty_is_filled_again() {
+fn server_that_restarts_empty_is_filled_again() {
     let mut stage = Stage::new(30);
     let mut sql = stage.sql();
     let sync = stage.follow("");
@@ -83,7 +83,7 @@ fn a_server_that_comes_back_empty_is_filled_again() {
 }
 
 #[test]
-fn a_space_that_was_lost_is_filled_again_and_not_with_single_ids() {
+fn lost_space_is_filled_completely() {
     let stage = Stage::new(30);
     let mut sql = stage.sql();
     let sync = stage.follow("");
@@ -107,7 +107,7 @@ fn a_space_that_was_lost_is_filled_again_and_not_with_single_ids() {
 }
 
 #[test]
-fn what_somebody_else_writes_does_not_stay() {
+fn writes_of_other_clients_are_reverted() {
     let stage = Stage::new(30);
     let mut sql = stage.sql();
     let sync = stage.follow("");
@@ -127,7 +127,7 @@ fn what_somebody_else_writes_does_not_stay() {
 }
 
 #[test]
-fn a_staged_copy_that_was_lost_or_added_to_is_not_put_in_place() {
+fn lost_or_changed_staged_copy_is_not_swapped_in() {
     let mut stage = Stage::new(30);
     stage.redis.restart_as(Options::new().aof_unsynced(true));
     let mut sql = stage.sql();
@@ -157,7 +157,7 @@ fn a_staged_copy_that_was_lost_or_added_to_is_not_put_in_place() {
 }
 
 #[test]
-fn a_table_that_is_gone_for_a_while_leaves_the_space_as_it_was() {
+fn temporarily_missing_table_leaves_the_space_unchanged() {
     let stage = Stage::new(30);
     let mut sql = stage.sql();
     let mut sync = stage.follow("");

@@ -5,7 +5,7 @@ use redis_tests::{Rng, assert_contains, until};
 use crate::tags_sync::stage::Stage;
 
 #[test]
-fn each_change_of_the_table_is_followed() {
+fn each_change_of_the_table_is_mirrored() {
     let stage = Stage::new(50);
     let mut sql = stage.sql();
     let mut sync = stage.follow("");
@@ -41,7 +41,7 @@ fn each_change_of_the_table_is_followed() {
 }
 
 #[test]
-fn any_changes_in_any_order_are_followed() {
+fn random_changes_are_mirrored() {
     let stage = Stage::new(40);
     let mut sql = stage.sql();
     let sync = stage.follow("--json");
@@ -77,7 +77,7 @@ fn any_changes_in_any_order_are_followed() {
 }
 
 #[test]
-fn an_empty_payload_and_a_truncate_load_everything() {
+fn empty_payload_and_truncate_reload_everything() {
     let stage = Stage::new(20);
     let mut sql = stage.sql();
     let sync = stage.follow("--listen crawlspace_tags");
@@ -105,7 +105,7 @@ fn an_empty_payload_and_a_truncate_load_everything() {
 }
 
 #[test]
-fn very_many_changes_are_loaded_at_once() {
+fn large_bursts_reload_everything() {
     let stage = Stage::new(12_000);
     let mut sql = stage.sql();
     let sync = stage.follow("");
@@ -118,7 +118,7 @@ fn very_many_changes_are_loaded_at_once() {
 }
 
 #[test]
-fn a_change_that_nobody_told_of_is_found_in_time() {
+fn change_without_notification_is_found_in_time() {
     let stage = Stage::new(20);
     let mut sql = stage.sql();
     let sync = stage.follow("--every 1");
@@ -132,7 +132,7 @@ fn a_change_that_nobody_told_of_is_found_in_time() {
 }
 
 #[test]
-fn a_row_that_is_no_tag_keeps_no_other_change_back() {
+fn invalid_row_blocks_no_other_change() {
     let stage = Stage::new(20);
     let mut sql = stage.sql();
     sql.batch_execute("ALTER TABLE collection ALTER organization_id TYPE text")
@@ -193,7 +193,7 @@ fn deleting_every_row_does_not_empty_the_space() {
 }
 
 #[test]
-fn a_cycle_keeps_no_other_change_back() {
+fn cycle_blocks_no_other_change() {
     let stage = Stage::new(0);
     let mut sql = stage.sql();
     sql.batch_execute(

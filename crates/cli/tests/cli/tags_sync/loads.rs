@@ -13,7 +13,7 @@ fn space(entries: &[(&str, &str)]) -> Space {
 }
 
 #[test]
-fn everything_is_loaded_and_what_is_null_is_private() {
+fn everything_is_loaded_and_null_is_private() {
     let stage = Stage::new(4321);
     let mut sql = stage.sql();
     sql.batch_execute("UPDATE collection SET private = NULL WHERE id % 100 = 1; UPDATE collection SET organization_id = NULL WHERE id % 50 = 3")
@@ -37,7 +37,7 @@ fn everything_is_loaded_and_what_is_null_is_private() {
 }
 
 #[test]
-fn a_column_of_what_is_public_and_a_tag_for_it() {
+fn column_may_mark_public_rows_with_their_own_tag() {
     let stage = Stage::new(0);
     stage
         .sql()
@@ -59,7 +59,7 @@ fn a_column_of_what_is_public_and_a_tag_for_it() {
 }
 
 #[test]
-fn a_query_may_give_text_or_arrays_and_several_rows_of_an_id() {
+fn query_may_return_text_arrays_or_several_rows_per_id() {
     let stage = Stage::new(0);
     let text = "SELECT * FROM (VALUES ('b', 'x  y'), ('a', NULL), ('b', ' z '), ('B', 'x')) v(a, a) -- end\n;";
     stage.run(&format!("--once --query \"{text}\"")).exits(0);
@@ -72,7 +72,7 @@ fn a_query_may_give_text_or_arrays_and_several_rows_of_an_id() {
 }
 
 #[test]
-fn files_and_captures_are_mirrored_beside_tags() {
+fn files_and_captures_are_mirrored_like_tags() {
     let stage = Stage::new(5);
     stage.run("--once").exits(0);
     let before = stage.space();
@@ -90,7 +90,7 @@ fn files_and_captures_are_mirrored_beside_tags() {
 }
 
 #[test]
-fn a_dry_run_tells_the_difference_and_changes_nothing() {
+fn dry_run_prints_the_difference_and_changes_nothing() {
     let stage = Stage::new(30);
     let output = stage.run("--dry-run");
     assert!(output.status == 0);
@@ -132,7 +132,7 @@ fn csv(redis: &Server, text: &str, more: &str) -> (bool, String) {
 }
 
 #[test]
-fn a_file_is_loaded_without_a_database() {
+fn file_is_loaded_without_a_database() {
     let redis = Server::start();
     let mut wire = redis.wire();
     wire.line("TAGS.ADD tags TAG old gone");
@@ -169,7 +169,7 @@ fn a_file_is_loaded_without_a_database() {
 }
 
 #[test]
-fn a_large_file_is_loaded_whole() {
+fn large_file_is_loaded_completely() {
     let redis = Server::start();
     let mut text = String::new();
     for n in (0..25_000u32).chain(0..25_000) {

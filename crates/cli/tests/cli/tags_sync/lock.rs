@@ -5,7 +5,7 @@ use redis_tests::{assert_contains, until};
 use crate::tags_sync::stage::Stage;
 
 #[test]
-fn a_second_mirror_of_a_space_is_refused_or_waits() {
+fn second_mirror_of_a_space_is_refused_or_waits() {
     let stage = Stage::new(20);
     let mut sql = stage.sql();
     let mut first = stage.follow("");
@@ -37,7 +37,7 @@ fn a_second_mirror_of_a_space_is_refused_or_waits() {
 }
 
 #[test]
-fn a_mirror_that_waits_ends_when_it_is_asked_to() {
+fn waiting_mirror_ends_on_a_signal() {
     let stage = Stage::new(2);
     let first = stage.follow("");
     first.loaded_after(0);
@@ -50,7 +50,7 @@ fn a_mirror_that_waits_ends_when_it_is_asked_to() {
 }
 
 #[test]
-fn a_load_that_is_ended_leaves_nothing_behind() {
+fn interrupted_load_leaves_nothing_behind() {
     let stage = Stage::new(3000);
     let mut sql = stage.sql();
     stage.run("--once").exits(0);
@@ -71,7 +71,7 @@ fn a_load_that_is_ended_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_mirror_needs_few_rights() {
+fn mirror_needs_few_permissions() {
     let stage = Stage::new(20);
     let mut sql = stage.sql();
     sql.batch_execute(

@@ -73,7 +73,7 @@ fn cut_off(stage: &Stage) {
 }
 
 #[test]
-fn a_reader_never_sees_what_is_private_and_always_what_is_public() {
+fn reader_sees_everything_public_and_nothing_private() {
     let mut stage = Stage::new(COLLECTIONS);
     let mut sql = stage.sql();
     let mut sync = stage.follow("");
@@ -129,7 +129,7 @@ fn a_reader_never_sees_what_is_private_and_always_what_is_public() {
 }
 
 #[test]
-fn a_change_during_a_load_is_seen_at_once_and_stays() {
+fn change_during_a_load_is_applied_at_once_and_kept() {
     let stage = Stage::new(COLLECTIONS);
     let mut sql = stage.sql();
     sql.batch_execute(GATE).unwrap();
@@ -176,7 +176,7 @@ fn a_change_during_a_load_is_seen_at_once_and_stays() {
 }
 
 #[test]
-fn everything_changed_during_a_load_is_loaded_after_it() {
+fn changes_of_everything_during_a_load_are_loaded_afterwards() {
     let stage = Stage::new(30);
     let mut sql = stage.sql();
     sql.batch_execute(GATE).unwrap();
@@ -194,7 +194,7 @@ fn everything_changed_during_a_load_is_loaded_after_it() {
 }
 
 #[test]
-fn the_changes_of_one_transaction_are_seen_together() {
+fn changes_of_a_transaction_become_visible_together() {
     let stage = Stage::new(400);
     let mut sql = stage.sql();
     sql.batch_execute("UPDATE collection SET private = id % 2 = 0")

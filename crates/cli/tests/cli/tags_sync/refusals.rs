@@ -4,7 +4,7 @@ use crate::tags_sync::stage::Stage;
 use redis_tests::{assert_contains, rows};
 
 #[test]
-fn a_query_that_makes_no_sense_is_refused() {
+fn invalid_query_is_refused() {
     let stage = Stage::new(3);
     stage.run("--once").exits(0);
     let before = stage.redis.snapshot();
@@ -34,7 +34,7 @@ fn a_query_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_row_that_is_no_tag_is_named_and_nothing_is_placed() {
+fn invalid_row_is_reported_and_nothing_is_swapped_in() {
     let stage = Stage::new(3000);
     stage.run("--once").exits(0);
     let before = stage.redis.snapshot();
@@ -58,7 +58,7 @@ fn a_row_that_is_no_tag_is_named_and_nothing_is_placed() {
 }
 
 #[test]
-fn a_source_that_is_empty_does_not_empty_the_space() {
+fn empty_source_does_not_empty_the_space() {
     let stage = Stage::new(20);
     let none = "SELECT 'a', 'b' WHERE false";
     // An empty space may stay empty.
@@ -79,7 +79,7 @@ fn a_source_that_is_empty_does_not_empty_the_space() {
 }
 
 #[test]
-fn who_may_not_in_is_told_so_without_the_password() {
+fn access_denied_is_reported_without_the_password() {
     let stage = Stage::new(3);
     let url = stage.postgres.url_with("postgres", "wrong-se%20cret");
     let said = stage.refused(&format!("--postgres {url}"));
@@ -108,7 +108,7 @@ fn who_may_not_in_is_told_so_without_the_password() {
 }
 
 #[test]
-fn a_server_without_the_module_is_named_as_the_reason() {
+fn missing_module_is_reported() {
     let mut stage = Stage::new(3);
     stage
         .redis
@@ -118,7 +118,7 @@ fn a_server_without_the_module_is_named_as_the_reason() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_refused() {
+fn invalid_command_line_is_refused() {
     let stage = Stage::new(0);
     for (arguments, reason) in [
         ("--query \"SELECT 1, ''\" --table x", "--table"),

@@ -18,7 +18,7 @@ fn certified(stage: &mut Stage) {
 }
 
 #[test]
-fn the_server_must_prove_who_it_is_when_tls_is_required() {
+fn server_certificate_is_verified_when_tls_is_required() {
     let mut stage = Stage::new(5);
     let url = |mode: &str| format!("{}?sslmode={mode}", stage.postgres.url());
     let (require, prefer, disable, full) = (
@@ -53,7 +53,7 @@ fn the_server_must_prove_who_it_is_when_tls_is_required() {
 }
 
 #[test]
-fn changes_are_followed_over_tls() {
+fn changes_are_mirrored_over_tls() {
     let mut stage = Stage::new(5);
     certified(&mut stage);
     let mut sql = stage.sql();

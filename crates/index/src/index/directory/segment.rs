@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_has_what_was_put_into_it_and_little_else() {
+    fn segment_finds_its_keys_and_few_others() {
         let mut rng = Rng::new("a_segment_has_what_was_put_into_it_and_little_else");
         for keys in [0, 1, 2, 100, 1000, 1001, 30_000, 1_000_000] {
             for files in [1, 2, 3, 100, 1023, 1024] {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_urlkey_may_be_in_all_files_or_nearly_none() {
+    fn urlkey_may_be_in_all_files_or_few() {
         let mut rng = Rng::new("a_urlkey_may_be_in_all_files_or_nearly_none");
         for files in [1, 7, 1024] {
             let hashes: Vec<u64> = (0..200).map(|_| rng.bits()).collect();

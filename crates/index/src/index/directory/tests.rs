@@ -133,7 +133,7 @@ fn check(directory: &Arc<Directory>, files: &[File], page: u64) -> usize {
 }
 
 #[test]
-fn files_that_appear_change_and_vanish_are_found() {
+fn added_changed_and_removed_files_are_found() {
     let mut rng = Rng::new("files_that_appear_change_and_vanish_are_found");
     let dir = tempfile::tempdir().unwrap();
     let (mut files, mut waiting) = (Vec::<File>::new(), Vec::<Arc<Entry>>::new());
@@ -190,7 +190,7 @@ fn files_that_appear_change_and_vanish_are_found() {
 }
 
 #[test]
-fn files_that_appear_one_by_one_are_in_few_segments_and_read_a_few_times() {
+fn files_added_one_by_one_are_in_few_segments() {
     let mut rng = Rng::new("files_that_appear_one_by_one");
     let (mut files, mut reads) = (Vec::new(), 0);
     for n in 0..1200 {
@@ -221,7 +221,7 @@ fn files_that_appear_one_by_one_are_in_few_segments_and_read_a_few_times() {
 }
 
 #[test]
-fn files_that_a_segment_has_no_room_for_are_in_the_next_one() {
+fn files_that_do_not_fit_a_segment_are_in_the_next() {
     let mut files: Vec<File> = (0..10).map(|n| File::made(n * 30..n * 30 + 30)).collect();
     files.insert(4, File::made(0..101));
     files.insert(7, File::made([]));
@@ -248,7 +248,7 @@ fn files_that_a_segment_has_no_room_for_are_in_the_next_one() {
 }
 
 #[test]
-fn few_files_that_may_grow_are_searched() {
+fn few_growing_files_are_searched() {
     let mut rng = Rng::new("few_files_that_may_grow_are_searched");
     let dir = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
@@ -271,7 +271,7 @@ fn few_files_that_may_grow_are_searched() {
 }
 
 #[test]
-fn a_file_that_has_changed_since_it_was_listed_is_searched() {
+fn file_changed_since_its_listing_is_searched() {
     let mut rng = Rng::new("a_file_that_has_changed_since_it_was_listed_is_searched");
     let dir = tempfile::tempdir().unwrap();
     let mut files: Vec<File> = (0..FEW as u64).map(|n| File::made([n])).collect();
@@ -286,7 +286,7 @@ fn a_file_that_has_changed_since_it_was_listed_is_searched() {
 }
 
 #[test]
-fn files_that_are_listed_are_read_in_the_background() {
+fn listed_files_are_read_in_the_background() {
     let files: Vec<File> = (0..30).map(|n| File::made(n..n + 50)).collect();
     let entries: Vec<_> = files.iter().map(|file| Arc::clone(&file.entry)).collect();
     let directory = Directory::of(&entries);

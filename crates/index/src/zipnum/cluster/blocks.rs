@@ -415,7 +415,7 @@ mod tests {
     use super::first_from;
 
     #[test]
-    fn a_line_is_found_wherever_it_is() {
+    fn line_is_found_in_any_position() {
         let lines: Vec<String> = (0..200)
             .map(|n| format!("{:03}{}", n * 5, "x".repeat(n % 7)))
             .collect();

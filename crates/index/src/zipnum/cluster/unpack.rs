@@ -181,7 +181,7 @@ mod tests {
     use crate::sorted::steps::wait;
 
     #[test]
-    fn texts_that_were_not_used_for_longest_are_evicted_and_none_is_cached_twice() {
+    fn least_recently_used_texts_are_evicted_and_cached_once() {
         let file = NamedFile::made(PathBuf::from("part"), Vec::new());
         let version = wait(file.snapshot()).unwrap().unwrap().version();
         let text = Bytes::from(vec![0; MAX_CACHED / 8]);

@@ -43,7 +43,7 @@ fn assert_told(folder: &Path, expected: &[Vec<u8>], other: &Path, what: &str) {
 }
 
 #[test]
-fn every_byte_that_changes_or_is_missing_is_told_or_changes_nothing() {
+fn changed_or_missing_byte_is_reported_or_harmless() {
     let mut rng = Rng::new("every_byte_that_changes_or_is_missing_is_told_or_changes_nothing");
     let dir = tempfile::tempdir().unwrap();
     let (good, bad, other) = (
@@ -105,7 +105,7 @@ fn member(text: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_secondary_index_is_believed_no_more_than_its_file() {
+fn secondary_index_is_checked_against_its_file() {
     let gz = member(b"a 2020 {}\n");
     let length = gz.len();
     let line = |part: &str, offset: &str, length: &str, number: &str, lines: &str| {
@@ -142,7 +142,7 @@ fn a_secondary_index_is_believed_no_more_than_its_file() {
 }
 
 #[test]
-fn a_block_that_would_take_all_memory_is_refused() {
+fn block_that_takes_too_much_memory_is_refused() {
     let spaces = member(&[b' '; 1 << 20]).repeat(33);
     let gz = [&member(b"a 2020 {}")[..], &spaces, &member(b"\n")].concat();
     let idx = format!("a 2020\turl.cdxj.gz\t0\t{}\t1\t1\n", gz.len());
@@ -151,7 +151,7 @@ fn a_block_that_would_take_all_memory_is_refused() {
 }
 
 #[test]
-fn blocks_out_of_order_are_told() {
+fn blocks_out_of_order_are_reported() {
     let (first, second) = (member(b"b 2020 {}\n"), member(b"a 2020 {}\n"));
     let idx = format!(
         "b 2020\turl.cdxj.gz\t0\t{0}\t1\t1\na 2020\turl.cdxj.gz\t{0}\t{1}\t2\t1\n",
@@ -163,7 +163,7 @@ fn blocks_out_of_order_are_told() {
 }
 
 #[test]
-fn what_is_no_index_is_an_error() {
+fn invalid_index_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(
         Blocks::open(folder.path(), "url"),

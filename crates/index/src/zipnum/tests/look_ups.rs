@@ -68,7 +68,7 @@ fn of(captures: &[Capture], is_wanted: impl Fn(&Capture) -> bool) -> Vec<Capture
 }
 
 #[test]
-fn look_ups_find_what_is_there() {
+fn look_ups_find_all_lines() {
     let mut rng = Rng::new("look_ups_find_what_is_there");
     for round in 0..24 {
         let folder = tempfile::tempdir().unwrap();
@@ -111,7 +111,7 @@ fn look_ups_find_what_is_there() {
 }
 
 #[test]
-fn a_row_says_where_its_record_is() {
+fn row_says_where_its_record_is() {
     let folder = tempfile::tempdir().unwrap();
     let line = "org,example)/ 20260101000000 {\"url\":\"http://example.org/\",\"digest\":\"D\",\"filename\":\"a.warc.gz\",\"offset\":\"7\"}";
     write(folder.path(), "url", &[line.into()], Options::by_url());
@@ -125,7 +125,7 @@ fn a_row_says_where_its_record_is() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn invalid_look_up_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let error = Lookup::open(folder.path()).err().unwrap();
     assert!(
@@ -143,7 +143,7 @@ fn what_makes_no_sense_is_told() {
 }
 
 #[test]
-fn damage_is_told_with_the_place_and_ends_a_look_up() {
+fn damage_is_reported_with_its_position_and_ends_a_look_up() {
     let mut rng = Rng::new("damage_is_told_with_the_place_and_ends_a_look_up");
     let captures: Vec<_> = (0..300).map(|_| capture(&mut rng)).collect();
     let folder = tempfile::tempdir().unwrap();

@@ -44,7 +44,7 @@ fn merged(within: &Path, inputs: &[PathBuf], options: Options) -> (PathBuf, Stat
 }
 
 #[test]
-fn what_is_merged_is_all_lines_sorted() {
+fn merge_equals_sorting_all_lines() {
     let mut rng = Rng::new("what_is_merged_is_all_lines_sorted");
     for _ in 0..40 {
         let dir = tempfile::tempdir().unwrap();
@@ -83,7 +83,7 @@ fn what_is_merged_is_all_lines_sorted() {
 }
 
 #[test]
-fn blocks_that_nothing_comes_between_are_copied() {
+fn blocks_without_new_lines_are_copied() {
     let dir = tempfile::tempdir().unwrap();
     let options = but!(Options::by_url(), lines: 10);
     let parts = [
@@ -112,7 +112,7 @@ fn blocks_that_nothing_comes_between_are_copied() {
 }
 
 #[test]
-fn a_little_that_is_added_leaves_most_blocks_as_they_are() {
+fn small_additions_leave_most_blocks_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let options = but!(Options::by_digest(), lines: 16);
     let much = numbered((0..20_000).map(|n| n * 2));
@@ -127,7 +127,7 @@ fn a_little_that_is_added_leaves_most_blocks_as_they_are() {
 }
 
 #[test]
-fn adding_a_little_again_and_again_keeps_blocks_in_shape() {
+fn repeated_small_additions_keep_blocks_in_shape() {
     let mut rng = Rng::new("adding_a_little_again_and_again_keeps_blocks_in_shape");
     let dir = tempfile::tempdir().unwrap();
     let options = but!(Options::by_digest(), lines: 8, threads: 0);
@@ -167,7 +167,7 @@ fn small_blocks_are_joined() {
 }
 
 #[test]
-fn of_nothing_comes_nothing() {
+fn empty_merge_gives_an_empty_index() {
     let dir = tempfile::tempdir().unwrap();
     let (out, stats) = merged(dir.path(), &[], Options::by_url());
     assert_eq!(stats, Stats::default());
@@ -179,7 +179,7 @@ fn of_nothing_comes_nothing() {
 }
 
 #[test]
-fn what_is_cancelled_ends() {
+fn cancelled_merge_ends() {
     let dir = tempfile::tempdir().unwrap();
     let inputs = folders(dir.path(), &[numbered(0..5000)], Options::by_url);
     let work = Work::default();

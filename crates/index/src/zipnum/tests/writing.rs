@@ -5,7 +5,7 @@ use crate::lines::MAX_LINE;
 use redis_tests::{assert_contains, but};
 
 #[test]
-fn lines_come_back_in_blocks_of_the_right_size() {
+fn lines_read_back_in_blocks_of_the_right_size() {
     let mut rng = Rng::new("lines_come_back_in_blocks_of_the_right_size");
     for _ in 0..60 {
         let folder = tempfile::tempdir().unwrap();
@@ -27,7 +27,7 @@ fn lines_come_back_in_blocks_of_the_right_size() {
 }
 
 #[test]
-fn the_number_of_threads_changes_nothing() {
+fn number_of_threads_changes_nothing() {
     let mut rng = Rng::new("the_number_of_threads_changes_nothing");
     // Many times the size of a batch.
     let lines = lines(&mut rng, 12_000);
@@ -46,7 +46,7 @@ fn the_number_of_threads_changes_nothing() {
 }
 
 #[test]
-fn an_index_of_nothing_is_two_empty_files() {
+fn empty_index_is_two_empty_files() {
     let folder = tempfile::tempdir().unwrap();
     let stats = write(folder.path(), "url", &[], Options::by_url());
     assert_eq!(stats, Stats::default());
@@ -57,7 +57,7 @@ fn an_index_of_nothing_is_two_empty_files() {
 }
 
 #[test]
-fn the_secondary_index_says_what_is_where() {
+fn secondary_index_describes_the_blocks() {
     let folder = tempfile::tempdir().unwrap();
     let options = but!(Options::by_url(), lines: 2);
     write(folder.path(), "url", &numbered(0..5), options);
@@ -81,7 +81,7 @@ fn the_secondary_index_says_what_is_where() {
 }
 
 #[test]
-fn lines_that_are_none_or_out_of_order_are_refused() {
+fn invalid_or_unsorted_lines_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(folder.path(), "url", Options::by_url()).unwrap();
     writer.push(b"b 2020 {}").unwrap();
@@ -109,7 +109,7 @@ fn lines_that_are_none_or_out_of_order_are_refused() {
 }
 
 #[test]
-fn long_lines_make_blocks_of_few() {
+fn long_lines_make_blocks_of_few_lines() {
     let folder = tempfile::tempdir().unwrap();
     let long = "x".repeat(300 << 10);
     let line = |n| format!("k{n:02} 2020 {{\"url\":\"{long}\"}}").into_bytes();
@@ -121,7 +121,7 @@ fn long_lines_make_blocks_of_few() {
 }
 
 #[test]
-fn nothing_is_written_over() {
+fn existing_files_are_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "url", &numbered(0..5), Options::by_url());
     let again = Writer::create(folder.path(), "url", Options::by_url());

@@ -17,7 +17,7 @@ use crate::JobId;
 /// Damages each byte of each file, in both forms. Also restores the file times after the damage, as
 /// a careless copy does.
 #[test]
-fn every_damaged_byte_is_found_and_the_entry_built_anew() {
+fn every_damaged_byte_is_found_and_the_entry_rebuilt() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
         let cache = squares(root.path(), form);
@@ -55,7 +55,7 @@ fn every_damaged_byte_is_found_and_the_entry_built_anew() {
 
 /// Checks that a verified state is only trusted while it can detect any change.
 #[test]
-fn damage_is_found_after_the_entry_was_seen_whole() {
+fn damage_after_a_successful_check_is_found() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
         let path = {
@@ -109,7 +109,7 @@ fn until(mut is: impl FnMut() -> bool) {
 }
 
 #[test]
-fn an_entry_of_another_name_is_not_taken_for_this_one() {
+fn entry_with_another_name_is_not_used() {
     let root = tempfile::tempdir().expect("a folder");
     let cache = squares(root.path(), Form::Folder);
     drop(built(&cache));
@@ -121,7 +121,7 @@ fn an_entry_of_another_name_is_not_taken_for_this_one() {
 }
 
 #[test]
-fn a_manifest_reads_back_and_no_byte_of_it_may_change() {
+fn manifest_reads_back_and_detects_any_changed_byte() {
     let mut manifest = Manifest::new("squares", "7-cache", "7,9-12".parse().expect("jobs"));
     manifest.counts.insert("lines".to_owned(), 3);
     manifest.notes.push("a \"note\"\n".to_owned());
@@ -145,7 +145,7 @@ fn a_manifest_reads_back_and_no_byte_of_it_may_change() {
 
 /// Checks that stamps from the future are valid, as after a clock was set back.
 #[test]
-fn times_from_another_time_tell_as_well() {
+fn changed_file_times_are_detected() {
     let root = tempfile::tempdir().expect("a folder");
     let path = root.path().join("file");
     fs::write(&path, "text").expect("a file");
@@ -163,7 +163,7 @@ fn times_from_another_time_tell_as_well() {
 
 /// Checks that pipes do not block, and that links to themselves count as missing.
 #[test]
-fn what_is_no_file_is_damage_and_nobody_waits_for_it() {
+fn special_file_is_damage_and_is_not_waited_for() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
         let cache = squares(root.path(), form);

@@ -12,7 +12,7 @@ use super::{FORMS, names, square, squares, text_of};
 use crate::JobId;
 
 #[test]
-fn leftovers_are_cleaned_unless_somebody_builds() {
+fn leftovers_are_cleaned_unless_a_build_runs() {
     let root = tempfile::tempdir().expect("a folder");
     let cache = squares(root.path(), Form::Folder);
     let path = cache.path(&JobId(7));
@@ -29,7 +29,7 @@ fn leftovers_are_cleaned_unless_somebody_builds() {
 }
 
 #[test]
-fn an_entry_in_use_stays_and_one_that_is_not_goes() {
+fn entry_in_use_is_kept_and_others_are_evicted() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
         let (cache, other) = (squares(root.path(), form), squares(root.path(), form));
@@ -67,7 +67,7 @@ fn an_entry_in_use_stays_and_one_that_is_not_goes() {
 
 /// Checks that readers get complete entries while another thread evicts them continuously.
 #[test]
-fn eviction_under_load_takes_nothing_from_anybody() {
+fn eviction_under_load_removes_nothing_in_use() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
         let (readers, rounds) = (4, 200);
@@ -100,7 +100,7 @@ fn eviction_under_load_takes_nothing_from_anybody() {
 
 /// After a clock was set back, files are from the future.
 #[test]
-fn files_of_the_future_count_as_used_now() {
+fn future_file_times_count_as_now() {
     let root = tempfile::tempdir().expect("a folder");
     let cache = squares(root.path(), Form::Folder);
     let entry = cache.cache(&JobId(7), &Work::default(), square(JobId(7)));

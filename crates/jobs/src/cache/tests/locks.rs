@@ -10,7 +10,7 @@ use super::{FORMS, square, squares, text_of};
 use crate::JobId;
 
 #[test]
-fn a_hit_waits_for_nobody() {
+fn hit_does_not_wait() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
         let cache = squares(root.path(), form);
@@ -31,7 +31,7 @@ fn a_hit_waits_for_nobody() {
 }
 
 #[test]
-fn waiting_ends_and_says_who_builds() {
+fn wait_ends_and_names_the_builder() {
     let root = tempfile::tempdir().expect("a folder");
     let cache = squares(root.path(), Form::File).waiting(Duration::from_millis(20));
     let path = cache.path(&JobId(7));
@@ -63,7 +63,7 @@ fn waiting_ends_and_says_who_builds() {
 }
 
 #[test]
-fn whoever_is_cancelled_stops_waiting() {
+fn cancelled_wait_stops() {
     let root = tempfile::tempdir().expect("a folder");
     let cache = squares(root.path(), Form::File);
     let _lock = Lock::try_acquire(&cache.path(&JobId(7)))
@@ -82,7 +82,7 @@ fn whoever_is_cancelled_stops_waiting() {
 
 /// Lock files must not be removed; if one is, no reader may get a partial entry.
 #[test]
-fn a_builder_whose_lock_file_was_removed_publishes_nothing() {
+fn builder_with_a_removed_lock_file_publishes_nothing() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
         let cache = squares(root.path(), form);
@@ -117,7 +117,7 @@ fn a_builder_whose_lock_file_was_removed_publishes_nothing() {
 }
 
 #[test]
-fn a_lock_of_a_file_that_was_removed_is_none() {
+fn lock_on_a_removed_file_does_not_count() {
     let root = tempfile::tempdir().expect("a folder");
     let entry = root.path().join("7-cache");
     let first = Lock::try_acquire(&entry).expect("a lock file");

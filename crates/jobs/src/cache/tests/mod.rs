@@ -61,7 +61,7 @@ fn names(cache: &FileBasedCache<JobId>) -> Vec<String> {
 const FORMS: [Form; 2] = [Form::File, Form::Folder];
 
 #[test]
-fn an_item_is_built_once_however_many_threads_ask() {
+fn concurrent_requests_build_an_item_once() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
         // Each thread has its own cache, like a process.
@@ -97,7 +97,7 @@ fn an_item_is_built_once_however_many_threads_ask() {
 }
 
 #[test]
-fn nothing_is_left_of_what_failed() {
+fn failed_build_leaves_nothing() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
         let cache = squares(root.path(), form);
@@ -121,7 +121,7 @@ fn nothing_is_left_of_what_failed() {
 }
 
 #[test]
-fn what_a_dead_builder_left_is_in_nobodys_way() {
+fn leftovers_of_a_dead_builder_block_nothing() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
         let cache = squares(root.path(), form);
@@ -141,7 +141,7 @@ fn what_a_dead_builder_left_is_in_nobodys_way() {
 }
 
 #[test]
-fn an_entry_that_is_replaced_is_there_at_every_moment() {
+fn replaced_entry_exists_at_every_moment() {
     for form in FORMS {
         let root = tempfile::tempdir().expect("a folder");
         let cache = squares(root.path(), form);

@@ -60,7 +60,7 @@ fn second(bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn statuses_are_told_with_what_the_server_says() {
+fn status_errors_include_the_message_of_the_server() {
     let json = |text: &str| serde_json::json!({ "message": text }).to_string();
     for (status, body, what) in rows![
         500, json("7-metadata-1.warc.gz: at 12: no record"), "500: 7-metadata-1.warc.gz";
@@ -83,7 +83,7 @@ fn tar_text() -> String {
 }
 
 #[test]
-fn what_is_no_tar_is_refused() {
+fn invalid_tar_is_refused() {
     let tar = tar_of(IndexKind::Dedup, "1,2");
     let typed = |media: &str| answer(200, &[("Content-Type", media)], &tar);
     refused(
@@ -104,7 +104,7 @@ fn what_is_no_tar_is_refused() {
 }
 
 #[test]
-fn a_connection_that_breaks_leaves_nothing() {
+fn broken_connection_leaves_nothing() {
     let tar = tar_of(IndexKind::Dedup, "1,2");
     let mut rng = Rng::new("a connection that breaks");
     for _ in 0..20 {
@@ -134,7 +134,7 @@ fn a_connection_that_breaks_leaves_nothing() {
 }
 
 #[test]
-fn a_server_that_says_nothing_more_is_left() {
+fn silent_server_times_out() {
     let desk = Desk::new();
     let tar = tar_of(IndexKind::Dedup, "1,2");
     let host = ScriptedHost::start(move |asked| {
@@ -161,7 +161,7 @@ fn a_server_that_says_nothing_more_is_left() {
 }
 
 #[test]
-fn every_byte_counts() {
+fn every_changed_byte_is_noticed() {
     let good = tar_of(IndexKind::Dedup, "1,2");
     let mut rng = Rng::new("every byte counts");
     let desk = Desk::new();
@@ -187,7 +187,7 @@ fn every_byte_counts() {
 }
 
 #[test]
-fn checksums_are_checked() {
+fn checksums_are_verified() {
     let mut bytes = tar_of(IndexKind::Dedup, "1,2");
     let last = bytes.len() - 1024 - 300;
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -204,7 +204,7 @@ fn checksums_are_checked() {
 }
 
 #[test]
-fn only_what_is_expected_is_taken() {
+fn unexpected_members_are_refused() {
     for name in ["../x", "/etc/passwd", "url.cdxj", "manifest.json", "a/b"] {
         let tar = renamed(name, EntryType::Regular);
         refused(
@@ -237,7 +237,7 @@ fn only_what_is_expected_is_taken() {
 }
 
 #[test]
-fn sizes_are_those_of_the_manifest() {
+fn sizes_must_match_the_manifest() {
     let mut bytes = tar_of(IndexKind::Dedup, "1,2");
     let at = second(&bytes);
     bytes[at..at + 512].copy_from_slice(&head("digest.cdxj.gz", 1 << 40, EntryType::Regular));
@@ -252,7 +252,7 @@ fn sizes_are_those_of_the_manifest() {
 }
 
 #[test]
-fn an_index_that_unpacks_to_far_too_much_is_refused() {
+fn decompression_bomb_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let entry = made(folder.path(), IndexKind::Dedup, "1,2", |draft| {
         fill(draft, IndexKind::Dedup, "1,2")?;
@@ -265,7 +265,7 @@ fn an_index_that_unpacks_to_far_too_much_is_refused() {
 }
 
 #[test]
-fn what_is_no_gzip_is_refused() {
+fn invalid_gzip_is_refused() {
     for bad in [&b"no gzip"[..], &packed("a\nb\n")[..10], b"\x1f\x8b"] {
         let folder = tempfile::tempdir().unwrap();
         let entry = made(folder.path(), IndexKind::Dedup, "1,2", |draft| {
@@ -278,7 +278,7 @@ fn what_is_no_gzip_is_refused() {
 }
 
 #[test]
-fn it_has_to_be_the_index_that_was_asked_for() {
+fn index_of_other_jobs_is_refused() {
     refused(
         arrives(tar_of(IndexKind::Full, "1,2")),
         "instead of an index of kind dedup",

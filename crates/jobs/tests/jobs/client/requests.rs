@@ -14,7 +14,7 @@ fn text(index: &crawlspace_jobs::Index, name: &str) -> String {
 }
 
 #[test]
-fn an_index_is_fetched_once_and_unzipped() {
+fn index_is_fetched_once_and_decompressed() {
     let desk = Desk::new();
     let tar = tar_of(IndexKind::Dedup, "1,2");
     let host = ScriptedHost::start(move |_| arrives(&tar));
@@ -84,7 +84,7 @@ fn every_kind_has_its_folder() {
 }
 
 #[test]
-fn what_is_partial_has_its_own_name_and_the_rest_is_asked_for_later() {
+fn partial_index_has_its_own_name_and_is_completed_later() {
     let mut desk = Desk::new();
     let complete = Arc::new(AtomicUsize::new(0));
     let now = Arc::clone(&complete);
@@ -144,7 +144,7 @@ fn what_is_partial_has_its_own_name_and_the_rest_is_asked_for_later() {
 }
 
 #[test]
-fn a_partial_copy_is_good_enough_when_the_server_is_gone() {
+fn partial_copy_is_used_when_the_server_is_unreachable() {
     let mut desk = Desk::new();
     desk.options.retry_missing = Duration::ZERO;
     let tar = tar_of(IndexKind::Cdx, "1,2");
@@ -167,7 +167,7 @@ fn a_partial_copy_is_good_enough_when_the_server_is_gone() {
 }
 
 #[test]
-fn what_is_being_built_is_asked_for_again() {
+fn index_under_construction_is_requested_again() {
     let desk = Desk::new();
     let work = Work::default();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -195,7 +195,7 @@ fn what_is_being_built_is_asked_for_again() {
 }
 
 #[test]
-fn nobody_waits_for_ever() {
+fn wait_is_limited() {
     let desk = Desk::new();
     let options = but!(desk.options.clone(), wait: Duration::ZERO);
     let host = ScriptedHost::start(|_| answer(202, &[("Retry-After", "3600")], "{}"));
@@ -208,7 +208,7 @@ fn nobody_waits_for_ever() {
 }
 
 #[test]
-fn who_stops_is_stopped() {
+fn cancelled_request_stops() {
     let desk = Desk::new();
     let work = Work::default();
     let stopped = work.clone();
@@ -224,7 +224,7 @@ fn who_stops_is_stopped() {
 }
 
 #[test]
-fn what_passes_is_borne() {
+fn transient_failures_are_retried() {
     let desk = Desk::new();
     let tar = tar_of(IndexKind::Full, "1,2");
     let times = AtomicUsize::new(0);
@@ -255,7 +255,7 @@ fn what_passes_is_borne() {
 }
 
 #[test]
-fn many_who_want_the_same_ask_once() {
+fn concurrent_requests_fetch_once() {
     let desk = Desk::new();
     let tar = tar_of(IndexKind::Dedup, "1-9");
     let host = ScriptedHost::start(move |_| arrives(&tar));
@@ -276,7 +276,7 @@ fn many_who_want_the_same_ask_once() {
 }
 
 #[test]
-fn what_is_no_server_is_refused() {
+fn invalid_server_is_refused() {
     let desk = Desk::new();
     for server in [
         "",

@@ -93,7 +93,7 @@ fn assert_unreadable(missing: Missing, name: &str) -> String {
 }
 
 #[test]
-fn a_file_that_is_cut_off_is_named_and_concerns_no_other_job() {
+fn truncated_file_is_reported_and_affects_only_its_job() {
     let mut rng = Rng::new("cut files");
     let (stage, others) = only_others();
     let lines = 60;
@@ -137,7 +137,7 @@ fn a_file_that_is_cut_off_is_named_and_concerns_no_other_job() {
 }
 
 #[test]
-fn a_damaged_byte_of_a_compressed_file_never_goes_unseen() {
+fn damaged_byte_of_a_compressed_file_is_always_noticed() {
     let mut rng = Rng::new("damaged files");
     let (stage, others) = only_others();
     let (crawl_log, cdx) = harvest::logs(2, 11, 60);
@@ -164,7 +164,7 @@ fn a_damaged_byte_of_a_compressed_file_never_goes_unseen() {
 }
 
 #[test]
-fn what_is_no_archive_is_named() {
+fn invalid_archive_is_reported() {
     let mut rng = Rng::new("no archives");
     let (stage, others) = only_others();
     let random: Vec<u8> = (0..5_000).map(|_| rng.bits() as u8).collect();
@@ -211,7 +211,7 @@ fn instead(line: &str, least: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn bad_lines_are_counted_and_named_and_the_others_stay() {
+fn bad_lines_are_counted_and_reported_and_the_others_kept() {
     let (stage, others) = only_others();
     let bad = instead(LINE, 10);
     let bad_cdx = instead(CDX, 7);
@@ -256,7 +256,7 @@ fn bad_lines_are_counted_and_named_and_the_others_stay() {
 }
 
 #[test]
-fn lines_that_are_cut_anywhere_are_rows_or_counted() {
+fn lines_cut_at_any_offset_are_rows_or_counted() {
     let (stage, others) = only_others();
     let mut crawl_log = String::new();
     for end in 1..=LINE.len() {
@@ -291,7 +291,7 @@ fn lines_that_are_cut_anywhere_are_rows_or_counted() {
 }
 
 #[test]
-fn a_job_without_a_good_line_is_missing_and_never_an_empty_index() {
+fn job_without_a_good_line_is_missing_instead_of_empty() {
     let (stage, others) = only_others();
     let (_, cdx) = harvest::logs(2, 11, 20);
     for (crawl_log, cdx) in [(&b"none\nof\nthese\n"[..], &cdx[..]), (&cdx[..], &cdx[..])] {
@@ -324,7 +324,7 @@ fn a_job_without_a_good_line_is_missing_and_never_an_empty_index() {
 /// Checks that a CDX in another format counts as missing and is reported, and that an unreadable crawl.log does not
 /// affect the lines of the CDX.
 #[test]
-fn a_cdx_in_another_format_leaves_what_the_crawl_log_says() {
+fn unsupported_cdx_leaves_the_data_of_the_crawl_log() {
     let stage = Stage::new();
     let (crawl_log, cdx) = harvest::logs(2, 11, 200);
     let eleven = b" CDX N b a m s k r M S V g\n\
@@ -360,7 +360,7 @@ fn a_cdx_in_another_format_leaves_what_the_crawl_log_says() {
 
 /// Checks that an unreadable file is tried again, and used once it is readable.
 #[test]
-fn a_job_that_was_repaired_is_there_the_next_time() {
+fn repaired_job_is_found_the_next_time() {
     let (stage, others) = only_others();
     let (crawl_log, cdx) = harvest::logs(2, 11, 20);
     let path = stage.add_logs(2, &crawl_log, Some(&cdx), Form::WarcGz);

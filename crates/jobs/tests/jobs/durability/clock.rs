@@ -51,7 +51,7 @@ fn times() -> Vec<SystemTime> {
 }
 
 #[test]
-fn whatever_the_times_of_files_are_entries_are_found_and_built() {
+fn entries_are_found_and_built_with_any_file_times() {
     let mut rng = Rng::new("times of files");
     let stage = Stage::with_jobs("1,2", 30);
     let cache_dir = stage.cache_dir();
@@ -82,7 +82,7 @@ fn whatever_the_times_of_files_are_entries_are_found_and_built() {
 }
 
 #[test]
-fn age_is_that_of_the_last_use_and_never_below_nothing() {
+fn age_is_measured_from_the_last_use_and_never_negative() {
     let stage = Stage::with_jobs("1,2", 30);
     let cache_dir = stage.cache_dir();
     for ask in asks(ASKS) {
@@ -108,7 +108,7 @@ fn age_is_that_of_the_last_use_and_never_below_nothing() {
 
 /// Checks that entries used before the clock was set back can expire.
 #[test]
-fn a_use_in_the_future_counts_as_one_now_and_is_forgotten_in_time() {
+fn future_use_counts_as_now() {
     let stage = Stage::with_jobs("1,2", 30);
     let cache_dir = stage.cache_dir();
     for ask in asks(ASKS) {

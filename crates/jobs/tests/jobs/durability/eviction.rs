@@ -24,7 +24,7 @@ fn remove_all(cache_dir: &Path) -> Collected {
 }
 
 #[test]
-fn nothing_in_use_is_ever_removed() {
+fn entry_in_use_is_never_removed() {
     let mut rng = Rng::new("removed entries");
     let stage = Stage::with_jobs("1-3", 60);
     let (expected_dir, cache_dir) = (stage.path().join("expected"), stage.cache_dir());
@@ -122,7 +122,7 @@ pub fn hold(told: &Told) {
 }
 
 #[test]
-fn an_entry_stays_as_long_as_a_process_has_it_and_goes_when_that_is_killed() {
+fn entry_is_kept_while_a_process_uses_it_and_freed_by_its_kill() {
     let stage = Stage::with_jobs("1-3", 40);
     let cache_dir = stage.cache_dir();
     for (ask, entry) in [
@@ -146,7 +146,7 @@ fn an_entry_stays_as_long_as_a_process_has_it_and_goes_when_that_is_killed() {
 }
 
 #[test]
-fn what_is_damaged_while_in_use_is_replaced_and_whoever_has_it_reads_on() {
+fn entry_damaged_in_use_is_replaced_and_readers_continue() {
     let stage = Stage::with_jobs("1-3", 40);
     let cache_dir = stage.cache_dir();
     for ask in ["full 1-3", "cdx 1-3"] {
@@ -172,7 +172,7 @@ fn what_is_damaged_while_in_use_is_replaced_and_whoever_has_it_reads_on() {
 }
 
 #[test]
-fn what_is_replaced_is_there_at_every_moment() {
+fn replaced_entry_exists_at_every_moment() {
     let mut rng = Rng::new("replaced entries");
     let stage = Stage::with_jobs("1-3", 30);
     let cache_dir = stage.cache_dir();

@@ -108,7 +108,7 @@ pub fn die_at(bytes: u64) {
 }
 
 #[test]
-fn a_file_that_must_not_grow_leaves_nothing_half_written() {
+fn file_size_limit_leaves_nothing_half_written() {
     let mut rng = Rng::new("files that must not grow");
     // With very few lines, manifests are the largest files.
     for (lines, memory) in [(3, 1 << 20), (120, 8 << 10)] {
@@ -163,7 +163,7 @@ fn mounts() -> Result<(), String> {
 }
 
 #[test]
-fn a_full_disk_leaves_nothing_half_written() {
+fn full_disk_leaves_nothing_half_written() {
     if let Err(why) = mounts() {
         return left_out("a file system of its own", &why);
     }
@@ -220,7 +220,7 @@ pub fn full(told: &Told) {
 }
 
 #[test]
-fn entries_are_found_where_nothing_may_be_written() {
+fn entries_are_found_in_a_read_only_folder() {
     if let Err(why) = mounts() {
         return left_out("a file system of its own", &why);
     }
@@ -254,7 +254,7 @@ pub fn read_only(told: &Told) {
 }
 
 #[test]
-fn what_may_not_be_read_is_named_and_nothing_else_suffers() {
+fn unreadable_file_is_reported_and_affects_nothing_else() {
     let stage = Stage::with_jobs("1-3", 40);
     let cache_dir = stage.cache_dir();
     fs::create_dir(&cache_dir).expect("a folder");
@@ -309,7 +309,7 @@ pub fn unreadable(told: &Told) {
 }
 
 #[test]
-fn too_few_open_files_are_an_error_and_no_smaller_index() {
+fn too_few_open_files_are_an_error() {
     let stage = Stage::with_jobs("1-150", 3);
     let process = Process::new("descriptors", &stage, &stage.cache_dir(), "");
     process.run().assert_done();

@@ -59,7 +59,7 @@ impl Drop for Java {
 }
 
 #[test]
-fn a_java_process_and_a_builder_keep_each_other_waiting() {
+fn java_process_and_builder_respect_each_others_locks() {
     let mut java = match Java::start() {
         Ok(java) => java,
         Err(why) => return left_out("Java", &why),

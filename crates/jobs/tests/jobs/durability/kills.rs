@@ -77,7 +77,7 @@ fn somewhere(running: &mut [Running], cache_dir: &Path, all: (Duration, usize), 
 }
 
 #[test]
-fn a_builder_that_is_killed_harms_nobody_and_its_work_is_gone_on_with() {
+fn killed_builder_harms_nobody_and_its_work_is_resumed() {
     let rng = Mutex::new(Rng::new("killed builders"));
     let stage = Stage::with_jobs("1,2", 150);
     let (expected, duration, files) = undisturbed(&stage);
@@ -112,7 +112,7 @@ fn a_builder_that_is_killed_harms_nobody_and_its_work_is_gone_on_with() {
 
 /// Kills the builder at a certain write, independent of timing.
 #[test]
-fn a_builder_that_is_killed_while_it_writes_harms_nobody() {
+fn builder_killed_during_a_write_harms_nobody() {
     let mut rng = Rng::new("killed writers");
     let stage = Stage::with_jobs("1,2", 150);
     let (expected, ..) = undisturbed(&stage);
@@ -143,7 +143,7 @@ fn a_builder_that_is_killed_while_it_writes_harms_nobody() {
 }
 
 #[test]
-fn builders_and_those_who_wait_for_them_are_killed_and_the_last_one_gets_everything() {
+fn last_survivor_of_killed_builders_and_waiters_gets_everything() {
     let mut rng = Rng::new("killed waiters");
     let stage = Stage::with_jobs("1,2", 150);
     let (expected, duration, files) = undisturbed(&stage);

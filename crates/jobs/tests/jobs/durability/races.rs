@@ -44,7 +44,7 @@ fn race(stage: &Stage, asks: &str, rng: &mut Rng) -> usize {
 }
 
 #[test]
-fn the_same_set_is_built_once_by_however_many_processes_and_threads() {
+fn many_processes_and_threads_build_a_set_once() {
     let mut rng = Rng::new("the same set");
     let stage = Stage::with_jobs("1-4", 100);
     for _ in 0..3 {
@@ -54,7 +54,7 @@ fn the_same_set_is_built_once_by_however_many_processes_and_threads() {
 }
 
 #[test]
-fn overlapping_sets_share_what_they_have_in_common() {
+fn overlapping_sets_share_their_jobs() {
     let mut rng = Rng::new("overlapping sets");
     let stage = Stage::with_jobs("1-6", 100);
     let asks = "full 1-4;full 3-6;full 1-6;full 2;dedup 1-4;dedup 2,3;cdx 1-6;cdx 2,3";

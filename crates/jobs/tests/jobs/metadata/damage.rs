@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn of_a_file_that_is_cut_off_whole_records_come_or_none(
+    fn truncated_file_yields_whole_records_or_none(
         form in forms(),
         at in any::<proptest::sample::Index>(),
     ) {
@@ -57,7 +57,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_bytes_do_no_harm_and_in_gzip_members_are_found(
+    fn changed_bytes_are_harmless_and_found_in_gzip_members(
         form in forms(),
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
     ) {
@@ -74,13 +74,13 @@ proptest! {
     }
 
     #[test]
-    fn anything_at_all_does_no_harm(form in forms(), bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_are_harmless(form in forms(), bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         prop_assert!(outcome(form, &bytes).is_err());
     }
 }
 
 #[test]
-fn a_log_that_is_cut_off_is_an_error_at_its_offset() {
+fn truncated_log_is_an_error_at_its_offset() {
     for form in Form::ALL {
         let bytes = bytes(form);
         let packed = matches!(form, Form::WarcGz | Form::ArcGz);
@@ -103,7 +103,7 @@ fn a_log_that_is_cut_off_is_an_error_at_its_offset() {
 }
 
 #[test]
-fn damage_at_the_end_of_a_member_is_found_after_its_last_byte_came() {
+fn damage_at_the_end_of_a_member_is_found() {
     let member = |block: &[u8]| {
         let mut file =
             redis_tests::metadata::Metadata::begin(Vec::new(), "x", Form::WarcGz).unwrap();
@@ -135,7 +135,7 @@ fn damage_at_the_end_of_a_member_is_found_after_its_last_byte_came() {
 }
 
 #[test]
-fn what_is_no_warc_file_is_said_to_be_none() {
+fn invalid_warc_file_is_reported() {
     for (bytes, why) in rows![
         &b""[..], "empty";
         b"<html>not found</html>", "no WARC record begins here";

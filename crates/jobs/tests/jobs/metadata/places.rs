@@ -18,7 +18,7 @@ fn found(archive: &Archive, job: u64) -> bool {
 }
 
 #[test]
-fn folders_within_folders_are_looked_into() {
+fn nested_folders_are_searched() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     put(&root.join("7-metadata-1.warc"), 7);
@@ -37,7 +37,7 @@ fn folders_within_folders_are_looked_into() {
 }
 
 #[test]
-fn links_are_followed_and_lead_nowhere_twice() {
+fn links_are_followed_once() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("root");
     let elsewhere = folder.path().join("elsewhere");
@@ -65,7 +65,7 @@ fn links_are_followed_and_lead_nowhere_twice() {
 }
 
 #[test]
-fn a_place_that_cannot_be_read_is_named() {
+fn unreadable_location_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     put(&root.join("7-metadata-1.warc"), 7);
@@ -85,7 +85,7 @@ fn a_place_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn a_folder_within_that_cannot_be_read_is_named() {
+fn unreadable_nested_folder_is_reported() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let closed = folder.path().join("closed");
@@ -101,7 +101,7 @@ fn a_folder_within_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn a_list_names_files_and_folders_relative_to_itself() {
+fn list_paths_are_relative_to_the_list() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     put(&root.join("a/7-metadata-1.warc"), 7);
@@ -133,7 +133,7 @@ fn a_list_names_files_and_folders_relative_to_itself() {
 }
 
 #[test]
-fn a_single_file_is_a_place_if_its_name_says_whose_it_is() {
+fn single_file_is_a_location_if_its_name_has_a_job() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     put(&root.join("7-metadata-1.warc"), 7);
@@ -146,7 +146,7 @@ fn a_single_file_is_a_place_if_its_name_says_whose_it_is() {
 }
 
 #[test]
-fn a_file_that_lies_in_two_places_is_read_once() {
+fn file_in_two_locations_is_read_once() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     put(&root.join("a/7-metadata-1.warc"), 7);
@@ -173,7 +173,7 @@ fn a_file_that_lies_in_two_places_is_read_once() {
 }
 
 #[test]
-fn new_files_are_found_when_it_is_time_to_look_again() {
+fn new_files_are_found_at_the_next_scan() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let places = [root.to_str().unwrap().to_owned()];
@@ -187,7 +187,7 @@ fn new_files_are_found_when_it_is_time_to_look_again() {
 }
 
 #[test]
-fn a_file_that_was_moved_is_found_again() {
+fn moved_file_is_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     put(&root.join("a/7-metadata-1.warc"), 7);
@@ -202,7 +202,7 @@ fn a_file_that_was_moved_is_found_again() {
 }
 
 #[test]
-fn a_place_that_fails_later_takes_no_job_away_that_is_known() {
+fn location_that_fails_later_removes_no_known_job() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (folder.path().join("a"), folder.path().join("b"));
     put(&a.join("7-metadata-1.warc"), 7);
@@ -215,7 +215,7 @@ fn a_place_that_fails_later_takes_no_job_away_that_is_known() {
 }
 
 #[test]
-fn the_same_failure_comes_until_it_is_time_to_look_again() {
+fn failure_is_repeated_until_the_next_scan() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("later");
     let places = [place.to_str().unwrap().to_owned()];

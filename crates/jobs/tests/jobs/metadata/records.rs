@@ -35,7 +35,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn both_records_come_in_one_pass_from_every_form() {
+fn both_records_are_read_in_one_pass_from_every_form() {
     let (crawl_log, cdx) = harvest::logs(117, 1, 3_000);
     for form in Form::ALL {
         let folder = folder();
@@ -52,7 +52,7 @@ fn both_records_come_in_one_pass_from_every_form() {
 }
 
 #[test]
-fn a_file_that_was_compressed_as_a_whole_is_read() {
+fn wholly_compressed_file_is_read() {
     for form in [Form::Warc, Form::Arc] {
         let folder = folder();
         let bytes = metadata("x", 7, 3, CRAWL_LOG, Some(CDX), form);
@@ -63,7 +63,7 @@ fn a_file_that_was_compressed_as_a_whole_is_read() {
 }
 
 #[test]
-fn the_version_block_of_old_arc_files_may_count_its_line_end() {
+fn version_block_of_old_arc_files_may_count_its_line_end() {
     let folder = folder();
     let names = "URL IP-address Archive-date Content-type Archive-length";
     let version = format!("1 0 InternetArchive\n{names}\n\n");
@@ -80,7 +80,7 @@ fn the_version_block_of_old_arc_files_may_count_its_line_end() {
 }
 
 #[test]
-fn a_job_without_files_and_one_without_records_are_told_apart() {
+fn job_without_files_differs_from_one_without_records() {
     let folder = folder();
     let path = folder.path().join("7-metadata-1.warc");
     write_metadata(&path, 7, 3, CRAWL_LOG, None, Form::Warc);
@@ -102,7 +102,7 @@ fn a_job_without_files_and_one_without_records_are_told_apart() {
 }
 
 #[test]
-fn the_url_of_a_record_decides_whose_it_is() {
+fn url_of_a_record_determines_its_job() {
     let folder = folder();
     for (job, name) in [
         (117, "coll-117-3-metadata-2.warc"),
@@ -132,7 +132,7 @@ fn the_url_of_a_record_decides_whose_it_is() {
 }
 
 #[test]
-fn without_a_job_in_the_url_the_name_decides_if_it_can() {
+fn file_name_determines_the_job_if_the_url_does_not() {
     for form in [Form::Warc, Form::ArcGz] {
         let folder = folder();
         let log = "metadata://a.example/crawl/logs/crawl.log";
@@ -153,7 +153,7 @@ fn without_a_job_in_the_url_the_name_decides_if_it_can() {
 }
 
 #[test]
-fn a_job_that_is_no_number_is_nobodys() {
+fn invalid_job_number_is_ignored() {
     let folder = folder();
     let jobs = ["x", "", "+7", "7x", "99999999999999999999"];
     for (n, job) in jobs.iter().enumerate() {
@@ -165,7 +165,7 @@ fn a_job_that_is_no_number_is_nobodys() {
 }
 
 #[test]
-fn records_of_other_urls_and_types_are_passed_over() {
+fn records_of_other_urls_and_types_are_skipped() {
     let folder = folder();
     let records = rows![
         "metadata://a.example/crawl/logs/crawl.logs", "text/plain; charset=UTF-8", &b"1"[..];
@@ -194,7 +194,7 @@ fn records_of_other_urls_and_types_are_passed_over() {
 }
 
 #[test]
-fn a_header_of_http_is_no_part_of_the_log() {
+fn http_header_is_no_part_of_the_log() {
     let url = "WARC-Target-URI: metadata://a.example/crawl/logs/crawl.log?jobid=7";
     let media_type = "Content-Type: application/http; msgtype=response";
     let fields = format!("WARC-Type: response\r\n{url}\r\n{media_type}");
@@ -215,7 +215,7 @@ fn a_header_of_http_is_no_part_of_the_log() {
 }
 
 #[test]
-fn a_digest_that_the_header_states_is_held_against_the_block() {
+fn stated_digest_is_compared_to_the_block() {
     let url = "WARC-Target-URI: metadata://a.example/crawl/logs/crawl.log?jobid=7";
     let digest = sha1_smol::Sha1::from(CRAWL_LOG).digest();
     let fields = format!("WARC-Type: resource\r\n{url}\r\nContent-Type: text/plain");
@@ -237,7 +237,7 @@ fn a_digest_that_the_header_states_is_held_against_the_block() {
 }
 
 #[test]
-fn a_part_of_a_record_is_not_taken_for_all_of_it() {
+fn segment_of_a_record_is_refused() {
     let url = "WARC-Target-URI: metadata://a.example/crawl/logs/crawl.log?jobid=7";
     let fields = format!("WARC-Type: resource\r\n{url}\r\nContent-Type: text/plain\r\n");
     let folder = folder();
@@ -256,7 +256,7 @@ fn a_part_of_a_record_is_not_taken_for_all_of_it() {
 }
 
 #[test]
-fn files_of_a_job_come_in_the_order_of_their_numbers() {
+fn files_of_a_job_are_read_in_numeric_order() {
     let folder = folder();
     for n in [10, 2, 1] {
         let path = folder.path().join(format!("7-metadata-{n}.warc"));
@@ -268,7 +268,7 @@ fn files_of_a_job_come_in_the_order_of_their_numbers() {
 }
 
 #[test]
-fn what_the_taker_says_is_what_comes_of_it() {
+fn return_value_of_the_consumer_is_passed_on() {
     let folder = folder();
     let path = folder.path().join("7-metadata-1.warc");
     write_metadata(&path, 7, 3, CRAWL_LOG, Some(CDX), Form::Warc);

@@ -40,7 +40,7 @@ fn asked(host: &FileHost) -> Vec<String> {
 }
 
 #[test]
-fn a_listing_is_followed_below_itself_and_no_further() {
+fn listing_is_followed_only_below_itself() {
     let host = FileHost::start();
     let other = FileHost::start();
     list(
@@ -127,7 +127,7 @@ fn lists_of_servers_may_be_lines_or_json() {
 }
 
 #[test]
-fn a_local_list_may_name_urls() {
+fn local_list_may_name_urls() {
     let host = FileHost::start();
     put(&host, "/7-metadata-1.warc.gz", 7, Manners::default());
     put(&host, "/a/8-metadata-1.warc.gz", 8, Manners::default());
@@ -145,7 +145,7 @@ fn a_local_list_may_name_urls() {
 }
 
 #[test]
-fn a_folder_without_its_slash_is_sent_on_to() {
+fn folder_without_a_slash_is_redirected() {
     let host = FileHost::start();
     let sent_on = |to: &str| with!(Manners, redirect: Some(to.to_owned()));
     host.put("/a", b"", sent_on("/a/"));
@@ -182,7 +182,7 @@ fn a_folder_without_its_slash_is_sent_on_to() {
 }
 
 #[test]
-fn a_listing_that_fails_is_no_job_less() {
+fn failed_listing_removes_no_job() {
     let host = FileHost::start();
     list(&host, "/a/", page(&["7-metadata-1.warc.gz", "b/"]));
     put(&host, "/a/7-metadata-1.warc.gz", 7, Manners::default());
@@ -201,7 +201,7 @@ fn a_listing_that_fails_is_no_job_less() {
 }
 
 #[test]
-fn what_fails_for_a_moment_is_tried_again() {
+fn transient_failures_are_retried() {
     let host = FileHost::start();
     let busy = with!(Manners, failing: Some((503, 1)));
     host.put(
@@ -214,7 +214,7 @@ fn what_fails_for_a_moment_is_tried_again() {
 }
 
 #[test]
-fn a_file_that_cannot_be_had_is_named() {
+fn unavailable_file_is_reported() {
     let host = FileHost::start();
     let path = "/7-metadata-1.warc.gz";
     let url = host.url(path);
@@ -233,7 +233,7 @@ fn a_file_that_cannot_be_had_is_named() {
 }
 
 #[test]
-fn a_connection_that_breaks_is_taken_up_where_it_broke() {
+fn broken_download_resumes() {
     let (crawl_log, cdx) = redis_tests::harvest::logs(7, 1, 5_000);
     let bytes = metadata("x", 7, 3, &crawl_log, Some(&cdx), Form::WarcGz);
     let host = FileHost::start();
@@ -249,7 +249,7 @@ fn a_connection_that_breaks_is_taken_up_where_it_broke() {
 }
 
 #[test]
-fn a_file_that_comes_in_part_is_no_file() {
+fn partial_file_is_refused() {
     let host = FileHost::start();
     let path = "/7-metadata-1.warc.gz";
     let url = host.url(path);
@@ -284,7 +284,7 @@ fn passwords_in_urls_are_not_shown() {
 }
 
 #[test]
-fn a_server_may_say_of_a_packed_file_that_it_is_packed() {
+fn content_encoding_of_a_gzip_file_is_accepted() {
     let host = FileHost::start();
     let packed = with!(Manners, encoding: Some("x-gzip".to_owned()));
     put(&host, "/7-metadata-1.warc.gz", 7, packed.clone());
@@ -298,7 +298,7 @@ fn a_server_may_say_of_a_packed_file_that_it_is_packed() {
 }
 
 #[test]
-fn however_many_ask_one_of_them_looks() {
+fn concurrent_requests_scan_once() {
     let host = FileHost::start();
     list(&host, "/a/", page(&["7-metadata-1.warc.gz"]));
     put(&host, "/a/7-metadata-1.warc.gz", 7, Manners::default());
@@ -315,7 +315,7 @@ fn however_many_ask_one_of_them_looks() {
 }
 
 #[test]
-fn folders_without_end_are_an_error() {
+fn endless_folders_are_an_error() {
     let host = ScriptedHost::start(|_| answer(200, &[], page(&["deeper/", "./"])));
     let text = failure(&archive(&[&host.url("/a/")]), 7);
     assert_says(&text, &["/a/", "64 levels deep"]);

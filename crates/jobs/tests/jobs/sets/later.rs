@@ -41,7 +41,7 @@ fn outdated(stage: &Stage) -> Vec<String> {
 
 /// Checks that both the same process and another one find the file.
 #[test]
-fn a_metadata_file_that_comes_later_is_read_by_the_next_request() {
+fn later_metadata_file_is_read_by_the_next_request() {
     for is_same_process in [true, false] {
         let stage = Stage::with_jobs("8", 20);
         let (crawl_log, cdx) = stage.logs(7, 200);
@@ -85,7 +85,7 @@ fn a_metadata_file_that_comes_later_is_read_by_the_next_request() {
 
 /// Checks that a hit is cheap: by default, the archive is checked at most every minute.
 #[test]
-fn what_was_current_a_moment_ago_is_not_compared_again() {
+fn current_index_is_not_compared_again_at_once() {
     let stage = Stage::with_jobs("7,8", 20);
     let caches = stage.caches();
     get(&caches, IndexKind::Full, "7,8");
@@ -98,7 +98,7 @@ fn what_was_current_a_moment_ago_is_not_compared_again() {
 
 /// Checks a metadata file that was read while it was being copied, and grew.
 #[test]
-fn a_metadata_file_that_grew_is_read_again() {
+fn grown_metadata_file_is_read_again() {
     let stage = Stage::new();
     let (crawl_log, cdx) = stage.logs(7, 200);
     let path = stage.add_logs(7, &crawl_log, Some(&cdx), Form::Warc);
@@ -125,7 +125,7 @@ fn a_metadata_file_that_grew_is_read_again() {
 
 /// Checks that `dedup` finds a CDX that arrived after `full` was built: a missing CDX is not cached forever.
 #[test]
-fn an_index_that_is_older_than_the_raw_data_is_rebuilt_though_the_archive_is_away() {
+fn outdated_index_is_rebuilt_from_raw_data_without_the_archive() {
     let stage = Stage::new();
     let (crawl_log, cdx) = stage.logs(7, 200);
     stage.add_logs(7, &crawl_log, None, Form::WarcGz);
@@ -143,7 +143,7 @@ fn an_index_that_is_older_than_the_raw_data_is_rebuilt_though_the_archive_is_awa
 }
 
 #[test]
-fn rebuilding_a_job_refreshes_the_sets_and_the_other_kinds() {
+fn rebuilding_a_job_refreshes_sets_and_other_kinds() {
     let stage = Stage::with_jobs("7-9", 100);
     let caches = stage.caches();
     for kind in IndexKind::ALL {
@@ -192,7 +192,7 @@ fn rebuilding_a_job_refreshes_the_sets_and_the_other_kinds() {
 
 /// Checks that an unreadable new file does not remove existing data.
 #[test]
-fn a_later_file_that_is_damaged_leaves_the_older_index() {
+fn damaged_later_file_keeps_the_older_index() {
     let stage = Stage::with_jobs("7,8", 50);
     let caches = watchful(&stage);
     let mut before = Vec::new();
@@ -226,7 +226,7 @@ fn a_later_file_that_is_damaged_leaves_the_older_index() {
 
 /// Checks that a file with the job's number in its name that belongs to another job is read only once.
 #[test]
-fn a_file_of_another_job_is_no_reason_to_build_again() {
+fn file_of_another_job_triggers_no_rebuild() {
     let stage = Stage::with_jobs("7", 50);
     let caches = watchful(&stage);
     get(&caches, IndexKind::Full, "7");

@@ -34,7 +34,7 @@ fn places(index: &Index) -> Vec<(String, String)> {
 }
 
 #[test]
-fn duplicates_have_the_places_of_the_compressed_archive() {
+fn duplicates_have_the_locations_of_the_compressed_archive() {
     let of_old = "http://a.example/c.png 10.0.0.1 20161205101113 image/png 2494 7-1.arc 5000\n";
     let of_new = "http://a.example/c.png 10.0.0.1 20161205101113 image/png 2494 7-1.arc.gz 3000\n";
     let new = [
@@ -87,7 +87,7 @@ fn duplicates_have_the_places_of_the_compressed_archive() {
 }
 
 #[test]
-fn a_digest_that_was_cut_off_with_the_log_is_none() {
+fn digest_truncated_with_the_log_is_ignored() {
     let stage = Stage::new();
     let line = DUPLICATES.lines().last().expect("a line");
     let digest = "7WSXRDYAC7LQOMXF5SLVAC27YITWZHNH";

@@ -26,7 +26,7 @@ fn captures(lines: &[String]) -> BTreeMap<(String, String, String), usize> {
 }
 
 #[test]
-fn an_index_has_the_captures_of_all_its_jobs_in_both_orders() {
+fn index_has_the_captures_of_all_jobs_in_both_orders() {
     let stage = Stage::with_jobs("1-6", 500);
     let caches = stage.caches();
     for kind in [IndexKind::Dedup, IndexKind::Full] {
@@ -59,7 +59,7 @@ fn an_index_has_the_captures_of_all_its_jobs_in_both_orders() {
 }
 
 #[test]
-fn a_cdx_index_has_all_lines_sorted() {
+fn cdx_index_has_all_lines_sorted() {
     let stage = Stage::with_jobs("1-3", 300);
     let index = get(&stage.caches(), IndexKind::Cdx, "1-3");
     let text = std::fs::read_to_string(index.entry.path()).expect("a file");
@@ -78,7 +78,7 @@ fn a_cdx_index_has_all_lines_sorted() {
 }
 
 #[test]
-fn a_part_is_never_kept_under_the_name_of_the_whole() {
+fn partial_index_is_never_stored_under_the_name_of_the_whole() {
     let stage = Stage::with_jobs("1,2,4", 50);
     let options = but!(stage.options(), retry_missing: Duration::ZERO);
     let caches = IndexCaches::open(options).expect("caches");
@@ -103,7 +103,7 @@ fn a_part_is_never_kept_under_the_name_of_the_whole() {
 }
 
 #[test]
-fn no_job_at_all_is_an_empty_index() {
+fn set_of_no_jobs_is_an_empty_index() {
     let stage = Stage::new();
     for kind in IndexKind::ALL {
         let index = get(&stage.caches(), kind, "5,6");
@@ -115,7 +115,7 @@ fn no_job_at_all_is_an_empty_index() {
 
 /// Checks that the contents of a set do not depend on how it was built.
 #[test]
-fn a_set_made_of_larger_ones_has_the_same_lines_as_one_made_of_jobs() {
+fn set_built_from_larger_sets_equals_one_built_from_jobs() {
     let stage = Stage::with_jobs("1-9", 200);
     let caches = stage.caches();
     for jobs in ["1-4", "6,7", "1-8"] {
@@ -152,7 +152,7 @@ fn a_set_made_of_larger_ones_has_the_same_lines_as_one_made_of_jobs() {
 
 /// Use more jobs than are merged at once, and more than are held in use.
 #[test]
-fn a_set_may_have_more_jobs_than_files_are_open() {
+fn set_may_have_more_jobs_than_open_files() {
     let stage = Stage::new();
     let jobs = 1_100;
     for job in 1..=jobs {
@@ -198,7 +198,7 @@ fn a_set_may_have_more_jobs_than_files_are_open() {
 }
 
 #[test]
-fn jobs_that_there_are_not_leave_nothing_in_the_caches() {
+fn missing_jobs_leave_nothing_in_the_caches() {
     let stage = Stage::with_jobs("7", 5);
     let caches = stage.caches();
     for kind in IndexKind::ALL {
@@ -227,7 +227,7 @@ fn jobs_that_there_are_not_leave_nothing_in_the_caches() {
 
 /// Checks that a missing job or record is looked for again only after a while.
 #[test]
-fn what_was_missing_a_moment_ago_is_not_read_for_again() {
+fn recently_missing_jobs_are_not_searched_again() {
     let stage = Stage::with_jobs("1", 20);
     let (crawl_log, _) = stage.logs(2, 20);
     let path = stage.add_logs(2, &crawl_log, None, Form::WarcGz);

@@ -74,7 +74,7 @@ fn same(long: &str, short: &str, kind: &SourceKind, resource: &[Loader]) {
 }
 
 #[test]
-fn a_local_archive() {
+fn local_archive_is_parsed() {
     same(
         "
 collections:
@@ -101,7 +101,7 @@ collections:
 }
 
 #[test]
-fn a_memento_archive() {
+fn memento_archive_is_parsed() {
     same(
         "
 collections:
@@ -124,7 +124,7 @@ collections:
 }
 
 #[test]
-fn a_cdx_server_whose_url_says_where_replay_is() {
+fn cdx_server_with_replay_in_its_url_is_parsed() {
     same(
         "
 collections:
@@ -146,7 +146,7 @@ collections:
 }
 
 #[test]
-fn a_cdx_server_with_a_replay_prefix() {
+fn cdx_server_with_a_replay_prefix_is_parsed() {
     let long = "
 collections:
     ia:
@@ -177,7 +177,7 @@ collections:
 }
 
 #[test]
-fn the_live_web() {
+fn live_web_is_parsed() {
     same(
         "
 collections:
@@ -201,7 +201,7 @@ collections:
 }
 
 #[test]
-fn a_cdx_server_without_replay_whose_records_are_in_warc_files() {
+fn cdx_server_with_records_in_warc_files_is_parsed() {
     let step = step(
         "
 collections:
@@ -233,7 +233,7 @@ fn remote_three() -> [Source; 3] {
 }
 
 #[test]
-fn many_archives_at_once() {
+fn parallel_archives_are_parsed() {
     let step = step(
         "
 collections:
@@ -260,7 +260,7 @@ collections:
 }
 
 #[test]
-fn one_archive_after_the_other() {
+fn sequence_of_archives_is_parsed() {
     let config = good(
         "
 collections:

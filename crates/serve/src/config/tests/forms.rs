@@ -9,7 +9,7 @@ use crawlspace_fetch::Network;
 use redis_tests::rows;
 
 #[test]
-fn loaders_of_every_kind() {
+fn every_loader_is_parsed() {
     let step = step(
         "
 collections:
@@ -53,7 +53,7 @@ collections:
 }
 
 #[test]
-fn sources_of_every_kind_in_short_and_long() {
+fn every_source_is_parsed_in_short_and_long_form() {
     for (long, short) in rows![
         "type: file, path: x.cdxj", "./x.cdxj";
         "type: file, path: /a b/c", "file:///a%20b/c";
@@ -80,7 +80,7 @@ fn sources_of_every_kind_in_short_and_long() {
 }
 
 #[test]
-fn a_source_can_have_limits_of_its_own() {
+fn source_may_have_its_own_limits() {
     let step = step(
         "
 collections:
@@ -105,7 +105,7 @@ collections:
 }
 
 #[test]
-fn timeouts_stand_at_every_level() {
+fn timeouts_are_parsed_at_every_level() {
     let config = good(
         "
 collections:
@@ -155,7 +155,7 @@ collections:
 }
 
 #[test]
-fn private_networks_and_access_points() {
+fn private_networks_and_access_points_are_parsed() {
     let config = good(
         "
 allow_private: [127.0.0.1, '::1', 10.0.0.0/8]
@@ -201,7 +201,7 @@ fn hosts_are_names_and_addresses() {
 }
 
 #[test]
-fn an_index_whose_records_nothing_loads_is_remarked_upon() {
+fn index_without_a_loader_causes_a_warning() {
     let (_, warnings) = parse("collections: {c: /index}").unwrap();
     assert_eq!(warnings.len(), 1);
     let position = warnings[0].position.unwrap();
@@ -209,7 +209,7 @@ fn an_index_whose_records_nothing_loads_is_remarked_upon() {
 }
 
 #[test]
-fn what_is_repeated_is_written_once() {
+fn aliases_of_yaml_are_expanded() {
     let config = good(
         "
 collections:

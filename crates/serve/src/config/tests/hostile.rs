@@ -7,7 +7,7 @@ use super::super::{Config, Position, Secrets, SourceKind, yaml};
 use super::{parse, refusal};
 
 #[test]
-fn what_grows_without_end_is_refused() {
+fn exponential_aliases_are_refused() {
     let mut laughs = "l0: &l0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..20 {
         let before = level - 1;
@@ -30,7 +30,7 @@ fn what_grows_without_end_is_refused() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_named() {
+fn unreadable_file_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing.yaml");
     let text = Config::load(&missing).unwrap_err().to_string();
@@ -73,7 +73,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn no_text_does_harm(text in "\\PC{0,200}", lines in "([ \\t]{0,4}[-?:,{}\\[\\]&*!|>'\"%@`a#<~$. \\n]{0,6}){0,40}") {
+    fn no_text_causes_a_panic(text in "\\PC{0,200}", lines in "([ \\t]{0,4}[-?:,{}\\[\\]&*!|>'\"%@`a#<~$. \\n]{0,6}){0,40}") {
         for text in [text, lines] {
             let _ = parse(&text);
             let _ = parse(&format!("collections:\n  a: {text}"));
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn the_normal_form_of_whatever_is_taken_is_taken(
+    fn normal_form_of_any_accepted_configuration_is_accepted(
         before in "(cdx\\+|memento\\+|upstream\\+|zipnum\\+|warc-prefix\\+|warc-index\\+)?(https?://|rediss?://|file://|/|\\.)?",
         place in "[a-c0-9/:.?&=@%()\\[\\]#\\\\ -]{0,12}(\\{(url|timestamp|closest|coll)\\})?[a/:. -]{0,3}(-cdx|/)?( /?[a-c./:]{1,5})?",
         long in 0..4_u8,
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn no_change_to_a_good_text_does_harm(
+    fn no_mutation_of_a_valid_text_causes_a_panic(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), 0..4_u8, "[-?:,{}\\[\\]&*!|>'\"%@`a#<~$. \\n\\t0\u{85}]{1,3}"), 1..8)
     ) {
         let mut text: Vec<char> = EVERYTHING.chars().collect();
@@ -140,6 +140,6 @@ proptest! {
 }
 
 #[test]
-fn the_text_that_is_changed_is_a_good_one() {
+fn mutated_text_is_valid() {
     parse(EVERYTHING).unwrap();
 }

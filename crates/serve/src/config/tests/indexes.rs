@@ -7,7 +7,7 @@ use super::wrong::refused;
 use super::{good, parse};
 
 #[test]
-fn a_server_of_indexes_alone_is_one() {
+fn configuration_may_have_only_job_indexes() {
     for text in [
         "indexes: {cache_dir: /c, metadata: /m}",
         "collections: {}\nindexes: {cache_dir: /c, metadata: [/m]}",
@@ -32,7 +32,7 @@ fn a_server_of_indexes_alone_is_one() {
 }
 
 #[test]
-fn all_of_it_is_read_and_shown() {
+fn every_index_setting_is_read_and_shown() {
     let text = "
 indexes:
   cache_dir: ./cache

@@ -11,7 +11,7 @@ use super::parse;
 use crate::rules::Access;
 
 #[test]
-fn a_configuration_of_pywb_works_and_what_has_no_effect_is_said() {
+fn pywb_configuration_works_and_ineffective_parts_are_reported() {
     let (config, warnings) = parse(
         "
 collections_root: collections
@@ -79,7 +79,7 @@ fn names(config: &Config) -> Vec<&str> {
 }
 
 #[test]
-fn folders_are_collections_when_the_configuration_says_so() {
+fn folders_are_collections_if_configured() {
     let dir = kept();
     let at = |path: &str| format!("{}/{path}", dir.path().display());
     for text in [
@@ -117,7 +117,7 @@ fn folders_are_collections_when_the_configuration_says_so() {
 }
 
 #[test]
-fn all_folders_can_be_one_collection() {
+fn all_folders_can_form_one_collection() {
     let dir = kept();
     let at = |path: &str| format!("{}/collections/{path}", dir.path().display());
     let (config, _) = read(dir.path(), "collections: {all: $all}").unwrap();
@@ -141,7 +141,7 @@ fn all_folders_can_be_one_collection() {
 
 /// Warnings about each line of an accepted configuration.
 #[test]
-fn what_pywb_gives_a_meaning_and_this_does_not_is_named() {
+fn unsupported_pywb_parameters_are_reported() {
     for (top, collection, what) in rows![
         "transclusions_version: 1", "", "transclusions_version has no effect";
         "surt_ordered: false", "", "surt_ordered has no effect";
@@ -171,7 +171,7 @@ fn what_pywb_gives_a_meaning_and_this_does_not_is_named() {
 }
 
 #[test]
-fn sources_of_pywb_are_sources_here() {
+fn sources_of_pywb_are_accepted() {
     let kind = |text: &str| {
         let (config, _) = parse(&format!("collections: {{x: {text}}}")).unwrap();
         config.collections[0].steps[0].sources[0].kind.clone()
@@ -191,7 +191,7 @@ fn sources_of_pywb_are_sources_here() {
 }
 
 #[test]
-fn rules_of_folders_and_of_the_top_hold_for_their_collections() {
+fn folder_and_top_level_rules_apply_to_their_collections() {
     let dir = kept();
     let acl = dir.path().join("collections/b/acl");
     let rule = "com,example)/ - {\"access\": \"block\"}\n";
@@ -232,7 +232,7 @@ fn rules_of_folders_and_of_the_top_hold_for_their_collections() {
 }
 
 #[test]
-fn rules_about_folders_are_not_passed_over() {
+fn unusable_rules_of_folders_are_errors() {
     let dir = kept();
     let rules = dir.path().join("collections/b/acl/rules.aclj");
     let refused = |text: &str| read(dir.path(), text).unwrap_err();
@@ -263,7 +263,7 @@ fn rules_about_folders_are_not_passed_over() {
 /// Relative paths are relative to the file in a collection, and to the folder in a collection that is a
 /// folder.
 #[test]
-fn archives_at_the_top_are_also_those_of_folders() {
+fn top_level_archives_apply_to_folders() {
     let dir = kept();
     let at = |path: &str| format!("{}/{path}", dir.path().display());
     let text = "
@@ -289,7 +289,7 @@ collections: {x: {index: ./x.cdxj}, all: $all}
 }
 
 #[test]
-fn archives_at_the_top_are_those_of_all_collections() {
+fn top_level_archives_apply_to_all_collections() {
     let (config, _) = parse(
         "
 archive_paths: [archive, /warcs, 'http://h/']

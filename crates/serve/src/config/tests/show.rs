@@ -20,7 +20,7 @@ use crawlspace_index::timestamp::Timestamp;
 use crawlspace_wacz::Location;
 
 #[test]
-fn the_normal_form_has_everything() {
+fn normal_form_is_complete() {
     let config = good(
         "
 allow_private: 127.0.0.1
@@ -68,7 +68,7 @@ collections:
 }
 
 #[test]
-fn a_dedupe_index_is_shown_as_it_reads() {
+fn shown_dedupe_index_reads_back() {
     let text = "collections: {a: {index: {type: dedupe, redis_url: 'redis://:secret@h', prefix: '{x}:', crawl: c}}}";
     let config = good(text);
     let kind = SourceKind::Dedupe {
@@ -333,7 +333,7 @@ fn redis_urls(config: &Config) -> Vec<&str> {
 }
 
 #[test]
-fn a_key_may_have_an_at_sign() {
+fn key_may_contain_an_at_sign() {
     let config = good("collections: {a: {index: 'redis://u:hidden@h/0/a@b', resource: /w}}");
     assert_eq!(redis_urls(&config), ["redis://u:hidden@h:6379/0/a@b"]);
     assert!(!config.to_yaml(Secrets::Masked).contains("hidden"));
@@ -393,7 +393,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn what_is_shown_reads_as_the_same(config in config()) {
+    fn shown_configuration_reads_back_as_the_same(config in config()) {
         for text in [config.to_yaml(Secrets::Shown), config.to_json(Secrets::Shown)] {
             match parse(&text) {
                 Ok((again, _)) => prop_assert_eq!(&again, &config, "{}", text),

@@ -31,7 +31,7 @@ pub(super) fn refused(text: &str, expected: &[Expected]) {
 
 /// Runs the cases of `wrong.txt`: lines of a configuration, then a line `=> line:column text` for each error.
 #[test]
-fn what_is_wrong_is_told_with_its_position() {
+fn errors_are_reported_with_their_position() {
     let mut count = 0;
     for case in include_str!("wrong.txt").split("\n\n") {
         if case.starts_with("## ") {
@@ -54,7 +54,7 @@ fn what_is_wrong_is_told_with_its_position() {
 }
 
 #[test]
-fn an_empty_file_is_refused() {
+fn empty_file_is_refused() {
     refused("", &[(1, 1, "the file is empty")]);
     refused("# nothing\n", &[(2, 1, "the file is empty")]);
 }
@@ -133,7 +133,7 @@ fn urls_are_checked() {
 }
 
 #[test]
-fn a_cdx_server_whose_replay_nobody_knows_is_taken_when_not_only_live_loads() {
+fn cdx_server_without_replay_is_accepted_with_another_loader() {
     good("collections:\n  a: {index: 'cdx+http://h/cdx', resource: [$live, /w]}");
 }
 
@@ -155,7 +155,7 @@ fn names_that_no_url_can_have_are_refused() {
 }
 
 #[test]
-fn what_hides_captures_in_pywb_is_understood_or_refused() {
+fn pywb_access_settings_are_applied_or_refused() {
     for (field, column, what) in [
         (
             "acl_paths: /nowhere/x.aclj",
@@ -231,7 +231,7 @@ fn what_hides_captures_in_pywb_is_understood_or_refused() {
 }
 
 #[test]
-fn of_very_many_errors_the_first_are_listed() {
+fn number_of_listed_errors_is_limited() {
     let many: String = (0..500).map(|n| format!("  c{n}: $life\n")).collect();
     let text = refusal(&format!("collections:\n{many}"));
     assert_eq!(text.lines().count(), 101);

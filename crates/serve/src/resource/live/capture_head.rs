@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn replay_urls_are_about_a_url() {
+    fn replay_urls_contain_a_url() {
         for (replay, url) in [
             (FROM, Some("http://example.com/a?b=c")),
             (
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn without_prefixed_fields_all_is_captured_but_what_mementos_have() {
+    fn header_without_prefixed_fields_is_captured_except_memento_fields() {
         let lines = captured(
             &[
                 "HTTP/1.0 200 Fine",
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_fields_have_the_prefix_the_others_are_the_archives() {
+    fn unprefixed_fields_belong_to_the_archive_if_all_captured_ones_are_prefixed() {
         let lines = captured(
             &[
                 "HTTP/1.1 302 FOUND",
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_archive_that_gives_all_the_prefix_nothing_else_is_captured() {
+    fn archive_that_prefixes_all_fields_has_no_other_captured_ones() {
         let lines = captured(
             &[
                 "HTTP/1.1 200 OK",
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn where_some_fields_have_the_prefix_those_that_never_do_are_the_captures() {
+    fn never_prefixed_fields_are_captured_in_a_mixed_header() {
         let lines = captured(
             &[
                 "HTTP/1.1 200 OK",
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_without_a_body_keeps_the_length_that_it_tells() {
+    fn header_without_a_body_keeps_its_content_length() {
         for line in ["Content-Length: 99", "X-Archive-Orig-Content-Length: 99"] {
             assert_eq!(
                 captured(&["HTTP/1.1 200 OK", line], None),

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_stays_as_it_was_received() {
+    fn header_is_kept_as_received() {
         for text in [
             &b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n"[..],
             b"HTTP/1.0 200\nA:b\n no field\nsecond\xff\x00\n\n",
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_would_end_the_header_for_others_are_left_out() {
+    fn lines_that_could_split_the_header_are_removed() {
         for blank in [
             &b" "[..],
             b"\t \x0b\x0c",
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_were_undone_are_told() {
+    fn removed_chunked_coding_is_noted() {
         let text = b"HTTP/1.1 200 OK\r\ntransfer-encoding : chunked\r\nA: b\r\nContent-Length: 3\r\nTE: x\r\n\r\n";
         assert_eq!(
             String::from_utf8(live(

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_may_send_on_to_another_moment_and_nowhere_else() {
+    fn archive_may_redirect_only_to_another_time() {
         let from = Url::parse(FROM).unwrap();
         let hop = |status: &str, location: &str, more: &str| {
             let head = head(&[

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_records_are_uuids_of_version_4() {
+    fn record_ids_are_version_4_uuids() {
         let names: Vec<String> = (0..200).map(|_| record_id()).collect();
         for (i, name) in names.iter().enumerate() {
             assert!(!names[..i].contains(name));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_cannot_break_out_of_its_line() {
+    fn url_is_escaped_in_its_line() {
         assert_eq!(
             in_one_word("http://a/b c\r\nX: y\u{a0}é"),
             "http://a/b%20c%0D%0AX:%20y%C2%A0é"

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_way_to_look_up_finds_the_same() {
+    async fn all_look_up_methods_find_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index.txt");
         let mut rng = Rng::new("path index");
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_later_is_found() {
+    async fn appended_lines_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index.txt");
         let index = Arc::new(PathIndex::new(path.clone()));

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_part_of_the_path() {
+    fn name_is_part_of_the_path() {
         for (prefix, name, url) in [
             ("http://h/w/", "a b/c.warc.gz", "http://h/w/a%20b/c.warc.gz"),
             ("http://h/w", "a?b#c%d", "http://h/w/a%3Fb%23c%25d"),

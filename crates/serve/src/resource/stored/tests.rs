@@ -119,7 +119,7 @@ fn assert_valid(bytes: &[u8]) {
 }
 
 #[tokio::test]
-async fn what_is_right_comes_as_it_is_stored() {
+async fn valid_record_is_served_as_stored() {
     for payload in [
         &b""[..],
         b"hello",
@@ -137,7 +137,7 @@ async fn what_is_right_comes_as_it_is_stored() {
 }
 
 #[tokio::test]
-async fn a_record_ends_where_its_file_does() {
+async fn record_may_end_with_its_file() {
     let record = with_digests(b"hello");
     let next = [&record[..], &record[..]].concat();
     let members = [packed(&record), packed(&record)].concat();
@@ -170,7 +170,7 @@ async fn a_record_ends_where_its_file_does() {
 }
 
 #[tokio::test]
-async fn a_wrong_digest_is_an_error_and_never_a_whole_record() {
+async fn wrong_digest_is_an_error_and_never_a_whole_record() {
     let right = of(Algorithm::Sha1, b"right").text();
     for payload in [b"wrong".to_vec(), vec![b'x'; MAX_IN_MEMORY as usize + 1]] {
         let block = [HTTP.as_bytes(), &payload].concat();
@@ -183,7 +183,7 @@ async fn a_wrong_digest_is_an_error_and_never_a_whole_record() {
 }
 
 #[tokio::test]
-async fn digests_are_put_so_that_everybody_understands_them() {
+async fn digests_are_written_in_the_common_form() {
     let block = [HTTP.as_bytes(), b"hello"].concat();
     let (right, of_block) = (of(Algorithm::Sha1, b"hello"), of(Algorithm::Sha1, &block));
     let bare = right.text().replace("sha1:", "");
@@ -213,7 +213,7 @@ async fn digests_are_put_so_that_everybody_understands_them() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_added() {
+async fn missing_fields_are_added() {
     let record = String::from_utf8(with_digests(b"hello")).unwrap();
     let without = record.replace("WARC-Record-ID: <urn:uuid:a>\r\n", "");
     let out = read(without.as_bytes(), 1000).await.unwrap();
@@ -231,7 +231,7 @@ async fn what_is_missing_is_added() {
 }
 
 #[tokio::test]
-async fn a_record_without_its_length_ends_with_its_gzip_member() {
+async fn record_without_a_length_ends_with_its_gzip_member() {
     let head = "WARC/1.0\r\nWARC-Type: response\r\nWARC-Date: 2016-01-02T03:04:05Z\r\n\
                 WARC-Target-URI: http://example.com/\r\n";
     let block = [HTTP.as_bytes(), b"hello"].concat();
@@ -303,7 +303,7 @@ async fn arc_records_become_warc_records() {
 }
 
 #[tokio::test]
-async fn no_length_is_too_large_to_be_counted_with() {
+async fn huge_lengths_do_not_overflow() {
     for length in [u64::MAX, u64::MAX - 200, i64::MAX as u64, 1 << 51, 1 << 49] {
         let arc =
             format!("http://example.com/ 192.0.2.1 20160102030405 text/plain {length}\nhello\n");
@@ -316,7 +316,7 @@ async fn no_length_is_too_large_to_be_counted_with() {
 }
 
 #[tokio::test]
-async fn no_header_takes_more_memory_than_it_may() {
+async fn header_size_is_limited() {
     let long = [&b"WARC/1.0\r\nX: "[..], &vec![b'x'; 1 << 20], b"\r\n\r\n"].concat();
     assert!(
         read(&long, 1000)
@@ -334,7 +334,7 @@ async fn no_header_takes_more_memory_than_it_may() {
 }
 
 #[tokio::test]
-async fn an_arc_record_of_a_wrong_length_is_whole_or_refused() {
+async fn arc_record_with_a_wrong_length_is_whole_or_refused() {
     let body = "line one\r\n\r\nline two";
     for http in [
         "HTTP/1.0 200 OK\r\nContent-Length: 20\r\n\r\n",

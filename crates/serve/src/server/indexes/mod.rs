@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_known_by_its_tag() {
+    fn version_is_identified_by_its_etag() {
         let known = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(IF_NONE_MATCH, HeaderValue::from_static(value));

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_of_any_form_are_digits_in_utc() {
+    fn dates_of_any_form_become_utc_digits() {
         for (date, expected) in [
             ("20240131235959", Some("20240131235959")),
             ("20240131235959123", Some("20240131235959123")),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_asked_for_as_it_is_and_in_its_normal_form() {
+    fn url_is_looked_up_as_given_and_normalized() {
         for (url, expected) in [
             ("http://example.com/", &["http://example.com/"][..]),
             (

@@ -42,7 +42,7 @@ fn is_missing(source: &FileSource) -> bool {
 }
 
 #[test]
-fn files_that_come_and_go_are_noticed() {
+fn added_and_removed_files_are_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("index");
     let source = watching(&place);
@@ -71,7 +71,7 @@ fn files_that_come_and_go_are_noticed() {
 }
 
 #[test]
-fn a_path_may_have_the_name_of_the_collection_in_it() {
+fn path_may_contain_the_collection_name() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("one.cdxj"), "com,a)/ 2016 {}\n").unwrap();
     fs::write(
@@ -98,7 +98,7 @@ fn a_path_may_have_the_name_of_the_collection_in_it() {
 }
 
 #[test]
-fn what_is_no_file_is_not_waited_for() {
+fn special_file_is_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path();
     fs::create_dir(place.join("folder.cdxj")).unwrap();
@@ -114,7 +114,7 @@ fn what_is_no_file_is_not_waited_for() {
 }
 
 #[test]
-fn a_line_without_end_is_passed_over() {
+fn endless_line_is_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("a.cdxj");
     fs::write(&place, "com,a)/ 2016 {}\ncom,a)/ 2017 {\"a\": \"").unwrap();
@@ -129,7 +129,7 @@ fn a_line_without_end_is_passed_over() {
 }
 
 #[test]
-fn files_that_are_not_sorted_or_no_text_do_no_harm() {
+fn unsorted_and_binary_files_are_harmless() {
     let mut rng = Rng::new("files_that_are_not_sorted_or_no_text_do_no_harm");
     let folder = tempfile::tempdir().unwrap();
     for round in 0..30 {
@@ -171,7 +171,7 @@ fn files_that_are_not_sorted_or_no_text_do_no_harm() {
 }
 
 #[test]
-fn a_file_that_samples_take_for_sorted_is_noted_when_it_is_read() {
+fn unsorted_file_missed_by_samples_is_noted_when_it_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.cdxj");
     let line = |n: usize| format!("com,a)/{n:06} 2016 {{\"n\": \"{}\"}}\n", "x".repeat(50));
@@ -198,7 +198,7 @@ fn a_file_that_samples_take_for_sorted_is_noted_when_it_is_read() {
 }
 
 #[test]
-fn only_so_many_files_stay_open() {
+fn number_of_open_files_is_limited() {
     let folder = tempfile::tempdir().unwrap();
     for number in 0..700 {
         let place = folder.path().join(format!("{number:03}.cdxj"));
@@ -246,7 +246,7 @@ fn only_so_many_files_stay_open() {
 }
 
 #[test]
-fn no_more_rows_come_than_are_used() {
+fn no_more_rows_are_read_than_used() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("a.cdxj");
     fs::write(
@@ -272,7 +272,7 @@ fn no_more_rows_come_than_are_used() {
 }
 
 #[test]
-fn an_answer_is_of_the_old_file_or_the_new_one() {
+fn answer_is_from_the_old_file_or_the_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("a.cdxj");
     let text = |mark: u64, lines: u64| -> String {

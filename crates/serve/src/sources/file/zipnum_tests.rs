@@ -78,7 +78,7 @@ fn clusters(path: PathBuf, identity: Identity) -> FileSource {
 }
 
 #[test]
-fn clusters_say_what_a_naive_reader_finds() {
+fn clusters_equal_a_naive_reader() {
     let mut rng = Rng::new("clusters_say_what_a_naive_reader_finds");
     for round in 0..20 {
         let folder = tempfile::tempdir().unwrap();
@@ -179,7 +179,7 @@ fn placed(lines: &[&str], places: &str) -> tempfile::TempDir {
 }
 
 #[test]
-fn as_many_places_of_a_part_are_tried_as_are_of_use() {
+fn useful_number_of_locations_of_a_part_is_tried() {
     let line = "com,a)/ 2016 {}\n";
     let source = |before: usize| {
         let places = vec!["none"; before].join("\t") + "\tgood";
@@ -199,7 +199,7 @@ fn as_many_places_of_a_part_are_tried_as_are_of_use() {
 }
 
 #[test]
-fn a_place_that_failed_is_left_until_the_others_fail() {
+fn failed_location_is_tried_last() {
     // Each block has the same compressed size as its counterpart.
     let lines = [
         "com,a)/ 2016 {\"n\": \"1\"}\n",
@@ -229,7 +229,7 @@ fn a_place_that_failed_is_left_until_the_others_fail() {
 }
 
 #[test]
-fn a_damaged_block_is_named() {
+fn damaged_block_is_reported() {
     let mut damaged = packed(&b"com,a)/ 2016 {}\n".repeat(100));
     let length = damaged.len();
     damaged[length / 2] ^= 0x55;
@@ -251,7 +251,7 @@ fn a_damaged_block_is_named() {
 }
 
 #[test]
-fn a_block_that_grows_without_end_is_cut_off() {
+fn endless_block_is_cut_off() {
     let bomb = packed(&vec![b' '; 33 << 20]);
     let index = format!("com,a)/ 2016\tp.gz\t0\t{}\n", bomb.len());
     let error = problem(index.as_bytes(), &bomb);
@@ -259,7 +259,7 @@ fn a_block_that_grows_without_end_is_cut_off() {
 }
 
 #[test]
-fn what_is_no_line_of_a_secondary_index_is_passed_over() {
+fn invalid_lines_of_a_secondary_index_are_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let block = packed(b"com,a)/ 2016 {}\ncom,a)/ 2017 {}\n");
     fs::write(folder.path().join("p.gz"), &block).unwrap();

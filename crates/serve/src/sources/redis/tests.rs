@@ -11,7 +11,7 @@ use super::*;
 use crawlspace_index::sorted::line::trimmed;
 
 #[test]
-fn an_url_is_a_database_and_a_key() {
+fn url_names_a_database_and_a_key() {
     for (url, database, key) in [
         ("redis://h:1/2/k:{coll}", "redis://h:1/2", "k:{coll}"),
         ("rediss://u:p@h/0/a/b", "rediss://u:p@h/0", "a/b"),
@@ -25,7 +25,7 @@ fn an_url_is_a_database_and_a_key() {
 }
 
 #[test]
-fn sets_say_what_a_naive_reader_finds() {
+fn sorted_sets_equal_a_naive_reader() {
     let server = Server::with(Options::new().no_module());
     let mut connection = server.conn();
     let mut rng = Rng::new("sets_say_what_a_naive_reader_finds");
@@ -54,7 +54,7 @@ fn sets_say_what_a_naive_reader_finds() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named_without_its_password() {
+fn unreachable_server_is_reported_without_its_password() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
@@ -76,7 +76,7 @@ fn a_server_that_is_not_there_is_named_without_its_password() {
 }
 
 #[test]
-fn a_key_of_another_type_is_an_answer_that_is_none() {
+fn key_of_another_type_is_a_bad_answer() {
     let server = Server::with(Options::new().no_module());
     let _: () = ::redis::cmd("SET")
         .arg("k")
@@ -104,7 +104,7 @@ fn a_key_of_another_type_is_an_answer_that_is_none() {
 }
 
 #[test]
-fn a_key_that_means_many_is_refused() {
+fn key_with_a_wildcard_is_refused() {
     let source = RedisSource::new("redis://127.0.0.1:1/0/set:*", identity());
     let all = lookup(query("http://a.com/", Default::default()), Order::Ascending);
     let refused = runtime().block_on(source.rows(all)).err();
@@ -113,7 +113,7 @@ fn a_key_that_means_many_is_refused() {
 }
 
 #[test]
-fn a_server_that_comes_up_later_is_found() {
+fn server_that_starts_later_is_found() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
     let url = format!("redis://127.0.0.1:{}/0/k", address.port());

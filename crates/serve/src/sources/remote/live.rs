@@ -115,7 +115,7 @@ mod tests {
     ];
 
     #[test]
-    fn rules_see_the_key_of_the_url_that_is_fetched() {
+    fn rules_see_the_key_of_the_fetched_url() {
         let source = LiveSource::new(identity());
         let mut rng = Rng::new("rules_see_the_key_of_the_url_that_is_fetched");
         let mut rows = 0;

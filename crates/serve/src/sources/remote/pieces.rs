@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_the_same_pieces_however_it_is_cut() {
+    fn pieces_do_not_depend_on_chunk_boundaries() {
         let line = |text: &str| format!("{:?}", Piece::Line(text.as_bytes()));
         let element = |text: &str| format!("{:?}", Piece::Element(text.as_bytes()));
         for (text, expected, whole) in [
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_passed_over_and_not_kept() {
+    fn overlong_piece_is_skipped_and_not_kept() {
         let long = "x".repeat(3 * MAX_LINE);
         let text = format!("a 1\n{long}\nb 2\n{long}");
         let mut pieces = Pieces::new();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_comes_to_an_end() {
+    fn random_bytes_are_read_to_their_end() {
         let mut rng = Rng::new("pieces::noise");
         for _ in 0..2000 {
             let noise: Vec<u8> = (0..rng.below(200))

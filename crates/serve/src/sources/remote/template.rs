@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_escaped_as_their_place_needs_it() {
+    fn values_are_escaped_for_their_position() {
         let values = Values {
             url: "http://a.com/x y?b=c&d=é#e",
             timestamp: "2016",
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_does_not_lead_out_of_its_place() {
+    fn url_cannot_leave_its_position() {
         let template = Template::new("http://h/web/{timestamp}id_/{url}");
         let parts = [
             "http://", "a.com", "/", "/", "..", ".", "%2e", "%2E", "\\", "?", "#", "x", "@", "a:",

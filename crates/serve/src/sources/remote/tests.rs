@@ -97,7 +97,7 @@ fn parameters(asked: &Asked) -> String {
 }
 
 #[test]
-fn a_cdx_server_gets_what_it_understands() {
+fn cdx_server_gets_supported_parameters() {
     let host = ScriptedHost::start(|_| answer(200, &[], line(20160102030405)));
     let asked = |dialect, given: &[(&str, &str)]| {
         let api = host.url("/cdx?url={url}&closest={timestamp}&sort=closest&key=%20k");
@@ -141,7 +141,7 @@ fn a_cdx_server_gets_what_it_understands() {
 }
 
 #[test]
-fn rows_are_in_the_order_that_is_wanted_as_far_as_they_are_few() {
+fn few_rows_are_sorted_as_requested() {
     let host = ScriptedHost::start(|asked| {
         let times = if asked.target.starts_with("/mixed") {
             vec![20170101000000, 20150101000000, 20160101000000]
@@ -167,7 +167,7 @@ fn rows_are_in_the_order_that_is_wanted_as_far_as_they_are_few() {
 }
 
 #[test]
-fn many_rows_stream_and_must_be_in_order() {
+fn many_rows_are_streamed_and_must_be_sorted() {
     let first: u64 = 20160101000000;
     let host = ScriptedHost::start(move |asked| {
         let mut text = String::new();
@@ -194,7 +194,7 @@ fn many_rows_stream_and_must_be_in_order() {
 }
 
 #[test]
-fn an_answer_that_was_cut_is_gone_on_with() {
+fn truncated_answer_is_continued() {
     // Continued with a key, in text and in JSON.
     for json in [false, true] {
         let host = ScriptedHost::start(move |asked| {
@@ -245,7 +245,7 @@ fn an_answer_that_was_cut_is_gone_on_with() {
 }
 
 #[test]
-fn an_answer_of_a_round_number_of_rows_is_asked_on_by_time() {
+fn full_page_is_continued_by_time() {
     // Three captures per second, and at most a thousand rows per response.
     let all = (0..2600).map(|i| 20160101000000 + i / 3 / 60 * 100 + i / 3 % 60);
     let all: Vec<u64> = all.collect();
@@ -266,7 +266,7 @@ fn an_answer_of_a_round_number_of_rows_is_asked_on_by_time() {
 }
 
 #[test]
-fn a_server_that_repeats_itself_is_not_asked_for_ever() {
+fn repeating_server_is_not_asked_forever() {
     let host = ScriptedHost::start(|asked| {
         let lines = (0..1000).map(|i| line(20160101000000 + i / 60 * 100 + i % 60));
         let lines: String = lines.collect();
@@ -286,7 +286,7 @@ fn a_server_that_repeats_itself_is_not_asked_for_ever() {
 }
 
 #[test]
-fn a_server_that_refuses_is_asked_for_less() {
+fn refused_request_is_retried_with_less() {
     let host = ScriptedHost::start(|asked| {
         if asked.parameter("from").is_empty() {
             answer(200, &[], line(20150101000000) + &line(20160101000000))
@@ -306,7 +306,7 @@ fn a_server_that_refuses_is_asked_for_less() {
 }
 
 #[test]
-fn an_answer_without_rows_is_empty_or_an_error() {
+fn answer_without_rows_is_empty_or_an_error() {
     let first = line(20160101000000);
     let host = ScriptedHost::start(move |asked| {
         let (status, text) = match asked.target.split('?').next().unwrap() {
@@ -358,7 +358,7 @@ fn an_answer_without_rows_is_empty_or_an_error() {
 const REPLAYED: &str = r#"{"url": "http://a.com/", "live_url": "http://h/20160101000000id_/http://a.com/", "load_url": "http://h/20160101000000id_/http://a.com/", "source": "far", "source_type": "TYPE"}"#;
 
 #[test]
-fn rows_lead_to_replay_or_to_files() {
+fn rows_refer_to_replay_or_files() {
     let line =
         r#"com,a)/ 2016 {"url": "http://a.com/", "filename": "a.warc", "offset": 1, "length": 2}"#;
     let host = ScriptedHost::start(move |_| answer(200, &[], line));
@@ -377,7 +377,7 @@ fn rows_lead_to_replay_or_to_files() {
 }
 
 #[test]
-fn limits_are_kept() {
+fn limits_are_respected() {
     let host = ScriptedHost::start(|_| {
         let lines = line(20160101000000).into_bytes();
         then("HTTP/1.1 200 X\r\n\r\n", Part::Endless(lines))
@@ -419,7 +419,7 @@ fn mementos(years: &[u32]) -> String {
 }
 
 #[test]
-fn a_timemap_names_all_captures() {
+fn timemap_names_all_captures() {
     let host = ScriptedHost::start(|asked| match asked.target.as_str() {
         "/map/http://a.com/" => answer(200, &[], mementos(&[2015, 2016, 2016, 2017])),
         "/map/http://none.com/" => answer(404, &[], "<html>"),
@@ -440,7 +440,7 @@ fn a_timemap_names_all_captures() {
 }
 
 #[test]
-fn timemaps_of_timemaps_are_read_once_each() {
+fn nested_timemaps_are_read_once_each() {
     let host = ScriptedHost::start(|asked| {
         let map = |name: &str, years: &str| {
             let until = years.replace("Jan 20", "Feb 20");
@@ -472,7 +472,7 @@ fn timemaps_of_timemaps_are_read_once_each() {
 }
 
 #[test]
-fn a_timegate_names_the_closest() {
+fn timegate_names_the_closest_capture() {
     let date = |year: u32| format!("Fri, 01 Jan {year} 00:00:00 GMT");
     let host = ScriptedHost::start(move |asked| {
         let links = mementos(&[2015, 2016, 2017, 2016]).replace('\n', "");
@@ -525,7 +525,7 @@ fn a_timegate_names_the_closest() {
 }
 
 #[test]
-fn a_timegate_answers_in_any_of_its_styles() {
+fn timegate_redirects_of_every_style_are_parsed() {
     let host = ScriptedHost::start(|asked| {
         let links = mementos(&[2015, 2016, 2017, 2016]).replace('\n', "");
         let date = "Fri, 01 Jan 2016 00:00:00 GMT";
@@ -551,7 +551,7 @@ fn a_timegate_answers_in_any_of_its_styles() {
 }
 
 #[test]
-fn the_live_web_has_one_capture_of_every_url() {
+fn live_web_has_one_capture_of_every_url() {
     let source = LiveSource::new(identity("live", true));
     let asked = |given: &[(&str, &str)]| run(ask(&source, &lookup(given))).unwrap().0;
     let rows = asked(&[("url", "http://A.com/b")]);
@@ -576,7 +576,7 @@ fn the_live_web_has_one_capture_of_every_url() {
 }
 
 #[test]
-fn a_server_of_our_own_kind_is_asked_everything() {
+fn crawlspace_server_gets_all_parameters() {
     let lines = r#"com,a)/ 20160102030405 {"url": "http://a.com/", "source": "theirs", "source_type": "file", "filename": "../../etc/passwd", "offset": "0"}
 com,a)/ 20170102030405 {"url": "http://a.com/", "source": "live", "source_type": "live", "live_url": "http://a.com/"}
 "#;
@@ -603,7 +603,7 @@ com,a)/ 20170102030405 {"url": "http://a.com/", "source": "live", "source_type":
 }
 
 #[test]
-fn rows_that_came_are_of_use_when_no_more_come() {
+fn rows_before_a_failure_are_used() {
     let host = ScriptedHost::start(|asked| {
         let line = line(20160101000000);
         if asked.target.starts_with("/cut") {

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_written_as_the_server_reads_it() {
+    fn filter_is_translated_for_the_server() {
         use Dialect::{Ia, Outback, Pywb};
         for (text, pywb, others) in [
             ("=status:200", Some("=status:200"), Some("statuscode:200")),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_here_is_kept_there() {
+    fn translated_filter_keeps_the_same_rows() {
         let dialects = [
             (Dialect::Pywb, crawlspace_cdx::Dialect::Pywb),
             (Dialect::Outback, crawlspace_cdx::Dialect::Outback),

@@ -14,7 +14,7 @@ use crate::serving::Stage;
 use crate::shelf::Shelf;
 
 #[test]
-fn what_is_proven_intact_is_served_from_every_container() {
+fn records_proven_intact_are_served_from_every_container() {
     let cases = cases();
     let mut shelf = Shelf::new();
     let mut config = String::from("collections:\n");

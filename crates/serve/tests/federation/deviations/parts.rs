@@ -130,7 +130,7 @@ fn parts_of_captures_are_replayed() {
 }
 
 #[test]
-fn of_captures_of_one_second_the_one_that_was_asked_for_comes_first() {
+fn requested_capture_of_a_second_comes_first() {
     let mut shelf = Shelf::new();
     let ok = "HTTP/1.1 200 OK\r\n\r\n";
     let redirect = "HTTP/1.1 301 Moved\r\nLocation: https://other.example/\r\n\r\n";

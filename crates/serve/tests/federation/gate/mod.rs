@@ -211,7 +211,7 @@ fn check(case: &Case, answer: &Answer) -> Result<(), String> {
 }
 
 #[test]
-fn nothing_hidden_leaves_by_any_door() {
+fn hidden_captures_leave_through_no_api() {
     let (world, cases) = (World::start(), cases());
     let mut rng = Rng::new("nothing_hidden_leaves_by_any_door");
     let seeds: Vec<u64> = (0..THREADS).map(|_| rng.bits()).collect();
@@ -262,7 +262,7 @@ fn nothing_hidden_leaves_by_any_door() {
 
 /// Simulates a missing gate: queries the collection without rules instead of the one with rules.
 #[test]
-fn a_door_without_a_gate_is_noticed() {
+fn missing_gate_is_noticed() {
     let world = World::start();
     let mut rng = Rng::new("a_door_without_a_gate_is_noticed");
     let mut client = Client::new(&world);
@@ -294,7 +294,7 @@ fn a_door_without_a_gate_is_noticed() {
 /// Checks a correct response, and then the same response with traces of a hidden capture, in every
 /// notation of its timestamp.
 #[test]
-fn a_trace_of_what_is_hidden_is_noticed() {
+fn trace_of_a_hidden_capture_is_noticed() {
     let secret = captures("file", 2).next().unwrap();
     assert_eq!(verdict("staff", secret), Verdict::Hidden);
     let moment = secret.moment();

@@ -55,7 +55,7 @@ fn waits(server: &Stage, target: &str) {
 }
 
 #[test]
-fn who_waits_long_enough_is_told_to_come_again() {
+fn long_build_returns_retry_after() {
     let archive = Archive::with_jobs("1,2", 50);
     let other = Other::builds(&archive, "1,2");
     let server = start(&archive);
@@ -77,7 +77,7 @@ fn who_waits_long_enough_is_told_to_come_again() {
 }
 
 #[test]
-fn an_index_that_is_there_is_sent_at_once() {
+fn existing_index_is_sent_at_once() {
     let archive = Archive::with_jobs("1-3", 50);
     let server = start(&archive);
     assert_eq!(
@@ -103,7 +103,7 @@ fn an_index_that_is_there_is_sent_at_once() {
 }
 
 #[test]
-fn a_build_goes_on_when_those_who_want_it_go_away() {
+fn build_continues_after_its_clients_disconnect() {
     let archive = Archive::with_jobs("1,2", 50);
     let other = Other::builds(&archive, "1,2");
     let server = start(&archive);
@@ -124,7 +124,7 @@ fn a_build_goes_on_when_those_who_want_it_go_away() {
 }
 
 #[test]
-fn who_builds_for_too_long_is_named() {
+fn long_running_builder_is_named() {
     let archive = Archive::with_jobs("1,2", 50);
     let other = Other::builds(&archive, "1,2");
     let server = start_with(&archive, "  wait: 0\n");
@@ -139,7 +139,7 @@ fn who_builds_for_too_long_is_named() {
 }
 
 #[test]
-fn a_server_ends_in_the_middle_of_a_build() {
+fn server_shuts_down_during_a_build() {
     let archive = Archive::with_jobs("1,2", 50);
     let other = Other::builds(&archive, "1,2");
     let mut server = Stage::start_apart(&config(&archive, ""));
@@ -161,7 +161,7 @@ fn a_server_ends_in_the_middle_of_a_build() {
 }
 
 #[test]
-fn a_full_disk_is_a_full_disk() {
+fn full_disk_is_reported() {
     let archive = Archive::with_jobs("1,2", 2000);
     // A file of more than 32 KiB exceeds the limit.
     let limits = "trap '' XFSZ; ulimit -f 64";

@@ -90,7 +90,7 @@ impl Web {
 }
 
 #[test]
-fn a_place_that_is_not_public_is_asked_only_if_the_configuration_lists_it() {
+fn private_location_is_used_only_if_configured() {
     let web = Web::new();
     let port = web.port();
     for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0x7f.1"] {
@@ -105,7 +105,7 @@ fn a_place_that_is_not_public_is_asked_only_if_the_configuration_lists_it() {
 }
 
 #[test]
-fn what_lists_name_and_answers_redirect_to_is_checked_like_the_place_itself() {
+fn listed_and_redirected_locations_are_checked_like_configured_ones() {
     let web = Web::new();
     let inside = TcpListener::bind(SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
     inside.set_nonblocking(true).unwrap();

@@ -12,7 +12,7 @@ use crate::job_indexes::parcels::{Desk, set};
 use crate::job_indexes::server::{figure, start};
 
 #[test]
-fn what_a_client_gets_is_what_the_server_has() {
+fn client_gets_the_index_of_the_server() {
     let archive = Archive::with_jobs("1-5", 400);
     let server = start(&archive);
     let desk = Desk::new();
@@ -41,7 +41,7 @@ fn what_a_client_gets_is_what_the_server_has() {
 }
 
 #[test]
-fn a_copy_is_looked_up_in_without_a_server() {
+fn copy_is_searched_without_a_server() {
     let archive = Archive::with_jobs("1-3", 300);
     let server = start(&archive);
     let url = server.url();
@@ -80,7 +80,7 @@ fn a_copy_is_looked_up_in_without_a_server() {
 }
 
 #[test]
-fn everything_is_built_once_however_many_ask() {
+fn concurrent_requests_build_everything_once() {
     let archive = Archive::with_jobs("1-6", 200);
     let server = start(&archive);
     let sets = ["1-6", "1-3", "2-5", "1-6", "6", "1-3", "1-7", "2-5"];
@@ -118,7 +118,7 @@ fn everything_is_built_once_however_many_ask() {
 }
 
 #[test]
-fn processes_of_clients_fetch_once() {
+fn client_processes_fetch_once() {
     let archive = Archive::with_jobs("1-4", 100);
     let server = start(&archive);
     let desk = Desk::new();

@@ -43,7 +43,7 @@ pub fn json(answer: &Answer) -> serde_json::Value {
 }
 
 #[test]
-fn an_index_is_a_tar_of_its_entry() {
+fn index_is_a_tar_of_its_entry() {
     let archive = Archive::with_jobs("1,2", 300);
     let server = start(&archive);
     for (kind, files) in rows![
@@ -82,7 +82,7 @@ fn an_index_is_a_tar_of_its_entry() {
 }
 
 #[test]
-fn a_page_of_another_origin_has_no_index_built() {
+fn foreign_page_cannot_start_a_build() {
     let archive = Archive::with_jobs("1", 50);
     let server = start(&archive);
     let target = "/_indexes/full?jobs=1";
@@ -98,7 +98,7 @@ fn a_page_of_another_origin_has_no_index_built() {
 }
 
 #[test]
-fn a_version_that_is_known_is_not_sent_again() {
+fn known_version_is_not_sent_again() {
     let archive = Archive::with_jobs("1", 50);
     let server = start(&archive);
     let target = "/_indexes/full?jobs=1,7";
@@ -125,7 +125,7 @@ fn a_version_that_is_known_is_not_sent_again() {
 }
 
 #[test]
-fn what_is_missing_is_said_with_the_reason() {
+fn missing_jobs_are_reported_with_the_reason() {
     let archive = Archive::with_jobs("1,2", 50);
     let server = start(&archive);
     let answer = get(server.address(), "/_indexes/dedup?jobs=2,1,7");
@@ -145,7 +145,7 @@ fn what_is_missing_is_said_with_the_reason() {
 }
 
 #[test]
-fn strangers_learn_no_paths_from_what_cannot_be_read() {
+fn unreadable_files_disclose_no_paths() {
     let archive = Archive::with_jobs("1,2", 50);
     let folder = archive.archive().display().to_string();
     let file = std::fs::read_dir(archive.archive()).unwrap().flatten();
@@ -193,7 +193,7 @@ fn notes_in_manifests_name_no_folder() {
 }
 
 #[test]
-fn long_lists_are_left_out_of_headers() {
+fn long_lists_are_omitted_from_headers() {
     let archive = Archive::with_jobs("2", 50);
     let server = start(&archive);
     let jobs: Vec<String> = (1..20_000).step_by(2).map(|job| job.to_string()).collect();
@@ -215,7 +215,7 @@ fn long_lists_are_left_out_of_headers() {
 }
 
 #[test]
-fn a_list_of_jobs_that_is_too_long_for_a_url_is_refused_in_words() {
+fn job_list_too_long_for_a_url_is_refused_with_advice() {
     let archive = Archive::with_jobs("1", 10);
     let server = start(&archive);
     let jobs: Vec<String> = (1..40_000).step_by(2).map(|job| job.to_string()).collect();
@@ -229,7 +229,7 @@ fn a_list_of_jobs_that_is_too_long_for_a_url_is_refused_in_words() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_request_is_refused() {
     let archive = Archive::with_jobs("1", 10);
     let server = start(&archive);
     for (target, status, what) in rows![
@@ -258,7 +258,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn it_is_told_what_there_is() {
+fn available_indexes_are_listed() {
     let archive = Archive::with_jobs("1-3", 50);
     let server = start(&archive);
     let nothing = json(&get(server.address(), "/_indexes"));
@@ -299,7 +299,7 @@ fn it_is_told_what_there_is() {
 }
 
 #[test]
-fn limits_are_kept() {
+fn limits_are_respected() {
     let archive = Archive::with_jobs("1-9", 50);
     let server = start_with(&archive, "  limits: {max_size: 1, grace: 0}\n");
     let mut job = 0;

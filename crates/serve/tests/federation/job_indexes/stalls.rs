@@ -13,7 +13,7 @@ use crate::job_indexes::server::config;
 use crate::serving::Impatient;
 
 #[test]
-fn who_accepts_nothing_is_cut_off_and_keeps_no_index_from_being_removed() {
+fn stalled_client_is_cut_off_and_does_not_block_eviction() {
     let archive = Archive::new();
     // Larger than the buffers of sockets.
     let text = "x".repeat(64 << 20);

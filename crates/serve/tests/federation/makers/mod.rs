@@ -45,7 +45,7 @@ fn put(folder: &Path, name: &str, maker: &Maker, rows: &[Row], warcs: &[(&str, &
 }
 
 #[test]
-fn odd_urls_are_found_in_the_index_of_every_maker() {
+fn unusual_urls_are_found_in_indexes_of_every_tool() {
     let dir = tempfile::tempdir().unwrap();
     let corpus = odd("data.warc.gz");
     let mut config = "collections:\n".to_owned();
@@ -105,7 +105,7 @@ fn odd_urls_are_found_in_the_index_of_every_maker() {
 const SIZES: [usize; 8] = [1, 1023, 1024, 1025, 2999, 3000, 3001, 10_000];
 
 #[test]
-fn no_line_is_lost_at_the_edges_of_blocks() {
+fn no_line_is_lost_at_block_boundaries() {
     let dir = tempfile::tempdir().unwrap();
     let corpora = SIZES.map(many);
     let mut config = "collections:\n".to_owned();
@@ -171,7 +171,7 @@ fn packages(count: usize, corpus: &Corpus) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn many_packages_answer_as_one_and_each_row_has_the_record_of_its_package() {
+fn many_packages_answer_as_one_with_the_right_records() {
     let dir = tempfile::tempdir().unwrap();
     let corpus = odd("data.warc.gz");
     let folder = dir.path().join("packages");
@@ -225,7 +225,7 @@ fn many_packages_answer_as_one_and_each_row_has_the_record_of_its_package() {
 }
 
 #[test]
-fn access_rules_hold_however_a_maker_spells_keys() {
+fn access_rules_apply_to_every_key_format() {
     const HIDDEN: [&str; 4] = rows![
         "com,example)/about"; "com,example)/~user"; "com,example)/double/slash"; "com,example)/p?a={";
     ];

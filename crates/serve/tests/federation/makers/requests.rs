@@ -50,7 +50,7 @@ fn answers(maker: &Maker) -> Corpus {
 }
 
 #[test]
-fn answers_to_requests_with_a_body_are_found_in_the_index_of_every_maker() {
+fn responses_to_requests_with_a_body_are_found_in_every_index() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = "collections:\n".to_owned();
     for maker in &MAKERS {

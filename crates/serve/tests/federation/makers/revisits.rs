@@ -50,7 +50,7 @@ fn keys(url: &str) -> [String; 2] {
 }
 
 #[test]
-fn revisits_find_originals_in_packages_of_every_maker() {
+fn revisits_find_originals_in_packages_of_every_tool() {
     const PAGE: &str = "http://example.com/page/";
     const API: &str = "http://example.com/api/";
     const THEN: &str = "20160101000000";

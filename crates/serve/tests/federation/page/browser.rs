@@ -32,7 +32,7 @@ fn picture(name: &str, arguments: &[&str], url: &str) {
 }
 
 #[test]
-fn a_browser_shows_captures_and_calendar() {
+fn browser_shows_captures_and_calendar() {
     let (_dir, stage) = archive();
     let url = format!(
         "{}{}",
@@ -110,7 +110,7 @@ fn numbers(measured: &Value, name: &str, count: usize) -> Vec<f64> {
 }
 
 #[test]
-fn on_a_phone_captures_and_their_urls_are_in_sight() {
+fn phone_shows_captures_and_their_urls() {
     let (_dir, stage) = archive();
     let target = search("both", "example.com/*", "2015");
     for width in [360, 400] {
@@ -132,7 +132,7 @@ fn on_a_phone_captures_and_their_urls_are_in_sight() {
 }
 
 #[test]
-fn links_stand_on_the_line_of_their_row() {
+fn links_are_on_the_line_of_their_row() {
     let (_dir, stage) = archive();
     let target = search("both", "example.com/*", "2015");
     for width in [400, 1000] {
@@ -146,7 +146,7 @@ fn links_stand_on_the_line_of_their_row() {
 }
 
 #[test]
-fn a_browser_runs_nothing_that_strangers_wrote() {
+fn browser_runs_no_hostile_script() {
     let (_dir, stage) = hostile_archive();
     let url = format!("{}{}", stage.url(), search("both", "example.com", ""));
     let Some((dom, said)) = chromium(&["--dump-dom"], &url) else {

@@ -52,7 +52,7 @@ fn metrics(stage: &Stage) -> HashMap<String, f64> {
 }
 
 #[test]
-fn what_was_asked_is_counted() {
+fn requests_are_counted() {
     let (_dir, stage) = hostile_archive();
     for (target, times) in [
         ("/good/index?url=example.com", 3),
@@ -108,7 +108,7 @@ fn what_was_asked_is_counted() {
 }
 
 #[test]
-fn a_source_that_is_missing_or_keeps_failing_is_seen() {
+fn missing_or_failing_source_is_visible() {
     let (dir, stage) = hostile_archive();
     for page in 0..7 {
         let answer = stage.get(format!("/both/index?url=example.com/{page}"));

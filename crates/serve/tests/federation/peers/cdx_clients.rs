@@ -30,7 +30,7 @@ print(len(list(client.search('http://example.com/7', limit=-2, fast_latest=True)
 "#;
 
 #[test]
-fn each_capture_comes_once() {
+fn each_capture_is_returned_once() {
     let Some(python) = python("cdx-clients", &PACKAGES) else {
         return;
     };
@@ -168,7 +168,7 @@ fn asked_by(program: &str, name: &str, packages: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn clients_of_the_wayback_machine_and_of_common_crawl_find_captures() {
+fn clients_of_wayback_machine_and_common_crawl_find_captures() {
     let packages = [
         "waybackpy==3.*",
         "comcrawl==1.*",

@@ -48,7 +48,7 @@ fn is_replayed(crawls: &[&Crawl], site: &Site) {
 }
 
 #[test]
-fn a_second_crawl_that_asks_our_cdx_server_writes_revisits_alone() {
+fn second_crawl_with_our_cdx_server_writes_only_revisits() {
     let Some(warcprox) = Warcprox::install() else {
         return;
     };
@@ -130,7 +130,7 @@ fn crawl_with_plugin(
 }
 
 #[test]
-fn with_the_plugin_no_payload_is_stored_twice() {
+fn plugin_stores_no_payload_twice() {
     let Some(warcprox) = Warcprox::with_plugin() else {
         return;
     };
@@ -165,7 +165,7 @@ fn with_the_plugin_no_payload_is_stored_twice() {
 
 /// Runs the plug-in's own tests on the installed plug-in.
 #[test]
-fn the_plugin_passes_its_tests() {
+fn plugin_passes_its_tests() {
     let Some(warcprox) = Warcprox::with_plugin() else {
         return;
     };

@@ -99,7 +99,7 @@ fn assert_whole(stage: &Stage, name: &str, family: Family, corpus: &Corpus) {
 }
 
 #[test]
-fn what_programs_in_python_make_of_a_warc_file_is_found() {
+fn captures_in_files_of_python_tools_are_found() {
     let Some(python) = python("makers-python", &PYTHON) else {
         return;
     };
@@ -131,7 +131,7 @@ fn what_programs_in_python_make_of_a_warc_file_is_found() {
 }
 
 #[test]
-fn what_programs_in_javascript_make_of_a_warc_file_is_found() {
+fn captures_in_files_of_javascript_tools_are_found() {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("makers-node");
     let node = match node(&home, &NODE) {
         Ok(node) => node,

@@ -52,7 +52,7 @@ pub fn encoded(url: &str) -> String {
 }
 
 #[test]
-fn records_are_the_same_as_those_of_pywb() {
+fn records_equal_those_of_pywb() {
     let Some(pywb) = pywb() else { return };
     let data = Data::new("records_are_the_same_as_those_of_pywb");
     let theirs = pywb.start(App::WarcServer, &data.config(), 1);
@@ -104,7 +104,7 @@ fn records_are_the_same_as_those_of_pywb() {
 }
 
 #[test]
-fn relative_archives_at_the_top_are_where_the_configuration_is() {
+fn relative_top_level_archives_start_at_the_configuration() {
     let Some(pywb) = pywb() else { return };
     let data = Data::new("relative_archives_at_the_top_are_where_the_configuration_is");
     // The folder of each configuration is next to the data folder.
@@ -127,7 +127,7 @@ fn relative_archives_at_the_top_are_where_the_configuration_is() {
 
 /// The posted form is part of the lookup.
 #[test]
-fn captures_of_posted_forms_are_found_by_what_was_posted() {
+fn captures_of_posted_forms_are_found_by_their_body() {
     let Some(pywb) = pywb() else { return };
     let data = Data::new("captures_of_posted_forms_are_found_by_what_was_posted");
     let theirs = pywb.start(App::WarcServer, &data.config(), 1);
@@ -172,7 +172,7 @@ fn captures_of_posted_forms_are_found_by_what_was_posted() {
 }
 
 #[test]
-fn pywb_is_a_source_of_rows_and_of_records() {
+fn pywb_is_a_source_of_rows_and_records() {
     let Some(pywb) = pywb() else { return };
     let data = Data::new("pywb_is_a_source_of_rows_and_of_records");
     let config = format!(
@@ -268,7 +268,7 @@ fn pywb_is_a_source_of_rows_and_of_records() {
 }
 
 #[test]
-fn pywb_replays_what_we_serve() {
+fn pywb_replays_our_captures() {
     let Some(pywb) = pywb() else { return };
     let data = Data::new("pywb_replays_what_we_serve");
     let ours = Stage::start(&data.config());

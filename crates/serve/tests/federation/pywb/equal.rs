@@ -14,7 +14,7 @@ use redis_tests::pywb::App;
 const OWN: &str = "source_type";
 
 #[test]
-fn the_same_questions_get_the_same_answers() {
+fn same_queries_get_the_same_answers() {
     let Some(pywb) = pywb() else { return };
     let data = Data::new("the_same_questions_get_the_same_answers");
     let theirs = pywb.start(App::WarcServer, &data.config(), 1);
@@ -225,7 +225,7 @@ fn made_up(rng: &mut Rng, data: &Data) -> (&'static str, String) {
 }
 
 #[test]
-fn made_up_questions_get_the_same_answers() {
+fn random_queries_get_the_same_answers() {
     let Some(pywb) = pywb() else { return };
     let data = Data::new("made_up_questions_get_the_same_answers");
     let theirs = pywb.start(App::WarcServer, &data.config(), 1);
@@ -257,7 +257,7 @@ fn made_up_questions_get_the_same_answers() {
 
 /// Tests similar URLs. pywb has more rules and no configuration for them, and does not order them by distance.
 #[test]
-fn what_is_similar_here_is_similar_for_pywb() {
+fn fuzzy_matches_equal_those_of_pywb() {
     let Some(pywb) = pywb() else { return };
     let data = Data::new("what_is_similar_here_is_similar_for_pywb");
     let config = data
@@ -300,7 +300,7 @@ fn what_is_similar_here_is_similar_for_pywb() {
 }
 
 #[test]
-fn the_same_is_listed() {
+fn listings_equal_those_of_pywb() {
     let Some(pywb) = pywb() else { return };
     let data = Data::new("the_same_is_listed");
     let theirs = pywb.start(App::WarcServer, &data.config(), 1);
@@ -325,7 +325,7 @@ fn the_same_is_listed() {
 }
 
 #[test]
-fn the_pages_of_a_cluster_together_are_all_of_it() {
+fn pages_of_a_cluster_cover_everything() {
     let Some(pywb) = pywb() else { return };
     let data = Data::new("the_pages_of_a_cluster_together_are_all_of_it");
     let theirs = pywb.start(App::WarcServer, &data.config(), 1);

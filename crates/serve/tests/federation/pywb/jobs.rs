@@ -144,7 +144,7 @@ fn encoded(url: &str) -> String {
 }
 
 #[test]
-fn an_index_of_jobs_is_served_as_it_lies() {
+fn job_index_is_served_unchanged() {
     let Some(pywb) = pywb() else { return };
     let jobs = Jobs::new("an_index_of_jobs_is_served_as_it_lies");
     let index = jobs.index();

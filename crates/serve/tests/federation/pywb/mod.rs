@@ -20,7 +20,7 @@ use data::{Data, pywb};
 
 /// Tests that other tools accept the generated archive, on which all comparisons are based.
 #[test]
-fn the_tools_find_the_made_up_archive_valid() {
+fn reference_tools_accept_the_generated_archive() {
     let Some(pywb) = pywb() else { return };
     let data = Data::new("the_tools_find_the_made_up_archive_valid");
     let files = std::fs::read_dir(data.warcs("north")).unwrap();

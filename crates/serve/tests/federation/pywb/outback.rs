@@ -8,7 +8,7 @@ use super::data::pywb;
 use crate::outback::shelf;
 
 #[test]
-fn pywb_replays_by_what_it_finds_so() {
+fn pywb_replays_captures_found_through_outbackcdx_queries() {
     let Some(pywb) = pywb() else { return };
     let mut shelf = shelf();
     let stage = shelf.serve();

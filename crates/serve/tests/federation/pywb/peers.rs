@@ -101,7 +101,7 @@ fn replays_the_same(pywb: &Pywb, data: &Data, packages: &str) {
 }
 
 #[test]
-fn pywb_replays_packages_of_browsertrix_as_the_files_in_them() {
+fn pywb_replays_browsertrix_packages_like_their_files() {
     let Some(pywb) = pywb() else { return };
     let data = Data::new("pywb_replays_packages_of_browsertrix_as_the_files_in_them");
     let folder = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ fn pywb_replays_packages_of_browsertrix_as_the_files_in_them() {
 }
 
 #[test]
-fn pywb_replays_packages_of_py_wacz_on_a_server_as_the_files_in_them() {
+fn pywb_replays_remote_py_wacz_packages_like_their_files() {
     let Some(pywb) = pywb() else { return };
     let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join("py-wacz");
     let python = match python(&venv, &["wacz==0.6.*", "setuptools<81"]) {

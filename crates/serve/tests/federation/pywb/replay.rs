@@ -192,7 +192,7 @@ fn pywb_and_ours_replay_every_kind_of_capture_by_memento() {
 }
 
 #[test]
-fn pywb_replays_with_our_apis_in_place_of_its_own() {
+fn pywb_replays_with_our_apis_instead_of_its_own() {
     let Some(pywb) = pywb() else { return };
     let odd = Odd::new("pywb_replays_with_our_apis_in_place_of_its_own");
     let ours = Stage::start(&odd.config);
@@ -233,7 +233,7 @@ fn pywb_replays_with_our_apis_in_place_of_its_own() {
 }
 
 #[test]
-fn records_of_a_pywb_warcserver_are_taken() {
+fn records_of_a_pywb_warcserver_are_accepted() {
     let Some(pywb) = pywb() else { return };
     let odd = Odd::new("records_of_a_pywb_warcserver_are_taken");
     let theirs = pywb.start(redis_tests::pywb::App::WarcServer, &odd.config, 1);

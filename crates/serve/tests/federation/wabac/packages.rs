@@ -91,7 +91,7 @@ fn host(files: HashMap<String, (&'static str, Vec<u8>)>) -> ScriptedHost {
 }
 
 #[test]
-fn what_wabac_js_replays_from_packages_is_replayed() {
+fn packages_that_wabac_js_replays_are_replayed() {
     let Some(worker) = worker() else { return };
     let dir = tempfile::tempdir().unwrap();
     let mut corpus = odd("data.warc.gz");

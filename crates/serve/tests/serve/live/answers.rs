@@ -242,7 +242,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[tokio::test]
-async fn every_answer_becomes_a_record_that_warcio_finds_valid() {
+async fn every_response_becomes_a_record_that_warcio_accepts() {
     let folder = tempfile::tempdir().unwrap();
     let cases = cases();
     let mut files = Vec::new();
@@ -306,7 +306,7 @@ async fn every_answer_becomes_a_record_that_warcio_finds_valid() {
 }
 
 #[tokio::test]
-async fn warcio_would_have_noticed() {
+async fn warcio_would_notice_invalid_records() {
     let stub = ScriptedHost::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
     let record = load_page(&stub.url("/")).await.unwrap();
     let mut warc = bytes_of(record).await.unwrap();

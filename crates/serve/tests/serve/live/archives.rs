@@ -29,7 +29,7 @@ async fn load(row: &Capture) -> Result<Record, LoadError> {
 }
 
 #[tokio::test]
-async fn captures_are_recorded_as_they_were_captured() {
+async fn captures_are_recorded_as_captured() {
     let memento = "Memento-Datetime: Sat, 02 Jan 2016 03:04:05 GMT\r\n";
     let folder = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
@@ -101,7 +101,7 @@ async fn captures_are_recorded_as_they_were_captured() {
 }
 
 #[tokio::test]
-async fn an_archive_may_send_on_to_another_moment() {
+async fn archive_may_redirect_to_another_time() {
     let stub = ScriptedHost::start(|asked| {
         once(match asked.target.split('/').nth(2) {
             Some("20160101000000id_") => {
@@ -128,7 +128,7 @@ async fn an_archive_may_send_on_to_another_moment() {
 }
 
 #[tokio::test]
-async fn an_archive_may_not_send_on_for_ever() {
+async fn archive_may_not_redirect_forever() {
     let stub = ScriptedHost::start(|asked| {
         let moment = &asked.target.split('/').nth(2).unwrap()[..14];
         let next = moment.parse::<u64>().unwrap() + 1;
@@ -168,7 +168,7 @@ async fn every_hop_is_checked() {
 }
 
 #[tokio::test]
-async fn what_an_archive_says_about_itself_is_no_capture() {
+async fn headers_of_the_archive_are_not_captured() {
     let page = |status: &str| format!("HTTP/1.1 {status}\r\nContent-Length: 4\r\n\r\npage");
     for (source_type, in_row, answered, expected) in [
         ("memento", "", "200 OK", "answer"),
@@ -201,7 +201,7 @@ async fn what_an_archive_says_about_itself_is_no_capture() {
 }
 
 #[tokio::test]
-async fn rows_without_a_place_are_for_other_loaders() {
+async fn rows_without_a_url_are_for_other_loaders() {
     for fields in [
         &[("url", URL)][..],
         &[("url", URL), ("live_url", "")],
@@ -215,7 +215,7 @@ async fn rows_without_a_place_are_for_other_loaders() {
 }
 
 #[tokio::test]
-async fn what_an_archive_packs_for_the_way_is_unpacked() {
+async fn transfer_compression_of_an_archive_is_undone() {
     let text = b"hello hello hello hello";
     let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(text).unwrap();

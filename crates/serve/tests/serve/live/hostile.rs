@@ -27,7 +27,7 @@ fn must_be(error: &LoadError, word: &str, what: &str) {
 }
 
 #[tokio::test]
-async fn what_is_cut_off_is_no_record() {
+async fn truncated_response_is_no_record() {
     for answer in [
         "",
         "HTTP/1.1 200 OK",
@@ -48,7 +48,7 @@ async fn what_is_cut_off_is_no_record() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_no_record() {
+async fn non_http_response_is_no_record() {
     for answer in [
         "hello",
         "<html>no header at all</html>",
@@ -83,7 +83,7 @@ async fn what_is_not_http_is_no_record() {
 }
 
 #[tokio::test]
-async fn what_never_ends_is_cut() {
+async fn endless_response_is_cut_off() {
     let few = but!(limits(), bytes: 1_000_000);
     type Endless = (&'static str, &'static [u8], &'static [u8], &'static str);
     let endless: [Endless; 8] = rows![
@@ -115,7 +115,7 @@ async fn what_never_ends_is_cut() {
 }
 
 #[tokio::test]
-async fn what_falls_silent_is_given_up() {
+async fn silent_server_times_out() {
     let soon = Duration::from_millis(50);
     for (sent, impatient) in rows![
         "", Limits { first: soon, ..limits() };
@@ -132,7 +132,7 @@ async fn what_falls_silent_is_given_up() {
 }
 
 #[tokio::test]
-async fn what_drips_is_cut_when_its_time_is_up() {
+async fn dripping_response_is_cut_off_at_its_timeout() {
     for begin in [
         "HTTP/1.1 200 OK\r\n\r\n",
         "HTTP/1.1 200 OK\r\nA: ",
@@ -148,7 +148,7 @@ async fn what_drips_is_cut_when_its_time_is_up() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_reset_is_no_end() {
+async fn connection_reset_is_no_end() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let server = std::thread::spawn(move || {
@@ -162,14 +162,14 @@ async fn a_connection_that_is_reset_is_no_end() {
 }
 
 #[tokio::test]
-async fn nothing_is_where_nobody_listens() {
+async fn refused_connection_is_reported() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
     let url = format!("http://{}/", free.unwrap());
     must_be(&refusal(load_page(&url).await), "connection", "refused");
 }
 
 #[tokio::test]
-async fn private_addresses_are_not_fetched_from() {
+async fn private_addresses_are_not_fetched() {
     let stub = ScriptedHost::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     let strict = Net::new(&[]).unwrap();
     let port = stub.address().port();
@@ -194,7 +194,7 @@ async fn private_addresses_are_not_fetched_from() {
 }
 
 #[tokio::test]
-async fn methods_that_are_for_proxies_are_refused() {
+async fn proxy_methods_are_refused() {
     let stub = ScriptedHost::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     for method in [Method::CONNECT, Method::TRACE] {
         let request = with!(ClientRequest, method);
@@ -205,7 +205,7 @@ async fn methods_that_are_for_proxies_are_refused() {
 }
 
 #[tokio::test]
-async fn a_fetch_that_is_dropped_closes_its_connection() {
+async fn dropped_fetch_closes_its_connection() {
     let (begun, has_begun) = tokio::sync::oneshot::channel();
     let begun = std::sync::Mutex::new(Some(begun));
     let (gone, is_gone) = std::sync::mpsc::channel();

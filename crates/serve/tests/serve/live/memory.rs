@@ -12,9 +12,9 @@ const SIZE: usize = 200 << 20;
 const MAX_GROWTH: u64 = 16 << 20;
 
 #[test]
-fn a_large_record_takes_no_more_memory_than_a_small_one() {
+fn large_record_takes_no_more_memory_than_a_small_one() {
     alone(
-        "live::memory::a_large_record_takes_no_more_memory_than_a_small_one",
+        "live::memory::large_record_takes_no_more_memory_than_a_small_one",
         measured,
     );
 }

@@ -32,7 +32,7 @@ async fn message(text: impl Into<Bytes>) -> ClientRequest {
 }
 
 #[tokio::test]
-async fn a_message_is_sent_as_it_is_given() {
+async fn message_is_sent_as_given() {
     let request = message(
         "PATCH /ignored HTTP/1.1\nhost: elsewhere.example\nCookie: a=b\nX-b:  1\nx-a: 2\n\t3\nX-B: 4\n\
          Authorization: Basic eDp5\nConnection: X-Hop\nX-Hop: 1\nAccept-Encoding: br\nContent-Length: 4\n\nbody",
@@ -48,7 +48,7 @@ async fn a_message_is_sent_as_it_is_given() {
 }
 
 #[tokio::test]
-async fn a_plain_request_hands_on_what_is_about_the_resource_alone() {
+async fn plain_request_forwards_only_fields_about_the_resource() {
     let mut headers = HeaderMap::new();
     for (name, value) in [
         ("accept", "text/html"),
@@ -84,7 +84,7 @@ async fn every_method_is_sent() {
 }
 
 #[tokio::test]
-async fn a_large_body_is_sent_as_a_whole_and_more_than_once() {
+async fn large_body_is_sent_completely_and_repeatedly() {
     let body: Vec<u8> = (0..3_000_000u32).map(|i| (i % 253) as u8).collect();
     let mut text = b"POST /\n\n".to_vec();
     text.extend_from_slice(&body);
@@ -98,7 +98,7 @@ async fn a_large_body_is_sent_as_a_whole_and_more_than_once() {
 }
 
 #[tokio::test]
-async fn an_empty_body_is_not_the_same_as_none() {
+async fn empty_body_differs_from_none() {
     let with = |body| with!(ClientRequest, method: Method::POST, body);
     let empty = asked("/", &with(Some(Spooled::default()))).await;
     assert_eq!(empty.field("Content-Length"), Some("0"));
@@ -106,7 +106,7 @@ async fn an_empty_body_is_not_the_same_as_none() {
 }
 
 #[tokio::test]
-async fn an_answer_before_the_request_was_read_counts() {
+async fn response_before_the_end_of_the_request_counts() {
     // The body is larger than all buffers on the way, and is not read before the response is sent.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -127,7 +127,7 @@ async fn an_answer_before_the_request_was_read_counts() {
 }
 
 #[tokio::test]
-async fn user_and_password_of_a_url_go_nowhere() {
+async fn credentials_of_a_url_are_sent_nowhere() {
     let stub = ScriptedHost::answering(OK);
     let url = stub.url("/a#fragment").replace("://", "://user:secret@");
     let record = load_page(&url).await.unwrap();
@@ -139,7 +139,7 @@ async fn user_and_password_of_a_url_go_nowhere() {
 }
 
 #[tokio::test]
-async fn redirects_of_the_live_web_are_the_record() {
+async fn redirects_of_the_live_web_are_recorded() {
     let moved = "HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n";
     let stub = ScriptedHost::start(move |asked| {
         redis_tests::once(if asked.target == "/" { moved } else { OK })

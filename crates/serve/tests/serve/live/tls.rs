@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::live::{bytes_of, load_page, taken_apart};
 
 #[test]
-fn certificates_are_verified_and_ends_are_real() {
+fn certificates_and_close_notify_are_verified() {
     let dir = tempfile::tempdir().unwrap();
     let ca = dir.path().join("ca.pem");
     // Runs in a process where the certificate authority is one of the system's.
@@ -26,7 +26,7 @@ fn certificates_are_verified_and_ends_are_real() {
         command.env("SSL_CERT_FILE", &ca).env_remove("SSL_CERT_DIR");
     };
     alone_with(
-        "live::tls::certificates_are_verified_and_ends_are_real",
+        "live::tls::certificates_and_close_notify_are_verified",
         known,
         fetched,
     );

@@ -55,7 +55,7 @@ fn record(more: &[(&str, &[u8])], block: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_we_make_is_what_we_take() {
+async fn our_own_answers_are_accepted() {
     // A record of the live web, created by one server and requested by another.
     let web = ScriptedHost::answering(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
@@ -82,7 +82,7 @@ async fn what_we_make_is_what_we_take() {
 }
 
 #[tokio::test]
-async fn a_message_is_handed_on_as_one() {
+async fn message_is_forwarded_as_one() {
     let block = b"HTTP/1.1 200 OK\r\n\r\nok";
     let uri: (&str, &[u8]) = ("WARC-Target-URI", URL.as_bytes());
     let stub = ScriptedHost::answering(answer(&record(&[uri], block)));
@@ -104,7 +104,7 @@ async fn a_message_is_handed_on_as_one() {
 }
 
 #[tokio::test]
-async fn only_one_whole_valid_record_of_that_url_is_passed_on() {
+async fn only_a_single_valid_record_of_the_url_is_passed_on() {
     let block = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let uri: (&str, &[u8]) = ("WARC-Target-URI", URL.as_bytes());
     // The digests above are SHA-1 of the block and of its payload.
@@ -158,7 +158,7 @@ async fn only_one_whole_valid_record_of_that_url_is_passed_on() {
 /// Tests records of pywb, which resolves a revisit with the header of one record and the digests of
 /// the other.
 #[tokio::test]
-async fn of_two_digests_that_of_the_payload_counts() {
+async fn payload_digest_takes_precedence() {
     let block = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let fields: [(&str, &[u8]); 3] = rows![
         "WARC-Target-URI", URL.as_bytes();
@@ -173,7 +173,7 @@ async fn of_two_digests_that_of_the_payload_counts() {
 }
 
 #[tokio::test]
-async fn a_replay_that_is_a_record_is_passed_on_as_one() {
+async fn replay_that_is_a_record_is_passed_on() {
     let block = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let good = record(&[("WARC-Target-URI", URL.as_bytes())], block);
     let other = record(&[("WARC-Target-URI", b"http://elsewhere.example/")], block);

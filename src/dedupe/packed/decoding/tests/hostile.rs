@@ -44,7 +44,7 @@ fn try_chunk(chunk: Vec<u8>) -> Result<Packed, String> {
 }
 
 #[test]
-fn what_has_the_right_checksum_is_refused_or_sound() {
+fn value_with_a_valid_checksum_is_refused_or_consistent() {
     let packed = small();
     let good = sections(&packed);
     let whole = chunk_of(&good);
@@ -86,7 +86,7 @@ fn assert_refused(result: Result<Packed, String>, why: &str) {
 }
 
 #[test]
-fn counts_that_are_not_those_of_the_value_are_refused() {
+fn wrong_counts_are_refused() {
     for i in 0..7 {
         for huge in [false, true] {
             let result = with(PartKind::Counts, |content| {
@@ -103,7 +103,7 @@ fn counts_that_are_not_those_of_the_value_are_refused() {
 }
 
 #[test]
-fn a_few_bytes_cannot_ask_for_very_much() {
+fn few_bytes_cannot_allocate_much() {
     let mut counts = Vec::new();
     for _ in 0..7 {
         put(&mut counts, u64::MAX);
@@ -380,7 +380,7 @@ fn contradictions_are_refused() {
 }
 
 #[test]
-fn sections_in_another_order_are_refused() {
+fn reordered_sections_are_refused() {
     let good = sections(&small());
     for i in 0..good.len() {
         let mut bad = good.clone();
@@ -418,7 +418,7 @@ fn other_versions_are_refused_by_name() {
 
 proptest! {
     #[test]
-    fn any_sections_are_refused_or_sound(
+    fn any_sections_are_refused_or_consistent(
         sections in prop::collection::vec(
             (0..6_u8, prop::collection::vec(prop_oneof![3 => 0..4_u8, 1 => any::<u8>()], 0..60)),
             0..6,

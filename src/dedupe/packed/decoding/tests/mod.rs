@@ -92,7 +92,7 @@ fn small() -> Packed {
 }
 
 #[test]
-fn what_is_saved_is_what_is_loaded() {
+fn saved_value_loads_back() {
     let packed = small();
     for limit in LIMITS {
         let chunks = chunks(&packed, limit);
@@ -112,7 +112,7 @@ fn what_is_saved_is_what_is_loaded() {
 }
 
 #[test]
-fn a_value_without_entries_is_saved_as_one() {
+fn value_without_entries_is_saved() {
     let loaded = load(&chunks(&Packed::default(), 1 << 20)).unwrap();
     assert!(loaded.is_empty());
 }
@@ -171,7 +171,7 @@ fn missing_repeated_foreign_and_reordered_chunks_are_refused() {
 }
 
 #[test]
-fn a_value_can_be_used_between_its_chunks() {
+fn value_can_be_used_between_its_chunks() {
     let packed = small();
     let all = elements(&packed);
     let good = chunks(&packed, 100);
@@ -204,7 +204,7 @@ fn a_value_can_be_used_between_its_chunks() {
 }
 
 #[test]
-fn a_loaded_value_takes_changes_as_any_other() {
+fn loaded_value_accepts_changes() {
     let mut packed = small();
     let mut loaded = load(&chunks(&packed, 700)).unwrap();
     for value in [&mut packed, &mut loaded] {
@@ -256,7 +256,7 @@ fn many(crawls: u64, each: u64) -> Packed {
 }
 
 #[test]
-fn a_loaded_value_takes_about_the_memory_of_a_fresh_one() {
+fn loaded_value_takes_about_the_memory_of_a_fresh_one() {
     let fresh = many(4, 20_000);
     let chunks = chunks(&fresh, 1 << 20);
     assert!(chunks.len() > 3 && chunks.iter().all(|chunk| chunk.len() <= 1 << 20));
@@ -269,7 +269,7 @@ fn a_loaded_value_takes_about_the_memory_of_a_fresh_one() {
 }
 
 #[test]
-fn hosts_that_went_leave_no_gap_that_matters() {
+fn removed_hosts_leave_no_significant_gap() {
     let mut packed = Packed::default();
     let url = |n: u64| format!("0 20240101000000 https://host-{n}.example/ 5").into_bytes();
     // The hosts that remain have the lowest and the highest numbers.
@@ -290,7 +290,7 @@ fn hosts_that_went_leave_no_gap_that_matters() {
 }
 
 #[test]
-fn what_is_gone_is_not_saved() {
+fn removed_entries_are_not_saved() {
     let mut packed = many(4, 5_000);
     let bytes = |packed: &Packed| chunks(packed, 1 << 20).concat().len();
     let before = bytes(&packed);
@@ -350,7 +350,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn any_contents_come_back(
+    fn any_contents_load_back(
         changes in prop::collection::vec((any::<u8>(), any::<u8>(), any_field(), any_value()), 0..150),
         later in prop::collection::vec((any::<u8>(), any::<u8>(), any_field(), any_value()), 0..40),
         limit in prop_oneof![Just(100_usize), Just(5000), Just(1 << 20)],
@@ -374,7 +374,7 @@ proptest! {
 /// --nocapture`.
 #[test]
 #[ignore = "takes a while, and says rather than tests"]
-fn figures_of_saving_and_loading() {
+fn save_and_load_figures_are_printed() {
     use std::time::Instant;
     let packed = many(10, 100_000);
     let n = packed.len(Part::Owners) as f64;

@@ -39,7 +39,7 @@ mod tests {
     use super::listed;
 
     #[test]
-    fn a_list_may_stand_in_lines() {
+    fn job_list_may_span_lines() {
         let jobs = listed(&b"1,2\n5-7 \n\n 9\t3,\n"[..], "here").expect("a list");
         assert_eq!(jobs.to_string(), "1-3,5-7,9");
         assert!(listed(&b"\n"[..], "here").expect("a list").is_empty());

@@ -125,7 +125,7 @@ async fn damaged_files_give_errors_or_valid_records() {
 }
 
 #[tokio::test]
-async fn no_more_of_a_damaged_file_is_read_than_a_record_may_have() {
+async fn reading_a_damaged_file_is_limited() {
     const PIECE: usize = 16 * 1024;
     let mut rng = Rng::new("no_more_of_a_damaged_file_is_read_than_a_record_may_have");
     let files = files();

@@ -33,7 +33,7 @@ fn row_for(url: &str, line: &[u8], place: RecordLocation) -> Result<String, Verd
 const TAIL: &str = r#""source": "a\"b", "source_type": "cdx"}"#;
 
 #[test]
-fn a_row_says_what_it_may_and_nothing_else() {
+fn row_has_only_permitted_fields() {
     let line = r#"wrong)/key 20160102030405 {"url": "http://a.com/x", "mime": "text/html", "status": 200, "digest": "sha1:ABC", "length": "12", "offset": 34, "filename": "a/b.warc.gz", "source": "evil", "source_type": "file", "live_url": "file:///etc/passwd", "load_url": "http://10.0.0.1/", "upstream_url": "http://10.0.0.1/", "languages": "eng", "robotflags": "A", "redirect": "-", "orig.length": "1", "orig.offset": "2", "orig.filename": "c.warc.gz"}"#;
     assert_eq!(
         row_of(line, RecordLocation::File).unwrap(),
@@ -62,7 +62,7 @@ fn a_row_says_what_it_may_and_nothing_else() {
 }
 
 #[test]
-fn the_urlkey_is_that_of_the_url() {
+fn urlkey_is_derived_from_the_url() {
     let key = |url: &str, line: &str| {
         let mut made = Made::default();
         let claim = Claim::of_line(line.as_bytes()).unwrap();
@@ -93,7 +93,7 @@ fn the_urlkey_is_that_of_the_url() {
 }
 
 #[test]
-fn what_was_not_asked_for_and_what_is_no_capture_makes_no_row() {
+fn unrequested_or_invalid_captures_make_no_row() {
     let is = |line: &str, verdict| {
         assert_eq!(row_of(line, RecordLocation::File), Err(verdict), "{line}")
     };
@@ -145,7 +145,7 @@ fn what_was_not_asked_for_and_what_is_no_capture_makes_no_row() {
 }
 
 #[test]
-fn a_value_that_cannot_be_is_left_out() {
+fn impossible_value_is_omitted() {
     for (member, kept) in [
         (r#""filename": "a.warc.gz""#, true),
         (r#""filename": "a/..b/c...warc""#, true),
@@ -204,7 +204,7 @@ fn a_value_that_cannot_be_is_left_out() {
 }
 
 #[test]
-fn every_form_of_an_answer_makes_the_same_row() {
+fn every_answer_format_makes_the_same_row() {
     let expected = [
         r#"{"url": "http://a.com/", "mime": "text/html", "status": "200", "digest": "ABC", "length": "12", "offset": "34", "filename": "a.warc.gz", "#,
         TAIL,
@@ -243,7 +243,7 @@ fn every_form_of_an_answer_makes_the_same_row() {
 }
 
 #[test]
-fn noise_makes_rows_or_none() {
+fn random_bytes_cause_no_panic() {
     let mut rng = Rng::new("whitelist::noise");
     let line = r#"com,a)/ 20160102030405 {"url":"http://a.com/","mime":"text/html","status":"200","digest":"ABC","length":"12","offset":"34","filename":"a.warc.gz","source":"x"}"#;
     for _ in 0..5000 {
