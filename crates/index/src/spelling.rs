@@ -565,7 +565,7 @@ mod tests {
         let queries = "? ? & & a=1 b = id= id2= sid=";
         let all = [hosts, paths, queries].join(" ");
         let parts: Vec<&str> = all.split(' ').collect();
-        let mut rng = Rng::new("keys_of_plain_urls_are_those_of_any_url");
+        let mut rng = Rng::new("keys_of_plain_urls_equal_the_general_case");
         let mut plain = 0;
         for n in 0..60_000 {
             let mut url = String::new();

@@ -95,7 +95,7 @@ fn memoryless_move(moved: Result<Moved, Error>) -> Result<Moved, Error> {
 #[test]
 fn random_calls_have_the_same_results() {
     let redis = Redis::start();
-    let mut rng = Rng::new("random_calls_have_the_same_answers");
+    let mut rng = Rng::new("random_calls_have_the_same_results");
     for round in 0..12 {
         let server = Server::open(&redis.url()).unwrap();
         let shards = 1 + rng.below(7) as u16;
@@ -255,7 +255,7 @@ fn odd_hash(rng: &mut Rng) -> Vec<u8> {
 #[test]
 fn hash_maps_to_the_shard_of_its_stored_spelling() {
     let redis = Redis::start();
-    let mut rng = Rng::new("a_hash_is_looked_for_in_the_same_shard_as_the_server_spells_it");
+    let mut rng = Rng::new("hash_maps_to_the_shard_of_its_stored_spelling");
     for profile in [Profile::Document, Profile::Browsertrix] {
         let name = format!("{profile:?}");
         let many = Sharded::open(&redis.url(), &name[..], 64).unwrap();

@@ -111,7 +111,7 @@ fn outcome(server: &Server, prefix: &str) -> Snapshot {
 fn job_becomes_a_crawl_with_its_files() {
     let server = Server::start();
     let index = open(&server, PREFIX);
-    let mut rng = Rng::new("a_job_becomes_a_crawl_with_its_files");
+    let mut rng = Rng::new("job_becomes_a_crawl_with_its_files");
     let captures = captures(&mut rng, 7, 1_000);
     let loaded = load_lines(&index, 7, &lines(7, &captures)).unwrap();
     assert_eq!((&loaded.crawl[..], loaded.job), ("job-7", 7));
@@ -150,7 +150,7 @@ fn job_becomes_a_crawl_with_its_files() {
 fn loading_twice_equals_loading_once() {
     let server = Server::start();
     let index = open(&server, PREFIX);
-    let mut rng = Rng::new("loading_twice_is_loading_once");
+    let mut rng = Rng::new("loading_twice_equals_loading_once");
     let lines = lines(7, &captures(&mut rng, 7, 3_000));
     let first = load_lines(&index, 7, &lines).unwrap();
     let once = server.snapshot();
@@ -164,7 +164,7 @@ fn loading_twice_equals_loading_once() {
 #[test]
 fn loaded_job_is_recognized_in_every_profile_and_storage() {
     let server = Server::start();
-    let mut rng = Rng::new("a_load_is_known_in_every_profile_and_storage");
+    let mut rng = Rng::new("loaded_job_is_recognized_in_every_profile_and_storage");
     let lines = lines(7, &captures(&mut rng, 7, 1_000));
     for (prefix, profile) in [
         ("{document}:", Profile::Document),
@@ -190,7 +190,7 @@ fn loaded_job_is_recognized_in_every_profile_and_storage() {
 #[test]
 fn load_interrupted_at_any_step_resumes() {
     let server = Server::start();
-    let mut rng = Rng::new("a_load_that_is_cut_off_anywhere_goes_on_from_there");
+    let mut rng = Rng::new("load_interrupted_at_any_step_resumes");
     let lines = lines(7, &captures(&mut rng, 7, 6_000));
     load_lines(&open(&server, "{whole}:"), 7, &lines).unwrap();
     let whole = outcome(&server, "{whole}:");
@@ -236,7 +236,7 @@ fn partly_committed_load_is_completed_and_counts_once() {
 #[test]
 fn concurrent_loaders_load_once() {
     let server = Server::start();
-    let mut rng = Rng::new("several_loaders_at_once_load_once");
+    let mut rng = Rng::new("concurrent_loaders_load_once");
     let lines = lines(7, &captures(&mut rng, 7, 8_000));
     load_lines(&open(&server, "{whole}:"), 7, &lines).unwrap();
     std::thread::scope(|scope| {

@@ -43,7 +43,7 @@ fn replayed(stage: &Stage, url: &str) -> Answer {
 
 #[test]
 fn every_capture_is_replayed_as_recorded() {
-    let archive = Archive::new("every_capture_is_replayed_as_it_came");
+    let archive = Archive::new("every_capture_is_replayed_as_recorded");
     let (base, address) = (archive.stage.url(), archive.stage.address());
     let (mut redirects, mut chunked, mut packed) = (0, 0, 0);
     for capture in archive.captures() {
@@ -97,7 +97,7 @@ fn every_capture_is_replayed_as_recorded() {
 
 #[test]
 fn request_body_takes_part_in_a_replay() {
-    let archive = Archive::new("what_was_posted_takes_part_in_a_replay");
+    let archive = Archive::new("request_body_takes_part_in_a_replay");
     let posted = archive.posted();
     assert!(posted.len() > 5);
     for capture in posted.iter().take(20) {

@@ -178,7 +178,7 @@ fn foreign_page_cannot_make_the_server_send_posts() {
 fn unusual_queries_get_an_answer() {
     let (_dir, stage) = archive();
     let mut connection = Connection::open(stage.address()).unwrap();
-    let mut rng = redis_tests::Rng::new("strange_queries_get_an_answer");
+    let mut rng = redis_tests::Rng::new("unusual_queries_get_an_answer");
     let pieces = "url= http:// example.com %00 %ff % * *. & = : / ? # [ ] @ closest= from= to= limit= sort= filter= \
         collapse= fl= output= page= 99999999999999999999 -1 2016 %0d%0a %F0%9F%98%80 .. %2e%2e ~ ! (( { } \
         matchType= domain prefix host xn-- 1.2.3.4 [::1] sources= ap/ a.b.c.d urn: dns: json link text \

@@ -164,7 +164,7 @@ fn every_capture_of_an_archive_is_loaded_and_valid() {
 
 #[test]
 fn requests_with_a_body_get_their_response() {
-    let archive = Archive::new("requests_with_a_body_get_what_answered_them");
+    let archive = Archive::new("requests_with_a_body_get_their_response");
     let mut connection = Connection::open(archive.stage.address()).unwrap();
     let posted = archive.posted();
     assert!(posted.len() > 5);
@@ -199,7 +199,7 @@ fn requests_with_a_body_get_their_response() {
 
 #[test]
 fn head_returns_everything_but_the_record() {
-    let archive = Archive::new("head_tells_all_but_the_record");
+    let archive = Archive::new("head_returns_everything_but_the_record");
     let mut connection = Connection::open(archive.stage.address()).unwrap();
     for capture in archive.captures().take(30) {
         let asked = target("all", &capture.url, &capture.timestamp);

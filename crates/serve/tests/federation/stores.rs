@@ -93,7 +93,7 @@ fn where_set(config: &str, variables: Vec<(&'static str, String)>) -> Stage {
 
 #[test]
 fn remote_indexes_and_records_answer_like_local_ones() {
-    let archive = Archive::new("indexes_and_records_on_web_servers_answer_as_those_here");
+    let archive = Archive::new("remote_indexes_and_records_answer_like_local_ones");
     let host = FileHost::start();
     archive.copy(|path, bytes| host.put(&format!("/{path}"), bytes, Manners::default()));
     let base = host.url("");
@@ -133,7 +133,7 @@ fn remote_indexes_and_records_answer_like_local_ones() {
 
 #[test]
 fn objects_answer_like_local_files_to_signed_requests() {
-    let archive = Archive::new("objects_of_stores_answer_as_files_here_to_those_who_sign");
+    let archive = Archive::new("objects_answer_like_local_files_to_signed_requests");
     let token = Some("a+b/c=".to_owned());
     for terms in [
         Terms::default(),
@@ -183,7 +183,7 @@ fn objects_answer_like_local_files_to_signed_requests() {
 
 #[test]
 fn wrong_signature_gets_nothing_and_the_reason() {
-    let archive = Archive::new("those_who_sign_wrongly_get_nothing_and_learn_why");
+    let archive = Archive::new("wrong_signature_gets_nothing_and_the_reason");
     let store = ObjectStore::start(Terms::default());
     archive.copy(|path, bytes| store.put(&format!("/bucket/{path}"), bytes));
     let config = "collections: {a: {index: s3://bucket/index.cdxj, resource: s3://bucket/warcs}}\n";

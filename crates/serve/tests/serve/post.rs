@@ -75,7 +75,7 @@ fn look_up_urls_equal_those_of_pywb() {
         Ok(pywb) => pywb,
         Err(reason) => return left_out("pywb", &reason),
     };
-    let mut rng = Rng::new("look_up_urls_are_those_of_pywb");
+    let mut rng = Rng::new("look_up_urls_equal_those_of_pywb");
     let all: Vec<Asked> = (0..20_000).map(|_| request(&mut rng)).collect();
 
     let work = tempfile::tempdir().unwrap();

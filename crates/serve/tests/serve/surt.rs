@@ -54,7 +54,7 @@ fn urlkeys_equal_those_of_the_package() {
         Ok(python) => python,
         Err(reason) => return left_out(PACKAGE, &reason),
     };
-    let mut rng = Rng::new("urlkeys_are_those_of_the_package");
+    let mut rng = Rng::new("urlkeys_equal_those_of_the_package");
     let count =
         std::env::var("URLS").map_or(200_000, |text| text.parse().expect("URLS is a number"));
     let urls = urls::some(&mut rng, count);

@@ -189,7 +189,7 @@ pub fn files(stage: &Stage) -> Vec<PathBuf> {
 #[test]
 fn verify_finds_every_changed_byte_and_names_the_file() {
     let stage = built();
-    let mut rng = Rng::new("every_changed_byte_is_found_and_its_file_named");
+    let mut rng = Rng::new("verify_finds_every_changed_byte_and_names_the_file");
     let well = ends(stage.index("verify --json"), 0).object();
     assert_eq!(well["entries"], 8);
     assert_eq!(well["damaged"], json!([]));

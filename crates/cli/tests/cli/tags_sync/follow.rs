@@ -46,7 +46,7 @@ fn random_changes_are_mirrored() {
     let mut sql = stage.sql();
     let sync = stage.follow("--json");
     until("everything is loaded", || sync.out().contains("\"loaded\""));
-    let mut random = Rng::new("any_changes_in_any_order_are_followed");
+    let mut random = Rng::new("random_changes_are_mirrored");
     for _ in 0..15 {
         let mut transaction = sql.transaction().unwrap();
         for _ in 0..=random.below(8) {

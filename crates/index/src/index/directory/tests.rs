@@ -134,7 +134,7 @@ fn check(directory: &Arc<Directory>, files: &[File], page: u64) -> usize {
 
 #[test]
 fn added_changed_and_removed_files_are_found() {
-    let mut rng = Rng::new("files_that_appear_change_and_vanish_are_found");
+    let mut rng = Rng::new("added_changed_and_removed_files_are_found");
     let dir = tempfile::tempdir().unwrap();
     let (mut files, mut waiting) = (Vec::<File>::new(), Vec::<Arc<Entry>>::new());
     let mut batch = Batch::of(MAX_KEYS);
@@ -249,7 +249,7 @@ fn files_that_do_not_fit_a_segment_are_in_the_next() {
 
 #[test]
 fn few_growing_files_are_searched() {
-    let mut rng = Rng::new("few_files_that_may_grow_are_searched");
+    let mut rng = Rng::new("few_growing_files_are_searched");
     let dir = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
     for n in 0..FEW {
@@ -272,7 +272,7 @@ fn few_growing_files_are_searched() {
 
 #[test]
 fn file_changed_since_its_listing_is_searched() {
-    let mut rng = Rng::new("a_file_that_has_changed_since_it_was_listed_is_searched");
+    let mut rng = Rng::new("file_changed_since_its_listing_is_searched");
     let dir = tempfile::tempdir().unwrap();
     let mut files: Vec<File> = (0..FEW as u64).map(|n| File::made([n])).collect();
     files.push(File::written(&dir.path().join("a.cdxj"), &mut rng));

@@ -69,7 +69,7 @@ fn of(captures: &[Capture], is_wanted: impl Fn(&Capture) -> bool) -> Vec<Capture
 
 #[test]
 fn look_ups_find_all_lines() {
-    let mut rng = Rng::new("look_ups_find_what_is_there");
+    let mut rng = Rng::new("look_ups_find_all_lines");
     for round in 0..24 {
         let folder = tempfile::tempdir().unwrap();
         let most = [3, 40, 2000][round % 3];
@@ -144,7 +144,7 @@ fn invalid_look_up_is_reported() {
 
 #[test]
 fn damage_is_reported_with_its_position_and_ends_a_look_up() {
-    let mut rng = Rng::new("damage_is_told_with_the_place_and_ends_a_look_up");
+    let mut rng = Rng::new("damage_is_reported_with_its_position_and_ends_a_look_up");
     let captures: Vec<_> = (0..300).map(|_| capture(&mut rng)).collect();
     let folder = tempfile::tempdir().unwrap();
     index(folder.path(), &captures, false, Options::by_digest());

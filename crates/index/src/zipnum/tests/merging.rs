@@ -45,7 +45,7 @@ fn merged(within: &Path, inputs: &[PathBuf], options: Options) -> (PathBuf, Stat
 
 #[test]
 fn merge_equals_sorting_all_lines() {
-    let mut rng = Rng::new("what_is_merged_is_all_lines_sorted");
+    let mut rng = Rng::new("merge_equals_sorting_all_lines");
     for _ in 0..40 {
         let dir = tempfile::tempdir().unwrap();
         let count = rng.below(1000);
@@ -128,7 +128,7 @@ fn small_additions_leave_most_blocks_unchanged() {
 
 #[test]
 fn repeated_small_additions_keep_blocks_in_shape() {
-    let mut rng = Rng::new("adding_a_little_again_and_again_keeps_blocks_in_shape");
+    let mut rng = Rng::new("repeated_small_additions_keep_blocks_in_shape");
     let dir = tempfile::tempdir().unwrap();
     let options = but!(Options::by_digest(), lines: 8, threads: 0);
     let mut all = numbered((0..500).map(|n| n * 1000));

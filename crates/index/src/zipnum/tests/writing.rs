@@ -6,7 +6,7 @@ use redis_tests::{assert_contains, but};
 
 #[test]
 fn lines_read_back_in_blocks_of_the_right_size() {
-    let mut rng = Rng::new("lines_come_back_in_blocks_of_the_right_size");
+    let mut rng = Rng::new("lines_read_back_in_blocks_of_the_right_size");
     for _ in 0..60 {
         let folder = tempfile::tempdir().unwrap();
         let options = options(&mut rng);
@@ -28,7 +28,7 @@ fn lines_read_back_in_blocks_of_the_right_size() {
 
 #[test]
 fn number_of_threads_changes_nothing() {
-    let mut rng = Rng::new("the_number_of_threads_changes_nothing");
+    let mut rng = Rng::new("number_of_threads_changes_nothing");
     // Many times the size of a batch.
     let lines = lines(&mut rng, 12_000);
     let written = |threads| {

@@ -130,7 +130,7 @@ fn endless_line_is_skipped() {
 
 #[test]
 fn unsorted_and_binary_files_are_harmless() {
-    let mut rng = Rng::new("files_that_are_not_sorted_or_no_text_do_no_harm");
+    let mut rng = Rng::new("unsorted_and_binary_files_are_harmless");
     let folder = tempfile::tempdir().unwrap();
     for round in 0..30 {
         let mut bytes: Vec<u8> = Vec::new();

@@ -263,7 +263,7 @@ pub(crate) fn assert_same(source: &dyn Source, texts: &[Vec<u8>], lookup: &Arc<L
 
 #[test]
 fn file_sources_equal_a_naive_reader() {
-    let mut rng = Rng::new("files_say_what_a_naive_reader_finds");
+    let mut rng = Rng::new("file_sources_equal_a_naive_reader");
     for _ in 0..20 {
         let folder = tempfile::tempdir().unwrap();
         let count = *rng.pick(&[1, 1, 2, 5]);

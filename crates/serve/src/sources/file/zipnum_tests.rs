@@ -79,7 +79,7 @@ fn clusters(path: PathBuf, identity: Identity) -> FileSource {
 
 #[test]
 fn clusters_equal_a_naive_reader() {
-    let mut rng = Rng::new("clusters_say_what_a_naive_reader_finds");
+    let mut rng = Rng::new("clusters_equal_a_naive_reader");
     for round in 0..20 {
         let folder = tempfile::tempdir().unwrap();
         let mut all = text(&mut rng);

@@ -28,7 +28,7 @@ fn url_names_a_database_and_a_key() {
 fn sorted_sets_equal_a_naive_reader() {
     let server = Server::with(Options::new().no_module());
     let mut connection = server.conn();
-    let mut rng = Rng::new("sets_say_what_a_naive_reader_finds");
+    let mut rng = Rng::new("sorted_sets_equal_a_naive_reader");
     for round in 0..8 {
         let members = text(&mut rng);
         let members: BTreeSet<&[u8]> = members

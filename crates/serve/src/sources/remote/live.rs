@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn rules_see_the_key_of_the_fetched_url() {
         let source = LiveSource::new(identity());
-        let mut rng = Rng::new("rules_see_the_key_of_the_url_that_is_fetched");
+        let mut rng = Rng::new("rules_see_the_key_of_the_fetched_url");
         let mut rows = 0;
         for n in 0..100_000 {
             let mut url = if n % 3 > 0 { "http://example.com/" } else { "" }.to_owned();

@@ -241,7 +241,7 @@ mod tests {
             "http://", "a.com", "/", "/", "..", ".", "%2e", "%2E", "\\", "?", "#", "x", "@", "a:",
             "\t", "urn:", ":80",
         ];
-        let mut rng = Rng::new("a_url_does_not_lead_out_of_its_place");
+        let mut rng = Rng::new("url_cannot_leave_its_position");
         let mut filled = 0;
         for n in 0..100_000 {
             let mut url = if n % 2 == 0 { "http://a.com/" } else { "" }.to_owned();

@@ -213,7 +213,7 @@ fn check(case: &Case, answer: &Answer) -> Result<(), String> {
 #[test]
 fn hidden_captures_leave_through_no_api() {
     let (world, cases) = (World::start(), cases());
-    let mut rng = Rng::new("nothing_hidden_leaves_by_any_door");
+    let mut rng = Rng::new("hidden_captures_leave_through_no_api");
     let seeds: Vec<u64> = (0..THREADS).map(|_| rng.bits()).collect();
     let play = |thread: usize| {
         let (mut rng, mut client) = (Rng::seeded(seeds[thread]), Client::new(&world));
@@ -264,7 +264,7 @@ fn hidden_captures_leave_through_no_api() {
 #[test]
 fn missing_gate_is_noticed() {
     let world = World::start();
-    let mut rng = Rng::new("a_door_without_a_gate_is_noticed");
+    let mut rng = Rng::new("missing_gate_is_noticed");
     let mut client = Client::new(&world);
     let mut found = BTreeSet::new();
     for number in 0..CASES {

@@ -54,7 +54,7 @@ pub fn encoded(url: &str) -> String {
 #[test]
 fn records_equal_those_of_pywb() {
     let Some(pywb) = pywb() else { return };
-    let data = Data::new("records_are_the_same_as_those_of_pywb");
+    let data = Data::new("records_equal_those_of_pywb");
     let theirs = pywb.start(App::WarcServer, &data.config(), 1);
     let ours = Stage::start(&data.config());
     let mut checked = Checked::new(&pywb);
@@ -106,7 +106,7 @@ fn records_equal_those_of_pywb() {
 #[test]
 fn relative_top_level_archives_start_at_the_configuration() {
     let Some(pywb) = pywb() else { return };
-    let data = Data::new("relative_archives_at_the_top_are_where_the_configuration_is");
+    let data = Data::new("relative_top_level_archives_start_at_the_configuration");
     // The folder of each configuration is next to the data folder.
     let name = data.path().file_name().unwrap().to_string_lossy();
     let config = format!(
@@ -129,7 +129,7 @@ fn relative_top_level_archives_start_at_the_configuration() {
 #[test]
 fn captures_of_posted_forms_are_found_by_their_body() {
     let Some(pywb) = pywb() else { return };
-    let data = Data::new("captures_of_posted_forms_are_found_by_what_was_posted");
+    let data = Data::new("captures_of_posted_forms_are_found_by_their_body");
     let theirs = pywb.start(App::WarcServer, &data.config(), 1);
     let ours = Stage::start(&data.config());
     let posted = data
@@ -174,7 +174,7 @@ fn captures_of_posted_forms_are_found_by_their_body() {
 #[test]
 fn pywb_is_a_source_of_rows_and_records() {
     let Some(pywb) = pywb() else { return };
-    let data = Data::new("pywb_is_a_source_of_rows_and_of_records");
+    let data = Data::new("pywb_is_a_source_of_rows_and_records");
     let config = format!(
         "framed_replay: false\ncdx_api_endpoint: '-cdx'\n{}",
         data.config()
@@ -270,7 +270,7 @@ fn pywb_is_a_source_of_rows_and_records() {
 #[test]
 fn pywb_replays_our_captures() {
     let Some(pywb) = pywb() else { return };
-    let data = Data::new("pywb_replays_what_we_serve");
+    let data = Data::new("pywb_replays_our_captures");
     let ours = Stage::start(&data.config());
     let base = ours.url();
     let config = format!(

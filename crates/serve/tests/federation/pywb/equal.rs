@@ -16,7 +16,7 @@ const OWN: &str = "source_type";
 #[test]
 fn same_queries_get_the_same_answers() {
     let Some(pywb) = pywb() else { return };
-    let data = Data::new("the_same_questions_get_the_same_answers");
+    let data = Data::new("same_queries_get_the_same_answers");
     let theirs = pywb.start(App::WarcServer, &data.config(), 1);
     let ours = Stage::start(&data.config());
     let cases = cases();
@@ -227,10 +227,10 @@ fn made_up(rng: &mut Rng, data: &Data) -> (&'static str, String) {
 #[test]
 fn random_queries_get_the_same_answers() {
     let Some(pywb) = pywb() else { return };
-    let data = Data::new("made_up_questions_get_the_same_answers");
+    let data = Data::new("random_queries_get_the_same_answers");
     let theirs = pywb.start(App::WarcServer, &data.config(), 1);
     let ours = Stage::start(&data.config());
-    let mut rng = Rng::new("made_up_questions_get_the_same_answers");
+    let mut rng = Rng::new("random_queries_get_the_same_answers");
     let (mut wrong, mut rows) = (Vec::new(), 0);
     for _ in 0..300 {
         let (collection, query) = made_up(&mut rng, &data);
@@ -259,7 +259,7 @@ fn random_queries_get_the_same_answers() {
 #[test]
 fn fuzzy_matches_equal_those_of_pywb() {
     let Some(pywb) = pywb() else { return };
-    let data = Data::new("what_is_similar_here_is_similar_for_pywb");
+    let data = Data::new("fuzzy_matches_equal_those_of_pywb");
     let config = data
         .config()
         .replace("  north:\n", "  north:\n    fuzzy: true\n");
@@ -302,7 +302,7 @@ fn fuzzy_matches_equal_those_of_pywb() {
 #[test]
 fn listings_equal_those_of_pywb() {
     let Some(pywb) = pywb() else { return };
-    let data = Data::new("the_same_is_listed");
+    let data = Data::new("listings_equal_those_of_pywb");
     let theirs = pywb.start(App::WarcServer, &data.config(), 1);
     let ours = Stage::start(&data.config());
     let json = |answer: Answer| -> Value { serde_json::from_slice(&answer.body).unwrap() };
@@ -327,7 +327,7 @@ fn listings_equal_those_of_pywb() {
 #[test]
 fn pages_of_a_cluster_cover_everything() {
     let Some(pywb) = pywb() else { return };
-    let data = Data::new("the_pages_of_a_cluster_together_are_all_of_it");
+    let data = Data::new("pages_of_a_cluster_cover_everything");
     let theirs = pywb.start(App::WarcServer, &data.config(), 1);
     let ours = Stage::start(&data.config());
     let query = "url=*.example.com&fl=urlkey,timestamp,url&output=text";

@@ -146,7 +146,7 @@ fn encoded(url: &str) -> String {
 #[test]
 fn job_index_is_served_unchanged() {
     let Some(pywb) = pywb() else { return };
-    let jobs = Jobs::new("an_index_of_jobs_is_served_as_it_lies");
+    let jobs = Jobs::new("job_index_is_served_unchanged");
     let index = jobs.index();
     let [config, for_pywb] = jobs.configs(index.entry.path());
     let (ours, theirs) = (

@@ -22,7 +22,7 @@ use data::{Data, pywb};
 #[test]
 fn reference_tools_accept_the_generated_archive() {
     let Some(pywb) = pywb() else { return };
-    let data = Data::new("the_tools_find_the_made_up_archive_valid");
+    let data = Data::new("reference_tools_accept_the_generated_archive");
     let files = std::fs::read_dir(data.warcs("north")).unwrap();
     let files = files.map(|entry| entry.unwrap().path());
     // The tool supports only WARC.

@@ -103,7 +103,7 @@ fn replays_the_same(pywb: &Pywb, data: &Data, packages: &str) {
 #[test]
 fn pywb_replays_browsertrix_packages_like_their_files() {
     let Some(pywb) = pywb() else { return };
-    let data = Data::new("pywb_replays_packages_of_browsertrix_as_the_files_in_them");
+    let data = Data::new("pywb_replays_browsertrix_packages_like_their_files");
     let folder = tempfile::tempdir().unwrap();
     browsertrix(&data, folder.path());
     replays_the_same(&pywb, &data, &folder.path().display().to_string());
@@ -117,7 +117,7 @@ fn pywb_replays_remote_py_wacz_packages_like_their_files() {
         Ok(python) => python,
         Err(reason) => return left_out("wacz", &reason),
     };
-    let data = Data::new("pywb_replays_packages_of_py_wacz_on_a_server_as_the_files_in_them");
+    let data = Data::new("pywb_replays_remote_py_wacz_packages_like_their_files");
     let folder = tempfile::tempdir().unwrap();
     let host = FileHost::start();
     let mut entries = Vec::new();

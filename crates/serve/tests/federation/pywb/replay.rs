@@ -194,7 +194,7 @@ fn pywb_and_ours_replay_every_kind_of_capture_by_memento() {
 #[test]
 fn pywb_replays_with_our_apis_instead_of_its_own() {
     let Some(pywb) = pywb() else { return };
-    let odd = Odd::new("pywb_replays_with_our_apis_in_place_of_its_own");
+    let odd = Odd::new("pywb_replays_with_our_apis_instead_of_its_own");
     let ours = Stage::start(&odd.config);
     let config = format!("framed_replay: false\n{}", odd.config);
     let alone = pywb.start(redis_tests::pywb::App::Wayback, &config, 1);
@@ -235,7 +235,7 @@ fn pywb_replays_with_our_apis_instead_of_its_own() {
 #[test]
 fn records_of_a_pywb_warcserver_are_accepted() {
     let Some(pywb) = pywb() else { return };
-    let odd = Odd::new("records_of_a_pywb_warcserver_are_taken");
+    let odd = Odd::new("records_of_a_pywb_warcserver_are_accepted");
     let theirs = pywb.start(redis_tests::pywb::App::WarcServer, &odd.config, 1);
     let base = theirs.url();
     let ours = Stage::start(&format!(

@@ -127,7 +127,7 @@ async fn damaged_files_give_errors_or_valid_records() {
 #[tokio::test]
 async fn reading_a_damaged_file_is_limited() {
     const PIECE: usize = 16 * 1024;
-    let mut rng = Rng::new("no_more_of_a_damaged_file_is_read_than_a_record_may_have");
+    let mut rng = Rng::new("reading_a_damaged_file_is_limited");
     let files = files();
     for _ in 0..number() / ENDLESS {
         let file = rng.pick(&files);
