@@ -4,7 +4,7 @@
 //!
 //! * [`server`] connects to a server or a cluster and sends calls, blocking or async.
 //! * [`dedupe`] has the `DEDUPE.*` commands, which find payloads that are already stored.
-//! * [`frontier`] has the `CHG.*` commands, which find hosts that may be fetched from now.
+//! * [`frontier`] has the `CHG.*` commands, which tell a worker which host it may contact now.
 //! * [`tags`] has the `TAGS.*` commands, which decide who may see which capture.
 //! * [`dedupe::Sharded`] spreads an index that is too large for one server over several prefixes.
 //! * [`Batch`] sends many calls in one round trip; the calls of [`AsyncServer`] are futures.

@@ -131,7 +131,7 @@ fn endpoint_of(name: &str, value: &str) -> Result<Url, String> {
     let wrong = |why: &str| format!("{name}: {why}");
     let mut url = Url::parse(value.trim()).map_err(|error| wrong(&error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(wrong("it has to begin with http:// or https://"));
+        return Err(wrong("it must begin with http:// or https://"));
     }
     if url.query().is_some() || !url.username().is_empty() || url.password().is_some() {
         return Err(wrong("only a scheme, a host and a path can be named"));

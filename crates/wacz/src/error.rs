@@ -95,7 +95,7 @@ pub enum Problem {
     )]
     Untrusted(String),
     /// The response of the server is invalid; the text says why.
-    #[error("the server's answer cannot be right: {0}; download the file and use the copy")]
+    #[error("the server's response is invalid: {0}; download the file and use the copy")]
     Answer(String),
     /// The file changed after it was opened; the text says how this was detected.
     #[error("the file changed while it was read: {0}; try again when it is complete")]

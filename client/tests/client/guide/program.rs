@@ -65,7 +65,7 @@ async fn work(server: &AsyncServer) -> Result<u32, Error> {
             status: Some(200),
             ..Facts::default()
         };
-        // The host goes back and the next one comes, in one round trip.
+        // Release the host and lease the next one in one round trip.
         let released = frontier.release_and_next(&held, &facts.into(), &held.done(), &next);
         lease = match released.await {
             Ok((_, lease)) => lease,

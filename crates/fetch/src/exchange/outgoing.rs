@@ -150,7 +150,7 @@ impl Outgoing {
             }
             if !is_token(name) {
                 return refused(format!(
-                    "invalid name of a header field: {:?}",
+                    "invalid header field name {:?}",
                     String::from_utf8_lossy(name)
                 ));
             }

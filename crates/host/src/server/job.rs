@@ -1,9 +1,10 @@
 //! Long jobs in time slices, so that other clients are served while a job runs.
 //!
-//! Jobs of one queue run one after the other; queues take turns. The event loop runs a slice once
-//! A slice runs as an internal command, so that everything written in it is replicated as one
-//! transaction. (The server aborts if the event-loop callback itself writes. A thread that
-//! repeatedly takes the global lock would make clients wait for long.)
+//! Jobs of one queue run one after the other; queues take turns. While there is work, each
+//! iteration of the event loop runs one slice. A slice runs as an internal command, so that
+//! everything written in it is replicated as one transaction. (The server aborts if the event-loop
+//! callback itself writes. A thread that repeatedly takes the global lock would make clients wait
+//! for long.)
 
 use std::collections::VecDeque;
 use std::os::raw::{c_int, c_void};

@@ -130,7 +130,7 @@ impl Reader<'_> {
     pub(super) fn timeout(&mut self, fields: &Fields<'_>) -> Option<Duration> {
         let entry = fields.first(&["index_timeout", "timeout"])?;
         if let (Some(_), Some(other)) = (fields.entry("index_timeout"), fields.entry("timeout")) {
-            let what = "timeout is another name of index_timeout: remove one of them";
+            let what = "timeout is an alias for index_timeout: set only one of them";
             self.found.error(other.position, what);
         }
         let text = self.text(&entry.value, &entry.key)?;

@@ -1,4 +1,4 @@
-//! `crawlspace chg …`: commands for frontiers, which decide when a host may be fetched.
+//! `crawlspace chg …`: commands for frontiers, which decide when a worker may contact a host.
 
 mod check;
 mod figures;

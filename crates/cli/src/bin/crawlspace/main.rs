@@ -80,7 +80,7 @@ enum Subject {
     )]
     Dedupe(dedupe::Dedupe),
     Indexer(indexer::Indexer),
-    /// Crawl host groups: which hosts may be fetched from now, and why not from the others.
+    /// Crawl host groups: which hosts workers may contact now, and why they must not contact the others.
     #[command(
         subcommand,
         arg_required_else_help = true,
