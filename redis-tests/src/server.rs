@@ -1,5 +1,6 @@
 //! A running server in a directory of its own.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -64,6 +65,7 @@ pub struct Options {
     environment: Vec<(String, String)>,
     storage: Option<String>,
     timeout: Option<Duration>,
+    wrapper: Vec<String>,
 }
 
 impl Options {
@@ -169,6 +171,13 @@ impl Options {
     /// Sets the time limit for the start and for each reply; the default is a minute.
     pub fn timeout(mut self, timeout: Duration) -> Options {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// Runs the server under another program, given with its arguments: `["valgrind", "--quiet"]`.
+    /// The program must keep the process id.
+    pub fn under(mut self, program: &[&str]) -> Options {
+        self.wrapper = program.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
@@ -416,8 +425,11 @@ impl Server {
         let out = File::create(self.dir.path().join("stdout")).expect("the directory is writable");
         let errors = out.try_clone().expect("a second handle");
         let log_before = self.log().len();
-        let mut command = Command::new(&program);
+        let mut words: Vec<OsString> = self.options.wrapper.iter().map(Into::into).collect();
+        words.push(program.clone());
+        let mut command = Command::new(&words[0]);
         command
+            .args(&words[1..])
             .args(self.arguments())
             .env("RUST_BACKTRACE", "0")
             .envs(self.options.environment.iter().cloned())
