@@ -199,7 +199,7 @@ reshard: ## Move slots of a cluster under load, key by key and as a whole, and c
 	    $(CARGO) test --package redis-tests --test server -- --nocapture reshard::no_answer_is_wrong
 
 bench: ## Measure against plain Redis and pywb and write docs/benchmarks/ and docs/benchmarks.md (ONLY=dedupe, chg, tags, import, federation, index or one row, QUICK=1, SCALE=1)
-	@scripts/need cc libclang redis-server redis-cli wrk python3 python3-venv
+	@scripts/need cc libclang redis-server redis-cli valgrind wrk python3 python3-venv
 	$(CARGO) build --release --package crawlspace
 	$(CARGO) build --release --package crawlspace-cli --package crawlspace-jobs --bins --example index_cache
 	MODULE='$(MODULE)' ONLY='$(ONLY)' QUICK='$(QUICK)' SCALE='$(SCALE)' $(CARGO) run --release --package redis-tests --bin bench -- $(ARGS)

@@ -16,6 +16,7 @@
 //! [`PARTS`]. Targets of rows are in `targets.rs`, headline results in `summary.rs`, and the text
 //! around figures in the Markdown files beside the modules.
 
+mod callgrind;
 mod chart;
 mod chg;
 mod dedupe;
@@ -103,7 +104,7 @@ const PARTS: [Part; 8] = [
     ),
     Part::new(
         "chg",
-        "C1 C2 C3 C4 C5 slices uris log pauses",
+        "C0 C1 C2 C3 C4 C5 slices uris log pauses",
         "chg",
         chg::measure,
     ),

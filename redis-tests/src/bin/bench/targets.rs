@@ -46,6 +46,10 @@ targets! {
     SLICE                "D10" "longest slice of a job"                               Never(1.0, "ms");
     PACKING_SLICE        "" "longest slice of `PACK` and `UNPACK`"                    Never(1.0, "ms");
     PACKING_OTHERS       "" "waits of other clients during `PACK` and `UNPACK`"       AtMost(3.0, "ms");
+    PAGE_INSTRUCTIONS    "C0" "instructions of `RELEASE … DONE … NEXT`, packed"      AtMost(20_000.0, "instructions");
+    NEW_INSTRUCTIONS     "C0" "instructions of `ADDURI` of a new URI, packed"         AtMost(14_000.0, "instructions");
+    KNOWN_INSTRUCTIONS   "C0" "instructions of `ADDURI` of a known URI, packed"       AtMost(9_000.0, "instructions");
+    NEXT_INSTRUCTIONS    "C0" "instructions of `NEXT`, packed"                        AtMost(13_000.0, "instructions");
     PAGES                "C1" "pages of one client against Veidemann's sequence"      AtLeast(8.0);
     ADD_SEED             "C2" "processor time of `ADD` against Veidemann's script"     AtMost(0.95, "×");
     ADD_SCRIPT           "C2" "time of `ADD` against an atomic script"                AtMost(0.95, "×");

@@ -4,6 +4,7 @@ mod commands;
 mod cost;
 mod cycle;
 mod hosts;
+mod instructions;
 mod jobs;
 mod log;
 mod memory;
@@ -28,6 +29,7 @@ pub use scale::measure as scale;
 pub fn measure(plan: &Plan) -> Section {
     let hosts = Hosts { seed: plan.seed };
     let found = plan.findings(&[
+        ("C0", &|| instructions::measure(plan, &hosts)),
         ("C1", &|| cycle::measure(plan, &hosts)),
         ("C2", &|| cost::measure(plan, &hosts)),
         ("C3", &|| sweep::measure(plan, &hosts)),
@@ -75,8 +77,13 @@ fn ours() -> Server {
 
 /// Starts a server with the module that packs frontiers.
 fn packed() -> Server {
+    quiet(packed_options())
+}
+
+/// Returns the options of a server with the module that packs frontiers.
+fn packed_options() -> Options {
     let args = ["chg-simulated-time", "yes", "chg-storage", "packed"];
-    quiet(Options::new().module_args(&args))
+    Options::new().module_args(&args)
 }
 
 fn quiet(options: Options) -> Server {

@@ -1,0 +1,114 @@
+//! C0: instructions that the server executes for each step of a frontier, on both storages.
+
+use redis_tests::Options;
+
+use super::commands::Lease;
+use super::hosts::Hosts;
+use super::{packed_options, queued};
+use crate::Plan;
+use crate::callgrind::Callgrind;
+use crate::load::{Client, Feeder};
+use crate::report::{Findings, Goal, note, say, table};
+use crate::series::grouped;
+use crate::targets;
+
+/// Number of groups in the frontier before the first measured step.
+const GROUPS: u64 = 3_000;
+/// Number of kept URIs of each of these groups.
+const URIS: u64 = 4;
+
+/// Measured steps, in the order in which they run, with the targets on a packed frontier.
+const STEPS: [(&str, Goal); 5] = [
+    ("`ADDURI`, new group", Goal::Told("instructions")),
+    ("`ADDURI`, new URI", targets::NEW_INSTRUCTIONS),
+    ("`ADDURI`, known URI", targets::KNOWN_INSTRUCTIONS),
+    ("`NEXT`", targets::NEXT_INSTRUCTIONS),
+    ("`RELEASE … DONE … NEXT`", targets::PAGE_INSTRUCTIONS),
+];
+
+/// Measures all steps on both storages.
+pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
+    let requests = if plan.quick { 1_000 } else { 2_000 };
+    let count = |storage: &str, options: Options| {
+        say(&format!("C0: instructions, {storage}"));
+        // Under callgrind, the server's timer would add a thousand instructions to each request.
+        let callgrind = Callgrind::start(options.args(&["--hz", "1"]));
+        count(&callgrind, hosts, requests)
+    };
+    let (_, plain) = count("plain keys", redis_tests::simulated());
+    let (ping, packed) = count("packed", packed_options());
+    let logged = packed_options().aof_unsynced(true);
+    let (_, logged) = count("packed, with an append-only file", logged);
+    let shown = |instructions: f64| grouped(instructions as u64);
+    let mut found = Findings::default();
+    for (((what, goal), packed), plain) in STEPS.into_iter().zip(packed).zip(plain) {
+        table! { found;
+            "C0", format!("instructions of {what}, packed"), "plain keys",
+                shown(packed), shown(plain), packed.round(), goal;
+        }
+    }
+    let [.., bare] = packed;
+    let [.., logged] = logged;
+    table! { found;
+        "C0", "instructions of `RELEASE … DONE … NEXT` with an append-only file, packed", "without the file",
+            shown(logged), shown(bare), 100.0 * (logged / bare - 1.0), Goal::Told("%");
+    }
+    note!(found, "instructions.md";
+        requests = grouped(requests), groups = grouped(GROUPS), uris = URIS, ping = shown(ping));
+    found
+}
+
+/// Returns the instructions of `PING` and of each step.
+fn count(callgrind: &Callgrind, hosts: &Hosts, requests: u64) -> (f64, [f64; STEPS.len()]) {
+    let mut client = Client::unix(&callgrind.server);
+    let (execution, _) = hosts.execution(0);
+    let add = |client: &mut Client, chg: u64, i: u64| {
+        let (id, depth, uri) = (hosts.chg(chg), hosts.depth(i), hosts.uri(chg, i));
+        let reply = client.line(&format!("CHG.ADDURI '' {execution} {id} 0 {depth} {uri}"));
+        reply.ints[0]
+    };
+    let mut feeder = Feeder::new(&callgrind.server);
+    for chg in 0..GROUPS {
+        let tuple = |i| {
+            let (depth, uri) = (hosts.depth(i).to_string(), hosts.uri(chg, i));
+            [hosts.chg(chg), "0".into(), depth, uri]
+        };
+        let tuples: Vec<[String; 4]> = (0..URIS).map(tuple).collect();
+        feeder.request_with(&format!("CHG.ADDURI '' {execution}"), tuples.as_flattened());
+    }
+    feeder.finish();
+    assert_eq!(queued(&callgrind.server), GROUPS * URIS, "every URI is new");
+    let ping = callgrind.each(requests, || {
+        for _ in 0..requests {
+            client.line("PING");
+        }
+    });
+    let mut add_all = |first: u64, i: u64, counts: i64| {
+        callgrind.each(requests, || {
+            for chg in first..first + requests {
+                assert_eq!(add(&mut client, chg, i), counts);
+            }
+        })
+    };
+    let group = add_all(GROUPS, 0, 1);
+    let new = add_all(0, URIS, URIS as i64 + 1);
+    // The reply is the number of URIs of the group in both cases.
+    let known = add_all(0, URIS, URIS as i64 + 1);
+    let mut lease = Lease::default();
+    let half = requests / 2;
+    let next = callgrind.each(half, || {
+        for _ in 0..half {
+            lease = Lease::of(client.line("CHG.NEXT ''"), 0).expect("a group is due");
+        }
+    });
+    let page = callgrind.each(requests, || {
+        for _ in 0..requests {
+            let Lease { chg, token, .. } = &lease;
+            let reply = client.line(&format!(
+                "CHG.RELEASE '' {chg} {token} ELAPSED 200 FACTOR 5 MIN 60000 MAX 90000 DONE {execution} NEXT"
+            ));
+            lease = Lease::of(reply, 1).expect("a group is due");
+        }
+    });
+    (ping, [group, new, known, next, page])
+}
