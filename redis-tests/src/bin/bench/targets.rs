@@ -64,6 +64,7 @@ targets! {
     WAKEUP               "C4" "99th percentile from the due time to the lease"        AtMost(2.0, "ms");
     PAGES_PACKED         "C1" "pages of one client of a packed frontier"              AtLeast(12.0);
     SATURATED_PACKED     "C5" "pages of a saturated packed frontier against an atomic script" AtLeast(6.0);
+    SATURATED_PACKED_SEQUENCE "C5" "pages of a saturated packed frontier against Veidemann's sequence" AtLeast(25.0);
     SATURATED_SCRIPT     "C5" "pages of a saturated server against an atomic script"  AtLeast(1.4);
     SATURATED_SEQUENCE   "C5" "pages of a saturated server against Veidemann's sequence" AtLeast(7.0);
     FRONTIER_MEMORY      "C6" "memory per kept URI against a small frontier"          AtMost(1.05, "×");

@@ -54,7 +54,8 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
         groups = grouped(GROUPS), uris = uris, pause = PAUSE.as_millis(), trips = trips,
         trip = 1e6 / their_rate / trips, worker = veidemann::SWEEP_EVERY.as_millis(),
         ours = 1e6 / our_rate, server = micros.median(),
-        their_cpu = theirs.cpu.median(), our_cpu = ours.cpu.median());
+        their_cpu = theirs.cpu.median(), our_cpu = ours.cpu.median(),
+        packed_cpu = packed.cpu.median());
     found
 }
 
