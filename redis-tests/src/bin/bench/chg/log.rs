@@ -1,41 +1,69 @@
-//! Bytes that a page adds to the append-only file and to the replication stream.
+//! Bytes that a page adds to the append-only file and to the replication stream, and the processor
+//! time that both add.
 
 use redis_tests::{Options, Server};
 
-use super::cycle::{GROUPS, Run, fill, our_pages, their_pages};
+use super::cycle::{GROUPS, Run, fill_ours, fill_theirs, our_pages, their_pages};
 use super::hosts::Hosts;
-use super::{Scene, queued, quiet};
+use super::{packed_options, queued, quiet, saturated};
 use crate::Plan;
 use crate::load::appended;
 use crate::report::{Findings, Goal, note, say, table};
+use crate::series::{Series, grouped};
+use crate::targets;
+use crate::told::Spent;
 
 /// Measures pages on kept URIs with a replica that is in sync.
 pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
-    say("append-only file and replication stream of a page");
-    let start = |options: Options| quiet(options.aof_unsynced(true).args(&RECORDED));
-    let scene = Scene {
-        ours: start(redis_tests::simulated()),
-        plain: start(Options::new().no_module()),
-    };
-    fill(&scene, hosts, GROUPS, plan.scaled(30).max(6));
+    let uris = plan.scaled(30).max(10);
+    let fill = |server: &Server| fill_ours(server, hosts, GROUPS, uris);
     let span = plan.span();
-    let ours = Sizes::of(&scene.ours, redis_tests::simulated(), |server| {
-        our_pages(server, span, &mut Run::default());
+    say("append-only file and replication stream of a page: Veidemann's sequence");
+    let theirs = Logged::start(Options::new().no_module(), |server| {
+        fill_theirs(server, hosts, GROUPS, uris);
     });
-    let theirs = Sizes::of(&scene.plain, Options::new().no_module(), |server| {
-        their_pages(server, span, &mut Run::default());
-    });
+    let theirs = theirs.sizes(|server| their_pages(server, span, &mut Run::default()));
+    let measured = |storage: &str, options: Options| {
+        say(&format!(
+            "append-only file and replication stream of a page: {storage}"
+        ));
+        let logged = Logged::start(options.clone(), fill);
+        let sizes = logged.sizes(|server| our_pages(server, span, &mut Run::default()));
+        let bare = quiet(options);
+        fill(&bare);
+        (sizes, Times::of(plan, storage, &bare, &logged.server))
+    };
+    let (plain, plain_times) = measured("plain keys", redis_tests::simulated());
+    let (packed, packed_times) = measured("packed", packed_options());
     let mut found = Findings::default();
-    for (what, ours, theirs) in [
-        ("append-only file per page", ours.file, theirs.file),
-        ("replication stream per page", ours.stream, theirs.stream),
+    for (what, at) in [
+        ("append-only file per page", 0),
+        ("replication stream per page", 1),
     ] {
+        let [plain, packed, theirs] = [&plain, &packed, &theirs].map(|sizes| sizes.each[at]);
+        let bytes = |bytes: f64| format!("{bytes:.0} B");
         table! { found;
-            "", what, "Veidemann's sequence", format!("{ours:.0} B"), format!("{theirs:.0} B"), theirs / ours, Goal::Known;
+            "", what, "Veidemann's sequence", bytes(plain), bytes(theirs), theirs / plain, Goal::Known;
+            "log", format!("{what}, packed"), "plain keys", bytes(packed), bytes(plain), packed,
+                targets::LOGGED_BYTES;
         }
     }
+    for (storage, times, goal) in [
+        ("plain keys", &plain_times, Goal::Told("%")),
+        ("packed", &packed_times, targets::LOGGED_TIME),
+    ] {
+        let micros = |micros: &Series| micros.shown(|micros| format!("{micros:.2} µs"));
+        let [bare, logged] = &times.processor;
+        table! { found;
+            "log", format!("processor time per page with both, {storage}"), "without both",
+                micros(logged), micros(bare), added(bare, logged), goal;
+        }
+    }
+    let commands = |times: &Times| added(&times.commands[0], &times.commands[1]).median();
     note!(found, "log.md";
-        pages = crate::series::grouped(ours.pages), uri = hosts.uri(0, 0).len(), ours = ours.stream, theirs = theirs.stream);
+        pages = grouped(packed.pages), uri = hosts.uri(0, 0).len(), workers = saturated::WORKERS,
+        plain = plain.each[1], packed = packed.each[1], theirs = theirs.each[1],
+        plain_commands = commands(&plain_times), packed_commands = commands(&packed_times));
     found
 }
 
@@ -47,17 +75,28 @@ const RECORDED: [&str; 4] = [
     "3600",
 ];
 
-/// Bytes per page.
-struct Sizes {
-    pages: u64,
-    file: f64,
-    stream: f64,
+/// A server that writes an append-only file and has a replica.
+struct Logged {
+    server: Server,
+    _replica: Server,
 }
 
-impl Sizes {
-    fn of(server: &Server, options: Options, fetch: impl FnOnce(&Server)) -> Sizes {
-        let replica = options.replica_of(server).start();
+impl Logged {
+    /// Starts both servers and fills the first one.
+    fn start(options: Options, fill: impl FnOnce(&Server)) -> Logged {
+        let server = quiet(options.clone().aof_unsynced(true).args(&RECORDED));
+        fill(&server);
+        let replica = options.replica_of(&server).start();
         server.wait_for_replica_offset(&replica);
+        Logged {
+            server,
+            _replica: replica,
+        }
+    }
+
+    /// Fetches pages and returns what they add to the file and to the stream.
+    fn sizes(&self, fetch: impl FnOnce(&Server)) -> Sizes {
+        let server = &self.server;
         let seen = || {
             [
                 appended(server),
@@ -69,11 +108,57 @@ impl Sizes {
         fetch(server);
         let after = seen();
         let pages = before[2] - after[2];
-        let each = |at: usize| (after[at] - before[at]) as f64 / pages as f64;
         Sizes {
             pages,
-            file: each(0),
-            stream: each(1),
+            each: [0, 1].map(|at| (after[at] - before[at]) as f64 / pages as f64),
         }
     }
+}
+
+/// Bytes that pages add.
+struct Sizes {
+    pages: u64,
+    /// Bytes per page in the append-only file and in the replication stream.
+    each: [f64; 2],
+}
+
+/// Microseconds per page, on a server that logs nothing and on one that logs.
+#[derive(Default)]
+struct Times {
+    /// Processor time of the server.
+    processor: [Series; 2],
+    /// Time in commands.
+    commands: [Series; 2],
+}
+
+impl Times {
+    /// Keeps both servers busy, one after the other.
+    fn of(plan: &Plan, storage: &str, bare: &Server, logged: &Server) -> Times {
+        let mut times = Times::default();
+        say(&format!("processor time of a page with a log: {storage}"));
+        for _ in 0..plan.reps {
+            // Many short runs in turn, of which the fastest counts: other programs only add time.
+            let mut fastest = [[f64::INFINITY; 2]; 2];
+            for _ in 0..8 {
+                for (server, fastest) in [bare, logged].into_iter().zip(&mut fastest) {
+                    Spent::reset(server);
+                    let run = saturated::our_pages(server, plan.span() / 8);
+                    let command = Spent::since_reset(server).each("chg.release");
+                    fastest[0] = fastest[0].min(1e6 * run.busy / run.rate);
+                    fastest[1] = fastest[1].min(command);
+                }
+            }
+            for (number, [processor, command]) in fastest.into_iter().enumerate() {
+                times.processor[number].push(processor);
+                times.commands[number].push(command);
+            }
+        }
+        times
+    }
+}
+
+/// Returns by how many percent the second figure exceeds the first one.
+fn added(bare: &Series, logged: &Series) -> Series {
+    let ratios = logged.over(bare).0.into_iter();
+    ratios.map(|ratio| 100.0 * (ratio - 1.0)).collect()
 }
