@@ -23,7 +23,7 @@ use crate::report::Section;
 use crate::series::grouped;
 use hosts::Hosts;
 
-pub use scale::measure as scale;
+pub use scale::scale;
 
 /// Measures the family.
 pub fn measure(plan: &Plan) -> Section {
@@ -35,6 +35,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("C3", &|| sweep::measure(plan, &hosts)),
         ("C4", &|| wakeup::measure(plan, &hosts)),
         ("C5", &|| saturated::measure(plan, &hosts)),
+        ("C6", &|| scale::measure(plan, &hosts)),
         ("slices", &|| jobs::measure(plan, &hosts)),
         ("uris", &|| memory::measure(plan, &hosts)),
         ("log", &|| log::measure(plan, &hosts)),
