@@ -83,6 +83,14 @@ pub fn resident(pid: u32) -> u64 {
     kilobytes.map_or(0, |kilobytes: u64| kilobytes << 10)
 }
 
+/// Returns true if the main thread of a process waits for an event.
+pub fn is_asleep(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name of the program, in parentheses, comes before the state.
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_some_and(|rest| rest.starts_with('S'))
+}
+
 /// Returns the processor time of a process in seconds, or 0 if there is no such process. Its
 /// resolution is nanoseconds; `/proc` has hundredths of a second only.
 pub fn cpu_seconds(pid: u32) -> f64 {

@@ -72,6 +72,7 @@ targets! {
     FRONTIER_URI         "C6" "memory per kept URI of a packed frontier"              AtMost(70.0, "B");
     FRONTIER_FILE        "C6" "size of the RDB file of a packed frontier against plain keys" AtMost(0.6, "×");
     FRONTIER_LOAD        "C6" "time to load a packed frontier against plain keys"     AtMost(0.3, "×");
+    COMMAND              "commands" "longest call of a command"                       AtMost(1.0, "ms");
     LOGGED_BYTES         "log" "bytes that a page of a packed frontier adds to a log" AtMost(200.0, "B");
     LOGGED_TIME          "log" "processor time that both logs add, packed"            AtMost(15.0, "%");
     AFTER_PAUSE          "pauses" "first `NEXT` after a pause"                        AtMost(1000.0, "µs");

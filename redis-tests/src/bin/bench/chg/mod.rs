@@ -7,6 +7,7 @@ mod hosts;
 mod instructions;
 mod jobs;
 mod log;
+mod longest;
 mod memory;
 mod pauses;
 mod saturated;
@@ -37,6 +38,7 @@ pub fn measure(plan: &Plan) -> Section {
         ("C5", &|| saturated::measure(plan, &hosts)),
         ("C6", &|| scale::measure(plan, &hosts)),
         ("slices", &|| jobs::measure(plan, &hosts)),
+        ("commands", &|| longest::measure(plan, &hosts)),
         ("uris", &|| memory::measure(plan, &hosts)),
         ("log", &|| log::measure(plan, &hosts)),
         ("pauses", &|| pauses::measure(plan, &hosts)),
