@@ -91,6 +91,8 @@ impl<K: Store> Places<K> {
             (Nothing, _, Packed) => (Storage::Plain, Some(&names.moving)),
             (Nothing, Hash | Other, _) => (stored.unwrap_or(Storage::Plain), None),
             (Nothing, _, _) => (stored.unwrap_or(new), None),
+            // `UNPACK` deletes the marker first.
+            (Packed, Marker, _) => (Storage::Packed, None),
             _ => (stored.unwrap_or(Storage::Packed), None),
         };
         let is_there = value != Nothing || old.is_some();
