@@ -47,6 +47,8 @@ mod waiting;
 #[cfg(test)]
 mod beside_tests;
 #[cfg(test)]
+mod pack_tests;
+#[cfg(test)]
 mod purge_tests;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use super::digest::Digest;
 use super::error::{Error, Result};
 use super::index::Index;
 use super::index::storage::{Of, Storage};
-use super::job::{Job, Lent, Walk, each_crawl};
+use super::job::{Job, Lent, Time, Walk, each_crawl};
 use super::keys::CrawlKey;
 use super::packed::Part;
 use super::packed::op::Op;
@@ -59,9 +59,15 @@ impl Move {
     }
 
     async fn run<K: Store>(&mut self, lent: &Lent<K>) -> Result<Reply> {
+        while !self.move_all(lent).await? {}
+        Ok(lent.with(|index, ks| self.answer(index, ks)))
+    }
+
+    /// Moves all entries. Returns false if another program changed the storage in the meantime.
+    async fn move_all<K: Store>(&mut self, lent: &Lent<K>) -> Result<bool> {
         let to = self.to;
         let committed = self.check(lent).await?;
-        while !lent.with(|index, ks| index.switch_storage(ks, to))? {
+        while !lent.with(|index, ks| self.switch(index, ks))? {
             join_rest(lent).await?;
         }
         self.move_all_holders(lent).await?;
@@ -74,7 +80,21 @@ impl Move {
             lent.pause().await;
         }
         self.move_merged(lent).await?;
-        Ok(lent.with(|index, ks| self.answer(index, ks)))
+        Ok(lent.with(|index, _| index.places.storage() == to))
+    }
+
+    /// Switches the index to the new storage and moves the first owners, so that the name of the merged index exists
+    /// after every slice: it shows the profile if another program deletes the `crawlspace` key. Returns false if two
+    /// plain hashes would have to be merged first.
+    fn switch<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
+        if !index.switch_storage(ks, self.to)? {
+            return Ok(false);
+        }
+        if let Some(mut left) = self.left(index, ks) {
+            let (first, _) = left.next(index, ks)?;
+            self.move_owners(index, ks, first)?;
+        }
+        Ok(true)
     }
 
     async fn move_all_holders<K: Store>(&self, lent: &Lent<K>) -> Result<()> {
@@ -83,7 +103,7 @@ impl Move {
             Storage::Packed => Walk::hash(ks, index.names().holders.clone()),
             Storage::Plain => packed_walk(index, Of::Holders),
         });
-        each_batch(lent, &mut holders, |index, ks, moved| {
+        move_each(lent, &mut holders, to, |index, ks, moved| {
             move_holders(index, ks, to, moved)
         })
         .await
@@ -100,6 +120,7 @@ impl Move {
             Ok(())
         })?;
         let mut crawls = Vec::new();
+        self.all = self.records;
         let check = |index: &mut Index<K>, ks: &mut K, crawl: &[u8]| {
             crawls.push(crawl.to_vec());
             index.check_types(ks, Some(crawl))?;
@@ -128,7 +149,7 @@ impl Move {
             }
             Storage::Plain => Ok(Walk::stored(index, ks, Of::Packed(crawl.to_vec()))),
         })?;
-        each_batch(lent, &mut records, |index, ks, batch| {
+        move_each(lent, &mut records, to, |index, ks, batch| {
             let (hashes, records) = match to {
                 Storage::Packed => pack_records(index, ks, crawl, batch)?,
                 Storage::Plain => unpack_records(index, ks, crawl, batch)?,
@@ -146,12 +167,8 @@ impl Move {
     async fn move_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         while let Some(mut left) = lent.with(|index, ks| self.left(index, ks)) {
             let before = self.hashes;
-            each_batch(lent, &mut left, |index, ks, moved| {
-                for (field, owner) in moved.iter() {
-                    move_owner(index, ks, field, owner)?;
-                }
-                self.hashes += moved.len() as u64;
-                Ok(())
+            move_each(lent, &mut left, self.to, |index, ks, moved| {
+                self.move_owners(index, ks, moved)
             })
             .await?;
             lent.with(|index, ks| index.refresh_storage(ks))?;
@@ -160,6 +177,19 @@ impl Move {
             }
             lent.pause().await;
         }
+        Ok(())
+    }
+
+    fn move_owners<K: Store>(
+        &mut self,
+        index: &mut Index<K>,
+        ks: &mut K,
+        moved: &Batch,
+    ) -> Result<()> {
+        for (field, owner) in moved.iter() {
+            move_owner(index, ks, field, owner)?;
+        }
+        self.hashes += moved.len() as u64;
         Ok(())
     }
 
@@ -194,7 +224,7 @@ async fn join_rest<K: Store>(lent: &Lent<K>) -> Result<()> {
         return Ok(());
     };
     let mut rest = lent.with(|_, ks| Walk::hash(ks, merged.clone()));
-    each_batch(lent, &mut rest, |_, ks, batch| {
+    let mut join = |_: &mut Index<K>, ks: &mut K, batch: &Batch| {
         for (field, owner) in batch.iter() {
             ks.hash_set_new(&moving, field, owner)?;
         }
@@ -202,30 +232,44 @@ async fn join_rest<K: Store>(lent: &Lent<K>) -> Result<()> {
             ks.hash_del(&merged, field)?;
         }
         Ok(())
+    };
+    lent.slices(|index, ks, time| slice(&mut rest, index, ks, time, &mut join))
+        .await
+}
+
+/// Passes the entries of a walk to `act` in batches, until another program changes the storage: `act` would delete the
+/// entries without writing them to the new storage.
+async fn move_each<K: Store>(
+    lent: &Lent<K>,
+    walk: &mut Walk<K>,
+    to: Storage,
+    mut act: impl FnMut(&mut Index<K>, &mut K, &Batch) -> Result<()>,
+) -> Result<()> {
+    lent.slices(|index, ks, time| {
+        Ok(index.places.storage() != to || slice(walk, index, ks, time, &mut act)?)
     })
     .await
 }
 
-/// Passes the entries of a walk to `act` in batches. `act` should make one kind of change at a time, because each kind
-/// is replicated separately.
-async fn each_batch<K: Store>(
-    lent: &Lent<K>,
+/// Passes entries of a walk to `act` in batches until the slice has used up its time. `act` should make one kind of
+/// change at a time, because each kind is replicated separately. Returns true after the last entry.
+fn slice<K: Store>(
     walk: &mut Walk<K>,
-    mut act: impl FnMut(&mut Index<K>, &mut K, &Batch) -> Result<()>,
-) -> Result<()> {
-    lent.slices(|index, ks, time| {
-        let mut batches = 0;
-        loop {
-            let (batch, done) = walk.next(index, ks)?;
-            act(index, ks, batch)?;
-            batches += 1;
-            if done || !time() {
-                walk.adapt(batches);
-                return Ok(done);
-            }
+    index: &mut Index<K>,
+    ks: &mut K,
+    time: Time<'_>,
+    act: &mut impl FnMut(&mut Index<K>, &mut K, &Batch) -> Result<()>,
+) -> Result<bool> {
+    let mut batches = 0;
+    loop {
+        let (batch, done) = walk.next(index, ks)?;
+        act(index, ks, batch)?;
+        batches += 1;
+        if done || !time() {
+            walk.adapt(batches);
+            return Ok(done);
         }
-    })
-    .await
+    }
 }
 
 /// Returns a walk over packed entries only.
