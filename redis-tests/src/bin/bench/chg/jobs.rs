@@ -15,7 +15,7 @@ use crate::series::grouped;
 use crate::slices::Slices;
 
 /// Number of crawl executions of the group that has many.
-const EXECUTIONS: u64 = 20_000;
+const EXECUTIONS: u64 = 5_000;
 
 /// Time limit for a job.
 const TIMEOUT: Duration = Duration::from_secs(600);
