@@ -131,6 +131,14 @@ impl Executions {
         (page, (until < end).then_some(until))
     }
 
+    /// Returns the reference counts of all executions.
+    #[cfg(test)]
+    pub fn users(&self) -> Vec<u64> {
+        let all = (0..self.all.end()).map(|number| self.all.peek(number));
+        all.map(|execution| execution.map_or(0, |execution| execution.users))
+            .collect()
+    }
+
     /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         self.all.memory() + self.by_name.len() * 96

@@ -776,7 +776,9 @@ impl Packed {
             _ => return (Changed::Nothing, None),
         };
         let stock = self.groups.stock(slot).expect("it was looked at");
-        let held = numbers(&stock.uris);
+        // An execution is held once for each group that has it.
+        let mut left = Numbers::new();
+        let gone = &mut |stored: &[u8]| left.push(number_of(stored));
         let texts = self.texts.get_mut();
         let (executions, spelling) = (&mut self.executions, &stock.spelling);
         let mut shorten = |uri: &[u8]| {
@@ -784,7 +786,6 @@ impl Packed {
             spelling.shorten(texts, id, uri, &mut bytes);
             bytes
         };
-        let mut entered = None;
         let changed = match *op {
             Op::Add {
                 execution,
@@ -795,44 +796,53 @@ impl Packed {
                 uri,
             } => {
                 let number = executions.hold(execution);
-                entered = Some(number);
-                stock.uris.apply(&Op::Add {
-                    execution: &stored_number(number),
+                let execution = &stored_number(number);
+                let had = stock.uris.has_execution(execution);
+                let add = Op::Add {
+                    execution,
                     weight,
                     due,
                     depth,
                     attempts,
                     uri: &shorten(uri),
-                })
+                };
+                let changed = stock.uris.apply_noting(&add, gone);
+                if had || !stock.uris.has_execution(execution) {
+                    left.push(number);
+                }
+                changed
             }
             Op::Take {
                 token,
                 execution,
                 now,
             } => stored(executions, execution).map_or(Changed::Nothing, |id| {
-                stock.uris.apply(&Op::Take {
+                let take = Op::Take {
                     token,
                     execution: &id,
                     now,
-                })
+                };
+                stock.uris.apply_noting(&take, gone)
             }),
             Op::Drop { execution, limit } => {
                 stored(executions, execution).map_or(Changed::Nothing, |id| {
-                    stock.uris.apply(&Op::Drop {
+                    let drop = Op::Drop {
                         execution: &id,
                         limit,
-                    })
+                    };
+                    stock.uris.apply_noting(&drop, gone)
                 })
             }
             Op::Remove { execution, uri } => {
                 stored(executions, execution).map_or(Changed::Nothing, |id| {
-                    stock.uris.apply(&Op::Remove {
+                    let remove = Op::Remove {
                         execution: &id,
                         uri: &shorten(uri),
-                    })
+                    };
+                    stock.uris.apply_noting(&remove, gone)
                 })
             }
-            ref op => stock.uris.apply(op),
+            ref op => stock.uris.apply_noting(op, gone),
         };
         if let (Changed::Added, Op::Add { uri, .. }) = (changed, op) {
             stock.spelling.learn(self.texts.get_mut(), id, uri);
@@ -841,7 +851,9 @@ impl Packed {
                 respell(stock, self.texts.get_mut(), id);
             }
         }
-        self.settle_executions(slot, &held, entered);
+        for number in left {
+            self.executions.release(number);
+        }
         let words = (&self.executions, &self.texts);
         let stock = self.groups.stock(slot).expect("as above");
         let seen = read_in(words, id, stock, look);
@@ -868,23 +880,6 @@ impl Packed {
         }
     }
 
-    /// Counts the executions that the URIs of a group refer to, after a change; `entered` is counted already.
-    fn settle_executions(&mut self, slot: u32, held: &Numbers, entered: Option<u32>) {
-        let now = self.groups.stock(slot).map(|stock| numbers(&stock.uris));
-        let now = now.unwrap_or_default();
-        if *held != now {
-            for &number in now.iter().filter(|number| !held.contains(number)) {
-                self.executions.hold_number(number);
-            }
-            for &number in held.iter().filter(|number| !now.contains(number)) {
-                self.executions.release(number);
-            }
-        }
-        if let Some(number) = entered {
-            self.executions.release(number);
-        }
-    }
-
     /// Adds a chunk of URIs of a group.
     pub(super) fn load_uris(&mut self, id: &[u8], chunk: &[u8]) -> Result<(), String> {
         let slot = self.groups.enter(id);
@@ -893,7 +888,8 @@ impl Packed {
             self.begin_stock(slot, id, &first);
         }
         let stock = self.groups.stock(slot).expect("added above");
-        let held = numbers(&stock.uris);
+        let mut held = numbers(&stock.uris);
+        held.sort_unstable();
         let (executions, texts) = (&mut self.executions, self.texts.get_mut());
         let spelling = &stock.spelling;
         let mut entered = Vec::new();
@@ -911,7 +907,11 @@ impl Packed {
             },
             chunk,
         );
-        self.settle_executions(slot, &held, None);
+        for number in numbers(&stock.uris) {
+            if held.binary_search(&number).is_err() {
+                self.executions.hold_number(number);
+            }
+        }
         for number in entered {
             self.executions.release(number);
         }
@@ -960,6 +960,7 @@ impl Packed {
         let mut listed = 0;
         let mut len = 0;
         let mut scored = [0; SETS];
+        let mut users = vec![0; self.executions.users().len()];
         for slot in 0..self.groups.end() {
             if self.groups.id(slot).is_empty() {
                 continue;
@@ -969,11 +970,21 @@ impl Packed {
                 let record = &open.record;
                 assert!(!record.is_empty() || self.groups.look_at_stock(slot, |_| ()).is_some());
                 listed += record.listed;
+                for (number, _) in &record.counts {
+                    users[*number as usize] += 1;
+                }
                 for (count, score) in scored.iter_mut().zip(record.scores) {
                     *count += u64::from(score.is_some());
                 }
             });
+            let held = self
+                .groups
+                .look_at_stock(slot, |stock| numbers(&stock.uris));
+            for number in held.into_iter().flatten() {
+                users[number as usize] += 1;
+            }
         }
+        assert_eq!(users, self.executions.users());
         assert_eq!(len, self.groups.len());
         assert_eq!(listed, self.ready.len());
         for (count, set) in scored.into_iter().zip(&self.sets) {

@@ -122,12 +122,14 @@ impl Packed {
         if !record.scores.into_iter().flatten().all(is_member) {
             return Err(Malformed::NUMBER);
         }
-        record.counts.clear();
+        let mut counts = Vec::new();
         for _ in 0..entries.from.number()? {
-            let execution = entries.name()?;
-            let n = entries.from.number()?;
-            record.counts.push((self.executions.hold(execution), n));
+            counts.push((entries.name()?, entries.from.number()?));
         }
+        let counts = counts.into_iter();
+        record.counts = counts
+            .map(|(execution, n)| (self.executions.hold(execution), n))
+            .collect();
         let slot = self.groups.enter(id);
         let now = self.groups.change(slot);
         record.listed = now.record.listed;

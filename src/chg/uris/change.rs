@@ -1,6 +1,7 @@
 //! Changes of the URIs of a group.
 
 use super::bounds::{MAX_INTEGER, MAX_NUMBER, STORED_BYTES};
+use super::executions::Gone;
 use super::op::Changed;
 use super::queue::Record;
 use super::record::Position;
@@ -99,7 +100,13 @@ impl Uris {
         }
     }
 
-    pub(super) fn take(&mut self, token: u64, execution: &[u8], now: Millis) -> Changed {
+    pub(super) fn take(
+        &mut self,
+        token: u64,
+        execution: &[u8],
+        now: Millis,
+        gone: Gone<'_>,
+    ) -> Changed {
         let known = self.executions.find(execution);
         let Some(execution) = known.filter(|e| e.queued > 0 && e.earliest <= now) else {
             return Changed::Nothing;
@@ -134,7 +141,7 @@ impl Uris {
             execution.leased += 1;
             execution.held += 1;
         }
-        self.executions.advance(number);
+        self.executions.advance(number, gone);
         Changed::Taken
     }
 
@@ -152,20 +159,26 @@ impl Uris {
         Some(lease)
     }
 
-    pub(super) fn done(&mut self, token: u64) -> Changed {
+    pub(super) fn done(&mut self, token: u64, gone: Gone<'_>) -> Changed {
         let Some(lease) = self.end(token) else {
             return Changed::Nothing;
         };
-        self.executions.drop_idle(lease.place.execution);
+        self.executions.drop_idle(lease.place.execution, gone);
         Changed::Removed(u64::from(!lease.dropped))
     }
 
-    pub(super) fn put_back(&mut self, token: u64, due: Option<Millis>, failed: bool) -> Changed {
+    pub(super) fn put_back(
+        &mut self,
+        token: u64,
+        due: Option<Millis>,
+        failed: bool,
+        gone: Gone<'_>,
+    ) -> Changed {
         let Some(lease) = self.end(token) else {
             return Changed::Nothing;
         };
         if lease.dropped {
-            self.executions.drop_idle(lease.place.execution);
+            self.executions.drop_idle(lease.place.execution, gone);
             return Changed::Removed(0);
         }
         let mut place = lease.place;
@@ -178,7 +191,12 @@ impl Uris {
         Changed::Returned
     }
 
-    pub(super) fn drop_execution(&mut self, execution: &[u8], limit: u64) -> Changed {
+    pub(super) fn drop_execution(
+        &mut self,
+        execution: &[u8],
+        limit: u64,
+        gone: Gone<'_>,
+    ) -> Changed {
         let Some(number) = self.executions.find(execution).map(|e| e.number) else {
             return Changed::Nothing;
         };
@@ -202,14 +220,14 @@ impl Uris {
             removed += 1;
             left -= 1;
         }
-        self.executions.drop_idle(number);
+        self.executions.drop_idle(number, gone);
         match removed {
             0 => Changed::Nothing,
             n => Changed::Removed(n),
         }
     }
 
-    pub(super) fn remove(&mut self, execution: &[u8], uri: &[u8]) -> Changed {
+    pub(super) fn remove(&mut self, execution: &[u8], uri: &[u8], gone: Gone<'_>) -> Changed {
         let Some(number) = self.executions.find(execution).map(|e| e.number) else {
             return Changed::Nothing;
         };
@@ -217,7 +235,7 @@ impl Uris {
             return Changed::Nothing;
         };
         self.dequeue(place);
-        self.executions.drop_idle(number);
+        self.executions.drop_idle(number, gone);
         Changed::Removed(1)
     }
 }

@@ -11,6 +11,9 @@ use super::execution::{Execution, mark};
 /// Maximum length of a list. Lower in tests, to cover both forms.
 const FEW: usize = if cfg!(test) { 2 } else { 64 };
 
+/// Called with the name of each execution that leaves a group.
+pub(super) type Gone<'a> = &'a mut dyn FnMut(&[u8]);
+
 /// Executions in order of their numbers.
 #[derive(Clone, Debug)]
 pub(super) enum All {
@@ -107,12 +110,18 @@ impl All {
         }
     }
 
-    /// Drops idle executions that are not ahead of the clock.
-    pub(super) fn drop_idle(&mut self, clock: u128) {
+    /// Drops idle executions that are not ahead of the clock, and calls `gone` with their names.
+    pub(super) fn drop_idle(&mut self, clock: u128, gone: Gone<'_>) {
         match self {
-            All::Few(few) => few.retain(|e| !e.is_idle() || e.pass > clock),
+            All::Few(few) => few.retain(|e| {
+                let stays = !e.is_idle() || e.pass > clock;
+                if !stays {
+                    gone(&e.id);
+                }
+                stays
+            }),
             All::Many(many) => {
-                many.drop_idle(clock);
+                many.drop_idle(clock, gone);
                 if many.by_number.len() <= FEW / 2 {
                     let few = std::mem::take(&mut many.by_number);
                     *self = All::Few(few.into_values().collect());
@@ -158,7 +167,7 @@ impl Many {
         self.by_number.insert(number, execution);
     }
 
-    fn drop_idle(&mut self, clock: u128) {
+    fn drop_idle(&mut self, clock: u128, gone: Gone<'_>) {
         while let Some(&(pass, number)) = self.idle.first().filter(|(pass, _)| *pass <= clock) {
             self.idle.remove(&(pass, number));
             let execution = self.by_number.get(&number);
@@ -166,6 +175,7 @@ impl Many {
             let Some(execution) = execution.filter(|e| e.is_idle() && e.pass == pass) else {
                 continue;
             };
+            gone(&execution.id);
             let hash = keyed::hash(&execution.id);
             self.by_name.remove(&(hash, number));
             self.by_number.remove(&number);

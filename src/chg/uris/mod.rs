@@ -31,6 +31,7 @@ pub use kept::{Kept, Words};
 pub use op::{Changed, Op};
 pub use record::Position;
 
+use executions::Gone;
 use queue::{Queue, Record};
 use share::Executions;
 
@@ -251,6 +252,11 @@ impl Uris {
         leased || self.queue.find(execution, uri).is_some()
     }
 
+    /// Returns true if an execution has URIs, or had some and is still ahead of the others.
+    pub(super) fn has_execution(&self, execution: &[u8]) -> bool {
+        self.executions.find(execution).is_some()
+    }
+
     /// Returns the ids of all executions, in order of appearance.
     pub(super) fn ids(&self) -> impl Iterator<Item = &[u8]> {
         self.executions.iter().map(|execution| &*execution.id)
@@ -312,9 +318,15 @@ impl Uris {
     /// assert!(uris.is_empty());
     /// ```
     pub fn apply(&mut self, op: &Op<'_>) -> Changed {
+        self.apply_noting(op, &mut |_| ())
+    }
+
+    /// Applies a change, and calls `gone` with the name of each execution that leaves the group.
+    pub(super) fn apply_noting(&mut self, op: &Op<'_>, gone: Gone<'_>) -> Changed {
         if self.is_empty() {
             // Reset the value, because the result must not depend on whether the key was deleted.
             // Remaining executions are freed with the key, in the background if there are many.
+            self.ids().for_each(&mut *gone);
             *self = Uris::default();
         }
         match *op {
@@ -330,11 +342,11 @@ impl Uris {
                 token,
                 execution,
                 now,
-            } => self.take(token, execution, now),
-            Op::Done { token } => self.done(token),
-            Op::Return { token, due, failed } => self.put_back(token, due, failed),
-            Op::Drop { execution, limit } => self.drop_execution(execution, limit),
-            Op::Remove { execution, uri } => self.remove(execution, uri),
+            } => self.take(token, execution, now, gone),
+            Op::Done { token } => self.done(token, gone),
+            Op::Return { token, due, failed } => self.put_back(token, due, failed, gone),
+            Op::Drop { execution, limit } => self.drop_execution(execution, limit, gone),
+            Op::Remove { execution, uri } => self.remove(execution, uri, gone),
             Op::Load { chunk } => match self.load(chunk) {
                 Ok(uris) => Changed::Loaded(uris),
                 Err(_) => Changed::Nothing,

@@ -12,7 +12,7 @@
 use super::super::time::Millis;
 use super::bounds::{MAX_NUMBER, MAX_PASS, MAX_WEIGHT};
 use super::execution::Execution;
-use super::executions::All;
+use super::executions::{All, Gone};
 
 /// Advance of the pass per URI for an execution of weight 1. Passes have 44 more bits.
 pub(super) const STRIDE: u128 = 1 << 84;
@@ -141,7 +141,7 @@ impl Executions {
     }
 
     /// Advances the pass of an execution for a URI that was leased.
-    pub(super) fn advance(&mut self, number: u64) {
+    pub(super) fn advance(&mut self, number: u64, gone: Gone<'_>) {
         let clock = self.clock;
         let Some(execution) = self.by_number_mut(number) else {
             return;
@@ -149,15 +149,15 @@ impl Executions {
         let at = execution.pass.max(clock);
         execution.pass = later(at, stride(execution.weight));
         self.clock = at;
-        self.drop_idle(number);
+        self.drop_idle(number, gone);
     }
 
     /// Drops idle executions that would be treated like new ones. Called after the last URI of
     /// `number` may have been removed. An execution ahead of the clock is kept, because otherwise
     /// it could get more than its share by leaving and returning.
-    pub(super) fn drop_idle(&mut self, number: u64) {
+    pub(super) fn drop_idle(&mut self, number: u64, gone: Gone<'_>) {
         self.all.note(number);
-        self.all.drop_idle(self.clock);
+        self.all.drop_idle(self.clock, gone);
     }
 
     /// Returns the memory use in bytes.
