@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis_tests::{
     BusyFrontier, Frontier, LEASE, Lease, Options, Reply, Server, T0, assert_replicated, blocked,
-    bulk, err, frontier_view, int, ok, rows, simulated,
+    bulk, frontier_view, int, ok, rows, simulated,
 };
 
 const F: &str = "{f}:";

@@ -110,7 +110,7 @@ fn move_that_a_crash_interrupts_continues_or_turns_around() {
     {
         let mut server = Options::new().plain().aof(true).start();
         let mut f = Frontier::real(&server);
-        fill(&mut f, 0..1500);
+        fill(&mut f, 0..600);
         let plain = server.snapshot();
         if first == "UNPACK" {
             f.ok("PACK");
@@ -143,7 +143,7 @@ fn move_that_a_crash_interrupts_continues_or_turns_around() {
         f.ok(then);
         f.ok("UNPACK");
         server.snapshot().assert_same(&plain, "as before");
-        assert_eq!(f.total(), 4500);
+        assert_eq!(f.total(), 1800);
         assert!(f.try_take().is_some());
     }
 }

@@ -397,7 +397,11 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         }
         for execution in executions {
             let of = plain.name(&[&change.prefix, OF.before, &execution]);
-            plain.hash_del(&of, id)?;
+            match plain.hash_del(&of, id) {
+                // A key of another program.
+                Err(KeyError::WrongType { .. }) => {}
+                done => drop(done?),
+            }
         }
         Ok(true)
     }
