@@ -56,7 +56,7 @@ pub fn frontier_view<T>(c: &mut Wire, prefix: &str, read: impl FnOnce(&mut Wire)
             wire.expect_ok(&["FLUSHALL"]);
             let restore: [&[u8]; 4] = [b"RESTORE", key.as_bytes(), b"0", packed];
             wire.expect_ok(&restore);
-            wire.expect_ok(&["crawlspace.frontier", &key, "UNPACK"]);
+            wire.expect_ok(&["CHG.UNPACK", prefix]);
             scratch.frontier = wanted;
         }
         read(wire)

@@ -34,6 +34,11 @@ impl<K: Store> Drops<K> {
         }
     }
 
+    /// Takes over the jobs of the same frontier.
+    pub(super) fn take_over(&mut self, other: &mut Drops<K>) {
+        self.jobs = std::mem::take(&mut other.jobs);
+    }
+
     /// Invalidates the cached contents of the key.
     pub(super) fn invalidate(&mut self) {
         self.marks = None;

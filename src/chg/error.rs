@@ -30,8 +30,6 @@ pub enum Error {
     },
     /// `LEASED`: the group is being fetched from, until this deadline.
     Leased(Vec<u8>, Millis),
-    /// `PLAIN`: the frontier is kept in plain keys.
-    Plain,
     /// `BUSY`: called from a callback in the middle of another command of this module.
     Busy,
 }
@@ -66,9 +64,6 @@ impl fmt::Display for Error {
                 f,
                 "LEASED group '{}' is being fetched from, until {deadline} at the latest; release it first, or try again then",
                 Shown(chg)
-            ),
-            Error::Plain => f.write_str(
-                "PLAIN the frontier is kept in plain keys, and only a prefix without a frontier can be packed; use another prefix, or CONFIG SET crawlspace.chg-storage packed before the first URI is added",
             ),
             Error::Busy => f.write_str(
                 "BUSY another command of this module is running; a keyspace callback must wait until it has ended",

@@ -540,11 +540,21 @@ command! {
 }
 
 command! {
-    prefix "chg.pack", "write deny-oom";
-    /// Makes an empty frontier that is stored in one packed value.
+    prefix "chg.pack", "write deny-oom blocking";
+    /// Moves a frontier into one packed value, or makes an empty packed frontier.
     ///
-    /// O(1)
+    /// O(N) where N is the number of keys in the database, in slices
     pub struct Pack {
+        now: Now = NOW,
+    }
+}
+
+command! {
+    prefix "chg.unpack", "write deny-oom blocking";
+    /// Moves a packed frontier back into the documented keys.
+    ///
+    /// O(N) where N is the number of groups and URIs, in slices
+    pub struct Unpack {
         now: Now = NOW,
     }
 }
@@ -554,7 +564,7 @@ macro_rules! all {
     ($with:ident) => {
         $with! {
             Add AddUri Next Release Extend Expired Sweep Block Pause Resume Limit Group Drop Move
-            Why Info List Uris Check Repair Pack
+            Why Info List Uris Check Repair Pack Unpack
         }
     };
 }

@@ -32,6 +32,7 @@ pub mod moving;
 pub mod next;
 mod outcome;
 pub mod packed;
+pub mod packing;
 mod past;
 mod pauses;
 pub mod politeness;

@@ -35,6 +35,11 @@ impl<K: Store> Queues<K> {
         }
     }
 
+    /// Takes over the order of arrival in the same frontier.
+    pub(super) fn take_over(&mut self, other: &mut Queues<K>) {
+        self.arrivals = std::mem::take(&mut other.arrivals);
+    }
+
     /// Invalidates the cached contents of the keys.
     pub(super) fn invalidate(&mut self) {
         self.search_from_head();

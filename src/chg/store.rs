@@ -7,6 +7,7 @@ use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};
 use super::group::{Group, Options};
 use super::packed::Stored;
 use super::uris::{Changed, Kept, Op, Uris};
+use crate::storage::Storage;
 
 /// Expected type of such a key in error messages.
 pub const KEPT_URIS: KeyType = KeyType::Native("queue of URIs");
@@ -57,6 +58,15 @@ pub trait Store: Keyspace + 'static {
     /// Returns true if a key is a plain key where a packed frontier has a marker, so that commands fail with `MIXED`.
     fn is_misplaced(&mut self, _key: &Self::Name) -> bool {
         false
+    }
+
+    /// Returns the storage of the frontier, as `CHG.INFO` shows it.
+    fn storage_name(&self) -> &'static str {
+        if self.has_plain_writers() {
+            Storage::Plain.name()
+        } else {
+            Storage::Packed.name()
+        }
     }
 
     /// Returns a group of a storage that keeps groups as values; `None` if it keeps them as hashes.

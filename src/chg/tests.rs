@@ -25,6 +25,8 @@ use super::packed::either::{Either, Holder};
 use super::sweep::sweep;
 use super::time::Millis;
 
+mod packing;
+
 /// The value of a plain key.
 type PlainValue = Plain<super::uris::Uris>;
 
@@ -194,7 +196,7 @@ impl Storage for MemoryKeyspace {
 }
 
 /// A packed frontier with a replica.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Replicated {
     packed: Packed,
     replica: Packed,
@@ -237,11 +239,17 @@ impl Storage for PackedMemory {
 
     /// Checks that a replica that applies the log, and a copy that is loaded from a file, hold the same.
     fn end(&mut self) {
+        self.packed.as_mut().unwrap().end();
+    }
+}
+
+impl Replicated {
+    fn end(&mut self) {
         let Replicated {
             packed,
             replica,
             logs,
-        } = self.packed.as_mut().unwrap();
+        } = self;
         logs.push(packed.flush().unwrap_or_default());
         replica.apply(logs.last().unwrap()).unwrap();
         packed.verify();

@@ -23,6 +23,11 @@ impl<K: Store> Tokens<K> {
         Tokens { key, minted: None }
     }
 
+    /// Takes over the last minted token of the same frontier.
+    pub(super) fn take_over(&mut self, other: &Tokens<K>) {
+        self.minted = other.minted;
+    }
+
     /// Invalidates the cached contents of the key.
     pub(super) fn invalidate(&mut self) {
         self.minted = None;

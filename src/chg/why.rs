@@ -9,7 +9,6 @@ use super::groups::{Groups, Loaded};
 use super::keys::GATED;
 use super::store::Store;
 use super::time::{Millis, of_score};
-use crate::storage::Storage;
 
 /// Maximum number of executions listed per group.
 const MAX_LISTED: usize = 1000;
@@ -198,11 +197,7 @@ impl<K: Store> Frontier<K> {
         let figures = &self.figures;
         let pause = |n: Option<i64>| n.map_or(Reply::Nil, Reply::Int);
         let count = Reply::count;
-        let storage = if ks.has_plain_writers() {
-            Storage::Plain
-        } else {
-            Storage::Packed
-        };
+        let storage = ks.storage_name();
         Ok(Reply::named([
             ("groups-waiting", count(ks.zset_len(&self.keys.once.wait)?)),
             ("groups-ready", count(ready)),
@@ -250,7 +245,7 @@ impl<K: Store> Frontier<K> {
                 pause(figures.tightest.map(|pause| pause.margin())),
             ),
             ("token", count(self.tokens.last(ks)?)),
-            ("storage", Reply::bulk(storage.name())),
+            ("storage", Reply::bulk(storage)),
         ]))
     }
 }

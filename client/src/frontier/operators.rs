@@ -119,8 +119,8 @@ impl<S: Ask> Frontier<S> {
         self.server.ask(Call::new(sweep).repeatable().waits())
     }
 
-    /// Creates an empty frontier that is stored in one packed value (`CHG.PACK`). If the frontier is packed
-    /// already, nothing changes. Returns the number of groups that were moved, 0.
+    /// Moves the frontier into one packed value (`CHG.PACK`), or creates an empty packed frontier. Returns the
+    /// number of groups that were moved; 0 if the frontier is packed already.
     ///
     /// ```no_run
     /// # use crawlspace_client::frontier::*;
@@ -130,10 +130,27 @@ impl<S: Ask> Frontier<S> {
     /// ```
     ///
     /// # Errors
-    /// `PLAIN` if there is a frontier in plain keys; any other error of the server, or a connection error.
+    /// Fails with the error of the server, or a connection error.
     pub fn pack(&self) -> S::Answer<u64> {
         let pack = self.command("CHG.PACK");
-        self.server.ask(Call::new(pack).repeatable())
+        self.server.ask(Call::new(pack).repeatable().waits())
+    }
+
+    /// Moves a packed frontier back into the documented keys (`CHG.UNPACK`). Returns the number of groups that
+    /// were moved; 0 if the frontier is plain already.
+    ///
+    /// ```no_run
+    /// # use crawlspace_client::frontier::*;
+    /// # let frontier = Frontier::open("redis://127.0.0.1/", "")?;
+    /// frontier.unpack()?;
+    /// # Ok::<(), crawlspace_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails with the error of the server, or a connection error.
+    pub fn unpack(&self) -> S::Answer<u64> {
+        let unpack = self.command("CHG.UNPACK");
+        self.server.ask(Call::new(unpack).repeatable().waits())
     }
 
     /// Returns up to `count` expired leases, oldest first (`CHG.EXPIRED`). Each is reported once: reports are

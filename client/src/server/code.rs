@@ -84,8 +84,6 @@ codes! {
     NoChg = "NOCHG",
     /// The group is leased: a worker is fetching from it.
     Leased = "LEASED",
-    /// The frontier is stored in plain keys.
-    Plain = "PLAIN",
     /// A plain key is where a packed frontier has a marker.
     Mixed = "MIXED",
 

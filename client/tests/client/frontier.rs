@@ -297,7 +297,13 @@ fn operators_hold_limit_move_and_drop() {
     assert_eq!(frontier.sweep(None).unwrap(), (0, 0));
     let packed = Frontier::open(&server.url(), "{packed}:").unwrap();
     assert_eq!(packed.pack().unwrap(), 0);
+    packed
+        .add_uris(b"crawl", None, &[seed("a", "u:1")])
+        .unwrap();
     assert_eq!(packed.pack().unwrap(), 0);
+    assert_eq!(packed.unpack().unwrap(), 1);
+    assert_eq!(packed.unpack().unwrap(), 0);
+    assert_eq!(packed.pack().unwrap(), 1);
 }
 
 #[test]

@@ -77,6 +77,7 @@ const SAMPLES: &[&str] = &rows![
     "DROP crawl"; "DROP GROUP waiting"; "MOVE waiting new"; "WHY waiting"; "WHY held"; "INFO"; "LIST";
     "LIST STATE WAITING CURSOR 0 COUNT 5"; "LIST STATE READY"; "LIST STATE BUSY"; "URIS kept";
     "URIS kept CURSOR 0 COUNT 5"; "CHECK"; "REPAIR"; "EXTEND kept <kept> 1000"; "MOVE ready later";
+    "PACK"; "UNPACK";
 ];
 
 /// Options that contradict each other or are incomplete, and commands that the state does not
@@ -97,8 +98,6 @@ const REFUSED: &[(&str, &str)] = &rows![
     "NEXT LEASE 5 LEASE 6 LEASE 7 COUNT", "ERR";
     "NEXT GROUP", "ERR";
     "NEXT GROUP nowhere", "NOCHG";
-    // The frontier is kept in plain keys.
-    "PACK", "PLAIN";
     "NEXT GROUP held COUNT 1", "ERR";
     "NEXT BLOCK 0 GROUP held", "ERR";
     "LIMIT held", "ERR";

@@ -16,6 +16,7 @@ mod listing;
 mod model;
 mod moving;
 mod packed;
+mod packing;
 mod pauses;
 mod persistence;
 mod plain_clients;

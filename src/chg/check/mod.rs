@@ -32,12 +32,19 @@ type Ids = BTreeSet<Box<[u8]>>;
 
 /// Creates a job that checks everything in a frontier, and with `repairs` fixes the problems it finds.
 pub fn check<K: Store>(repairs: bool, now: Millis) -> Job<K> {
-    Job::new(async move |lent: Lent<K>| {
-        let mut check = Check::new(repairs, now);
-        check.run(&lent).await?;
-        check.free(&lent).await;
-        Ok(check.report())
-    })
+    Job::new(async move |lent: Lent<K>| check_in(&lent, repairs, now).await)
+}
+
+/// Checks everything in a frontier, as a part of a job.
+pub(super) async fn check_in<K: Store>(
+    lent: &Lent<K>,
+    repairs: bool,
+    now: Millis,
+) -> Result<Reply> {
+    let mut check = Check::new(repairs, now);
+    check.run(lent).await?;
+    check.free(lent).await;
+    Ok(check.report())
 }
 
 /// A check of everything, as of the moment when it began.

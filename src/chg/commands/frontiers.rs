@@ -7,7 +7,6 @@ use crate::chg::error::{Error, Result};
 use crate::chg::frontier::Frontier;
 use crate::chg::grammar::Now;
 use crate::chg::keys::{GROUP, Heard, ONCE, heard_once, possible_groups};
-use crate::chg::packed::Packed;
 use crate::chg::time::Millis;
 use crate::storage::Storage;
 use crawlspace_host::keyspace::Keyspace;
@@ -26,7 +25,7 @@ use crawlspace_host::server::notify::{Change, is_replicated};
 use crawlspace_host::server::registry::{Cached, Registry};
 use crawlspace_host::server::scope::{Names, visit};
 
-use super::store::{FrontierKeys, Held, packed_key, storage_of};
+use super::store::{FrontierKeys, Held, State, packed_key, storage_of};
 use super::waiter::Waiter;
 use super::{metrics, settings};
 
@@ -37,8 +36,8 @@ const MAX_TOUCHED: usize = 1024;
 pub struct CachedFrontier {
     /// The frontier.
     pub frontier: Frontier<FrontierKeys>,
-    /// The storage that the frontier was opened in.
-    storage: Storage,
+    /// The storage that the frontier was opened in, and the one that it is moving to.
+    pub(super) storage: State,
     /// Nothing is stored yet, or the storage may have changed.
     may_change: bool,
     /// The key of a packed frontier.
@@ -59,12 +58,12 @@ pub struct CachedFrontier {
 impl CachedFrontier {
     fn open(keys: &mut RedisKeyspace, prefix: &[u8]) -> CachedFrontier {
         let found = storage_of(keys, prefix);
-        let storage = found.unwrap_or_else(settings::storage);
+        let storage = found.unwrap_or_else(|| (settings::storage(), None));
         let name = |name: &[u8]| RmString::new(&[prefix, name].concat());
         let documented = ONCE.iter().filter(|row| row.documented);
         let packed_key = packed_key(prefix);
         CachedFrontier {
-            frontier: lend(keys, storage, &packed_key, |keys| {
+            frontier: lend(keys, storage, (&packed_key, prefix), |keys| {
                 Frontier::open(keys, prefix)
             }),
             storage,
@@ -126,25 +125,21 @@ pub fn names() -> Names {
 /// Calls `act` with the keys of a frontier in its storage, and then replicates the changes of a packed frontier.
 fn lend<T>(
     keys: &mut RedisKeyspace,
-    storage: Storage,
-    packed_key: &RmString,
+    (storage, moving_to): State,
+    (packed_key, prefix): (&RmString, &[u8]),
     act: impl FnOnce(&mut FrontierKeys) -> T,
 ) -> T {
-    if storage == Storage::Packed {
+    if storage == Storage::Packed || moving_to.is_some() {
         keys.release();
-        let mut lent = FrontierKeys {
-            plain: keys.another(),
-            packed: Some(Held::new(keys.another(), packed_key.clone())),
-        };
+        let held = Held::new(keys.another(), packed_key.clone());
+        let mut lent = FrontierKeys::open(keys.another(), Some(held), prefix, moving_to);
         return act(&mut lent);
     }
     let another = keys.another();
-    let mut lent = FrontierKeys {
-        plain: std::mem::replace(keys, another),
-        packed: None,
-    };
+    let plain = std::mem::replace(keys, another);
+    let mut lent = FrontierKeys::open(plain, None, prefix, None);
     let done = act(&mut lent);
-    *keys = lent.plain;
+    *keys = lent.into_plain();
     done
 }
 
@@ -154,10 +149,10 @@ fn refresh(cached: &mut CachedFrontier, keys: &mut RedisKeyspace, prefix: &[u8])
         return;
     }
     let found = storage_of(keys, prefix);
-    let storage = found.unwrap_or_else(settings::storage);
+    let storage = found.unwrap_or_else(|| (settings::storage(), None));
     if storage != cached.storage {
         cached.storage = storage;
-        let key = &cached.packed_key;
+        let key = (&cached.packed_key, prefix);
         cached.frontier = lend(keys, storage, key, |keys| Frontier::open(keys, prefix));
     }
     cached.may_change = found.is_none();
@@ -172,7 +167,12 @@ fn in_storage<T, E>(
 ) -> std::result::Result<T, E> {
     refresh(cached, keys, prefix);
     let key = cached.packed_key.clone();
-    lend(keys, cached.storage, &key, |keys| act(cached, keys))
+    lend(keys, cached.storage, (&key, prefix), |keys| {
+        let done = act(cached, keys);
+        // A job may have begun or ended a move.
+        cached.storage = keys.storage();
+        done
+    })
 }
 
 /// Calls `act` with a frontier, which is opened if it is not cached.
@@ -289,16 +289,11 @@ pub fn permit(
     done.ok_or_else(|| Error::Busy.to_string())?
 }
 
-/// Makes an empty packed frontier of a prefix without a frontier; one that is packed already stays as it is.
-pub fn make_packed(call: &mut Call<'_>) -> std::result::Result<(), String> {
+/// Makes an empty packed frontier of a prefix without a frontier; returns false if there is a frontier.
+pub fn make_packed(call: &mut Call<'_>) -> std::result::Result<bool, String> {
     let found = storage_of(&mut call.keys, call.prefix);
     match found {
-        Some(Storage::Plain) => Err(Error::Plain.to_string()),
-        Some(Storage::Packed) => {
-            let key = packed_key(call.prefix);
-            let is_packed = call.keys.native::<Packed>(&key).map(drop);
-            is_packed.map_err(|error| error.to_string())
-        }
+        Some(_) => Ok(false),
         None => {
             let mut held = Held::new(call.keys.another(), packed_key(call.prefix));
             held.store().map_err(|error| error.to_string())?;
@@ -306,7 +301,7 @@ pub fn make_packed(call: &mut Call<'_>) -> std::result::Result<(), String> {
             let prefix = call.prefix;
             with_frontier(call.db, prefix, &mut call.keys, |cached, _| {
                 cached.may_change = true;
-                Ok(())
+                Ok(true)
             })
             .map_err(|error| error.to_string())
         }

@@ -1,15 +1,18 @@
-//! Commands whose work is done in slices: `CHG.SWEEP`, `CHG.DROP`, `CHG.MOVE`, `CHG.CHECK`, `CHG.REPAIR`.
+//! Commands whose work is done in slices: `CHG.SWEEP`, `CHG.DROP`, `CHG.MOVE`, `CHG.CHECK`, `CHG.REPAIR`, `CHG.PACK`,
+//! `CHG.UNPACK`.
 
 use std::os::raw::c_int;
 
 use crate::chg::check::check;
 use crate::chg::dropping::{drop_execution, empty_group};
-use crate::chg::grammar::{Check, Drop, Dropped, Move, Now, Pack, Repair, Sweep};
+use crate::chg::grammar::{Check, Drop, Dropped, Move, Now, Pack, Repair, Sweep, Unpack};
 use crate::chg::hold::pause_execution;
 use crate::chg::job::{Job, Step};
 use crate::chg::keys::is_bookkeeping;
 use crate::chg::moving::move_group;
+use crate::chg::packing::move_to;
 use crate::chg::sweep::sweep;
+use crate::storage::Storage;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::server::acl::{Access, User};
 use crawlspace_host::server::api::{Ctx, RmString};
@@ -21,7 +24,7 @@ use crawlspace_host::slices::Completion;
 
 use super::allowed;
 use super::frontiers::{Touched, anchor, make_packed, permit, with_frontier};
-use super::store::FrontierKeys;
+use super::store::{FrontierKeys, State, storage_of};
 
 /// A job on the keys of this server.
 struct FrontierJob {
@@ -32,7 +35,29 @@ struct FrontierJob {
     user: Option<RmString>,
     /// The time that the client specified, if it did.
     simulated: Option<u64>,
+    work: Work,
+    /// Storage of the frontier in the last slice.
+    storage: Option<State>,
+}
+
+/// The work of a job.
+struct Work {
     job: Job<FrontierKeys>,
+    /// Starts the job again after the storage of the frontier has changed, because all key names change with it. Not
+    /// needed for jobs that wait until a change of storage is complete.
+    restart: Option<Box<dyn Fn() -> Job<FrontierKeys>>>,
+    /// The job needs more memory.
+    grows: bool,
+}
+
+impl From<Job<FrontierKeys>> for Work {
+    fn from(job: Job<FrontierKeys>) -> Work {
+        Work {
+            job,
+            restart: None,
+            grows: false,
+        }
+    }
 }
 
 impl Slices for FrontierJob {
@@ -44,12 +69,19 @@ impl Slices for FrontierJob {
         if let (false, Some(user)) = (self.writes, &self.user) {
             keys.read_as(User::named(user), &self.prefix, is_bookkeeping, None);
         }
-        let (job, writes, simulated) = (&mut self.job, self.writes, self.simulated);
+        let (work, writes, simulated) = (&mut self.work, self.writes, self.simulated);
+        let storage = &mut self.storage;
         let step = with_frontier(self.db, &self.prefix, &mut keys, |cached, keys| {
             if writes {
                 cached.frontier.types.check(keys)?;
             }
-            let step = job.step(&mut cached.frontier, keys, time)?;
+            let before = storage.replace(keys.storage());
+            if before.is_some_and(|before| before != keys.storage())
+                && let Some(restart) = &work.restart
+            {
+                work.job = restart();
+            }
+            let step = work.job.step(&mut cached.frontier, keys, time)?;
             if writes {
                 cached.simulated = simulated.is_some();
                 cached.serve(keys, simulated.unwrap_or_else(now_ms))?;
@@ -72,11 +104,11 @@ impl Slices for FrontierJob {
     }
 
     fn grows(&self) -> bool {
-        false
+        self.work.grows
     }
 
     fn completion(&self) -> Completion {
-        self.job.completion()
+        self.work.job.completion()
     }
 }
 
@@ -85,7 +117,7 @@ fn submit(
     call: &mut Call<'_>,
     now: Option<&Now>,
     (work, arguments): (&'static str, &[&[u8]]),
-    job: Job<FrontierKeys>,
+    job: impl Into<Work>,
 ) -> Result<Answer, String> {
     let writes = now.is_some();
     let id = JobId::new(call.db, call.prefix, writes, work, arguments);
@@ -101,7 +133,7 @@ fn submit_as(
     call: &mut Call<'_>,
     id: JobId,
     (now, may_attach): (Option<&Now>, bool),
-    job: Job<FrontierKeys>,
+    work: impl Into<Work>,
 ) -> Result<Answer, String> {
     // Replicates the writes of the command before those of the job, and closes keys that the job
     // may free.
@@ -113,7 +145,8 @@ fn submit_as(
         writes: now.is_some(),
         user: User::current_name(call.ctx),
         simulated,
-        job,
+        work: work.into(),
+        storage: None,
     };
     match job::submit(call.ctx, id, Box::new(job), may_attach) {
         Submitted::Done(outcome) => outcome.map(Answer::Reply),
@@ -177,7 +210,11 @@ impl Act for Check {
     fn act(asked: Check, call: &mut Call<'_>) -> Result<Answer, String> {
         let now = allowed(asked.now)?;
         permit(call, &Touched::AnyGroup, Access::Read)?;
-        submit(call, None, ("check", &[]), check(false, now.ms))
+        let work = Work {
+            restart: Some(Box::new(move || check(false, now.ms))),
+            ..check(false, now.ms).into()
+        };
+        submit(call, None, ("check", &[]), work)
     }
 }
 
@@ -191,10 +228,29 @@ impl Act for Repair {
 
 impl Act for Pack {
     fn act(asked: Pack, call: &mut Call<'_>) -> Result<Answer, String> {
-        allowed(asked.now)?;
+        let now = allowed(asked.now)?;
         permit(call, &Touched::AnyGroup, Access::Write)?;
-        make_packed(call)?;
-        anchor(call)?;
-        Ok(Answer::Reply(Reply::count(0)))
+        if make_packed(call)? {
+            anchor(call)?;
+            return Ok(Answer::Reply(Reply::count(0)));
+        }
+        // Each slice frees more memory than it uses.
+        let job = move_to(Storage::Packed, now.ms);
+        submit(call, Some(&now), ("pack", &[]), job)
+    }
+}
+
+impl Act for Unpack {
+    fn act(asked: Unpack, call: &mut Call<'_>) -> Result<Answer, String> {
+        let now = allowed(asked.now)?;
+        permit(call, &Touched::AnyGroup, Access::Write)?;
+        if storage_of(&mut call.keys, call.prefix).is_none() {
+            return Ok(Answer::Reply(Reply::count(0)));
+        }
+        let work = Work {
+            grows: true,
+            ..move_to(Storage::Plain, now.ms).into()
+        };
+        submit(call, Some(&now), ("unpack", &[]), work)
     }
 }

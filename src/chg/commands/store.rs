@@ -4,8 +4,9 @@ use std::ffi::CStr;
 use std::os::raw::c_int;
 
 use crate::chg::keys::ONCE;
-use crate::chg::packed::either::{Either, Holder};
-use crate::chg::packed::{ENVELOPE as PACKED_ENVELOPE, Name, Packed};
+use crate::chg::packed::both::{Both, Home};
+use crate::chg::packed::either::Holder;
+use crate::chg::packed::{ENVELOPE as PACKED_ENVELOPE, Moving, Name, Packed};
 use crate::chg::store::{KEPT_URIS, Store};
 use crate::chg::uris::{CHUNK_BYTES, Changed, ENVELOPE, Kept, Op, Uris};
 use crate::marker::{Marker, mark};
@@ -90,7 +91,10 @@ impl Store for RedisKeyspace {
 }
 
 /// The keys of a frontier on this server, in either storage.
-pub type FrontierKeys = Either<RedisKeyspace, Held>;
+pub type FrontierKeys = Both<RedisKeyspace, Held>;
+
+/// The storage of a frontier, and the storage that it is moving to.
+pub type State = (Storage, Option<Storage>);
 
 /// Name of the internal command that changes a packed frontier, for replicas and append-only files.
 const CHANGE_PACKED: &CStr = c"crawlspace.frontier";
@@ -256,6 +260,31 @@ impl Holder for Held {
     }
 }
 
+impl Home<RedisKeyspace> for Held {
+    fn open(plain: &RedisKeyspace, prefix: &[u8]) -> Held {
+        Held::new(plain.another(), packed_key(prefix))
+    }
+
+    fn store(&mut self) -> Result<()> {
+        self.flush()
+    }
+
+    fn remove(&mut self) -> Result<()> {
+        self.value = std::ptr::null_mut();
+        self.new = None;
+        let key = self.key.clone();
+        self.keys.delete(&key)?;
+        let prefix = &key.as_ref()[..key.as_ref().len() - KEY.len()];
+        for row in ONCE.iter().filter(|row| row.documented) {
+            let name = RmString::new(&[prefix, row.name.as_bytes()].concat());
+            if self.keys.holds_native::<Marker>(&name) == Some(true) {
+                self.keys.delete(&name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         if let Err(error) = self.flush() {
@@ -266,60 +295,33 @@ impl Drop for Held {
 }
 
 /// Returns the storage of the frontier with a prefix; `None` if there is no frontier.
-pub fn storage_of(keys: &mut RedisKeyspace, prefix: &[u8]) -> Option<Storage> {
+pub fn storage_of(keys: &mut RedisKeyspace, prefix: &[u8]) -> Option<State> {
     let name = |name: &[u8]| RmString::new(&[prefix, name].concat());
-    let held = keys.holds_native::<Packed>(&name(KEY));
+    let key = name(KEY);
+    let held = keys.holds_native::<Packed>(&key);
     if held == Some(true) {
-        return Some(Storage::Packed);
+        let packed = keys.native::<Packed>(&key).ok().flatten();
+        return Some(match packed.map_or(Moving::No, |packed| packed.moving()) {
+            Moving::No => (Storage::Packed, None),
+            Moving::In => (Storage::Plain, Some(Storage::Packed)),
+            Moving::Out => (Storage::Packed, Some(Storage::Plain)),
+        });
     }
     // A key of another type: commands of a packed frontier refuse it with `WRONGTYPE`.
-    let mut found = held.map(|_| Storage::Packed);
+    let mut found = held.map(|_| (Storage::Packed, None));
     for row in ONCE.iter().filter(|row| row.name.as_bytes() != KEY) {
         let key = name(row.name.as_bytes());
         match keys.holds_native::<Marker>(&key) {
-            Some(true) => return Some(Storage::Packed),
-            Some(false) => found = Some(Storage::Plain),
+            Some(true) => return Some((Storage::Packed, None)),
+            Some(false) => found = Some((Storage::Plain, None)),
             None => {}
         }
     }
     found
 }
 
-/// Replaces a packed frontier by the plain keys that it stands for, all at once.
-fn unpack(call: &mut InternalCall<'_>) -> std::result::Result<(), String> {
-    let key = call.key.clone();
-    let Some(prefix) = key.as_ref().strip_suffix(KEY) else {
-        return Err(format!(
-            "ERR the key '{}' does not end with chg_packed",
-            Shown(key.as_ref())
-        ));
-    };
-    let keys = &mut call.keys;
-    let mut act = || {
-        let Some(packed) = keys.native::<Packed>(&key)?.cloned() else {
-            return Ok(());
-        };
-        keys.delete(&key)?;
-        for row in ONCE {
-            let name = RmString::new(&[prefix, row.name.as_bytes()].concat());
-            if keys.holds_native::<Marker>(&name) == Some(true) {
-                keys.delete(&name)?;
-            }
-        }
-        packed.unpack(keys, prefix)
-    };
-    let done: Result<()> = act();
-    let db = selected_db(call.ctx);
-    call.keys.release();
-    on_change(call.ctx, Change::Key(db, key.as_ref()));
-    done.map_err(|error| error.to_string())
-}
-
 /// `crawlspace.frontier key APPLY log` and `crawlspace.frontier key CHUNK chunk`. Only the server sends it; a manual call
 /// changes a packed frontier accordingly.
-///
-/// `crawlspace.frontier key UNPACK` replaces the packed frontier by plain keys in one go, however large it is. It is for
-/// tests, which read the documented keys.
 struct ChangePacked;
 
 impl Internal for ChangePacked {
@@ -327,16 +329,13 @@ impl Internal for ChangePacked {
     const FLAGS: &'static CStr = c"write deny-oom admin";
 
     fn run(call: &mut InternalCall<'_>) -> std::result::Result<(), String> {
-        if let [b"UNPACK"] = call.arguments {
-            return unpack(call);
-        }
         let change: fn(&mut Packed, &[u8]) -> std::result::Result<(), String> = match call.arguments
         {
             [b"APPLY", _] => Packed::apply,
             [b"CHUNK", _] => Packed::load,
             _ => {
                 return Err(
-                    "ERR syntax error: a key, then APPLY and a log, CHUNK and a chunk, or UNPACK are expected"
+                    "ERR syntax error: a key, then APPLY and a log, or CHUNK and a chunk are expected"
                         .into(),
                 );
             }

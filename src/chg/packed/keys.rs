@@ -17,6 +17,7 @@ use super::super::uris::{Bytes, Changed, Kept, Op, Uris, Words, first_uri};
 use super::executions::Executions;
 use super::groups::{Groups, Stock};
 use super::log::{Kind, Log};
+use super::moved::Moving;
 use super::name::{Name, Part};
 use super::order::Order;
 use super::record::{Record, SETS};
@@ -47,6 +48,9 @@ pub struct Packed {
     pub(super) texts: RefCell<Texts>,
     pub(super) small: Small,
     pub(super) log: Log,
+    pub(super) moving: Moving,
+    /// Groups entered whose counts may be wrong.
+    pub(super) damaged: bool,
 }
 
 /// Returns the set that a key stands for.
@@ -92,7 +96,7 @@ fn number_of(stored: &[u8]) -> u32 {
     Reader::new(stored).number().unwrap_or_default() as u32
 }
 
-fn numbers(uris: &Uris) -> Numbers {
+pub(super) fn numbers(uris: &Uris) -> Numbers {
     uris.ids().map(number_of).collect()
 }
 
@@ -871,7 +875,7 @@ impl Packed {
     }
 
     /// Removes the URIs of a group after a change if none are left.
-    fn tidy_stock(&mut self, slot: u32) {
+    pub(super) fn tidy_stock(&mut self, slot: u32) {
         if let Some(stock) = self.groups.changed_stock(slot) {
             self.texts.get_mut().retire(stock.spelling.table());
             for number in numbers(&stock.uris) {

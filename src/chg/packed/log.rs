@@ -45,10 +45,14 @@ pub(super) enum Kind {
     Delete,
     /// A part of the URIs of a group, as in a file: id, chunk.
     Load,
+    /// A group leaves for plain keys: id.
+    Forget,
+    /// A change of storage begins or ends: number.
+    Moving,
 }
 
 impl Kind {
-    const ALL: [Kind; 14] = [
+    const ALL: [Kind; 16] = [
         Kind::Group,
         Kind::Uris,
         Kind::Queued,
@@ -63,6 +67,8 @@ impl Kind {
         Kind::Number,
         Kind::Delete,
         Kind::Load,
+        Kind::Forget,
+        Kind::Moving,
     ];
 }
 

@@ -7,11 +7,14 @@
 //! Every change is also appended to a log (`log`), which replicas apply. A group that changed is logged once per
 //! command, as a whole.
 
+pub mod both;
 pub mod either;
 mod executions;
 mod groups;
 mod keys;
 mod log;
+mod moved;
+pub mod moving;
 mod name;
 mod order;
 mod record;
@@ -21,6 +24,7 @@ mod spelling;
 mod unpack;
 
 pub use keys::{Packed, Stored, Value};
+pub use moved::{Entering, Moving};
 pub use name::Name;
 pub use saved::ENVELOPE;
 pub use unpack::Unpacking;

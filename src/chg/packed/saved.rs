@@ -110,6 +110,11 @@ impl Packed {
                 let key = entries.from.bytes()?;
                 self.small.delete(key);
             }
+            Kind::Forget => self.forget(entries.name()?),
+            Kind::Moving => {
+                let number = entries.from.number_to(7)?;
+                self.apply_moving(number);
+            }
         }
         Ok(())
     }
@@ -149,6 +154,10 @@ impl Packed {
     /// Writes everything as logs, each of which is passed on when it is long enough.
     fn entries(&self, log: &mut Log, each: &mut dyn FnMut(&mut Log)) {
         let mut scratch = Vec::new();
+        if self.moving_number() != 0 {
+            log.begin(Kind::Moving).number(self.moving_number());
+            each(log);
+        }
         let mut from = Some(0);
         while let Some(number) = from {
             let (page, next) = self.executions.page(number, 1024);

@@ -45,11 +45,8 @@ impl Unpacking {
     /// # Errors
     /// Any error of the server.
     pub fn step<K: Store>(&mut self, packed: &Packed, ks: &mut K, prefix: &[u8]) -> Result<bool> {
-        let mut plain = Plain {
-            once: Names::of(|row| ks.name(&[prefix, row.name.as_bytes()])),
-            ks,
-            prefix,
-        };
+        let once = &Names::of(|row| ks.name(&[prefix, row.name.as_bytes()]));
+        let mut plain = Plain { once, ks, prefix };
         self.next = match self.next {
             Next::Groups(from) => {
                 let until = from.saturating_add(STEP).min(packed.groups.end());
@@ -103,14 +100,16 @@ impl Packed {
 }
 
 /// The plain keys of a frontier.
-struct Plain<'a, K: Store> {
-    ks: &'a mut K,
-    prefix: &'a [u8],
-    once: Names<K::Name>,
+pub(super) struct Plain<'a, K: Store> {
+    pub ks: &'a mut K,
+    pub prefix: &'a [u8],
+    /// The keys that exist once.
+    pub once: &'a Names<K::Name>,
 }
 
 impl<K: Store> Plain<'_, K> {
-    fn group(&mut self, packed: &Packed, slot: u32) -> Result<()> {
+    /// Writes a group with its URIs.
+    pub(super) fn group(&mut self, packed: &Packed, slot: u32) -> Result<()> {
         let id = packed.groups.id(slot);
         if id.is_empty() {
             return Ok(());

@@ -114,7 +114,9 @@ impl<N: Native> MemoryKeyspace<N> {
     /// again.
     fn repeats(&mut self) -> bool {
         self.steps = self.steps.wrapping_add(1);
-        self.repeat_every > 0 && self.steps.is_multiple_of(self.repeat_every)
+        // Scans may run within each other, so regular repetition could repeat one of them forever.
+        let scattered = self.steps.wrapping_mul(0x9e37_79b9) >> 16;
+        self.repeat_every > 0 && scattered.is_multiple_of(self.repeat_every)
     }
 }
 

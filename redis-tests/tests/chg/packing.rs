@@ -1,0 +1,242 @@
+//! `CHG.PACK` and `CHG.UNPACK` of a frontier that is in use: each command finds everything at any step, and a crash
+//! loses nothing.
+
+use std::time::{Duration, Instant};
+
+use redis_tests::{
+    BusyFrontier, Frontier, Lease, Options, Server, T0, assert_replicated, bulk, err, int, ok,
+    rows, simulated,
+};
+
+const F: &str = "{f}:";
+const DOCUMENTED: [&str; 5] = ["chg_wait", "chg_busy", "chg_ready", "EIDC", "QCT"];
+
+/// Adds hosts with two kept URIs and one that is only counted.
+fn fill(f: &mut Frontier, hosts: std::ops::Range<u32>) {
+    let hosts: Vec<u32> = hosts.collect();
+    for some in hosts.chunks(100) {
+        let mut kept = String::new();
+        let mut counted = String::new();
+        for n in some {
+            for page in 0..2 {
+                kept += &format!(" host-{n} 0 {page} https://host-{n}.example/page/{page}");
+            }
+            counted += &format!(" host-{n} 0");
+        }
+        f.ok(format!("ADDURI crawl{kept}"));
+        f.ok(format!("ADD other{counted}"));
+    }
+}
+
+/// Starts `PACK` or `UNPACK`, and waits until the frontier is on the way.
+fn start(server: &Server, command: &str) -> Frontier {
+    let mut mover = Frontier::real(server);
+    ok!(mover.wire, "CONFIG", "SET", "crawlspace.slice-us", 50);
+    mover.send(command);
+    mover
+}
+
+#[track_caller]
+fn assert_storage(f: &mut Frontier, storage: &str) {
+    assert_eq!(f.ok("INFO").field("storage"), bulk(storage));
+}
+
+/// Checks a frontier that is in both storages. (`assert_conserved` reads the documented keys.)
+#[track_caller]
+fn assert_consistent(f: &mut Frontier) {
+    let check = f.ok("CHECK");
+    assert_eq!(check.field("consistent"), int(1), "{check:?}");
+    for sum in ["sum-groups", "sum-executions"] {
+        assert_eq!(check.field(sum), check.field("total"), "{check:?}");
+    }
+}
+
+/// Fetches everything that is due; returns the number of URIs.
+fn finish(f: &mut Frontier) -> i64 {
+    let mut fetched = 0;
+    while let Some(lease) = f.try_take() {
+        let execution = if lease.uri.is_some() {
+            "crawl"
+        } else {
+            "other"
+        };
+        f.release(&lease, format!("AT 0 DONE {execution}"));
+        fetched += 1;
+    }
+    fetched
+}
+
+#[test]
+fn frontier_goes_to_the_packed_value_and_back_on_all_servers() {
+    let mut server = simulated().plain().aof_unsynced(false).start();
+    let replica = simulated().plain().replica_of(&server).start();
+    let mut f = Frontier::at(&server, T0);
+    BusyFrontier::build(&mut f);
+    let shown = server.snapshot();
+    let listed = f.ok("LIST");
+    let groups = f.ok("PACK");
+    assert!(groups.int() > 5, "{groups:?}");
+    assert_storage(&mut f, "packed");
+    assert_eq!(f.ok("LIST"), listed);
+    f.assert_conserved();
+    let mut keys: Vec<String> = ok!(f.wire, "KEYS", "*")
+        .items()
+        .iter()
+        .map(|key| key.text())
+        .collect();
+    keys.sort();
+    let mut expected: Vec<String> = DOCUMENTED.map(|name| f.key(name)).into();
+    expected.push(f.key("chg_packed"));
+    expected.sort();
+    assert_eq!(keys, expected);
+    assert_replicated(&server, &replica);
+    assert_eq!(f.ok("PACK"), int(0));
+    let digest = server.digest();
+    server.kill9();
+    server.restart();
+    assert_eq!(server.digest(), digest);
+    let mut f = Frontier::at(&server, T0);
+    assert_eq!(f.ok("UNPACK"), groups);
+    assert_storage(&mut f, "plain");
+    server.snapshot().assert_same(&shown, "unpacked");
+    assert_eq!(f.ok("UNPACK"), int(0));
+    f.assert_conserved();
+}
+
+#[test]
+fn move_that_a_crash_interrupts_continues_or_turns_around() {
+    for (first, then) in
+        rows![("PACK", "PACK"); ("PACK", "UNPACK"); ("UNPACK", "UNPACK"); ("UNPACK", "PACK");]
+    {
+        let mut server = Options::new().plain().aof(true).start();
+        let mut f = Frontier::real(&server);
+        fill(&mut f, 0..600);
+        let plain = server.snapshot();
+        if first == "UNPACK" {
+            f.ok("PACK");
+        }
+        let moving = if first == "PACK" {
+            "packing"
+        } else {
+            "unpacking"
+        };
+        let mover = start(&server, first);
+        redis_tests::until("the frontier moves", || {
+            f.ok("INFO").field("storage") == bulk(moving)
+        });
+        server.kill9();
+        drop(mover);
+        server.restart();
+        let replica = Options::new().plain().replica_of(&server).start();
+        let mut f = Frontier::real(&server);
+        assert_storage(&mut f, moving);
+        assert_consistent(&mut f);
+        for name in DOCUMENTED {
+            let error = err!(f.wire, "ZADD", f.key(name), 0, "host");
+            assert!(error.starts_with("WRONGTYPE"), "{error}");
+        }
+        assert_replicated(&server, &replica);
+        server.restart_rewritten();
+        let mut f = Frontier::real(&server);
+        assert_storage(&mut f, moving);
+        assert_consistent(&mut f);
+        f.ok(then);
+        f.ok("UNPACK");
+        server.snapshot().assert_same(&plain, "as before");
+        assert_eq!(f.total(), 1800);
+        assert!(f.try_take().is_some());
+    }
+}
+
+#[test]
+fn workers_go_on_while_the_frontier_moves() {
+    let server = Options::new().plain().aof_unsynced(false).start();
+    let replica = Options::new().plain().replica_of(&server).start();
+    let mut f = Frontier::real(&server);
+    fill(&mut f, 0..1000);
+    let (mut fetched, mut moves, mut hosts) = (0, 0, 1000);
+    let mut seen = std::collections::BTreeSet::new();
+    let end = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < end {
+        let command = ["PACK", "UNPACK"][moves % 2];
+        let mut mover = start(&server, command);
+        while !mover.wire.has_reply() {
+            fill(&mut f, hosts..hosts + 1);
+            hosts += 1;
+            for _ in 0..3 {
+                let lease: Lease = f.try_take().expect("much is queued");
+                if let Some(uri) = &lease.uri {
+                    assert!(seen.insert(uri.clone()), "fetched twice: {uri:?}");
+                }
+                let execution = if lease.uri.is_some() {
+                    "crawl"
+                } else {
+                    "other"
+                };
+                f.release(&lease, format!("AT 0 DONE {execution}"));
+                fetched += 1;
+            }
+        }
+        assert!(!mover.wire.recv().is_error());
+        moves += 1;
+    }
+    assert!(moves >= 2 && fetched > 100, "{moves} moves, {fetched} URIs");
+    f.assert_conserved();
+    assert_replicated(&server, &replica);
+    assert_eq!(fetched + finish(&mut f), i64::from(hosts) * 3);
+    assert_eq!(f.total(), 0);
+    assert_eq!(server.info_number("panics"), 0);
+}
+
+#[test]
+fn waiter_is_served_after_each_move() {
+    let server = Options::new().plain().start();
+    let mut f = Frontier::real(&server);
+    for command in ["PACK", "UNPACK"] {
+        let due = f.time() + 150;
+        f.add("crawl", "host", due);
+        let mut waiter = redis_tests::blocked(&server, F, "NEXT BLOCK 0");
+        assert!(!f.ok(command).is_error());
+        let lease = Lease::only(&waiter.wire.recv());
+        assert_eq!(lease.chg, "host", "{command}");
+        f.release(&lease, "AT 0 DONE crawl");
+        f.assert_conserved();
+    }
+}
+
+#[test]
+fn packing_needs_hardly_more_memory_than_the_plain_keys() {
+    let server = Options::new().plain().start();
+    let mut f = Frontier::real(&server);
+    fill(&mut f, 0..20_000);
+    let used = |f: &mut Frontier| {
+        let info = ok!(f.wire, "INFO", "memory").text();
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("used_memory:").map(str::to_owned));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let plain = used(&mut f);
+    let mut mover = start(&server, "PACK");
+    let mut peak = plain;
+    while !mover.wire.has_reply() {
+        peak = peak.max(used(&mut f));
+    }
+    let packed = used(&mut f);
+    println!("plain {plain}, peak {peak}, packed {packed}");
+    assert!(peak < plain + plain / 20, "{peak} after {plain}");
+    assert!(packed < plain / 2, "{packed} after {plain}");
+}
+
+#[test]
+fn transaction_moves_a_frontier_at_once() {
+    let server = Options::new().plain().start();
+    let mut f = Frontier::real(&server);
+    fill(&mut f, 0..50);
+    ok!(f.wire, "MULTI");
+    f.ok("PACK");
+    f.ok("NEXT");
+    let replies = ok!(f.wire, "EXEC");
+    assert_eq!(replies.items()[0], int(50));
+    assert_storage(&mut f, "packed");
+}

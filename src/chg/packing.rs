@@ -1,0 +1,68 @@
+//! `CHG.PACK` and `CHG.UNPACK`: move a frontier from one storage to the other.
+//!
+//! Commands run between the slices, and find each element in the storage that it is in ([`super::packed::both`]). After
+//! a crash, the same command continues the move, and the other command turns it around.
+
+use crawlspace_host::reply::Reply;
+
+use super::check::check_in;
+use super::error::{Error, Result};
+use super::frontier::Frontier;
+use super::job::{Job, Lent};
+use super::packed::moving::{Begun, Movable};
+use super::time::Millis;
+use crate::storage::Storage;
+
+/// Creates a job that moves a frontier to a storage. Its reply is the number of groups that it moved.
+pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
+    Job::new(async move |lent: Lent<K>| {
+        loop {
+            let begun = lent.with(|frontier, ks| -> Result<Begun> {
+                let begun = ks.begin(&frontier.keys.prefix, to)?;
+                if begun == Begun::Now {
+                    frontier.reopen(ks);
+                }
+                Ok(begun)
+            })?;
+            match begun {
+                Begun::There => return Ok(Reply::count(0)),
+                Begun::Joining => lent.pause().await,
+                Begun::Now | Begun::Before => break,
+            }
+        }
+        let (mut progress, mut groups) = (K::Progress::default(), 0);
+        lent.slices(|_, ks, time| {
+            while !ks.step(&mut progress, &mut groups)? {
+                if !time() {
+                    return Ok(false);
+                }
+            }
+            Ok::<_, Error>(true)
+        })
+        .await?;
+        let damaged = lent.with(|frontier, ks| -> Result<bool> {
+            let damaged = ks.finish()?;
+            frontier.reopen(ks);
+            Ok(damaged)
+        })?;
+        if damaged {
+            check_in(&lent, true, now).await?;
+        }
+        Ok(Reply::count(groups))
+    })
+}
+
+impl<K: Movable> Frontier<K> {
+    /// Takes the names of all keys again, because the storage has changed. Keeps what the keys do not tell.
+    pub fn reopen(&mut self, ks: &mut K) {
+        let prefix = self.keys.prefix.clone();
+        let mut old = std::mem::replace(self, Frontier::open(ks, &prefix));
+        self.attempts = old.attempts;
+        self.rounding = old.rounding;
+        self.figures = std::mem::take(&mut old.figures);
+        self.tokens.take_over(&old.tokens);
+        self.queues.take_over(&mut old.queues);
+        self.ledger.audits = std::mem::take(&mut old.ledger.audits);
+        self.drops.take_over(&mut old.drops);
+    }
+}

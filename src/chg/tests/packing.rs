@@ -1,0 +1,266 @@
+//! Random histories of a frontier that changes its storage between the commands, cut after any number of steps: every
+//! reply is that of a plain frontier, and so are the plain keys in the end.
+
+use super::super::packed::both::{Both, Home};
+use super::super::packing::move_to;
+use super::*;
+use crate::storage::Storage as Kind;
+use crawlspace_host::keyspace::Keyspace;
+
+impl<P> Home<P> for Replicated {
+    fn open(_: &P, _: &[u8]) -> Self {
+        Replicated::default()
+    }
+
+    fn store(&mut self) -> crawlspace_host::keyspace::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&mut self) -> crawlspace_host::keyspace::Result<()> {
+        *self = Replicated::default();
+        Ok(())
+    }
+}
+
+type Moved = Both<MemoryKeyspace, Replicated>;
+
+impl Storage for Moved {
+    type State = (BTreeMap<Vec<u8>, PlainValue>, Vec<Vec<u8>>);
+
+    fn create() -> Self {
+        let mut plain = MemoryKeyspace::default();
+        plain.repeat_every = 3;
+        Both::open(plain, None, PREFIX, None)
+    }
+
+    fn state(&mut self) -> Self::State {
+        self.end();
+        let (plain, packed) = self.parts();
+        let packed = packed.map(|packed| elements(&packed.packed));
+        (plain.keys.clone(), packed.unwrap_or_default())
+    }
+
+    fn end(&mut self) {
+        if let (_, Some(packed)) = self.parts() {
+            packed.end();
+            assert!(!packed.packed.is_damaged());
+        }
+    }
+}
+
+/// A part of a move to a storage.
+#[derive(Clone, Debug)]
+struct Move {
+    to_packed: bool,
+    steps: usize,
+}
+
+fn moves() -> impl Strategy<Value = Option<Move>> {
+    let steps = prop_oneof![5 => 1..12_usize, 1 => Just(usize::MAX)];
+    prop::option::weighted(
+        0.5,
+        (any::<bool>(), steps).prop_map(|(to_packed, steps)| Move { to_packed, steps }),
+    )
+}
+
+fn kind(to_packed: bool) -> Kind {
+    if to_packed { Kind::Packed } else { Kind::Plain }
+}
+
+impl World<Moved> {
+    fn make(&mut self, step: &Option<Move>) {
+        if let Some(Move { to_packed, steps }) = *step {
+            self.run(move_to(kind(to_packed), self.now), steps);
+            self.ks.end();
+        }
+    }
+
+    /// Returns the plain keys that a copy has after `CHG.UNPACK`.
+    fn plain_keys(&mut self) -> BTreeMap<Vec<u8>, PlainValue> {
+        self.frontier.groups.write_back(&mut self.ks, None).unwrap();
+        self.ks.end();
+        let (_, to) = self.ks.storage();
+        let (plain, packed) = self.ks.parts();
+        let mut copy = Both::open(plain.clone(), packed.cloned(), PREFIX, to);
+        let mut frontier = Frontier::open(&mut copy, PREFIX);
+        let mut job = move_to(Kind::Plain, self.now);
+        let done = job.step(&mut frontier, &mut copy, &mut || true);
+        assert!(matches!(done, Ok(Step::Done(_))), "{done:?}");
+        assert_eq!(copy.storage(), (Kind::Plain, None));
+        without_empty_total(copy.into_plain().keys)
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_move_changes_no_reply_and_no_plain_key(
+        ops in prop::collection::vec((op(), moves()), 1..120)
+    ) {
+        let (mut plain, mut moved) = (World::<MemoryKeyspace>::new(), World::<Moved>::new());
+        for (op, step) in &ops {
+            let op = &op.whole();
+            plain.apply(op);
+            moved.apply(op);
+            moved.ks.end();
+            moved.make(step);
+            prop_assert_eq!(&plain.granted, &moved.granted, "after {:?}", op);
+            prop_assert_eq!(plain.shown(), moved.shown(), "after {:?}", op);
+            prop_assert_eq!(plain.plain_keys(), moved.plain_keys(), "after {:?}", op);
+        }
+    }
+
+    #[test]
+    fn a_frontier_that_moves_keeps_every_promise(
+        ops in prop::collection::vec((op(), moves()), 1..100)
+    ) {
+        let mut world = World::<Moved>::new();
+        for (op, step) in &ops {
+            world.make(step);
+            world.apply(op);
+            world.ks.end();
+            world.inspect();
+        }
+        world.drain();
+    }
+}
+
+/// Adds what kinds of elements a frontier can have.
+fn full() -> World<Moved> {
+    let mut world = World::<Moved>::new();
+    for group in 0..4 {
+        for uri in 0..5 {
+            let execution = usize::from(uri) % 3;
+            world.apply(&Op::AddKept {
+                group,
+                execution,
+                at: 0,
+                depth: 0,
+                uri,
+            });
+            world.apply(&Op::Add {
+                group,
+                execution,
+                at: 100,
+            });
+        }
+        world.apply(&Op::Gate { group, gate: 1 });
+    }
+    world.apply(&Op::Next { count: 2 });
+    world.apply(&Op::Pause {
+        what: 1,
+        pause: true,
+    });
+    world
+}
+
+#[test]
+fn a_move_ends_in_the_other_storage_and_leaves_nothing_behind() {
+    let mut world = full();
+    let before = world.plain_keys();
+    let mut steps = 0;
+    for to in [Kind::Packed, Kind::Plain] {
+        let mut job = move_to(to, world.now);
+        let reply = loop {
+            let step = job.step(&mut world.frontier, &mut world.ks, &mut || false);
+            world.ks.end();
+            match step.unwrap() {
+                Step::More => steps += 1,
+                Step::Done(reply) => break reply,
+            }
+            assert_eq!(world.plain_keys(), before);
+        };
+        assert_eq!(reply, Reply::Int(4));
+        assert_eq!(world.ks.storage(), (to, None));
+        if to == Kind::Packed {
+            assert!(world.ks.parts().0.keys.is_empty());
+        }
+    }
+    assert!(steps > 40, "{steps}");
+    assert_eq!(without_empty_total(world.ks.into_plain().keys), before);
+}
+
+#[test]
+fn a_second_move_to_the_same_storage_moves_nothing() {
+    let mut world = full();
+    for to in [Kind::Packed, Kind::Packed, Kind::Plain, Kind::Plain] {
+        let there = world.ks.storage() == (to, None);
+        let mut job = move_to(to, world.now);
+        let done = job.step(&mut world.frontier, &mut world.ks, &mut || true);
+        let groups = if there { 0 } else { 4 };
+        assert_eq!(done, Ok(Step::Done(Reply::Int(groups))));
+    }
+}
+
+#[test]
+fn what_plain_clients_damaged_is_mended_by_packing() {
+    type Damage = fn(&mut MemoryKeyspace);
+    let damages: [Damage; 4] = [
+        |ks| {
+            ks.delete(&b"{f}:CHG:a".to_vec()).unwrap();
+        },
+        |ks| {
+            ks.hash_set(&b"{f}:CHG:a".to_vec(), b"c", b"0").unwrap();
+        },
+        |ks| {
+            ks.hash_del(&b"{f}:CHG:b.example".to_vec(), b"s").unwrap();
+        },
+        |ks| {
+            ks.hash_set(&b"{f}:CHG:made".to_vec(), b"n", b"5").unwrap();
+            ks.hash_set(&b"{f}:CHG:made".to_vec(), b"c", b"2").unwrap();
+            ks.zset_add(&b"{f}:chg_wait".to_vec(), b"made", 5.0)
+                .unwrap();
+        },
+    ];
+    for (n, damage) in damages.into_iter().enumerate() {
+        let mut world = full();
+        damage(world.ks.parts().0);
+        world.frontier.invalidate_all();
+        let mut job = move_to(Kind::Packed, world.now);
+        let done = job.step(&mut world.frontier, &mut world.ks, &mut || true);
+        assert!(matches!(done, Ok(Step::Done(_))), "{n}: {done:?}");
+        world
+            .frontier
+            .groups
+            .write_back(&mut world.ks, None)
+            .unwrap();
+        world.ks.end();
+        world.inspect();
+    }
+}
+
+#[test]
+fn hash_that_a_plain_client_writes_for_a_moved_group_is_ignored() {
+    let mut world = full();
+    world.run(move_to(Kind::Packed, world.now), usize::MAX);
+    let mut job = move_to::<Moved>(Kind::Plain, world.now);
+    job.step(&mut world.frontier, &mut world.ks, &mut || false)
+        .unwrap();
+    drop(job);
+    let before = world.plain_keys();
+    world
+        .ks
+        .parts()
+        .0
+        .hash_set(&b"{f}:CHG:c d".to_vec(), b"c", b"77")
+        .unwrap();
+    assert_eq!(world.plain_keys(), before);
+}
+
+#[test]
+fn plain_key_beside_a_packed_frontier_is_refused() {
+    let mut world = full();
+    world.run(move_to(Kind::Packed, world.now), usize::MAX);
+    let state = world.ks.state();
+    let key = b"{f}:chg_idle".to_vec();
+    world.ks.parts().0.zset_add(&key, b"x", 1.0).unwrap();
+    let mut job = move_to(Kind::Plain, world.now);
+    let error = job.step(&mut world.frontier, &mut world.ks, &mut || true);
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .starts_with("MIXED key '{f}:chg_idle'")
+    );
+    world.ks.parts().0.delete(&key).unwrap();
+    assert_eq!(world.ks.state(), state);
+}
