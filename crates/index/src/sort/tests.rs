@@ -158,7 +158,7 @@ fn missing_folder_is_reported() {
     sorter.push(b"a").unwrap();
     let error = sorter.push(b"b").unwrap_err().to_string();
     assert!(
-        error.contains("gone") && error.contains("temporary file"),
+        error.contains("gone") && error.contains("temporary sort file"),
         "{error}"
     );
 }

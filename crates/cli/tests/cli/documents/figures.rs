@@ -85,7 +85,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
             "sort up to {crates/index/src/index/files.rs MAX_KEPT} of rows of one answer;",
             "Up to {crates/fetch/src/file.rs MAX_KEPT} of fetched data are cached,",
             "`serve` fetches up to {crates/fetch/src/file.rs MAX_AHEAD} more at a time.",
-            "the same one; {crates/jobs/src/caches.rs DEFAULT_WAIT} by default |",
+            "the same index; {crates/jobs/src/caches.rs DEFAULT_WAIT} by default |",
             "with the archive](index-cache.md#later-metadata) again; {crates/jobs/src/caches.rs DEFAULT_RETRY_MISSING} |",
             "memory for sorting one index; {crates/jobs/src/caches.rs DEFAULT_MEMORY}. The rest",
             "used within `grace`, {crates/jobs/src/caches.rs DEFAULT_GRACE}",
@@ -261,7 +261,7 @@ const CONSTANTS: &[(&str, &[&str])] = &[
         "docs/commands/tags.filter.md",
         &[
             "an expression of more than {crates/compact/src/limits.rs tags::EXPRESSION_BYTES}, a condition of more than \
-             {src/tags/expression/bounds.rs MAX_CLAUSES} parts with all points in it, points in each other more than \
+             {src/tags/expression/bounds.rs MAX_CLAUSES} parts with all points in it, points nested more than \
              {src/tags/resolve.rs MAX_DEPTH} deep, regexes that are together as large as \
              {src/tags/expression/bounds.rs PATTERN_BYTES} of text;",
             "a batch of more than {src/tags/commands/filtering.rs AT_ONCE_BYTES} or 2 seconds; more than 10 million tags",

@@ -134,7 +134,7 @@ fn check(directory: &Arc<Directory>, files: &[File], page: u64) -> usize {
 
 #[test]
 fn added_changed_and_removed_files_are_found() {
-    let mut rng = Rng::new("added_changed_and_removed_files_are_found");
+    let mut rng = Rng::new("files_that_appear_change_and_vanish_are_found");
     let dir = tempfile::tempdir().unwrap();
     let (mut files, mut waiting) = (Vec::<File>::new(), Vec::<Arc<Entry>>::new());
     let mut batch = Batch::of(MAX_KEYS);
