@@ -248,7 +248,7 @@ impl DedupeIndex {
         moved(&self.ok(name))
     }
 
-    /// Returns the storage: `plain` or `packed`, or `packing` or `unpacking` during a change.
+    /// Returns the storage: `plain` or `packed`, or `packing` or `unpacking` during a conversion.
     #[track_caller]
     pub fn storage(&mut self) -> String {
         self.ok("STATS").field("storage").text()

@@ -31,9 +31,9 @@ pub struct Ended {
     pub out: String,
     /// Standard error.
     pub errors: String,
-    /// Peak memory in bytes, as last sampled before it ended.
+    /// Peak memory in bytes, as last sampled before it exited.
     pub peak: u64,
-    /// Processor time used.
+    /// CPU time used.
     pub cpu: Duration,
 }
 
@@ -84,7 +84,7 @@ impl Program {
     /// returns the address.
     ///
     /// # Panics
-    /// Panics if it ends before that, or prints nothing within a minute.
+    /// Panics if it exits before that, or prints nothing within a minute.
     #[track_caller]
     pub fn address(&mut self) -> SocketAddr {
         until_some("the server listens", || {

@@ -28,7 +28,7 @@ struct Shared {
 struct State {
     /// Number of client bytes that the server received.
     sent: u64,
-    /// Value of `sent` from which on nothing more is forwarded in either direction.
+    /// Once `sent` reaches this value, nothing more is forwarded in either direction.
     limit: Option<u64>,
     /// Number of cuts so far. Bytes of connections made before the last cut are discarded.
     cuts: u64,

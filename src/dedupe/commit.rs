@@ -485,7 +485,7 @@ impl Commit<'_> {
         index.under_way.set_commit_state(ks, crawl, None)?;
         index.set_uncommitted(ks, crawl, more_came)?;
         index.set_committed(ks, crawl, true)?;
-        // Otherwise the purge of another program deletes the crawl.
+        // Otherwise a purge run by another program would delete the crawl.
         drop_marks(index, ks, crawl)?;
         index.note_purge(ks)?;
         if self.continued || index.crawls.baseline(ks, crawl).copied(ks)? == 0 {

@@ -16,7 +16,7 @@ pub enum Group {
     /// Keys that determine the state of a crawl. Which of them a command reads depends on the cache, so permissions are
     /// checked for all of them.
     State,
-    /// Keys other than the merged index that a change of storage moves.
+    /// Keys other than the merged index that a storage conversion moves.
     Moved,
     /// Keys that count towards the memory of an index, in addition to the keys of its crawls.
     Measured,

@@ -18,7 +18,7 @@ use super::packed::Part;
 use super::packed::op::Op;
 use super::store::Store;
 
-/// Returns the job that changes the storage of an index. Its reply is a map of the storage, the numbers of hashes and
+/// Returns the job that converts the storage of an index. Its reply is a map of the storage, the numbers of hashes and
 /// records that were moved, and their memory use in bytes.
 ///
 /// # Errors

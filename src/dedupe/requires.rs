@@ -61,9 +61,9 @@ pub fn requires<K: Store>(of: Of, transitive: bool, format: Format) -> Job<K> {
 #[derive(Default)]
 struct Requires {
     transitive: bool,
-    /// Crawls all of whose WACZ files are required, still to be listed.
+    /// Worklist: crawls whose WACZ files are all required, but not listed yet.
     crawls: Vec<Vec<u8>>,
-    /// Crawls whose own requirements are followed, still to be visited.
+    /// Worklist: crawls whose own requirements must still be followed.
     follow: Vec<Vec<u8>>,
     seen: BTreeSet<Vec<u8>>,
     found: BTreeMap<(Vec<u8>, u64), WaczEntry>,

@@ -14,7 +14,7 @@ use super::record::Record;
 use super::store::Store;
 use super::wacz::WaczEntry;
 
-/// Scans all keys. Passes each key of a crawl that is in no set to `each`, with the crawl.
+/// Scans all keys. Calls `each` with the crawl and the kind of every key that belongs to a crawl that is in no set.
 ///
 /// # Errors
 /// The first error of `each`, or of a read.

@@ -1,5 +1,5 @@
-//! A condition prepared for many captures. Tests of tags are separated from tests of the line, and
-//! every question about tags has a number.
+//! A condition prepared for many captures. Clauses that depend on tags alone are separated
+//! from the others, and every question about tags has a number.
 //!
 //! A capture has its direct tags and all tags that these carry. A question about tags is therefore
 //! answered by the answers for each direct tag. These are computed once, and cached as a [`Mask`]

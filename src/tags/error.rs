@@ -66,7 +66,7 @@ impl Error {
         }
     }
 
-    /// Creates the error for a batch that has used up its processor time.
+    /// Creates the error for a batch that has used up its CPU time.
     pub fn too_long() -> Error {
         Error::TooBig(
             "the batch took more processor time than crawlspace.tags-batch-ms allows, or more than 2 seconds in MULTI or a script; send fewer lines at a time, or use tags or simpler regexes".to_string(),

@@ -209,7 +209,7 @@ map_reply! {
         /// Lists of the other crawls that hold a hash that are out of date.
         stale_holders: u64,
         /// Crawls whose commit or removal is running or was interrupted; plus one for a running or
-        /// interrupted change of storage.
+        /// interrupted storage conversion.
         interrupted: u64,
         /// WACZ files of committed crawls that were never finished; not an error.
         placeholders: u64,

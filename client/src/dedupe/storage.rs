@@ -45,7 +45,7 @@ impl FromRedisValue for Storage {
 }
 
 map_reply! {
-    /// Result of a change of storage (`DEDUPE.PACK`, `DEDUPE.UNPACK`).
+    /// Result of a storage conversion (`DEDUPE.PACK`, `DEDUPE.UNPACK`).
     Moved as "camelCase" {
         /// Storage format of the index now.
         storage: Storage,

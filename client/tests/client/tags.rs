@@ -1,4 +1,4 @@
-//! Tests the calls of `TAGS.*` commands against a live server.
+//! Tests the client's `TAGS.*` methods against a live server.
 
 use crawlspace_client::tags::{
     Captures, Collapse, Dialect, Filter, Format, Kind, Mode, Page, Point, Rule, TagSpace,

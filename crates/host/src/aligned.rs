@@ -12,8 +12,8 @@ pub const ALIGNED: usize = align_of::<u128>();
 /// two above [`ALIGNED`].
 pub unsafe fn part_of(block: *mut u8, align: usize) -> *mut u8 {
     let after = align - block.addr() % align;
-    // SAFETY: the part begins at most `align` bytes after the block, so it fits; and at least `ALIGNED` bytes after it,
-    // because both addresses are multiples of that, so an address fits in between.
+    // SAFETY: the offset of the part in the block is at most `align`, so the part fits in the block. Both addresses are
+    // multiples of `ALIGNED`, so the offset is at least `ALIGNED`, which leaves room for a pointer before the part.
     unsafe {
         let part = block.add(after);
         part.cast::<*mut u8>().sub(1).write(block);

@@ -3,7 +3,7 @@
 //! The seed and the number of an input determine the input. A harmful input is saved to a file and
 //! can be repeated alone with `INPUT=file`. If the environment variable `CORPUS` names the folder
 //! of earlier findings (`redis-tests/corpus`), the input is also saved in `inputs/` there, and its
-//! effect is described in `inputs/README.md`. Every run tries those inputs first.
+//! effect is described in `inputs/README.md`. Every run starts with those inputs.
 //!
 //! ```no_run
 //! use redis_tests::fuzz::Fuzz;
@@ -33,21 +33,21 @@ use crate::rng::seed_of;
 /// Maximum number of bytes that one input may allocate in total, including bytes that are freed at
 /// once. Allocations measure work independently of the speed and load of the machine.
 const MAX_WORK: u64 = 1 << 30;
-/// Processor time and wall-clock time after which an input counts as endless.
+/// CPU time and wall-clock time after which an input counts as endless.
 const ENDLESS: (Duration, Duration) = (Duration::from_secs(900), Duration::from_secs(3600));
 
 /// Number of inputs for each target unless `TIME` is set.
 const INPUTS: u64 = 200;
 
-/// Tries inputs on one target after the other.
+/// Runs one target after the other with mutated inputs.
 pub struct Fuzz {
     folder: PathBuf,
     seed: u64,
     /// Time for each target. Without it, each target gets [`INPUTS`] inputs.
     each: Option<Duration>,
-    /// The only input to try; the file name begins with the name of the target.
+    /// The only input to run; the file name begins with the name of the target.
     only: Option<PathBuf>,
-    /// Maximum number of bytes in use while an input is tried.
+    /// Maximum number of bytes in use while an input runs.
     memory: usize,
     watch: Watch,
     /// The largest total of allocated bytes for any input of the current target.
@@ -78,7 +78,7 @@ impl Fuzz {
         }
     }
 
-    /// Tries inputs on a target until its number of inputs or its time is used up. The inputs are
+    /// Runs a target with inputs until its number of inputs or its time is used up. The inputs are
     /// mutated samples with some of `words` inserted. Harm is a panic in any thread, an error from
     /// `attempt`, an endless run, or too much work or memory.
     pub fn target(
@@ -181,7 +181,7 @@ impl Fuzz {
         ));
     }
 
-    /// Prints the number of inputs tried.
+    /// Prints the number of inputs that were run.
     ///
     /// # Panics
     /// Panics if an input did harm.
@@ -211,7 +211,7 @@ fn found_before(target: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Returns the processor time of this process.
+/// Returns the CPU time of this process.
 fn work() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -226,12 +226,12 @@ fn work() -> Duration {
 /// Notices panics in all threads, and inputs that do not end.
 struct Watch(Arc<Mutex<Under>>);
 
-/// An input that is being tried.
+/// An input that is being run.
 struct Trying {
     name: String,
     input: Vec<u8>,
     since: Instant,
-    /// Processor time of this process when the input was started.
+    /// CPU time of this process when the input was started.
     work: Duration,
 }
 

@@ -156,7 +156,7 @@ fn frontier_without_kept_uris_loads_without_the_module() {
 
 #[test]
 fn commands_that_depend_on_the_clock_are_not_replicated_verbatim() {
-    // In real time, the replica applies everything later than the master did.
+    // With the wall clock, the replica applies every command later than the master did.
     let server = Options::new().aof_unsynced(false).start();
     let replica = Options::new().replica_of(&server).start();
     let mut f = Frontier::real(&server);

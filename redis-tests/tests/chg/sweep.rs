@@ -123,7 +123,7 @@ fn blocked_groups_are_parked_again_and_paused_ones_stay() {
 #[test]
 fn many_due_groups_are_swept_in_order_while_others_are_served() {
     let mut rng = Rng::new("many_due_groups_are_swept_in_order_while_others_are_served");
-    // Slices are measured in processor time, which other processes do not affect. The host of a
+    // Slices are measured in CPU time, which other processes do not affect. The host of a
     // virtual machine may, so one round of five must succeed.
     let mut rounds = Vec::new();
     for _ in 0..5 {

@@ -445,7 +445,8 @@ enum Step {
     Command(Vec<String>),
     /// Kills the server, during a command if there is one; true also ends Browsertrix's program.
     Kill(Vec<String>, bool),
-    /// Completes all operations (the purge first if true), then runs the repair step of the guide.
+    /// Completes interrupted operations, then runs the repair step of the guide. True completes a
+    /// running purge first; false abandons it.
     Settle(bool),
 }
 
@@ -689,7 +690,7 @@ impl Beside {
                     self.holds.remove(&records[2..]);
                     self.purged.insert(records[2..].to_owned());
                 }
-                // On a packed index, Browsertrix's program ends with WRONGTYPE.
+                // On a packed index, Browsertrix's program exits with WRONGTYPE.
                 if self.call(&line, log).is_error() {
                     self.purge.clear();
                 }

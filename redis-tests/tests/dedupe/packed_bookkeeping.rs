@@ -8,7 +8,7 @@ use redis_tests::{
 
 const P: &str = "{coll-42}:";
 
-/// Fails if a `DEDUPE.CHECK` reports anything other than a change of storage in progress.
+/// Fails if a `DEDUPE.CHECK` reports anything other than a storage conversion in progress.
 #[track_caller]
 fn assert_no_faults(findings: &Reply) {
     let moving = findings.field("interrupted").int();
@@ -222,7 +222,7 @@ fn a_log_reads_only_keys_that_its_user_may_read() {
     }
 }
 
-/// Creates three crawls of this many hashes each; slices are so short that a change of storage
+/// Creates three crawls of this many hashes each; slices are so short that a storage conversion
 /// takes many.
 fn three_crawls(c: &mut DedupeIndex, hashes: u64) {
     c.plain("CONFIG SET crawlspace.slice-us 50");
@@ -266,11 +266,11 @@ fn checks_are_answered_while_the_storage_changes_again_and_again() {
     }
 }
 
-/// Removes everything from an index whose change of storage was interrupted.
+/// Removes everything from an index whose storage conversion was interrupted.
 type Emptied = fn(&mut DedupeIndex);
 
-/// A change of storage, and the storage after the interruption, after everything was then removed,
-/// and after the opposite change.
+/// A storage conversion, and the storage after the interruption, after everything was then removed,
+/// and after the opposite conversion.
 const CHANGES: [(&str, [&str; 3]); 2] = [
     ("PACK", ["packing", "packed", "plain"]),
     ("UNPACK", ["unpacking", "plain", "packed"]),

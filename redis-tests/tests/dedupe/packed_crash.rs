@@ -50,7 +50,7 @@ fn killed(server: &mut Server, mut waiting: Wire) -> DedupeIndex {
     c
 }
 
-/// Returns the number of hashes in plain keys while the storage changes.
+/// Returns the number of hashes in plain keys during a storage conversion.
 fn plain_part(c: &mut DedupeIndex, name: &str) -> i64 {
     match name {
         "PACK" => c.plain("HLEN p:moving").int(),
@@ -61,7 +61,7 @@ fn plain_part(c: &mut DedupeIndex, name: &str) -> i64 {
     }
 }
 
-/// Kills a change of storage repeatedly, each time a little later.
+/// Kills the server during a storage conversion repeatedly, each time a little later.
 fn change_survives_kill9(preamble: bool) {
     let options = Options::new().plain().aof_unsynced(preamble);
     let (mut server, mut c) = DedupeIndex::on(options, P);

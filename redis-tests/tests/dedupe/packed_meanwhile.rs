@@ -1,11 +1,11 @@
-//! While the storage of an index changes, look-ups miss nothing and jobs wait.
+//! Tests that look-ups find every entry, and that other jobs wait, during a storage conversion.
 
 use redis_tests::{DedupeIndex, Options, Server, array, bulk, int, moved, record_of};
 
 const P: &str = "{coll-42}:";
 
 /// Starts a server whose indexes are plain until they are packed, with slices so short that a
-/// change takes many.
+/// conversion takes many.
 fn start() -> (Server, DedupeIndex) {
     let short = ["slice-us", "50"];
     DedupeIndex::on(Options::new().plain().module_args(&short), P)

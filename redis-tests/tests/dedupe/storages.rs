@@ -19,7 +19,7 @@ const PREFIXES: [&str; 3] = ["{coll-42}:", "", "p\r\n\0:"];
 struct Sides {
     plain: Wire,
     packed: Wire,
-    /// Connection that changes the storage; its reply may be pending.
+    /// Connection that converts the storage; its reply may be pending.
     changer: Wire,
     is_changing: bool,
     p: Vec<u8>,
@@ -54,7 +54,7 @@ impl Sides {
     }
 
     /// Runs `CHECK` or `REPAIR` on both servers. They iterate over keys and fields in slices, and
-    /// may see one twice while a table of the server shrinks or the storage changes; in this case,
+    /// may see one twice while a table of the server shrinks or the storage is converted; then
     /// the command is sent again.
     fn both_check(&mut self, words: &[Vec<u8>], log: &mut Log) -> Result<Reply, String> {
         self.end_change()?;
@@ -134,7 +134,7 @@ impl Sides {
 /// A step on both servers.
 #[derive(Clone)]
 enum Step {
-    /// Changes the storage of the packed index during the following steps.
+    /// Converts the storage of the packed index during the following steps.
     Change(&'static str),
     Call(Vec<Vec<u8>>),
     Script(Vec<Vec<u8>>),
@@ -252,7 +252,7 @@ fn servers() -> (Server, Server) {
     (plain, Options::new().packed().module_args(&short).start())
 }
 
-/// Adds crawls that keep a change of storage busy for many slices.
+/// Adds crawls that keep a storage conversion busy for many slices.
 fn fill(sides: &mut Sides, p: &str) {
     for (id, first, hashes) in [("large", 1000, 3000), ("large too", 3000, 2000)] {
         add_to_both(sides, p, id, (first, hashes));

@@ -199,12 +199,12 @@ fn a_big_regex_is_compiled_once_and_not_in_the_main_thread() {
     assert!(again * 3 < all, "{all} ticks, and then {again} ticks");
 }
 
-/// Returns the processor time of all threads of the server in hundredths of a second.
+/// Returns the CPU time of all threads of the server in hundredths of a second.
 fn ticks(server: &Server) -> u64 {
     ticks_of(&format!("/proc/{}/stat", server.pid()))
 }
 
-/// Returns the processor time of the server's main thread in hundredths of a second. Unlike the
+/// Returns the CPU time of the server's main thread in hundredths of a second. Unlike the
 /// time of a `PING`, it does not depend on the load of the machine.
 fn ticks_of_main_thread(server: &Server) -> u64 {
     let pid = server.pid();

@@ -375,7 +375,7 @@ fn limit_is_a_setting() {
 /// An expression whose regex takes thousands of steps per byte.
 const EXPENSIVE: &str = "filename~\"(?:.{0,60}){60}z<1>\"";
 
-/// Returns a batch that takes seconds of processor time.
+/// Returns a batch that takes seconds of CPU time.
 fn expensive() -> Vec<u8> {
     let name = "ab0-/".repeat(60);
     let line = format!("com,example)/ 2020 http://example.com/ text/html 200 S - - 1 2 {name}");

@@ -44,7 +44,7 @@ struct FrontierJob {
 struct Work {
     job: Job<FrontierKeys>,
     /// Starts the job again after the storage of the frontier has changed, because all key names change with it. Not
-    /// needed for jobs that wait until a change of storage is complete.
+    /// needed for jobs that wait until a storage conversion is complete.
     restart: Option<Box<dyn Fn() -> Job<FrontierKeys>>>,
     /// The job needs more memory.
     grows: bool,

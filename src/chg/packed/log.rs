@@ -47,7 +47,7 @@ pub(super) enum Kind {
     Load,
     /// A group leaves for plain keys: id.
     Forget,
-    /// A change of storage begins or ends: number.
+    /// A storage conversion begins or ends: number.
     Moving,
 }
 

@@ -1,4 +1,4 @@
-//! Groups that enter and leave a packed frontier as a whole, while a frontier changes its storage.
+//! Groups that enter and leave a packed frontier as a whole, during a storage conversion.
 
 use std::mem::take;
 
@@ -14,7 +14,7 @@ use super::name::Name;
 use super::record::{Record, SETS};
 use super::unpack::Plain;
 
-/// A change of storage that is not complete.
+/// A storage conversion that is not complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Moving {
     /// The frontier is packed as a whole.
@@ -44,7 +44,7 @@ pub struct Entering {
 }
 
 impl Packed {
-    /// Returns the change of storage that is not complete.
+    /// Returns the storage conversion that is not complete.
     pub fn moving(&self) -> Moving {
         self.moving
     }
@@ -54,7 +54,7 @@ impl Packed {
         self.damaged
     }
 
-    /// Begins or ends a change of storage.
+    /// Begins or ends a storage conversion.
     pub fn set_moving(&mut self, moving: Moving, damaged: bool) {
         if (self.moving, self.damaged) != (moving, damaged) {
             (self.moving, self.damaged) = (moving, damaged);

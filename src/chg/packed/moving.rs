@@ -1,5 +1,5 @@
-//! Changes of the storage of a frontier, step by step. A move that was interrupted continues from any point, and can
-//! be turned around.
+//! Storage conversions of a frontier, step by step. An interrupted conversion continues from any point, and can be
+//! reversed.
 
 use crawlspace_host::keyspace::{Batch, KeyError, KeyType, Keyspace, Result};
 use crawlspace_host::text::Shown;
@@ -71,7 +71,7 @@ pub enum Begun {
     Before,
 }
 
-/// A key space whose frontier can change its storage.
+/// A key space whose frontier can be converted to the other storage.
 pub trait Movable: Store {
     /// The progress of a move.
     type Progress: Default;

@@ -1,5 +1,5 @@
-//! Random histories of a frontier that changes its storage between the commands, cut after any number of steps: every
-//! reply is that of a plain frontier, and so are the plain keys in the end.
+//! Random histories of a frontier whose storage is converted between the commands, cut after any number of steps:
+//! every reply is that of a plain frontier, and so are the plain keys in the end.
 
 use super::super::packed::both::{Both, Home};
 use super::super::packing::move_to;

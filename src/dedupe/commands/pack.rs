@@ -34,7 +34,7 @@ fn run(
     submit(call, kind, id, move_to(to), true)
 }
 
-/// Refuses with `NOPERM` unless the user may write all keys that a change of storage writes.
+/// Refuses with `NOPERM` unless the user may write all keys that a storage conversion writes.
 pub fn permit_packing(call: &mut Call<'_>) -> Result<(), String> {
     let whole = [Group::Whole, Group::Moved].map(|group| (Keys::All(group), Access::Write));
     permit(call, &whole)?;

@@ -2,7 +2,7 @@
 //!
 //! Three kinds of hashes can be in either storage: the merged index, the records of committed
 //! crawls, and the further holders of hashes. The rules access them through the functions here, and
-//! are the same for both storages. While an index changes its storage (`PACK`, `UNPACK`), every
+//! are the same for both storages. During a storage conversion (`PACK`, `UNPACK`), every
 //! entry is in exactly one of the two. Entries that are still to be packed are in `moving`.
 //!
 //! The packed index is at a key that is not documented. The name of the merged index holds a
@@ -176,12 +176,12 @@ impl<K: Store> Places<K> {
         Ok(true)
     }
 
-    /// Returns the current storage, or the new one during a change of storage.
+    /// Returns the current storage, or the new one during a storage conversion.
     pub fn storage(&self) -> Storage {
         self.storage
     }
 
-    /// Returns true if a change of storage is running, or was interrupted.
+    /// Returns true if a storage conversion is running, or was interrupted.
     pub fn is_moving(&self) -> bool {
         self.packed.is_some() && self.plain.is_some()
     }
@@ -265,7 +265,7 @@ impl<K: Store> Places<K> {
         Ok(())
     }
 
-    /// Checks, before the first write, that no key of another type or of another program prevents a change of storage.
+    /// Checks, before the first write, that no key of another type or of another program prevents a storage conversion.
     pub(crate) fn check_move(&self, ks: &mut K, to: Storage) -> Result<()> {
         let [merged, moving] = [&self.merged_key, &self.moving_key];
         if self.storage == to {

@@ -18,7 +18,7 @@ use crawlspace_host::server::worker::{Terms, in_one_turn, submit};
 /// Maximum size of a batch for a client that cannot be blocked, in bytes.
 const AT_ONCE_BYTES: usize = 64 << 20;
 
-/// Maximum processor time of a batch for a client that cannot be blocked, in milliseconds.
+/// Maximum CPU time of a batch for a client that cannot be blocked, in milliseconds.
 const AT_ONCE_MS: u64 = 2_000;
 
 /// Maximum work of a light batch. A light batch does not wait for long batches of other clients.

@@ -14,7 +14,7 @@ pub fn tags_inline_bytes() -> usize {
     INLINE_BYTES.get() as usize
 }
 
-/// Maximum processor time of a batch in the background, in milliseconds.
+/// Maximum CPU time of a batch in the background, in milliseconds.
 pub fn tags_batch_ms() -> u64 {
     BATCH_MS.get()
 }

@@ -54,7 +54,7 @@ impl<S: Steps> Sharded<S> {
     }
 }
 
-/// Combines the storage formats of the shards. A mix of packed and plain shards is an interrupted change:
+/// Combines the storage formats of the shards. A mix of packed and plain shards is an interrupted conversion:
 /// packing, unless a shard is unpacking.
 pub(super) fn together(shards: &[Storage]) -> Storage {
     match shards {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::site::Site;
 
-/// A web server that serves one site until the process ends.
+/// A web server that serves one site until the process exits.
 pub struct WebServer {
     address: SocketAddr,
     state: Arc<Mutex<ProxyState>>,

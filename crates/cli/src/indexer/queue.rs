@@ -547,7 +547,8 @@ impl Queue {
         Ok(noted.unwrap_or(0))
     }
 
-    /// Counts a batch of records once, and sets revisits without an original aside.
+    /// Counts a batch of records unless it was counted before, and stores its revisits without an original
+    /// for later.
     pub(crate) fn count(
         &self,
         package: &Package,

@@ -289,7 +289,7 @@ redis.call('HSET', counts, 'updateProgress', '1')
 redis.call('SET', stamp, now)
 return 1";
 
-/// Counts the records of one batch once, and sets revisits without an original aside.
+/// Counts the records of one batch unless it was counted before, and stores its revisits without an original for later.
 pub(super) const COUNT: &str = r"
 local guard, noted, later, laters, done, uncommitted, counts = unpack(KEYS)
 local token, name, number, aside, prefix, crawl, size, urls = unpack(ARGV, 1, 8)

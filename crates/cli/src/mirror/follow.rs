@@ -12,7 +12,7 @@ use super::{Error, Event, Mirror, Session, Space, Tell};
 const TICK: Duration = Duration::from_millis(200);
 /// Interval of checks, without changes, that both servers answer and the space is unmodified.
 const CHECK: Duration = Duration::from_secs(2);
-/// Maximum number of changed ids queried individually; more changes at once cause a load.
+/// Maximum number of changed ids to query individually; if more change at once, everything is loaded again.
 const BURST: usize = 10_000;
 /// Time without a failure after which the next failure restarts the back-off.
 const STEADY: Duration = Duration::from_secs(5);

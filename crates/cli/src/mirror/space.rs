@@ -79,8 +79,8 @@ impl Space {
         })
     }
 
-    /// Returns true if readers see a complete load, including later changes. Single ids may only be
-    /// written in that case: in a space that lost its data, they would be the only ids.
+    /// Returns true if readers see a complete load, including later changes. Otherwise, for example after
+    /// the space lost its data, do not write single ids: readers would see no other ids.
     pub(crate) fn is_whole(&self) -> bool {
         self.left.is_some()
     }

@@ -60,7 +60,7 @@ pub(super) static JOBS_DONE: Metric = Metric::new(c"jobs_done");
 pub(super) static SLICES: Metric = Metric::new(c"slices");
 /// Duration of the longest slice, in microseconds.
 pub(super) static SLICE_LONGEST_US: Metric = Metric::new(c"slice_longest_us");
-/// Processor time of the longest slice, in microseconds of the server's thread; other processes cannot
+/// CPU time of the longest slice, in microseconds of the server's thread; other processes cannot
 /// lengthen it.
 pub(super) static SLICE_LONGEST_CPU_US: Metric = Metric::new(c"slice_longest_cpu_us");
 /// 1 if the module is subscribed to all kinds of keyspace events, which happens at its first

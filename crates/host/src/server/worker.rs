@@ -25,7 +25,7 @@ use crate::turns::{Next, Taken, Turn, Turns};
 /// Maximum number of threads, not counting the one for light work.
 const THREADS: usize = 4;
 
-/// Duration of a turn while other work waits, in microseconds of processor time. An uninterruptible operation may
+/// Duration of a turn while other work waits, in microseconds of CPU time. An uninterruptible operation may
 /// extend a turn.
 const PIECE_US: u64 = 2_000;
 
@@ -34,7 +34,7 @@ const PIECE_US: u64 = 2_000;
 pub struct Terms {
     /// True if the work is known to be short in total, so that it need not wait for long pieces of other work.
     pub light: bool,
-    /// Maximum processor time, in milliseconds.
+    /// Maximum CPU time, in milliseconds.
     pub most_ms: u64,
 }
 
@@ -75,7 +75,7 @@ struct Order {
     /// Context in which the reply is built.
     ctx: Ctx,
     stop: Arc<AtomicBool>,
-    /// Maximum processor time, in microseconds.
+    /// Maximum CPU time, in microseconds.
     most_us: u64,
 }
 
@@ -227,10 +227,10 @@ fn next_order(kind: usize) -> Taken<Order> {
     }
 }
 
-/// A turn of an order, measured in processor time of the thread.
+/// A turn of an order, measured in CPU time of the thread.
 struct Share {
     began_us: u64,
-    /// Processor time left for the order.
+    /// CPU time left for the order.
     left_us: u64,
     stop: Arc<AtomicBool>,
     /// True if the turn ends when other orders wait.
@@ -276,7 +276,7 @@ impl Turn for Share {
     }
 }
 
-/// Returns the processor time of this thread, in microseconds.
+/// Returns the CPU time of this thread, in microseconds.
 pub(super) fn processor_us() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,

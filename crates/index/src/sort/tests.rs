@@ -62,7 +62,7 @@ fn result_equals_a_sort_in_memory_with_any_budget() {
     let mut rng = Rng::new("lines to sort");
     for round in 0..30 {
         let count = *rng.pick(&[1, 2, 30, 300, 3000]);
-        // Few letters make many lines equal; long prefixes make pieces of keys equal.
+        // A small alphabet yields many equal lines; a long common prefix yields keys that begin with the same bytes.
         let alphabets: [&[u8]; 3] = [b"ab", b"\0\x01\xff", b"abcdefghijklmnop/."];
         let alphabet = *rng.pick(&alphabets);
         let begin = vec![b'h'; rng.below(30) as usize];

@@ -12,7 +12,7 @@ use super::seen::Stamp;
 use super::{Form, is_absent, manifest_of, open_file};
 
 /// An intact entry of a cache. While this value exists, the entry is not evicted: a shared lock on its manifest tells
-/// all processes that it is in use. The kernel releases the lock when the process ends.
+/// all processes that it is in use. The kernel releases the lock when the process exits.
 #[derive(Debug)]
 pub struct Entry {
     path: PathBuf,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{open_file, plain, with_end};
 
 /// Interval within which two changes of a file may have the same time, on file systems that store
-/// fractions of a second. Their clock advances in ticks of some milliseconds.
+/// fractions of a second. Their clock advances in ticks of several milliseconds.
 const TICK: Duration = Duration::from_millis(50);
 /// Interval within which two changes of a file may have the same time, on file systems that store whole
 /// seconds.

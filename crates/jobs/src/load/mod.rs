@@ -185,7 +185,7 @@ impl Loading<'_> {
         }
     }
 
-    /// Returns the name of the writer whose single call marks that all other calls were made.
+    /// Returns the name of the writer that makes a single call, after all other calls, to mark the load as complete.
     fn last(&self) -> String {
         format!("{} all", self.writer)
     }

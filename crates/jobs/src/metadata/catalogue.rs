@@ -62,7 +62,7 @@ struct Listed {
 }
 
 impl Catalogue {
-    /// Creates a catalogue of these places, which are not scanned yet.
+    /// Creates a catalogue of these places, without scanning them.
     ///
     /// # Errors
     /// [`Error::Request`] for an invalid location.

@@ -10,9 +10,10 @@ use crawlspace_wacz as wacz;
 /// The origin of a URL, which determines the addresses that it may have.
 ///
 /// If the options have a guard, the guard decides. Otherwise, lists and redirects of a configured
-/// place in a private network may lead to any address. Those of a place at public addresses may
-/// only lead to public addresses, so that third-party lists cannot reach internal servers. If the
-/// environment configures a proxy, the proxy decides, because names may not be resolvable here.
+/// place in a private network may lead to any address. Lists and redirects of a place at public
+/// addresses may only lead to public addresses, so that third-party lists cannot reach internal
+/// servers. If the environment configures a proxy, the proxy decides, because names may not be
+/// resolvable here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// A configured place.

@@ -42,7 +42,8 @@ pub(crate) struct Search {
 pub(crate) enum Outcome {
     /// The first row that has a record.
     Found(Box<Found>),
-    /// An access rule blocks the record of the first row, or excludes all captures with a public message.
+    /// An access rule blocks the record of the first row (`None`), or excludes all captures and has a public
+    /// message (`Some`).
     Blocked(Option<String>),
     /// The search found no record; lists the attempts.
     Nothing(Attempts),

@@ -102,7 +102,7 @@ fn memory_of_all_requests_is_limited() {
     let config = format!("collections:\n  c: {}\n", dir.path().display());
     let stage = Stage::start_with(&config, with!(Setup, is_apart: true, memory: Some(1)));
     let ask = |query: &str| stage.get(format!("/c/index?url=a.com/{query}"));
-    // Queries that the source has to sort, that have to be sorted afterwards, and none.
+    // Queries that the source sorts, queries that are sorted afterwards, and a query without sorting.
     for query in ["*&closest=2017", "*&sort=reverse&resolveRevisits=true"] {
         for _ in 0..3 {
             let answer = ask(query);

@@ -435,7 +435,7 @@ pub fn saturate(server: &Server, batches: &Batches, span: Duration, first: usize
     watch.stop(requests * batches.weight, nils)
 }
 
-/// A stopwatch that also measures the server's processor time.
+/// A stopwatch that also measures the server's CPU time.
 pub struct Watch {
     pid: u32,
     cpu: f64,

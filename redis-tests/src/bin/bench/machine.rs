@@ -91,7 +91,7 @@ pub fn is_asleep(pid: u32) -> bool {
     state.is_some_and(|rest| rest.starts_with('S'))
 }
 
-/// Returns the processor time of a process in seconds, or 0 if there is no such process. Its
+/// Returns the CPU time of a process in seconds, or 0 if there is no such process. Its
 /// resolution is nanoseconds; `/proc` has hundredths of a second only.
 pub fn cpu_seconds(pid: u32) -> f64 {
     let mut clock: libc::clockid_t = 0;

@@ -2,7 +2,7 @@
 
 use redis_tests::Server;
 
-/// Returns the longest slice of the server's jobs so far, in milliseconds: processor time if the
+/// Returns the longest slice of the server's jobs so far, in milliseconds: CPU time if the
 /// module reports it, otherwise wall-clock time.
 pub fn slice_longest(server: &Server) -> f64 {
     let cpu = server.info("slice_longest_cpu_us");

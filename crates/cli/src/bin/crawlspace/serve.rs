@@ -18,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{config, open_files};
 
-/// Maximum wait for builds of indexes when the program ends.
+/// Maximum wait for builds of indexes when the program exits.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Serve index and resource APIs over HTTP for every collection of a configuration, and job indexes.

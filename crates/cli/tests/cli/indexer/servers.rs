@@ -99,7 +99,7 @@ fn import_waits_for_a_loading_server() {
             });
             program.end()
         });
-        // The server process ends with the thread that started it.
+        // The server process exits with the thread that started it.
         stage.server.restart_as(options.args(&slow).args(&often));
         succeeded(&imported.join().expect("it ends"));
     });

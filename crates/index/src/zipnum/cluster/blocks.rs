@@ -26,8 +26,9 @@ pub(crate) struct Blocks {
     lines: Lines<Stretch>,
     from: Vec<u8>,
     to: Vec<u8>,
-    /// The last block that begins before the span, or the first block that does not, once it was
-    /// found. Only used in forward direction.
+    /// One block of look-behind, in forward direction only. While `near` is true, the last block that
+    /// begins before the span: its end may have the first matching lines. After that, the first block
+    /// of the span, until it is returned.
     held: Option<Block>,
     /// True until a block of the span has been found.
     near: bool,

@@ -280,7 +280,7 @@ impl Running {
         self.child.wait().expect("its end")
     }
 
-    /// Waits until the process ends.
+    /// Waits until the process exits.
     pub fn end(mut self) -> Ended {
         self.stdin = None;
         let mut stderr = self.child.stderr.take().expect("a pipe");

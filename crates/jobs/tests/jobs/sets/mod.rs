@@ -124,8 +124,8 @@ fn set_built_from_larger_sets_equals_one_built_from_jobs() {
     let grown = get(&caches, IndexKind::Full, "1-9");
     let inputs = &grown.entry.manifest().inputs;
     let names: BTreeSet<_> = inputs.iter().map(|input| input.name.clone()).collect();
-    // The index, the raw data, and the metadata file of each job, independent of the sets from
-    // which they were merged.
+    // The inputs are the index, the raw data and the metadata file of each job, no matter from which
+    // sets the index was merged.
     let of_job = |(job, form): (u64, &Form)| {
         let file = format!("{job}-metadata-1{}", form.ending());
         let made = ["", "crawllog-", "cdxdata-"].map(|of| format!("{of}{job}-cache"));

@@ -642,7 +642,8 @@ impl Revisit<'_> {
         let same = stored.stated_digest() == Some(digest)
             || match stored.payload_digest(digest.algorithm) {
                 Some(real) => real == *digest,
-                // The header has a digest of another algorithm, and the payload is too large to compute it here.
+                // The payload is too large to compute its digest here. Without a digest of this algorithm in the
+                // header, nothing contradicts the record.
                 None => stored
                     .stated_digest()
                     .is_none_or(|stated| stated.algorithm != digest.algorithm),

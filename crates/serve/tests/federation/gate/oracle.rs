@@ -132,7 +132,7 @@ impl Capture {
         format!("capture of {} at {}.", self.path(), self.moment())
     }
 
-    /// Draws a number that depends on the capture and a word.
+    /// Derives a deterministic pseudo-random number from the capture and a label.
     fn draw(self, word: &str) -> usize {
         let place = (self.path * YEARS.len() + self.year) as u64;
         let bytes = word.bytes().map(u64::from);

@@ -71,7 +71,7 @@ pub struct Maker {
     pub repeats: bool,
     /// Adds an empty block with the same prefix after a full last block.
     pub ends_empty: bool,
-    /// Starts the secondary index with `!meta`.
+    /// Writes a `!meta` header at the start of the secondary index.
     pub header: bool,
     /// Set if lines of the secondary index name the file.
     pub names_file: bool,

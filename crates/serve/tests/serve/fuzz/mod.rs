@@ -8,7 +8,7 @@ use std::path::Path;
 
 use redis_tests::fuzz::Fuzz;
 
-/// Runs in its own process, since panics, memory and processor time are measured for the whole process.
+/// Runs in its own process, since panics, memory and CPU time are measured for the whole process.
 #[test]
 fn no_input_does_harm() {
     redis_tests::alone("fuzz::no_input_does_harm", || {

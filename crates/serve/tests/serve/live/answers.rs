@@ -1,4 +1,4 @@
-//! Tests of records of every form of response.
+//! Tests the records that are made of responses in every form.
 
 use std::io::Write;
 

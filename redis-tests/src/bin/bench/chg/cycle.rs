@@ -64,7 +64,7 @@ pub fn measure(plan: &Plan, hosts: &Hosts) -> Findings {
 pub struct Run {
     /// Pages per second.
     rate: Series,
-    /// Processor time of the server per page, in microseconds.
+    /// CPU time of the server per page, in microseconds.
     cpu: Series,
     /// Round trips per page.
     trips: Series,

@@ -1,4 +1,4 @@
-//! Bytes that a page adds to the append-only file and to the replication stream, and the processor
+//! Bytes that a page adds to the append-only file and to the replication stream, and the CPU
 //! time that both add.
 
 use redis_tests::{Options, Server};
@@ -125,7 +125,7 @@ struct Sizes {
 /// Microseconds per page, on a server that logs nothing and on one that logs.
 #[derive(Default)]
 struct Times {
-    /// Processor time of the server.
+    /// CPU time of the server.
     processor: [Series; 2],
     /// Time in commands.
     commands: [Series; 2],

@@ -1,4 +1,4 @@
-//! The longest single execution of each command on a large packed frontier, by processor time.
+//! The longest single execution of each command on a large packed frontier, by CPU time.
 
 use std::time::Duration;
 
@@ -234,7 +234,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns the processor time of a server that has nothing to do, in seconds. The kernel charges a
+/// Returns the CPU time of a server that has nothing to do, in seconds. The kernel charges a
 /// running thread late, so this waits until the server sleeps.
 fn settled(server: &Server) -> f64 {
     while !is_asleep(server.pid()) {

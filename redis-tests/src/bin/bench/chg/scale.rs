@@ -38,11 +38,11 @@ struct Stop {
     file: f64,
     /// Seconds from the start of loading the file to its end.
     wall: Series,
-    /// Processor time to load the file, in seconds.
+    /// CPU time to load the file, in seconds.
     load: Series,
     /// Server time per page, in microseconds.
     pages: Series,
-    /// Processor time of the server per page, in microseconds.
+    /// CPU time of the server per page, in microseconds.
     processor: Series,
 }
 
@@ -179,7 +179,7 @@ fn fill(server: &Server, hosts: &Hosts, groups: std::ops::Range<u64>) {
 
 impl Stop {
     /// Measures a server that holds this number of groups. `empty` is the memory of the empty
-    /// server, and `starting` the processor time of its start. Each repetition loads the saved
+    /// server, and `starting` the CPU time of its start. Each repetition loads the saved
     /// file.
     fn at(
         plan: &Plan,
@@ -213,7 +213,7 @@ impl Stop {
         }
     }
 
-    /// Divides figures of the whole frontier by the number of its URIs.
+    /// Converts totals of the frontier to averages per URI.
     fn each(&self, figures: &Series) -> Series {
         let uris = (self.groups * URIS) as f64;
         figures.0.iter().map(|figure| figure / uris).collect()

@@ -44,7 +44,7 @@ pub struct Bench<'a> {
 pub struct Cost {
     /// Time in commands.
     pub commands: f64,
-    /// Processor time, including reading requests and writing replies.
+    /// CPU time, including reading requests and writing replies.
     pub processor: f64,
 }
 

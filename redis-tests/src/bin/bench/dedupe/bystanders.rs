@@ -44,7 +44,7 @@ const WRITES: [(&str, &str, &str, Goal); 5] = [
 pub fn measure(plan: &Plan) -> Findings {
     let mut found = Findings::default();
     say("writes of bystanders with and without the module");
-    // None of the servers has other data, which would also occupy the processor's caches.
+    // The servers hold no other data, which would compete for the CPU's caches.
     let [bare, unused, used] = [start_plain(), start_plain_storage(), start_plain_storage()];
     for command in [&["DEDUPE.BEGIN", "", "crawl"][..], &["CHG.INFO", ""]] {
         used.wire().expect_ok(command);

@@ -48,7 +48,7 @@ impl Ours {
         self.address
     }
 
-    /// Returns the processor time used so far, in seconds.
+    /// Returns the CPU time used so far, in seconds.
     pub fn cpu(&self) -> f64 {
         cpu_seconds(self.program.pid())
     }

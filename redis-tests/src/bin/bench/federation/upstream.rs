@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 /// Rows per response.
 pub const ROWS: usize = 10;
 
-/// The upstream, which runs until the process ends.
+/// The upstream, which runs until the process exits.
 pub struct Upstream {
     address: SocketAddr,
 }

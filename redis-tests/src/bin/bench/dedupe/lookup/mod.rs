@@ -88,7 +88,7 @@ impl Runs {
         1e6 / self.rate.median()
     }
 
-    /// Returns the server's processor time per request in microseconds.
+    /// Returns the server's CPU time per request in microseconds.
     fn cpu(&self) -> f64 {
         let spent = self.busy.over(&self.rate);
         1e6 * spent.median()
