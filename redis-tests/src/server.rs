@@ -17,7 +17,7 @@ use crate::wire::{Reply, TIMEOUT, Wire};
 /// folder.
 ///
 /// # Panics
-/// Panics if there is none.
+/// Panics if no module was built.
 pub fn module_path() -> PathBuf {
     if let Some(path) = std::env::var_os("CRAWLSPACE_MODULE") {
         let path = PathBuf::from(path);

@@ -31,7 +31,7 @@ pub use grammar::{Argument, Grammar, Kind, Slot, is_integer};
 /// Returns the family of this name, and with this storage if there are two.
 ///
 /// # Panics
-/// Panics if there is none.
+/// Panics if no family has this name and storage.
 pub fn family(name: &str, storage: &str) -> Family {
     let mut all = families().into_iter();
     let found = all.find(|family| family.name == name && family.storage == storage);
