@@ -110,6 +110,9 @@ pub struct Group {
 /// Number of fields of a group, in the order of [`Group::read`].
 pub const FIELDS: usize = 5;
 
+/// Names of these fields.
+pub(super) const FIELD_NAMES: [&[u8]; FIELDS] = [b"n", b"c", b"s", b"l", b"o"];
+
 /// Limits to be set; `None` leaves a limit unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {

@@ -294,10 +294,8 @@ impl World<PackedMemory> {
     fn plain_keys(&mut self) -> BTreeMap<Vec<u8>, PlainValue> {
         self.frontier.groups.write_back(&mut self.ks, None).unwrap();
         self.ks.end();
-        let mut plain = MemoryKeyspace::default();
-        let packed = &self.ks.packed.as_ref().unwrap().packed;
-        packed.unpack(&mut plain, PREFIX).unwrap();
-        without_empty_total(plain.keys)
+        let packed = self.ks.packed.clone();
+        packing::unpacked(MemoryKeyspace::default(), packed, None, self.now)
     }
 }
 

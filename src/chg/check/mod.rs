@@ -10,13 +10,14 @@ use std::rc::Rc;
 
 use crawlspace_compact::keyed;
 use crawlspace_host::reply::Reply;
-use crawlspace_host::text::{Shown, parse_unsigned};
+use crawlspace_host::text::parse_unsigned;
 
 use super::audit::Audit;
 use super::error::Result;
 use super::frontier::Frontier;
 use super::job::{Job, Lent, Scan};
 use super::keys::{GROUP, OF, URIS};
+use super::packed::misplaced;
 use super::reconcile::Table;
 use super::store::Store;
 use super::time::Millis;
@@ -121,12 +122,7 @@ impl Check {
         self.counts.total = ks.number(&frontier.keys.once.total)?;
         for (name, _) in frontier.keys.once.all() {
             if ks.is_misplaced(name) {
-                let name = Shown(name.as_ref());
-                self.problem(|| {
-                    format!(
-                        "key '{name}' is a plain key beside a packed frontier; rename or delete it"
-                    )
-                });
+                self.problem(|| misplaced(name.as_ref()));
             }
         }
         Ok(())

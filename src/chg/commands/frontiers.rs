@@ -308,10 +308,10 @@ pub fn make_packed(call: &mut Call<'_>) -> std::result::Result<bool, String> {
     }
 }
 
-/// Makes the storage of a plain frontier known of which only options of groups are stored: their hashes do not show it
-/// at the next start. The last token, if there is none yet, is 0.
+/// Stores 0 as the last token of a plain frontier of which only options of groups are stored. Their hashes alone do not
+/// show, at the next start, that the frontier is plain.
 pub fn record_storage(call: &mut Call<'_>) -> std::result::Result<(), String> {
-    if storage_of(&mut call.keys, call.prefix).is_some() {
+    if !on_frontier(call, |cached, _| Ok(cached.may_change))? {
         return Ok(());
     }
     let key = [call.prefix, b"chg_token"].concat();

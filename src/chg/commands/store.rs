@@ -6,19 +6,18 @@ use std::os::raw::c_int;
 use crate::chg::keys::ONCE;
 use crate::chg::packed::both::{Both, Home};
 use crate::chg::packed::either::Holder;
-use crate::chg::packed::{ENVELOPE as PACKED_ENVELOPE, Moving, Name, Packed};
+use crate::chg::packed::{ENVELOPE as PACKED_ENVELOPE, Moving, Name, Packed, mixed};
 use crate::chg::store::{KEPT_URIS, Store};
 use crate::chg::uris::{CHUNK_BYTES, Changed, ENVELOPE, Kept, Op, Uris};
 use crate::marker::{Marker, mark};
 use crate::storage::Storage;
-use crawlspace_host::keyspace::{KeyError, KeyType, Keyspace, Result};
+use crawlspace_host::keyspace::{KeyType, Keyspace, Result};
 use crawlspace_host::server::api::{Ctx, RmString, selected_db};
 use crawlspace_host::server::command::{Internal, InternalCall, register_internal};
 use crawlspace_host::server::keyspace::{By, RedisKeyspace, Replicated};
 use crawlspace_host::server::native::{self, Native, Registered};
 use crawlspace_host::server::notify::Change;
 use crawlspace_host::server::replication::is_heard;
-use crawlspace_host::text::Shown;
 
 use super::frontiers::on_change;
 
@@ -247,10 +246,7 @@ impl Holder for Held {
                 self.value = std::ptr::null_mut();
                 mark(&mut self.keys, &name)
             }
-            Some(false) => Err(KeyError::Refused(format!(
-                "MIXED key '{}' is a plain key beside a packed frontier; rename or delete it",
-                Shown(key.as_ref())
-            ))),
+            Some(false) => Err(mixed(key.as_ref())),
         }
     }
 

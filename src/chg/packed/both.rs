@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use crawlspace_host::keyspace::{Batch, KeyError, KeyType, Keyspace, Result};
 use crawlspace_host::text::parse_unsigned;
 
-use super::super::group::{FIELDS, Group, Hold, Id, Options};
+use super::super::group::{FIELD_NAMES, FIELDS, Group, Hold, Id, Options};
 use super::super::keys::{COUNTED, GROUP, Names, OF, URIS};
 use super::super::store::Store;
 use super::super::time::of_score;
@@ -168,7 +168,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
             let moving = if row.documented { MOVING } else { b"" };
             ks.name(&[prefix, moving, row.name.as_bytes()])
         });
-        let fields = [b"n", b"c", b"s", b"l", b"o"].map(|field| ks.name(&[field]));
+        let fields = FIELD_NAMES.map(|field| ks.name(&[field]));
         self.change = Some(Box::new(Change {
             to,
             prefix: prefix.into(),
@@ -267,8 +267,14 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         }
     }
 
-    /// Reads a group from plain keys, as it enters the packed frontier; returns `None` if there is none, and whether a
-    /// plain client has damaged it or made it.
+    /// Moves a group to the new storage, and returns a name of it there.
+    fn brought<'a>(&mut self, two: &'a Two<P::Name>) -> Result<&'a EitherName<P::Name>> {
+        self.bring(&two.id)?;
+        Ok(two.in_storage(self.to()))
+    }
+
+    /// Reads a group from plain keys, as it enters the packed frontier, with the number of its fields, and whether a plain
+    /// client has damaged it or made it; returns `None` for an unknown group.
     fn read_plain(&mut self, id: &[u8]) -> Result<Option<(Entering, u64, bool)>> {
         let (hash, uris) = self.group_names(id);
         let scores = self.scores_in_plain_keys(id);
@@ -369,7 +375,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         let keeps = plain.keeps_uris(&uris).unwrap_or(false);
         if keeps {
             plain.uris(&uris, |kept| {
-                executions.extend(Packed::executions_of(kept));
+                executions.extend(kept.executions().map(|share| share.id.to_vec()));
                 kept.encode(CHUNK_BYTES, &mut |chunk| {
                     // Opened above.
                     let _ = packed.with(|packed| packed.enter_uris(id, chunk));
@@ -472,7 +478,20 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         Ok((head, self.either.list_len(key.in_storage(old))?))
     }
 
-    /// Moves the first element of the old part of a list; returns false if there is none.
+    /// Returns the part of a list that has an element, and the position of the element there.
+    fn element<'a>(
+        &mut self,
+        key: &'a Two<P::Name>,
+        i: u64,
+    ) -> Result<(&'a EitherName<P::Name>, u64)> {
+        let (head, _) = self.list_lens(key)?;
+        Ok(match i.checked_sub(head) {
+            None => (key.in_storage(self.to()), i),
+            Some(i) => (key.in_storage(self.from()), i),
+        })
+    }
+
+    /// Moves the first element of the old part of a list; returns false if that part is empty.
     pub(super) fn bring_element(&mut self, key: &Two<P::Name>) -> Result<bool> {
         let (old, new) = (self.from(), self.to());
         let Some(element) = self.either.list_take(key.in_storage(old), 0)? else {
@@ -586,9 +605,8 @@ impl<P: Store, H: Home<P>> Keyspace for Both<P, H> {
             BothName::Two(two) => two,
         };
         if two.part == Part::Group {
-            self.bring(&two.id)?;
-            let new = self.to();
-            return self.either.delete(two.in_storage(new));
+            let key = self.brought(two)?;
+            return self.either.delete(key);
         }
         let plain = self.either.delete(&two.plain)?;
         Ok(self.either.delete(&two.packed)? || plain)
@@ -740,16 +758,15 @@ impl<P: Store, H: Home<P>> Keyspace for Both<P, H> {
             BothName::Two(two) => two,
         };
         match two.part {
-            Part::Group => self.bring(&two.id)?,
+            Part::Group => {
+                let key = self.brought(two)?;
+                return self.either.hash_del(key, field);
+            }
             // A group that moves later would be listed again.
             Part::Of => self.bring(field)?,
             Part::Executions => self.bring_field(two, field)?,
             _ => false,
         };
-        if two.part == Part::Group {
-            let new = self.to();
-            return self.either.hash_del(two.in_storage(new), field);
-        }
         let plain = self.either.hash_del(&two.plain, field)?;
         Ok(self.either.hash_del(&two.packed, field)? || plain)
     }
@@ -809,12 +826,8 @@ impl<P: Store, H: Home<P>> Keyspace for Both<P, H> {
             BothName::One(key) => return self.either.list_get(key, i),
             BothName::Two(two) => two,
         };
-        let (head, _) = self.list_lens(two)?;
-        let (old, new) = (self.from(), self.to());
-        match i.checked_sub(head) {
-            None => self.either.list_get(two.in_storage(new), i),
-            Some(i) => self.either.list_get(two.in_storage(old), i),
-        }
+        let (part, i) = self.element(two, i)?;
+        self.either.list_get(part, i)
     }
 
     fn list_push(&mut self, key: &Self::Name, element: &[u8]) -> Result<u64> {
@@ -841,12 +854,8 @@ impl<P: Store, H: Home<P>> Keyspace for Both<P, H> {
             BothName::One(key) => return self.either.list_take(key, i),
             BothName::Two(two) => two,
         };
-        let (head, _) = self.list_lens(two)?;
-        let (old, new) = (self.from(), self.to());
-        match i.checked_sub(head) {
-            None => self.either.list_take(two.in_storage(new), i),
-            Some(i) => self.either.list_take(two.in_storage(old), i),
-        }
+        let (part, i) = self.element(two, i)?;
+        self.either.list_take(part, i)
     }
 
     fn list_range(&mut self, key: &Self::Name, i: u64, n: u64, out: &mut Batch) -> Result<()> {
@@ -1082,9 +1091,8 @@ impl<P: Store, H: Home<P>> Store for Both<P, H> {
         match key {
             BothName::One(key) => self.either.change_uris_then(key, op, look),
             BothName::Two(two) => {
-                self.bring(&two.id)?;
-                let new = self.to();
-                self.either.change_uris_then(two.in_storage(new), op, look)
+                let key = self.brought(two)?;
+                self.either.change_uris_then(key, op, look)
             }
         }
     }
@@ -1137,9 +1145,8 @@ impl<P: Store, H: Home<P>> Store for Both<P, H> {
         match key {
             BothName::One(key) => self.either.put_group(key, group, more),
             BothName::Two(two) => {
-                self.bring(&two.id)?;
-                let new = self.to();
-                self.either.put_group(two.in_storage(new), group, more)
+                let key = self.brought(two)?;
+                self.either.put_group(key, group, more)
             }
         }
     }
@@ -1148,9 +1155,8 @@ impl<P: Store, H: Home<P>> Store for Both<P, H> {
         match key {
             BothName::One(key) => self.either.put_options(key, options),
             BothName::Two(two) => {
-                self.bring(&two.id)?;
-                let new = self.to();
-                self.either.put_options(two.in_storage(new), options)
+                let key = self.brought(two)?;
+                self.either.put_options(key, options)
             }
         }
     }
@@ -1159,9 +1165,8 @@ impl<P: Store, H: Home<P>> Store for Both<P, H> {
         match key {
             BothName::One(key) => self.either.reset_group(key),
             BothName::Two(two) => {
-                self.bring(&two.id)?;
-                let new = self.to();
-                self.either.reset_group(two.in_storage(new))
+                let key = self.brought(two)?;
+                self.either.reset_group(key)
             }
         }
     }

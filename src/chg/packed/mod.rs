@@ -23,8 +23,23 @@ mod small;
 mod spelling;
 mod unpack;
 
+use crawlspace_host::keyspace::KeyError;
+use crawlspace_host::text::Shown;
+
 pub use keys::{Packed, Stored, Value};
 pub use moved::{Entering, Moving};
 pub use name::Name;
 pub use saved::ENVELOPE;
-pub use unpack::Unpacking;
+
+/// Describes a plain key that is where a packed frontier has a key or marker.
+pub fn misplaced(key: &[u8]) -> String {
+    format!(
+        "key '{}' is a plain key beside a packed frontier; rename or delete it",
+        Shown(key)
+    )
+}
+
+/// Returns the error of commands that meet such a key.
+pub fn mixed(key: &[u8]) -> KeyError {
+    KeyError::Refused(format!("MIXED {}", misplaced(key)))
+}

@@ -5,9 +5,9 @@ use std::mem::take;
 use crawlspace_host::keyspace::Result;
 
 use super::super::Token;
-use super::super::group::{FIELDS, Group, Id};
+use super::super::group::{FIELD_NAMES, Group, Id};
 use super::super::store::Store;
-use super::super::uris::{Kept, Uris};
+use super::super::uris::Uris;
 use super::keys::{Packed, Value, numbers};
 use super::log::Kind;
 use super::name::Name;
@@ -20,9 +20,9 @@ pub enum Moving {
     /// The frontier is packed as a whole.
     #[default]
     No,
-    /// From plain keys to the packed frontier.
+    /// The frontier moves from plain keys to the packed value.
     In,
-    /// From the packed frontier to plain keys.
+    /// The frontier moves from the packed value to plain keys.
     Out,
 }
 
@@ -81,9 +81,7 @@ impl Packed {
         let Some(slot) = self.groups.find(id) else {
             return false;
         };
-        let record = &self.groups.get(slot).record;
-        let is_empty = !record.exists && record.scores == [None; SETS] && record.counts.is_empty();
-        !is_empty || self.groups.stock(slot).is_some()
+        self.groups.get(slot).record.is_stored() || self.groups.stock(slot).is_some()
     }
 
     /// Adds a group that is not here.
@@ -171,8 +169,7 @@ impl Packed {
 
     /// Returns a field of the hash that a group would have.
     pub fn group_field(&mut self, key: &Name, field: &[u8]) -> Option<Value> {
-        const NAMES: [&[u8]; FIELDS] = [b"n", b"c", b"s", b"l", b"o"];
-        match NAMES.iter().position(|name| *name == field) {
+        match FIELD_NAMES.iter().position(|name| *name == field) {
             Some(at) => {
                 let slot = self.groups.find(key.id())?;
                 take(&mut self.groups.get(slot).record.own_values()[at])
@@ -186,20 +183,14 @@ impl Packed {
         self.small.numbers.contains_key(key.own())
     }
 
-    /// Returns the first execution with queued URIs, and their number.
-    pub fn first_execution(&self) -> Option<(Vec<u8>, u64)> {
-        let mut from = Some(0);
-        while let Some(number) = from {
-            let (page, next) = self.executions.page(number, 64);
-            if let Some((name, queued)) = page.first() {
-                return Some((name.to_vec(), *queued));
-            }
-            from = next;
-        }
-        None
+    /// Returns the names of some executions with queued URIs from a number on, and the number to continue from.
+    pub fn executions_from(&self, number: u32) -> (Vec<Vec<u8>>, Option<u32>) {
+        let (page, next) = self.executions.page(number, 16);
+        let names = page.into_iter().map(|(name, _)| name.to_vec());
+        (names.collect(), next)
     }
 
-    /// Moves one entry of the small parts to plain keys; returns false if there is none. Elements of lists are moved
+    /// Moves one entry of the small parts to plain keys; returns false if they are empty. Elements of lists are moved
     /// from the head.
     ///
     /// # Errors
@@ -240,10 +231,5 @@ impl Packed {
     /// Returns the names of lists other than `chg_ready`.
     pub fn list_names(&self) -> Vec<Vec<u8>> {
         self.small.lists.keys().map(|name| name.to_vec()).collect()
-    }
-
-    /// Returns the executions that have URIs of a group.
-    pub fn executions_of(kept: &Kept<'_>) -> Vec<Vec<u8>> {
-        kept.executions().map(|share| share.id.to_vec()).collect()
     }
 }

@@ -2,14 +2,13 @@
 //! reversed.
 
 use crawlspace_host::keyspace::{Batch, KeyError, KeyType, Keyspace, Result};
-use crawlspace_host::text::Shown;
 
 use super::super::group::Id;
 use super::super::keys::{GATE, GATED, GROUP, OF, ONCE, SEQUENCE, URIS};
 use super::super::store::Store;
-use super::Moving;
 use super::both::{Both, BothName, Home, MOVING, Two};
 use super::name::Part;
+use super::{Moving, mixed};
 use crate::storage::Storage;
 
 /// Maximum number of elements that a step moves.
@@ -34,6 +33,8 @@ pub struct Progress<C> {
     row: usize,
     /// Slot of the packed frontier.
     slot: u32,
+    /// Number of the next execution of the packed frontier; `None` at the end.
+    execution: Option<u32>,
     /// Scan of the names of all keys: names that were found, and the cursor, until the end.
     names: Vec<Vec<u8>>,
     keys: Option<C>,
@@ -49,6 +50,7 @@ impl<C> Default for Progress<C> {
             next: Next::default(),
             row: 0,
             slot: 0,
+            execution: Some(0),
             names: Vec::new(),
             keys: None,
             is_scanned: false,
@@ -140,7 +142,7 @@ impl<P: Store, H: Home<P>> Movable for Both<P, H> {
                         progress.row += 1;
                     }
                 }
-                Storage::Plain => return self.rest_step(),
+                Storage::Plain => return self.rest_step(progress),
             },
         }
         Ok(false)
@@ -204,10 +206,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
                     let key = plain.name(&[prefix, row.name.as_bytes()]);
                     let is_own = row.documented || matches!(row.kind, KeyType::Native(_));
                     if !is_own && plain.exists(&key) {
-                        return Err(KeyError::Refused(format!(
-                            "MIXED key '{}' is a plain key beside a packed frontier; rename or delete it",
-                            Shown(key.as_ref())
-                        )));
+                        return Err(mixed(key.as_ref()));
                     }
                 }
             }
@@ -235,7 +234,7 @@ impl<P: Store, H: Home<P>> Both<P, H> {
         }
     }
 
-    /// Moves elements of lists that are in two parts; returns true if there are none.
+    /// Joins the lists that are in two parts; returns true once every list is in one part.
     fn join_lists(&mut self) -> Result<bool> {
         let mut names = self.with(|packed| packed.list_names())?;
         names.extend(LISTS.map(<[u8]>::to_vec));
@@ -412,10 +411,14 @@ impl<P: Store, H: Home<P>> Both<P, H> {
     }
 
     /// Moves a part of everything else in the packed frontier; returns true at the end.
-    fn rest_step(&mut self) -> Result<bool> {
-        if let Some((execution, _)) = self.with(|packed| packed.first_execution())? {
+    fn rest_step(&mut self, progress: &mut Progress<P::Cursor>) -> Result<bool> {
+        if let Some(number) = progress.execution {
+            let (names, next) = self.with(|packed| packed.executions_from(number))?;
+            progress.execution = next;
             let key = self.two(b"EIDC");
-            self.bring_field(&key, &execution)?;
+            for name in names {
+                self.bring_field(&key, &name)?;
+            }
             return Ok(false);
         }
         let prefix = self.prefix();

@@ -60,7 +60,12 @@ fn usual(group: &Group) -> [Millis; SETS] {
 impl Record {
     /// Returns true if nothing is stored, so that the group need not be kept.
     pub fn is_empty(&self) -> bool {
-        !self.exists && self.listed == 0 && self.scores == [None; SETS] && self.counts.is_empty()
+        !self.is_stored() && self.listed == 0
+    }
+
+    /// Returns true if anything but places in `chg_ready` is stored.
+    pub fn is_stored(&self) -> bool {
+        self.exists || self.scores != [None; SETS] || !self.counts.is_empty()
     }
 
     /// Appends the compact form.

@@ -81,14 +81,24 @@ impl World<Moved> {
         self.ks.end();
         let (_, to) = self.ks.storage();
         let (plain, packed) = self.ks.parts();
-        let mut copy = Both::open(plain.clone(), packed.cloned(), PREFIX, to);
-        let mut frontier = Frontier::open(&mut copy, PREFIX);
-        let mut job = move_to(Kind::Plain, self.now);
-        let done = job.step(&mut frontier, &mut copy, &mut || true);
-        assert!(matches!(done, Ok(Step::Done(_))), "{done:?}");
-        assert_eq!(copy.storage(), (Kind::Plain, None));
-        without_empty_total(copy.into_plain().keys)
+        unpacked(plain.clone(), packed.cloned(), to, self.now)
     }
+}
+
+/// Returns the plain keys after `CHG.UNPACK`.
+pub fn unpacked(
+    plain: MemoryKeyspace,
+    packed: Option<Replicated>,
+    moving_to: Option<Kind>,
+    now: Millis,
+) -> BTreeMap<Vec<u8>, PlainValue> {
+    let mut keys = Both::open(plain, packed, PREFIX, moving_to);
+    let mut frontier = Frontier::open(&mut keys, PREFIX);
+    let mut job = move_to(Kind::Plain, now);
+    let done = job.step(&mut frontier, &mut keys, &mut || true);
+    assert!(matches!(done, Ok(Step::Done(_))), "{done:?}");
+    assert_eq!(keys.storage(), (Kind::Plain, None));
+    without_empty_total(keys.into_plain().keys)
 }
 
 proptest! {
