@@ -51,14 +51,10 @@ pub fn fill(
 
 /// Adds URIs of groups with `CHG.ADDURI`, due now, with one call per execution.
 pub fn keep(feeder: &mut Feeder, hosts: &Hosts, chg: u64, uris: u64) {
-    let id = hosts.chg(chg);
     let executions = EXECUTIONS.len();
     for lane in 0..uris.min(executions as u64) {
         let (execution, weight) = hosts.execution(lane);
-        let tuple = |i| {
-            let (depth, uri) = (hosts.depth(i).to_string(), hosts.uri(chg, i));
-            [id.clone(), "0".into(), depth, uri]
-        };
+        let tuple = |i| hosts.tuple(chg, i);
         let tuples: Vec<[String; 4]> = (lane..uris).step_by(executions).map(tuple).collect();
         for chunk in tuples.chunks(100) {
             let head = format!("CHG.ADDURI '' {execution} WEIGHT {weight}");

@@ -51,4 +51,10 @@ impl Hosts {
     pub fn depth(&self, i: u64) -> u64 {
         i % 5
     }
+
+    /// Returns the arguments of `CHG.ADDURI` for the `i`-th URI of a group, due now.
+    pub fn tuple(&self, chg: u64, i: u64) -> [String; 4] {
+        let (depth, uri) = (self.depth(i).to_string(), self.uri(chg, i));
+        [self.chg(chg), "0".into(), depth, uri]
+    }
 }

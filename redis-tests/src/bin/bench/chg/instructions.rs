@@ -63,17 +63,13 @@ fn count(callgrind: &Callgrind, hosts: &Hosts, requests: u64) -> (f64, [f64; STE
     let mut client = Client::unix(&callgrind.server);
     let (execution, _) = hosts.execution(0);
     let add = |client: &mut Client, chg: u64, i: u64| {
-        let (id, depth, uri) = (hosts.chg(chg), hosts.depth(i), hosts.uri(chg, i));
-        let reply = client.line(&format!("CHG.ADDURI '' {execution} {id} 0 {depth} {uri}"));
+        let tuple = hosts.tuple(chg, i).join(" ");
+        let reply = client.line(&format!("CHG.ADDURI '' {execution} {tuple}"));
         reply.ints[0]
     };
     let mut feeder = Feeder::new(&callgrind.server);
     for chg in 0..GROUPS {
-        let tuple = |i| {
-            let (depth, uri) = (hosts.depth(i).to_string(), hosts.uri(chg, i));
-            [hosts.chg(chg), "0".into(), depth, uri]
-        };
-        let tuples: Vec<[String; 4]> = (0..URIS).map(tuple).collect();
+        let tuples: Vec<[String; 4]> = (0..URIS).map(|i| hosts.tuple(chg, i)).collect();
         feeder.request_with(&format!("CHG.ADDURI '' {execution}"), tuples.as_flattened());
     }
     feeder.finish();

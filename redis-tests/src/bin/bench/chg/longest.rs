@@ -75,17 +75,11 @@ fn fill(server: &Server, hosts: &Hosts, groups: u64) {
     let mut feeder = Feeder::new(server);
     for first in (0..groups).step_by(50) {
         let tuples: Vec<[String; 4]> = (first..groups.min(first + 50))
-            .flat_map(|chg| [tuple(hosts, chg, 0), tuple(hosts, chg, 1)])
+            .flat_map(|chg| [hosts.tuple(chg, 0), hosts.tuple(chg, 1)])
             .collect();
         feeder.request_with(&format!("CHG.ADDURI '' {execution}"), tuples.as_flattened());
     }
     feeder.finish();
-}
-
-/// Returns the arguments of `CHG.ADDURI` for the `i`-th URI of a group.
-fn tuple(hosts: &Hosts, chg: u64, i: u64) -> [String; 4] {
-    let (depth, uri) = (hosts.depth(i).to_string(), hosts.uri(chg, i));
-    [hosts.chg(chg), "0".into(), depth, uri]
 }
 
 /// One repetition.
@@ -139,14 +133,14 @@ impl<'a> Run<'a> {
         let ignore = |_: Pieces| ();
         let drawn = |n: u64| hosts.bits(n ^ 0x5eed) % groups;
         let add = |chg: u64, i: u64| {
-            let tuple = tuple(hosts, chg, i).join(" ");
+            let tuple = hosts.tuple(chg, i).join(" ");
             format!("CHG.ADDURI '' {execution} {tuple}")
         };
         self.step("`ADDURI`, new group", calls, |n| add(groups + n, 0), ignore);
         self.step("`ADDURI`, new URI", calls, |n| add(drawn(n), 2), ignore);
         self.step("`ADDURI`, known URI", calls, |n| add(drawn(n), 2), ignore);
         let hundred = |n: u64| {
-            let uris = (0..100).map(|i| tuple(hosts, drawn(n * 100 + i), 3).join(" "));
+            let uris = (0..100).map(|i| hosts.tuple(drawn(n * 100 + i), 3).join(" "));
             let uris: Vec<String> = uris.collect();
             format!("CHG.ADDURI '' {execution} {}", uris.join(" "))
         };
