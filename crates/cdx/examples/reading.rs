@@ -3,9 +3,9 @@
 //!
 //! `cargo run --release -p crawlspace-cdx --example reading`
 //!
-//! A CDX line costs one look for its end, one for its first space, a check of the timestamp, and two
-//! passes over its bytes that count the spaces; the filename is then a short look from the right. Fields
-//! left of the middle cost a look from the left. CDXJ costs the whole walk over its JSON.
+//! Reading a CDX line searches for its end and for its first space, checks the timestamp, and counts the spaces in two
+//! passes. The filename is then found by a short search from the right, a field left of the middle by a search from the
+//! left. Reading a CDXJ line parses all of its JSON.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -69,7 +69,7 @@ fn measure(what: &str, blob: &[u8], mut each: impl FnMut(&Line<'_>)) {
 fn main() {
     let (cdx, cdxj) = (cdx(), cdxj());
     println!(
-        "{} bytes a CDX line, {} a CDXJ line",
+        "{} bytes per CDX line, {} per CDXJ line",
         cdx.len() / LINES,
         cdxj.len() / LINES
     );
@@ -111,7 +111,10 @@ fn main() {
         ("1 000 alternatives", ids[..1000].join("|")),
         ("9 000 alternatives", ids.join("|")),
         ("a repetition of 1 000", "a{1000}".to_owned()),
-        ("three nested ones of 18", "((a{18}){18}){18}".to_owned()),
+        (
+            "three nested repetitions of 18",
+            "((a{18}){18}){18}".to_owned(),
+        ),
     ] {
         let start = Instant::now();
         let found = Pattern::compile(

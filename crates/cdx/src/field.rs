@@ -108,8 +108,8 @@ impl Field {
         !matches!(self, Field::Other(_))
     }
 
-    /// Returns true if the name can be that of a field: a standard name, or 1 to 64 letters, digits and
-    /// `_.-`, the syntax of JSON field names where an invalid name must be an error.
+    /// Returns true if the name is a valid name of a field: a standard name, or 1 to 64 letters, digits and
+    /// `_.-`. Callers that must reject invalid names of JSON fields use this check.
     ///
     /// ```
     /// use crawlspace_cdx::Field;

@@ -14,8 +14,8 @@
 //! | unknown field | error | whole line | empty value |
 //! | field by number | error | the column, from 0 | empty value |
 //!
-//! If IA reads the whole line, the regex is still the text after the first colon: IA takes `=f` for
-//! the name of an unknown field.
+//! If IA reads the whole line, the regex is still the text after the first colon: IA reads `=f` as the name of an
+//! unknown field.
 
 mod parse;
 
@@ -131,8 +131,7 @@ impl Filter {
         if parse::is_tag_test(spec) {
             0
         } else {
-            // Only the pattern counts, because the field name is short, and the pattern may be
-            // valid only without it.
+            // Measure the pattern only: the field name is short, and with it the pattern may be invalid.
             Pattern::size(memchr::memchr(b':', spec).map_or(spec, |at| &spec[at + 1..]))
         }
     }
@@ -261,8 +260,8 @@ impl Subject {
                 return column.ok_or_else(|| UnknownField::column(*number));
             }
         };
-        // The name and the format decide whether a field is known, not the fields of this line: any
-        // plausible name may be that of a JSON field.
+        // A field is known because of its name and the format, not because of the fields of this line: any
+        // plausible name may be the name of a JSON field.
         let may_be = field.is_plausible() && line.format() == Format::Cdxj;
         if *dialect == Dialect::Ia && !field.is_standard() && !may_be {
             return Ok(Cow::Borrowed(line.raw()));

@@ -96,7 +96,7 @@ pub struct Line<'a> {
 #[derive(Clone, Debug)]
 enum Shape<'a> {
     Cdx {
-        // The type is a whole word, because with padding the compiler would copy the struct in
+        // The type is a whole machine word: with padding, the compiler would copy the struct in several
         // pieces that depend on each other.
         width: usize,
         /// Offset of the start of the last column.
@@ -113,7 +113,7 @@ const NONE: &[u8] = b"-";
 /// Maximum number of columns of a CDX line.
 const COLUMNS: usize = 14;
 
-/// Leading columns, which CDX lines of all widths have in common.
+/// The first columns, which are the same in CDX lines of every width.
 const LEADING: [Field; 6] = [
     Field::Urlkey,
     Field::Timestamp,

@@ -1,5 +1,5 @@
-//! Regular expressions within limits, compiled only here: matching is linear in the text, and the sizes of
-//! the pattern and the compiled program are bounded.
+//! Regular expressions with limits. Matching takes time linear in the length of the text, and the sizes of
+//! the pattern and of the compiled program are bounded. Regular expressions are only compiled in this module.
 
 mod java;
 
@@ -132,7 +132,8 @@ impl Pattern {
         if text.len() > HEAVY_SIZE {
             return true;
         }
-        // A text has at most as many alternatives as bytes, and only counted repetitions make it grow.
+        // A pattern has at most as many alternatives as bytes, and only counted repetitions make its program
+        // much larger than the pattern.
         if text.len() > HEAVY_ALTERNATIVES
             && memchr::memchr_iter(b'|', text).count() > HEAVY_ALTERNATIVES
         {
@@ -167,8 +168,8 @@ impl Pattern {
         size.min(2 * MAX_PARSED)
     }
 
-    /// Returns the maximum number of positions in the pattern that a search tracks at once: the worst-case
-    /// number of steps per byte of text. Values below a hundred are unnoticeable.
+    /// Returns the maximum number of positions in the pattern that a search tracks at once: the worst-case number of
+    /// steps per byte of text. Values below 100 have no noticeable effect on the time of a search.
     ///
     /// ```
     /// use crawlspace_cdx::{Anchor, Limits, Pattern};
@@ -256,7 +257,7 @@ fn as_str(text: &[u8]) -> Cow<'_, str> {
     for chunk in text.utf8_chunks() {
         out.push_str(chunk.valid());
         for byte in chunk.invalid() {
-            // A preceding backslash would turn the escape into text.
+            // A backslash before the byte would turn the escape into text.
             let slashes = out.len() - out.trim_end_matches('\\').len();
             if slashes % 2 == 1 {
                 out.pop();

@@ -1,7 +1,6 @@
 //! Pauses between retries.
 //!
-//! This crate does not sleep: callers wait in their own way, and decide which failures are
-//! transient.
+//! This crate does not sleep: the caller waits, and decides which failures are transient.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -9,9 +8,9 @@ use std::time::Duration;
 /// The default pause before the first retry.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
-/// Pauses that double up to a maximum, with jitter: each pause lasts between half of its nominal
-/// length and all of it. So clients that failed at the same time, for example in a failover, do not
-/// retry at the same time.
+/// An exponential back-off with jitter. The nominal pause doubles up to a maximum; the actual pause is a
+/// random time between half of the nominal pause and all of it. Therefore, clients that failed at the same
+/// time, for example in a failover, do not retry at the same time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -56,8 +55,8 @@ impl Backoff {
     }
 }
 
-/// Returns a number from 0 to 1, from the standard library's source of random keys, which is good
-/// enough because the jitter need not be unpredictable.
+/// Returns a random number from 0 to 1, derived from the random hash keys of the standard library. These
+/// suffice, because jitter need not be unpredictable.
 pub fn random() -> f64 {
     (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64
 }

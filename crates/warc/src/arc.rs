@@ -28,10 +28,11 @@ pub struct Line<'a> {
     pub length: u64,
 }
 
-/// Number of bytes that show whether a record begins: the scheme of a URL, and its colon.
+/// Number of bytes that suffice to detect the start of a record: the longest accepted URL scheme and its
+/// colon.
 pub(crate) const LOOK: usize = 33;
 
-/// Returns true if a record can begin with these bytes: the scheme of a URL.
+/// Returns true if these bytes can be the start of a record, which begins with the scheme of a URL.
 pub(crate) fn may_begin(bytes: &[u8]) -> bool {
     let scheme = bytes
         .iter()
@@ -103,9 +104,9 @@ impl Line<'_> {
         header
     }
 
-    /// Returns the most likely WARC header, without looking at the block. HTTP captures become `response`
-    /// records, because other programs include the HTTP header in the block; the record that describes the
-    /// file becomes `warcinfo`; all others become `resource`.
+    /// Returns the most likely WARC header, judging by the header line only. HTTP captures become `response`
+    /// records, because crawlers include the HTTP header in the block; the record that describes the file
+    /// becomes `warcinfo`; all others become `resource`.
     pub(super) fn likely_header(&self) -> Header {
         if self.uri.starts_with(b"http:") || self.uri.starts_with(b"https:") {
             self.header("response", b"application/http; msgtype=response")
@@ -126,8 +127,8 @@ fn columns(line: &[u8], number: usize) -> Option<Vec<&[u8]>> {
     (columns.len() == number && columns.get(2).is_some_and(is_date)).then_some(columns)
 }
 
-/// Splits a line of version 1 whose media type contains spaces, as some servers send it. The IP address shows
-/// where the columns are.
+/// Splits a line of version 1 whose media type contains spaces, because some servers send such types. The
+/// position of the IP address determines the columns.
 fn spaced_columns(line: &[u8]) -> Option<Vec<&[u8]>> {
     let (rest, length) = line.split_at(memchr::memrchr(b' ', line)?);
     let mut ends = memchr::memrchr_iter(b' ', rest);

@@ -59,7 +59,7 @@ impl<S: Source> AsyncReader<S> {
         if self.is_arc() { b"\n" } else { END }
     }
 
-    /// Reads the header. Returns it with its length in bytes. Everything that was read is appended to
+    /// Reads the header, and returns it with its length in bytes. Appends all bytes that were read to
     /// `bytes`, which must be empty: the header, and possibly the start of the block.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl<S: Source> AsyncReader<S> {
         self.after == After::Member
     }
 
-    /// Returns the deviations of the record from the standard, as far as it was read.
+    /// Returns the deviations from the standard in the part of the record that was read so far.
     pub fn deviations(&self) -> Deviations {
         self.parser.deviations()
     }

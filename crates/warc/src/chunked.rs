@@ -20,14 +20,14 @@ pub struct Chunked {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ChunkState {
-    /// Before the size of a chunk.
+    /// Expects the size of a chunk.
     #[default]
     Size,
-    /// Inside a chunk, with the number of bytes still to come.
+    /// Inside a chunk; the value is the number of its remaining bytes.
     Data(u64),
-    /// After the data of a chunk, before its line end.
+    /// Expects the line end after the data of a chunk.
     DataEnd,
-    /// After the last chunk, in the trailer section.
+    /// Expects a line of the trailer section, which follows the last chunk.
     Trailer,
     Done,
 }
@@ -155,7 +155,7 @@ fn size(line: &[u8]) -> Result<u64, String> {
         .take_while(|byte| byte.is_ascii_hexdigit())
         .count();
     let (digits, rest) = line.split_at_checked(digits).unwrap_or((line, b""));
-    // Some servers pad the field with spaces that no extension follows.
+    // Some servers write spaces after the size of a chunk, although no chunk extension follows.
     let is_sound = matches!(rest.trim_ascii_start().first(), None | Some(b';'))
         && rest
             .iter()

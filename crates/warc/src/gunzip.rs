@@ -8,8 +8,8 @@ use super::Problem;
 pub(crate) const MAGIC: u8 = 0x1f;
 /// Window size of 32 KiB, the maximum, as a power of two.
 const WINDOW: u8 = 15;
-/// Maximum number of compressed bytes without any output. More input without output cannot be a
-/// header. It counts as damage, because it would otherwise be read without end.
+/// Maximum number of compressed bytes without any output. No gzip header is that long, so more input without
+/// output is treated as damage. Otherwise, such input could be read forever.
 const MAX_SILENT: usize = 256 * 1024;
 
 /// Decompresses consecutive gzip members. The checksum of each member is verified at its end.
@@ -35,7 +35,7 @@ pub struct Step {
 }
 
 impl Gunzip {
-    /// Decompresses as many bytes as available, or as fit, up to the end of a member. Neither slice may be
+    /// Decompresses until the input is used up, the output is full, or the member ends. Neither slice may be
     /// empty.
     ///
     /// # Errors

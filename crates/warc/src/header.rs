@@ -37,7 +37,7 @@ struct FieldRanges {
 
 /// Type of a record (ISO 28500, chapter 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // names of the standard
+#[allow(missing_docs)] // the variants are the names in the standard
 pub enum RecordType {
     Warcinfo,
     Response,
@@ -47,7 +47,7 @@ pub enum RecordType {
     Revisit,
     Conversion,
     Continuation,
-    /// A type that is not in the standard, to be skipped (chapter 5.5).
+    /// A type that the standard does not define. Readers skip such records (chapter 5.5).
     Other,
 }
 
@@ -233,7 +233,7 @@ impl Header {
                 return;
             };
             let gone = self.fields.remove(at);
-            // The size includes the line end, which every line has at this point.
+            // The size includes the line end, because every line has one at this point.
             let size = gone.line.len() + 2;
             self.raw.drain(gone.line.start..gone.line.end + 2);
             for field in self.fields.iter_mut().skip(at) {

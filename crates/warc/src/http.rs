@@ -13,7 +13,7 @@ pub const MAX_HEAD: usize = 256 * 1024;
 /// Prefixes of responses: HTTP/1, NCSA httpd up to 1.5, and SHOUTcast.
 const BEGINNINGS: [&[u8]; 3] = [b"HTTP/", b"HTTP ", b"ICY "];
 
-/// Returns true if a block begins with the status line of a response. HTTP/0.9 responses have none.
+/// Returns true if a block begins with the status line of a response. HTTP/0.9 responses have no status line.
 pub fn is_response(block: &[u8]) -> bool {
     BEGINNINGS.iter().any(|beginning| {
         let rest = block.strip_prefix(*beginning);
@@ -22,7 +22,7 @@ pub fn is_response(block: &[u8]) -> bool {
     })
 }
 
-/// Returns true if a block that begins with these bytes, possibly only a few, may be a response.
+/// Returns true if these bytes, possibly only the first few of a block, can be the start of a response.
 pub fn may_be_response(bytes: &[u8]) -> bool {
     let longest = BEGINNINGS.map(<[u8]>::len).into_iter().max().unwrap_or(0) + STATUS;
     is_response(bytes)
@@ -102,8 +102,8 @@ impl Field<'_> {
 }
 
 impl<'a> Head<(), &'a [u8]> {
-    /// Parses the header at the start of the block of a record. It ends where [`end_of_head`] says, or with
-    /// the block.
+    /// Parses the header at the start of the block of a record. The header ends at [`end_of_head`], or at the
+    /// end of the block.
     pub fn of(block: &'a [u8]) -> Head<(), &'a [u8]> {
         let end = blank_line(block).map_or(block.len(), |line| line.start);
         Head::parse((), &block[..end])
@@ -220,7 +220,7 @@ impl<First, Raw: AsRef<[u8]>> Head<First, Raw> {
         &self.raw.as_ref()[..self.begin]
     }
 
-    /// Returns the status code, or `None` if the first line has none.
+    /// Returns the status code, or `None` if the first line does not contain one.
     pub fn status(&self) -> Option<u16> {
         let line = without_end(self.first_line());
         let mut words = line

@@ -61,15 +61,15 @@ impl<R: Read> Input<R> {
         Ok(true)
     }
 
-    /// Leaves the gzip member if it has no more bytes, in which case its checksum has been
-    /// verified. Returns true at the end of the member.
+    /// Leaves the gzip member if all of its bytes were decompressed and its checksum was verified. Returns
+    /// true at the end of the member.
     pub(super) fn close(&mut self) -> Result<bool, Problem> {
         // Read enough bytes to tell whether another record begins.
         while self.bytes().len() < LOOK {
             match self.more() {
                 Ok(After::More) => {}
                 Ok(After::Member | After::File) => break,
-                // Another record begins there: reading it reports the error.
+                // The error belongs to the next record, and is returned when that record is read.
                 Err(_) if !self.bytes().is_empty() => break,
                 Err(problem) => return Err(problem),
             }
@@ -97,7 +97,8 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Reads or decompresses more bytes, and returns what follows them.
+    /// Reads or decompresses more bytes. Returns whether more bytes, the end of the member or the end of the
+    /// file follow.
     pub(super) fn more(&mut self) -> Result<After, Problem> {
         while self.member != Member::Ended {
             self.gunzip.check()?;

@@ -194,7 +194,7 @@ impl Parser {
         self.is_arc
     }
 
-    /// Returns the deviations of the record from the standard, as far as it was parsed.
+    /// Returns the deviations from the standard in the part of the record that was parsed so far.
     pub fn deviations(&self) -> Deviations {
         self.deviations
     }
@@ -222,7 +222,7 @@ impl Parser {
             let ends = line_ends(bytes);
             self.is_closed |= ends > 0;
             let rest = &bytes[ends..];
-            // For a single record, a long run of line ends suffices.
+            // For a single record, a long run of line ends proves that the record has ended.
             let is_enough = self.is_lone && ends > SLACK;
             if rest.len() < arc::LOOK && !is_last && !is_enough {
                 return Ok(None);
@@ -338,7 +338,7 @@ pub(crate) fn without_padding(bytes: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// Compares the start of the bytes, possibly only a few, with `beginning`.
+/// Returns true if the bytes begin with `beginning`, or are the start of it.
 fn begins_like(bytes: &[u8], beginning: &[u8]) -> bool {
     bytes.iter().zip(beginning).all(|(a, b)| a == b)
 }

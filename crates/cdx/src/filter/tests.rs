@@ -18,7 +18,7 @@ fn verdict(filter: &Filter, line: &str, tags: &[&str]) -> Result<bool, UnknownFi
     }
 }
 
-/// Returns a line with this status; its URL ends with the other text.
+/// Returns a line with this status and a URL that ends with `url`.
 fn line(status: &str, url: &str) -> String {
     format!(
         "org,example)/ 20240102030405 http://example.org/{url} text/html {status} DIGEST - - 7 9 a.warc.gz"
@@ -43,7 +43,7 @@ enum Cell {
 fn dialects_match_the_table() {
     use Cell::*;
     let yes_no = |yes: &str, no: &str| Passes(line(yes, ""), line(no, ""));
-    // A line that matches as a whole, and a line that does not, although its field would.
+    // Returns a line that matches `WHOLE`, and a line with the same status that does not match it.
     let whole = || Passes(line("200", "end"), line("200", "other"));
     let not_whole = || Passes(line("200", "other"), line("200", "end"));
     const WHOLE: &str = ".*/end.text/html.2...*";
@@ -113,7 +113,7 @@ fn dialects_match_the_table() {
             "~!status:2.".into(),
             [yes_no("200", "x2.x"), yes_no("200", "x2.x"), Never],
         ),
-        // An always empty value still matches these.
+        // Specs that the empty value matches.
         ("~!status:".into(), [Never, Never, Always]),
         (
             "~!status:x?".into(),
@@ -407,7 +407,7 @@ fn number_names_a_column_only_in_ia() {
         ("!8:7", Ok(false), no_column("8"), no_column("8")),
         ("10:f.warc", Ok(true), no_column("10"), no_column("10")),
         ("!13:x", no_column("13"), no_column("13"), no_column("13")),
-        // Not a number: the whole line, as for an unknown name.
+        // A name that is not a number: the filter reads the whole line, as for an unknown field.
         ("-4:.*404.*", Ok(true), Ok(false), Ok(false)),
         ("4x:.*404.*", Ok(true), Ok(false), Ok(false)),
     ] {
@@ -441,7 +441,7 @@ fn number_names_a_column_only_in_ia() {
             assert_eq!(filter.check(format), expected, "{number} {}", format.name());
         }
     }
-    // The other dialects read it as a name.
+    // Dialects other than IA read a number as the name of a field.
     let unknown = parse("4:404", Dialect::Outback).unwrap();
     assert_eq!(verdict(&unknown, eleven, &[]), no_column("4"));
     let empty = parse("=4:", Dialect::Pywb).unwrap();

@@ -82,7 +82,8 @@ fn check_numbers(raw: &[u8], width: usize) -> Result<(), Reason> {
 pub(super) fn of_cdx<'a>(raw: &'a [u8], width: usize, field: &Field) -> Option<&'a [u8]> {
     let column = place(width, field)?;
     let right = width - 1 - column;
-    // Search from the left up to the URL, which is long, and from the right after it.
+    // Search for columns up to the URL from the left, and for later columns from the right, because the URL
+    // is long.
     Some(if column <= 2 {
         raw.split(|&b| b == b' ').nth(column)?
     } else {

@@ -54,8 +54,8 @@ mod avx2 {
 
     pub(super) const BLOCK: usize = 64;
 
-    /// Returns true if the processor supports AVX2. The standard library caches the result: a load and a
-    /// test.
+    /// Returns true if the processor supports AVX2. The standard library caches the result, so that a call
+    /// takes a load and a test.
     #[inline]
     pub(super) fn is_there() -> bool {
         is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")

@@ -61,7 +61,7 @@ struct Reader<'a> {
     last: Last,
     /// True if a brace of a counted repetition is open outside of classes.
     counts: bool,
-    /// True if the last item was a quantifier that a further sign can change.
+    /// Kind of the last item: a quantifier that the next sign can change, or another item.
     repeats: Repeats,
     into: Translated,
 }
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
                 self.repeats = Repeats::Reluctant;
                 self.keep();
             }
-            // Java reads `a{2}{3}` as `a{2}`, and rejects the others.
+            // Java reads `a{2}{3}` as `a{2}`, and rejects all other pairs of quantifiers.
             [b'*' | b'+' | b'?' | b'{', ..] if repeated != Repeats::No => {
                 return Err(self.wrong("a quantifier of a quantifier is not supported"));
             }

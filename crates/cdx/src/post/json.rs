@@ -100,7 +100,7 @@ impl Values {
 
     fn put(&mut self, name: String, value: String) {
         match self.places.get(&name).and_then(|at| self.all.get_mut(*at)) {
-            // The input contains a name with such a number itself.
+            // The name with the number is also a name in the input.
             Some(there) => there.1 = value,
             None => {
                 self.places.insert(name.clone(), self.all.len());
@@ -143,7 +143,7 @@ impl Reader<'_> {
             b'f' => self.takes("false").then(|| scalar("false"))?,
             b'n' => self.takes("null").then_some(Value::Null),
             b'N' => self.takes("NaN").then(|| scalar("nan"))?,
-            // These values are parsed, but cannot be written.
+            // Infinite numbers can be parsed, but not written.
             b'I' => self.takes("Infinity").then_some(Value::Scalar(None)),
             b'-' if self.takes("-Infinity") => Some(Value::Scalar(None)),
             _ => self.number(),

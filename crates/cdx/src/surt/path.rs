@@ -77,7 +77,7 @@ fn remove_session(begin: usize, key: &mut Vec<u8>) {
     }
 }
 
-/// Returns the position and length of the last session id that is followed by a page. One pass from the
+/// Returns the position and length of the last session id that is followed by a page. Takes one pass from the
 /// right.
 fn session(path: &[u8], length: fn(&[u8]) -> Option<usize>) -> Option<(usize, usize)> {
     // Positions of the next two page extensions and the next question mark to the right.

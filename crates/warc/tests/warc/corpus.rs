@@ -171,7 +171,7 @@ fn record(bytes: &[u8], piece: usize) -> String {
         let length = end - at + longer;
         Ok::<_, Problem>(said(header.record_type(), length, reader.deviations()))
     };
-    // Everything that the future waits for is available.
+    // The source never has to wait, so the future is ready when it is first polled.
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(read).poll(&mut context) {
         std::task::Poll::Ready(Ok(said)) => said,

@@ -367,7 +367,7 @@ proptest! {
     #[test]
     fn no_input_causes_a_panic_or_an_early_end(mut bytes in prop::collection::vec(any::<u8>(), 0..400), at in 0..200usize) {
         prop_assert!(extents(&bytes).is_err());
-        // The same noise within an otherwise valid file.
+        // Insert the random bytes into a valid file, which is then read to its end or causes an error.
         let mut file = gzip(&response("http://a.example/", b"HTTP/1.1 200 OK\r\n\r\none"));
         let at = at.min(file.len());
         let tail = file.split_off(at);
