@@ -17,7 +17,7 @@ use super::{BodyStream, Error, Guard, Net, Request};
 use crate::source::Limits;
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-/// A [`Net`] per guard, which keeps the connections of all its callers.
+/// One [`Net`] per guard. All callers with the same guard share its connections.
 static NETS: Mutex<Vec<Arc<Net>>> = Mutex::new(Vec::new());
 
 /// Window over which the transfer rate of a body is measured.
@@ -126,7 +126,11 @@ fn runtime() -> Result<&'static Runtime, Error> {
         return Ok(runtime);
     }
     let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::Connection(format!("no connections: {error}")))?;
+    let runtime = runtime.map_err(|error| {
+        Error::Connection(format!(
+            "cannot create the runtime for connections: {error}"
+        ))
+    })?;
     Ok(RUNTIME.get_or_init(|| runtime))
 }
 
@@ -204,10 +208,10 @@ mod tests {
             count,
         };
         assert!(of(0, 0).count(1).is_ok());
-        assert!(of(59, 0).count(1).is_ok(), "it is too early to say");
+        assert!(of(59, 0).count(1).is_ok(), "the first minute is not over");
         assert!(of(70, 1000).count(1).is_err());
         let mut pace = of(60, 10_000_000);
         assert!(pace.count(1).is_ok());
-        assert_eq!(pace.count, 0, "what came before is no credit");
+        assert_eq!(pace.count, 0, "bytes of an earlier minute do not count");
     }
 }

@@ -31,14 +31,14 @@ impl Net {
     async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
         let found = self.names.addresses(host).await;
         let found = found
-            .map_err(|why| unreachable(host, port, &format!("no address of {host}: {why}")))?;
+            .map_err(|why| unreachable(host, port, &format!("cannot resolve {host}: {why}")))?;
         let permitted = match &self.guard {
             Some(guard) => guard.permitted(host, &found).map_err(Error::Private)?,
             None => found.to_vec(),
         };
         if let Some(address) = permitted.iter().find(|one| self.is_operators(**one, port)) {
             return Err(Error::Refused(format!(
-                "{host} is at {address}, where port {port} is for the operator of this server"
+                "{host} has the address {address}, where port {port} is the operator listener of this server"
             )));
         }
         let with_port = |address| SocketAddr::new(address, port);
@@ -87,7 +87,7 @@ impl Net {
                 Some("https") => (of_proxy.host().unwrap_or_default(), true),
                 _ => {
                     return Err(Error::Refused(format!(
-                        "the proxy {of_proxy} is not one of http or https"
+                        "the proxy {of_proxy} is not supported: use an http or https proxy"
                     )));
                 }
             };
@@ -162,7 +162,8 @@ async fn tunnel(
     proxy.write_all(&request).await.map_err(failed)?;
     proxy.flush().await.map_err(failed)?;
     let mut head = Vec::new();
-    // Bytes after the head would come from the server, which waits for our TLS handshake: none have arrived yet.
+    // Bytes after the head would be from the server behind the proxy, which sends nothing before our TLS handshake. So
+    // there are none.
     while length(&head, 0).is_none() {
         if head.len() > MAX_HEAD || proxy.read_buf(&mut head).await.map_err(failed)? == 0 {
             return Err(failed(io::ErrorKind::UnexpectedEof.into()));

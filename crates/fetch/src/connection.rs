@@ -38,7 +38,7 @@ impl Connection {
     pub(crate) async fn new(wire: Wire) -> Result<Connection, hyper::Error> {
         let (sender, driver) = http1::Builder::new()
             .max_buf_size(MAX_HEAD)
-            // Be lenient: there are servers of every age.
+            // Parse leniently, because some archives run very old servers.
             .allow_spaces_after_header_name_in_responses(true)
             .allow_obsolete_multiline_headers_in_responses(true)
             .ignore_invalid_headers_in_responses(true)
@@ -72,7 +72,7 @@ impl Connection {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, hyper::Error>>> {
         loop {
-            // Bytes that were received already come first.
+            // Return the bytes that were already received first.
             let mut frame = Pin::new(&mut *body).poll_frame(cx);
             if frame.is_pending() {
                 drive(&mut self.driver, &mut self.broken, cx);
@@ -82,7 +82,7 @@ impl Connection {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) if !data.is_empty() => Poll::Ready(Some(Ok(data))),
-                    // Trailers, which the request did not ask for.
+                    // Skip trailers, because the request did not ask for any.
                     _ => continue,
                 },
                 Poll::Ready(Some(Err(error))) => {
@@ -93,7 +93,8 @@ impl Connection {
         }
     }
 
-    /// Returns true if the connection can carry another exchange, as far as can be known.
+    /// Returns true if the connection can carry another exchange, that is, it is not known to be closed or
+    /// broken.
     pub(crate) fn poll_is_free(&mut self, cx: &mut Context<'_>) -> bool {
         drive(&mut self.driver, &mut self.broken, cx);
         self.driver.is_some() && self.sender.is_ready()

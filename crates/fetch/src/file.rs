@@ -80,7 +80,7 @@ pub struct RemoteFile {
     asking: tokio::sync::Mutex<()>,
 }
 
-/// A version of a file, as of a response of the server. Reads fail once the file has changed.
+/// A version of a file, as a response of the server described it. Reads fail once the file has changed.
 #[derive(Debug)]
 pub struct RemoteVersion {
     file: Arc<RemoteFile>,
@@ -224,7 +224,7 @@ impl RemoteFile {
         }
         let version = self.with(size, stream.validators.clone());
         let bytes = collect(stream.pieces()).await;
-        // `version_if_any` takes `Io` for a file that does not exist.
+        // Return `Changed`, because `version_if_any` treats `Io` as a file that does not exist.
         let bytes = bytes.map_err(|error| match self.named(error) {
             SourceError::Io(why) => SourceError::Changed(why),
             error => error,
@@ -251,7 +251,7 @@ impl RemoteFile {
         *lock(&self.known) = Some((Arc::downgrade(version), Instant::now()));
     }
 
-    /// Returns the current version of the file, or `None` if the server does not have it or does not return it to us.
+    /// Returns the current version of the file, or `None` if the server does not have the file or refuses access to it.
     /// Object stores answer 403 for missing objects to clients that may not list the bucket.
     ///
     /// # Errors
@@ -261,7 +261,7 @@ impl RemoteFile {
     ) -> Result<Option<Arc<RemoteVersion>>, SourceError> {
         match self.version(First::Begin).await {
             Ok(version) => Ok(Some(version)),
-            // `named` turns every final HTTP status into this error.
+            // `named` turns every final HTTP status into an `Io` error.
             Err(SourceError::Io(_)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -381,7 +381,7 @@ impl RemoteVersion {
         &self.file
     }
 
-    /// Returns true if no later version is known and the file is not known to be gone.
+    /// Returns true if no later version is known and the file is not known to be removed.
     pub fn is_last(&self) -> bool {
         let known = lock(&self.file.known);
         known

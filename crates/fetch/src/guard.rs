@@ -1,4 +1,4 @@
-//! The addresses that no request is sent to unless the configuration allows it.
+//! Addresses to which no request is sent unless the configuration allows it.
 //!
 //! The networks are those that the IANA registries of special-purpose addresses list as not globally reachable
 //! (RFC 6890), and those that lead to such addresses indirectly: an IPv6 address with an embedded IPv4 address
@@ -152,7 +152,7 @@ fn is_refused_v6(address: Ipv6Addr) -> bool {
     })
 }
 
-/// Returns the IPv4 address that packets to an IPv6 address are forwarded to.
+/// Returns the IPv4 address to which packets for an IPv6 address are forwarded.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let of = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
@@ -318,7 +318,7 @@ mod tests {
         assert!(passes("fd12::1", &["fd12::/16"]));
         assert!(!passes("fd13::1", &["fd12::/16"]));
         assert!(passes("::1", &["::1/128"]));
-        // Prefixes that are too long, which the configuration does not accept.
+        // A prefix longer than an address permits nothing. The configuration does not accept such a prefix.
         assert!(!passes("10.0.0.1", &["10.0.0.1/33"]));
         assert!(!passes("fd12::1", &["fd12::1/129"]));
     }

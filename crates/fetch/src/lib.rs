@@ -181,7 +181,8 @@ impl Net {
             match redirect::next(&request, &answer)? {
                 Some(next) => (request, object) = (next, None),
                 None => {
-                    // Relative URLs must resolve to objects as well, and the signature must not leak.
+                    // Return the `s3` URL: relative URLs must resolve to objects, and the signature must not
+                    // leak.
                     answer.url = object.unwrap_or(answer.url);
                     return Ok(answer);
                 }
@@ -244,7 +245,7 @@ impl Net {
         self.answer(request, server, unpacks, limits, (connection, answer))
     }
 
-    /// Returns an idle connection that is still open, as far as can be known.
+    /// Returns an idle connection to a server that is not known to be closed.
     async fn kept(&self, server: &Server) -> Option<Connection> {
         loop {
             let mut connection = self.pool.take(server)?;
@@ -305,7 +306,7 @@ impl fmt::Debug for Net {
 /// Formats a URL for messages: without user, password and query, which may contain secrets.
 pub fn shown(url: &Url) -> String {
     let mut shown = url.clone();
-    // Neither can fail: such URLs have a host.
+    // Neither call can fail, because an `http` or `https` URL has a host.
     let _ = shown.set_username("");
     let _ = shown.set_password(None);
     shown.set_query(url.query().map(|_| "…"));

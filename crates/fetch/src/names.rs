@@ -45,7 +45,8 @@ impl Names {
         if let Ok(address) = bare.unwrap_or(host).parse::<IpAddr>() {
             return Ok([address].into());
         }
-        // Also accepts notations of an address that only browsers and old resolvers know.
+        // `Host::parse` also accepts notations of addresses that only browsers and old resolvers accept, such as
+        // `0x7f.1`.
         match Host::parse(host) {
             Ok(Host::Ipv4(address)) => return Ok([IpAddr::V4(address)].into()),
             Ok(Host::Ipv6(address)) => return Ok([IpAddr::V6(address)].into()),
@@ -56,7 +57,7 @@ impl Names {
             return asked.await;
         }
         let Ok(turn) = self.turns.clone().acquire_owned().await else {
-            return Err("the resolver is gone".into());
+            return Err("the look-up was cancelled".into());
         };
         // Another task may have started the lookup in the meantime.
         if let Some(asked) = self.cached(host) {

@@ -64,7 +64,7 @@ pub fn total(headers: &HeaderMap) -> Option<u64> {
 pub fn foreign_coding(headers: &HeaderMap, url: &Url) -> Option<String> {
     let is_own = |coding: &String| match coding.to_ascii_lowercase().as_str() {
         "identity" => true,
-        // Some servers declare it for files that are themselves compressed (`AddEncoding` of Apache).
+        // Some servers send `Content-Encoding: gzip` for gzip files (`AddEncoding` of Apache).
         "gzip" | "x-gzip" => url.path().ends_with(".gz"),
         _ => false,
     };

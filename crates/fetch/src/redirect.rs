@@ -17,7 +17,7 @@ pub(super) fn next(request: &Request, answer: &Response) -> Result<Option<Reques
     let Some(location) = answer.headers.get(LOCATION) else {
         return Ok(None);
     };
-    // Not every server percent-encodes its redirects properly.
+    // Some servers send a `Location` that is not percent-encoded.
     let location = String::from_utf8_lossy(location.as_bytes());
     let to = request.url.join(location.trim());
     let mut to =

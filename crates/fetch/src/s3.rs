@@ -52,15 +52,15 @@ impl Store {
                 None => Credentials::new(key, secret),
             }),
             (None, None) => None,
-            (Some(_), None) => return Err(format!("{key} is set, and {secret} is not")),
-            (None, Some(_)) => return Err(format!("{secret} is set, and {key} is not")),
+            (Some(_), None) => return Err(format!("{key} is set, and {secret} is not: set both")),
+            (None, Some(_)) => return Err(format!("{secret} is set, and {key} is not: set both")),
         };
         let is_virtual = "AWS_VIRTUAL_HOSTED_STYLE_REQUEST";
         let has_virtual_hosts = match variable(is_virtual).map(|word| word.to_ascii_lowercase()) {
             None => false,
             Some(word) if matches!(&*word, "true" | "1") => true,
             Some(word) if matches!(&*word, "false" | "0") => false,
-            Some(word) => return Err(format!("{is_virtual} is {word:?}: it can be true or false")),
+            Some(word) => return Err(format!("{is_virtual} is {word:?}: set it to true or false")),
         };
         Ok(Store {
             endpoint: endpoint.transpose()?,
@@ -81,15 +81,19 @@ impl Store {
         let name = object.host_str().unwrap_or_default();
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
         if !(1..=255).contains(&name.len()) || !name.bytes().all(fits) {
-            return Err(wrong("no name of a bucket: write s3://bucket/key"));
+            return Err(wrong(
+                "the name of the bucket is missing: write s3://bucket/key",
+            ));
         }
         if object.query().is_some() || object.port().is_some() || !object.username().is_empty() {
-            return Err(wrong("only s3://bucket/key: a ? in a key is %3F"));
+            return Err(wrong(
+                "a query is not allowed: write s3://bucket/key, with %3F for a ? in the key",
+            ));
         }
         let path = object.path().strip_prefix('/').unwrap_or_default();
         let key = percent_decode_str(path).decode_utf8();
         let key = key.map_err(|_| wrong("the key is not UTF-8"))?;
-        // Such segments are resolved on the way, and would lead to other keys or buckets.
+        // HTTP clients and servers resolve such segments, which would select other keys or buckets.
         if key.is_empty() || key.split('/').any(|part| matches!(part, "." | "..")) {
             return Err(wrong("invalid key"));
         }
@@ -101,7 +105,8 @@ impl Store {
             Some(endpoint) => (endpoint.clone(), UrlStyle::Path),
             None => {
                 let endpoint = format!("https://s3.{}.amazonaws.com/", self.region);
-                let endpoint = Url::parse(&endpoint).map_err(|_| wrong("no such AWS_REGION"))?;
+                let endpoint = Url::parse(&endpoint)
+                    .map_err(|_| wrong("AWS_REGION is not the name of a region"))?;
                 // The certificate covers one label only, and host names are case-insensitive.
                 let is_host = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
                 let has_host = name.bytes().all(|byte| is_host(byte) || byte == b'-');
@@ -134,7 +139,7 @@ fn endpoint_of(name: &str, value: &str) -> Result<Url, String> {
         return Err(wrong("it must begin with http:// or https://"));
     }
     if url.query().is_some() || !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong("only a scheme, a host and a path can be named"));
+        return Err(wrong("it may only have a scheme, a host and a path"));
     }
     if !url.path().ends_with('/') {
         let path = format!("{}/", url.path());

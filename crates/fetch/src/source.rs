@@ -62,21 +62,21 @@ pub enum SourceError {
     /// A file cannot be read.
     #[error("{0}")]
     Io(String),
-    /// The source does not support this kind of query; it is not at fault.
+    /// The source does not support this kind of query, which is not a failure of the source.
     #[error("{0}")]
     Unsupported(String),
     /// A file has changed or disappeared since it was listed.
     #[error("{0}")]
     Changed(String),
-    /// Parts of the source cannot be read; the rest has answered.
+    /// Parts of the source cannot be read; the other parts were read.
     #[error("{0}")]
     Incomplete(String),
     /// This server is out of memory for the response.
-    #[error("no memory is left for its answer (--memory)")]
+    #[error("this server has no memory left for its response (--memory sets the limit)")]
     Busy,
 }
 
-/// The party that is to blame for an error.
+/// The cause of an error: the source, the query, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The source does not respond, or responds incorrectly.

@@ -160,7 +160,7 @@ fn private_addresses_are_refused_in_all_spellings() {
             "①②⑦.0.0.1",
         ] {
             let refused = ask(&net, &format!("http://{written}:{port}/")).await.err();
-            // Not every resolver accepts all of these notations.
+            // Some resolvers do not accept every notation of an address.
             let is_unknown = !written.contains(|c: char| c.is_ascii_digit())
                 && matches!(refused, Some(Error::Unreachable { .. }));
             let by_guard = matches!(refused, Some(Error::Private(_)));
@@ -466,7 +466,7 @@ fn thousands_of_cancelled_requests_leave_no_open_files() {
             let sent = net.send(get(&deaf.url("/")), &limits).await;
             assert_eq!(sent.err(), Some(Error::Timeout));
         }
-        // Other tests run in parallel.
+        // Tests that run in parallel open files as well.
         until("files are closed", || open() < before + 200);
         assert_eq!(net.pool.count(), 0);
     });

@@ -37,7 +37,7 @@ impl Unpack {
         Ok((done > 0).then(|| Bytes::copy_from_slice(piece)))
     }
 
-    /// Returns true if the data may end here.
+    /// Returns true if the data is complete at this position.
     pub(crate) fn is_complete(&self) -> bool {
         !self.gunzip.is_open()
     }

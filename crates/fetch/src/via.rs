@@ -1,7 +1,7 @@
 //! Detection of request cycles between servers.
 //!
 //! Every request to another server appends this process to `Via`, after the entries of the request that caused it (RFC
-//! 9110, section 7.6.3). A request whose `Via` names this process has come around in a cycle.
+//! 9110, section 7.6.3). A request whose `Via` names this process is part of a cycle.
 
 use std::collections::hash_map::RandomState;
 use std::future::Future;

@@ -31,7 +31,7 @@ pub(super) struct Dialogue {
     pub buffer: BytesMut,
     /// The request, until all of it is sent.
     upload: Option<BoxFuture<'static, Result<(), Error>>>,
-    /// The error that stopped the sending of the request. The server may respond all the same.
+    /// The error that stopped the sending of the request. The server may still send a response.
     unsent: Option<Error>,
     until: Instant,
     limits: Limits,
@@ -85,7 +85,7 @@ impl Dialogue {
                 _ => return Ok(head),
             }
         }
-        Err(wrong("it sends one interim answer after the other"))
+        Err(wrong("it sends too many interim responses (status 1xx)"))
     }
 
     async fn head(&mut self) -> Result<Head<Status>, Error> {
@@ -103,7 +103,7 @@ impl Dialogue {
             }
             let known = self.buffer.len().min(7);
             if self.buffer.get(..known) != b"HTTP/1.".get(..known) {
-                // No further bytes could turn this into HTTP/1.
+                // The first bytes are not those of an HTTP/1 response, so no later byte can make it one.
                 let begin = self
                     .buffer
                     .get(..self.buffer.len().min(60))

@@ -53,7 +53,7 @@ pub enum Version {
 /// The body of a request.
 #[derive(Default)]
 pub enum Body {
-    /// Without a body and without `Content-Length`, unlike an empty body.
+    /// No body and no `Content-Length`. An empty body has `Content-Length: 0`.
     #[default]
     None,
     /// A body of these bytes.
@@ -91,7 +91,10 @@ impl Outgoing {
     pub(super) fn head(&self) -> Result<Vec<u8>, Error> {
         let refused = |what: String| Err(Error::Request(what));
         if matches!(self.method, Method::CONNECT | Method::TRACE) {
-            return refused(format!("a {} request is not sent on", self.method));
+            return refused(format!(
+                "requests with the method {} are not forwarded",
+                self.method
+            ));
         }
         if !matches!(self.url.scheme(), "http" | "https") {
             return refused(format!(
@@ -156,7 +159,7 @@ impl Outgoing {
             }
             if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
                 return refused(format!(
-                    "the header field {} has a line end in it",
+                    "the header field {} contains a line end",
                     String::from_utf8_lossy(name)
                 ));
             }

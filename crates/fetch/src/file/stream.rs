@@ -24,8 +24,8 @@ pub(super) struct Stream {
     at: u64,
     /// The end of the part, if known. Only the end of a whole file can be unknown.
     pub(super) end: Option<u64>,
-    /// The checksum of the bytes received so far. Only of a whole file, which the server may send from its beginning
-    /// again after the connection broke.
+    /// The checksum of the bytes received so far. Only used for a whole file: after the connection broke, the server
+    /// may send the file from its beginning again.
     received: Option<Crc>,
     answer: Option<Current>,
     retries: Retries,
@@ -36,7 +36,7 @@ struct Current {
     body: BodyStream,
     /// Number of bytes until the end, if known.
     left: Option<u64>,
-    /// The server sends more bytes than wanted, which are not read.
+    /// True if the server sends more bytes than requested, which are not read.
     is_longer: bool,
 }
 
@@ -174,7 +174,7 @@ impl Stream {
         } else if self.is_whole() || self.size.is_some_and(|size| size <= MAX_WHOLE) {
             answer.body = self.skip(answer.body).await?;
         } else {
-            // The name may belong to several servers.
+            // Several servers may share this host name.
             let why = "the server no longer supports range requests";
             return Err(Error::Connection(why.to_owned()));
         }
