@@ -43,7 +43,7 @@ pub enum Problem {
     Encrypted,
     /// The member is compressed by this method, which is neither `stored` nor `deflate`.
     #[error(
-        "it is compressed by method {0}, where WACZ files have 0 (stored) and 8 (deflate); make the package again with \
+        "it is compressed by method {0}, but WACZ files only use 0 (stored) and 8 (deflate); make the package again with \
          `wacz create`"
     )]
     Method(u16),
@@ -57,9 +57,9 @@ pub enum Problem {
     #[error("it is truncated; download the file again")]
     CutOff,
     /// A limit is exceeded.
-    #[error("{what} is larger than {limit}, which is the limit `{option}` of reading packages")]
+    #[error("{what} is larger than {limit}, the limit `{option}` for reading packages")]
     TooLarge {
-        /// The thing that is too large.
+        /// The text, line or download that is too large.
         what: String,
         /// The limit, with its unit.
         limit: String,
@@ -90,8 +90,8 @@ pub enum Problem {
     Forbidden(String),
     /// The certificate of the server is not trusted by this system; the text says why.
     #[error(
-        "the server cannot be trusted: {0}; if it can, name the file with the certificate of its authority in \
-         SSL_CERT_FILE"
+        "the certificate of the server is not trusted: {0}; to trust it, set SSL_CERT_FILE to a file with the \
+         certificate of its authority"
     )]
     Untrusted(String),
     /// The response of the server is invalid; the text says why.
@@ -133,7 +133,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match &self.problem {
             Problem::Connection(_) | Problem::Changed(_) => true,
-            // This includes server errors (5xx) for which an immediate retry is pointless.
+            // A later attempt may succeed after any server error (5xx), even if an immediate retry is pointless.
             Problem::Status { status, .. } => *status >= 500 || is_transient(*status),
             _ => false,
         }

@@ -21,7 +21,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Reads the lines of `content`, a member decompressed from the zip file, where it takes `compressed` bytes.
+    /// Reads the lines of `content`, a decompressed member that takes `compressed` bytes in the zip file.
     pub(super) fn new(
         file: &str,
         member: &str,

@@ -5,7 +5,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 
 use super::{Error, Location, Options, Problem, http, source};
 
-/// A list of packages, which stands for a whole collection; or a single package.
+/// A list of all packages of a collection, or a single package.
 ///
 /// The list is JSON, as in a multi-WACZ package: `{"resources": [{"name", "path", "hash", "size", "crawlId"}, …]}`.
 /// Only `path` is required; `bytes` is a synonym of `size`.

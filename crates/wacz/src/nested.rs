@@ -102,7 +102,7 @@ impl Walk<'_> {
         }
         if self.seen.len() == MAX_LISTS {
             return Err(format!(
-                "it is a list, and there are more than {MAX_LISTS} of them"
+                "it is a list, but at most {MAX_LISTS} lists are read"
             ));
         }
         let list = self.read(location)?;
@@ -128,7 +128,7 @@ impl Walk<'_> {
         };
         if let Some(first) = origin.as_ref().and_then(|at| self.unreachable.get(at)) {
             return Err(format!(
-                "it is skipped: its server did not respond for {first}"
+                "it is skipped, because its server did not respond to the request for {first}"
             ));
         }
         Manifest::read(location, self.options).map_err(|error| {
@@ -151,7 +151,7 @@ fn is_list(location: &Location) -> bool {
     location.name().to_ascii_lowercase().ends_with(".json")
 }
 
-/// Returns the same location for all spellings of a path, as far as possible.
+/// Returns the same location for all spellings of an existing path. Other paths are returned unchanged.
 fn identity(location: &Location) -> Location {
     match location {
         Location::File(path) => {

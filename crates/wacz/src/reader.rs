@@ -130,7 +130,7 @@ impl Source {
 
     /// Returns the stored data of a member, after reading and checking its header.
     fn data(&self, entry: &DirectoryEntry, name: &str) -> Result<Box<dyn Read + Send>, Problem> {
-        // The size of its local header is unknown yet, so limit the read to the longest possible one.
+        // The size of the local header is still unknown, so limit the read to the longest possible header.
         let most = (entry.longest_header() + entry.compressed).min(entry.end - entry.header);
         match self {
             Source::Disk(_) | Source::Version { .. } => {

@@ -93,7 +93,7 @@ impl<'t> Object<'t> {
         };
         let end = self.members[at].value.end;
         let (from, to) = match (at.checked_sub(1), self.members.get(at + 1)) {
-            // Including the comma before it, or else the comma and the white space after it.
+            // Also remove the comma before the member or, for the first member, the comma and the white space after it.
             (Some(before), _) => (self.members[before].value.end, end),
             (None, None) => (self.start(), end),
             (None, Some(_)) => {

@@ -38,7 +38,7 @@ pub(super) fn rewrite(
         {
             None => {
                 record.header = at;
-                // Including what follows its data: a data descriptor, or anything else.
+                // Also copy the bytes after the data of the member, for example a data descriptor.
                 at += io::copy(
                     &mut wacz.section(entry.header, entry.end - entry.header),
                     &mut out,
@@ -80,7 +80,7 @@ fn proved(path: &Path, changes: &[(&'static str, Vec<u8>)]) -> Result<(), Proble
     Ok(())
 }
 
-/// The attributes of a file that differ after it was written to.
+/// The attributes of a file, of which at least one changes when the file is written to.
 #[derive(PartialEq, Eq)]
 struct Identity {
     place: (u64, u64),

@@ -35,7 +35,7 @@ pub(super) struct Set {
 pub(super) struct Package {
     pub(super) known: Known,
     size: u64,
-    /// The hash, once it was computed; the inner `None` stands for a file that cannot be read.
+    /// The hash, once it was computed; the inner `None` means that the file cannot be read.
     hash: Option<Option<String>>,
 }
 

@@ -49,7 +49,7 @@ struct EndRecord {
 
 impl Directory {
     /// Reads the directory of a file of `size` bytes. `section` returns a reader of a number of bytes from an offset.
-    /// It is called for the end of the file, and for the directory unless that is in there.
+    /// It is called for the end of the file, and again for the directory if the directory begins before that part.
     pub(crate) fn read<R: Read>(
         size: u64,
         limit: u64,
@@ -333,7 +333,7 @@ fn end_record(tail: &[u8]) -> Result<Option<usize>, Problem> {
     let found = ends.next();
     match ends.next() {
         None => Ok(found),
-        Some(_) => Err(Problem::Directory("it has two ends".to_owned())),
+        Some(_) => Err(Problem::Directory("it has two end records".to_owned())),
     }
 }
 

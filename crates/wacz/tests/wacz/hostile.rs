@@ -218,7 +218,7 @@ fn encrypted_members_and_unknown_methods_are_refused() {
         );
         assert_contains(&error, format!("method {method}"));
     }
-    // Members that are not read may be of any form.
+    // A member that is not read may use any compression method.
     let warc = but!(Part::stored("archive/data.warc.zst", b"x"), method: 93);
     assert_eq!(read(&zip(&[warc, index(LINE)])).unwrap().len(), 1);
 }
@@ -306,10 +306,10 @@ fn end_record_that_contradicts_the_directory_is_refused() {
         file[at] ^= 2;
         refused_file(&file, None);
     }
-    // Another end record within the comment of the end record.
+    // The comment of the end record contains a second end record.
     let comment = zip(&[Part::stored("indexes/other.cdx", LINE)]);
     refused_file(&zip_with(&parts, &with!(Ending, comment)), None);
-    // A placeholder for a zip64 number that is missing.
+    // A field has the placeholder for a zip64 number, but the number is missing.
     let mut part = but!(index(LINE), zip64: true);
     let mut file = zip(std::slice::from_ref(&part));
     let extra = file
@@ -372,7 +372,7 @@ fn damaged_gzip_is_refused_at_any_offset() {
         damaged[at] ^= 0x55;
         match read(&zip(&[Part::stored(name, &damaged)])) {
             Err(error) => assert_eq!(error.member.as_deref(), Some(name)),
-            // Without its first two bytes the data are no gzip, and no index line either.
+            // Without its first two bytes, the member is neither gzip nor lines of an index.
             Ok(lines) => {
                 assert!(at < 2 && !lines.contains(&"com,example)/ 20260319102015 {}".to_owned()))
             }

@@ -226,7 +226,7 @@ fn saved_list(folder: &std::path::Path, name: &str, entries: &str) -> Location {
 
 #[test]
 fn unreachable_server_is_asked_for_one_list_only() {
-    // It closes every connection without a response.
+    // A server that closes every connection without a response.
     let gone = redis_tests::ScriptedHost::start(|_| vec![redis_tests::Part::Close]);
     let there = redis_tests::FileHost::start();
     there.put(
@@ -299,7 +299,7 @@ fn nested_lists_have_paths_relative_to_their_own_folders() {
             entry("a.wacz", None),
             entry("sub/b.wacz", Some("c1")),
             entry("sub/d.wacz", Some("own")),
-            // Named twice, read once.
+            // The list is named twice, and read once.
             entry("sub/../e.wacz", Some("c2")),
             entry("sub/f.wacz", Some("c1")),
             entry("z.wacz", None),

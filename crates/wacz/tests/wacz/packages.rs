@@ -109,7 +109,7 @@ fn unreadable_members_are_copied_unchanged() {
     assert_starts(wacz.datapackage().unwrap(), "{\"b\": 1,\n \"a\": 1.50,");
     assert_eq!(all_lines(&wacz).unwrap(), ["a 2026 {}"]);
     let place = |file: &[u8], text: &[u8]| file.windows(text.len()).position(|bytes| bytes == text);
-    // From the second member to the digest, byte by byte.
+    // Compare the bytes from the second member to the digest.
     let from = place(&old, b"archive/data.warc.zst").unwrap() - 30;
     let to = place(&old, b"datapackage-digest.json").unwrap() - 30;
     assert!(place(&new, &old[from..to]).is_some());
@@ -428,7 +428,7 @@ fn local_list_has_names_and_a_remote_one_hashes() {
         states(&report, "b.wacz")[..],
         [Presence::Present { .. }]
     ));
-    // Its hash is known, so it was not downloaded completely: only the beginning, the end, and its datapackage.
+    // The hash of the package is known, so only its beginning, its end and its datapackage were downloaded.
     let asked = host
         .requests()
         .iter()

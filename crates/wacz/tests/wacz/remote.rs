@@ -292,7 +292,7 @@ fn impossible_responses_are_refused() {
         let (_host, lines) = lines_of(&package, but!(honest(), total_lie));
         lines.expect_err("a wrong total");
     }
-    // The whole file, with another length than the server stated.
+    // The server sends the whole file, but with another length than it stated.
     for length_lie in [-1, -50_000, 1, 50_000] {
         let (_host, lines) = lines_of(&package, but!(honest(), length_lie, ranges: false));
         lines.expect_err("a wrong length");
@@ -324,14 +324,14 @@ fn file_that_changes_meanwhile_is_noticed() {
             assert!(error.is_transient());
         }
     }
-    // It is replaced by another, shorter file.
+    // Replace the file by a shorter one.
     let host = FileHost::start();
     host.put(WACZ, &package.bytes, Manners::default());
     let wacz = open(&host).unwrap();
     host.put(WACZ, &package.bytes[..50], Manners::default());
     let error = all_lines(&wacz).unwrap_err();
     assert!(matches!(error.problem, Problem::Changed(_)), "{error}");
-    // A second request may reach another of several servers, which works.
+    // The second request may reach another server with the same name, and succeeds.
     let manners = Manners {
         later: Some((
             2,

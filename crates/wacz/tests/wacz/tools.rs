@@ -45,7 +45,7 @@ fn reference_tools_accept_our_packages_after_changes() {
             must_be_valid(&tool, &path);
         }
     }
-    // The tools would have detected a fault.
+    // Check that the tools report faults: the list of pages gets an invalid line.
     let parts: Vec<Part> = members(&path)
         .into_iter()
         .map(|(name, bytes)| match &name[..] {
@@ -124,7 +124,7 @@ fn packages_of_the_reference_tools_have_all_captures_of_wget() {
     let mut expected: Vec<String> = pages.iter().map(|page| host.url(page)).collect();
     expected.sort_unstable();
     urls.sort_unstable();
-    // Records in which wget describes itself.
+    // wget adds records about itself (`metadata://gnu.org/`).
     urls.retain(|url| !url.starts_with("metadata://gnu.org/"));
     assert_eq!(urls, expected);
 

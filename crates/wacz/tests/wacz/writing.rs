@@ -39,7 +39,7 @@ pub fn write(
     requires: &[Required],
 ) -> Result<Vec<u8>, Error> {
     let mut rng = Rng::seeded(11);
-    // Tools decompress members that are named as gzip.
+    // The WARC file must be valid gzip, because tools decompress members whose name ends in `.gz`.
     let warc = gzip(&(0..300_000).map(|_| rng.bits() as u8).collect::<Vec<u8>>());
     let mut wacz = Writer::create(path, CREATED)?;
     wacz.title("A crawl “of” \u{1f310}");
