@@ -30,14 +30,14 @@ pub enum Capture<'a> {
         size: u64,
     },
     /// A capture without a payload to deduplicate: it was not fetched by HTTP (extracted text, metadata, DNS), or its
-    /// digest is the digest of the empty string, which also stands for an unknown digest.
+    /// digest is the digest of the empty string, which some programs also write for an unknown digest.
     Other,
     /// A header or a blank line.
     Nothing,
     /// An invalid line, with the reason.
     Bad(String),
-    /// A header that lists the columns in an unsupported order, with a remedy. The lines below it
-    /// must not be read, because their columns would be mistaken for other columns.
+    /// A header that lists the columns in an unsupported order, with a remedy. The lines below it must not be
+    /// read, because the parser would confuse their columns.
     Order(String),
 }
 

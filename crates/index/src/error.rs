@@ -39,7 +39,7 @@ pub enum Error {
     Busy {
         /// The locked entry.
         entry: PathBuf,
-        /// The process that holds the lock, as far as it is known.
+        /// The process that holds the lock, if it is known.
         owner: String,
         /// Time spent waiting for the lock.
         waited: Duration,

@@ -113,7 +113,7 @@ impl<R: BufRead> Reader<R> {
     ///
     /// # Errors
     /// Returns the errors of the input.
-    #[allow(clippy::should_implement_trait)] // it lends
+    #[allow(clippy::should_implement_trait)] // the line borrows the reader, so this cannot be an Iterator
     pub fn next(&mut self) -> io::Result<Option<Numbered<'_>>> {
         loop {
             match self.find()? {

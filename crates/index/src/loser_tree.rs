@@ -1,4 +1,4 @@
-//! A loser tree, which finds the first of many inputs while one of them changes at a time.
+//! A loser tree, which finds the first of many sorted inputs after one of them has advanced.
 
 /// A tree of losers: the winner is the input that comes first, and each inner node holds the
 /// loser of its match. After the winner has changed, finding the next one takes one comparison per level of the tree.

@@ -1,8 +1,8 @@
 //! Spellings of urlkeys by the programs that write indexes.
 //!
-//! Here, a capture has one urlkey, the [`urlkey`] of its URL. Some programs spell keys in another way, so that an index
-//! may hold a capture under another key. [`SPELLINGS`] lists the supported spellings; [`keys`] returns all keys that
-//! may hold captures of a URL, and [`canonical`] the urlkey of a line.
+//! In Crawlspace, a capture has one urlkey: the [`urlkey`] of its URL. Other programs spell some keys in another way,
+//! so that an index may contain a capture under another key. [`SPELLINGS`] lists the supported spellings; [`keys`]
+//! returns all keys that may hold captures of a URL, and [`canonical`] the urlkey of a line.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -103,8 +103,8 @@ pub fn keys(url: &str) -> Vec<String> {
     keys_of_any(url)
 }
 
-/// Returns the keys of a URL other than its urlkey, `own`, if they follow from it without parsing; `None` for a URL
-/// with characters that a spelling changes.
+/// Returns the keys of a URL other than its urlkey, `own`, if they can be derived from `own` without parsing the URL;
+/// `None` for a URL with characters that a spelling changes.
 ///
 /// Nearly all URLs are plain, and parsing a URL costs as much as looking it up.
 pub(crate) fn others_of_plain(url: &str, own: &str) -> Option<Option<String>> {
@@ -114,7 +114,7 @@ pub(crate) fn others_of_plain(url: &str, own: &str) -> Option<Option<String>> {
     let (host, path_and_query) = rest.split_at(rest.find('/')?);
     let (name, path_and_query_of_key) = own.split_once(')')?;
     let is_plain_byte = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
-    // A canonical key of this length has the same labels.
+    // In a canonical key, a name that is as long as the host consists of the labels of the host.
     let is_plain = host.bytes().all(is_plain_byte)
         && host.len() == name.len()
         && name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -325,8 +325,8 @@ pub fn other_keys(row: &Row) -> OtherKeys {
     keys
 }
 
-/// Returns whether a key is certainly the urlkey of the URL in the JSON of a row. Returns false if
-/// only parsing the URL would tell.
+/// Returns whether a key is certainly the urlkey of the URL in the JSON of a row. Returns false if the URL
+/// would have to be parsed to decide this.
 fn is_plainly_of(key: &[u8], json: &[u8]) -> bool {
     static NAMES: LazyLock<[Finder<'static>; 2]> =
         LazyLock::new(|| [b"\"url\"" as &[u8], b"\"original\""].map(Finder::new));

@@ -82,7 +82,7 @@ impl Timestamp {
                 };
                 number = number * 10 + digit;
             }
-            // Zeros stand for an unknown month or day.
+            // Zeros mean that the month or day is unknown.
             if given.len() < width || number == 0 {
                 Some(number.clamp(lowest, highest))
             } else {

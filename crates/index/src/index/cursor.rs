@@ -12,7 +12,8 @@ use crate::source::SourceError;
 use crate::spelling::canonical;
 use crate::zipnum::cluster::Blocks;
 
-/// Limit of captures at the same distance from the requested time that are sorted in memory, in bytes.
+/// Maximum total size, in bytes, of the captures at the same distance from the requested time. They are
+/// sorted in memory.
 const MAX_RUN: usize = 4 << 20;
 
 /// Selects lines within a span by their urlkeys.
@@ -145,7 +146,7 @@ impl Cursor {
         self.shape().both(self.line())
     }
 
-    /// Returns the path of the file that the lines are from.
+    /// Returns the path of the file that contains the lines.
     #[cold]
     pub(crate) fn path(&self) -> &Path {
         self.lines.path()
@@ -245,7 +246,7 @@ impl Cursor {
         Ok(false)
     }
 
-    /// Replaces the key of the current line by its urlkey. Returns false if the query does not want the line.
+    /// Replaces the key of the current line by its urlkey. Returns false if the line does not match the query.
     #[inline]
     fn has_wanted_key(&mut self) -> bool {
         self.shape.is_respelled = self.marked && self.lines.is_marked();

@@ -187,7 +187,7 @@ impl Files {
             let is_here = directory.is_some_and(|directory| directory.is_here(next));
             return Some((Arc::clone(entry), is_here));
         }
-        // Files that the directory rules out count as read.
+        // Files that the directory excludes count as read.
         let skips_some = self.candidates.as_ref().is_some_and(|some| some.skips_some);
         if let Some(gaps) = self.gaps.as_ref().filter(|_| skips_some) {
             gaps.read();
@@ -427,7 +427,7 @@ impl Found {
     ) -> Lines<P> {
         let Bounds { after, until } = self.bounds;
         let at = self.begin(direction);
-        // This many bytes contain the first lines in most cases.
+        // In most cases, the first lines are within 1 KiB after the bounds of the search.
         let far = usize::try_from(until.saturating_sub(after)).unwrap_or(usize::MAX);
         let piece = far.saturating_add(1 << 10);
         let piece = piece.clamp(self.piece / 2, self.piece * 2);

@@ -43,7 +43,7 @@ pub struct Listing {
     pub packages: Box<[Arc<Package>]>,
     /// Error messages of the parts that cannot be read: folders, files, packages, entries of lists.
     pub failures: Box<[String]>,
-    /// The message of another problem.
+    /// Message about a file that can be read but is not sorted, if there is one.
     problem: Option<String>,
     /// Time at which the source was listed.
     pub(crate) seen: Instant,
@@ -103,7 +103,7 @@ impl Listing {
         }
     }
 
-    /// Returns the message of what is wrong, if anything.
+    /// Returns a message with the first problem and the number of other problems; `None` without problems.
     pub(crate) fn problem(&self) -> Option<String> {
         match &*self.failures {
             [] => self.problem.clone(),
@@ -323,7 +323,7 @@ impl Listing {
         self.packages.iter().any(|one| one.is_remote())
     }
 
-    /// Returns whether anything is wrong.
+    /// Returns whether the listing has a problem.
     pub(crate) fn has_problem(&self) -> bool {
         self.problem.is_some() || !self.failures.is_empty()
     }

@@ -66,7 +66,7 @@ pub struct Package {
     archives: HashMap<Box<str>, Archive>,
     requires: OnceLock<Arc<[Required]>>,
     size: Option<u64>,
-    /// The message of what is wrong, if anything.
+    /// Error message, if a part of the package cannot be read.
     pub(super) problem: Option<String>,
 }
 
@@ -343,13 +343,13 @@ impl Reading<'_> {
         }
         let mut archives = HashMap::new();
         for (name, is_stored) in wacz.members() {
-            // A compressed member cannot be read from an offset.
+            // A WARC file in a compressed member cannot be read from an offset.
             let Some(short) = archive_name(name).filter(|_| is_stored) else {
                 continue;
             };
             let place = OnceLock::new();
-            // On a server, each position takes a request, which is sent when the WARC file is first
-            // read.
+            // On a server, finding the position of a WARC file takes a request. Send it when the file is
+            // first read.
             if matches!(medium, Medium::Disk(_))
                 && let Some(range) = wacz.place(name).map_err(|error| error.to_string())?
             {

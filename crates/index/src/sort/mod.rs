@@ -50,8 +50,8 @@ pub struct Sorter {
 }
 
 impl Sorter {
-    /// Creates a sorter that uses about `memory` bytes (and 16 MiB more when it merges), and writes the rest to files
-    /// in `folder`, which needs room for about all lines.
+    /// Creates a sorter that uses about `memory` bytes (and 16 MiB more when it merges), and writes other lines to
+    /// files in `folder`, which needs space for nearly all lines.
     pub fn new(memory: usize, folder: &Path, work: &Work) -> Sorter {
         Sorter {
             memory,
@@ -182,7 +182,7 @@ impl Sorted {
     ///
     /// # Errors
     /// Fails if a file cannot be read.
-    #[allow(clippy::should_implement_trait)] // it lends
+    #[allow(clippy::should_implement_trait)] // the line borrows the sorter, so this cannot be an Iterator
     #[inline]
     pub fn next(&mut self) -> Result<Option<&[u8]>, Error> {
         Ok(self.merge.next()?.map(|(line, _)| line))

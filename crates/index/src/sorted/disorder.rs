@@ -19,7 +19,7 @@ const SAMPLES: u64 = 8;
 /// Size of a sample, in bytes.
 const SAMPLE: usize = 16 << 10;
 
-/// A file that a query found to be unsorted although its samples were in order.
+/// A file whose samples were in order, but in which a query found unsorted lines.
 #[derive(Debug, Default)]
 pub struct Disorder(Mutex<Option<(PathBuf, Option<FileVersion>)>>);
 

@@ -81,7 +81,7 @@ struct Disk {
 #[derive(Debug)]
 struct FileState {
     version: FileVersion,
-    /// Time of the last check in seconds since 1970, if a change after it might leave the version the same.
+    /// Time of the last check in seconds since 1970, if a later change might not change the version.
     young: Option<i64>,
     pivots: Pivots,
 }
@@ -228,7 +228,7 @@ impl NamedFile {
         let opened = lock(&self.opened).upgrade();
         if let Some(opened) = opened {
             let snapshot = opened.snapshot();
-            // A file that was replaced under its name has no links any more.
+            // A file that was replaced under its name no longer has a link.
             if let Some(snapshot) = snapshot.map_err(|error| failed(&self.path, &error))? {
                 return Ok(Some(snapshot));
             }
@@ -624,7 +624,7 @@ fn all() -> MutexGuard<'static, Vec<Arc<Opened>>> {
     lock(&ALL)
 }
 
-/// Returns an increasing number.
+/// Returns a number that is higher than all numbers it returned before.
 fn tick() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed)

@@ -91,7 +91,7 @@ struct Marks {
 impl Marks {
     fn of(json: &[u8]) -> Marks {
         const OWN: [&str; 2] = ["\"source", "_url\""];
-        // The names of the URL member; a letter of a name may be written as an escape.
+        // Search for the names of the URL member. A name may contain a letter that is written as an escape.
         const URL: [&str; 3] = ["\"url\"", "\"original\"", "\\u00"];
         // `None` on processors without vector instructions, where the JSON of each line is parsed.
         static ALL: LazyLock<Option<Searcher>> =

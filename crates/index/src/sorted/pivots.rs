@@ -19,7 +19,7 @@ const MAX_KEY: usize = 192;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// The first lines of blocks of a file, as far as searches have read them.
+/// Cache of the first lines of blocks that searches of a file have read.
 ///
 /// A search always halves the blocks at the same offsets, so that these form a binary tree. The root has the number 1,
 /// and the children of node n have the numbers 2n and 2n + 1.
@@ -112,7 +112,7 @@ impl Pivots {
                 }
             }
         };
-        // Another search may have stored the same pivot first.
+        // `set` fails if another search has stored the same pivot first.
         let _ = node.set(pivot);
     }
 

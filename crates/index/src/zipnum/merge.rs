@@ -27,7 +27,7 @@ const PROGRESS_INTERVAL: u64 = 1024;
 /// one is cheap. Blocks that are too small are joined.
 ///
 /// # Errors
-/// [`Error::Damaged`] if an index is damaged, as far as it is read; blocks that are copied are not decompressed.
+/// [`Error::Damaged`] if a part of an index that is read is damaged; blocks that are copied are not decompressed.
 pub fn merge(stem: &str, inputs: &[PathBuf], out: &mut Writer, work: &Work) -> Result<(), Error> {
     let inputs = inputs
         .iter()
@@ -139,8 +139,8 @@ fn merge_at_once(
                 }
             }
             Here::Line => {
-                // An input that came first twice may come first often, so emit its lines up to the
-                // head of the second input.
+                // An input that came first twice in a row probably comes first again, so emit its lines up to
+                // the head of the second input.
                 let mut alone = false;
                 if last == Some(first) {
                     let second = second().map(|second| &inputs[second]);
@@ -221,7 +221,7 @@ impl Input {
         let Some(second) = second.filter(|second| !matches!(second.here, Here::End)) else {
             return true;
         };
-        // Lines up to the first line of the next block may be in this block.
+        // A block may have lines up to the first line of the next block.
         let Some(after) = &self.after else {
             return false;
         };

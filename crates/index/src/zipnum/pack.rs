@@ -60,7 +60,7 @@ impl Packers {
         }
     }
 
-    /// Returns the number of batches that were given and not taken back yet.
+    /// Returns the number of batches that were queued and not yet taken.
     pub(crate) fn under_way(&self) -> usize {
         self.given - self.taken
     }
@@ -106,7 +106,7 @@ impl Packers {
         let number = self.taken;
         self.taken += 1;
         if let Some(mut batch) = self.held.pop_front() {
-            // If threads are configured, this can only be a first batch without a second one.
+            // If threads are configured, this can only be the first batch, and no second batch was queued.
             Packer::new(self.level).pack(&mut batch)?;
             return Ok(Some(batch));
         }

@@ -45,7 +45,7 @@ impl Blocks {
     ///
     /// # Errors
     /// [`Error::Damaged`], with the offset, if the two files do not match or a block is damaged.
-    #[allow(clippy::should_implement_trait)] // what comes is borrowed
+    #[allow(clippy::should_implement_trait)] // the text borrows the reader, so this cannot be an Iterator
     pub fn next(&mut self) -> Result<Option<&[u8]>, Error> {
         let Some(block) = self.secondary.next()? else {
             return Ok(None);
@@ -212,7 +212,7 @@ impl Secondary {
             entry: self.gz.path.to_path_buf(),
             what: format!("block at byte {}: {what}", block.offset),
         };
-        // A gzip member ends with the size of its text; reserve that much memory, if the size is plausible.
+        // A gzip member ends with the size of its text. Reserve memory for the text, if the size is plausible.
         let size = packed
             .last_chunk()
             .map_or(0, |size| u32::from_le_bytes(*size));

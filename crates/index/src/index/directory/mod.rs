@@ -74,7 +74,8 @@ impl Size {
 }
 
 impl Directory {
-    /// Returns the directory of a listing from what has been read so far; [`build::read_unknown`] reads the rest.
+    /// Returns the directory of a listing, built from the entries that were read so far; [`build::read_unknown`] reads
+    /// the other entries.
     pub(super) fn of(entries: &[Arc<Entry>]) -> Arc<Directory> {
         let (mut directory, unread) = Directory::look(entries, FileVersion::is_settled);
         directory.unknown = unread.iter().map(Arc::downgrade).collect();

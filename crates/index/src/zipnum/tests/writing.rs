@@ -16,7 +16,7 @@ fn lines_read_back_in_blocks_of_the_right_size() {
         let (found, counts) = read(folder.path(), "url").unwrap();
         assert!(found == lines);
         assert_sized(&counts, options);
-        // This includes the last block, unless it is the only one.
+        // Every block has at least half of the lines, also the last block, unless the index has a single block.
         assert!(counts.len() < 2 || counts.iter().all(|&count| count >= options.lines / 2));
         assert_eq!(stats.blocks, counts.len() as u64);
         assert_eq!(stats.copied, 0);
@@ -29,7 +29,7 @@ fn lines_read_back_in_blocks_of_the_right_size() {
 #[test]
 fn number_of_threads_changes_nothing() {
     let mut rng = Rng::new("number_of_threads_changes_nothing");
-    // Many times the size of a batch.
+    // The lines take many batches.
     let lines = lines(&mut rng, 12_000);
     let written = |threads| {
         let folder = tempfile::tempdir().unwrap();
