@@ -30,8 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (entry, found) = (index.entry.path().to_owned(), index.found.clone());
     let missing = index.missing.len();
     drop(index);
-    // A recently changed entry is read completely, because it could have been changed again within the resolution of
-    // the file times.
+    // The cache reads all of an entry that was changed recently, because the file times could hide another change.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(200) {
         caches.get_index(kind, &found, &work)?;

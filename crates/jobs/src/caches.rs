@@ -1,4 +1,4 @@
-//! The caches of a folder, and how they build on one another.
+//! The caches of a folder, some of which are built from others.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -194,7 +194,7 @@ impl IndexCaches {
         })
     }
 
-    /// Returns an index of those of the jobs that were found; see [`Index`].
+    /// Returns an index of the jobs that were found; see [`Index`].
     ///
     /// # Errors
     /// Fails if no index can be built. A missing job is not an error.

@@ -12,8 +12,8 @@ use super::{
 
 /// Builds the items of a [`CombiningMultiFileBasedCache`].
 pub trait Combine: Send + Sync {
-    /// Collects the inputs of the jobs, and reports the jobs for which that failed. `cache` is the cache of the result.
-    /// With `rebuild`, existing inputs are built again.
+    /// Collects the inputs of the jobs, and returns the jobs whose inputs are missing. `cache` is the cache of the
+    /// result. With `rebuild`, existing inputs are built again.
     ///
     /// # Errors
     /// Fails if an error affects all jobs, such as a full disk. A missing job is not an error.
@@ -25,7 +25,7 @@ pub trait Combine: Send + Sync {
         work: &Work,
     ) -> Result<Prepared, Error>;
 
-    /// Returns whether an item is up to date with its sources, as far as this can be told without reading the archive.
+    /// Returns whether an item is up to date with its sources, as far as can be determined without reading the archive.
     ///
     /// # Errors
     /// Fails if the work was cancelled.
@@ -52,7 +52,7 @@ pub struct Prepared {
 /// An index of some jobs.
 #[derive(Debug)]
 pub struct Index {
-    /// The entry of the index, whose name stands for the jobs that were found.
+    /// The entry of the index, which is named after the jobs that were found.
     pub entry: Entry,
     /// The jobs in the index.
     pub found: JobSet,
@@ -68,7 +68,7 @@ pub struct CombiningMultiFileBasedCache<C> {
 }
 
 impl<C: Combine> CombiningMultiFileBasedCache<C> {
-    /// Creates a cache that stores in `cache` what `combine` builds.
+    /// Creates a cache of the items that `combine` builds, stored in `cache`.
     pub(crate) fn new(cache: MultiFileBasedCache, combine: C) -> CombiningMultiFileBasedCache<C> {
         CombiningMultiFileBasedCache { cache, combine }
     }
@@ -163,7 +163,7 @@ impl Prepared {
 const MAX_TRIES: usize = 3;
 
 /// Maximum number of parts that are kept in use until the item is built. Each needs an open file, and there may be tens
-/// of thousands; the others are protected by the grace period after their last use.
+/// of thousands; the grace period after their last use protects the other parts.
 const MAX_HELD: usize = 128;
 
 /// Counts the parts that are in use.

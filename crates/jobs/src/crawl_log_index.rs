@@ -391,7 +391,7 @@ fn tell(
         let nearest = counts.nearest;
         draft.note(format!(
             "job {job}: {nearest} captures have the position of a CDX row up to a second away, because no row has \
-             their own second"
+             the same second"
         ));
     }
     if counts.beyond > 0 {

@@ -15,7 +15,7 @@ pub trait Id: Clone + Eq + std::hash::Hash + fmt::Display + Send + Sync {
     /// Returns the first part of the name of the file or folder; the cache appends a common suffix.
     fn name(&self) -> String;
 
-    /// Returns the jobs that the item stands for.
+    /// Returns the jobs of the item.
     fn jobs(&self) -> JobSet;
 }
 
@@ -133,7 +133,7 @@ impl Id for JobSet {
     }
 }
 
-/// Formats the set in the form that it is parsed from: `1,2,5-8`.
+/// Formats the set in the form that [`JobSet::parse`] accepts: `1,2,5-8`.
 impl fmt::Display for JobSet {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = &self.0[..];
@@ -196,7 +196,9 @@ impl JobSet {
                 None => (number(part)?, number(part)?),
             };
             if end < begin {
-                return Err(format!("{part:?} ends before it starts"));
+                return Err(format!(
+                    "{part:?} ends before it starts: write the lower number first"
+                ));
             }
             if end - begin >= most.saturating_sub(jobs.len()) as u64 {
                 return Err(format!("{part:?} names more than {most} jobs, the maximum"));

@@ -92,7 +92,7 @@ impl<'a> MadeOf<'a> {
         }
     }
 
-    /// Returns whether all of these files are inputs, with the same sizes as far as sizes are known.
+    /// Returns whether all of these files are inputs, with the same sizes where both sizes are known.
     pub(crate) fn has(&self, files: &[(String, Option<u64>)]) -> bool {
         files
             .iter()

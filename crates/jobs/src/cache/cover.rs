@@ -1,4 +1,4 @@
-//! Finds entries that a larger entry can be merged from.
+//! Finds entries that can be merged into a larger entry.
 
 use std::cmp::Reverse;
 use std::fs;
@@ -112,7 +112,7 @@ impl MultiFileBasedCache {
     }
 }
 
-/// Returns whether an entry with this name can have `least` of the jobs and no others, judging by the name.
+/// Returns false if its name shows that an entry has other jobs, or fewer than `least` of these jobs.
 fn may_be_part(name: &str, jobs: &JobSet, least: usize) -> bool {
     let Some(ids) = name.strip_suffix(END) else {
         return false;

@@ -110,7 +110,7 @@ impl Held {
                 stamp: Stamp::of(&held),
                 file,
             };
-            // It may have been replaced before it was locked.
+            // The manifest may have been replaced before it was locked.
             if held.is_at(path)? {
                 return Ok(Some(held));
             }
@@ -118,7 +118,7 @@ impl Held {
         Ok(None)
     }
 
-    /// Returns whether the open file still is the one at this path.
+    /// Returns whether the open file is still the file at this path.
     pub(crate) fn is_at(&self, path: &Path) -> Result<bool, Error> {
         match fs::metadata(path) {
             Ok(there) => Ok(self.stamp.is_of_same_file(&there)),

@@ -56,7 +56,7 @@ pub(crate) fn evict(entry: &Path, form: Form, grace: Duration) -> Result<Evictio
     if !try_lock(&held, Mode::Exclusive).map_err(Error::io(&manifest, "lock"))? {
         return Ok(Eviction::InUse);
     }
-    // Remove the manifest first: without it, the remaining files are not taken for an entry.
+    // Remove the manifest first: without it, the remaining files do not count as an entry.
     let away = gone(entry);
     remove(&away)?;
     let rename = |from: &Path| fs::rename(from, &away).map_err(Error::io(from, "remove"));
@@ -84,9 +84,8 @@ fn remove_beside(entry: &Path) -> Result<(), Error> {
     remove(&with_end(entry, ".seen"))
 }
 
-/// Removes the lock file and the mark of a missing entry, unless the lock file is new. Another
-/// program may be about to lock a new file and, unlike this crate, not check afterwards that the
-/// file still exists.
+/// Removes the lock file and the mark of a missing entry, unless the lock file is new: another program may be
+/// about to lock it. Unlike this crate, that program may not check afterwards that the file still exists.
 ///
 /// # Errors
 /// Fails if the files cannot be removed.

@@ -32,7 +32,8 @@ pub(crate) struct Lock {
     owner: PathBuf,
 }
 
-/// The builder's description of itself in `<entry>.owner`. It is only valid while the lock is held.
+/// The process that builds an entry, as described in `<entry>.owner`. The file is only valid while the lock
+/// is held.
 #[derive(Serialize, Deserialize)]
 struct Owner {
     pid: u32,
@@ -73,8 +74,8 @@ impl Lock {
         }
     }
 
-    /// Waits for the lock. Between attempts, `instead` looks for the result that the caller waits for; once it exists,
-    /// the lock is not needed.
+    /// Waits for the lock. Between attempts, calls `instead`, which returns the wanted result if another process has
+    /// built it; the lock is not needed then.
     ///
     /// # Errors
     /// [`Error::Busy`] if waiting takes longer than `wait`; [`Error::Cancelled`]; or an error of `instead`.

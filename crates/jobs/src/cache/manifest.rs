@@ -148,7 +148,7 @@ impl Manifest {
             Ok(())
         } else {
             Err(Unreadable::Damaged(format!(
-                "its manifest is that of {}/{}: it was probably renamed",
+                "its manifest belongs to {}/{}: the entry was probably renamed",
                 self.cache, self.entry
             )))
         }

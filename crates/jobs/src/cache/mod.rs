@@ -1,8 +1,8 @@
 //! A cache of files. Requests get an item from the cache or build it; an item is never built twice at the same time.
 //!
 //! A hit does not wait for any lock. After a miss, the process takes the lock of the entry, looks again, builds the
-//! entry next to its final place, and moves it there once all of it is on the disk. So even after a crash, an entry
-//! that exists is complete, and a missing one can be built at once.
+//! entry next to its final place, and moves it there once all of it is on the disk. Therefore, even after a crash,
+//! every existing entry is complete, and a missing entry can be built at once.
 
 mod cover;
 mod draft;
@@ -318,7 +318,7 @@ impl<I: Id> FileBasedCache<I> {
         let name = self.entry_name(id);
         let path = self.folder.join(&name);
         match self.look(&name, &path, work) {
-            // In the form of a file, the content is replaced shortly before the manifest.
+            // If the entry is a single file, its content is replaced shortly before its manifest.
             Err(Error::Damaged { .. }) if owner(&path).is_some() => Ok(None),
             Err(Error::Damaged { entry, what }) => {
                 add(&self.figures.damaged);

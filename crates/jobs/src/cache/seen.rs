@@ -47,7 +47,7 @@ impl Stamp {
         self.size
     }
 
-    /// Returns whether this is a stamp of the same file, in any version.
+    /// Returns whether the stamp belongs to this file, possibly with earlier content.
     pub(crate) fn is_of_same_file(&self, file: &Metadata) -> bool {
         (self.dev, self.ino) == (file.dev(), file.ino())
     }
@@ -106,8 +106,8 @@ impl Seen {
         &self.files
     }
 
-    /// Returns whether every change after the stamps were taken also changes the stamps. `asked` is
-    /// the time before they were taken, `looked` the time after.
+    /// Returns whether every later change of the files also changes their stamps. `asked` is the time before
+    /// they were taken, `looked` the time after.
     pub(crate) fn is_telling(&self, asked: SystemTime, looked: SystemTime) -> bool {
         let since_1970 = |time: SystemTime| {
             let since = time.duration_since(SystemTime::UNIX_EPOCH);

@@ -98,7 +98,7 @@ fn header_is_recognized() {
 fn truncated_or_garbled_line_is_at_worst_bad() {
     let mut rng = Rng::new("garbled CDX lines");
     for end in 0..LINE.len() {
-        // A truncated number is still a number.
+        // A number that was cut off still parses as a number.
         let whole = end > LINE.len() - "22962264".len();
         assert_eq!(Line::parse(&LINE.as_bytes()[..end]).is_ok(), whole, "{end}");
     }

@@ -141,9 +141,9 @@ fn annotations_name_the_first_capture() {
         "duplicate:\"a.arc,5,20090525130000\"", origin("a.arc", 5);
         "duplicate:\"a.arc,5,20090525130000915\"", origin("a.arc", 5);
         "duplicate:\"a,b.arc,5\"", origin("a,b.arc", 5);
-        // Not a date: 5 is part of the name.
+        // 77 is not a date, so it is the offset, and 5 is part of the file name.
         "duplicate:\"a.arc,5,77\"", origin("a.arc,5", 77);
-        // Truncated: the number may have had more digits.
+        // The closing quote is missing, so the number may have had more digits.
         "duplicate:\"a.arc,5", None;
         "duplicate:\"a.arc,5\" {\"warcFilename\":\"b\",\"warcFileOffset\":1}", origin("a.arc", 5);
         "x:\"duplicate:\",duplicate:\"a.arc,5\"", origin("a.arc", 5);
@@ -210,7 +210,7 @@ fn revisits_and_unwritten_captures_have_no_location() {
         ("warcRevisit:notModified,3t", false),
         ("3t, unwritten:status", false),
         ("unwritten", false),
-        // The position of the earlier capture is invalid, and this one was not stored.
+        // The position of the earlier capture is invalid, and the capture itself was not stored.
         ("duplicate:\"a.arc\"", false),
         ("duplicate:\"a.arc,5", false),
     ] {
@@ -294,8 +294,7 @@ fn digest_at_the_end_of_a_log_is_whole_or_ignored() {
             assert_eq!(is_cut_off, end < digest.len(), "{line}");
         }
     }
-    // The length of such digests is unknown, and a digest that is followed by another field is
-    // complete.
+    // Digests of unknown length, and digests that are followed by another field, count as complete.
     for line in ["xxh3:abc", "sha1:ABC -", "sha1:ABC - 3t", "-"] {
         let line = format!("{before}{line}");
         assert!(!parse(&line).is_digest_cut_off(line.as_bytes()), "{line}");

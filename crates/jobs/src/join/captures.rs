@@ -1,11 +1,11 @@
 //! The rows of a CDX for one URL, and their assignment to lines of the `crawl.log`.
 //!
-//! A row belongs to a line of the same second. If a second has several rows (a 401 and the 200 that
-//! follows), the position that Heritrix 3 logs decides, and in ARC files also the line's
-//! `content-size:`, which equals the length in the CDX. Otherwise the last lines get the last rows:
-//! those with the highest offsets in the last file. If there are fewer rows than lines, the
-//! assignment is ambiguous: none of these lines gets a position, unless all of them have the same
-//! digest. So a row is never the position of two digests.
+//! A row belongs to a line of the same second. If a second has several rows (a 401 and the 200 that follows),
+//! the position that Heritrix 3 logs identifies the row. In ARC files, the line's `content-size:` identifies
+//! it too, because it equals the length in the CDX. Otherwise, the last lines get the last rows, with the
+//! highest offsets in the last file. If there are fewer rows than lines, the assignment is ambiguous: none of
+//! these lines gets a position, unless all of them have the same digest. So a row is never the position of
+//! two digests.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -163,7 +163,7 @@ impl<R: BufRead> Captures<R> {
         let mut left: Vec<usize> = own.collect();
         let free = rows.clone().filter(|row| !self.rows[*row].is_taken);
         let mut free: Vec<usize> = free.collect();
-        // More lines and rows than this in one second cannot be real fetches.
+        // More than `MAX_PAIRS` combinations of lines and rows in one second cannot come from real fetches.
         if free.len().saturating_mul(left.len()) <= MAX_PAIRS {
             let digest = |n: usize| lines[n].line.digest;
             let mut of_digest = HashMap::new();
@@ -379,7 +379,7 @@ fn is_arc(file: &str) -> bool {
         .is_some_and(|end| end.eq_ignore_ascii_case(b".arc"))
 }
 
-/// Parses digits. There are never too many of them for the type.
+/// Parses digits. The callers pass few enough digits for the type.
 fn number(digits: &str) -> u64 {
     digits.bytes().fold(0_u64, |number, digit| {
         number
@@ -388,8 +388,8 @@ fn number(digits: &str) -> u64 {
     })
 }
 
-/// Converts a date to seconds since a fixed day. Invalid days and months are counted on beyond the
-/// valid ones, so that a later date almost always has more seconds.
+/// Converts a date to seconds since a fixed day. Days and months beyond the valid range are accepted, so that
+/// a later date almost always has more seconds.
 fn seconds(date: u64) -> i64 {
     let date = i64::try_from(date).unwrap_or(i64::MAX);
     let (days, time) = (date / 1_000_000, date % 1_000_000);

@@ -221,7 +221,7 @@ fn row_of_another_line_is_not_used() {
             vec![("20090101000009", "A", "-"), ("20090101000010", "B", "-")],
             [None, Some(1)],
         ),
-        // This holds even if that line has no position, or is not in the index.
+        // The row of another line is not used either if that line has no position, or is not in the index.
         (
             vec![
                 ("20090101000009", "A", "-"),
@@ -299,7 +299,7 @@ fn length_decides_between_rows_of_one_second() {
         stored_of("7-1.ARC.gz", 900, 200),
     ];
     assert_eq!(place("content-size:200", &packed), Some(900));
-    // In WARC files, the length is a different one.
+    // In WARC files, the length in the CDX differs from `content-size`.
     let warc = [
         stored_of("7-1.warc.gz", 1000, 300),
         stored_of("7-1.warc.gz", 900, 200),
@@ -312,10 +312,10 @@ fn length_decides_between_rows_of_one_second() {
         ),
         Some(900)
     );
-    // The second file was begun between the two captures.
+    // The crawler began the second file between the two captures.
     let files = [stored_of("7-1.warc", 5000, 1), stored_of("7-2.warc", 0, 1)];
     assert_eq!(place("-", &files), Some(0));
-    // An archive that was compressed later, next to its original metadata file.
+    // The archive was compressed later, and the original metadata file is next to it.
     let generations = [
         stored_of("7-1.arc", 1000, 300),
         stored_of("7-1.arc.gz", 700, 300),

@@ -8,8 +8,7 @@ use super::super::JobId;
 /// Placeholder of the number of the job.
 const JOB: &str = "{job}";
 
-/// A template of the names of crawls, in which `{job}` stands for the number of the job. Default:
-/// `job-{job}`.
+/// A template of the names of crawls, in which `{job}` is replaced by the number of the job. Default: `job-{job}`.
 ///
 /// ```
 /// use crawlspace_jobs::load::CrawlName;

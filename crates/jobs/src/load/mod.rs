@@ -1,11 +1,11 @@
 //! Loads the index of a job into a dedupe index: the job becomes a crawl, with its (W)ARC files as the list of files.
 //!
-//! Loading is idempotent, even after an interruption: the sequence of calls is named after the records, so that the
-//! dedupe index recognises calls that it has counted; and the crawl is committed once all calls were made. A crawl with
-//! any other content is refused, because the result of mixing the two would be unpredictable.
+//! Loading is idempotent, even after an interruption: the name of the sequence of calls is derived from the records, so
+//! that the dedupe index recognises calls that it has already counted. The crawl is committed once all calls were made.
+//! A crawl with any other content is refused, because the result of mixing the two would be unpredictable.
 //!
-//! An index has neither the sizes nor the hashes of the files. So the files stay open in the list
-//! (`DEDUPE.WACZOPEN`), which then only has their names.
+//! A job index contains neither the sizes nor the hashes of the files. Therefore, the files stay open in the file list
+//! of the crawl (`DEDUPE.WACZOPEN`), which only contains their names.
 
 mod crawl_name;
 mod row;
@@ -90,7 +90,8 @@ pub enum Error {
     /// The crawl has other content.
     #[error("{0}")]
     Crawl(String),
-    /// The calls were interrupted; another error has the cause.
+    /// The calls were stopped, because the dedupe index accepted no further records. A separate error has the
+    /// cause.
     #[error("the dedupe index accepted no further records")]
     Refused,
 }
@@ -227,7 +228,7 @@ impl Loading<'_> {
                 Ok(())
             })
         })?;
-        // Add a record again, under the name that marks all records as added. The server does not
+        // Add one record again, under the writer name that marks the load as complete. The server does not
         // count the record twice.
         let first = first.unwrap_or_default();
         if let Some(record) = self.record(&Row::of(&first)) {

@@ -15,7 +15,7 @@ use super::reach::Reach;
 use super::{Options, folder, list, listing};
 use crawlspace_wacz::Location;
 
-/// A catalogue of the metadata files of all jobs, filled by scans of the configured places.
+/// A catalogue of the metadata files of all jobs, which scans of the configured places fill.
 #[derive(Debug)]
 pub(super) struct Catalogue {
     places: Vec<Location>,
@@ -304,7 +304,7 @@ impl Files {
                     // Omit folders, because notes are stored in manifests, which are sent to
                     // clients.
                     let note = format!(
-                        "{} is skipped: it has the same name as {} of an earlier place, so it is taken for the same \
+                        "{} is skipped: it has the same name as {} of an earlier place, so it is assumed to be the same \
                          file",
                         file.name, same.name
                     );
@@ -319,7 +319,7 @@ impl Files {
     }
 }
 
-/// Copies an error, to return it to several callers.
+/// Copies an error, so that several callers can get it.
 fn again(error: &Error) -> Error {
     match error {
         Error::Io {

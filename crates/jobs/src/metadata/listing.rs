@@ -9,9 +9,9 @@ use super::list::{self, Named};
 use crawlspace_wacz as wacz;
 use crawlspace_wacz::{Location, Problem};
 
-/// Maximum number of listings that are read from one place; more are taken for an endless site.
+/// Maximum number of listings that are read from one place; more than that are treated as an endless site.
 const MAX_LISTINGS: usize = 100_000;
-/// Maximum nesting depth of folders; more is taken for an endless site.
+/// Maximum nesting depth of folders; deeper folders are treated as an endless site.
 const MAX_DEPTH: usize = 64;
 
 /// A listing that is still to be read.
@@ -93,7 +93,7 @@ fn look_into(
         return Ok(());
     }
     if !is_same(&listing.url, &from) {
-        // It may be a login page, which would look like a folder without files.
+        // The target may be a login page, which would look like a folder without files.
         let what = format!("it redirects to {}", Location::Url(from));
         return Err(wrong(&listing.url, what));
     }

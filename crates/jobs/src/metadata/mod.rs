@@ -42,7 +42,7 @@ impl Kind {
         format!("{}-{job}-cache", self.folder())
     }
 
-    /// The folder of this kind of raw data, and what the names of its entries begin with.
+    /// The folder of this kind of raw data, and the prefix of the names of its entries.
     pub(crate) fn folder(self) -> &'static str {
         match self {
             Kind::CrawlLog => "crawllog",
@@ -105,7 +105,7 @@ pub struct JobContents {
     pub cdxs: u64,
     /// The metadata files of the job, all of which were read completely. Empty if there is no such job.
     pub files: Vec<Input>,
-    /// Files that the job might have, judging by their names, but that belong to other jobs.
+    /// Files whose names also match this job, but that belong to other jobs.
     pub(crate) files_of_others: Vec<Input>,
     /// New positions of records in archives that were compressed later.
     pub(crate) migrations: Migrations,
@@ -174,8 +174,8 @@ impl BufRead for Record<'_> {
 pub(crate) type Taker<'t> = dyn FnMut(Kind, Record<'_>) -> Result<(), Error> + 't;
 
 impl Archive {
-    /// Opens the archive in these places: folders, metadata files, files that list them, and the same at `http(s)`
-    /// URLs. They are scanned on demand.
+    /// Opens the archive in these places: folders, metadata files, lists of metadata files, and any of these at
+    /// `http(s)` URLs. They are scanned on demand.
     ///
     /// # Errors
     /// [`Error::Request`] for an invalid location.

@@ -17,7 +17,8 @@ use crawlspace_warc::{self as warc, Header, Problem, Reader, RecordType};
 /// Maximum number of other jobs that are reported.
 const MAX_OTHERS: usize = 16;
 
-/// Reads a file from beginning to end, passes the records of the job to `into`, and adds to `found` what was found.
+/// Reads a file from beginning to end, passes the records of the job to `into`, and adds counts, inputs and notes to
+/// `found`.
 ///
 /// # Errors
 /// Fails if the file cannot be read, is damaged, or its records cannot be assigned to a job.
@@ -328,7 +329,7 @@ impl Wanted {
         if path.starts_with(b"/crawl/index/cdx") {
             return Some(Wanted::Raw(Kind::Cdx));
         }
-        // The tools write a URL without a host (`metadata://crawl/index/…`), and without a job.
+        // The compression tools write a URL without a host (`metadata://crawl/index/…`), and without a job.
         let path = path.strip_prefix(b"/crawl").unwrap_or(path);
         path.starts_with(b"/index/deduplicationmigration")
             .then_some(Wanted::Migration)
@@ -355,7 +356,7 @@ fn path_of(url: &[u8]) -> Option<&[u8]> {
     rest.get(memchr::memchr(b'/', rest)?..)
 }
 
-/// Returns the job of a `metadata://` URL; the inner `None` stands for an invalid number.
+/// Returns the job of a `metadata://` URL; the inner `None` means that the number is invalid.
 fn job_of(url: &[u8]) -> Option<Option<JobId>> {
     let path = path_of(url)?;
     let query = path.get(memchr::memchr(b'?', path)? + 1..)?;

@@ -7,7 +7,7 @@ use url::Url;
 use crawlspace_fetch::Guard;
 use crawlspace_wacz as wacz;
 
-/// The origin of a URL, which determines the addresses that it may have.
+/// The origin of a URL, which determines the addresses to which the URL may resolve.
 ///
 /// If the options have a guard, the guard decides. Otherwise, lists and redirects of a configured
 /// place in a private network may lead to any address. Lists and redirects of a place at public

@@ -64,7 +64,7 @@ impl Reason {
 
 /// Evicts entries until the limits are met, least recently used first, and removes leftovers of builders that died,
 /// including lock files of entries that are gone. Entries in use are kept. With `dry_run`, nothing is removed, and the
-/// result shows what would be.
+/// result lists the entries that would be removed.
 ///
 /// # Errors
 /// Fails if the folder does not exist, a cache cannot be listed, an entry cannot be removed, or the work is cancelled.
@@ -80,7 +80,7 @@ pub fn collect(
         dry_run,
         now: SystemTime::now(),
         bytes: 0,
-        // If the free space is unknown, nothing is removed because of it.
+        // If the free space is unknown, ignore that limit.
         free: free(cache_dir).unwrap_or(u64::MAX),
         collected: Collected::default(),
     };

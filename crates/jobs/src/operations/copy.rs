@@ -9,8 +9,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use super::super::cache::{MANIFEST, read_manifest, sync};
 use super::super::{Entry, Error, Work};
 
-/// Copies the files of an entry, including its manifest, into a folder that appears atomically. An earlier copy there
-/// is replaced; other content is not. If the file system supports it, the copy shares the blocks of the entry.
+/// Copies the files of an entry, including its manifest, into a folder that appears atomically. Replaces an earlier
+/// copy in that folder, but no other content. If the file system supports it, the copy shares the blocks of the entry.
 ///
 /// # Errors
 /// [`Error::Request`] if the folder has other content. Also fails if the copy cannot be written, or the work is
@@ -28,7 +28,7 @@ pub fn copy(entry: &Entry, to: &Path, work: &Work) -> Result<(), Error> {
     let draft = tempfile_name(parent, &name.to_string_lossy());
     fs::create_dir(&draft).map_err(Error::io(&draft, "create"))?;
     let made = fill(entry, &draft, work).and_then(|()| put(&draft, to));
-    // Remove an unfinished draft, or the previous copy, which was exchanged with it.
+    // Remove the folder: it has an unfinished draft, or the previous copy, with which the draft was exchanged.
     let _ = fs::remove_dir_all(&draft);
     made?;
     sync(parent)

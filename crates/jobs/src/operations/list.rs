@@ -7,7 +7,7 @@ use super::super::cache::{is_in_use, owner};
 use super::super::{Error, JobSet, Unreadable};
 use super::scan::{Item, Layer, scan};
 
-/// An entry of a cache, or a file with the name of one.
+/// An entry of a cache, or a file that is named like an entry.
 #[derive(Clone, Debug)]
 pub struct Listed {
     /// The cache of the entry.
@@ -30,7 +30,7 @@ pub struct Listed {
     pub state: EntryState,
 }
 
-/// The state of an entry, as far as it can be determined without reading all bytes.
+/// The state of an entry, determined without reading all of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryState {
     /// Intact, and not in use.

@@ -191,7 +191,7 @@ fn entry_of_another_version_is_neither_damaged_nor_removed() {
         let text = fs::read_to_string(&path).expect("a manifest");
         let at = text.find("\",\n").expect("the checksum");
         let (begin, rest) = text.split_at(at);
-        // One of its members has another type.
+        // Write a manifest of another format, in which a member has another type.
         let rest = rest
             .replace("\"format\": 2", "\"format\": 3")
             .replace("\"notes\": []", "\"notes\": {}");

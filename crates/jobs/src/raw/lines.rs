@@ -34,7 +34,8 @@ impl JobLines {
         }
     }
 
-    /// Adds the lines of a record. Errors of the sorter, as opposed to the record, are stored in `ours`.
+    /// Adds the lines of a record. Stores errors of the sorter in `ours`, because they do not concern the
+    /// record.
     pub(crate) fn take(
         &mut self,
         mut record: Record<'_>,
@@ -95,7 +96,7 @@ impl JobLines {
         })
     }
 
-    /// Returns an error message if there are lines and all of them are bad.
+    /// Returns an error message if the job has lines, but no valid one.
     pub(crate) fn are_worthless(&self, job: JobId) -> Option<String> {
         if self.seen == 0 || self.bad.total() < self.seen {
             return None;

@@ -159,9 +159,9 @@ impl RawCaches {
         })
     }
 
-    /// Returns the raw data of a job from the caches. Reads the archive if the caches lack them, if
-    /// the job's metadata files have changed, or if `rebuild` is set. Records missing from the
-    /// archive are only looked for again after a while.
+    /// Returns the raw data of a job from the caches. Reads the archive if the caches lack them, if the job's metadata
+    /// files have changed, or if `rebuild` is set. Records that the archive lacked are looked for again only after
+    /// [`Options::retry_missing`].
     ///
     /// # Errors
     /// Fails if the caches cannot be read or written. The inner error means that the job is missing or unreadable.
@@ -174,7 +174,7 @@ impl RawCaches {
         let files = match self.archive.listed(job, self.retry, work) {
             Ok(files) => files,
             Err(Error::Cancelled) => return Err(Error::Cancelled),
-            // Use the caches as they are.
+            // The archive cannot be read: use the cached entries.
             Err(_) => Vec::new(),
         };
         let accept = |there: &Manifest| !rebuild && MadeOf::of(there).has(&files);
@@ -257,7 +257,7 @@ impl RawCaches {
         let mut of_crawl_log = lines(Kind::CrawlLog, 2);
         let mut of_cdx = lines(Kind::Cdx, 1);
         work.begin(&format!("job {job}: reading"), 0);
-        // An error of the caches affects all jobs, an error of the archive only this one.
+        // An error of the caches affects all jobs; an error of the archive affects only this job.
         let mut ours = None;
         let read = self.archive.read(job, work, &mut |kind, record| {
             let (lines, slot) = match kind {

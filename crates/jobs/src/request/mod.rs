@@ -33,8 +33,8 @@ const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum pause after a failure. The pause doubles with each consecutive failure.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Requests indexes from a server, and stores copies in its own folder. A complete copy is never requested again;
-/// missing jobs are requested again after a while.
+/// Requests indexes from a server, and stores copies in its own folder. Never requests a complete copy again; requests
+/// missing jobs again after [`Options::retry_missing`].
 #[derive(Debug)]
 pub struct IndexRequestClient {
     server: Url,
@@ -98,7 +98,7 @@ impl IndexRequestClient {
         }
     }
 
-    /// Returns an index of those of the jobs that the server has. It is stored under the name of these jobs.
+    /// Returns an index of the requested jobs that the server has, stored under the name of these jobs.
     ///
     /// If jobs are known to be missing and the server is unavailable, this is not an error: the existing index of the
     /// other jobs is returned.
@@ -134,7 +134,7 @@ impl IndexRequestClient {
                 };
                 for one in &mut index.missing {
                     one.why = Missing::Unreadable {
-                        why: format!("{} before, and now {error}", one.why),
+                        why: format!("earlier: {}; now: {error}", one.why),
                     };
                 }
                 Ok(index)

@@ -179,7 +179,7 @@ pub(super) fn member_name<'a>(manifest: &Manifest, name: &'a str) -> &'a str {
 fn changed(path: &Path) -> Error {
     Error::Damaged {
         entry: path.to_owned(),
-        what: "it was changed before it could be sent".to_owned(),
+        what: "it was changed before it was sent".to_owned(),
     }
 }
 

@@ -132,7 +132,7 @@ fn job_becomes_a_crawl_with_its_files() {
         let [Some(Located { original, filename })] = &found[..] else {
             panic!("{hash} is not known");
         };
-        // It is the earliest capture with this payload.
+        // This capture is the earliest one with its payload.
         let same = captures.iter().filter(|one| one.digest == capture.digest);
         let first = same.min_by_key(|one| (&one.date, &one.url)).unwrap();
         let (file, length) = first.place.as_ref().unwrap();
@@ -198,7 +198,8 @@ fn load_interrupted_at_any_step_resumes() {
         let prefix = format!("{{cut-{round}}}:");
         let index = open(&server, &prefix);
         for _ in 0..3 {
-            // The first half of this number is in the first reading.
+            // The lines are read twice. The first half of the numbers stops the first reading, the other half the
+            // second one.
             let until = rng.below(2 * lines.len() as u64) as usize;
             let error = load_some(&index, 7, &lines, until);
             assert!(matches!(error, Error::Cache(_)), "{error}");
@@ -339,7 +340,7 @@ fn unloadable_lines_are_counted_by_reason() {
         );
     }
 
-    // A job without remaining lines makes no crawl.
+    // A job of which no line remains creates no crawl.
     let loaded = load_lines(&index, 9, &lines[..2]).unwrap();
     assert_eq!((loaded.outcome, loaded.records), (Outcome::Nothing, 0));
     assert!(index.crawl_stats(b"job-9").is_err());

@@ -91,14 +91,14 @@ fn eviction_under_load_removes_nothing_in_use() {
                 evict(&path, form, Duration::ZERO).expect("evicted");
                 thread::yield_now();
             }
-            // The entry is not in use any more.
+            // The entry is no longer in use.
             evict(&path, form, Duration::ZERO).expect("evicted");
             assert!(!path.exists());
         });
     }
 }
 
-/// After a clock was set back, files are from the future.
+/// Checks files with times in the future, which exist after the clock was set back.
 #[test]
 fn future_file_times_count_as_now() {
     let root = tempfile::tempdir().expect("a folder");

@@ -80,7 +80,7 @@ fn cancelled_wait_stops() {
     });
 }
 
-/// Lock files must not be removed; if one is, no reader may get a partial entry.
+/// Checks that no reader gets a partial entry if a lock file was removed against the rules.
 #[test]
 fn builder_with_a_removed_lock_file_publishes_nothing() {
     for form in FORMS {

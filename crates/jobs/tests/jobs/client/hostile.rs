@@ -120,7 +120,7 @@ fn broken_connection_leaves_nothing() {
         ];
         let said = said(parts);
         assert!(said.contains("connection lost"), "{end}: {said}");
-        // The same with unknown length: then the end of the connection ends the response.
+        // A response without `Content-Length`, which ends when the connection is closed.
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-tar\r\n\r\n";
         let parts = vec![
             Part::Bytes(head.into()),
@@ -306,7 +306,7 @@ fn index_of_other_jobs_is_refused() {
         Ok(())
     });
     refused(arrives(tar(&evil)), "not those of an index of kind dedup");
-    // This one is valid.
+    // A valid response is accepted.
     let folder = tempfile::tempdir().unwrap();
     let desk = Desk::new();
     let good = tar(&entry(folder.path(), IndexKind::Dedup, "1,2"));

@@ -113,7 +113,7 @@ impl Desk {
         }
     }
 
-    /// Returns a client that does not retry failures, and otherwise waits long.
+    /// Returns a client that does not retry failures, and has long timeouts.
     pub fn strict(&self, server: &str) -> IndexRequestClient {
         self.client(server)
             .with_timeouts(Duration::from_secs(60), Duration::ZERO)

@@ -51,7 +51,7 @@ fn index_is_fetched_once_and_decompressed() {
     );
     let server = host.url("/base");
     drop(host);
-    // The server has stopped, and is not needed.
+    // The server has stopped, because it is not needed.
     let index = desk
         .strict(&server)
         .get_index(IndexKind::Dedup, &jobs, &Work::default())
@@ -161,7 +161,7 @@ fn partial_copy_is_used_when_the_server_is_unreachable() {
     let why = index.missing[0].why.to_string();
     assert_contains(&why, "gave no reason");
     assert_contains(&why, &server);
-    // Nothing is known about another set.
+    // No request was sent for this set before.
     let error = ask("1-4").unwrap_err().to_string();
     assert_starts(&error, format!("{server}/_indexes/cdx?jobs=1-4: "));
 }

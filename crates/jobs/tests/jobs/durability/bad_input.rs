@@ -119,7 +119,8 @@ fn truncated_file_is_reported_and_affects_only_its_job() {
                     assert!(why.contains("offset"), "{form:?} {cut}: {why}");
                     unreadable += 1;
                 }
-                // Cut between two records: the crawl.log is complete, and the message says that the CDX is missing.
+                // The file was cut between two records: the crawl.log is complete, and the message says that the CDX is
+                // missing.
                 Ok(index) => {
                     assert_eq!(count(&index, "rows"), rows, "{form:?} {cut} of {size}");
                     let notes = &index.entry.manifest().notes;
@@ -240,7 +241,7 @@ fn bad_lines_are_counted_and_reported_and_the_others_kept() {
             .any(|note| note.contains("2-metadata-1.warc.gz") && note.contains(what))
     };
     assert!(is_named("crawl.log") && is_named("cdx"), "{notes:?}");
-    // Notes on a part are also in the whole.
+    // Notes on a part also appear in the whole index.
     let caches = stage.caches_in(&stage.path().join("cache"));
     let whole = get(&caches, IndexKind::Full, "1-3");
     assert_eq!(
@@ -300,7 +301,7 @@ fn job_without_a_good_line_is_missing_instead_of_empty() {
         let why = assert_unreadable(missing, "2-metadata-1.warc");
         assert_contains(&why, "the crawl.log");
     }
-    // Without a `crawl.log` record the reason is a different one.
+    // Without a `crawl.log` record, the message has a different reason.
     let path = stage.archive().join("2-metadata-1.warc");
     let mut other =
         redis_tests::metadata::Metadata::begin(Vec::new(), "2-metadata-1.warc", Form::Warc)

@@ -154,7 +154,7 @@ pub fn limited(told: &Told) {
     limit(Resource::Fsize, None);
 }
 
-/// Returns an error if a private mount is impossible here.
+/// Returns an error if the system does not allow private mounts.
 fn mounts() -> Result<(), String> {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount"]);
@@ -193,7 +193,7 @@ pub fn full(told: &Told) {
         let put = || {
             let there = nix::sys::statvfs::statvfs(&told.cache_dir).expect("figures");
             if round % 4 == 3 {
-                // Leave enough space, but for few files only.
+                // Leave enough space for all files, but allow only a few files.
                 fs::create_dir(&ballast).expect("a folder");
                 let many = there.files_free().saturating_sub(1 + rng.below(30));
                 for number in 0..many {
@@ -296,7 +296,7 @@ pub fn unreadable(told: &Told) {
     };
     assert_contains(why, "2-metadata-1.warc");
     assert_contains(why, "denied");
-    // An intact entry that this user may not read.
+    // The entry is intact, but this user may not read it.
     let manifest = index.entry.manifest_path();
     drop(index);
     fs::set_permissions(&manifest, fs::Permissions::from_mode(0o000)).expect("permissions");
@@ -345,6 +345,6 @@ pub fn few_descriptors(told: &Told) {
         let index = index.expect("an index");
         assert_eq!((&index.found, index.missing), (&jobs, Vec::new()));
     }
-    // Raw data of both kinds, segments, and the two sets; nothing of any other set.
+    // The folders contain raw data of both kinds, segments, and the two sets, and nothing of any other set.
     assert_eq!(state(&told.cache_dir).len(), 150 * 3 + 2);
 }

@@ -91,7 +91,7 @@ fn java_process_and_builder_respect_each_others_locks() {
     let name = format!("process {}", java.0.id());
     assert!(matches!(error, Error::Busy { .. }), "{text}");
     assert!(text.contains(&name) && text.contains("1-cache"), "{text}");
-    // Other entries are not affected.
+    // Other entries can be built while the Java program has the lock of one.
     assert!(build(&cache, 2).is_ok());
     // A caller that waits longer gets the lock when it is free.
     let before = figures.counts().waits;

@@ -48,7 +48,7 @@ fn many_processes_and_threads_build_a_set_once() {
     let mut rng = Rng::new("the same set");
     let stage = Stage::with_jobs("1-4", 100);
     for _ in 0..3 {
-        // Raw data of both kinds and a segment of each job, and the set.
+        // Expected: raw data of both kinds and a segment of each job, and the set.
         assert_eq!(race(&stage, "full 1-4", &mut rng), 4 * 3 + 1);
     }
 }
@@ -59,7 +59,7 @@ fn overlapping_sets_share_their_jobs() {
     let stage = Stage::with_jobs("1-6", 100);
     let asks = "full 1-4;full 3-6;full 1-6;full 2;dedup 1-4;dedup 2,3;cdx 1-6;cdx 2,3";
     for _ in 0..3 {
-        // Raw data of both kinds, full segments and sets, dedup segments and sets, and sets of CDX.
+        // Expected: raw data of both kinds, full segments and sets, dedup segments and sets, and sets of CDX.
         assert_eq!(race(&stage, asks, &mut rng), 6 * 2 + 6 + 3 + 4 + 2 + 2);
     }
 }

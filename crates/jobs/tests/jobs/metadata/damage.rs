@@ -51,7 +51,7 @@ proptest! {
         let bytes = bytes(form);
         let cut = &bytes[..at.index(bytes.len())];
         if let Ok(records) = outcome(form, cut) {
-            // It was cut between two records.
+            // A file that was cut between two records is read without an error.
             prop_assert!(whole().starts_with(&records), "{records:?}");
         }
     }

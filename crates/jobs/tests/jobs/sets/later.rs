@@ -116,7 +116,7 @@ fn grown_metadata_file_is_read_again() {
     assert_eq!(count(&get(&caches, IndexKind::Full, "7"), "originCdx"), 0);
     fs::write(&path, &whole).expect("a file");
     assert!(count(&get(&caches, IndexKind::Full, "7"), "originCdx") > 10);
-    // Compressing it changes nothing.
+    // Compressing the file changes nothing.
     let packed = stage.archive().join("7-metadata-1.warc.gz");
     write_metadata(&packed, 7, 1, &crawl_log, Some(&cdx), Form::WarcGz);
     fs::remove_file(&path).expect("removed");
@@ -171,7 +171,7 @@ fn rebuilding_a_job_refreshes_sets_and_other_kinds() {
     caches
         .rebuild_index(IndexKind::Full, &set("7"), &Work::default())
         .expect("an index");
-    // Its crawl.log, its CDX, and its index, once each.
+    // Expected: its crawl.log, its CDX, and its index, once each.
     assert_eq!(caches.figures().builds - built, 3);
     let expected = [
         "dedupcrawllogindex/7-8-9-cache",

@@ -39,7 +39,7 @@ fn duplicates_have_the_locations_of_the_compressed_archive() {
     let of_new = "http://a.example/c.png 10.0.0.1 20161205101113 image/png 2494 7-1.arc.gz 3000\n";
     let new = [
         ("2-1-20161205100306320-00000-4320~h~8173.arc.gz", "133943"),
-        // The migration does not mention it.
+        // The migration record does not mention this file.
         ("2-1-other.arc", "9132"),
         ("7-1.arc.gz", "3000"),
     ];

@@ -93,7 +93,7 @@ fn partial_index_is_never_stored_under_the_name_of_the_whole() {
         assert!(!names.contains(&"1-2-3-4-cache".to_owned()), "{names:?}");
     }
     stage.add(3, 50, Form::WarcGz);
-    // Another process reads the archive now.
+    // New caches read the archive like another process.
     let caches = stage.caches();
     for kind in IndexKind::ALL {
         let index = get(&caches, kind, "1-4");
@@ -246,7 +246,7 @@ fn recently_missing_jobs_are_not_searched_again() {
     };
     let expected = [no_record.clone(), no_record.clone()];
     assert_eq!([why(&patient), why(&at_once)], expected);
-    // From now on reading it fails.
+    // From now on, reading the archive fails.
     let size = std::fs::metadata(&path).expect("a file").len();
     std::fs::write(&path, vec![b'x'; size as usize]).expect("a file");
     assert_eq!(why(&patient), no_record);
