@@ -1,7 +1,6 @@
 //! Access points: which rows a reader may see, by the tags of a tag space in Redis.
 //!
-//! Access fails closed: without an answer from the tag space no row is shown, and rows that the tag space cannot parse
-//! are left out.
+//! Access fails closed: if the tag space does not answer, no row is shown, and rows that it cannot parse are omitted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,8 +111,8 @@ impl Access {
             drop_bad_lines: true,
             ..Filter::default()
         };
-        // The tag space would take a line with a line break for two rows, which would shift the answers of all rows
-        // after it.
+        // The tag space would read a line with a line break as two rows, which would shift the answers of all following
+        // rows.
         let is_one_line = |row: &Row| !row.line().contains(&b'\n');
         let asked: Batch = rows
             .iter()
@@ -176,8 +175,8 @@ impl Access {
         Ok(tags)
     }
 
-    /// Checks an access point and filters against a dummy row. Called when there are no rows, so that the client gets
-    /// the same error with and without rows and cannot tell from it whether rows exist.
+    /// Checks an access point and filters against a dummy row. Called when there are no rows, so that an error does not
+    /// reveal whether rows exist.
     ///
     /// # Errors
     /// The same errors as [`Access::filter`].
@@ -203,7 +202,10 @@ impl Access {
         let bits = space.bits(filter, Captures::Blob(&text)).await;
         let bits = bits.map_err(|error| self.refused(filter, &error))?;
         if bits.len() != rows.len().div_ceil(8) {
-            let what = format!("the reply does not match the {} requested rows", rows.len());
+            let what = format!(
+                "the reply does not have one result for each of the {} requested rows",
+                rows.len()
+            );
             return Err(self.unavailable(what));
         }
         let bit = |i: usize| {

@@ -60,7 +60,7 @@ impl Breaker {
         let Some((until, pause)) = inside.open else {
             return true;
         };
-        // A trial request that never reports its outcome stops blocking others after one pause.
+        // A trial request whose outcome was never reported blocks other requests for one pause only.
         let busy = inside.trying.is_some_and(|since| now < since + pause);
         if now < until || busy {
             return false;
@@ -79,7 +79,7 @@ impl Breaker {
         was_open
     }
 
-    /// Records that the permitted request was not sent, so that another trial request is allowed.
+    /// Records that the permitted request was not sent. Another trial request may then be sent.
     pub(crate) fn not_asked(&self) {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inside.trying = None;

@@ -306,7 +306,7 @@ impl Collection {
             if pages.count > 0 {
                 return Ok(pages);
             }
-            // This step has no pages; the returned count of 0 keeps its page size and unit.
+            // This step has no pages. The returned count is 0, but it has the page size and unit of this step.
             none = pages;
         }
         match report.unanswered() {
@@ -399,7 +399,7 @@ impl Collection {
     }
 }
 
-/// Creates a client of the dedupe index at `redis://host:port/db/prefix`.
+/// Creates a client of the dedupe index for originals at `redis://host:port/db/prefix`.
 fn originals(url: &str) -> DedupeSource {
     let slash = url
         .match_indices('/')

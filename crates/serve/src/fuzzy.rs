@@ -111,7 +111,7 @@ mod tests {
                 "com,a)/x?callback=jquery&q=1",
             ),
             ("com,a)/x?callback=jsonp1397", "com,a)/x?callback=jsonp"),
-            // These values may be significant.
+            // Parameters whose values may be significant are kept.
             ("com,a)/x?_=one", "com,a)/x?_=one"),
             ("com,a)/x?v=12", "com,a)/x?v=12"),
             ("com,a)/x?ts=5", "com,a)/x?ts=5"),

@@ -291,8 +291,8 @@ fn sent(row: &Row, record: &Record) -> Option<(Row, bool)> {
     Some((sent, is_of_row && is_same_moment))
 }
 
-/// Returns the strictest decision of the rules about a row, by all of its keys. Secondary keys
-/// count only if a rule matches them.
+/// Returns the strictest decision of the rules about a row, by all of its keys. Ignores secondary keys that no rule
+/// matches.
 fn strictest(rules: &Rules, row: &Row, now: Timestamp, near: &mut Option<usize>) -> rules::Access {
     let others = other_keys(row);
     if others.is_unreadable {
@@ -310,7 +310,7 @@ fn strictest(rules: &Rules, row: &Row, now: Timestamp, near: &mut Option<usize>)
     if timestamp.len() >= DIGITS {
         return own;
     }
-    // A shortened timestamp stands for a period, so its end is checked as well.
+    // A shortened timestamp denotes a period, so its end is checked as well.
     let Some(last) = Timestamp::latest(timestamp).map(|last| last.to_string()) else {
         return rules::Access::Exclude;
     };
@@ -365,7 +365,7 @@ fn tagged(
     tagged.boxed()
 }
 
-/// Returns the rows that pass under all of their keys. Secondary keys count only if they have tags of their own.
+/// Returns the rows that pass under all of their keys. Ignores secondary keys without tags of their own.
 async fn by_all_keys(tags: &Access, reader: Reader<'_>, rows: Batch) -> Result<Batch, AccessError> {
     let mut passed = tags.filter(reader.point, reader.tag_filters, rows).await?;
     let (mut asked, mut places) = (Batch::new(), Vec::new());

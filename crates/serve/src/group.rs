@@ -65,7 +65,7 @@ pub(crate) enum Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     missing: Arc<Mutex<Vec<Missing>>>,
-    /// Set once any source answered, even without rows.
+    /// True once a source answered, even if its answer had no rows.
     answered: Arc<AtomicBool>,
     /// Span of the request, for events logged after the response head was sent.
     span: Span,
@@ -347,8 +347,8 @@ impl Member {
         }
     }
 
-    /// Reports an error before the first rows to the breaker. Later errors do not count: a source with rows is up, and
-    /// a client that reads too slowly can cause the break-off.
+    /// Reports an error before the first rows to the breaker. Later errors are ignored: a source that sent rows is up,
+    /// and a client that reads too slowly can also cause the error.
     fn judge(&self, error: &SourceError, query: &Query) {
         match error.fault() {
             Fault::Neither => self.breaker.not_asked(),

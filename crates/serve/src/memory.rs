@@ -1,9 +1,8 @@
 //! Memory limit of all requests together, so that many large requests at once cannot exhaust memory.
 //!
-//! The limit covers rows that are stored for sorting, cached originals of revisits, and request
-//! bodies during lookups by their content, each with the overhead of the allocator and of growing
-//! vectors. Streamed rows are not counted: they take one or two batches per source, regardless of
-//! their number.
+//! The limit covers rows that are stored for sorting, cached originals of revisits, and request bodies during lookups
+//! by their content, each including the overhead of the allocator and of growing vectors. Streamed rows are not
+//! counted: they take one or two batches per source, regardless of their number.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

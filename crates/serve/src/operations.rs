@@ -67,7 +67,7 @@ impl Operations {
         batch.into_iter().filter_map(|row| self.row(row)).collect()
     }
 
-    /// Returns the row that was held back until the next one.
+    /// Returns the row that is still held back, if there is one.
     pub(crate) fn finish(&mut self) -> Batch {
         self.held.take().into_iter().collect()
     }

@@ -188,7 +188,7 @@ impl Query {
     }
 }
 
-/// A filter with its original text, for servers that support the same syntax.
+/// A filter with its original text, which is sent to servers that support the same syntax.
 #[derive(Clone, Debug)]
 pub struct RowFilter {
     /// Text of the filter in the request, in pywb's dialect.

@@ -87,7 +87,7 @@ pub(crate) async fn answer(
             let answer = timegate::answer(&asked, &request, url);
             (Api::TimeGate, answer.await)
         }
-        // Other archives use a bare URL as its TimeGate.
+        // In other archives, the TimeGate of a URL is the URL appended to the path of the collection.
         (("http:" | "https:", _), ..) => {
             let answer = timegate::answer(&asked, &request, rest);
             (Api::TimeGate, answer.await)

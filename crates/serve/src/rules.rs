@@ -142,8 +142,8 @@ impl Dates {
         })
     }
 
-    /// Returns whether a capture matches. If the bound is outside of the calendar, the result is the one that hides
-    /// more.
+    /// Returns whether a capture matches. If the bound is outside of the calendar, returns the result that hides more
+    /// captures.
     fn hold(self, capture: Timestamp, now: Timestamp) -> bool {
         match self {
             Dates::Before(bound) => capture < bound,
@@ -222,7 +222,7 @@ struct Condition {
     captured: Vec<Dates>,
     /// Conditions on the time of the request.
     accessed: Vec<Dates>,
-    /// If the rule does not apply, the default does, instead of a rule with a shorter key.
+    /// True if the default applies when this rule does not apply, instead of a rule with a shorter key.
     is_last: bool,
     /// Public message for readers.
     message: Option<Box<str>>,

@@ -88,8 +88,8 @@ pub struct Lookup {
 
 /// Answer of a source.
 pub struct Rows {
-    /// Set if the rows are in the requested order. Otherwise the caller sorts them, as far as they are within its
-    /// limits.
+    /// Set if the rows are in the requested order. Otherwise the caller sorts them, and refuses more rows than it can
+    /// sort.
     pub ordered: bool,
     /// Stream of rows.
     pub batches: Batches,

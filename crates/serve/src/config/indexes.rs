@@ -104,8 +104,7 @@ impl Reader<'_> {
     fn size(&mut self, fields: &Fields<'_>, name: &str) -> Option<u64> {
         let node = fields.get(name)?;
         let text = self.text(node, name)?;
-        // Numbers without a unit are parsed as integers, since a float would lose the last digits
-        // of large ones.
+        // Parse numbers without a unit as integers, because a float would lose the last digits of large numbers.
         let plain = text.parse().ok();
         let with_unit = || {
             number_with(&text, &SIZES)

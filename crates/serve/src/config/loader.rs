@@ -67,7 +67,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Warns about parts of a path or key that pywb would expand and this server takes literally: `*`, and names in
+    /// Warns about parts of a path or key that pywb would expand, but this server reads literally: `*`, and names in
     /// braces except `{coll}` where it is supported.
     pub(super) fn as_it_stands(&mut self, position: Position, text: &str, knows_coll: bool) {
         let names = text.split('{').skip(1);
@@ -78,7 +78,7 @@ impl Reader<'_> {
         for found in names.chain(star) {
             let coll = if knows_coll { " but {coll}" } else { "" };
             let what = format!(
-                "{found} is taken literally here, because no placeholder is replaced{coll}: for several locations, \
+                "{found} is read literally here, because no placeholder is replaced{coll}: for several locations, \
                  write an index_group or a list"
             );
             self.found.warning(position, what);

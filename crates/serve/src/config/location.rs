@@ -208,8 +208,8 @@ pub(crate) fn redis(text: &str) -> Result<String, String> {
     Ok(format!("{scheme}://{login}{host}:{port}/{db}/{key}"))
 }
 
-/// Refuses a login with unescaped characters that end the host of a URL. Otherwise the rest of the password would be
-/// taken for a key, which is not kept secret.
+/// Refuses a login with unescaped characters that end the host of a URL. Otherwise, the rest of the password would be
+/// read as a key, and keys are not kept secret.
 fn escaped_login(text: &str) -> Result<(), String> {
     let (_, rest) = text.split_once("://").unwrap_or_default();
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -283,7 +283,7 @@ pub(crate) fn prefixed(text: &str) -> Result<String, String> {
     Ok(whole.strip_suffix('_').unwrap_or(&whole).to_owned())
 }
 
-/// Masks the password in a URL, or the whole login if its password cannot be told apart.
+/// Masks the password in a URL, or the whole login if user name and password cannot be separated.
 ///
 /// The login ends at the last `@`, even if an unescaped `/`, `?` or `#` in its password would end it earlier.
 pub(crate) fn masked(url: &str) -> String {

@@ -33,7 +33,7 @@ pub use show::Secrets;
 pub struct Config {
     /// Collections, in the order of the file.
     pub collections: Vec<Collection>,
-    /// Private, loopback and link-local addresses that the server may fetch from nevertheless.
+    /// Private, loopback and link-local addresses from which the server may fetch. Other such addresses are refused.
     pub allow_private: Vec<Network>,
     /// Host names that requests may use. Empty if the file has none.
     pub hosts: Vec<Host>,

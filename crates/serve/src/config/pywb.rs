@@ -36,7 +36,7 @@ const PYWB_COLLECTION: [&str; 7] = words("cache inject_scripts metadata query_li
 /// pywb's keys of a ZipNum cluster about how to read it.
 const PYWB_ZIPNUM: [&str; 4] = words("cookie_maker max_blocks reload_interval shard_index_loc");
 
-/// Returns whether pywb has this top-level key.
+/// Returns whether pywb knows this top-level key.
 pub(super) fn knows(key: &str) -> bool {
     PYWB_TOP.contains(&key) || is_template(key)
 }

@@ -21,7 +21,7 @@ const DATES: [&str; 4] = ["before", "after", "older", "newer"];
 const PARTS: [&str; 4] = ["years", "months", "weeks", "days"];
 
 impl Reader<'_> {
-    /// Parses the rules of a collection with that access point; `None` if nothing is hidden. Errors are recorded.
+    /// Parses the rules of a collection with that access point; `None` if nothing is hidden. Records errors.
     pub(super) fn rules(&mut self, fields: &Fields<'_>, point: Option<&str>) -> Option<Arc<Rules>> {
         let mut paths = Vec::new();
         for node in fields.get("acl_paths").map_or(&[][..], each) {
@@ -46,7 +46,7 @@ impl Reader<'_> {
     }
 
     /// Returns the rules of a collection that has none of its own: the top-level `default_access`, and the rules in
-    /// `folder`, if given. Errors are recorded.
+    /// `folder`, if given. Records errors.
     pub(super) fn default_rules(
         &mut self,
         position: Position,

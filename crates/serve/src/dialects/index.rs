@@ -88,8 +88,9 @@ pub(crate) fn parameters(text: &str, asked: &RequestTarget<'_>) -> Result<Arc<Qu
 async fn not_found(asked: &RequestTarget<'_>, query: &Arc<Query>) -> Response<Body> {
     match query.page {
         Some(number @ 1..) if !asked.collection.has_blocks(query).await => {
-            let text =
-                format!("page={number}: this page is after the last one; pages count from 0");
+            let text = format!(
+                "page={number}: this page is after the last page; the first page is page 0"
+            );
             message(StatusCode::BAD_REQUEST, &text)
         }
         _ => {

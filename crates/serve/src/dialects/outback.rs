@@ -33,7 +33,7 @@ const RESULTS: &str = "10000";
 /// XML elements of a capture, and the fields that they contain.
 const ELEMENTS: [(&str, Field); 11] = [
     ("compressedoffset", Field::Offset),
-    // Despite its name, clients read it as the length.
+    // Despite the name of this element, clients read its value as the length.
     ("compressedendoffset", Field::Length),
     ("mimetype", Field::Mime),
     ("file", Field::Filename),
@@ -46,7 +46,7 @@ const ELEMENTS: [(&str, Field); 11] = [
     ("capturedate", Field::Timestamp),
 ];
 
-/// Returns whether the request to a collection's own path is a query.
+/// Returns whether a request to the path of a collection is a query.
 pub(crate) fn is_asked(request: &Request<Incoming>) -> bool {
     let query = request.uri().query().unwrap_or("").as_bytes();
     url::form_urlencoded::parse(query).any(|(name, _)| name == "url" || name == "q")
@@ -261,7 +261,7 @@ fn element(name: &str, text: &[u8], out: &mut String) {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
-            // XML forbids these characters.
+            // XML forbids control characters and noncharacters.
             '\0'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             c => out.push(c),
         }

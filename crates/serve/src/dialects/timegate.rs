@@ -43,7 +43,7 @@ pub(crate) async fn answer(
         Ok(None) => none(&url),
         Err(failure) => refusal(&failure),
     };
-    // Also required for 404 responses (section 4.5.6).
+    // RFC 7089 requires `Vary: accept-datetime` for 404 responses as well (section 4.5.6).
     response
         .headers_mut()
         .insert(VARY, HeaderValue::from_static("accept-datetime"));

@@ -159,7 +159,7 @@ struct Memento {
 }
 
 impl TimeMap {
-    /// Creates the TimeMap of a query's answer; `own` is its own URL.
+    /// Creates the TimeMap of a query's answer; `own` is the URL of the TimeMap.
     pub(crate) fn new(query: &Arc<Query>, base_url: BaseUrl, own: String) -> TimeMap {
         TimeMap {
             base_url,

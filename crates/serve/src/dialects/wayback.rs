@@ -204,7 +204,9 @@ fn as_ia(filter: &str) -> Cow<'_, str> {
 
 fn shown(filters: &[&str]) -> Result<Vec<ShownFilter>, BadQuery> {
     if filters.len() > MAX_FILTERS {
-        return bad(format!("filter: at most {MAX_FILTERS} filters are allowed"));
+        return bad(format!(
+            "filter: a request may have at most {MAX_FILTERS} filters"
+        ));
     }
     let given = filters.iter().filter(|text| !text.is_empty());
     let read = given.map(|text| {

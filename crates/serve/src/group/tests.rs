@@ -240,10 +240,11 @@ async fn failures_of_one_query_do_not_trip_the_breaker() {
             "{error}"
         );
     }
-    // Failures of too few different queries do not open the breaker.
+    // Too few different queries failed to open the breaker.
     assert!(!turned_off(&[Hang], true, 1).await);
     assert!(!turned_off(&[Fail], true, 4).await);
-    // Sources that keep working without a row, or with more rows than can be sorted in time.
+    // A source that works without returning a row, or that returns more rows than can be sorted in time, is not
+    // skipped.
     let busy: Vec<Does> = (0..60).flat_map(|_| [Pause(1), Work]).collect();
     assert!(!turned_off(&busy, true, 20).await);
     let long: Vec<Does> = (0..60).flat_map(|_| [Pause(1), Row("2001")]).collect();

@@ -52,7 +52,7 @@ impl<'a> Given<'a> {
         let known = match name {
             "filter" => return self.filters.push(value),
             "collapse" | "collapseToFirst" => return self.collapses.push(value),
-            // Only affects how a TimeMap is written.
+            // `memento_format` only affects how a TimeMap is written.
             "memento_format" => return,
             "showResumeKey" if switch(name, value) == Ok(false) => return,
             "from_ts" => "from",
@@ -180,7 +180,9 @@ impl<'a> Given<'a> {
     /// Splits filters into those by tags and all others.
     fn filters(&self) -> Result<(Vec<String>, Vec<RowFilter>), BadQuery> {
         if self.filters.len() > MAX_FILTERS {
-            return bad(format!("filter: at most {MAX_FILTERS} filters are allowed"));
+            return bad(format!(
+                "filter: a request may have at most {MAX_FILTERS} filters"
+            ));
         }
         let (mut by_tags, mut others) = (Vec::new(), Vec::new());
         let media = Some(self.get("content_type")).filter(|media| !media.is_empty());
@@ -217,7 +219,7 @@ impl<'a> Given<'a> {
         let mut firsts = self.collapses.iter().filter(|field| !field.is_empty());
         match self.get("collapseToLast") {
             _ if self.collapses.len() > MAX_COLLAPSES => bad(format!(
-                "collapse: at most {MAX_COLLAPSES} of them are allowed"
+                "collapse: a request may have it at most {MAX_COLLAPSES} times"
             )),
             "" => firsts.map(|field| parsed("collapse", field)).collect(),
             last if firsts.next().is_none() => Ok(vec![parsed("collapseToLast", last)?]),

@@ -71,7 +71,7 @@ impl ConfigFiles {
                 .map(|(path, _)| looked_at(path))
                 .collect(),
         });
-        // Fails if the runtime is shutting down.
+        // Awaiting the blocking task fails only if the runtime is shutting down.
         again.await.unwrap_or_else(|_| self.clone())
     }
 
@@ -110,7 +110,7 @@ mod tests {
         fs::write(&path, "a").unwrap();
         let files = ConfigFiles::of(path.clone());
         let mut changed = Box::pin(files.changed());
-        // The file is written in the middle of each polling interval.
+        // Write the file in the middle of each polling interval.
         let mut wait = INTERVAL / 2;
         for size in 2..12 {
             fs::write(&path, "a".repeat(size)).unwrap();

@@ -237,7 +237,7 @@ mod tests {
         files = reloaded(&current, files, "the new file").await;
         assert!(current.reloads().failure.is_some());
         assert_eq!(rules(&current), 1);
-        // A file that changes from one invalid content to another is still watched.
+        // A file whose content changes from one invalid version to another is still watched.
         std::fs::write(folder.join("b.aclj"), "wrong\n").unwrap();
         files = reloaded(&current, files, "the file that is still wrong").await;
         assert!(current.reloads().failure.is_some());

@@ -105,7 +105,7 @@ impl Capture {
         !self.load_url.is_empty()
     }
 
-    /// Checks that a record is the one of this row.
+    /// Checks that a record is the capture of this row.
     ///
     /// # Errors
     /// Fails if the record differs; the error says in what.
@@ -156,8 +156,8 @@ impl Capture {
         matches!(aliases, Aliases::One { keys, .. } if !method.is_empty() && keys.contains(&warcio_js(uri)))
     }
 
-    /// Returns whether a record redirects to its own URL, judged by urlkeys. Clients would follow such a redirect in a
-    /// loop.
+    /// Returns whether a record redirects to its own URL, judged by urlkeys. Clients would loop if they followed such a
+    /// redirect.
     pub(super) fn sends_on_to_itself(&self, record: &Record) -> bool {
         if self.source_type == "live" || self.status.starts_with(['2', '4', '5']) {
             return false;

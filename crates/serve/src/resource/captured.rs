@@ -183,9 +183,9 @@ fn begins_with_chunks(bytes: &[u8]) -> bool {
     read_chunks(Chunked::default(), bytes).is_some() && memchr::memchr(b'\n', bytes).is_some()
 }
 
-/// Returns whether bytes begin with chunks whose lines may end with a bare LF. Plain text may also
-/// begin with a line that is a number. So the last chunk must be present if `is_whole` is set, and
-/// otherwise there must be more than one chunk.
+/// Returns whether bytes begin with chunks whose lines may end with a bare LF. Plain text may also begin with a line
+/// that is a number. Therefore, if `is_whole` is set, the last chunk must be present; otherwise, there must be more
+/// than one chunk.
 fn begins_with_lenient_chunks(bytes: &[u8], is_whole: bool) -> bool {
     let read = read_chunks(Chunked::lenient(), bytes);
     read.is_some_and(|(pieces, is_end)| is_end || !is_whole && pieces > 1)

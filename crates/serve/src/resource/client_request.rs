@@ -7,7 +7,7 @@ use super::spool::Spooled;
 use crawlspace_fetch::exchange::{Body, Outgoing, Version};
 use url::Url;
 
-/// Header fields that are forwarded from a plain request. All others concern only the client and this server.
+/// Header fields that are forwarded from a plain request. All other fields concern only the client and this server.
 const SENT_ON: [&str; 3] = ["Range", "User-Agent", "Content-Type"];
 /// Header fields that are forwarded to archives, which are a third party to the client.
 const FOR_ARCHIVES: [&str; 2] = ["User-Agent", "Content-Type"];
@@ -74,9 +74,8 @@ impl ClientRequest {
     /// Returns the request for an archive, without header fields that only concern the client and
     /// the original server.
     ///
-    /// `takes_gzip` is for archives that decode a capture for clients that do not accept gzip: it
-    /// avoids this, but then the caller must tell the archive's own compression from that of the
-    /// capture.
+    /// `takes_gzip` is for archives that decode a capture for clients that do not accept gzip: with it, such an archive
+    /// sends the stored bytes, but the caller must distinguish the compression of the archive from that of the capture.
     pub(super) fn replay(&self, url: Url, takes_gzip: bool) -> Outgoing {
         let kept = |name: &[u8]| {
             (is_accept(name) && !name.eq_ignore_ascii_case(b"Accept-Datetime"))

@@ -62,7 +62,7 @@ pub enum LoadError {
     /// Another server failed to respond properly, or requests to it are forbidden.
     #[error("{0}")]
     Net(#[from] SourceError),
-    /// The record is invalid, or is not the one of the row.
+    /// The record is invalid, or is not the capture of the row.
     #[error("{0}")]
     Record(String),
     /// The capture redirects to its own URL, which would make clients loop.

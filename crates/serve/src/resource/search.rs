@@ -287,7 +287,7 @@ impl RecordSearch<'_> {
         if is_fit {
             return Ok(Some(found));
         }
-        let other = LoadError::Missing("it is another part of the resource".to_owned());
+        let other = LoadError::Missing("it is a different part of the resource".to_owned());
         self.tried.add(Some(&capture), None, &other);
         self.piece.get_or_insert(found);
         Ok(None)

@@ -118,7 +118,7 @@ fn parse(line: &[u8], conditions: &mut Vec<Condition>) -> Result<Option<Read>, S
     }))
 }
 
-/// Returns the reason why a key can match no urlkey, or not the intended ones.
+/// Returns the reason why a key matches no urlkey, or other urlkeys than the intended ones.
 fn unmatched(key: &[u8], is_exact: bool) -> Option<&'static str> {
     let is_url = |scheme: &str| {
         let begin = key.get(..scheme.len());

@@ -12,7 +12,7 @@ use crate::resource::record::LoadError;
 /// A response body. Dropping it cancels all work for it.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Broken>;
 
-/// Error of a response that cannot be completed. Its connection is cut, so that the client notices.
+/// Error of a response that cannot be completed. The server closes the connection, so that the client notices.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Broken(pub String);
@@ -31,13 +31,14 @@ pub(crate) fn frames(
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// Creates a body from a stream of bytes. An error cuts the connection, so that the client notices the incomplete body.
+/// Creates a body from a stream of bytes. After an error, the server closes the connection, so that the client notices
+/// the incomplete body.
 pub(crate) fn pieces(pieces: BoxStream<'static, Result<Bytes, LoadError>>) -> Body {
     let span = tracing::Span::current();
     frames(pieces.map(move |piece| match piece {
         Ok(bytes) => Ok(Frame::data(bytes)),
         Err(error) => {
-            span.in_scope(|| tracing::warn!(%error, "a record could not be sent completely"));
+            span.in_scope(|| tracing::warn!(%error, "the rest of a record could not be sent"));
             Err(Broken(error.to_string()))
         }
     }))

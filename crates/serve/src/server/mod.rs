@@ -192,7 +192,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Adds an id to the response, with which the operator finds the request in the log.
+/// Adds an id to the response. The operator can find the request in the log by this id.
 async fn numbered(answer: impl Future<Output = Response<Body>>) -> Response<Body> {
     static KEY: OnceLock<RandomState> = OnceLock::new();
     static LAST: AtomicU64 = AtomicU64::new(0);

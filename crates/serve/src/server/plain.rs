@@ -28,7 +28,7 @@ use crate::host::Host;
 /// Limits of connections.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Maximum number of connections. A further one closes the oldest that is waiting for its client.
+    /// Maximum number of connections. A further connection closes the oldest one that is waiting for its client.
     connections: usize,
     /// Timeout of the head of a request.
     head: Duration,
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn half_open_connections_are_closed_for_a_new_one() {
-        // None of the connections times out.
+        // No timeout closes the connections of this test.
         let patient = Limits {
             head: Duration::from_secs(600),
             ..FEW
@@ -261,7 +261,7 @@ mod tests {
             ready.notify_one();
             let answer = rest(opened(address, GET));
             assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("figures"));
-            // The oldest ones were closed.
+            // The server has closed the oldest connections.
             let first = idle.into_iter().next().unwrap();
             assert_eq!(rest(first), "");
         });

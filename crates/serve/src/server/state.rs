@@ -189,7 +189,7 @@ pub(crate) async fn metrics(federation: &Arc<Federation>, reloads: &Reloads) -> 
             out.sample("record_deviations_total", &labels, count as f64);
         }
     }
-    // Sources without requests only have these two series, which alerts need.
+    // For a source without requests, only the two series that alerts need are written.
     let always = ["source_healthy", "source_skipped"];
     for (name, kind, help, figure) in SOURCE_FIGURES {
         out.family(name, kind, help);

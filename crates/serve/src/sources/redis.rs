@@ -51,7 +51,7 @@ struct Inner {
 
 impl RedisSource {
     /// Creates a source of the sorted set at `redis://host:port/db/key` or `rediss://…`, which connects on first use.
-    /// `{coll}` in the key stands for the name of the collection.
+    /// `{coll}` in the key is replaced by the name of the collection.
     pub(crate) fn new(url: &str, identity: Identity) -> RedisSource {
         let (url, key) = parts(url);
         RedisSource(Arc::new(Inner {
@@ -175,7 +175,7 @@ impl Inner {
     fn failed(&self, error: &crawlspace_client::Error) -> SourceError {
         let text = format!("{}: {error}", self.shown());
         match error.word() {
-            // Refused by the server itself.
+            // The server itself refused the request.
             Some(_) => SourceError::Answer(text),
             None => SourceError::Connection(text),
         }
@@ -359,7 +359,7 @@ impl Asking {
             for member in members {
                 let line = trimmed(&member);
                 let shape = Shape::of(line).filter(|_| {
-                    // A line must be a single capture.
+                    // A member must be a single line with a capture.
                     line.len() <= MAX_LINE && memchr::memchr2(b'\n', b'\r', line).is_none()
                 });
                 let Some(shape) = shape else {

@@ -141,7 +141,7 @@ fn crawls_are_listed_with_their_addresses() {
     assert_eq!(listed, expected);
     let posted = ask(stage.address(), "POST", "/collinfo.json", &[], b"").unwrap();
     assert_eq!(posted.status, 405);
-    // This is the response format of OutbackCDX.
+    // The collection `web-index` answers at this path, in the response format of OutbackCDX.
     let columns = stage.get("/web-index?url=example.com&limit=1").text();
     assert_contains(
         columns,

@@ -69,7 +69,7 @@ fn unreadable_packages_omit_no_row_of_others() {
     for (name, bytes) in bad {
         write(name, bytes);
     }
-    // Each of them is also a collection of its own.
+    // Each damaged package is also a collection of its own.
     let mut config = format!("collections:\n  all: wacz+{}\n", folder.display());
     for (name, _) in bad {
         let stem = name.trim_end_matches(".wacz");

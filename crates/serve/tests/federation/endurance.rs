@@ -24,7 +24,7 @@ fn ten_thousand_queries_with_a_hanging_source_leak_nothing() {
         for stream in silent.incoming().flatten() {
             kept.push(stream);
             if kept.len() > 8 * CLIENTS {
-                kept.drain(..CLIENTS); // the peer has closed these already
+                kept.drain(..CLIENTS); // the clients have closed the oldest connections already
             }
         }
     });
@@ -77,7 +77,7 @@ fn ten_thousand_queries_with_a_hanging_source_leak_nothing() {
     let (open, before) = (files(), memory());
     ask(GROUPS, QUERIES);
     let after = memory();
-    // Only connections that are being closed at this moment may be left.
+    // Only connections that are closing at this moment may remain.
     until("all connections are closed", || files() <= open + 2);
     assert!(
         after < before + 8 * 1024,

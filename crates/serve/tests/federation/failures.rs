@@ -102,7 +102,7 @@ fn memory_of_all_requests_is_limited() {
     let config = format!("collections:\n  c: {}\n", dir.path().display());
     let stage = Stage::start_with(&config, with!(Setup, is_apart: true, memory: Some(1)));
     let ask = |query: &str| stage.get(format!("/c/index?url=a.com/{query}"));
-    // Queries that the source sorts, queries that are sorted afterwards, and a query without sorting.
+    // Test queries that the source sorts, queries that are sorted afterwards, and a query without sorting.
     for query in ["*&closest=2017", "*&sort=reverse&resolveRevisits=true"] {
         for _ in 0..3 {
             let answer = ask(query);
@@ -115,7 +115,7 @@ fn memory_of_all_requests_is_limited() {
         assert_eq!(answer.text().lines().count(), 10, "{few}");
     }
     assert_eq!(ask("*").text().lines().count(), 20_000);
-    // Bodies that are part of the lookup.
+    // Test bodies that are part of the lookup.
     for (size, status) in [(1000, 404), (1 << 20, 503), (1000, 404)] {
         let body = vec![b'x'; size];
         let target = "/c/resource?url=http://a.com/form";
@@ -207,7 +207,7 @@ fn failure_of_every_source_is_no_empty_answer() {
     assert!(answer.field("source-errors").is_some());
     let answer = stage.get("/one/resource?url=http://a.com/none");
     assert_eq!((answer.status, answer.field("cache-control")), (404, None));
-    // Rows that no loader can load are different.
+    // If no loader supports the row, the response is different.
     let answer = stage.get("/some/resource?url=http://a.com/there");
     assert_eq!(answer.status, 404, "{}", answer.text());
     assert_eq!(answer.field("cache-control"), Some("no-store"));

@@ -57,7 +57,7 @@ impl Scene {
     }
 
     fn ask(&self, kind: &str) -> Answer {
-        // Without this field there are no trailers.
+        // The server only sends trailers to clients that send `TE: trailers`.
         let fields = [("TE", "trailers")];
         ask(self.stage.address(), "GET", &target(kind), &fields, b"").unwrap()
     }
@@ -130,7 +130,7 @@ fn each(
         assert!(rows.contains(&"good 2015".to_owned()), "{kind}: {rows:?}");
         check(kind, &answer);
     });
-    // No work continues after its client has gone.
+    // No work continues after its client has disconnected.
     let kept = || host.accepted() - host.gone();
     until("all connections except good ones are closed", || {
         kept() <= 4
@@ -289,7 +289,7 @@ fn endless_source_is_cut_off() {
         assert!(errors.contains("bad"), "{kind}: {errors:?}");
         assert!(answer.body.len() < 10 * BYTES, "{kind}");
     };
-    // Responses without a line, without a row, and without new rows.
+    // The source sends responses without a line, without a row, and without new rows.
     for bytes in [
         &b"aaaaaaaaaaaaaaaa"[..],
         b"<a>; rel=\"b\",\n",

@@ -157,7 +157,7 @@ fn invalid_utf_8_is_replaced_in_every_output() {
     let mut lines =
         b"com,example)/ 2014 {\"url\": \"http://example.com/\xe9\", \"status\": \"200\"}\n"
             .to_vec();
-    // The row has a field that the source sets itself.
+    // The row has a field that only the source may set.
     lines.extend(b"com,example)/ 2015 {\"url\": \"http://example.com/\xe9\", \"source\": \"x\"}\n");
     lines.extend(b"com,example)/ 20160101000000 http://example.com/\xe9 text/html 200 ABC - - 7 8 a.warc.gz\n");
     lines.extend(b"com,example)/\xe9 2017 {\"url\": \"http://example.com/\xe9\"}\n");

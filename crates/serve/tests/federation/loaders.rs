@@ -224,7 +224,7 @@ fn unsuitable_records_are_skipped() {
         assert!(is_said, "{error:?} should say {part:?}");
         assert_eq!(event["file"].as_str().unwrap_or_default(), file, "{event}");
     }
-    // Only the first row is tried.
+    // The search tries only the first row.
     let limited = target("c", URL, &later(9)) + "&limit=1";
     assert_eq!(stage.get(&limited).status, 404);
 }

@@ -162,7 +162,7 @@ fn browser_seeks_in_an_audio_file() {
         assert_eq!(heard, expected, "{name}: {log:#?}");
         let firsts: Vec<_> = log.iter().map(|one| one.first(size)).collect();
         assert!(firsts.iter().all(Option::is_some), "{name}: {log:#?}");
-        // The browser did not read everything before that position.
+        // The browser requested a range near the position instead of reading everything before it.
         let moment = |seconds: u32| Some((seconds * RATE * 4) as usize);
         let is_at = |first: &Option<usize>| (moment(48)..=moment(50)).contains(first);
         assert!(firsts.iter().any(is_at), "{name}: {log:#?}");

@@ -268,12 +268,12 @@ fn intact_packages_answer_while_others_change() {
             let mut rounds = 0;
             while !ended.load(Ordering::Relaxed) {
                 let path = |n: usize| folder.join(format!("other-{n}.wacz"));
-                // A slow copy, up to its end.
+                // Copy a package slowly, in four steps, until it is complete.
                 for quarter in 1..=4 {
                     std::fs::write(path(0), &whole[..whole.len() * quarter / 4]).unwrap();
                     std::thread::yield_now();
                 }
-                // A damaged package that is replaced at once.
+                // Replace a damaged package at once.
                 std::fs::write(path(1), &whole[..whole.len() / 2]).unwrap();
                 std::fs::copy(&stable[1], path(2)).unwrap();
                 std::fs::rename(path(2), path(1)).unwrap();

@@ -186,7 +186,7 @@ fn browser_gets_an_error_page() {
         assert!(html.field("content-security-policy").is_some());
         harmless(&html.text());
         assert_contains(html.text(), "<h2>Not found</h2>");
-        // Its style sheet and links are resolved correctly.
+        // The style sheet and the links of the "not found" page are resolved correctly.
         let here = url::Url::parse("http://page.example/")
             .unwrap()
             .join(target);

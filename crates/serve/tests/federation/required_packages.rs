@@ -72,7 +72,7 @@ fn original_is_found_in_a_required_package() {
     let second = shelf.path().join("second.wacz");
     let stage = Stage::start(&format!("collections: {{w: {}}}\n", second.display()));
     is_resolved(&stage);
-    // The same with packages on a server.
+    // Repeat the test with packages on a web server.
     let host = FileHost::start();
     for name in ["first.wacz", "second.wacz"] {
         let bytes = std::fs::read(shelf.path().join(name)).unwrap();

@@ -177,7 +177,7 @@ fn requests_with_a_body_get_their_response() {
         assert!(record(&plain).1.ends_with(&capture.payload), "{capture:?}");
         let row = plain.field("warcserver-cdx").unwrap();
         assert_starts(row, format!("{} {} ", capture.key, capture.timestamp));
-        // The same request as a posted message.
+        // Post the same request as a message.
         for version in [" HTTP/1.1", " HTTP/1.0", ""] {
             let message = format!(
                 "POST /nowhere{version}\r\nHost: nowhere.example\r\nContent-Type: application/x-www-form-urlencoded\r\n\

@@ -97,7 +97,7 @@ fn revisit_returns_the_payload_of_its_original() {
     revisit(&mut shelf, URL, &with_digest, not_modified, "");
     add(&mut shelf, "not_modified", false);
 
-    // Only the row locates the original.
+    // A revisit whose original is located by its row only, not by its record.
     let slot = shelf.response("f.warc.gz", "http://hidden.example/", FIRST, TEXT);
     let more = format!(
         ", \"orig.filename\": \"{}\", \"orig.offset\": \"{}\", \"orig.length\": \"{}\"",
@@ -184,7 +184,7 @@ fn missing_original_ends_the_search() {
     let mut shelf = Shelf::new();
     let digest = digest();
     let other = "http://example.com/other";
-    // Revisits that refer to each other, and one that refers to itself.
+    // Two revisits refer to each other, and one refers to itself.
     let fields = |url| {
         [
             ("WARC-Payload-Digest", &*digest),
@@ -196,12 +196,12 @@ fn missing_original_ends_the_search() {
     revisit(&mut shelf, other, &fields(URL), HTTP, "");
     let itself = "http://example.com/itself";
     let slot = revisit(&mut shelf, itself, &fields(itself), HTTP, "");
-    // An index that does not mark them as revisits.
+    // The index lists the revisits as captures of another media type, not as revisits.
     let first = shelf.index.lines().next().unwrap();
     let first = first.replace("warc/revisit", "text/plain");
     shelf.index += &format!("{first}\n");
     shelf.line(itself, FIRST, &slot, ", \"mime\": \"text/plain\"");
-    // Another payload with the same digest in its row.
+    // Another payload has the same digest in its row.
     let lie = "http://example.com/lie";
     let wrong = shelf.response("a.warc.gz", lie, FIRST, b"a lie");
     let more = format!(", \"digest\": \"{digest}\"");

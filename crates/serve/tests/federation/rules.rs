@@ -207,7 +207,7 @@ fn revisit_does_not_disclose_a_hidden_original() {
         assert_lacks(&head, iso("20160102030405"));
         assert_lacks(&head, format!("example.com/{name}\r"));
     }
-    // The same with an upstream server that resolves its own revisits.
+    // Repeat the test with an upstream server that resolves revisits itself.
     let free = format!("upstream+{}/free", stage.url());
     let above = Stage::start_apart(&format!(
         "collections:\n  \

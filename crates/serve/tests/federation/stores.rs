@@ -109,7 +109,7 @@ fn remote_indexes_and_records_answer_like_local_ones() {
     for collection in ["beside", "parts", "plain"] {
         archive.is_same(&stage, collection);
     }
-    // A `.loc` file on the server gives the locations of parts as well.
+    // A `.loc` file on the server also gives the locations of the parts.
     host.put(
         "/moved/cluster.idx",
         &read(archive.path().join("cluster/cluster.idx")).unwrap(),

@@ -52,7 +52,7 @@ fn unreadable_file_is_reported() {
     assert_eq!(path, &folder.path().join("x.cdxj").into());
 }
 
-/// Starting point of mutations, with a bit of every feature.
+/// Starting point of mutations, which uses every feature.
 const EVERYTHING: &str = "
 allow_private: [127.0.0.1, '::1/64']
 indexes: {cache_dir: ./cache, metadata: [/m, 'http://h/m/'], wait: 10m, limits: {max_size: 100GB, max_age: 90d}}

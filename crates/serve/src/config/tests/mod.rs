@@ -1,4 +1,4 @@
-//! Tests of the configuration parser, in all spellings.
+//! Tests of the configuration parser with all spellings of the settings.
 
 mod examples;
 mod forms;
@@ -32,7 +32,7 @@ fn good(text: &str) -> Config {
 /// Returns the error message of an invalid text.
 fn refusal(text: &str) -> String {
     match parse(text) {
-        Ok((config, _)) => panic!("{text}\nis taken for {config:#?}"),
+        Ok((config, _)) => panic!("{text}\nis parsed as {config:#?}"),
         Err(errors) => errors.to_string(),
     }
 }

@@ -108,7 +108,7 @@ fn folders_are_collections_if_configured() {
     let text = "collections_root: collections\ncollections: {b: $live, z: $live}";
     let (config, _) = read(dir.path(), text).unwrap();
     assert_eq!(names(&config), ["b", "z", "a"]);
-    // If nothing enables the folders, a warning mentions them.
+    // If no setting enables collections in folders, a warning mentions the folders.
     let (config, remarks) = read(dir.path(), "collections: {z: $live}").unwrap();
     assert_eq!(names(&config), ["z"]);
     assert_starts(&remarks[0].what, "pywb also serves the collections in ");
@@ -151,12 +151,12 @@ fn unsupported_pywb_parameters_are_reported() {
         "", "x: {index: {type: zipnum, path: /c, shard_index_loc: {match: x, replace: y}}}",
             "shard_index_loc has no effect";
         "", "$root: $live", "but this server serves it at /$root/";
-        "", "x: 'redis://h/0/{user}:cdxj'", "{user} is taken literally here";
-        "", "x: 'redis://h/0/*:cdxj'", "* is taken literally here";
-        "", "x: '/indexes/*/x.cdxj'", "* is taken literally here";
-        "", "x: {index: $live, archive_paths: '/a/{user}/*/'}", "{user} is taken literally here";
-        "", "x: {index: $live, archive_paths: 'redis://h/{user}'}", "{user} is taken literally here";
-        "archive_paths: './*/'", "x: $live", "* is taken literally here";
+        "", "x: 'redis://h/0/{user}:cdxj'", "{user} is read literally here";
+        "", "x: 'redis://h/0/*:cdxj'", "* is read literally here";
+        "", "x: '/indexes/*/x.cdxj'", "* is read literally here";
+        "", "x: {index: $live, archive_paths: '/a/{user}/*/'}", "{user} is read literally here";
+        "", "x: {index: $live, archive_paths: 'redis://h/{user}'}", "{user} is read literally here";
+        "archive_paths: './*/'", "x: $live", "* is read literally here";
     ] {
         let text = format!("{top}\ncollections:\n  {collection}\n  y: $live\n");
         let (_, remarks) = parse(&text).unwrap_or_else(|errors| panic!("{text}: {errors}"));
@@ -217,7 +217,7 @@ fn folder_and_top_level_rules_apply_to_their_collections() {
         };
         assert_eq!(default, expected, "{}", collection.name);
     }
-    // A reload watches the rules of folders.
+    // A reload also checks the rules of folders for changes.
     assert!(config.files().contains(&&*acl));
     assert!(config.files().contains(&&*acl.join("rules.aclj")));
     assert_eq!(

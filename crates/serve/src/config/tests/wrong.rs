@@ -11,7 +11,7 @@ pub(super) type Expected<'a> = (usize, usize, &'a str);
 #[track_caller]
 pub(super) fn refused(text: &str, expected: &[Expected]) {
     let errors = match parse(text) {
-        Ok((config, _)) => panic!("{text}\nis taken for {config:#?}"),
+        Ok((config, _)) => panic!("{text}\nis parsed as {config:#?}"),
         Err(errors) => errors,
     };
     let position = |at: Option<Position>| at.map_or((0, 0), |at| (at.line, at.column));

@@ -185,7 +185,7 @@ fn captured_location(name: &str, field: &Field<'_>, from: &Url) -> Option<String
     }
     let value = String::from_utf8_lossy(field.value);
     let value = value.trim_ascii();
-    // A relative target still leads to the right page: it was not rewritten.
+    // A relative target was not rewritten, and still leads to the right page.
     if !(value.starts_with('/') || value.contains("://")) {
         return None;
     }

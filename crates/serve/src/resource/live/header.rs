@@ -59,8 +59,8 @@ fn lines(text: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     text.split_inclusive(|&byte| byte == b'\n')
 }
 
-/// Returns whether some program takes a line for blank. The line is read as UTF-8, or else as
-/// ISO-8859-1, and may have any Unicode white space.
+/// Returns whether some program would treat a line as blank. The line is read as UTF-8, or else as ISO-8859-1, and may
+/// have any Unicode white space.
 fn is_blank(line: &[u8]) -> bool {
     let is_white = |char: char| char.is_whitespace() || matches!(char, '\u{1c}'..='\u{1f}');
     match std::str::from_utf8(line) {

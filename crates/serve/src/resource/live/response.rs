@@ -37,7 +37,7 @@ pub(super) struct Arrived {
     pub trailer: Bytes,
 }
 
-/// Reads a body of up to `most` bytes to its end. `block` is a digester that is fed with the body as well.
+/// Reads a body of up to `most` bytes to its end. Also adds the body to the digester `block`.
 pub(super) async fn arrive(
     mut body: Incoming,
     most: u64,
@@ -164,8 +164,8 @@ fn record_id() -> String {
     static CRYPTO: LazyLock<Arc<CryptoProvider>> =
         LazyLock::new(|| Arc::new(ring::default_provider()));
     let mut bits = [0; 16];
-    // This fails only if the system has no source of random numbers, in which case TLS fails as
-    // well. The record is valid anyway.
+    // This fails only if the system has no source of random numbers. TLS fails in that case as well. The record is
+    // valid anyway.
     let _ = CRYPTO.secure_random.fill(&mut bits);
     urn(u128::from_be_bytes(bits), 4)
 }

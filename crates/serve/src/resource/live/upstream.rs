@@ -104,7 +104,7 @@ fn outgoing(
         &["resource", "postreq"]
     };
     api.path_segments_mut()
-        .map_err(|()| LoadError::Request(format!("{collection} names no host")))?
+        .map_err(|()| LoadError::Request(format!("{collection} has no host")))?
         .pop_if_empty()
         .extend(resource);
     api.query_pairs_mut()

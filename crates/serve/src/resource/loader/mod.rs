@@ -119,7 +119,7 @@ impl Archives {
             return Err(LoadError::Unfit(what));
         }
         let places = self.places(loader, extent, collection).await?;
-        let mut failed = LoadError::Missing("this loader does not know the file".to_owned());
+        let mut failed = LoadError::Missing("this loader does not list the file".to_owned());
         for place in places.iter().take(MAX_LOCATIONS) {
             match self.read(place, extent, accept).await {
                 Ok(stored) => return Ok(stored),

@@ -233,8 +233,8 @@ impl Originals<'_> {
         })
     }
 
-    /// Searches for the original where the dedupe index of the collection locates it, and in packages that are required
-    /// by the package of the revisit.
+    /// Searches for the original at the location in the dedupe index of the collection, and in packages that are
+    /// required by the package of the revisit.
     async fn elsewhere(
         &self,
         collection: &Arc<Collection>,
@@ -390,7 +390,7 @@ impl Originals<'_> {
         revisit: &Revisit<'_>,
     ) -> Result<Option<Original>, LoadError> {
         let mut failed = None;
-        // Fallback in case the record named by `WARC-Refers-To` is not found: the first accepted one.
+        // The first accepted record is the fallback in case the record in `WARC-Refers-To` is not found.
         let mut last = None;
         let id = revisit.header.get("WARC-Refers-To");
         let named = id.filter(|id| wanted.is_unmodified && !id.is_empty());
@@ -612,7 +612,7 @@ impl Revisit<'_> {
             || candidate.is_live() && candidate.source_type != "live";
         let is_itself = candidate.extent.is_some() && self.capture.extent == candidate.extent;
         if wanted.is_unmodified {
-            // Only a response with a payload can still be valid.
+            // Only a response with a payload can be the resource that is still valid.
             let was_sent = candidate.status.is_empty() || candidate.status.starts_with('2');
             return is_stored && was_sent && !is_itself;
         }
@@ -642,8 +642,8 @@ impl Revisit<'_> {
         let same = stored.stated_digest() == Some(digest)
             || match stored.payload_digest(digest.algorithm) {
                 Some(real) => real == *digest,
-                // The payload is too large to compute its digest here. Without a digest of this algorithm in the
-                // header, nothing contradicts the record.
+                // The payload is too large to compute its digest here. If its header has no digest of this algorithm,
+                // accept it.
                 None => stored
                     .stated_digest()
                     .is_none_or(|stated| stated.algorithm != digest.algorithm),

@@ -45,9 +45,8 @@ const OWN: [&str; 8] = [
     "Content-Type",
 ];
 
-/// Removes from a record of another server everything that may identify the original of its
-/// payload. The HTTP header may also come from the original. Only the header of a redirect is
-/// certainly the revisit's own.
+/// Removes all fields that may identify the original of the payload from a record of another server. The HTTP header
+/// may belong to the original, too; only the header of a redirect certainly belongs to the revisit.
 ///
 /// # Errors
 /// Fails if the record is invalid in a part that has to be read.

@@ -270,7 +270,7 @@ impl Stored {
             && let Ok(line) = Line::parse(line)
             && let Some(date) = Timestamp::earliest(line.date)
         {
-            // A line with an incomplete number still has a valid date.
+            // A line whose number is incomplete still has a valid date.
             self.header.set("WARC-Date", date.iso().as_bytes());
         }
         if http::is_response(block) {

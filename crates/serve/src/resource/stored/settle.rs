@@ -98,7 +98,7 @@ impl HttpHead {
         }
     }
 
-    /// Returns whether a block of that length agrees with the HTTP header.
+    /// Returns whether the HTTP header matches a block of that length.
     fn says_that_it_is(self, length: u64) -> bool {
         self.is_chunked || self.body.is_some_and(|body| self.size + body == length)
     }
@@ -181,7 +181,7 @@ impl Lengths {
             .get(..ending.within)
             .is_some_and(|line_ends| end.ends_with(line_ends));
         if shorter < http_head.size || !is_within {
-            // A final line break may belong to the block or end the record, which only a digest can tell.
+            // The final line break may belong to the block or end the record. Only a digest can decide this.
             let line_end = if end.ends_with(b"\r\n") {
                 2
             } else {
@@ -245,7 +245,7 @@ impl Stated {
                 }
                 *wrong = Some(name);
                 if own == Part::Payload && is_of(Part::OtherPayload) {
-                    // Most tools use this definition.
+                    // Most tools compute the payload digest in this way.
                     is_proven = true;
                     continue;
                 }
@@ -254,7 +254,7 @@ impl Stated {
                     .into_iter()
                     .any(is_of);
                 is_proven |= is_of_another;
-                // Tools without a payload state the digest of an empty one.
+                // Tools state the digest of an empty payload for records without a payload.
                 if !is_of_another && !stated.is_of_nothing() {
                     contradiction = contradiction.or(Some((name, stated)));
                 }

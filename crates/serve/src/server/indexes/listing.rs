@@ -76,7 +76,7 @@ fn entry(listed: &Listed) -> Value {
     })
 }
 
-/// Returns the server's own indexes: a client may keep copies in the same folder.
+/// Returns the indexes of the server, without the copies that a client may keep in the same folder.
 fn of_kind(entries: &[Listed], kind: IndexKind) -> impl Iterator<Item = &Listed> {
     let is_own = move |one: &&Listed| one.layer.folder == kind.folder();
     entries.iter().filter(is_own)

@@ -189,7 +189,8 @@ fn describe(headers: &mut HeaderMap, index: &Index, tag: &str) {
     }
 }
 
-/// Removes from the reasons the details of read failures, which may reveal local files and servers; the log has them.
+/// Removes the details of read failures from the reasons, because they may reveal local files and servers. The log
+/// contains the details.
 fn for_clients(missing: &[MissingJob]) -> Vec<MissingJob> {
     let mut missing = missing.to_vec();
     for MissingJob { job, why } in &mut missing {
@@ -201,7 +202,7 @@ fn for_clients(missing: &[MissingJob]) -> Vec<MissingJob> {
     missing
 }
 
-/// Returns whether the client has this version already (RFC 9110, section 13.1.2).
+/// Returns whether the client already has this version (RFC 9110, section 13.1.2).
 fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let values = headers.get_all(IF_NONE_MATCH).iter();
     let mut tags = values

@@ -235,7 +235,7 @@ fn source(seen: &Seen, first: bool) -> Markup {
     }
 }
 
-/// Formats the upper bound of the median duration, as far as it is known.
+/// Formats the upper bound of the median duration, if it is known.
 fn median(durations: &Durations) -> String {
     match durations.quantile(0.5) {
         Some(half) => format!("≤ {} ms", half.as_secs_f64() * 1000.0),

@@ -305,7 +305,7 @@ fn capture(row: &Row, collection: &str) -> Markup {
                     " "
                 }
                 a href=(base_url.resource(&record(row, &url, &digits))) rel="nofollow" aria-label={ "WARC record of " (time) } { "WARC" }
-                // These URLs come from other servers, so only `http` and `https` links are shown.
+                // `live_url` comes from another server, so only `http` and `https` links are shown.
                 @if live.starts_with("http://") || live.starts_with("https://") {
                     " " a href=(live) rel="noreferrer nofollow" aria-label={ "Replay of " (time) } { "replay" }
                 }

@@ -35,7 +35,7 @@ pub(super) struct Asking {
     /// First page of each URL, and the next page of the current one.
     first: Page,
     page: Page,
-    /// Stops after the first page of each URL.
+    /// True to stop after the first page of each URL.
     is_enough: bool,
     /// Digits of the start of the time range.
     from: Option<String>,
@@ -170,7 +170,7 @@ impl Asking {
         let text = format!("{}: {error}", self.inner.shown());
         self.inner.note(Some(text.clone()));
         match error.word() {
-            // Refused by the server itself.
+            // The server itself refused the request.
             Some(_) => SourceError::Answer(text),
             None => SourceError::Connection(text),
         }

@@ -112,8 +112,8 @@ impl DedupeSource {
     /// Adds records to a crawl; of several records of one payload the earliest is kept. Adding is idempotent.
     ///
     /// # Errors
-    /// Fails if a record is invalid, with the reason, or if the index is unavailable. Nothing is
-    /// added then, as far as is known.
+    /// Fails if a record is invalid, with the reason, or if the index is unavailable. In these cases, no records are
+    /// known to have been added.
     pub(crate) async fn add(&self, crawl: &[u8], added: &[Added<'_>]) -> Result<(), DedupeError> {
         let adding = Adding {
             earliest: true,

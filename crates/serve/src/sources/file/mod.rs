@@ -35,7 +35,7 @@ const LISTED_AGAIN: u32 = 4;
 #[derive(Clone, Debug)]
 pub struct FileSource(Arc<Parts>);
 
-/// Shared parts of a source. A single reference count, since counters move between processor caches.
+/// Shared parts of a source. One reference count covers all parts, because each counter moves between processor caches.
 #[derive(Debug)]
 struct Parts {
     identity: Identity,
@@ -45,8 +45,8 @@ struct Parts {
 }
 
 impl FileSource {
-    /// Creates a source of a local file or folder, which may appear later. `{coll}` in its path stands for the name of
-    /// the collection.
+    /// Creates a source of a local file or folder, which may appear later. `{coll}` in its path is replaced by the name
+    /// of the collection.
     pub fn new(path: std::path::PathBuf, identity: Identity) -> FileSource {
         FileSource::of(Arc::new(Listings::new(path, Choice::All)), identity)
     }
@@ -82,7 +82,7 @@ impl FileSource {
                             Ok(scanned) => scanned,
                             Err(error) => return Some((Err(error), (batches, None))),
                         };
-                        // The caller was already told the order of the rows.
+                        // The caller already knows the order of the rows, which cannot change.
                         if same != ordered {
                             let what = "its files changed while they were read".to_owned();
                             return Some((Err(SourceError::Io(what)), (new, None)));

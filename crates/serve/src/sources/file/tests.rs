@@ -126,7 +126,7 @@ pub(crate) fn naive(texts: &[Vec<u8>], lookup: &Lookup) -> Vec<Row> {
 }
 
 fn moment(rng: &mut Rng) -> Timestamp {
-    // A small number of values, so that some are equal.
+    // Use few values, so that some are equal.
     Timestamp::from_seconds(1_400_000_000 + rng.below(40) as i64 * 40_000_000 / 7).unwrap()
 }
 

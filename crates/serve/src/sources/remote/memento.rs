@@ -155,7 +155,7 @@ impl MementoSource {
             let mut batch = reading.made.take();
             if !batch.is_empty() {
                 batch.sort_by(|a, b| lookup.order.compare(a, b));
-                // The closest memento may also be the first one, the last one, and so on.
+                // The closest memento may also have other relations, such as first or last.
                 batch.dedup();
                 let batches = stream::iter([Ok(batch)]).boxed();
                 return Ok(Rows::whole(true, batches));
@@ -216,7 +216,7 @@ struct TimeMapReader {
 }
 
 impl TimeMapReader {
-    /// Takes the archive's spelling of the original URL; the whitelist checks that it is the same URL.
+    /// Uses the archive's spelling of the original URL. The whitelist checks that both are the same URL.
     fn note_original(&mut self, links: &[Link]) {
         if let Some(link) = links.iter().find(|link| link.is("original")) {
             self.original.clone_from(&link.target);

@@ -99,7 +99,7 @@ struct PageReader {
     edge: HashSet<u64>,
     keys: RandomState,
     last_time: String,
-    /// `by_time` tracks timestamps; `again` is set once an answer was continued from one.
+    /// `by_time` is true if timestamps are tracked; `again` is true once an answer was continued from a timestamp.
     by_time: bool,
     again: bool,
 }
@@ -204,7 +204,7 @@ impl Pages {
         error
     }
 
-    /// Requests a part. Returns `None` if the server has nothing.
+    /// Requests a part. Returns `None` if the server has no captures.
     async fn open(&mut self, url: String) -> Result<Option<BodyStream>, SourceError> {
         let mut limits = self.limits;
         if self.asked > 0 {

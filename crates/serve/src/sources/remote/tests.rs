@@ -185,7 +185,7 @@ fn many_rows_are_streamed_and_must_be_sorted() {
     let asked = |path: &str| ask_cdx(&host, path, &[("url", "a.com")]);
     let (rows, ordered) = asked("/good").unwrap();
     assert!(ordered && rows.len() == 5001);
-    // The caller has to sort them.
+    // Rows that are not in order must be sorted by the caller.
     let (rows, ordered) = asked("/soon").unwrap();
     assert!(!ordered && rows.len() == 5002);
     let error = asked("/late").unwrap_err();
@@ -195,7 +195,7 @@ fn many_rows_are_streamed_and_must_be_sorted() {
 
 #[test]
 fn truncated_answer_is_continued() {
-    // Continued with a key, in text and in JSON.
+    // The answer is continued with a key, in text and in JSON.
     for json in [false, true] {
         let host = ScriptedHost::start(move |asked| {
             let row = |time: u64, last: bool| {
@@ -459,7 +459,7 @@ fn nested_timemaps_are_read_once_each() {
             .concat(),
             "/map/1" => mementos(&[2015]) + &map("/map/http://a.com/", "") + &map("/map/2", ""),
             "/map/2" => mementos(&[2016]) + &map("/map/1", "") + &map("/map/2", ""),
-            // An endless chain of TimeMaps.
+            // The archive sends an endless chain of TimeMaps.
             other => mementos(&[2017]) + &map(&format!("{other}x"), ""),
         };
         answer(200, &[], text)
@@ -509,7 +509,7 @@ fn timegate_names_the_closest_capture() {
         let url = format!("http://{name}/");
         ask_memento(&host, &[("url", &url), ("closest", "20160301000000")])
     };
-    // All of these links are for another URL.
+    // Links to mementos of another URL are ignored.
     assert_eq!(asked("302.com"), Ok((Vec::new(), true)));
     assert_eq!(times(&asked("bare.com").unwrap().0), ["20140101000000"]);
     assert_eq!(asked("none.com"), Ok((Vec::new(), true)));
@@ -557,7 +557,7 @@ fn live_web_has_one_capture_of_every_url() {
     let rows = asked(&[("url", "http://A.com/b")]);
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].urlkey(), b"com,a)/b");
-    // Normalized like the requested URL.
+    // The URL is normalized like the requested URL.
     assert_eq!(rows[0].field("live_url"), "http://a.com/b");
     assert_eq!(rows[0].field("load_url"), "http://a.com/b");
     assert_eq!(rows[0].field("source_type"), "live");

@@ -126,7 +126,7 @@ mod tests {
             ("html", None, None),
             ("url:é", None, None),
         ] {
-            // Some of these are invalid.
+            // Some of the filters are invalid in a query.
             let is_query = Query::parse([("url", "http://a.com/"), ("filter", text)], None).is_ok();
             if is_query {
                 assert_eq!(of(text, Pywb).as_deref(), pywb, "{text}");

@@ -50,7 +50,7 @@ pub(super) struct Whitelist {
 
 /// Location of a row's record.
 pub(super) enum RecordLocation {
-    /// The record is at a URL created from this template.
+    /// The record is at a URL that is created from this template.
     Replay(Template),
     /// The record is in the file named by the row.
     File,
@@ -158,7 +158,7 @@ impl Whitelist {
             );
         }
         if let Some(url) = replayed {
-            // Sets both names, for clients that know only one of them.
+            // Some clients read only `live_url`, others only `load_url`.
             member("live_url", &url, text);
             member("load_url", &url, text);
         }

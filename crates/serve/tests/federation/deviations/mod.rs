@@ -1,7 +1,7 @@
 //! Runs records, as real tools write them and as accidents damage them, through every reader.
 //! Records proven to be intact are served, and others are never served completely.
 
-#[allow(dead_code)] // the tool needs more of it
+#[allow(dead_code)] // the tests of the tool use the rest of the module
 mod cases;
 pub mod parts;
 
@@ -49,7 +49,7 @@ fn records_proven_intact_are_served_from_every_container() {
             (&files, "plain-wacz"),
             (&remote, "packed"),
         ] {
-            // Packages contain no ARC files.
+            // Packages do not contain ARC files.
             if case.arc.is_some() && collection.ends_with("wacz") {
                 continue;
             }

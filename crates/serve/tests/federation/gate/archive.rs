@@ -1,4 +1,4 @@
-//! Scripted archive with all captures, which answers as [`deed`] says, and is the live web as well.
+//! A scripted archive with all captures, which also simulates the live web. [`deed`] decides how it answers.
 
 use redis_tests::{Asked, Part, ScriptedHost, answer};
 

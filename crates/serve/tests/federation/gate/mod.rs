@@ -51,7 +51,7 @@ fn draw(rng: &mut Rng, number: usize) -> Case {
     let rules = RULES[number / SOURCES.len() % RULES.len()];
     let mut door = *rng.pick(&DOORS);
     if door == "prefix" && matches!(source, "memento" | "live") {
-        // These sources support single URLs only.
+        // Memento archives and the live web support queries for single URLs only.
         door = "index";
     }
     if door == "common" && rules == "point" {
@@ -273,7 +273,7 @@ fn missing_gate_is_noticed() {
             continue;
         }
         let open = collection(case.source, "none", case.lends);
-        // Access points need collections with tags.
+        // Access points exist only in collections with tags, so the case cannot be sent to a collection without rules.
         let answer = match case.rules {
             "point" => continue,
             _ => client.ask(&case, &open),

@@ -183,7 +183,7 @@ pub fn deed(source: &str, row: Capture) -> usize {
 pub fn sent(source: &str, row: Capture) -> Option<Capture> {
     match (source, deed(source, row)) {
         ("live", _) => Some(row),
-        // Another record is at this location.
+        // The file has another record at the location of the row.
         (_, 5) if is_local(source) => (row.path >= RESPONSES).then_some(row),
         _ if is_local(source) => Some(row),
         (_, 0 | 1) => Some(row),

@@ -37,7 +37,7 @@ impl Other {
         Other { go_on, thread }
     }
 
-    /// Gives up the build, so that others can build the index.
+    /// Abandons the build, so that other builders can build the index.
     fn gives_up(self) {
         drop(self.go_on);
         self.thread.join().unwrap();
@@ -84,7 +84,7 @@ fn existing_index_is_sent_at_once() {
         get(server.address(), "/_indexes/full?jobs=3&wait=60").status,
         200
     );
-    // As many builds as can run at once never end.
+    // The maximum number of concurrent builds is running, and none of them ends.
     let others = ["1,2", "1,3"].map(|jobs| Other::builds(&archive, jobs));
     waits(&server, "/_indexes/full?jobs=1,2&wait=0");
     waits(&server, "/_indexes/full?jobs=1,3&wait=0");

@@ -111,7 +111,7 @@ fn concurrent_requests_build_everything_once() {
             .filter(|one| one.layer.folder == folder)
             .count()
     };
-    // Three sets of jobs, and each job alone.
+    // Expected: the indexes of three sets of jobs, and of each job alone.
     assert_eq!(of("dedupcrawllogindex"), 9);
     assert_eq!(of("fullcrawllogindex"), 9);
     assert_eq!((of("crawllog"), of("cdxdata")), (6, 6));

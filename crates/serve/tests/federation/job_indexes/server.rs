@@ -292,7 +292,7 @@ fn available_indexes_are_listed() {
     let metrics = get(server.operator(), "/_metrics").text();
     assert_contains(&metrics, "crawlspace_index_entries{kind=\"full\"} 4\n");
     assert_contains(&metrics, "crawlspace_index_entries{kind=\"cdx\"} 0\n");
-    // Two files of lines for each of three jobs, an index for each, and the index of two jobs.
+    // Expected: two files of lines for each of three jobs, an index for each job, and the index of two jobs.
     assert_eq!(figure(&server, "builds_total"), 10);
     assert!(figure(&server, "hits_total") >= 1);
     assert_eq!(figure(&server, "failures_total"), 0);

@@ -54,7 +54,7 @@ fn unusual_urls_are_found_in_indexes_of_every_tool() {
         let at = put(dir.path(), &name, maker, &corpus.rows, &corpus.files());
         let _ = writeln!(config, "  {name}: {at}");
     }
-    // Lines of Browsertrix Crawler outside of a package.
+    // Browsertrix Crawler also writes indexes outside of packages, with lines of the same form.
     let js = &MAKERS[5];
     let (plain, warcs) = (
         dir.path().join("js.cdxj"),

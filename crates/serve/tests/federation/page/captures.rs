@@ -41,7 +41,7 @@ fn all_captures_of_a_day_can_be_reached() {
     assert!(seen.is_sorted());
     let back = page(&stage, &link_with(&third, "skip=100"), 200);
     assert_eq!(times(&back), times(&second));
-    // Another span starts with its first captures.
+    // A link to another span lists the captures of that span from the first one on.
     let month = link_with(&third, "when=201601");
     assert_lacks(&month, "skip");
     for beyond in ["skip=250", "skip=18446744073709551615"] {

@@ -95,7 +95,7 @@ fn second_crawl_with_our_cdx_server_writes_only_revisits() {
     assert_eq!(second.unanswered, [""; 0]);
     assert_eq!(second.count(false), 0, "responses");
 
-    // The index has one record per payload, with its URL there.
+    // Add one record per payload to the index, with the URL at which it was found.
     for record in &first.records {
         index.ok(format!(
             "ADD c {} 0 {} {} 700",

@@ -288,7 +288,7 @@ fn pywb_replays_our_captures() {
     for capture in samples(&data.north.captures) {
         let (url, time) = (&capture.url, &capture.timestamp);
         if url.contains('?') {
-            continue; // its templates do not escape their values
+            continue; // URL templates of pywb do not escape their values
         }
         for collection in ["rows", "mementos"] {
             let path = format!("/{collection}/{time}id_/{url}");

@@ -177,7 +177,7 @@ fn job_index_is_served_unchanged() {
             assert_eq!(answer.status, 200, "{path}: {}", answer.text());
             if is_ours {
                 let record = records.record(&answer);
-                // Another URL with the same key may be as close.
+                // A capture of another URL with the same key may have the same distance from the requested time.
                 let found = jobs.captures.iter().any(|one| {
                     one.key == capture.key
                         && one.timestamp == *time

@@ -97,7 +97,7 @@ fn packages_that_wabac_js_replays_are_replayed() {
     let mut corpus = odd("data.warc.gz");
     // Two captures of each URL suffice to detect a wrong choice.
     corpus.rows.retain(|row| !row.time.starts_with("2016"));
-    // Rows without records surround them, so that each index has several blocks.
+    // Add rows without records before and after the captures, so that each index has several blocks.
     let mut rows = many(3000);
     rows.extend_from_slice(&corpus.rows);
     let mut files = HashMap::from([

@@ -138,7 +138,7 @@ async fn dripping_response_is_cut_off_at_its_timeout() {
         "HTTP/1.1 200 OK\r\nA: ",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;",
     ] {
-        // Slow, but never silent for as long as is allowed.
+        // The response is slow, but its pauses are shorter than the timeout.
         let drip = Part::Drip(b"x".to_vec(), Duration::from_millis(1));
         let stub = ScriptedHost::start(move |_| vec![Part::Bytes(begin.into()), drip.clone()]);
         let total = Duration::from_millis(100);
@@ -221,7 +221,7 @@ async fn dropped_fetch_closes_its_connection() {
         _ = load_live(&url, &request, &limits) => panic!("it ended"),
         begun = has_begun => begun.unwrap(),
     }
-    // Otherwise the host would wait forever.
+    // The client must close the connection; otherwise the test would wait forever.
     let gone = tokio::task::spawn_blocking(move || is_gone.recv().unwrap());
     gone.await.unwrap();
 }

@@ -10,9 +10,9 @@ use crawlspace_warc::MAX_HEADER;
 
 /// Default number of damaged files (`CRAWLSPACE_DAMAGES` overrides it).
 const FILES: u64 = 100_000;
-/// Inverse share of files that are larger than what is verified in memory.
+/// One in this number of files is too large to be verified in memory.
 const LARGE: u64 = 2000;
-/// Inverse share of files that never end.
+/// One in this number of files never ends.
 const ENDLESS: u64 = 10;
 
 /// Damages some bytes of a file, mostly in its first header.
@@ -148,7 +148,7 @@ async fn reading_a_damaged_file_is_limited() {
         let stored = Stored::read(Input::Record(pieces.boxed()), b"id").await;
         let mut length = 0;
         if let Ok(record) = stored.and_then(Stored::into_record) {
-            // Such a record is streamed, and this test does not wait for all of it.
+            // A very large record is streamed, and the test does not read it to the end.
             let is_read = record.length < 8 * MAX_IN_MEMORY;
             length = if is_read { record.length } else { 0 };
             if is_read && let Ok(record) = all(record).await {

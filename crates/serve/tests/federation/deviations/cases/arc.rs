@@ -130,7 +130,7 @@ pub fn cases() -> Vec<Case> {
             b"<p>page",
         )
     });
-    // This record is the last one of its file.
+    // An ARC record at the end of its file, without a line break after it.
     cases.push(Case {
         end: b"",
         ..made(
