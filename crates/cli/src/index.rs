@@ -191,7 +191,7 @@ impl Pass<'_> {
         let hashes: Vec<&[u8]> = batch.iter().map(Capture::hash).collect();
         let known = self.index.lookup(Some(self.crawl), &hashes)?;
 
-        // Originals within this batch.
+        // The first capture of each new hash in this batch, which is the original of later captures.
         let mut here: HashMap<&[u8], &Capture> = HashMap::new();
         let mut added = Vec::new();
         let mut revisited = Vec::new();

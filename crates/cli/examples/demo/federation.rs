@@ -56,7 +56,7 @@ pub fn serve(
     let rows = shell.show(&wget(&format!("{base}/both/index?url={page}&output=json")))?;
     let rows: Result<Vec<Value>, _> = rows.lines().map(serde_json::from_str).collect();
     let rows = rows?;
-    println!("  The record of each, from the file that holds it (its first lines):");
+    println!("  The WARC record of each capture, read from its file (first lines):");
     let mut bodies = Vec::new();
     for row in &rows {
         let second = row["timestamp"].as_str().unwrap_or_default();
@@ -69,7 +69,7 @@ pub fn serve(
         shell.show(&format!("head -n 6 {name}"))?;
         bodies.push(payload(&shell.folder.join(name))?);
     }
-    println!("  Is that right?");
+    println!("  Checks:");
     let column =
         |name: &str| -> Vec<&str> { rows.iter().filter_map(|row| row[name].as_str()).collect() };
     let sources = column("source").join(" ");
@@ -147,7 +147,7 @@ fn start(shell: &Shell, tool: &Path) -> Outcome<(Program, String)> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Err("crawlspace serve does not say where it is".into())
+    Err("crawlspace serve did not print its address".into())
 }
 
 /// Returns the payload of the HTTP response in a record.

@@ -1,9 +1,9 @@
 //! `make demo`: shows the savings of deduplication on real input in less than a minute.
 //!
 //! wget crawls a small site twice and writes WARC files. The first crawl is imported into a dedupe index; the second is
-//! compared with it. Every number is then verified independently: by the known contents of the site, and by what `zcat`
-//! and `grep` count in the files. At the end both crawls are served over HTTP and queried. The exit status is 0 only if
-//! all results agree.
+//! compared with it. Every number is then verified independently: by comparison with the known contents of the site,
+//! and by counting in the files with `zcat` and `grep`. At the end both crawls are served over HTTP and queried. The
+//! exit status is 0 only if all results agree.
 
 mod federation;
 #[allow(dead_code)] // the polite crawler uses the rest
@@ -25,11 +25,11 @@ use web::WebServer;
 fn main() -> ExitCode {
     match demo() {
         Ok(true) => {
-            println!("\nThe demo is over. Every figure was right.");
+            println!("\nThe demo is over. Every figure is correct.");
             ExitCode::SUCCESS
         }
         Ok(false) => {
-            println!("\nThe demo is over. Some figures were WRONG, see above.");
+            println!("\nThe demo is over. Some figures are WRONG, see above.");
             ExitCode::FAILURE
         }
         Err(error) => {
@@ -47,7 +47,7 @@ fn demo() -> Outcome<bool> {
     let mut checks = Checks { all_right: true };
     let tool = crawlspace_tool()?;
 
-    step(1, "A small site, as it is today and as it will be tomorrow");
+    step(1, "A small site, and its state one day later");
     let (today, tomorrow) = (Site::today(), Site::tomorrow());
     let web = WebServer::start(today.clone())?;
     println!(
@@ -76,13 +76,16 @@ fn demo() -> Outcome<bool> {
     step(5, "What would the second crawl have saved?");
     let second = shell.index(&tool, &url, "crawl-2", false)?;
     println!(
-        "  Of {} kB that the second crawl stored, {} kB ({} %) were there already.",
+        "  Of {} kB that the second crawl stored, {} kB ({} %) were already stored.",
         figure(&second, "bytes") / 1000,
         figure(&second, "bytesSaved") / 1000,
         figure(&second, "bytesSaved") * 100 / figure(&second, "bytes").max(1),
     );
 
-    step(6, "The index as any Redis client sees it: plain keys");
+    step(
+        6,
+        "The index in plain keys, which any Redis client can read",
+    );
     let cli = |command: &str| format!("redis-cli -p {} {command}", server.port());
     let hash = shell.quiet(
         "zcat crawl-1.warc.gz | grep -a '^WARC-Payload-Digest' | head -n 1 | tr -d '\\r' | cut -d' ' -f2",
@@ -98,17 +101,15 @@ fn demo() -> Outcome<bool> {
     println!("  wget makes no WACZ files, so the list of them is empty:");
     shell.redis(&cli("LRANGE c:crawl-1:wacz 0 -1"))?;
 
-    step(7, "The same by the commands of the module");
+    step(7, "The same data, read with the commands of the module");
     let lookup = shell.redis(&cli(&format!("DEDUPE.LOOKUP '' {hash}")))?;
     let stats = shell.redis(&cli("DEDUPE.STATS ''"))?;
     shell.redis(&cli("DEDUPE.STATS '' crawl-2"))?;
-    println!(
-        "  An index that has grown large takes a fraction of the memory when it is packed, and answers the same:"
-    );
+    println!("  A packed index takes a fraction of the memory, and returns the same replies:");
     shell.redis(&cli("DEDUPE.PACK ''"))?;
     let packed = shell.redis(&cli(&format!("DEDUPE.LOOKUP '' {hash}")))?;
 
-    step(8, "Is that right? The same figures, found in other ways");
+    step(8, "Checks: the same figures, computed independently");
     let new = tomorrow.payloads().difference(&today.payloads()).count() as u64;
     let unique = today.payloads().len() as u64;
     let duplicates = tomorrow.urls() - new;
@@ -144,7 +145,7 @@ fn demo() -> Outcome<bool> {
         checks.equal(what, found, expected);
     }
     checks.equal("committed crawls", &committed[..], "crawl-1");
-    checks.equal("crawls under way", &running[..], "crawl-2");
+    checks.equal("running crawls", &running[..], "crawl-2");
 
     // wget's own index has the offset of the record; with the size from the dedupe index it must end where the record
     // ends.

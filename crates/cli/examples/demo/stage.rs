@@ -24,7 +24,7 @@ pub fn crawlspace_tool() -> Outcome<PathBuf> {
     let tool = tool.join("crawlspace");
     if !tool.exists() {
         let build = "cargo build --package crawlspace-cli";
-        return Err(format!("{} is not there: {build}", tool.display()).into());
+        return Err(format!("{} does not exist: run {build}", tool.display()).into());
     }
     Ok(tool)
 }

@@ -37,7 +37,7 @@ impl Hosts {
         let hosts = vec![
             host("daily.example", &["", "article"][..], 0, 100),
             host("print.example", &["print"][..], 1, 0),
-            // Two names of one server: a crawler must pause between requests to either.
+            // Two names have the same server: a crawler must pause between requests to either name.
             host("pictures.example", &["images"][..], 2, 120),
             host("mirror.example", &["mirror"][..], 2, 120),
         ];
@@ -46,7 +46,7 @@ impl Hosts {
             let here = || hosts.iter().filter(|host| host.server == server);
             servers.push(WebServer::start(site_of(&hosts, here()))?);
         }
-        // A temporary overload, which the crawler must handle.
+        // Simulate a temporary overload, which the crawler must handle.
         servers[1].refuse_once("/print/6.html");
         Ok(Hosts { hosts, servers })
     }

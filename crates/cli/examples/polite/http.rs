@@ -71,7 +71,7 @@ pub fn get(server: SocketAddr, url: &str) -> io::Result<HttpResponse> {
     let mut head = Vec::new();
     connection.read_to_end(&mut head)?;
     let end = head.windows(4).position(|four| four == b"\r\n\r\n");
-    let body = head.split_off(end.ok_or_else(|| invalid("no end of the header"))? + 4);
+    let body = head.split_off(end.ok_or_else(|| invalid("the header has no end"))? + 4);
     let status = head
         .split(|&b| b == b' ')
         .nth(1)

@@ -8,7 +8,7 @@
 mod archive;
 mod hosts;
 mod http;
-#[allow(dead_code)] // the first part uses the rest
+#[allow(dead_code)] // the first part of the demo uses the rest of these modules
 #[path = "../demo/site.rs"]
 mod site;
 #[path = "../demo/stage.rs"]
@@ -44,11 +44,11 @@ const UNLUCKY: (usize, u32) = (2, 5);
 fn main() -> ExitCode {
     match act() {
         Ok(true) => {
-            println!("\nThe polite crawl is over. Every promise was kept.");
+            println!("\nThe polite crawl is over. Every check passed.");
             ExitCode::SUCCESS
         }
         Ok(false) => {
-            println!("\nThe polite crawl is over. Some promises were BROKEN, see above.");
+            println!("\nThe polite crawl is over. Some checks FAILED, see above.");
             ExitCode::FAILURE
         }
         Err(error) => {
@@ -69,11 +69,14 @@ fn act() -> Outcome<bool> {
         delays: Mutex::new(HashMap::new()),
     };
 
-    step(1, "Four hosts on three servers, and what each asks for");
+    step(
+        1,
+        "Four hosts on three servers, and the pauses that they ask for",
+    );
     for (name, delay) in crawl.hosts.names() {
         let asks = match delay {
             0 => format!(
-                "nothing, and gets {} ms all the same",
+                "no pause, so the crawler pauses {} ms",
                 LEAST_PAUSE.as_millis()
             ),
             ms => format!("a pause of {ms} ms"),
@@ -88,7 +91,7 @@ fn act() -> Outcome<bool> {
 
     let unlucky = UNLUCKY.0 + 1;
     let what =
-        format!("{WORKERS} workers crawl from {SEED}; number {unlucky} drops dead on the way");
+        format!("{WORKERS} workers crawl from {SEED}; number {unlucky} dies during the crawl");
     step(2, &what);
     let server = Server::start();
     let began = Instant::now();
@@ -100,10 +103,10 @@ fn act() -> Outcome<bool> {
     for report in &expired {
         let uri = String::from_utf8_lossy(report.uri.as_deref().unwrap_or_default());
         let ms = LEASE.as_millis();
-        println!("  {uri} of the dead worker went to another one after {ms} ms.");
+        println!("  After {ms} ms, another worker got {uri} of the dead worker.");
     }
 
-    step(3, "What the servers saw");
+    step(3, "Requests in the logs of the servers");
     let mut promises = Promises { all_kept: true };
     println!(
         "  {:<17}{:>8} {:>12} {:>15} {:>10}",
@@ -112,7 +115,7 @@ fn act() -> Outcome<bool> {
     for (name, delay) in crawl.hosts.names() {
         let visits = crawl.hosts.visits(&crawl.hosts.beside(name));
         let asked = Duration::from_millis(delay).max(LEAST_PAUSE);
-        let pause = smallest_pause(&visits).ok_or("a host that nobody visited")?;
+        let pause = smallest_pause(&visits).ok_or("a host has no visits")?;
         let here = visits.iter().filter(|visit| visit.host == name).count();
         println!(
             "  {name:<17}{here:>8} {:>12} {:>12} ms {:>7} ms",
@@ -125,13 +128,10 @@ fn act() -> Outcome<bool> {
         let visits = crawl.hosts.visits(&crawl.hosts.beside(name));
         let asked = Duration::from_millis(delay).max(LEAST_PAUSE);
         let is_alone = most_at_a_time(&visits) == 1;
-        promises.keep(&format!("{name}: never two visits at a time"), is_alone);
+        promises.keep(&format!("{name}: no two visits at the same time"), is_alone);
         // The server's clock has a resolution of milliseconds.
         let pause = smallest_pause(&visits).unwrap_or_default() + Duration::from_millis(1);
-        let promise = format!(
-            "{name}: never a shorter pause than {} ms",
-            asked.as_millis()
-        );
+        let promise = format!("{name}: no pause shorter than {} ms", asked.as_millis());
         promises.keep(&promise, pause >= asked);
     }
     let names: Vec<&str> = crawl.hosts.names().map(|(name, _)| name).collect();
@@ -142,27 +142,27 @@ fn act() -> Outcome<bool> {
         let later = visits.iter().filter(is_later);
         later.map(|visit| visit.begun - refusal.ended).min()
     });
-    let left_alone = left_alone.ok_or("no host had a bad minute")?;
+    let left_alone = left_alone.ok_or("no host was overloaded")?;
     let ms = left_alone.as_millis();
-    let promise = format!("print.example said 503, and was left alone for {ms} ms");
+    let promise = format!("print.example returned 503, and got no request for {ms} ms");
     promises.keep(&promise, left_alone >= Duration::from_millis(1999));
 
-    step(4, "Nothing lost, nothing twice");
+    step(4, "Every page is fetched exactly once");
     let urls: BTreeSet<(&str, &str)> = visits.iter().map(|v| (&v.host[..], &v.path[..])).collect();
     let good = visits.iter().filter(|visit| visit.status == 200).count();
     let check = frontier.check()?;
     let margin = frontier.info()?.smallest_margin_ms;
     for (promise, kept) in rows![
-        &*format!("each of the {} URLs was fetched, and once", urls.len()), good == urls.len();
-        "the page that was refused came later", good + 1 == visits.len();
-        "the page of the dead worker came later", expired.len() == 1;
-        "CHG.CHECK finds nothing wrong, and no URI left", check.consistent && check.total == 0;
-        "CHG.INFO has seen no pause that was too short", margin.is_some_and(|ms| ms >= 0);
+        &*format!("each of the {} URLs was fetched once", urls.len()), good == urls.len();
+        "the refused page was fetched later", good + 1 == visits.len();
+        "the page of the dead worker was fetched later", expired.len() == 1;
+        "CHG.CHECK finds no fault, and no URI is left", check.consistent && check.total == 0;
+        "CHG.INFO reports no pause that was too short", margin.is_some_and(|ms| ms >= 0);
     ] {
         promises.keep(promise, kept);
     }
 
-    let title = "What was stored: a payload once, and for each copy a small revisit record";
+    let title = "Stored records: each payload once, and a small revisit record for each copy";
     step(5, title);
     let records = records(folder.path())?;
     let of = |wanted| records.iter().filter(|(kind, _)| *kind == wanted).count();
@@ -176,12 +176,12 @@ fn act() -> Outcome<bool> {
     for (promise, kept) in rows![
         "a record for each URL", records.len() == urls.len();
         &*format!("a response for each of the {all} payloads"), responses == all;
-        "DEDUPE.COMMIT makes them known to the next crawl", known == all as u64;
+        "DEDUPE.COMMIT makes the payloads visible to the next crawl", known == all as u64;
     ] {
         promises.keep(promise, kept);
     }
 
-    step(6, "The frontier as an operator sees it");
+    step(6, "The frontier, as crawlspace chg info shows it");
     let info = format!("chg info --redis {}", server.url());
     println!("  $ crawlspace {info}");
     indent(&shell.quiet(&format!("{} {info}", crawlspace_tool()?.display()))?);

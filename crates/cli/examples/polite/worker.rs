@@ -85,7 +85,7 @@ impl Worker<'_> {
             .crawl
             .hosts
             .resolve(&host)
-            .ok_or("a host that is not there")?;
+            .ok_or("the host does not exist")?;
         let begun = Instant::now();
         let answer = http::get(server, &url)?;
         let mut facts = Facts {

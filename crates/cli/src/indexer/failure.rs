@@ -6,7 +6,7 @@ use crawlspace_wacz as wacz;
 
 /// Reason why a package was not finished.
 pub(super) enum Failure {
-    /// The package is faulty. `partly`: some of its records were added.
+    /// The package is faulty. `partly` is true if some of its records were added.
     Package { reason: String, partly: bool },
     /// Another importer took the package over.
     Lost,

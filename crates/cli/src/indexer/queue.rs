@@ -85,7 +85,8 @@ pub(super) enum Fate {
     Done,
     /// The package moves to the next stage; after the last stage, to the packages that the next import retries.
     Next,
-    /// The package is faulty, and the next import retries it. `partly`: the next import continues the work of this one.
+    /// The package is faulty, and the next import retries it. If `partly` is true, the next import continues the
+    /// work of this one.
     Failed { partly: bool },
 }
 
@@ -665,8 +666,8 @@ impl Queue {
         self.server.ask(Call::new(aside).repeatable())
     }
 
-    /// Counts the revisits of a batch that was set aside, as far as they have an original now, and keeps the rest
-    /// aside. Returns false if the batch is no longer equal to `was`.
+    /// Counts those revisits of a batch that was set aside that have an original now, and keeps the others aside.
+    /// Returns false if the batch is no longer equal to `was`.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn settle(
         &self,

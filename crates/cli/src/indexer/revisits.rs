@@ -90,7 +90,7 @@ impl Job<'_> {
                 Ok(Counted::Once) => return Ok(()),
                 Ok(Counted::Lost) => return Err(Failure::Lost),
                 Ok(Counted::Gone) => return Err(Failure::Gone),
-                // One of them has no original, or the original was removed since the look-up.
+                // A revisit has no original, or its original was removed since the look-up.
                 Err(error) if error.code() == Some(Code::NoHash) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -136,7 +136,7 @@ impl Work<'_> {
                 }
                 records.push(all);
             }
-            // The rest is left for the next step.
+            // The next step counts the other packages.
             let rest = group.split_off(from);
             self.kept.again(rest);
             if records.first().is_some_and(|all| all.len() > BATCH) {

@@ -101,11 +101,10 @@ end"
     };
 }
 
-/// Takes packages, abandoned ones first; a call that is sent twice returns the same packages twice.
-/// Browsertrix's importer removes a package from the queue and sets a guard `1`, which exists
-/// longer than its work takes. If such a package is in `src:d`, it is imported. Returns each
-/// package with the name of its sequence and the number of files of its crawl, as far as known; or
-/// the number of packages held by others.
+/// Takes packages, abandoned ones first; a call that is sent twice returns the same packages twice. Browsertrix's
+/// importer removes a package from the queue and sets a guard `1`, which exists longer than its work takes. If such a
+/// package is in `src:d`, it is imported. Returns each package with the name of its sequence and the number of files of
+/// its crawl, if known; or the number of packages held by others.
 pub(super) const TAKE: &str = concat!(
     name_of!(),
     r"

@@ -33,8 +33,8 @@ pub enum Error {
     Held(String),
     /// The source is empty, but the space is not.
     #[error(
-        "the source has no tags at all, but the space holds {ids} ids: nothing was changed. If it is to be emptied, \
-         say --allow-empty"
+        "the source has no tags at all, but the space holds {ids} ids: nothing was changed. To empty the space, \
+         pass --allow-empty"
     )]
     Emptied {
         /// Number of ids in the space.

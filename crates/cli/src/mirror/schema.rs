@@ -122,7 +122,7 @@ pub(super) fn identifier(name: &str) -> String {
 pub(super) fn literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");
     if quoted.contains('\\') {
-        // This form is valid with standard_conforming_strings on or off.
+        // `E'…'` is valid with standard_conforming_strings on or off.
         return format!("E'{}'", quoted.replace('\\', "\\\\"));
     }
     format!("'{quoted}'")

@@ -223,7 +223,7 @@ fn reading_a_file_again_changes_nothing() {
     let server = Server::start();
     let mut warc = Warc::new(dir.path(), "many.warc.gz");
     for n in 0..1300 {
-        // Every fourth payload occurred 50 records before, in the same batch or the one before.
+        // Every fourth payload is the one that was written 50 records earlier, in the same or the previous batch.
         let payload = if n % 4 == 3 && n > 50 { n - 51 } else { n };
         warc.capture(
             "response",
@@ -579,7 +579,7 @@ fn wacz_files_and_warc_files_are_distinguished() {
     let advice = format!("run crawlspace indexer --source-url {}", wacz.display());
     assert_contains(&errors, advice);
 
-    // The message says what remains to be done, and doing it works.
+    // The message says what remains to be done. Running the command that it names succeeds.
     let words = format!("dedupe index --redis {url} --crawl x {warc}");
     let errors = ends(tool(words), 0).errors;
     let advice =

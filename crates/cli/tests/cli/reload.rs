@@ -146,7 +146,7 @@ fn running_request_finishes_with_the_old_configuration() {
         let _ = released.lock().unwrap().recv();
         answer(200, &[("Content-Type", "text/x-cdxj")], row("slow"))
     });
-    // Drop this before the host, which waits for it.
+    // Drop `release` before the host, which waits for it.
     let release = release;
     let before = format!(
         "collections:\n  a:\n    index: cdx+{}/x-cdx\n    index_timeout: 60\n  big: ./big.cdxj\n",
@@ -161,7 +161,7 @@ fn running_request_finishes_with_the_old_configuration() {
     let lines: String = (0..100_000).map(line).collect();
     fs::write(server.dir.path().join("big.cdxj"), lines).unwrap();
 
-    // The first one has no response yet, the second one has part of it.
+    // The first client has no response yet, the second one has received a part of its response.
     let mut waiting = Connection::open(server.stage.address()).unwrap();
     waiting
         .send("GET", &format!("/a/{QUERY}"), &[], b"")

@@ -170,7 +170,7 @@ async fn look_at(targets: &[Arc<Target>]) -> Vec<Look> {
 fn host(url: &str) -> String {
     // A password with an unescaped slash would become part of the host.
     let Ok(url) = ::url::Url::parse(&without_password(url)) else {
-        return "?".to_owned(); // the error of connecting explains it
+        return "?".to_owned(); // connecting fails with an error that explains what is wrong
     };
     match (url.host_str(), url.port()) {
         (Some(host), port) if !host.is_empty() => format!("{host}:{}", port.unwrap_or(6379)),

@@ -335,7 +335,7 @@ impl Look {
     }
 
     /// Queries the statistics of each data set until the limit is reached. Empty data sets are left out unless the
-    /// caller named them; data sets that the server refuses to show count as others.
+    /// caller named them; counts data sets that the server refuses to show as others.
     fn each<T>(
         &mut self,
         sought: Sought,

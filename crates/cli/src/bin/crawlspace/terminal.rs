@@ -97,7 +97,7 @@ pub(crate) struct Consent {
 }
 
 impl Consent {
-    /// Asks for confirmation. Exits if there is no terminal to ask on.
+    /// Asks for confirmation. Exits with an error if standard input is not a terminal.
     pub(crate) fn given(&self, question: &str) -> io::Result<bool> {
         if self.yes {
             return Ok(true);

@@ -1,4 +1,4 @@
-//! Getting an index, whole or in part.
+//! Tests getting an index, of all requested jobs or of some.
 
 use std::fs;
 use std::io::Write;
@@ -358,7 +358,7 @@ fn outdated_index_is_reported_when_a_file_cannot_be_read() {
     );
 }
 
-/// The CDX has no record of some lines, and one within a second of another.
+/// One capture in the CDX is a second away from its line, the other one is two seconds away.
 #[test]
 fn approximate_and_revisit_locations_are_counted() {
     let stage = Stage::of([]);
@@ -386,7 +386,7 @@ fn approximate_and_revisit_locations_are_counted() {
     assert_eq!((count("revisits"), count("withoutOrigin")), (2, 3));
     assert_contains(
         &got.errors,
-        "job 7: 1 captures have the position of a CDX row up to a second away, because no row has their own second",
+        "job 7: 1 captures have the position of a CDX row up to a second away, because no row has the same second",
     );
     let text = ends(stage.get("full", "7", ""), 0).out;
     assert_contains(&text, "nearest            1  ");

@@ -121,7 +121,7 @@ fn damaged_file_is_reported_and_the_others_are_imported() {
         assert_eq!(progress.text(), "1", "a failed file is finished");
         redis_tests::assert_consistent(&mut c, &prefix);
 
-        // The next run retries it, and reports the same.
+        // The next run tries the damaged package again, and reports the same errors.
         assert_eq!(import.fails_some(), failed, "{damage}");
         // After the file is repaired, nothing is missing.
         fs::write(&file, &bytes).expect("the folder is writable");

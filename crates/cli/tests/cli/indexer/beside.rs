@@ -41,7 +41,7 @@ fn running(c: &mut Wire, p: &str, entry: &Entry) {
 fn records_added_by_crawlers_are_not_counted_again() {
     let stage = Stage::new("written by crawlers");
     let mut c = stage.server.wire();
-    // Crawls with --dedupeConcurrent never have these keys.
+    // Crawlers with --dedupeConcurrent never write `src:d`.
     ok!(c, "DEL", format!("{LIVE}src:d"));
     let before = Outcome::of(&mut c, LIVE);
     let import = stage.import().prefix(LIVE);
@@ -175,7 +175,7 @@ fn running_crawl_is_not_removed() {
     stage.import().succeeds();
     let mut c = stage.server.wire();
     let crawl = &stage.crawls[2].id;
-    // With --dedupeConcurrent it is in allcrawls from its start.
+    // A crawl with --dedupeConcurrent is in `allcrawls` from its start.
     let open = format!(r#"{{"filename":"{crawl} open.wacz"}}"#);
     let list = format!("{COPY}c:{crawl}:wacz");
     ok!(c, "RPUSH", &list, open);

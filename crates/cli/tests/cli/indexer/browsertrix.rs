@@ -336,7 +336,7 @@ fn canceled_committed_crawl_is_counted_as_removed_once() {
     let mut c = stage.server.wire();
     let canceled = format!("{COPY}canceledcrawls");
     assert_eq!(set_key(&mut c, &canceled), *std::slice::from_ref(crawl));
-    // The next import that does not list it removes it.
+    // The next import removes the crawl, because its manifest does not list it.
     let rest = stage.files_that(|entry| entry.crawl != *crawl);
     let import = stage.import_of(stage.folder.manifest_of("rest.json", &rest));
     assert_eq!(import.flag("--remove").succeeds()["removedCrawls"], 1);
@@ -355,7 +355,7 @@ fn failed_packages_can_be_ignored() {
     let report = succeeded(&ended);
     assert_eq!(report["failed"][0]["name"], gone.name);
     assert_contains(&ended.errors, &gone.name);
-    // Other failures are unaffected.
+    // `--ignore-failed` does not hide an unreadable manifest.
     let import = stage.import_of("/nothing/there.json");
     import.flag("--ignore-failed").fails();
 }

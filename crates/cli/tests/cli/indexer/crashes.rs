@@ -144,7 +144,7 @@ fn interrupted_import_says_so_and_resumes() {
         program.interrupt();
         relay.go_on();
         let ended = program.end();
-        // The program may have been at its last step, where stopping has no effect.
+        // The program may have been at its last step, where a suspension has no effect.
         if ended.status.success() {
             return ended;
         }

@@ -18,7 +18,7 @@ fn four_concurrent_indexers_count_everything_once() {
     let ended = started.into_iter().map(|one| succeeded(&one.end()));
     let reports: Vec<_> = ended.collect();
     stage.assert_once();
-    // Each package was imported by one of them.
+    // Each package was imported by exactly one indexer.
     let imported = |report: &serde_json::Value| report["imported"].as_u64();
     let imported: u64 = reports.iter().filter_map(imported).sum();
     assert_eq!(imported as usize, stage.folder.entries.len(), "{reports:?}");

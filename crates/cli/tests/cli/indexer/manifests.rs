@@ -117,7 +117,7 @@ fn name_is_imported_once_from_any_location() {
     let source = stage.folder.manifest_of("twice.json", &twice);
     stage.import_of(&source).jobs(2).succeeds();
     stage.assert_once();
-    // The result stays the same if all of them move.
+    // The result stays the same if every file is at another location.
     let moved: Vec<Entry> = twice.into_iter().skip(1).step_by(2).collect();
     let source = stage.folder.manifest_of("moved.json", &moved);
     let report = stage.import_of(&source).succeeds();
@@ -263,7 +263,7 @@ fn source_that_is_not_a_regular_file_is_refused_at_once() {
         let told = format!("{}: it is not a regular file", source.display());
         assert_contains(&errors, &told);
     }
-    // The same as a list within a list.
+    // A pipe that a list names is not imported; the other entry of the list is.
     let outer = folder.file("outer.json");
     let manifest = json!({"resources": [{"path": "pipe.json"}, {"path": "0.wacz"}]});
     fs::write(&outer, manifest.to_string()).expect("it is written");

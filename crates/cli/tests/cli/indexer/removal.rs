@@ -1,4 +1,4 @@
-//! Tests crawls that the manifest does not list any more.
+//! Tests crawls that were imported, and that the manifest no longer lists.
 
 use std::fs;
 
@@ -72,7 +72,7 @@ fn removing_the_last_crawls_leaves_an_empty_index() {
     let stage = Stage::with("last ones", Options::new(), 4, Shape::default());
     stage.import().jobs(2).succeeds();
     stage.import_without(&[2, 3]).flag("--remove").succeeds();
-    // No other crawl depends on these, so even counts and dependencies are equal.
+    // No other crawl depends on the last two crawls, so even counts and dependencies are equal without them.
     stage.import_without(&[2, 3]).prefix("{fresh}:").succeeds();
     let mut c = stage.server.wire();
     let fresh = Outcome::of(&mut c, "{fresh}:");
@@ -89,7 +89,7 @@ fn crawl_that_could_not_be_loaded_is_not_removed() {
     stage.import().succeeds();
     let mut files = stage.without(&[2]);
     for entry in &mut files {
-        // A new name, so that the file is looked for again.
+        // The index knows packages by name, so only a package with a new name is looked for.
         entry.name.insert_str(0, "new ");
         entry.path.insert_str(0, "missing/");
     }
@@ -266,7 +266,7 @@ fn allowed_empty_manifest_also_removes_crawls_set_aside_by_browsertrix() {
     assert_eq!(ok!(c, "EXISTS", format!("{COPY}allhashes")).int(), 0);
     let again = empty.succeeds();
     assert_eq!(again["removedCrawls"], 0);
-    // A plain client's SMOVE had removed them from all counts.
+    // Repair the counts, from which the SMOVE of a plain client had removed the crawls.
     ok!(c, "DEDUPE.REPAIR", COPY);
     stage.import().succeeds();
     stage.assert_once();

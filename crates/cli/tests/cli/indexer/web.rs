@@ -98,7 +98,7 @@ fn only_the_index_of_a_large_file_is_fetched() {
     let [live, copy] = [LIVE, COPY].map(|prefix| plain_hash(&mut c, prefix, &format!("h:{id}")));
     assert!(!live.is_empty());
     assert_eq!(copy, live);
-    // Its hash is unknown, so the list of files has none.
+    // The hash of the package is unknown, so its entry in the list of files has none.
     let list = ok!(c, "LINDEX", format!("{COPY}c:{id}:wacz"), 0);
     let entry: serde_json::Value = serde_json::from_slice(list.bytes()).expect("JSON");
     assert_eq!(entry["filename"], "large.wacz");

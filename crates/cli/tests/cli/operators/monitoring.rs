@@ -171,7 +171,7 @@ fn mistyped_prefix_is_an_error_and_creates_nothing() {
     let forgotten = crawlspace(&server, "", "dedupe stats");
     assert_contains(&forgotten.errors, "no index has the prefix ''; indexes");
 
-    // The server names all of them, and the limit applies to data sets with contents.
+    // INFO also names data sets without contents, but the limit applies only to data sets with contents.
     assert_contains(ok!(c, "INFO", "crawlspace").text(), "mistyped");
     for n in 0..20 {
         ok!(c, "DEDUPE.STATS", format!("a{n}:"));
@@ -391,7 +391,7 @@ fn top_ends_on_q() {
     let live = tool(format!("top --interval 20ms --redis {}", server.url()));
     let (status, shown) = redis_tests::on_terminal(live, 60, "q");
     assert_eq!(status, 0, "{shown}");
-    // The alternate screen, which is left at the end.
+    // The program leaves the alternate screen at the end.
     assert_contains(&shown, "\x1b[?1049h");
     assert_contains(&shown, "\x1b[?1049l");
     assert_contains(&shown, "no running jobs");

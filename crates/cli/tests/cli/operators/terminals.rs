@@ -50,7 +50,7 @@ fn only_the_answer_yes_removes_anything() {
     let mut c = index(&server);
     let crawls = format!("{INDEX}allcrawls");
     let remove = "dedupe remove 2026-02";
-    // Ctrl-D is an answer, too.
+    // Ctrl-D also answers the question.
     for answer in ["n\n", "\n", "remove\n", "\x04"] {
         let (status, shown) = typed(&server, INDEX, 100, remove, answer);
         assert_eq!(status, 1, "{shown}");

@@ -127,7 +127,7 @@ fn written_list_has_the_originals_of_revisits() {
     assert!(again.errors.contains("already"), "{again:?}");
     assert_eq!(fs::read(&path).unwrap(), bytes);
 
-    // Together they are a complete collection; the second one alone is incomplete.
+    // Both packages together are a complete collection; the second one alone is incomplete.
     let check = |file: &Path| outcome(tool("wacz check --json").arg(file));
     let both = check(folder.path());
     assert_eq!(both.status, 0, "{both:?}");
@@ -337,7 +337,7 @@ fn tls_server_is_trusted_if_the_system_trusts_it() {
     let mut told = told.lines().map_while(Result::ok);
     let port = |line: String| Some(line.strip_prefix("ACCEPT ")?.rsplit_once(':')?.1.to_owned());
     let port = told.find_map(port);
-    // Its further output is discarded, so that it does not block.
+    // Read and discard further output of the server, so that it never blocks on a full pipe.
     std::thread::spawn(move || told.for_each(drop));
     let url = format!("https://localhost:{}/a.wacz", port.unwrap());
     let check = |authority: &str| {

@@ -192,7 +192,7 @@ fn cluster() -> &'static Path {
         if !kept.exists() {
             let dir = directory();
             initdb(dir.path());
-            // Another process may do the same. The last one replaces the file with an equivalent one.
+            // Another process may create the same archive. The later one replaces the file with an equivalent one.
             let mine = folder.join(format!("cluster-{}.tar", std::process::id()));
             let packed = Command::new("tar")
                 .arg("-cf")

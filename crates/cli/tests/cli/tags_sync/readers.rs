@@ -224,8 +224,7 @@ fn changes_of_a_transaction_become_visible_together() {
             }
         });
         for _ in 0..30 {
-            // Update each row with its own statement, so that the server has time to announce half
-            // of them.
+            // Update each row with its own statement, so that the server announces some changes before others.
             sql.batch_execute(
                 "DO $$ DECLARE n int; BEGIN FOR n IN 1..400 LOOP
                  UPDATE collection SET private = NOT private WHERE id = n; END LOOP; END $$",

@@ -18,7 +18,7 @@ use crate::{Asking, time};
 /// List the queued groups, each with its queue.
 ///
 /// Waiting groups come first, ordered by due time; then ready groups; then leased groups, ordered by deadline. Groups
-/// with nothing queued are not listed.
+/// without queued URIs are not listed.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace chg groups --state ready --count 1000 --json")]

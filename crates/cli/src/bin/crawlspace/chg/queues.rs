@@ -99,7 +99,7 @@ impl Drop {
         match (&self.group, &self.execution) {
             (Some(group), _) => self.empty(&frontier, group),
             (None, Some(execution)) => self.abort(&frontier, execution),
-            // The command line requires one of them.
+            // clap requires a crawl or a group.
             (None, None) => Ok(false),
         }
     }

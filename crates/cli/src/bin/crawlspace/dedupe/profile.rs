@@ -10,7 +10,7 @@ use crate::Asking;
 
 /// Show or set the key names and the spelling of hashes that an index uses.
 ///
-/// It can be set until the index has its first crawl.
+/// The profile can be set until the index has its first crawl.
 #[derive(Args)]
 #[command(after_help = "Example:
   crawlspace dedupe profile browsertrix --prefix '{coll-42}:'")]

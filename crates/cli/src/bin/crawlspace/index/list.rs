@@ -18,7 +18,7 @@ use crate::time;
 /// List the entries of the caches of a folder.
 ///
 /// Shows which entries are in use or being built, and by which process; which entries differ from
-/// their manifests, as far as that is visible without reading all bytes (`verify` reads them); and
+/// their manifests, if that can be detected without reading all bytes (`verify` reads them); and
 /// the leftovers of builders that died, which `gc` removes.
 #[derive(Args)]
 #[command(after_help = "Example:
