@@ -47,7 +47,7 @@ use report::{Findings, Section, say};
 /// A part that can be measured.
 #[derive(Clone, Copy)]
 pub struct Part {
-    /// Value of `--only` that selects this part.
+    /// Value of `--only` that selects this part and all others of this name.
     name: &'static str,
     /// Names of its pieces, separated by spaces.
     pieces: &'static str,
@@ -95,12 +95,13 @@ impl Part {
 
 /// All parts in the order of the report. (Import has no pieces: all of its rows are compared with
 /// one import by the peer.)
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
+    Part::new("dedupe", "D1 D2 D3 D4 D6 D7 D9", "dedupe", dedupe::measure),
     Part::new(
         "dedupe",
-        "D1 D2 D3 D4 D5 D6 D7 D8 D9 D10 packing aof",
-        "dedupe",
-        dedupe::measure,
+        "D5 D8 D10 packing aof",
+        "dedupe-jobs",
+        dedupe::measure_jobs,
     ),
     Part::new(
         "chg",
@@ -246,8 +247,9 @@ fn chosen(plan: &mut Plan, ask: &Ask) -> Vec<Part> {
         return parts.collect();
     };
     let named = |name: &str| name.eq_ignore_ascii_case(only);
-    if let Some(part) = parts.clone().find(|part| named(part.name)) {
-        return vec![part];
+    let whole: Vec<Part> = parts.clone().filter(|part| named(part.name)).collect();
+    if !whole.is_empty() {
+        return whole;
     }
     plan.piece = Some(only.clone());
     let part = parts.clone().find(|part| part.pieces.split(' ').any(named));

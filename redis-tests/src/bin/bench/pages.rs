@@ -224,7 +224,7 @@ mod tests {
             method: "Method.".into(),
             found,
         };
-        Page::of(&PARTS[2], &section, "a machine, a day", &plan())
+        Page::of(&PARTS[3], &section, "a machine, a day", &plan())
     }
 
     #[test]

@@ -36,10 +36,10 @@ const HEADLINES: &[Headline] = headlines! {
     "dedupe" ["D1", "`LOOKUP` of one hash, pipelined by 32, packed", "one plain `HGET`"]
         "Look-ups, one hash per call, packed index", "one `HGET`, which does half the work",
         "A single look-up costs more than the cheapest command of Redis.";
-    "dedupe" ["D5", "`COMMIT` of 500 k hashes, plain keys", "the documented client loop, loopback TCP"]
+    "dedupe-jobs" ["D5", "`COMMIT` of 500 k hashes, plain keys", "the documented client loop, loopback TCP"]
         "Commit of a crawl with 500 000 hashes", "the documented client loop",
         "A finished crawl is visible after seconds, in one step.";
-    "dedupe" ["D8", "`REMOVE` of 1 crawl of 10, packed", "rebuild by the documented client loop, loopback TCP"]
+    "dedupe-jobs" ["D8", "`REMOVE` of 1 crawl of 10, packed", "rebuild by the documented client loop, loopback TCP"]
         "Removal of one crawl of ten, packed index", "a rebuild by the client loop",
         "The index stays complete while a crawl is removed.";
     "dedupe" ["D7", "time to load it, packed", "the documented layout by plain commands"]

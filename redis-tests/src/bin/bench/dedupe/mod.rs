@@ -24,18 +24,10 @@ pub use documented::{commit_hashes, sum};
 pub use scale::measure as scale;
 pub use scene::{Footprint, rdb_bytes, reset};
 
-/// Measures the family.
+/// Measures look-ups, storage, and the cost of the module for other commands.
 pub fn measure(plan: &Plan) -> Section {
     let corpus = Corpus { seed: plan.seed };
     let hashes = plan.scaled(1_000_000);
-    let found = plan.findings(&[
-        ("D1 D2 D3 D4 D6 D7 D9", &|| on_filled(plan, &corpus, hashes)),
-        ("D5", &|| commit::measure(plan, &corpus)),
-        ("aof", &|| aof::measure(plan, &corpus)),
-        ("D8", &|| removal::measure(plan, &corpus)),
-        ("packing", &|| packing::measure(plan, &corpus)),
-        ("D10", &|| jobs::measure(plan, &corpus)),
-    ]);
     let sample = 10_000;
     let bytes: usize = (0..sample).map(|n| corpus.record(n, 0).value().len()).sum();
     Section {
@@ -45,8 +37,29 @@ pub fn measure(plan: &Plan) -> Section {
             hashes = grouped(hashes),
             bytes = bytes as f64 / sample as f64,
             seed = plan.seed,
+            jobs = "[DEDUPE jobs](dedupe-jobs.md)",
         ),
-        found,
+        found: on_filled(plan, &corpus, hashes),
+    }
+}
+
+/// Measures the jobs that change or read a whole crawl or a whole index.
+pub fn measure_jobs(plan: &Plan) -> Section {
+    let corpus = Corpus { seed: plan.seed };
+    Section {
+        title: "DEDUPE jobs",
+        method: format!(
+            include_str!("jobs_method.md"),
+            seed = plan.seed,
+            dedupe = "[DEDUPE](dedupe.md)",
+        ),
+        found: plan.findings(&[
+            ("D5", &|| commit::measure(plan, &corpus)),
+            ("aof", &|| aof::measure(plan, &corpus)),
+            ("D8", &|| removal::measure(plan, &corpus)),
+            ("packing", &|| packing::measure(plan, &corpus)),
+            ("D10", &|| jobs::measure(plan, &corpus)),
+        ]),
     }
 }
 
