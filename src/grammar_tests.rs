@@ -1,5 +1,5 @@
-//! Generates calls from the grammars of all commands, without a server: valid calls are parsed, and modified
-//! ones are refused with an error that names the invalid argument.
+//! Generates calls of all commands from their grammars, without a server. Checks that valid calls
+//! are parsed, and that invalid calls fail with an error that names the invalid argument.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::{chg, dedupe, tags};
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// Errors about combinations of options, each of which is valid by itself.
+/// Errors about combinations of options that are valid on their own.
 const REFUSED_TOGETHER: [&str; 5] = [
     "tag has",
     "cannot be combined",
@@ -57,7 +57,7 @@ fn all() -> Vec<Tried> {
     all
 }
 
-/// A word of a call, and the argument that it belongs to.
+/// A word of a call, and the argument to which it belongs.
 #[derive(Clone, Debug)]
 struct Word<'a> {
     text: Vec<u8>,
@@ -261,7 +261,7 @@ proptest! {
             Err(error) => assert_named(command, &changed, &error),
             Ok(()) => {
                 let (arg, is_token) = (words[at].arg, words[at].is_token);
-                // `NOW` without a number is a name.
+                // `NOW` without a number after it is a name.
                 let may_be = !is_token && is_free(arg) || arg.name == "now";
                 prop_assert!(
                     may_be || takes_any_word(command),

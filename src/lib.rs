@@ -14,8 +14,8 @@ mod texts;
 #[cfg(test)]
 mod grammar_tests;
 
-/// Allocates from the server, so that `INFO memory` and `maxmemory` include the module. Unit tests run without
-/// a server.
+/// The server's allocator, so that `INFO memory` and `maxmemory` include the module. Unit tests run
+/// without a server and do not use it.
 #[cfg(all(feature = "module", not(test)))]
 #[global_allocator]
 static ALLOCATOR: crawlspace_host::server::allocator::ServerMemory =
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     }
 }
 
-/// Called by the server before it unloads the module. Refuses, because the event loop holds a
+/// Called by the server before it unloads the module. Refuses, because the event loop still has a
 /// callback of this module.
 #[cfg(feature = "module")]
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! The placeholder at the names of plain keys that a packed value stands for.
+//! A placeholder value for the names of plain keys whose contents are in a packed value.
 
 use std::ffi::CStr;
 use std::os::raw::c_int;
@@ -13,8 +13,8 @@ pub(crate) const CHANGE: &CStr = c"crawlspace.packed";
 
 static REGISTERED: Registered = Registered::new();
 
-/// A value that only marks the key as in use. Plain commands fail on it with `WRONGTYPE`, and deleting or renaming it
-/// destroys no record.
+/// A value that marks a key as in use and contains no data. Plain commands fail on it with
+/// `WRONGTYPE`, and deleting or renaming it destroys no record.
 #[derive(Clone, Default)]
 pub struct Marker;
 
@@ -29,7 +29,7 @@ pub(crate) fn mark(keys: &mut RedisKeyspace, key: &RmString) -> Result<()> {
         .map(drop)
 }
 
-/// The stored content, reserved for later versions.
+/// The content that is stored. Later versions may use other contents.
 const CONTENT: &[u8] = b"1";
 
 impl Native for Marker {

@@ -1,4 +1,4 @@
-//! The two storages that indexes and frontiers have.
+//! The two storages: plain keys and a packed value.
 
 /// The storage of an index or a frontier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -36,8 +36,8 @@ pub struct Adding<'a> {
 impl<K: Store> Index<K> {
     /// Adds `response` records to a crawl. Returns the number of hashes that are new to the crawl.
     ///
-    /// An identical record is a retry and counts nothing. A different record of a known hash counts
-    /// as a URL, but replaces the stored record only with `earliest`, if it is earlier.
+    /// An identical record is a retry and changes no count. A different record of a known hash
+    /// counts as a URL, but replaces the stored record only with `earliest`, if it is earlier.
     ///
     /// # Errors
     /// `STALE` for an old token or sequence number; `REMOVING` while the crawl is being removed;
@@ -56,8 +56,8 @@ impl<K: Store> Index<K> {
     }
 }
 
-/// Checks the token, and returns the hashes whose claims this call settles. Returns none without a
-/// token.
+/// Checks the claim token, and returns the hashes whose claims this call settles. Without a token,
+/// the list is empty.
 fn check_claimed<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -139,7 +139,7 @@ fn add_once<K: Store>(
         }
     }
     if urls > 0 {
-        // Do this only if something counts: a retry must not turn a committed crawl into a
+        // Start the crawl only if a record counts: a retry must not turn a committed crawl into a
         // continued one.
         start(index, ks, crawl)?;
         counts::add(ks, &counts_key, counts::TOTAL_URLS, urls)?;
@@ -153,8 +153,8 @@ fn add_once<K: Store>(
     Ok(new)
 }
 
-/// Returns true if a record counts as another URL, that is, if it is not a retry. The crawl already
-/// has a record of its hash.
+/// Returns true if a record of a hash that the crawl already has counts as another URL, that is, if
+/// it is not a retry.
 fn counts_again<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

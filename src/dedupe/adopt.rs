@@ -1,5 +1,6 @@
-//! Crawls that other programs committed, canceled, or removed from `allcrawls`. Committed crawls
-//! get a place in the commit order. The others are restored when a command uses them again.
+//! Adopts crawls that other programs committed, canceled, or removed from `allcrawls`. Gives
+//! committed crawls a place in the commit order, and restores the others when a command uses them
+//! again.
 
 use super::counts;
 use super::error::{Error, Result};
@@ -9,7 +10,8 @@ use super::keys::CrawlKey;
 use super::store::Store;
 use super::sums::committed_share;
 
-/// Creates the baseline of a crawl that a plain client committed, if it has none, from its current counts.
+/// Creates the baseline of a crawl that a plain client committed, from the crawl's current counts.
+/// Does nothing if the baseline exists.
 pub fn ensure_base<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     if index.crawls.baseline(ks, crawl).has_numbers(ks)? {
         return Ok(());
@@ -38,7 +40,7 @@ fn adopt<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8], number: u64) 
     let hashes = index.records_len(ks, crawl)?;
     let files = ks.list_len(&waczs)?;
     if !continued {
-        // It is unknown which hashes of a continued crawl belong to the commit.
+        // The keys do not show which hashes of a continued crawl the commit merged.
         baseline.set_seen(ks, hashes)?;
     }
     baseline.set_files(ks, files)?;
@@ -112,7 +114,7 @@ pub async fn adopt_all<K: Store>(lent: &Lent<K>) -> Result<()> {
 }
 
 /// Removes a crawl from the sets in which other programs mark crawls that they are about to delete.
-/// If the crawl was canceled, it no longer counts as removed.
+/// If another program canceled the crawl, subtracts it from the counts of removed crawls.
 pub fn drop_marks<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
     if index.crawls.is_canceled(ks, crawl)? {
         let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
@@ -132,7 +134,7 @@ pub fn drop_marks<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> R
     index.crawls.drop_marks_of_others(ks, crawl)
 }
 
-/// Restores a crawl that another program took out of the sets, before it is continued.
+/// Restores a crawl that another program took out of the sets, before a command continues it.
 pub fn restore_if_set_aside<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -151,7 +153,7 @@ pub fn restore<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Resu
     index.set_committed(ks, crawl, true)?;
     drop_marks(index, ks, crawl)?;
     ensure_base(index, ks, crawl)?;
-    // Removals skipped the crawl while it was unlisted.
+    // While the crawl was in no set, removals did not pass hashes on to it.
     index.crawls.baseline(ks, crawl).set_seen(ks, 0)?;
     index.mark_unrecorded(ks, crawl)?;
     index.ledger.forget_unrecorded();

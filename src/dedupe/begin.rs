@@ -43,7 +43,7 @@ pub fn start<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result
             if index.crawls.is_committed(ks, crawl)? {
                 rebase(index, ks, crawl)?;
             }
-            // A commit by a plain client does not delete this key.
+            // A commit by a plain client does not delete this key, so delete it here.
             let unstored = index.crawls.key(ks, crawl, CrawlKey::Unstored);
             ks.delete(&unstored)?;
         } else {
@@ -54,8 +54,8 @@ pub fn start<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result
     Ok(())
 }
 
-/// Deletes our keys of a crawl that a plain client removed, because plain clients do not know these
-/// keys. Otherwise a new crawl with the same id would inherit them.
+/// Deletes the module's keys of a crawl that a plain client removed. Plain clients do not know
+/// these keys, and a new crawl with the same id would inherit them.
 pub(super) fn drop_leftovers<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

@@ -168,7 +168,7 @@ impl World {
 }
 
 impl World {
-    /// Adds to a count of a crawl and, with `in_sums`, to the total of all crawls.
+    /// Adds to a count of a crawl and, with `in_sums`, to the sum over all crawls.
     fn plain_count(&mut self, crawl: &[u8], name: &[u8], by: i64, in_sums: bool) {
         let counts = key(&[b"h:", crawl, b":counts"]);
         self.ks.hash_add(&counts, name, by).unwrap();
@@ -284,7 +284,7 @@ fn plain_clients_counts_in_a_committed_crawl_count_once() {
         world.commit(b"A").unwrap();
         assert_eq!(world.urls(), [3, 3]);
         world.assert_ok();
-        // Our commands continue the crawl, after another import by the plain client.
+        // The module's commands continue the crawl, after another import by the plain client.
         world.plain_import(b"A", [4], "c.wacz");
         world.add(b"A", [5, 6]);
         assert_eq!(world.urls(), [6, 4]);
@@ -353,8 +353,8 @@ fn commit_among_plain_writes_counts_nothing_twice() {
                     .crawls
                     .is_uncommitted(&mut world.ks, b"A")
                     .unwrap();
-                // While a crawl is in both sets, counts by plain clients cannot be distinguished
-                // from ours.
+                // While a crawl is in both sets, counts written by plain clients cannot be
+                // distinguished from the module's counts.
                 if is_settled {
                     world.plain_import_records(b"A", 10..13);
                     urls += 3;
@@ -423,7 +423,8 @@ fn sums_may_lack_sizes_of_concurrent_crawls() {
     world.plain_import(b"B", [2], "b.wacz");
     assert_eq!(figure(&world.check(), "ok"), 1);
     assert_eq!(size(&mut world), 10);
-    // Committed or continued by our commands, and removed: the missing size is not subtracted.
+    // The module committed or continued the crawl and then removed it: the missing size is not
+    // subtracted.
     world.add(b"A", [3]);
     world.commit(b"A").unwrap();
     assert_eq!(figure(&world.check(), "ok"), 1);
@@ -626,7 +627,7 @@ fn commit_of_the_original_settles_pending_revisits() {
             let mut world = World::new();
             let label = if labelled { "sha256:" } else { "" };
             let name = |n: usize| format!("{label}{}", spelled(n));
-            // Crawls in every possible state, and one that is gone.
+            // Crawls in every possible state, and a crawl without any keys.
             world.plain_import(b"settled", [10], "s.wacz");
             world.plain_import(b"continued", [11], "c.wacz");
             let waiting = ["settled", "continued", "open", "halfway", "own", "gone"];
@@ -704,8 +705,8 @@ fn interrupted_commit_settles_pending_revisits_once() {
 
 #[test]
 fn pending_revisits_are_settled_by_commits_of_any_size() {
-    // For a few records, each is looked up. For many, the key names show first whether any revisit
-    // is waiting.
+    // With few records, the commit looks up each. With many, the key names show first whether any
+    // revisit is waiting.
     for records in [1, 15, 16, 400] {
         for waits in [false, true] {
             let mut world = World::new();
@@ -790,7 +791,7 @@ fn repair_leaves_an_unlisted_crawl_alone() {
     for (name, value) in &before {
         assert_eq!(world.ks.keys.get(name), Some(value));
     }
-    // If the caller names the crawl, it is removed.
+    // If the caller names the crawl, the module removes it.
     assert_eq!(world.cancel(b"A"), Ok(Reply::count(2)));
     let left: Vec<_> = world.ks.keys.keys().collect();
     assert_eq!(left, [&b"crawlspace".to_vec()]);

@@ -47,7 +47,8 @@ pub fn check<K: Store>(repair: bool) -> Job<K> {
             let mut look = pin!(Check::new(false).run(&lent));
             let outcome = poll_fn(|context| {
                 if lent.with(storage) != began_in {
-                    // Unchecked records may have moved to the other storage: start again.
+                    // Records that were not checked yet may have moved to the other storage: start
+                    // again.
                     return Poll::Ready(None);
                 }
                 look.as_mut().poll(context).map(Some)
@@ -61,11 +62,12 @@ pub fn check<K: Store>(repair: bool) -> Job<K> {
 
 struct Check {
     sums: BTreeMap<Vec<u8>, i64>,
-    /// Counts of crawls that another program canceled, which the sums may include.
+    /// Counts of crawls that another program canceled. The sums in `allcounts` may still include
+    /// these counts.
     canceled: BTreeMap<Vec<u8>, i64>,
     sums_unknown: bool,
-    /// Number of bytes that may be missing from the sum of sizes, for crawls that plain clients
-    /// committed.
+    /// Number of bytes that may be missing from the sum of sizes, because plain clients committed
+    /// crawls.
     uncertain_size: i64,
     /// Crawls that are in no set but have keys that cannot be rebuilt.
     unlisted: BTreeSet<Vec<u8>>,
@@ -159,7 +161,7 @@ impl Check {
     }
 
     /// Checks the owners of all hashes, and whether every hash is stored in its written spelling.
-    /// Lookups of hashes in the records of crawls depend on that, so this check comes first.
+    /// Runs first, because lookups in the records of crawls depend on the spelling.
     async fn check_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         let census = lent.with(|index, _| index.spelling.begin_census(index.opening()));
         let mut all_written = true;
@@ -194,8 +196,8 @@ impl Check {
         self.check_urls(lent, crawl).await
     }
 
-    /// Checks the URL index of a crawl. Skips a continued crawl unless repairing: records by plain
-    /// clients enter the URL index only with the next commit.
+    /// Checks the URL index of a crawl. Skips a continued crawl unless `repair` is set: the records
+    /// that plain clients add enter the URL index only with the next commit.
     async fn check_urls<K: Store>(&mut self, lent: &Lent<K>, crawl: &[u8]) -> Result<()> {
         let repair = self.findings.repair;
         if let Some(drift) = &mut self.findings.url_drift
@@ -254,7 +256,7 @@ impl Check {
             if !which.is_ours() {
                 self.unlisted.insert(crawl);
             } else if !index.has_documents(ks, &crawl)? {
-                // The crawl that the key describes is gone.
+                // The crawl to which the key belongs does not exist.
                 self.findings.leaked_keys += 1;
                 if self.findings.repair {
                     drop_leftovers(index, ks, &crawl, &[which])?;
@@ -308,8 +310,8 @@ impl Check {
     }
 
     /// Checks whether the value of a packed index was lost. The records of crawls are lost together
-    /// with their hashes. The only remaining trace is the number of records stored by the last
-    /// commits.
+    /// with the merged index; only the number of records as of each crawl's last commit shows the
+    /// loss.
     fn check_packed_value<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -389,7 +391,7 @@ impl Check {
             let is = ks
                 .hash_get(&index.names().allcounts, name)?
                 .map_or(Some(0), |value| parse_signed(value.as_ref()));
-            // The sums may or may not include the counts of each canceled crawl.
+            // The sums may still include the counts of each canceled crawl.
             let canceled = self.canceled.get(name).copied().unwrap_or(0).max(0);
             let uncertain = match &name[..] {
                 counts::TOTAL_CRAWL_SIZE => self.uncertain_size,
@@ -398,7 +400,7 @@ impl Check {
             let allowed = sum.saturating_sub(uncertain)..=sum.saturating_add(canceled);
             let is_drift = is.is_none_or(|n| !allowed.contains(&n));
             self.findings.count_drift += u64::from(is_drift);
-            // A repair adds missing sizes.
+            // A repair adds the missing sizes.
             let is_less = is.is_some_and(|n| n < sum) && canceled == 0;
             if self.findings.repair && (is_drift || is_less) {
                 counts::set(ks, &index.names().allcounts, name, sum)?;

@@ -2,7 +2,8 @@
 //!
 //! `claims` maps a hash to `token deadline crawl`. Deadlines are milliseconds since the epoch, so
 //! that a claim expires at the same time after a restart or on a replica. Each new claim also
-//! examines a few others and deletes expired ones, so that the key does not grow without bound.
+//! checks a few existing claims and deletes the expired ones, so that the key does not grow without
+//! bound.
 
 use super::digest::Digest;
 use super::error::Result;
@@ -17,11 +18,11 @@ pub enum Outcome<K: Store> {
     Dupe(Box<Original<K>>),
     /// The caller stores the payload and settles the claim with this token.
     Claimed(u64),
-    /// Another client is about to store the payload.
+    /// Another client has claimed the payload and is about to store it.
     Pending {
         /// The crawl that holds the claim.
         holder: Vec<u8>,
-        /// The time at which that claim expires.
+        /// The time at which the other client's claim expires.
         deadline: Millis,
     },
 }

@@ -32,7 +32,7 @@ use super::waiting::{count_waiting, may_have_waiting};
 const MAX_MOVED: usize = 32;
 
 /// Number of hashes for which a commit checks whether the crawl already owns them. If it does,
-/// another program merged them during the crawl without updating our lists of holders.
+/// another program merged them during the crawl without updating the module's lists of holders.
 const LOOKED_AT: usize = if cfg!(test) { 2 } else { 8 };
 
 /// Returns the job that commits a crawl; its reply is the number of new and of known hashes.
@@ -63,8 +63,8 @@ struct Commit<'a> {
     looked_at: usize,
     /// True if revisits may be waiting for an original of this crawl.
     may_wait: bool,
-    /// True if another program removed the crawl from `allcrawls`, so that the sums include none of
-    /// its counts.
+    /// True if another program removed the crawl from `allcrawls`, so that the sums in `allcounts`
+    /// do not include its counts.
     came_back: bool,
 }
 
@@ -101,7 +101,7 @@ impl Commit<'_> {
         Ok(Reply::counts(&[self.state.new, self.state.known]))
     }
 
-    /// Checks everything that can fail before the first write.
+    /// Checks every condition that can make the commit fail, before the first write.
     fn check<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let crawl = self.crawl;
         index.under_way.refuse_while_removing(ks, crawl)?;
@@ -118,21 +118,21 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Determines the state of the crawl, which other clients may have changed since the last slice.
+    /// Reads the state of the crawl, which other clients may have changed since the last slice.
     fn look<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<()> {
         let crawl = self.crawl;
         index.under_way.refuse_while_removing(ks, crawl)?;
         index.note_purge(ks)?;
-        // Restore a crawl that another program removed from `allcrawls` if it has packed records,
-        // because packed records are committed.
+        // If another program removed the crawl from `allcrawls` and it has packed records, restore
+        // it: packed records are committed.
         let is_out = match index.crawls.state(ks, crawl)? {
             None => index.places.packed_len(ks, crawl)? > 0,
             Some(CrawlState::Uncommitted) => index.was_set_aside(ks, crawl)?,
             Some(_) => false,
         };
         if index.standing(ks, crawl)? == Some(CrawlState::Canceled) {
-            // The crawler added the crawl's counts to `allcounts` while writing. The crawl's hashes
-            // and their owners may have been removed since.
+            // The crawler added the crawl's counts to `allcounts` while writing. Since then,
+            // another program may have removed the crawl's hashes and owners.
             ensure_base(index, ks, crawl)?;
             index.crawls.baseline(ks, crawl).set_seen(ks, 0)?;
             index.set_committed(ks, crawl, true)?;
@@ -172,9 +172,9 @@ impl Commit<'_> {
         records.run(lent, take_out).await
     }
 
-    /// Returns true if the plain hash may contain copies of packed records, which never count.
-    /// Either an earlier run copied them, or a plain client wrote them and no sweep has run since
-    /// (`swept`).
+    /// Returns true if the plain hash may contain copies of packed records. A commit must not count
+    /// these copies. Either an earlier run copied them, or a plain client wrote them and no sweep
+    /// has run since (`swept`).
     fn may_be_twice<K: Store>(
         &self,
         index: &mut Index<K>,
@@ -266,7 +266,7 @@ impl Commit<'_> {
         let [added, merging] = [CrawlKey::Added, CrawlKey::Merging]
             .map(|key| lent.with(|index, ks| index.crawls.key(ks, crawl, key)));
         if self.continued {
-            // Fields added since the interruption join the fields of this commit.
+            // Fields added since the interruption join the fields of this commit, which resumes.
             let fields = lent.with(|_, ks| Walk::hash(ks, added.clone()));
             let join = |_: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
                 ks.hash_set(&merging, field, b"")?;
@@ -294,7 +294,7 @@ impl Commit<'_> {
         lent.with(|index, ks| self.take_number(index, ks))
     }
 
-    /// Returns the hash whose fields this commit visits.
+    /// Returns the key of the hash whose fields this commit visits.
     fn walked_key<K: Store>(&self, index: &mut Index<K>, ks: &mut K) -> K::Name {
         let which = if self.continued {
             CrawlKey::Merging
@@ -361,7 +361,7 @@ impl Commit<'_> {
         let before = self.state;
         index.note_purge(ks)?;
         let added = index.crawls.key(ks, self.crawl, CrawlKey::Added);
-        // Fields added during a first commit belong to the next commit.
+        // Fields that are added during a first commit belong to the next commit.
         let skipped = (!self.continued && ks.hash_len(&added)? > 0).then_some(added);
         let mut moved = Vec::new();
         let done = fields.slice(index, ks, time, |index, ks, field, value| {
@@ -400,7 +400,7 @@ impl Commit<'_> {
             // A plain client may have written the record.
             urls::correct(index, ks, crawl, &Digest::of_field(field), true)?;
         }
-        // Almost always the hash is new and merged in one step.
+        // In almost all cases the hash is new and is merged in one step.
         let is_new = self.looked_at < LOOKED_AT;
         self.looked_at += usize::from(is_new);
         let is_record = continued || Record::parse(value).is_some();
@@ -454,7 +454,7 @@ impl Commit<'_> {
         let baseline = index.crawls.key(ks, crawl, CrawlKey::Baseline);
         let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
         let before = counts::all(ks, &baseline, b"baseline.")?;
-        // Plain clients themselves add the counts of crawls that they commit to `allcounts`, also
+        // Plain clients add the counts of crawls that they commit to `allcounts` themselves, also
         // during this commit.
         let is_counted =
             !self.came_back && index.crawls.state(ks, crawl)? == Some(CrawlState::Committed);
@@ -485,7 +485,7 @@ impl Commit<'_> {
         index.under_way.set_commit_state(ks, crawl, None)?;
         index.set_uncommitted(ks, crawl, more_came)?;
         index.set_committed(ks, crawl, true)?;
-        // Otherwise a purge run by another program would delete the crawl.
+        // Without this, a purge run by another program would delete the crawl.
         drop_marks(index, ks, crawl)?;
         index.note_purge(ks)?;
         if self.continued || index.crawls.baseline(ks, crawl).copied(ks)? == 0 {
@@ -521,7 +521,7 @@ fn announce_file<K: Store>(
         ks.set_add(&names.finished, &entry.filename)?;
     } else if at as i64 >= committed || file_before(ks, baseline, at)?.is_some() {
         // Another crawl, an importer or an earlier run may have added the name already. Removals
-        // check for that.
+        // check whether another crawl needs the name.
         ks.set_add(&names.shared, &entry.filename)?;
     }
     Ok(true)

@@ -129,7 +129,7 @@ mod tests {
             run(commit(crawl), &mut self.index, &mut self.ks)
         }
 
-        /// Sets or deletes a counter, as a plain client could.
+        /// Sets or deletes a counter, as a plain client might do.
         fn spoil(&mut self, counter: &[u8], value: Option<&[u8]>) {
             let meta = self.index.names().meta.clone();
             match value {
@@ -187,7 +187,7 @@ mod tests {
             for field in [&b"baseline.totalUrls"[..], b"wacz", b"merging-wacz"] {
                 let mut world = World::new(storage);
                 let World { ks, index } = &mut world;
-                // The committed records and those added since differ.
+                // The committed records differ from the records added since the commit.
                 let response = [Response {
                     digest: digest(7),
                     record: Record::parse(b"0 20260319102015123 https://e/7 1000").unwrap(),
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn commits_without_renumbering_keep_their_order() {
-        // Only the numbers stored with the crawls are left.
+        // Only the numbers stored with the crawls remain.
         let mut world = World::new(Storage::Plain);
         let commits = world.index.names().commits.clone();
         world.ks.delete(&commits).unwrap();

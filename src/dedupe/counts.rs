@@ -15,14 +15,14 @@ pub const DUPE_URLS: &[u8] = b"dupeUrls";
 pub const CONSERVED_SIZE: &[u8] = b"conservedSize";
 /// `removedCrawls`: crawls that the last `RETAIN` did not list.
 pub const REMOVED_CRAWLS: &[u8] = b"removedCrawls";
-/// `removedCrawlSize`: `totalCrawlSize` of those crawls.
+/// `removedCrawlSize`: sum of `totalCrawlSize` of the crawls that the last `RETAIN` did not list.
 pub const REMOVED_CRAWL_SIZE: &[u8] = b"removedCrawlSize";
 /// `updateProgress`: progress of an import, from 0 to 1.
 pub const UPDATE_PROGRESS: &[u8] = b"updateProgress";
 
 /// `estimatedRedundantSize`: bytes of records that an import found stored more than once.
 pub const REDUNDANT_SIZE: &[u8] = b"estimatedRedundantSize";
-/// `redundantUrls`: the number of those records.
+/// `redundantUrls`: number of records that an import found stored more than once.
 pub const REDUNDANT_URLS: &[u8] = b"redundantUrls";
 
 /// Fields of `allcounts` that have no counterpart in the counts of a crawl.

@@ -14,7 +14,7 @@ pub type Digits = SmallVec<[u8; 17]>;
 pub struct Moment {
     /// Seconds since 1970.
     seconds: i64,
-    /// Fraction of the second, in units of the smallest digit that a date can have.
+    /// Fraction of the second, in units of the last digit that a date can have.
     fraction: u64,
 }
 
@@ -95,8 +95,8 @@ impl Moment {
 }
 
 impl Moment {
-    /// Returns the latest point in time that a date can represent: the end of its second if it has
-    /// no fraction.
+    /// Returns the latest point in time that a date can mean: if it has no fraction, the end of its
+    /// second.
     pub fn latest(date: &[u8]) -> Option<Moment> {
         let mut moment = Moment::of(date)?;
         if Parts::of(date)?.fraction.is_empty() {

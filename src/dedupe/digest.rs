@@ -58,7 +58,7 @@ impl Algorithm {
         }
     }
 
-    /// Returns the labels of the algorithm; the first one is written.
+    /// Returns the labels of the algorithm. The module writes the first one.
     fn labels(self) -> &'static [&'static [u8]] {
         match self {
             Algorithm::Sha256 => &[b"sha256:", b"sha-256:"],
@@ -94,8 +94,8 @@ fn recognise(text: &[u8]) -> Option<(Algorithm, SmallVec<[u8; 32]>)> {
     match text.len() {
         64 => Some((Algorithm::Sha256, unhex(text)?)),
         40 => Some((Algorithm::Sha1, unhex(text)?)),
-        // CDX files contain SHA-1 as 32 characters of base32. A few upper-case hex MD5 values look
-        // the same and are read as SHA-1.
+        // CDX files write SHA-1 as 32 characters of base32. A few upper-case hex MD5 values have
+        // the same form; read them as SHA-1.
         32 if text.iter().all(|c| matches!(c, b'A'..=b'Z' | b'2'..=b'7')) => {
             Some((Algorithm::Sha1, unbase32(text, 20)?))
         }
@@ -130,7 +130,7 @@ impl Digest {
         Ok(Digest::of_field(text))
     }
 
-    /// Returns the digest of the most common spelling, `None` for others.
+    /// Returns the digest if the field has the most common spelling; `None` for other spellings.
     #[inline]
     fn of_written_sha256(field: &[u8]) -> Option<Digest> {
         is_written_sha256(field).then(|| Digest {
@@ -148,7 +148,8 @@ impl Digest {
         }
     }
 
-    /// Returns the digest of a field of a documented hash. Fields are data, so any bytes are valid.
+    /// Returns the digest of a field in a hash with a documented name. Any bytes are valid, because
+    /// other programs write these fields.
     pub fn of_field(field: &[u8]) -> Digest {
         if let Some(digest) = Digest::of_written_sha256(field) {
             return digest;
@@ -169,7 +170,8 @@ impl Digest {
         }
     }
 
-    /// Returns the form of this hash in our own keys, independent of the profile.
+    /// Returns the form of this hash in the module's own keys, which does not depend on the
+    /// profile.
     pub fn canonical(&self) -> &[u8] {
         &self.text
     }
@@ -213,7 +215,7 @@ impl Digest {
                 spelling.clear();
                 spelling.extend_from_slice(label);
                 spelling.extend_from_slice(value);
-                // A bare value may also be a hash of another algorithm, or of an unknown one.
+                // A value without a label may also be a hash of another or an unknown algorithm.
                 if label.is_empty() && Digest::of_field(&spelling) != *self {
                     continue;
                 }
@@ -319,7 +321,7 @@ mod tests {
                 let distinct: std::collections::BTreeSet<_> = seen.iter().collect();
                 prop_assert_eq!(distinct.len(), seen.len());
                 for spelling in &seen {
-                    // A bare base32 MD5 of 16 bytes can look like SHA-1.
+                    // A base32 MD5 of 16 bytes without a label can look like SHA-1.
                     prop_assert_eq!(&Digest::parse(spelling).unwrap(), &digest);
                 }
             }

@@ -1,8 +1,8 @@
 //! `ADD … EARLIEST`: keeps the earliest of a crawl's records of a hash, and counts each record
 //! once, in any order of arrival.
 //!
-//! Every record that was counted but is not stored leaves a mark in `h:<crawl>:unstored`. The marks
-//! are deleted when a commit begins or the uncommitted records are canceled.
+//! For every record that it counted but did not store, `ADD` writes a mark to `h:<crawl>:unstored`.
+//! The marks are deleted when a commit begins or the uncommitted records are canceled.
 
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
@@ -46,8 +46,8 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         })
     }
 
-    /// Adds another record of a hash that the crawl has. The earlier of the two records is stored,
-    /// unless the stored one was committed. Returns true if the new record counts.
+    /// Adds another record of a hash that the crawl already has. The earlier of the two records is
+    /// stored, unless the stored one was committed. Returns true if the new record counts.
     pub fn meet<K: Store<Name = N>>(
         &mut self,
         index: &mut Index<K>,
@@ -97,13 +97,13 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
                 self.marks.insert(mark(digest, &capture), false);
             }
             match displaced {
-                // A less precise date of the same capture needs no mark.
+                // A record of the same capture with a less precise date needs no mark.
                 Some(displaced) if displaced.millis.is_empty() && displaced.is_same(&capture) => {}
                 Some(displaced) if !is_stored => self.mark(digest, &displaced),
                 _ => {}
             }
         } else if counts || !is_known && !capture.millis.is_empty() {
-            // A retry must not change a committed crawl that is not continued.
+            // A retry must not change a crawl that is committed and not continued.
             if counts || index.crawls.is_uncommitted(ks, crawl)? {
                 self.mark(digest, &capture);
             }
@@ -114,7 +114,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         Ok(counts)
     }
 
-    /// Marks a capture whose record is not the stored one.
+    /// Marks a capture whose record was counted but is not the stored one.
     fn mark(&mut self, digest: &Digest, capture: &Capture<'_>) {
         self.marks.insert(mark(digest, capture), true);
         if !capture.millis.is_empty() {
@@ -163,7 +163,7 @@ impl<N: Clone + AsRef<[u8]>> Earliest<N> {
         if index.under_way.is_committing(ks, crawl)? {
             return Ok(true);
         }
-        // No list contains the records that plain clients added after the last commit.
+        // The lists do not contain records that plain clients added after the last commit.
         let commits = match &mut self.commits {
             Some(commits) => commits,
             none => none.insert(Gather::new(index, ks, crawl, true)?),
@@ -178,7 +178,7 @@ fn mark(digest: &Digest, capture: &Capture<'_>) -> Mark {
     fingerprint(digest, &date, capture.url)
 }
 
-/// Returns the mark of a second for which a capture with milliseconds is marked.
+/// Returns the mark of a second. It is set if a capture with milliseconds in this second is marked.
 fn precise(digest: &Digest, capture: &Capture<'_>) -> Mark {
     let second = [capture.second, b"."].concat();
     fingerprint(digest, &second, capture.url)
@@ -211,8 +211,8 @@ mod tests {
     const EARLY: &[u8] = b"20260319102014";
     const LATE: &[u8] = b"20260319102015";
 
-    /// Dates in formats other than digits: two equal ones, and two within a second, next to that
-    /// second itself.
+    /// Dates in other formats than digits: two equal dates, and two dates within a second, together
+    /// with the date of that second itself.
     const DATES: [&[u8]; 8] = [
         EARLY,
         LATE,
@@ -294,8 +294,8 @@ mod tests {
             super::super::counts::read(&mut self.ks, &counts_key, b"totalUrls").unwrap()
         }
 
-        /// Returns all keys except the replies kept for retries, which depend on the call that
-        /// finds a hash first.
+        /// Returns all keys except the stored replies for retries, which depend on the call that
+        /// adds a hash first.
         fn keys(&self) -> BTreeMap<Vec<u8>, Plain<crate::dedupe::packed::Packed>> {
             let keys = self.ks.keys.iter();
             let keys = keys.filter(|(key, _)| !key.ends_with(b":seq"));
@@ -365,7 +365,7 @@ mod tests {
     fn check(before: &[Capture], orders: [&Order; 2], profile: Profile) {
         let mut worlds = orders.map(|order| {
             let mut world = World::of(profile);
-            // Another spelling by a plain client, and an earlier commit.
+            // A plain client writes another spelling, and an earlier commit exists.
             let spelled = hash(2)[7..].to_vec();
             let value = b"1 20260319102015 http://e.com/2 9";
             world
@@ -465,7 +465,7 @@ mod tests {
             [precise, other, second],
         ];
         for order in orders {
-            // Another record may be stored, and more records may follow after a commit.
+            // The stored record may differ, and more records may follow after a commit.
             for (url, commits) in [(0, false), (0, true), (1, false)] {
                 let mut world = World::new();
                 if url == 1 {
@@ -502,7 +502,7 @@ mod tests {
                 }
                 let before = world.keys();
                 world.add(&[(0, 0, 0, 3, 7), (0, 4, 0, 3, 7)], how);
-                // The crawl contains the second capture only.
+                // The crawl contains only the second capture.
                 if commits {
                     world.add(&[(1, 2, 0, 3, 7)], how);
                 }
@@ -537,7 +537,7 @@ mod tests {
                 world.earliest((2, 1, 0, 0, 1));
                 world.commit();
             }
-            // Enough records for a commit of several slices.
+            // Add enough records that the commit takes several slices.
             for n in [0].into_iter().chain(100..200) {
                 world.earliest((n, 1, 0, 0, 1));
             }

@@ -1,4 +1,4 @@
-//! Errors of the `DEDUPE.*` commands, each with its error code and its sentence.
+//! Errors of the `DEDUPE.*` commands: error codes and messages.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub enum Error {
     Key(KeyError),
     /// `NOPERM`: the user lacks a permission on a key; the text is from the server.
     Denied(String),
-    /// `ERR`: an argument is invalid; the text is the sentence.
+    /// `ERR`: an argument is invalid; contains the message.
     Argument(String),
     /// `NOCRAWL`: the index has no crawl with that id.
     NoCrawl(Vec<u8>),
@@ -31,7 +31,7 @@ pub enum Error {
     Committed(Vec<u8>),
     /// `UNCOMMITTED`: the crawl is not committed, so there is nothing to remove.
     Uncommitted(Vec<u8>),
-    /// `CANCELED`: a cancel ended this commit.
+    /// `CANCELED`: a cancel of the crawl ended this commit.
     Canceled(Vec<u8>),
     /// `REMOVING`: the crawl is being removed or canceled.
     Removing(Vec<u8>),

@@ -55,12 +55,13 @@ pub fn open_wacz<K: Store>(
     Ok(ks.list_push(&waczs, &placeholder.to_json())? - 1)
 }
 
-/// Fills in the hash and size of a finished WACZ file and counts its size once. Closing it again with another size
-/// counts the difference.
+/// Fills in the hash and size of a finished WACZ file and adds its size to the counts once. If the
+/// file is closed again with another size, adds the difference.
 ///
 /// # Errors
-/// `NOCRAWL`; `ERR` if the list has no entry at that index, or the entry is another file. With
-/// `renames`, a file may replace a placeholder with another name, but never another finished file.
+/// `NOCRAWL`; `ERR` if the list has no entry at that index, or the entry describes another file.
+/// With `renames`, a file may replace a placeholder with another name, but never another finished
+/// file.
 pub fn close_wacz<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

@@ -14,7 +14,7 @@ use super::record::Record;
 use super::store::Store;
 use super::sums::committed_share;
 
-/// The results of a check, as counts. With `repair`, problems are fixed as they are found.
+/// The results of a check, as counts. With `repair`, the check fixes each problem when it finds it.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) repair: bool,
@@ -38,7 +38,8 @@ pub(super) struct Findings {
 
 impl Findings {
     /// Checks that a crawl's counts are integers, including the counts as of its last commit. A
-    /// repair computes the latter as the sum minus the counts of the other crawls.
+    /// repair recomputes the counts as of the last commit: the sum minus the counts of the other
+    /// crawls.
     pub fn check_counts<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -91,7 +92,8 @@ impl Findings {
         Ok(())
     }
 
-    /// Checks that the merged index has the hash of a committed crawl, with the crawl as its owner or as a holder.
+    /// Checks that the merged index has a hash of a committed crawl, and names the crawl as the
+    /// owner or a holder of the hash.
     pub fn check_record<K: Store>(
         &mut self,
         index: &mut Index<K>,
@@ -108,15 +110,15 @@ impl Findings {
             return Ok(());
         }
         let digest = Digest::of_field(field);
-        // A commit by a plain client does not delete these lists.
+        // A commit by a plain client leaves these lists in place.
         let may_be_listed =
             index.crawls.is_uncommitted(ks, crawl)? || index.under_way.is_committing(ks, crawl)?;
         if may_be_listed && index.crawls.is_listed(ks, crawl, &digest)? {
             return Ok(()); // not committed yet
         }
         match index.spelling.owner(ks, &index.places, &digest)? {
-            // No list contains a hash that a plain client added to a continued crawl until the
-            // crawl is committed.
+            // Hashes that a plain client adds to a continued crawl are in no list until the crawl
+            // is committed.
             None if index.crawls.is_uncommitted(ks, crawl)?
                 && index.has_unseen_fields(ks, crawl)? => {}
             None => {
@@ -129,7 +131,8 @@ impl Findings {
             }
             Some(owner) if owner.as_ref() == crawl => {}
             Some(_) => {
-                // For a crawl that plain clients committed, it is unknown whether it should be a holder.
+                // If plain clients committed the crawl, the keys do not show whether it should be a
+                // holder.
                 let Some(&last) = numbers.last() else {
                     return Ok(());
                 };
@@ -137,7 +140,7 @@ impl Findings {
                 let mut holders = index.ledger.holders(ks, &index.places, &digest)?;
                 let is_recorded = holders.iter().any(|n| numbers.contains(n));
                 // The same applies to hashes that a plain client added to a committed crawl:
-                // holders of such hashes are found by lookups in the records.
+                // lookups in the records find the holders of such hashes.
                 if !is_recorded && !baseline.is_unrecorded(ks)? && !may_have_more(index, ks, crawl)?
                 {
                     self.stale_holders += 1;
@@ -178,8 +181,8 @@ impl Findings {
             if index.crawls.is_canceled(ks, owner)? {
                 return Ok(());
             }
-            // A commit by a plain client or a purge by another program passes through the same
-            // state, and a repair must not undo such an operation.
+            // A commit by a plain client and a purge by another program pass through the same
+            // state, and a repair must not undo them.
             self.hidden_owners += 1;
             if index.standing(ks, owner)?.is_some() {
                 return Ok(());
@@ -225,7 +228,7 @@ impl Findings {
             }
         }
         if digest.canonical() != hash {
-            // Lookups do not find a list under this spelling.
+            // Lookups do not find a list that is stored under this spelling.
             self.stale_holders += 1;
             if self.repair {
                 index.places.further_holders().del(ks, hash)?;
@@ -300,13 +303,13 @@ fn may_have_more<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Re
 
 /// The state of a crawl with packed records.
 pub(super) enum Packed {
-    /// The crawl is committed, a job of it is running or was interrupted, or a purge by another
-    /// program took it out of the sets.
+    /// The crawl is committed, or one of its jobs is running or was interrupted, or a purge by
+    /// another program took it out of the sets.
     Known,
     /// The crawl is in no set.
     Unlisted,
-    /// Uncommitted: its records are in the plain hash, and a commit left copies of them in the
-    /// packed index.
+    /// The crawl is uncommitted: its records are in the plain hash, and an abandoned commit left
+    /// copies of them in the packed index.
     Stray,
 }
 

@@ -1,5 +1,5 @@
-//! Finds the new fields of a continued crawl, including fields that a plain client wrote and that
-//! no list contains yet.
+//! Finds the new fields of a continued crawl, including fields written by plain clients that are in
+//! no list yet.
 
 use super::counts;
 use super::digest::Digest;
@@ -28,19 +28,19 @@ pub(super) async fn gather<K: Store>(lent: &Lent<K>, crawl: &[u8], spares: bool)
 }
 
 /// Finds the fields of a continued crawl that a plain client added. Adds them to
-/// `h:<crawl>:merging`, where our own commands also list fields.
+/// `h:<crawl>:merging`, like the fields that the module's commands write.
 pub struct Gather<N> {
     merging: N,
     added: N,
     numbers: Numbers,
     /// Skips hashes that another crawl owns, if plain clients committed this crawl, because the
     /// lists of holders do not name it then. A commit may safely treat such hashes as new. Other
-    /// jobs must not change them.
+    /// jobs must not change these hashes.
     spare_unrecorded: bool,
 }
 
 impl<N: Clone + AsRef<[u8]>> Gather<N> {
-    /// Creates the state for a crawl. `spares` sets `spare_unrecorded`.
+    /// Creates the state for a crawl. `spares` is the value of `spare_unrecorded`.
     pub(super) fn new<K: Store<Name = N>>(
         index: &mut Index<K>,
         ks: &mut K,
@@ -61,7 +61,7 @@ impl<N: Clone + AsRef<[u8]>> Gather<N> {
         })
     }
 
-    /// Lists a field if it is new.
+    /// Adds a field to the list if it is new.
     pub(super) fn field<K: Store<Name = N>>(
         &mut self,
         index: &mut Index<K>,

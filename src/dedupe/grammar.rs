@@ -1,6 +1,6 @@
 //! The grammar of the family's commands: names, summaries and arguments.
 
-// Without the server, only tests read the parsed arguments.
+// Without the feature `module`, only tests read the parsed arguments.
 #![cfg_attr(
     not(feature = "module"),
     allow(dead_code, unused_imports, unused_macros)
@@ -230,7 +230,7 @@ grammar! {
     struct OneRevisit<'a> {
         hash: Hash<'a> = HASH_AS_GIVEN,
         size: u64 = Integer::new("revisit-size", 0, MAX_INTEGER),
-        // `ORIGINAL` is too short to be a hash.
+        // The word `ORIGINAL` is too short to be a hash.
         { original: Option<Original<'a>> = block("original").after("ORIGINAL"), }
     }
 }
@@ -339,7 +339,7 @@ command! {
     ///
     /// O(C) where C is the number of crawls; with PURGE, plus the cost of removing the other crawls
     pub struct Retain<'a> {
-        // A second `PURGE` is the id of a crawl.
+        // A second word `PURGE` is the id of a crawl.
         purge: Option<()> = Optional(Flag("PURGE")),
         crawls: Crawls<'a> = Many(CRAWL),
     }

@@ -35,13 +35,13 @@ pub struct Walk<K: Store> {
     sources: Vec<Source<K>>,
     batch: Batch,
     given: u64,
-    /// Fields that a scan step returned beyond the size of a batch. A server returns a small hash
-    /// in one step. When the walk deletes fields, the server also returns the last fields of a
-    /// large hash in one step, because they share a few buckets.
+    /// Fields that a scan returned beyond the size of a batch. A server returns a small hash in one
+    /// step. If the walk deletes fields, the server also returns the last fields of a large hash in
+    /// one step, because few buckets remain.
     left: Vec<Box<[u8]>>,
     left_of: Option<K::Name>,
-    /// Number of entries per batch. Lower if each entry takes long, such as a hash that thousands
-    /// of crawls hold.
+    /// Number of entries per batch. Smaller if each entry takes long to process, such as a hash
+    /// that thousands of crawls hold.
     size: usize,
 }
 
@@ -166,16 +166,13 @@ impl<K: Store> Walk<K> {
         Ok((&self.batch, done))
     }
 
-    /// Returns the number of entries read so far.
+    /// Returns the number of entries that the walk has returned so far.
     pub(super) fn given(&self) -> u64 {
         self.given
     }
 }
 
-/// Returns all crawls in any of these sets, sorted.
-///
-/// # Errors
-/// `WRONGTYPE` if a key holds another type; errors of the server.
+/// Returns all crawls that are in any of these sets, sorted.
 pub(super) async fn crawls_in<K: Store>(
     lent: &Lent<K>,
     sets: &[Pick<K::Name>],
@@ -253,7 +250,7 @@ mod tests {
             if done {
                 break;
             }
-            // Deletes the fields that were read, and changes the others.
+            // Deletes the fields whose value was read, and changes the others.
             for field in &fields {
                 if found.contains(field) {
                     ks.hash_del(&key, field).unwrap();

@@ -8,17 +8,17 @@ use crawlspace_host::once_keys;
 use self::Group::{Marks, Measured, Moved, State, Whole};
 use super::profile::Profile;
 
-/// Keys that share a permission check, or are read together.
+/// Groups of keys that one permission check covers, or that are read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// Keys of the whole index that a commit or a removal changes.
     Whole,
-    /// Keys that determine the state of a crawl. Which of them a command reads depends on the cache, so permissions are
-    /// checked for all of them.
+    /// Keys that determine the state of a crawl. A command reads only the keys that are not cached,
+    /// so permissions are checked for all of them.
     State,
-    /// Keys other than the merged index that a storage conversion moves.
+    /// Keys that a storage conversion moves, except the merged index.
     Moved,
-    /// Keys that count towards the memory of an index, in addition to the keys of its crawls.
+    /// Keys that count towards the memory of an index, besides the keys of its crawls.
     Measured,
     /// Keys that mark the existence of an index.
     Marks,
@@ -47,7 +47,7 @@ pub struct Once {
     cached: bool,
     bookkeeping: bool,
     groups: &'static [Group],
-    /// The role of the key for other programs that change it.
+    /// The role of a key that other programs also change.
     shared: Option<Shared>,
 }
 
@@ -140,7 +140,7 @@ pub const MERGED: Once = Once::of("allhashes", &[Whole, Measured])
 pub const META: Once = Once::hash("crawlspace", &[Marks]).cached().bookkeeping();
 
 once_keys! { Once:
-    /// The merged index: hash → crawl.
+    /// The merged index: hash → owning crawl.
     merged = MERGED;
     /// `allcounts`.
     allcounts = Once::hash("allcounts", &[Whole, Measured]);
@@ -160,7 +160,8 @@ once_keys! { Once:
     removing = Once::hash("removing", &[]).cached().bookkeeping();
     /// `commits`: commit number → crawl.
     commits = Once::hash("commits", &[Measured]).cached().bookkeeping();
-    /// `holders`: hash → numbers of the commits that contained it after its owner's.
+    /// `holders`: hash → numbers of the later commits that also contained the hash, after the
+    /// commit of its owner.
     holders = Once::hash("holders", &[Moved, Measured]).cached().bookkeeping();
     /// `claims`: hash → `token deadline crawl`.
     claims = Once::hash("claims", &[Measured]).cached().bookkeeping();
@@ -208,7 +209,7 @@ macro_rules! crawl_keys {
     };
 }
 
-/// Prefix of the keys of crawls that do not start with the crawl id.
+/// Start of the keys of a crawl, unless the key starts with the crawl id.
 const RECORDS: &[u8; 2] = b"h:";
 
 const fn hash(ending: &'static [u8]) -> CrawlRow {
@@ -224,9 +225,10 @@ crawl_keys! {
     Waczs = (b"c:", b":wacz", KeyType::List);
     /// `<crawl>:reqCrawls`.
     Requires = (b"", b":reqCrawls", KeyType::Set);
-    /// `h:<crawl>:baseline`: counts as of the last commit, and the data needed to return to it.
+    /// `h:<crawl>:baseline`: counts as of the last commit, and the data needed to return to that
+    /// commit.
     Baseline = hash(b":baseline");
-    /// `h:<crawl>:added`: hashes added since the last commit, or since the start of the running one.
+    /// `h:<crawl>:added`: hashes added since the last commit, or since the running commit began.
     Added = hash(b":added");
     /// `h:<crawl>:merging`: hashes of a continued crawl that the running commit merges.
     Merging = hash(b":merging");
@@ -238,18 +240,18 @@ crawl_keys! {
     Refs = (RECORDS, b":refs", KeyType::Set);
     /// `h:<crawl>:seq`: writer → `n reply`.
     Seq = hash(b":seq");
-    /// `h:<crawl>:urls`: hashes by the URL and the minute of their record.
+    /// `h:<crawl>:urls`: hashes, with a score from the URL and the minute of their record.
     Urls = (RECORDS, b":urls", KeyType::SortedSet);
 }
 
 impl CrawlKey {
-    /// Keys whose content cannot be rebuilt.
+    /// Keys whose contents cannot be rebuilt from other keys.
     pub const CONTENT: &[CrawlKey] = CrawlKey::ALL.split_at(3).0;
 
     /// Documented keys.
     pub const DOCUMENTED: &[CrawlKey] = CrawlKey::ALL.split_at(4).0;
 
-    /// Undocumented keys of our own.
+    /// Undocumented keys, which only the module uses.
     pub const OURS: &[CrawlKey] = CrawlKey::ALL.split_at(4).1;
 
     /// Keys that record the contents of commits.
@@ -300,11 +302,11 @@ pub(super) const fn references_suffix(profile: Profile) -> &'static [u8] {
     REFERENCES[profile as usize].as_bytes()
 }
 
-/// Suffixes reserved for future keys.
+/// Suffixes that are reserved for future keys.
 const KEPT_ENDINGS: [&str; 1] = [":claims"];
 
-/// Returns true if a crawl id ends in a way that would make `h:<id>` a key of another crawl, or that would make
-/// `<id>:reqCrawls` or `<uuid>:duperefs` look like the hashes of a crawl.
+/// Returns true if a crawl id has an ending that would make `h:<id>` a key of another crawl, or
+/// make `<id>:reqCrawls` or `<uuid>:duperefs` look like the hashes of a crawl.
 fn has_reserved_ending(crawl: &[u8]) -> bool {
     let of_crawls = CrawlKey::ALL.iter().map(|which| which.around().1);
     let others = REFERENCES.iter().chain(&KEPT_ENDINGS);
@@ -318,7 +320,8 @@ pub(super) fn is_crawl_id(crawl: &[u8]) -> bool {
     !crawl.is_empty() && crawl.len() <= CRAWL_BYTES && !has_reserved_ending(crawl)
 }
 
-/// Returns true if a key, given by its name after the prefix, is bookkeeping without user data.
+/// Returns true if a key is bookkeeping, without user data. `name` is the key's name after the
+/// prefix.
 pub fn is_bookkeeping(name: &[u8]) -> bool {
     let mut once = ONCE.iter();
     match once.find(|row| row.prefix_of(name) == Some(b"")) {
@@ -342,45 +345,47 @@ const ENDINGS: Endings = {
     endings
 };
 
-/// Returns the cached keys that an index has once and that a key of this name may be.
+/// Returns the rows of cached keys, one per index, that a key of this name may belong to.
 fn rows_for(key: &[u8]) -> impl Iterator<Item = &'static Once> {
     let rows: &[Once] = if ENDINGS.may_end(key) { ONCE } else { &[] };
     rows.iter().filter(|row| row.cached)
 }
 
-/// Returns the possible prefixes of a key, if it is a cached key that an index has once.
+/// Returns the possible prefixes of a key if its name matches a cached key that an index has once.
 fn prefixes_of_once(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     rows_for(key).filter_map(|row| row.prefix_of(key))
 }
 
-/// Returns true if a name, in case it belongs to a crawl, is the name of the crawl's counts.
+/// Returns true if a name, read as the name of a crawl's key, names the crawl's counts.
 fn is_counts(name: &[u8]) -> bool {
     name.ends_with(CrawlKey::Counts.around().1)
 }
 
-/// Returns the positions at which the name of a crawl's records may begin in a key. Crawlers write
-/// counts for each capture, so keys of counts are excluded first.
+/// Returns the positions at which the name of a crawl's records may begin in a key. Excludes keys
+/// of counts first, because crawlers write counts for each capture.
 fn records_in<'a>(name: &'a [u8], lengths: &Lengths) -> impl Iterator<Item = usize> + use<'a> {
     let searched = if is_counts(name) { &[] } else { name };
     lengths.find(searched, RECORDS)
 }
 
 /// Returns true if a key may be a cached key of an index with a prefix of one of these lengths.
-/// Quickly rejects the keys of other applications, which are most keys on a shared server.
+/// Quickly rejects the keys of other applications, because most keys on a shared server belong to
+/// them.
 pub fn may_be_ours(key: &[u8], lengths: &Lengths) -> bool {
     let may_be_once = ENDINGS.may_end(key) && prefixes_of_once(key).next().is_some();
     may_be_once || lengths.any(key, RECORDS) && !is_counts(key)
 }
 
-/// Returns true for the key that marks an index, in which changes of its other keys by plain clients are recorded.
+/// Returns true for the key `crawlspace` of an index. The module records changes of the other keys
+/// by plain clients in it.
 pub fn marks_an_index(key: &[u8]) -> bool {
     META.prefix_of(key).is_some()
 }
 
 /// Returns the possible prefixes of a key, at most `max_prefix` bytes long. If the key may contain
-/// the records of a crawl, the prefix has one of these `lengths` and comes with the crawl. If the
-/// key may be one that an index has once, the prefix comes with `None`. Key names may have any
-/// length, unlike prefixes and crawl ids.
+/// the records of a crawl, returns the crawl too, and only prefixes of these `lengths`. If the key
+/// may be a key that an index has once, the crawl is `None`. Key names may have any length, unlike
+/// prefixes and crawl ids.
 pub fn possible_prefixes<'a>(
     key: &'a [u8],
     max_prefix: usize,

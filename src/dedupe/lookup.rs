@@ -10,11 +10,12 @@ use super::record::{Parts, Record};
 use super::store::{Store, Stored};
 use super::wacz;
 
-/// The original of a hash.
+/// The original of a hash: the stored record, and the crawl that has it.
 pub struct Original<K: Store> {
-    /// Name of the key for the crawl's records, even if they are packed. It ends in the crawl id.
+    /// Name of the key of the crawl's records, even if they are packed. The name ends with the
+    /// crawl id.
     records: K::Name,
-    /// Position of the id in that name.
+    /// Position of the crawl id in that name.
     id: usize,
     value: Stored<K::Value>,
     parts: Parts,
@@ -26,7 +27,7 @@ impl<K: Store> Original<K> {
         &self.records.as_ref()[self.id..]
     }
 
-    /// Returns the name of the key for the crawl's records, even if they are packed.
+    /// Returns the name of the key of the crawl's records, even if they are packed.
     pub fn records(&self) -> &K::Name {
         &self.records
     }
@@ -37,7 +38,7 @@ impl<K: Store> Original<K> {
     }
 }
 
-/// Result of a lookup in the packed index alone.
+/// Result of a lookup that reads only the packed index.
 #[derive(Clone, Copy)]
 enum Sight {
     /// Found in the common case: the hash has its written spelling, and its owner is committed and not continued.
@@ -80,6 +81,7 @@ impl<K: Store> Index<K> {
         let sights = sights(self, ks, digests, &mut permit, &mut all)?;
         all.resize_with(digests.len(), || None);
         // Key names are cached, so two names of the same crawl usually have the same address.
+        // Compare the addresses first.
         let mut permitted: SmallVec<[*const [u8]; 4]> = SmallVec::new();
         for (i, digest) in digests.iter().enumerate() {
             match sights.get(i) {
@@ -116,8 +118,9 @@ impl<K: Store> Index<K> {
     }
 }
 
-/// Looks hashes up in the packed index, and stores the originals in `found`; returns nothing without a packed index.
-/// Checks the permissions of every lookup while memory is being prefetched.
+/// Looks hashes up in the packed index, and stores the originals in `found`. Returns an empty list
+/// if there is no packed index. Checks the permissions of every lookup while memory is being
+/// prefetched.
 fn sights<K: Store>(
     index: &Index<K>,
     ks: &mut K,
@@ -156,7 +159,8 @@ fn sights<K: Store>(
     Ok(sights)
 }
 
-/// Returns true if a hash that is missing from the packed index in its written spelling is known to be absent.
+/// Returns true if a hash certainly is not in the index when the packed index does not contain its
+/// written spelling.
 fn is_sure<K: Store>(index: &Index<K>) -> bool {
     index.spelling.is_written() && !index.places.is_moving() && index.visible.is_empty()
 }
@@ -176,7 +180,7 @@ fn original<K: Store>(
     }
 }
 
-/// Parses the original in a value of that key, if it is valid.
+/// Parses a record from a value of the key `records`. Returns `None` if the value is invalid.
 fn read_original<K: Store>(
     index: &Index<K>,
     records: K::Name,
@@ -198,7 +202,7 @@ fn find_anywhere<K: Store>(
     };
     let owner = owner.as_ref();
     if let (None, Some(records)) = (index.places.packed_key(), index.records_if_quiet(owner)) {
-        // The common case of a plain index.
+        // The common case in a plain index.
         let records = records.clone();
         if let Some(value) = ks.hash_get(&records, digest.written(index.profile()))?
             && let Some(found) = read_original(index, records, Stored::Plain(value))

@@ -10,7 +10,7 @@ use super::keys::CrawlKey;
 use super::store::Store;
 
 /// Adds a new hash to the merged index, and its record if the index is packed. Returns false if the
-/// hash has an owner.
+/// hash already has an owner.
 pub(super) fn merge_new<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -26,7 +26,7 @@ pub(super) fn merge_new<K: Store>(
     }
 }
 
-/// Deletes records that were copied into the packed index from the crawl's plain hash.
+/// Deletes records from the crawl's plain hash after they were copied into the packed index.
 pub(super) fn drop_moved<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -40,8 +40,8 @@ pub(super) fn drop_moved<K: Store>(
     Ok(())
 }
 
-/// Copies a crawl's record of a hash into the packed index. Returns its spelling in the plain hash,
-/// if it is there.
+/// Copies a crawl's record of a hash into the packed index. Returns the spelling of the hash in the
+/// plain hash, if the plain hash contains it.
 pub(super) fn take_by_digest<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -101,8 +101,8 @@ pub(super) fn merge<K: Store>(
     if !visible {
         let owner = owner.as_ref();
         if !index.under_way.is_committing(ks, owner)? && !index.under_way.is_removing(ks, owner)? {
-            // Another program added the hash, or took the owner out of `allcrawls` and may put it
-            // back.
+            // Another program added the hash, or took the owner out of `allcrawls` and may put the
+            // owner back.
             index.mark_holders_untrusted(ks)?;
         }
         // The owner is not committed, or its record is gone. The next holder becomes the owner:
@@ -142,7 +142,7 @@ fn drop_numbers_of<K: Store>(
 
 /// Removes a hash of a crawl from the merged index. The next holder becomes the owner; if there is
 /// none, the hash is deleted. `numbers` are the commits of the crawl. Crawls for which `excluded`
-/// returns true cannot become owners.
+/// returns true do not become owners.
 pub(super) fn withdraw<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -185,13 +185,13 @@ pub(super) fn withdraw<K: Store>(
     Ok(Withdrawn::Reowned)
 }
 
-/// The result of a removal of a hash.
+/// The result of removing a crawl's hash from the merged index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawn {
     /// Another crawl owned the hash.
     NotOwner,
-    /// The next holder owns the hash now.
+    /// The next holder is the owner now.
     Reowned,
-    /// The hash had no other holder.
+    /// The hash had no other holder and was deleted.
     Dropped,
 }

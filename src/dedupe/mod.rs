@@ -2,7 +2,7 @@
 //! where.
 //!
 //! The index has the keys of the hash-based deduplication of browser crawlers: plain Redis keys
-//! with documented names. The rules here depend neither on Redis nor on the clock.
+//! with documented names. The code outside `commands` calls neither Redis nor the clock.
 
 pub mod add;
 mod adopt;

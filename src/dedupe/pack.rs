@@ -32,7 +32,7 @@ struct Move {
     to: Storage,
     hashes: u64,
     records: u64,
-    /// Number of records to move.
+    /// Number of records to be moved.
     all: u64,
 }
 
@@ -83,9 +83,10 @@ impl Move {
         Ok(lent.with(|index, _| index.places.storage() == to))
     }
 
-    /// Switches the index to the new storage and moves the first owners, so that the name of the merged index exists
-    /// after every slice: it shows the profile if another program deletes the `crawlspace` key. Returns false if two
-    /// plain hashes would have to be merged first.
+    /// Switches the index to the new storage and moves the first owners, so that the key of the
+    /// merged index exists after every slice. If another program deletes the `crawlspace` key, the
+    /// name of the merged index still shows the profile. Returns false if two plain hashes would
+    /// have to be merged first.
     fn switch<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K) -> Result<bool> {
         if !index.switch_storage(ks, self.to)? {
             return Ok(false);
@@ -109,7 +110,7 @@ impl Move {
         .await
     }
 
-    /// Returns the committed crawls. Checks that everything can be moved before the first move.
+    /// Returns the committed crawls. Checks, before the first move, that all entries can be moved.
     async fn check<K: Store>(&mut self, lent: &Lent<K>) -> Result<Vec<Vec<u8>>> {
         lent.with(|index, ks| {
             index.check_types(ks, None)?;
@@ -162,8 +163,8 @@ impl Move {
         .await
     }
 
-    /// Moves the rest of the merged index: hashes whose owner has no record of them. Afterwards
-    /// moves the entries that a plain client wrote while there was no marker.
+    /// Moves the rest of the merged index: the hashes whose owner has no record of them. Then moves
+    /// the entries that a plain client wrote while the marker was missing.
     async fn move_merged<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         while let Some(mut left) = lent.with(|index, ks| self.left(index, ks)) {
             let before = self.hashes;
@@ -237,8 +238,8 @@ async fn join_rest<K: Store>(lent: &Lent<K>) -> Result<()> {
         .await
 }
 
-/// Passes the entries of a walk to `act` in batches, until another program changes the storage: `act` would delete the
-/// entries without writing them to the new storage.
+/// Passes the entries of a walk to `act` in batches, and stops if another program changes the
+/// storage: otherwise `act` would delete the entries without writing them to the new storage.
 async fn move_each<K: Store>(
     lent: &Lent<K>,
     walk: &mut Walk<K>,
@@ -278,7 +279,7 @@ fn packed_walk<K: Store>(index: &Index<K>, of: Of) -> Walk<K> {
 }
 
 /// Moves an entry of the merged index to the current storage. If the hash is already packed with a
-/// committed owner, that owner is kept, as with `HSETNX`.
+/// committed owner, keeps that owner, as `HSETNX` does.
 fn move_owner<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -350,7 +351,7 @@ fn pack_records<K: Store>(
             None => None,
         };
         let owns = owner.is_some_and(|owner| owner.as_ref() == crawl);
-        // Records that a plain client wrote next to packed ones do not count.
+        // Packed records take precedence over records of the same hash that a plain client wrote.
         if !index.places.packed(Part::Records(crawl)).has(ks, field)? {
             index
                 .places
@@ -384,7 +385,7 @@ fn unpack_records<K: Store>(
     crawl: &[u8],
     moved: &Batch,
 ) -> Result<(u64, u64)> {
-    // The plain hash of an uncommitted crawl contains all its records.
+    // The plain hash of an uncommitted crawl contains all of the crawl's records.
     let committed = !index.has_copies(ks, crawl)?;
     let records = index.crawls.key(ks, crawl, CrawlKey::Records);
     let mut unpacked = 0;

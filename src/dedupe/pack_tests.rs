@@ -21,14 +21,14 @@ use super::profile::Profile;
 use super::record::Record;
 use super::removal::remove;
 
-/// The crawls in commit order. The last one has no hashes.
+/// The crawls in commit order. The last crawl has no hashes.
 const CRAWLS: [&[u8]; 3] = [b"a", b"b", b"z"];
 
 /// The contents of an index.
 #[derive(Clone, Copy, Debug)]
 struct Contents {
     profile: Profile,
-    /// True if two crawls share hashes, so that there are lists of further holders.
+    /// True if two crawls share hashes, so that these hashes have lists of further holders.
     shared: bool,
     /// True if another program has deleted the merged index.
     unowned: bool,
@@ -137,8 +137,8 @@ impl World {
         World::over(self.contents, ks)
     }
 
-    /// Opens the index again, as the server does after a change by another client, and runs the
-    /// timer that restores the marker, if it is `due`.
+    /// Opens the index again, as the server does after a change by another client, and with `due`
+    /// also runs the timer that restores the marker.
     fn reopen(&mut self, due: bool) {
         self.index = Index::open(&mut self.ks, b"", Layout::default(), false).unwrap();
         if due {
@@ -216,8 +216,8 @@ impl World {
     }
 }
 
-/// Changes `crawlspace` after `slices` slices of a job, lets it end, and runs another one. Returns
-/// false if the job ended before the change.
+/// Changes `crawlspace` after `slices` slices of a job, lets the job end, and runs another job.
+/// Returns false if the first job ended before the change.
 fn run(
     mut world: World,
     (begun, then): (Work, Work),

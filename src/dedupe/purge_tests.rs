@@ -1,5 +1,5 @@
-//! Runs the steps of a purge by Browsertrix in their order, interleaved with our jobs, which run in
-//! slices, and with crashes. Checks that no hash that a crawl holds is ever lost.
+//! Runs the steps of a purge by Browsertrix in their order, interleaved with slices of the module's
+//! jobs, and with crashes. Checks that no hash that a crawl holds is ever lost.
 //!
 //! The model knows the records that each crawl must have. A record is deleted only by a request:
 //! the last part of such a purge, `REMOVE`, `RETAIN PURGE`, or `CANCEL`. At the end of each
@@ -60,13 +60,13 @@ impl Rng {
     }
 }
 
-/// A plain command of a purge.
+/// One plain command of a purge.
 #[derive(Clone)]
 enum Plainly {
     SetAside,
     DropMerged,
     DropCounts,
-    /// All commands that put a crawl back. They are determined when the first one runs.
+    /// All commands that put a crawl back. The test determines them when it runs the first one.
     PutBack(Crawl),
     Own(Crawl, Vec<u8>),
     Count(Vec<u8>, i64),
@@ -103,7 +103,7 @@ impl fmt::Debug for Plainly {
     }
 }
 
-/// A writing job of ours that was started.
+/// A writing job of the module that has begun.
 struct Begun {
     what: String,
     job: Job<MemoryKeyspace>,
@@ -117,10 +117,10 @@ struct World {
     index: Index<MemoryKeyspace>,
     /// The hashes whose records each crawl must have.
     holds: BTreeMap<Crawl, BTreeSet<u64>>,
-    /// Crawls that were requested to be removed.
+    /// Crawls for which a removal was requested.
     leaving: BTreeSet<Crawl>,
     purge: VecDeque<Plainly>,
-    /// A purge that was interrupted.
+    /// The remaining commands of an interrupted purge.
     cut: VecDeque<Plainly>,
     job: Option<Begun>,
     made: u64,
@@ -215,7 +215,7 @@ impl World {
         self.keep_unmarked(begun.map(|begun| begun.leaving).unwrap_or_default());
     }
 
-    /// Handles a removal that ended early: crawls that it has not marked remain.
+    /// Handles a removal that ended early: crawls that the removal has not marked remain.
     fn keep_unmarked(&mut self, leaving: Vec<Crawl>) {
         for crawl in leaving {
             if !self
@@ -256,7 +256,7 @@ impl World {
         }
         self.note(format!("add {} {n} plainly {plainly}", shown(crawl)));
         if plainly {
-            // The crawl is added to the set of uncommitted crawls at its start, or to no set.
+            // The crawler registers the crawl as uncommitted at its start, or not at all.
             let is_new = !self.holds.contains_key(crawl);
             if is_new && self.rng.chance(70) {
                 let set = name(b"uncommittedcrawls");
@@ -372,8 +372,8 @@ impl World {
         self.reopen();
     }
 
-    /// Returns the steps that put a crawl back. Older versions of Browsertrix list the crawl first,
-    /// newer ones last.
+    /// Returns the commands that put a crawl back. Older versions of Browsertrix add the crawl to
+    /// `allcrawls` first, newer versions last.
     fn put_back(&mut self, crawl: Crawl) -> Vec<Plainly> {
         let is_old = self.rng.chance(40);
         let mut steps = Vec::new();
@@ -525,8 +525,8 @@ impl World {
         true
     }
 
-    /// Handles the end of a removal. Either the crawl is gone, or it was in no set when the removal
-    /// reached it, and remains.
+    /// Handles the end of a removal. Either the crawl was removed, or it was in no set when the
+    /// removal reached it, and still exists.
     fn forget(&mut self, crawl: &[u8]) {
         if self.index.has_documents(&mut self.ks, crawl).unwrap() {
             self.leaving.remove(crawl);
@@ -551,7 +551,7 @@ impl World {
                 self.add(&crawl, n, plainly);
             }
             18..=20 => {
-                // Continues a committed crawl.
+                // This continues a committed crawl.
                 let live = self.live();
                 if let Some(crawl) = self.rng.one_of(&live) {
                     let n = self.rng.below(HASHES);
@@ -613,8 +613,8 @@ impl World {
         found.map(|found| found.crawl().to_vec())
     }
 
-    /// Asserts that a lookup finds each hash that a committed crawl holds, in a crawl that holds
-    /// it.
+    /// Asserts that a lookup finds every hash that a committed crawl holds, and returns a crawl
+    /// that holds it.
     fn look_ups_hold(&mut self) {
         let committed = self.members(b"allcrawls");
         for n in 0..HASHES {
@@ -653,7 +653,7 @@ impl World {
             }
         }
         self.purge.clear();
-        // Interrupted operations are sent again.
+        // Send the interrupted operations again.
         let removing = self.fields(b"removing");
         let removing: Vec<Crawl> = removing.into_iter().map(|(crawl, _)| crawl).collect();
         if !removing.is_empty() {
@@ -687,7 +687,7 @@ impl World {
                 self.run(&format!("CANCEL c{made}"), cancel(&crawl));
             }
         }
-        // A purge by Browsertrix may have put back crawls that we removed in the meantime.
+        // A purge by Browsertrix may have put back crawls that the module removed in the meantime.
         for crawl in self.members(b"to-remove-crawls") {
             self.run("REMOVE", remove(vec![crawl.clone()]));
             self.holds.remove(&crawl);
@@ -702,8 +702,8 @@ impl World {
         self.run("REPAIR", check(true));
         self.is_sound();
         assert!(self.index.ledger.is_trusted());
-        // The lists of holders are correct again, so removing a crawl loses no hash of another
-        // crawl.
+        // The lists of holders are correct again, so removing a crawl does not lose a hash of
+        // another crawl.
         while let Some(crawl) = self.rng.one_of(&self.members(b"allcrawls")) {
             let removal = remove(vec![crawl.clone()]);
             self.run(&format!("REMOVE {}", shown(&crawl)), removal);

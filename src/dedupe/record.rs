@@ -8,7 +8,7 @@ use crawlspace_host::text::{parse_unsigned, push_number};
 use super::date::{Digits, Moment, to_digits};
 use super::profile::Profile;
 
-/// The original record that a revisit refers to.
+/// The original record that revisits refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// The WACZ of the crawl that contains the record: an index into `c:<crawl>:wacz`.
@@ -34,11 +34,11 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Parses a value from both ends, so that the URL may contain spaces. Values of older crawlers
-    /// without a size, or with the size `NaN`, get the size 0. Returns `None` if there is no index,
-    /// date or URL.
+    /// Parses a value from both ends, so that the URL may contain spaces. Some older crawlers wrote
+    /// no size, or `NaN`: in this case, the size is 0. Returns `None` if there is no index, date or
+    /// URL.
     pub fn of(value: &[u8]) -> Option<Parts> {
-        // The index is short.
+        // A WACZ index is short, so search for its end byte by byte.
         let first = value.iter().position(|&b| b == b' ')?;
         let wacz_index = parse_unsigned(&value[..first])?;
         let date = first + 1;
@@ -78,10 +78,10 @@ impl<'a> Record<'a> {
         Some(Parts::of(value)?.record(value))
     }
 
-    /// Returns the record as this profile stores it. Readers of the browsertrix profile only know
-    /// dates of digits, and split a value at its spaces. So for this profile, a date is converted
-    /// to 14 digits, or to 17 if it has a fraction of a second, and a space in a URL to `%20`.
-    /// `room` holds converted fields.
+    /// Returns the record as this profile stores it. Readers of the Browsertrix profile accept only
+    /// dates of digits, and split a value at its spaces. For this profile, the method converts a
+    /// date to 14 digits, or to 17 if it has a fraction of a second, and a space in a URL to `%20`.
+    /// `room` stores the converted fields.
     pub fn as_stored<'s>(&self, profile: Profile, room: &'s mut Room) -> Record<'s>
     where
         'a: 's,
@@ -107,7 +107,7 @@ impl<'a> Record<'a> {
         value
     }
 
-    /// Replaces the contents of a buffer by the documented form of the value.
+    /// Replaces the contents of a buffer with the documented form of the value.
     pub fn write(&self, value: &mut Vec<u8>) {
         value.clear();
         push_number(value, self.wacz_index);
@@ -126,7 +126,7 @@ fn without_spaces(url: &[u8]) -> Vec<u8> {
     parts.join(&b"%20"[..])
 }
 
-/// Buffers for the fields of a record that had to be converted.
+/// Buffers for converted fields of a record.
 #[derive(Default)]
 pub struct Room {
     date: Digits,
@@ -149,12 +149,13 @@ pub struct Capture<'a> {
 }
 
 impl Capture<'_> {
-    /// Returns true if both have the same URL and second.
+    /// Returns true if both captures have the same URL and the same second.
     pub fn is_in_second_of(&self, other: &Capture<'_>) -> bool {
         (self.second, self.url) == (other.second, other.url)
     }
 
-    /// Returns true if both are the same capture, at the precision of the coarser date.
+    /// Returns true if both are the same capture. Compares their dates at the precision of the
+    /// coarser date.
     pub fn is_same(&self, other: &Capture<'_>) -> bool {
         let is_coarse = self.millis.is_empty() || other.millis.is_empty();
         self.is_in_second_of(other) && (is_coarse || self.millis == other.millis)
@@ -162,8 +163,8 @@ impl Capture<'_> {
 }
 
 impl<'a> Record<'a> {
-    /// Returns the capture that the record describes. Two captures are equal if their dates differ
-    /// only in spelling, and the profile stores their URLs in the same way.
+    /// Returns the capture that the record describes. Captures of two records are equal if the
+    /// dates are equal in any spelling, and the profile stores both URLs in the same form.
     pub fn capture<'s>(&self, profile: Profile, room: &'s mut Room) -> Capture<'s>
     where
         'a: 's,
@@ -192,9 +193,9 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Returns true if both records describe the same capture, so that the second one is treated as
-    /// a retry. Dates are compared at the precision of the coarser one: indexes of packages have 14
-    /// digits where crawlers store 17.
+    /// Returns true if both records describe the same capture, so that the second record is treated
+    /// as a retry. Compares dates at the precision of the coarser date, because indexes of packages
+    /// have 14 digits where crawlers store 17.
     pub fn is_same(&self, other: &Record<'_>, profile: Profile) -> bool {
         let (mut mine, mut theirs) = (Room::default(), Room::default());
         let mine = self.capture(profile, &mut mine);
@@ -202,9 +203,9 @@ impl<'a> Record<'a> {
     }
 
     /// Compares two records of a hash by their dates, to the millisecond. The earlier one is the
-    /// original. A date without a fraction counts as the end of its second, so that the more
-    /// precise of two dates of a capture is kept. If the dates are equal, the other fields decide,
-    /// so that only equal records are `Equal`. An invalid date comes last.
+    /// original. A date without a fraction is compared as the end of its second, so that the more
+    /// precise of two dates of a capture is earlier. If the dates are equal, compares the other
+    /// fields, so that only equal records are `Equal`. An invalid date comes last.
     pub fn cmp_age(&self, other: &Record<'_>) -> Ordering {
         let (mine, theirs) = (Moment::latest(self.date), Moment::latest(other.date));
         let moments = mine

@@ -2,8 +2,8 @@
 //!
 //! The work is proportional to the size of the removed crawls. The next holder in commit order
 //! becomes the owner of each of their hashes; a hash without another holder is deleted. `removing`
-//! lists the crawls until all of them are removed, so that running an interrupted removal again
-//! completes it.
+//! lists the crawls until all of them are removed, so that the same command completes an
+//! interrupted removal.
 
 use crawlspace_host::reply::Reply;
 
@@ -26,7 +26,8 @@ use super::sums::{Lacks, committed_count, lacks, uncount};
 use super::undo::{drop_finished, restore_baseline};
 use super::wacz::file;
 
-/// Field of `removing` with the counts so far. It is not a crawl, because no crawl has an empty id.
+/// Field of `removing` that contains the counts so far. Its name is empty, and no crawl has an
+/// empty id.
 const FIGURES: &[u8] = b"";
 
 /// Checks that all these crawls can be removed.
@@ -64,7 +65,7 @@ struct Removal {
     /// Number of records processed, and their total number.
     done: u64,
     all: u64,
-    /// Difference between the sums and the counts of the committed crawls.
+    /// Differences between the sums in `allcounts` and the counts of the committed crawls.
     lacks: Lacks,
 }
 
@@ -114,7 +115,7 @@ impl Removal {
                 wanted.push(crawl.to_vec());
             }
         }
-        // An earlier job may have removed some of them already.
+        // An earlier job may have removed some of these crawls already.
         for crawl in crawls {
             if index.crawls.is_removable(ks, &crawl)?
                 && !index.under_way.is_canceling(ks, &crawl)?
@@ -124,8 +125,8 @@ impl Removal {
         }
         wanted.sort();
         wanted.dedup();
-        // Take a number, so that an interrupted commit does not resume with counts from before this
-        // removal.
+        // Take a commit number, so that an interrupted commit does not resume with counts from
+        // before this removal.
         if !wanted.is_empty() {
             index.next_number(ks)?;
         }
@@ -153,7 +154,7 @@ impl Removal {
             let merging = index.crawls.key(ks, crawl, CrawlKey::Merging);
             let is_merging = ks.exists(&merging);
             let done = records.slice(index, ks, time, |index, ks, field, _| {
-                // Hashes merged by an interrupted commit do not count: they were never visible.
+                // Do not count hashes merged by an interrupted commit: they were never visible.
                 let unseen =
                     is_merging && ks.hash_has(&merging, Digest::of_field(field).canonical())?;
                 match withdraw(index, ks, crawl, &numbers, field, &excluded)? {
@@ -162,8 +163,8 @@ impl Removal {
                     Withdrawn::Reowned => self.reowned += 1,
                     Withdrawn::Dropped => self.dropped += 1,
                 }
-                // Delete packed records one by one. The plain hash of the crawl is deleted as a
-                // whole at the end.
+                // Delete packed records one by one. The crawl's plain hash is deleted as a whole at
+                // the end.
                 index.places.unpack_record(ks, crawl, field)
             })?;
             self.write_figures(index, ks)?;
@@ -174,7 +175,7 @@ impl Removal {
         .await
     }
 
-    /// Deletes the rest of a crawl: its keys, its counts, its marks.
+    /// Deletes the rest of a crawl: its keys, counts and marks.
     fn take_out<K: Store>(&mut self, index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> Result<()> {
         uncount(index, ks, crawl, &mut self.lacks)?;
         for n in index.crawls.baseline(ks, crawl).numbers(ks)? {
@@ -201,7 +202,8 @@ async fn drop_traces<K: Store>(lent: &Lent<K>, crawl: &[u8], whole: bool) -> Res
         for at in 0..lent.with(|_, ks| ks.list_len(&waczs))? {
             lent.with(|index, ks| match file(ks, &waczs, at)? {
                 Some(entry) => {
-                    // If the name of a placeholder is in `src:d`, it belongs to another crawl.
+                    // If `src:d` contains the name of a placeholder, the name belongs to another
+                    // crawl.
                     let is_ours = entry.is_closed()
                         && index.crawls.state(ks, crawl)? == Some(CrawlState::Committed);
                     drop_finished(index, ks, &entry.filename, is_ours)
@@ -280,7 +282,7 @@ pub fn cancel<K: Store>(crawl: &[u8]) -> Job<K> {
 
 struct Cancel<'a> {
     crawl: &'a [u8],
-    /// The numbers of the crawl's interrupted commit, and of its earlier commits.
+    /// Numbers of the crawl's interrupted commit and its earlier commits.
     numbers: Numbers,
     /// True if the crawl was committed before.
     continued: bool,
@@ -312,7 +314,7 @@ impl Cancel<'_> {
         index.check_types(ks, Some(crawl))?;
         self.continued = index.crawls.is_committed(ks, crawl)?;
         if !self.continued && index.crawls.is_canceled(ks, crawl)? {
-            // The crawl was committed once.
+            // The crawl was committed before.
             self.numbers
                 .extend(index.crawls.baseline(ks, crawl).numbers(ks)?);
         } else if !self.continued && !index.under_way.is_committing(ks, crawl)? {
@@ -333,8 +335,7 @@ impl Cancel<'_> {
         index.under_way.set_canceled(ks, crawl, self.dropped)
     }
 
-    /// Removes hashes from the merged index that an interrupted commit added. The crawl was never
-    /// committed.
+    /// Removes the hashes that an interrupted first commit added from the merged index.
     async fn withdraw<K: Store>(&self, lent: &Lent<K>) -> Result<()> {
         let crawl = self.crawl;
         let excluded = |other: &[u8]| other == crawl;
@@ -345,7 +346,7 @@ impl Cancel<'_> {
         })?;
         let mut withdraw = |index: &mut Index<K>, ks: &mut K, field: &[u8], _: &[u8]| {
             withdraw(index, ks, crawl, &self.numbers, field, &excluded)?;
-            // Deletes the copy that the interrupted commit made.
+            // Delete the copy that the interrupted commit made.
             index.places.unpack_record(ks, crawl, field)
         };
         lent.slices(|index, ks, time| {
@@ -386,7 +387,7 @@ impl Cancel<'_> {
         let crawl = self.crawl;
         if self.continued {
             restore_baseline(index, ks, crawl)?;
-            // Keeps the sequence numbers: they only increase, and those from before the commit
+            // Keep the sequence numbers: they only increase, and the numbers from before the commit
             // remain valid.
             for key in [CrawlKey::Added, CrawlKey::Merging, CrawlKey::Unstored] {
                 let key = index.crawls.key(ks, crawl, key);
@@ -421,7 +422,7 @@ pub fn retain<K: Store>(mut keep: Vec<Vec<u8>>, purge: bool) -> Job<K> {
     })
 }
 
-/// Returns the crawls that were committed and are not in `keep`, which is sorted.
+/// Returns the crawls that were committed and are not in `keep`. `keep` must be sorted.
 async fn others<K: Store>(lent: &Lent<K>, keep: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
     lent.with(|index, ks| ks.hash_len(&index.names().allcounts))?;
     let sets: [Pick<K::Name>; 3] = [
@@ -437,7 +438,7 @@ async fn others<K: Store>(lent: &Lent<K>, keep: &[Vec<u8>]) -> Result<Vec<Vec<u8
 async fn purge_others<K: Store>(lent: &Lent<K>, others: Vec<Vec<u8>>) -> Result<Reply> {
     lent.with(|index, ks| index.register(ks))?;
     let reply = Removal::default().run(lent, others).await?;
-    // All tracked crawls were removed, so reset their counts.
+    // All crawls counted as removed are gone, so reset their counts.
     lent.with(|index, ks| {
         for count in [counts::REMOVED_CRAWLS, counts::REMOVED_CRAWL_SIZE] {
             ks.hash_set(&index.names().allcounts, count, b"0")?;
@@ -463,7 +464,7 @@ async fn track<K: Store>(lent: &Lent<K>, others: &[Vec<u8>]) -> Result<Reply> {
         ] {
             let n = n.to_string();
             let was = ks.hash_get(&index.names().allcounts, count)?;
-            // Repeating RETAIN with the same list writes nothing.
+            // A second `RETAIN` with the same list writes nothing.
             if was.is_none_or(|was| was.as_ref() != n.as_bytes()) {
                 ks.hash_set(&index.names().allcounts, count, n.as_bytes())?;
             }

@@ -1,6 +1,6 @@
-//! Dependencies of crawls with revisits. Finds the WACZ files that a crawl requires for replay,
-//! which `relation.requires` of a WACZ's `datapackage.json` lists, and the crawls that require a
-//! crawl.
+//! Dependencies of crawls with revisits: finds the WACZ files that a crawl requires for replay, and
+//! the crawls that require a crawl. `relation.requires` in the `datapackage.json` of a WACZ file
+//! lists these files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,14 +16,14 @@ use super::keys::{CrawlKey, Pick};
 use super::store::Store;
 use super::wacz::{WaczEntry, write_json_string};
 
-/// The object whose dependencies are requested.
+/// The object whose dependencies the client requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Of {
     /// The dependencies of a crawl.
     Crawl(Vec<u8>),
     /// The references of the WACZ with this id.
     Wacz(Vec<u8>),
-    /// References stored elsewhere, each as `crawl waczIndex`.
+    /// References that the caller passes, each as `crawl waczIndex`.
     References(Vec<Vec<u8>>),
 }
 
@@ -63,7 +63,7 @@ struct Requires {
     transitive: bool,
     /// Worklist: crawls whose WACZ files are all required, but not listed yet.
     crawls: Vec<Vec<u8>>,
-    /// Worklist: crawls whose own requirements must still be followed.
+    /// Worklist: crawls whose own requirements are still to be followed.
     follow: Vec<Vec<u8>>,
     seen: BTreeSet<Vec<u8>>,
     found: BTreeMap<(Vec<u8>, u64), WaczEntry>,
@@ -149,7 +149,7 @@ impl Requires {
                     json.push(b'}');
                 }
                 json.push(b']');
-                // JSON must be UTF-8. Names with other bytes are exact only in the other format.
+                // JSON must be UTF-8. The array format returns names with invalid UTF-8 exactly.
                 Reply::bulk(String::from_utf8_lossy(&json).as_bytes())
             }
             Format::Resp => Reply::Array(
@@ -189,8 +189,8 @@ pub fn required_by<K: Store>(crawl: &[u8]) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let mut rows = Vec::new();
         let note = |index: &mut Index<K>, ks: &mut K, other: &[u8]| {
-            // Crawlers may store their requirements elsewhere, but `h:<crawl>:deps` always counts
-            // the revisits.
+            // Crawlers may store their requirements elsewhere, but `h:<crawl>:deps` counts every
+            // revisit.
             let deps = index.crawls.key(ks, other, CrawlKey::Deps);
             let requires = index.crawls.key(ks, other, CrawlKey::Requires);
             let revisits = ks.hash_get(&deps, &crawl)?;

@@ -1,4 +1,5 @@
-//! `REVISIT`: adds `revisit` records as they are written, and the dependencies that they create.
+//! `REVISIT`: adds `revisit` records as they are written, and records their dependencies on other
+//! crawls.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -21,7 +22,8 @@ pub struct Revisit<'a> {
     pub given: &'a [u8],
     /// Size of the revisit record, in bytes.
     pub size: u64,
-    /// The record that it refers to, if the crawler names it; otherwise it is looked up.
+    /// The record that the revisit refers to, if the crawler names it. Otherwise the module looks
+    /// it up.
     pub original: Option<Original<'a>>,
 }
 
@@ -36,18 +38,18 @@ pub struct Original<'a> {
     pub size: u64,
 }
 
-/// The place where the dependency of a revisit is recorded.
+/// The keys in which the dependency of a revisit is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependency<'a> {
     /// Recorded in `<crawl>:reqCrawls`.
     Crawl,
     /// Recorded in `<crawl>:reqCrawls`, and as `crawl waczIndex` in the set of references of this WACZ.
     Wacz(&'a [u8]),
-    /// Recorded only in the count of revisits: the crawler stores its dependencies itself.
+    /// Recorded only in the count of revisits, because the crawler stores its dependencies itself.
     Elsewhere,
 }
 
-/// A record of another crawl: the crawl, and its WACZ that contains the record.
+/// The crawl that has the original, and the index of its WACZ file.
 type Source = (Vec<u8>, u64);
 
 /// The keys that record the dependencies of a crawl.
@@ -55,13 +57,13 @@ struct DependencyKeys<'a, N> {
     requires: N,
     deps: N,
     refs: N,
-    /// The dependent WACZ, and its set of references.
+    /// The id of the dependent WACZ, and the key of its set of references.
     references: Option<(&'a [u8], N)>,
 }
 
 impl<K: Store> Index<K> {
-    /// Adds `revisit` records. Counts all of them, or none if one has no original. Each revisit is
-    /// also counted in `h:<crawl>:deps` for the crawl that holds its original, regardless of
+    /// Adds `revisit` records. If one of them has no original, adds none. Each revisit is also
+    /// counted in `h:<crawl>:deps` for the crawl that holds its original, regardless of
     /// `dependency`.
     ///
     /// # Errors
@@ -118,7 +120,7 @@ fn revisit_once<K: Store>(
             continue;
         }
         if is_new {
-            // The revisit may have been counted before without being recorded as a dependency.
+            // An earlier call may have counted the revisit without recording the dependency.
             save_for_undo(index, ks, crawl, &[b"req.", &source[..]].concat(), b"")?;
             ks.set_add(&keys.requires, &source)?;
         }
@@ -132,8 +134,8 @@ fn revisit_once<K: Store>(
     Ok(n as u64)
 }
 
-/// Returns the number of bytes that the revisits of a crawl save, and the originals that belong to
-/// other crawls.
+/// Returns the number of bytes that these revisits save, and the originals that belong to other
+/// crawls.
 fn originals<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -167,7 +169,7 @@ fn originals<K: Store>(
     Ok((conserved, sources))
 }
 
-/// Counts a revisit of a record of `source`. Returns true if that crawl is not recorded as a
+/// Counts a revisit of a record of `source`. Returns true if `source` is not recorded as a
 /// requirement yet.
 fn count_revisit<K: Store>(
     index: &mut Index<K>,

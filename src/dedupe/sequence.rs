@@ -1,4 +1,5 @@
-//! `SEQ writer n`: makes it safe to send a command again if its reply was lost.
+//! Sequence numbers (`SEQ writer n`), which make it safe to send a command again if its reply was
+//! lost.
 
 pub use crawlspace_compact::limits::dedupe::WRITER_BYTES;
 use crawlspace_host::text::Shown;
@@ -12,7 +13,7 @@ use super::store::Store;
 /// A numbered command of a writer of a crawl. The numbers of a writer only increase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence<'a> {
-    /// The writer: for example, the name of a worker.
+    /// The writer, for example the name of a worker.
     pub writer: &'a [u8],
     /// The number, 1 or more.
     pub n: u64,
@@ -43,15 +44,15 @@ pub(super) fn once<K: Store>(
 
 /// Returns the stored reply if this number was executed before.
 ///
-/// `STALE` if the writer has used a higher number, because only the reply to its last number is
-/// kept.
+/// `STALE` if the writer has used a higher number, because only the reply to the writer's last
+/// number is stored.
 fn replayed<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
     crawl: &[u8],
     seq: Sequence<'_>,
 ) -> Result<Option<u64>> {
-    // Ignore numbers left over from a removed crawl with this id. Plain clients do not delete them.
+    // Ignore numbers of a removed crawl with this id. Plain clients do not delete them.
     if index.crawls.state(ks, crawl)?.is_none() {
         return Ok(None);
     }

@@ -72,8 +72,8 @@ fn crawl_memory<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) -> u64
 }
 
 /// Estimates the memory in bytes of the crawls in a set from the first `samples` crawls of a scan.
-/// If they are `committed`, the estimate is proportional to the number of their records, otherwise
-/// to the number of crawls.
+/// With `committed`, the estimate is proportional to the number of records, otherwise to the number
+/// of crawls.
 fn estimate<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -105,7 +105,7 @@ fn estimate<K: Store>(
     Ok(memory as u64)
 }
 
-/// Returns the statistics of the whole index, whose crawls use `memory` bytes.
+/// Returns the statistics of the whole index. `memory` is the memory use of its crawls in bytes.
 fn whole_stats<K: Store>(index: &mut Index<K>, ks: &mut K, mut memory: u64) -> Result<Reply> {
     let names = &index.names();
     for key in names.group(Group::Measured) {
@@ -154,7 +154,7 @@ pub const MAX_SAMPLES: u64 = 64;
 /// The subject of `STATS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figures<'a> {
-    /// An index, whose memory is estimated from this many crawls of each set.
+    /// An index. Its memory is estimated from this many crawls of each set.
     Sampled(u64),
     /// A crawl.
     Crawl(&'a [u8]),

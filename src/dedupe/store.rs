@@ -33,17 +33,14 @@ pub trait Store: Keyspace + 'static {
     fn packed<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Packed) -> T)
     -> Result<Option<T>>;
 
-    /// Applies a change that involves no other key. Returns true if a field is new, or was deleted.
-    /// Creates the key if necessary, and deletes it with its last entry.
+    /// Applies a change that involves no other key. Returns true if the change added or deleted a
+    /// field. Creates the key if necessary, and deletes it with its last entry.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; errors of the server.
     fn change_packed(&mut self, key: &Self::Name, op: &Op<'_>) -> Result<bool>;
 
-    /// Copies a record from the hash `records`, which is not changed.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` if a key holds another type; errors of the server.
+    /// Copies a record from the hash `records` into the packed index. The hash stays unchanged.
     fn take_packed(
         &mut self,
         key: &Self::Name,
@@ -70,7 +67,7 @@ pub enum Stored<V> {
     Packed(packed::Value),
 }
 
-/// A value and the key that it was found under: a hash in its stored spelling, or a crawl.
+/// A value, and the name under which a lookup found it: the stored spelling of a hash, or a crawl.
 pub type Under<V> = (Vec<u8>, Stored<V>);
 
 impl<V: AsRef<[u8]>> AsRef<[u8]> for Stored<V> {
@@ -82,7 +79,7 @@ impl<V: AsRef<[u8]>> AsRef<[u8]> for Stored<V> {
     }
 }
 
-/// Key space for tests.
+/// The key space that tests use.
 pub type MemoryKeyspace = memory::MemoryKeyspace<Packed>;
 
 impl Native for Packed {
@@ -121,7 +118,7 @@ impl Store for MemoryKeyspace {
     }
 
     fn take_packed(&mut self, key: &Vec<u8>, records: &Vec<u8>, take: &Take<'_>) -> Result<bool> {
-        // A replica must find the same record as its master.
+        // The hash on a replica must contain the same record as on its master.
         let there = self.hash_get(records, take.field)?;
         assert_eq!(
             there.as_deref(),
@@ -132,7 +129,7 @@ impl Store for MemoryKeyspace {
     }
 
     fn mark(&mut self, key: &Vec<u8>) -> Result<()> {
-        // An index that was empty has no key yet.
+        // An empty index has no key.
         self.keys.insert(key.clone(), Plain::Native(Box::default()));
         Ok(())
     }
@@ -148,7 +145,7 @@ impl Store for MemoryKeyspace {
     }
 }
 
-/// Compares contents, independent of their layout in memory.
+/// Compares contents, regardless of their layout in memory.
 impl PartialEq for Packed {
     fn eq(&self, other: &Packed) -> bool {
         elements(self) == elements(other)

@@ -1,5 +1,5 @@
-//! Stray keys: keys of crawls that are in no set. They are left over, or a client wrote them
-//! without registering the crawl.
+//! Stray keys: keys of crawls that are in no set. A client deleted the crawl without these keys, or
+//! wrote them without registering the crawl.
 
 use crawlspace_host::keyspace::Batch;
 
@@ -64,7 +64,7 @@ pub(super) fn stray_of<K: Store>(
 /// example, `h:h:c1` belongs to crawl `h:c1` in the index with an empty prefix, and to crawl `c1`
 /// in the index with the prefix `h:`.
 fn is_of_another_index<K: Store>(ks: &mut K, key: &[u8], prefix_len: usize) -> bool {
-    // The key of a crawl begins like this, or has the crawl id right after the prefix.
+    // Keys of a crawl begin in this way, or have the crawl id directly after the prefix.
     let starts = [CrawlKey::Records, CrawlKey::Waczs]
         .into_iter()
         .flat_map(|which| memchr::memmem::find_iter(key, which.around().0));
@@ -95,8 +95,8 @@ fn is_prefix<K: Store>(ks: &mut K, prefix: &[u8]) -> bool {
 const MAX_NESTED: usize = 64;
 
 /// Returns true if a key of an unknown crawl has the content that such a key must have. Other
-/// applications may use names such as `h:session` in the same database. Crawlers may also store
-/// their requirements here while the crawl itself is elsewhere.
+/// applications may use names such as `h:session` in the same database. A crawler may also store
+/// its requirements in this database and the crawl in another.
 fn looks_ours<K: Store>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
     let key = ks.name(&[key]);
     let mut batch = Batch::default();
@@ -104,7 +104,7 @@ fn looks_ours<K: Store>(ks: &mut K, key: &[u8], which: CrawlKey) -> bool {
     match which {
         CrawlKey::Requires => false,
         CrawlKey::Records => {
-            // A step of a scan may return nothing.
+            // A step of a scan may return no entries.
             while batch.is_empty() && ks.hash_scan(&key, &mut cursor, &mut batch) == Ok(true) {}
             let mut entries = batch.iter();
             entries.next().is_some_and(|(field, value)| {

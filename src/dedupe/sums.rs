@@ -1,4 +1,4 @@
-//! The sums in `allcounts`, and the contribution of each crawl.
+//! The sums in `allcounts`, and the part that each crawl contributes.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use super::store::Store;
 /// Differences between the sums in `allcounts` and the sums of the counts of committed crawls.
 #[derive(Default)]
 pub(super) struct Lacks {
-    /// Missing amount by name of the sum. Negative if the sum is too high.
+    /// Missing amount, by name of the sum. Negative if the sum is too high.
     pub(super) by_name: BTreeMap<&'static [u8], i64>,
-    /// Bytes of canceled crawls, which the sum may include.
+    /// Sizes of canceled crawls in bytes, which the sum may include.
     pub(super) canceled_size: i64,
 }
 
@@ -65,14 +65,13 @@ pub fn removed_count<K: Store>(
     if !index.crawls.is_canceled(ks, crawl)? {
         return Ok(0); // a purge by Browsertrix recomputes the sums
     }
-    // Browsertrix adds to `allcounts` while it crawls.
+    // Browsertrix adds the counts of a crawl to `allcounts` while it crawls.
     let counts_key = index.crawls.key(ks, crawl, CrawlKey::Counts);
     let sum = counts::read(ks, &index.names().allcounts, name)?;
     Ok(counts::read(ks, &counts_key, name)?.min(sum.max(0)))
 }
 
-/// Subtracts a removed crawl's contribution from `allcounts`, and updates the differences in
-/// `lacks`.
+/// Subtracts the contribution of a removed crawl from `allcounts`, and updates `lacks`.
 pub fn uncount<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,
@@ -87,7 +86,7 @@ pub fn uncount<K: Store>(
                 if name == counts::TOTAL_CRAWL_SIZE {
                     lacks.canceled_size = lacks.canceled_size.saturating_sub(share);
                 }
-                // A purge by Browsertrix may have subtracted it already.
+                // A purge by Browsertrix may have subtracted the counts already.
                 share = share.min(lack.saturating_neg()).max(0);
                 *lack += share;
             } else if name == counts::TOTAL_CRAWL_SIZE {
@@ -116,8 +115,8 @@ pub fn uncertain_size<K: Store>(index: &mut Index<K>, ks: &mut K, crawl: &[u8]) 
     Ok(baseline.uncertain_size(ks)?.saturating_add(more.max(0)))
 }
 
-/// Returns the differences between the sums and the counts of the committed crawls, if `crawls` may
-/// have caused them.
+/// Returns the differences between the sums and the counts of the committed crawls, if one of
+/// `crawls` may have caused them.
 pub async fn lacks<K: Store>(lent: &Lent<K>, crawls: &[Vec<u8>]) -> Result<Lacks> {
     let mut may_lack = false;
     for crawl in crawls {

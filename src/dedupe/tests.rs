@@ -1,5 +1,5 @@
-//! Random histories, compared with a model without keys. An index must contain exactly the result
-//! of replaying the commits of the remaining crawls.
+//! Random histories of commands, compared with a model that uses no keys. The index must contain
+//! the same data as a replay of the commits of all remaining crawls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ enum Op {
         crawl: usize,
         hash: usize,
         noref: bool,
-        /// The crawl that the record names for its original.
+        /// The crawl that the revisit names as the holder of its original.
         original: Option<usize>,
     },
     /// A file is opened under one name and closed under another, which other crawls may use as
@@ -77,22 +77,21 @@ enum Op {
     Purge {
         keep: Vec<usize>,
     },
-    /// A record written by plain commands, in another spelling if the hash has one.
+    /// A plain client adds a record, in another spelling if the hash has one.
     PlainAdd {
         crawl: usize,
         hash: usize,
     },
-    /// A commit by the documented client loop.
+    /// A plain client commits, in the documented way.
     PlainCommit {
         crawl: usize,
     },
-    /// Runs `steps` steps of a commit, removal or cancel, after which the process dies.
+    /// Runs `steps` steps of a commit, removal or cancel. Then the process dies.
     Crash {
         op: Box<Op>,
         steps: usize,
     },
-    /// Runs `steps` steps of a commit, after which the process dies and the commit is not repeated
-    /// soon.
+    /// Runs `steps` steps of a commit. Then the process dies, and the commit is not repeated soon.
     Abandon {
         crawl: usize,
         steps: usize,
@@ -105,7 +104,7 @@ enum Op {
     Restart,
 }
 
-/// Dates, each with its rank, its second and, if it has any, its milliseconds.
+/// Dates, each with its rank, its second and, if present, its milliseconds.
 const DATES: [(u8, u8, Option<u16>, &str); 4] = [
     (2, 15, None, "20260319102015"),
     (2, 15, None, "2026-03-19T10:20:15Z"),
@@ -239,17 +238,17 @@ impl Part {
 struct ModelCrawl {
     now: Part,
     committed: Option<Part>,
-    /// Hashes that belong to an interrupted commit.
+    /// Hashes that an interrupted commit includes.
     cut: Option<BTreeSet<usize>>,
     uncommitted: bool,
-    /// True if plain commands committed the crawl first.
+    /// True if a plain client committed the crawl first.
     plainly: bool,
     /// Position of the crawl among visible crawls, if it is visible.
     visible: Option<u64>,
 }
 
 impl ModelCrawl {
-    /// Returns true if a commit, including an interrupted one, merged a hash.
+    /// Returns true if a commit has merged a hash. Includes interrupted commits.
     fn took(&self, hash: usize) -> bool {
         let committed = self.committed.as_ref();
         committed.is_some_and(|part| part.records.contains_key(&hash))
@@ -273,7 +272,8 @@ impl ModelCrawl {
         }
         let mut met = self.now.others.clone();
         met.insert(mark(&stored));
-        // A second counts once for each different number of milliseconds in it, and at least once.
+        // The module counts a second once for each different number of milliseconds, and at least
+        // once.
         let in_second = |met: &BTreeSet<Met>| {
             let of_second = |met: &&Met| (met.0, met.1) == (hash, capture.second());
             let all: Vec<_> = met.iter().filter(of_second).collect();
@@ -300,7 +300,7 @@ impl ModelCrawl {
 #[derive(Clone, Debug, Default)]
 struct Model {
     crawls: BTreeMap<usize, ModelCrawl>,
-    /// Commits in order, with the hashes that were new in each.
+    /// Commits in order, each with the hashes that were new in it.
     commits: Vec<(usize, Vec<usize>)>,
 }
 
@@ -411,7 +411,8 @@ struct World {
     clock: u64,
     /// Storage of new indexes.
     storage: Storage,
-    /// True if a plain client has committed a crawl, whose files are then missing in `src:d`.
+    /// True if a plain client has committed a crawl. The names of its files are then missing in
+    /// `src:d`.
     plainly: bool,
 }
 
@@ -582,7 +583,7 @@ impl World {
                 let reply = reply.unwrap();
                 match model.commit(*crawl) {
                     Some((new, _)) if model.crawls[crawl].plainly => {
-                        // The lists of holders did not name the crawl before.
+                        // Before, the lists of holders did not name the crawl.
                         let Ok(Reply::Array(figures)) = &reply else {
                             panic!("{reply:?}")
                         };
@@ -625,7 +626,7 @@ impl World {
         }
     }
 
-    /// Deletes the tracking of removed crawls, which is outside the scope of these tests.
+    /// Deletes the counts of removed crawls, which these tests do not cover.
     fn forget_tracked(&mut self) {
         let allcounts = self.index.names().allcounts.clone();
         self.ks.hash_del(&allcounts, b"removedCrawls").unwrap();
@@ -733,7 +734,7 @@ impl World {
         }
     }
 
-    /// Updates the model after a job that ended before it could be interrupted.
+    /// Updates the model after a job that ended before the test could interrupt it.
     fn settle_finished(&mut self, op: &Op) {
         let model = &mut self.model;
         match op {
@@ -781,7 +782,8 @@ impl World {
         self.index = open(&mut self.ks, self.storage);
         state.uncommitted = true;
         state.now.records.insert(hash_at, Capture::PLAIN);
-        // The hash cannot be distinguished from the hashes with which an interrupted commit began.
+        // The module cannot distinguish this hash from those with which an interrupted commit
+        // began.
         if let Some(cut) = &mut state.cut {
             cut.insert(hash_at);
         }
@@ -808,8 +810,8 @@ impl World {
         if self.index.places.shown() != "plain" {
             return; // plain clients cannot write to it
         }
-        // The documentation defines no second commit of a crawl, and no interrupted commits of
-        // ours.
+        // The documentation defines neither a second commit of a crawl by plain clients, nor an
+        // interrupted commit by the module.
         if state.committed.is_some() || self.ks.keys.contains_key(&b"{p}:committing"[..]) {
             return;
         }
@@ -856,7 +858,8 @@ impl World {
         self.plainly = true;
     }
 
-    /// Adds records of plain clients to the URL index, which happens only on request.
+    /// Adds the records of plain clients to the URL index. In the module, this happens only on
+    /// request.
     fn index_plain_urls(&mut self) {
         if self.index.urls.are_kept() {
             run(switch(true), &mut self.index, &mut self.ks).unwrap();
@@ -927,7 +930,7 @@ impl World {
             let found = self.index.find(&mut self.ks, &digest, None).unwrap();
             let crawl = found.as_ref().map(|f| f.crawl().to_vec());
             if removing {
-                // A removal removes hashes one by one; results never dangle.
+                // A removal removes hashes one by one, and lookups never return a removed record.
                 if let Some(crawl) = crawl {
                     let holder = CRAWLS.iter().position(|c| *c == crawl).unwrap();
                     assert!(self.model.crawls[&holder].now.records.contains_key(&i));
@@ -1053,7 +1056,7 @@ impl World {
                 .crawls
                 .key(&mut self.ks, id, super::keys::CrawlKey::Unstored);
             let n = self.ks.hash_len(&others).unwrap() as usize;
-            // A commit by a plain client leaves them there.
+            // A commit by a plain client does not delete these keys.
             if model.is_none_or(|m| m.uncommitted || !m.plainly) {
                 assert_eq!(n, model.map_or(0, |m| m.now.marks()), "crawl {at}");
             }

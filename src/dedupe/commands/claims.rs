@@ -30,7 +30,7 @@ use crawlspace_host::server::scope::{scope, visit};
 use super::indexes::{self, CachedIndex, Keys, RedisIndex, on_index, permit, with_index};
 use super::metrics;
 
-/// The request of a client.
+/// The request of a client that sent `DEDUPE.CLAIM`.
 struct Wish {
     crawl: Vec<u8>,
     digest: Digest,
@@ -39,7 +39,7 @@ struct Wish {
     with_wacz: bool,
 }
 
-/// The result of a request at one point in time.
+/// The outcome of a blocked client's request at one point in time.
 enum Granted {
     /// The reply to the client.
     Reply(Reply),
@@ -60,7 +60,7 @@ struct Waiter {
 
 struct Waiters {
     line: Line<Waiter>,
-    /// Set when another client's change may end a wait.
+    /// True if a change by another client may end a wait.
     changed: bool,
 }
 
@@ -260,7 +260,7 @@ impl Waiters {
     }
 }
 
-/// When a wait times out, replies to the client with the holder of the claim.
+/// Replies to clients whose waiting time ended, with the holder of the claim.
 fn end_waits() {
     let now = even_ms();
     let mut waiters = WAITERS.borrow();
@@ -270,7 +270,7 @@ fn end_waits() {
         let reply = pending_reply(&waiting.wish.holder, waiting.wish.deadline, now);
         waiting.answer(Ok(reply));
     }
-    // If writes are impossible now, expired claims are handled later, so they set no alarm.
+    // If writes are impossible now, set no alarm for expired claims; they are handled later.
     let ends = waiters.line.all.iter().map(|waiting| waiting.wish.deadline);
     if let Some(first) = ends
         .chain(waiters.line.until())
@@ -317,7 +317,7 @@ pub fn cancel_waiters(db: c_int, prefix: &[u8], crawl: &[u8]) {
     }
 }
 
-/// Replies to the blocked clients that `meant` selects.
+/// Sends `answer` to the blocked clients that `meant` selects.
 fn end_waiting(answer: &Result<Reply, String>, meant: impl Fn(&Waiter) -> bool) {
     let mut waiters = WAITERS.borrow();
     waiters.line.end(answer, meant);

@@ -48,8 +48,8 @@ impl Act for ListCrawls {
     }
 }
 
-/// Returns the progress of the jobs that commit, cancel or remove crawls of an index. For a crawl
-/// with several jobs, it is the progress of the first.
+/// Returns the progress of the jobs that commit, cancel or remove crawls of an index. If a crawl
+/// has several jobs, returns the progress of the first.
 fn under_way(db: c_int, prefix: &[u8]) -> UnderWay {
     let mut found = UnderWay::new();
     job::each(|id, completion| {

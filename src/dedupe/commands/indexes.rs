@@ -32,7 +32,7 @@ pub struct CachedIndex {
     pub index: RedisIndex,
     /// Cursor at which the next sweep of expired claims continues.
     pub sweep: Option<ScanCursor>,
-    /// The layout that the index would get if it were created now.
+    /// The layout that a new index with this prefix would get now.
     new: Layout,
 }
 
@@ -44,8 +44,8 @@ impl Cached for CachedIndex {
 
 static INDEXES: Registry<CachedIndex> = Registry::new(&metrics::INDEXES);
 
-/// Indexes whose merged index plain clients wrote to recently. The value is true if a key was
-/// deleted or is about to be.
+/// Indexes whose merged index was written recently by plain clients. The value is true if a key was
+/// deleted or is about to be deleted.
 static INVALIDATED: MainThread<FxHashMap<Box<[u8]>, bool>> =
     MainThread::new(FxHashMap::with_hasher(FxBuildHasher));
 
@@ -153,7 +153,7 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
         }
         for (prefix, crawl) in possible_prefixes(key, PREFIX_BYTES, lengths()) {
             match crawl {
-                // The next command reads everything again.
+                // The next command reads the index from the keys again.
                 None => indexes.evict(db, prefix),
                 Some(crawl) => {
                     if let Some(cached) = indexes.get_mut(db, prefix) {
@@ -165,9 +165,9 @@ pub fn on_change(ctx: Ctx, change: Change<'_>) {
     });
 }
 
-/// Notes an index if a plain client wrote to its merged index, in any spelling, or if it lost a key
-/// that decides who owns a hash. A timer then invalidates what the index stores about spellings and
-/// holders.
+/// Notes an index if a plain client wrote to its merged index under one of its names, or if the
+/// index lost a key that decides who owns a hash. A timer then invalidates what the index stores
+/// about spellings and holders.
 fn note_invalidated(ctx: Ctx, (db, key): (c_int, &[u8]), prefix: &[u8], role: Shared) {
     if prefix.len() > PREFIX_BYTES {
         return;

@@ -26,7 +26,7 @@ use super::indexes::{Keys, on_index, permit, slice};
 /// The effect of a job on the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
-    /// Reads only, with the permissions of the calling user, and may run on a replica.
+    /// Reads only, with the permissions of the calling user. May run on a replica.
     Reads,
     /// Writes, and uses more memory.
     Grows,
@@ -97,7 +97,8 @@ impl Slices for IndexJob {
     }
 }
 
-/// Builds the id of a job. Writing jobs of an index run one at a time; reading jobs run at once.
+/// Builds the id of a job. Writing jobs of an index run one at a time; reading jobs run in
+/// parallel.
 pub fn id(call: &Call<'_>, kind: JobKind, work: &'static str, arguments: &[&[u8]]) -> JobId {
     JobId::new(
         call.db,
@@ -116,8 +117,8 @@ pub fn submit(
     job: Job<RedisKeyspace>,
     may_attach: bool,
 ) -> Result<Answer, String> {
-    // Replicate the command's writes before those of the job, and close every key that the job may
-    // free.
+    // Replicate the writes of the command before those of the job, and close every key that the job
+    // may free.
     call.keys.release();
     let job = IndexJob {
         db: call.db,
@@ -159,7 +160,7 @@ impl Act for Commit<'static> {
                 (Keys::Of(crawl, CrawlKey::CONTENT), Access::Read),
             ],
         )?;
-        // A running commit does not include records added after it began, but this one does.
+        // A running commit does not include records added after it began, but this commit does.
         let may_attach = on_index(call, |cached, keys| {
             let index = &mut cached.index;
             Ok(!index.under_way.is_committing(keys, crawl)?
@@ -244,7 +245,7 @@ fn permit_removal(call: &mut Call<'_>, crawls: &[&[u8]]) -> Result<(), String> {
     permit(call, &asked)
 }
 
-/// Checks that the user may remove each crawl that is not listed, as `RETAIN` does.
+/// Checks that the user may remove each crawl that `RETAIN` does not list.
 fn permit_removal_of_others(call: &mut Call<'_>, kept: &[&[u8]]) -> Result<(), String> {
     let committed = on_index(call, |cached, keys| cached.index.crawls.committed(keys))?;
     let kept: FxHashSet<&[u8]> = kept.iter().copied().collect();

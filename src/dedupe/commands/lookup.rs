@@ -14,7 +14,7 @@ use crawlspace_host::server::reply::{send_array, send_bulk, send_int, send_nil};
 use super::indexes::on_index;
 use super::metrics;
 
-/// Offers hashes in their written spelling to the key space, which can reuse these server strings.
+/// Passes hashes in their written spelling to the key space, which can reuse these server strings.
 pub fn offer<'a>(
     keys: &mut RedisKeyspace,
     profile: Profile,
@@ -68,7 +68,7 @@ impl Act for Lookup<'static> {
     }
 }
 
-/// Sends a hit as an array with that number of fields.
+/// Sends a found record as an array with that number of fields.
 fn send_hit(ctx: Ctx, crawl: &[u8], record: &Record<'_>, fields: usize) {
     send_array(ctx, fields);
     send_bulk(ctx, crawl);

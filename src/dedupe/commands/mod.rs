@@ -24,7 +24,7 @@ use crawlspace_host::server::notify::{self, Listener};
 use super::grammar;
 use super::keys::{marks_an_index, may_be_ours};
 
-/// The command family, for the module's load.
+/// The command family, which the module registers at load.
 pub const FAMILY: Family = Family {
     settings: settings::SETTINGS,
     metrics: metrics::METRICS,
@@ -47,7 +47,7 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
         store::register(ctx)?;
     }
     claims::start();
-    // A single listener for both, because the server notifies every listener of every change of
+    // Use one listener for both, because the server notifies every listener of every change of
     // every key.
     notify::listen(Listener {
         cares_for: |key| may_be_ours(key, indexes::lengths()),

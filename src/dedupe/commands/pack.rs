@@ -12,7 +12,7 @@ use super::jobs::{JobKind, id, submit};
 
 impl Act for Pack {
     fn act(_: Pack, call: &mut Call<'_>) -> Result<Answer, String> {
-        // Packing must work when memory is short: every slice frees more memory than it uses.
+        // `PACK` must work when memory is short: every slice frees more memory than it uses.
         run(call, Storage::Packed, JobKind::Shrinks, "pack")
     }
 }

@@ -118,8 +118,8 @@ impl Store for RedisKeyspace {
 }
 
 /// `crawlspace.packed key APPLY records log`, `crawlspace.packed key CHUNK chunk` and
-/// `crawlspace.packed key MARK content`. Only the server sends this command. A manual call changes
-/// a packed index accordingly.
+/// `crawlspace.packed key MARK content`. The master sends this command to replicas and the
+/// append-only file; a client that sends it changes the packed index.
 struct ChangePacked;
 
 impl Internal for ChangePacked {
@@ -159,16 +159,16 @@ fn change<T: Native>(
     }
 }
 
-/// Applies the changes of the master. The master packed records from the plain hash `records`,
-/// which has the same records here.
+/// Applies the changes of the master. `records` names the plain hash from which the master packed
+/// records; the hash on the replica has the same records.
 fn apply(
     call: &mut InternalCall<'_>,
     records: &[u8],
     log: &[u8],
 ) -> std::result::Result<(), String> {
     let records = RmString::new(records);
-    // The server only knows the first key of the command, so the other one is checked here. A
-    // replication link may have no user.
+    // The server checks the permissions of the command's first key only, so check the other key
+    // here. A replication link may have no user.
     let user = User::current_name(call.ctx);
     User::named_or_nobody(user.as_ref()).check(&records, Access::Read)?;
     let mut taken: Vec<Option<Value>> = Vec::new();

@@ -1,4 +1,4 @@
-//! The baseline of a crawl, as of its last commit: `h:<crawl>:baseline`.
+//! The baseline of a crawl in `h:<crawl>:baseline`: its counts and numbers as of its last commit.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -15,7 +15,7 @@ const FOUND: &[u8] = b"found";
 const SEEN: &[u8] = b"hashes";
 /// Number of records that are both packed and plain.
 const COPIED: &[u8] = b"copied";
-/// Number of fields that plain clients had added when one of our commands continued the crawl.
+/// Number of fields that plain clients had added when a command of the module continued the crawl.
 const MORE: &[u8] = b"more";
 /// Number of bytes that plain clients added to the crawl between its commits.
 const UNCERTAIN: &[u8] = b"uncertain";
@@ -55,8 +55,8 @@ impl<K: Store> Baseline<K> {
         Ok(ks.hash_has(&self.key, FOUND)?)
     }
 
-    /// Records that the lists of holders may not name the crawl for all of its hashes. Returns
-    /// false if that was recorded already.
+    /// Marks the crawl as possibly missing from the lists of holders. Returns false if it was
+    /// marked already.
     pub(crate) fn mark_unrecorded(&self, ks: &mut K) -> Result<bool> {
         let is_new = !self.is_unrecorded(ks)?;
         if is_new {
@@ -74,7 +74,8 @@ impl<K: Store> Baseline<K> {
         })
     }
 
-    /// Returns the number of records in the crawl after its last commit, if one of our commits counted them.
+    /// Returns the number of records in the crawl after its last commit, if the module counted
+    /// them.
     pub(crate) fn seen(&self, ks: &mut K) -> Result<Option<u64>> {
         let seen = ks.hash_get(&self.key, SEEN)?;
         Ok(seen.and_then(|n| parse_unsigned(n.as_ref())))
@@ -87,7 +88,7 @@ impl<K: Store> Baseline<K> {
         Ok(())
     }
 
-    /// Returns the number of the crawl's packed records that its plain hash contains as well.
+    /// Returns the number of the crawl's packed records of which its plain hash has a copy.
     pub(crate) fn copied(&self, ks: &mut K) -> Result<u64> {
         let copied = ks.hash_get(&self.key, COPIED)?;
         Ok(copied.and_then(|n| parse_unsigned(n.as_ref())).unwrap_or(0))
@@ -104,13 +105,13 @@ impl<K: Store> Baseline<K> {
         Ok(())
     }
 
-    /// Returns the number of fields that plain clients had added when one of our commands continued
-    /// the crawl.
+    /// Returns the number of fields that plain clients had added when a command of the module
+    /// continued the crawl.
     pub(crate) fn more(&self, ks: &mut K) -> i64 {
         counts::read(ks, &self.key, MORE).unwrap_or(0)
     }
 
-    /// Stores the number of fields that plain clients had added.
+    /// Stores the number of fields that plain clients had added when the crawl was continued.
     pub(crate) fn set_more(&self, ks: &mut K, more: i64) -> Result<()> {
         counts::set(ks, &self.key, MORE, more)
     }
@@ -149,8 +150,8 @@ impl<K: Store> Baseline<K> {
         counts::read(ks, &self.key, UNCERTAIN)
     }
 
-    /// Records that plain clients added `more` to a count of a committed crawl. The addition
-    /// becomes part of the crawl's baseline.
+    /// Records that plain clients added `more` to a count of a committed crawl, and includes the
+    /// addition in the crawl's baseline.
     pub(crate) fn note_uncertain(&self, ks: &mut K, name: &[u8], more: i64) -> Result<()> {
         if name == counts::TOTAL_CRAWL_SIZE && more > 0 {
             counts::add(ks, &self.key, UNCERTAIN, more)?;

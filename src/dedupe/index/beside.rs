@@ -1,14 +1,14 @@
-//! Changes of an index by other programs, without our commands.
+//! Detects changes that other programs make to an index with plain commands.
 //!
 //! Browsertrix purges an index in steps. It renames `allcrawls` to `to-remove-crawls`, deletes the
 //! merged index and its counts, and then puts the crawls that it keeps back one by one. Until its
 //! last step, the records of the crawls in `to-remove-crawls` exist nowhere else. Crawls that
 //! Browsertrix canceled after some of their hashes were merged are in `canceledcrawls`.
 //!
-//! Such a purge changes the owners of hashes without updating our lists of holders. When a purge is
-//! detected, the field `untrusted` of the `crawlspace` key is set, and remains until `REPAIR` has
-//! checked the whole index. Until then, the next holder of a hash is looked up in every committed
-//! crawl.
+//! Such a purge changes the owners of hashes without updating the module's lists of holders. When
+//! the module detects a purge, it sets the field `untrusted` of the `crawlspace` key, and deletes
+//! the field after `REPAIR` has checked the whole index. Until then, the module looks up the next
+//! holder of a hash in every committed crawl.
 
 use crawlspace_host::keyspace::Batch;
 
@@ -32,7 +32,7 @@ impl<K: Store> Index<K> {
 
     /// Returns true if another program took a crawl with packed (that is, committed) records out of
     /// `allcrawls`, but left its other keys in place. Returns false if the program deleted the
-    /// crawl, or if its id was used again since.
+    /// crawl, or if a new crawl has used the id since.
     pub(crate) fn was_set_aside(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         if self.places.packed_len(ks, crawl)? == 0 {
             return Ok(false);
@@ -42,7 +42,7 @@ impl<K: Store> Index<K> {
         }
         match self.standing(ks, crawl)? {
             Some(CrawlState::Unlisted) => {}
-            // If the crawl was never committed, its packed records are copies left by a commit.
+            // If the crawl was never committed, its packed records are copies that a commit left.
             Some(CrawlState::Uncommitted)
                 if !self.crawls.baseline(ks, crawl).numbers(ks)?.is_empty() => {}
             _ => return Ok(false),
@@ -83,7 +83,7 @@ impl<K: Store> Index<K> {
         })
     }
 
-    /// Marks the lists of holders as possibly incomplete.
+    /// Marks the lists of holders as possibly incomplete, in the keys and in the cache.
     pub(crate) fn mark_holders_untrusted(&mut self, ks: &mut K) -> Result<()> {
         if self.ledger.is_trusted() {
             self.register(ks)?;
@@ -115,7 +115,8 @@ impl<K: Store> Index<K> {
         })
     }
 
-    /// Returns true if the field of the crawl's first record is a bare SHA-256, as Browsertrix writes it.
+    /// Returns true if the first record of the crawl is stored under a bare SHA-256, as Browsertrix
+    /// writes it.
     pub(crate) fn has_bare_fields(&mut self, ks: &mut K, crawl: &[u8]) -> bool {
         let records = self.crawls.key(ks, crawl, CrawlKey::Records);
         let (mut cursor, mut first) = (ks.cursor(), Batch::default());
@@ -135,7 +136,7 @@ impl<K: Store> Index<K> {
             .ok_or_else(|| Error::NoCrawl(crawl.to_vec()))
     }
 
-    /// Returns true if a continued crawl may have fields that none of our commands listed.
+    /// Returns true if a continued crawl may have fields that no command of the module listed.
     pub(crate) fn has_unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.unseen_fields(ks, crawl)? != Some(0))
     }
@@ -145,15 +146,16 @@ impl<K: Store> Index<K> {
         Ok(self.unseen_fields(ks, crawl)? > Some(0))
     }
 
-    /// Returns true if plain clients may have added fields to a continued crawl after our command
-    /// continued it. Fields that they added earlier are committed.
+    /// Returns true if plain clients may have added fields to a continued crawl after a command of
+    /// the module continued it. Fields that they added before are committed.
     pub(crate) fn has_unclear_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         let committed = self.crawls.baseline(ks, crawl).more(ks);
         Ok(self.unseen_fields(ks, crawl)? != Some(committed))
     }
 
-    /// Returns the number of fields of a crawl that none of our commands listed. Negative if plain
-    /// clients deleted some; `None` if no commit of ours counted the fields.
+    /// Returns the number of fields of a crawl that no command of the module listed. The number is
+    /// negative if plain clients deleted some, and `None` if no commit of the module counted the
+    /// fields.
     pub(crate) fn unseen_fields(&mut self, ks: &mut K, crawl: &[u8]) -> Result<Option<i64>> {
         let Some(seen) = self.crawls.baseline(ks, crawl).seen(ks)? else {
             return Ok(None);

@@ -106,11 +106,13 @@ impl<K: Store> Claims<K> {
         Ok(())
     }
 
-    /// Refuses a stale token, that is, if one of the hashes is claimed with another token and none
-    /// with this one. An expired claim that no other client took over counts as held.
+    /// Refuses a stale token: another token holds a claim on one of the hashes, and this token
+    /// holds none. Accepts the token of an expired claim if no other client has claimed the hash
+    /// since.
     ///
     /// # Errors
-    /// `STALE` if another token holds the claim; `WRONGTYPE` if a key holds another type; errors of the server.
+    /// `STALE` if another token holds the claim; `WRONGTYPE` if a key holds another type; errors of
+    /// the server.
     pub fn check_token(
         &self,
         ks: &mut K,
@@ -151,10 +153,7 @@ impl<K: Store> Claims<K> {
         Ok(())
     }
 
-    /// Gives up a claim. Returns false if there was none.
-    ///
-    /// # Errors
-    /// `STALE` if another token holds the claim.
+    /// Releases one claim. Returns false if there is no claim.
     pub fn give_up(&self, ks: &mut K, digest: &Digest, token: u64, now: Millis) -> Result<bool> {
         self.check_token(ks, std::slice::from_ref(digest), token, now)?;
         let is_held = self.on(ks, digest, now)?.is_some();

@@ -26,7 +26,7 @@ pub enum CrawlState {
     /// Listed in `to-remove-crawls`: a running purge by another program has not yet put the crawl
     /// back or deleted it.
     Outgoing,
-    /// Listed in `canceledcrawls` only: canceled by another program.
+    /// Listed in `canceledcrawls` only: another program canceled the crawl.
     Canceled,
     /// Not listed in any set: another program wrote it without registering it, or did not delete
     /// all of its keys.
@@ -222,7 +222,7 @@ impl<K: Store> Crawls<K> {
         })
     }
 
-    /// Returns true if the crawl's hash is in one of the lists of uncommitted hashes.
+    /// Returns true if a list of uncommitted hashes contains this hash of the crawl.
     pub(crate) fn is_listed(&mut self, ks: &mut K, crawl: &[u8], digest: &Digest) -> Result<bool> {
         for &list in CrawlKey::UNCOMMITTED {
             let list = self.key(ks, crawl, list);
@@ -256,7 +256,8 @@ impl<K: Store> Crawls<K> {
             || self.is_canceled(ks, crawl)?)
     }
 
-    /// Refuses an operation that would remove a crawl's committed records together with its uncommitted ones.
+    /// Refuses an operation if it would remove a crawl's committed records together with its
+    /// uncommitted ones.
     ///
     /// # Errors
     /// `PURGING` for a crawl in `to-remove-crawls`.

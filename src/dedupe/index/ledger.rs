@@ -2,8 +2,8 @@
 //!
 //! The merged index names the owner of a hash. Every commit has a number: `commits` maps the number
 //! to the crawl, and `holders` maps a hash to the numbers of the later commits that also contained
-//! it. Crawls that plain clients committed get a number when they are first seen. The lists of
-//! holders do not name these *unrecorded* crawls, so their records must be searched.
+//! it. A crawl that a plain client committed gets a number when the module first reads it. The
+//! lists of holders do not name these *unrecorded* crawls, so their records must be searched.
 
 use std::rc::Rc;
 
@@ -42,7 +42,7 @@ pub struct Ledger<K: Store> {
 }
 
 impl<K: Store> Ledger<K> {
-    /// Reads the part of the state that cannot be derived later.
+    /// Reads the state that cannot be derived from other keys later.
     pub(super) fn read(ks: &mut K, names: &Names<K::Name>) -> Result<Ledger<K>> {
         Ok(Ledger {
             commits: names.commits.clone(),
@@ -147,8 +147,8 @@ impl<K: Store> Ledger<K> {
         self.unrecorded = Some(Rc::new(unrecorded));
     }
 
-    /// Returns the number of hashes to process between two checks of the time. Each hash costs a
-    /// lookup in every unrecorded crawl.
+    /// Returns the number of hashes to process between two checks of the time: fewer than `usual`
+    /// if there are unrecorded crawls, because each hash costs a lookup in every such crawl.
     pub fn batch(&self, usual: usize) -> usize {
         let looked = [&self.unrecorded, &self.in_order];
         let looked = looked.into_iter().flatten().map(|list| list.len()).max();
@@ -305,8 +305,8 @@ impl<K: Store> Index<K> {
         excluded: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Option<Under<K::Value>>> {
         let numbers = self.ledger.holders(ks, &self.places, digest)?;
-        // When a plain client commits, it may make its crawl the owner of a hash that any other
-        // crawl owned.
+        // A commit by a plain client may make its crawl the owner of a hash that another crawl
+        // owned.
         let plain = !self.ledger.is_trusted()
             || (self.crawls.is_committed(ks, owner)?
                 && self
@@ -321,7 +321,7 @@ impl<K: Store> Index<K> {
             self.unrecorded(ks)?
         };
         if unrecorded.is_empty() {
-            // The common case, in which a hash may have thousands of holders.
+            // The common case. The hash may have thousands of holders.
             for number in numbers {
                 let Some(crawl) = self.ledger.crawl_of(ks, number)? else {
                     continue;
@@ -349,8 +349,8 @@ impl<K: Store> Index<K> {
                 (Some(r), Some(l)) if r.0 <= l.0 => recorded.next().expect("peeked"),
                 (_, Some(_)) => {
                     let next = looked.next().expect("peeked");
-                    // If we committed such a crawl again later, the lists of holders name that
-                    // commit.
+                    // If the module committed such a crawl again later, the lists of holders name
+                    // that later commit.
                     if candidates.iter().any(|(_, c)| *c == next.1) {
                         continue;
                     }

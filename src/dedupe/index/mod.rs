@@ -1,7 +1,7 @@
 //! A dedupe index: the keys that share a prefix, and their cache in memory.
 //!
-//! The keys are authoritative. Everything here except the prefix is a cache that can be rebuilt
-//! from the keys. It is invalidated when another client changes the keys that it was read from.
+//! The keys are authoritative. Everything in memory except the prefix is a cache, which can be
+//! rebuilt from the keys. The module invalidates it when another client changes these keys.
 
 pub mod baseline;
 pub mod beside;
@@ -38,7 +38,7 @@ use super::store::Store;
 /// Format version of the index that this version writes.
 const FORMAT: &[u8] = b"1";
 
-/// Maximum number of crawls that are examined for the layout of an index that does not store it.
+/// Maximum number of crawls to examine when an index does not store its layout.
 const CRAWLS_LOOKED_AT: usize = 8;
 
 /// An index and its cache. Each part of the cache is in a file of its own and has private fields.
@@ -48,9 +48,9 @@ pub struct Index<K: Store> {
     names: Names<K::Name>,
     /// True if the layout is stored.
     registered: bool,
-    /// True if a key with exactly the prefix as its name is kept.
+    /// True if the index keeps a key whose name is exactly the prefix.
     anchored: bool,
-    /// Number of this opening of the index; see [`Index::opening`].
+    /// Number that identifies this opening of the index; see [`Index::opening`].
     opening: u64,
     /// The storage of the committed part.
     pub(super) places: Places<K>,
@@ -106,7 +106,7 @@ impl<K: Store> Index<K> {
             let name = ks.name(&[prefix, MERGED.name(profile).as_bytes()]);
             ks.exists(&name)
         };
-        // The key names show the layout of an index that plain clients created.
+        // The key names show the layout of an index that a plain client created.
         let profile = match stored {
             Some(profile) => profile,
             None if has_merged(Profile::Document) => Profile::Document,
@@ -157,7 +157,7 @@ impl<K: Store> Index<K> {
         self.profile
     }
 
-    /// Returns true if the layout is stored; until then it follows the configuration.
+    /// Returns true if the layout is stored. Until then, the layout follows the configuration.
     pub fn is_registered(&self) -> bool {
         self.registered
     }
@@ -207,8 +207,8 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Stores the format and the layout before our first write, so that a later change of the
-    /// configuration does not affect this index.
+    /// Stores the format and the layout before the module's first write, so that a later change of
+    /// the configuration does not affect this index.
     pub(crate) fn register(&mut self, ks: &mut K) -> Result<()> {
         self.prepare_storage(ks)?;
         if self.registered {
@@ -230,7 +230,7 @@ impl<K: Store> Index<K> {
         Ok(())
     }
 
-    /// Returns the name of the set of references of a WACZ that is being written.
+    /// Returns the name of the set of references of a WACZ file that is still being written.
     pub fn references_key(&self, ks: &mut K, uuid: &[u8]) -> K::Name {
         ks.name(&[&self.prefix, uuid, references_suffix(self.profile)])
     }

@@ -56,7 +56,7 @@ pub struct UnderWay<K: Store> {
     /// Name of the key `removing`.
     removals: K::Name,
     committing: Option<FxHashSet<Box<[u8]>>>,
-    /// Crawls that are being removed (true), or of which the uncommitted records are being canceled
+    /// Crawls that are being removed (true), or whose uncommitted records are being canceled
     /// (false).
     removing: Option<FxHashMap<Box<[u8]>, bool>>,
 }
@@ -72,7 +72,7 @@ impl<K: Store> UnderWay<K> {
         }
     }
 
-    /// Returns true if the cache says that no job is running.
+    /// Returns true if, according to the cache, no job is running.
     pub(super) fn is_nothing(&self) -> bool {
         self.committing.as_ref().is_some_and(FxHashSet::is_empty)
             && self.removing.as_ref().is_some_and(FxHashMap::is_empty)

@@ -1,9 +1,9 @@
 //! The spellings of a hash.
 //!
-//! Our own commands write each hash in one form. Plain clients may have written another form, so a
-//! lookup that misses tries all forms. It does so only where plain clients may have written. For
-//! the merged index, the field `written` of the `crawlspace` key stores the size that the merged
-//! index had when all of its fields were in their written form.
+//! The module's commands write each hash in one form. Plain clients may have written another form,
+//! so a lookup that finds nothing tries all forms. It does so only in hashes that plain clients may
+//! have written to. For the merged index, the field `written` of the `crawlspace` key stores the
+//! size that the merged index had when all of its fields were in their written form.
 
 use crawlspace_host::text::parse_unsigned;
 
@@ -24,13 +24,13 @@ pub struct Spelling<K: Store> {
     is_written: bool,
     /// The value of `written` in the `crawlspace` key.
     size: Option<u64>,
-    /// Number of times that a field in another form was added to the merged index. If this number
+    /// Number of fields with another form that were added to the merged index. If this number
     /// changes during a check of all fields, the check is invalid.
     oddities: u64,
 }
 
 impl<K: Store> Spelling<K> {
-    /// Creates the initial state: nothing is known.
+    /// Creates the initial state, in which the spellings are unknown.
     pub(super) fn new(meta: &K::Name, profile: Profile) -> Spelling<K> {
         Spelling {
             meta: meta.clone(),
@@ -46,8 +46,8 @@ impl<K: Store> Spelling<K> {
         self.profile = profile;
     }
 
-    /// Reads the size that the last job stored. If plain clients have added hashes since, the
-    /// current size differs.
+    /// Reads the size that the last job stored. If the current size differs, plain clients have
+    /// added hashes since.
     pub(super) fn read(&mut self, ks: &mut K, places: &Places<K>) -> Result<()> {
         let size = ks.hash_get(&self.meta, b"written")?;
         self.size = size.and_then(|n| parse_unsigned(n.as_ref()));
@@ -138,7 +138,7 @@ impl<K: Store> Spelling<K> {
         in_other_spellings(self.profile, digest, |field| places.merged().get(ks, field))
     }
 
-    /// Returns the size to store in the `crawlspace` key, if it differs from the stored one.
+    /// Returns the size to store in the field `written`, if it differs from the stored size.
     fn unwritten_size(&self, ks: &mut K, places: &Places<K>) -> Result<Option<Option<u64>>> {
         let size = if self.is_written {
             Some(places.merged().len(ks)?).filter(|&size| size > 0)
@@ -225,7 +225,7 @@ impl<K: Store> Index<K> {
     }
 }
 
-/// Finds a crawl's record of a hash under a spelling other than the written one.
+/// Finds a crawl's record of a hash under a spelling other than the one that the module writes.
 fn foreign_record<K: Store>(
     index: &mut Index<K>,
     ks: &mut K,

@@ -2,7 +2,7 @@
 //!
 //! Three kinds of hashes can be in either storage: the merged index, the records of committed
 //! crawls, and the further holders of hashes. The rules access them through the functions here, and
-//! are the same for both storages. During a storage conversion (`PACK`, `UNPACK`), every
+//! work in the same way with both storages. During a storage conversion (`PACK`, `UNPACK`), every
 //! entry is in exactly one of the two. Entries that are still to be packed are in `moving`.
 //!
 //! The packed index is at a key that is not documented. The name of the merged index holds a
@@ -10,10 +10,10 @@
 //! client that deletes or renames the marker destroys no record.
 //!
 //! The records of an uncommitted crawl are always in its plain hash. Its commit copies them into
-//! the packed index, and deletes the plain hash at the end. In between, `copied` in
-//! `h:<crawl>:baseline` is the number of records in both. A plain client may write to the hash of a
-//! committed crawl at any time. If the crawl has packed the same hash, the packed record counts, as
-//! if the client's `HSETNX` had found the field.
+//! the packed index, and deletes the plain hash at the end. Meanwhile, `copied` in
+//! `h:<crawl>:baseline` is the number of records in both places. A plain client may write to the
+//! hash of a committed crawl at any time. If the crawl has a packed record of the same hash, the
+//! packed record takes precedence, as if the client's `HSETNX` had found the field.
 
 use std::borrow::Cow;
 
@@ -75,7 +75,7 @@ pub struct Places<K: Store> {
 
 impl<K: Store> Places<K> {
     /// Detects the storage from the keys and from `stored`, the value in the `crawlspace` key. If
-    /// there is neither, the storage is `new`.
+    /// neither shows a storage, it is `new`.
     pub(super) fn find(
         ks: &mut K,
         names: &Names<K::Name>,
@@ -99,14 +99,14 @@ impl<K: Store> Places<K> {
         let packed =
             (storage == Storage::Packed || is_there).then(|| old.unwrap_or(&names.packed).clone());
         let plain = match (storage, merged, moving) {
-            // A marker is left over. It is deleted before the first write.
+            // The marker is a leftover. The first write deletes it.
             (Storage::Plain, Marker, _) => None,
             (Storage::Plain, _, _) => Some(names.merged.clone()),
-            // If no other part of an index exists, the key belongs to another program.
+            // If no other part of an index exists, this key belongs to another program.
             (Storage::Packed, _, Hash) if is_there || stored.is_some() => {
                 Some(names.moving.clone())
             }
-            // A plain client created this hash while there was no marker.
+            // A plain client created this hash while the marker was missing.
             (Storage::Packed, Hash, _) => Some(names.merged.clone()),
             _ => None,
         };
@@ -142,7 +142,7 @@ impl<K: Store> Places<K> {
         keys.any(|key| ks.exists(key))
     }
 
-    /// Forgets the old storage if a removal has deleted the last entry in it.
+    /// Drops the old storage if a removal has deleted the last entry in it.
     fn forget_emptied(&mut self, ks: &mut K) {
         if self.is_moving() {
             let rest = match self.storage {
@@ -205,13 +205,13 @@ impl<K: Store> Places<K> {
         self.plain.as_ref()
     }
 
-    /// Returns true if plain hashes contain a part of a packed index that can be packed now, that
-    /// is, while no purge is running.
+    /// Returns true if plain hashes contain a part of a packed index that `PACK` can pack now.
+    /// Returns false while a purge is running.
     pub fn has_left_to_pack(&self, ks: &mut K, crawls: &Crawls<K>) -> bool {
         self.storage == Storage::Packed && self.is_moving() && !crawls.are_purged(ks)
     }
 
-    /// Returns true if the storage is packed and the packed index exists.
+    /// Returns true if the storage is packed and the packed index exists in the keys.
     fn is_there(&self, ks: &mut K) -> bool {
         self.storage == Storage::Packed && ks.exists(&self.packed_name)
     }
@@ -233,7 +233,8 @@ impl<K: Store> Places<K> {
                 crawls.clear();
             }
             Holds::Nothing => {}
-            // This key has the same effect as a marker. It is not ours to delete.
+            // This key keeps plain clients out, as a marker does. Another program wrote it, so
+            // leave it in place.
             Holds::Packed | Holds::Other => return Ok(()),
             Holds::Marker => {
                 self.is_marked = true;
@@ -305,8 +306,8 @@ impl<K: Store> Places<K> {
                     return Ok(false);
                 }
                 if ks.holds(&moving) == Holds::Hash {
-                    // The change is reverted: the entries still to be packed become the merged
-                    // index again.
+                    // The conversion is reverted: the entries that are still to be packed become
+                    // the merged index again.
                     ks.rename(&moving, &merged)?;
                 }
                 ks.hash_del(&self.meta, b"storage")?;
@@ -315,9 +316,9 @@ impl<K: Store> Places<K> {
         Ok(true)
     }
 
-    /// Returns two plain hashes that have to be merged: the hash that another program created at
-    /// the name of a packed merged index while the marker was missing, and the hash of entries
-    /// still to be packed.
+    /// Returns two plain hashes that must be merged: the hash that another program created at the
+    /// name of a packed merged index while the marker was missing, and the hash of the entries that
+    /// are still to be packed.
     pub(crate) fn two_plain_hashes(&self, ks: &mut K) -> Option<(K::Name, K::Name)> {
         let [merged, moving] = [&self.merged_key, &self.moving_key];
         let are_both = [merged, moving]
@@ -431,7 +432,7 @@ impl<K: Store> Places<K> {
             Of::Packed(_) => None,
         };
         let mut sources = Vec::new();
-        // The last source is walked first.
+        // The walk takes the last source first.
         sources.extend(self.packed_source(of.clone()));
         if let Some(key) = plain {
             sources.push(Source::Hash(key, ks.cursor()));
@@ -513,8 +514,8 @@ impl<K: Store> Index<K> {
         })
     }
 
-    /// Returns true if the records of a crawl may be packed. Records of an uncommitted crawl are
-    /// not packed, or are in its plain hash as well.
+    /// Returns true if the records of a crawl may be packed. The records of an uncommitted crawl
+    /// are in its plain hash, even if copies of them are packed.
     pub(crate) fn may_be_packed(&mut self, ks: &mut K, crawl: &[u8]) -> Result<bool> {
         Ok(self.places.packed.is_some() && self.crawls.is_committed(ks, crawl)?)
     }
@@ -526,7 +527,7 @@ impl<K: Store> Index<K> {
         let packed = self.places.packed_len(ks, crawl)?;
         if packed == 0 || !self.may_be_packed(ks, crawl)? {
             // The packed records of an uncommitted crawl are copies, unless another program took
-            // the crawl out of the sets. In that case they exist nowhere else.
+            // the crawl out of the sets. In that case, no other copy of the records exists.
             let are_copies = packed > 0 && self.has_copies(ks, crawl)?;
             return Ok(if are_copies { plain } else { plain + packed });
         }
@@ -538,7 +539,7 @@ impl<K: Store> Index<K> {
     }
 }
 
-/// Minimum number of records for which memory is reserved up front.
+/// Minimum number of records for which the packed index reserves memory in advance.
 const WORTH_EXPECTING: u64 = 1000;
 
 /// A hash that can be in either storage.
@@ -567,7 +568,7 @@ pub(crate) enum Source<K: Keyspace> {
 }
 
 impl<K: Store> Source<K> {
-    /// Appends some entries. Returns false at the end.
+    /// Appends the next entries to `out`. Returns false at the end.
     pub fn scan(&mut self, ks: &mut K, out: &mut Batch) -> Result<bool> {
         Ok(match self {
             Source::Hash(key, cursor) => ks.hash_scan(key, cursor, out)?,
@@ -694,7 +695,7 @@ mod tests {
                     let before = copy.keys.insert(name.clone(), ks.keys[name].clone());
                     let what = format!("{order:?}, {shown}");
                     assert!(before.is_none(), "{what}: RESTORE would be refused");
-                    // The module sets a timer after a change of the merged index.
+                    // The module sets a timer after each change of the merged index.
                     let mut index = open(&mut copy);
                     if name == b"allhashes" {
                         index.restore_marker(&mut copy).unwrap();

@@ -1,4 +1,4 @@
-//! A hash of an index, in either storage.
+//! A hash of an index, stored in a plain key or in the packed index.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,8 @@ pub(crate) enum Home {
 /// A hash whose fields are in a plain key or in the packed index. While the index changes its
 /// storage, fields may be in either.
 ///
-/// If a field is in both, the packed one counts: see the [module of storages](super::storage).
+/// If a field is in both, the packed one takes precedence: see the [module of
+/// storages](super::storage).
 pub(crate) struct Table<'a, N: Clone> {
     pub(crate) part: Part<'a>,
     /// The key of the packed index, if it may have fields.

@@ -29,10 +29,10 @@ pub enum State {
     /// Disabled: no entries are written.
     #[default]
     Off,
-    /// New records are added, and existing ones are being added.
+    /// New records are added, and a job is adding the existing ones.
     Building,
-    /// Complete except for recent records of plain clients. Some entries have the format of version
-    /// 0.1.0, without a date.
+    /// Complete except for recent records of plain clients. Some entries are in the format of
+    /// version 0.1.0, which has no date.
     Undated,
     /// Complete except for recent records of plain clients.
     On,
@@ -47,8 +47,8 @@ pub(in crate::dedupe) fn score(url: &[u8], moment: Option<Moment>) -> f64 {
     -((url << MINUTE_BITS | minute as u64) as f64) - 1.0
 }
 
-/// Returns the range of scores of a URL's captures, newest first. With `before`, only of captures
-/// before that date.
+/// Returns the range of scores of a URL's captures, newest first. With `before`, the range contains
+/// only captures before that date.
 pub(in crate::dedupe) fn scores(url: &[u8], before: Option<Moment>) -> RangeInclusive<f64> {
     let newest = score(url, None) - ((1_u64 << MINUTE_BITS) - 1) as f64;
     before.map_or(newest, |before| score(url, Some(before)))..=score(url, None)
@@ -91,7 +91,7 @@ impl<K: Store> Urls<K> {
         self.state != State::Off
     }
 
-    /// Refuses if the key of a crawl's URL index holds another type.
+    /// Returns an error if the key of a crawl's URL index holds another type.
     pub(in crate::dedupe) fn check_key(
         &self,
         ks: &mut K,
@@ -149,7 +149,7 @@ impl<K: Store> Urls<K> {
         Ok(())
     }
 
-    /// Refuses lookups unless the URL index is complete.
+    /// Returns an error unless the URL index is complete.
     pub(in crate::dedupe) fn require(&self) -> Result<()> {
         match self.state {
             State::On | State::Undated => Ok(()),

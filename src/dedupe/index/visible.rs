@@ -4,7 +4,7 @@
 //! order in which crawls became visible. The hashes of visible crawls are not in the merged index:
 //! a lookup that finds no committed holder searches the records of these crawls. Therefore a
 //! commit, a cancel and a removal work as for any other crawl. If a visible crawl drops a hash,
-//! lookups at once find the next visible crawl that has it.
+//! lookups immediately find the next visible crawl that has it.
 
 pub use crawlspace_compact::limits::dedupe::MAX_VISIBLE;
 use std::rc::Rc;
@@ -70,8 +70,8 @@ impl<K: Store> Visible<K> {
     ) -> Result<()> {
         let mut others = 0;
         for (_, other) in self.crawls.iter() {
-            // Plain clients end crawls without deleting these marks, so the marks alone do not
-            // count.
+            // Plain clients end crawls without deleting these marks, so do not count a mark without
+            // a running crawl.
             others += usize::from(other != crawl && crawls.is_uncommitted(ks, other)?);
         }
         if others < MAX_VISIBLE {

@@ -11,8 +11,8 @@ pub(super) const SLOTS: usize = 10;
 pub(super) struct Bucket {
     /// Eight bits of the hash per slot, 0 for an empty slot.
     marks: [u8; SLOTS],
-    /// Number of places that belong here but are in a later bucket, because this one was full.
-    /// Saturates at its maximum, and then stays there.
+    /// Number of places that belong in this bucket but are in a later bucket, because this bucket
+    /// was full. Saturates at its maximum, and then stays there.
     passed: u16,
     /// Highest eight bits of the chunk numbers.
     high: [u8; SLOTS],
@@ -23,7 +23,8 @@ pub(super) struct Bucket {
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// Returns eight bits of a hash. They are never 0, and select neither the shard nor the bucket.
+/// Returns eight bits of a hash as a mark. A mark is never 0, and uses other bits than those that
+/// select the shard and the bucket.
 #[inline]
 fn mark(hash: u64) -> u8 {
     ((hash >> 24) as u8).max(1)
@@ -51,7 +52,7 @@ const HIGHEST: u128 = LOWEST << 7;
 const ALL: u128 = (1 << (8 * SLOTS)) - 1;
 
 impl Bucket {
-    /// Returns the slots with that mark.
+    /// Returns the slots with this mark.
     #[inline]
     fn equal(&self, mark: u8) -> Marked {
         let [a, b, c, d, e, f, g, h, i, j] = self.marks;
@@ -63,7 +64,7 @@ impl Bucket {
         Marked(!is_other & HIGHEST & ALL)
     }
 
-    /// Returns the slots that may have places of that hash.
+    /// Returns the slots that may contain places with this hash.
     #[inline]
     pub fn marked(&self, hash: u64) -> Marked {
         self.equal(mark(hash))
@@ -96,7 +97,7 @@ impl Bucket {
         self.passed == 0
     }
 
-    /// Counts a place that was stored in a later bucket because this one is full.
+    /// Counts a place that was stored in a later bucket because this bucket is full.
     pub fn pass(&mut self) {
         self.passed = self.passed.saturating_add(1);
     }
@@ -122,7 +123,7 @@ impl Bucket {
         self.marked(hash).find(|&slot| self.place(slot) == place)
     }
 
-    /// Removes a place. Returns true if it was here.
+    /// Removes a place. Returns true if the bucket contained it.
     pub fn remove(&mut self, hash: u64, place: RecordSlot) -> bool {
         let slot = self.slot(hash, place);
         if let Some(slot) = slot {
@@ -131,7 +132,7 @@ impl Bucket {
         slot.is_some()
     }
 
-    /// Replaces a place by another one. Returns true if it was here.
+    /// Replaces a place with another one. Returns true if the bucket contained the old place.
     pub fn replace(&mut self, hash: u64, place: RecordSlot, by: RecordSlot) -> bool {
         let slot = self.slot(hash, place);
         if let Some(slot) = slot {

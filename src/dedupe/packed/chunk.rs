@@ -12,7 +12,7 @@ use crawlspace_host::sizes::class;
 
 /// Minimum size of a chunk, in bytes.
 const SMALLEST: usize = 256;
-/// Minimum size in bytes of a record that gets a chunk of its own.
+/// Minimum size in bytes of a record that is stored in its own chunk.
 pub(super) const LONG: usize = CHUNK / 4;
 /// Maximum number of chunks, as limited by the number in a [`RecordSlot`].
 const CHUNKS: u32 = 1 << 24;
@@ -37,7 +37,7 @@ pub(super) struct Chunk {
     base: Base,
 }
 
-/// Bytes whose clone keeps their capacity.
+/// A byte vector whose clone has the same capacity.
 #[derive(Default)]
 struct Bytes(Vec<u8>);
 
@@ -138,7 +138,7 @@ impl Chunks {
         )
     }
 
-    /// Returns true if the record at a place has that head and that field.
+    /// Returns true if the record at a place has this head and this field.
     #[inline]
     pub fn is(&self, place: RecordSlot, head: u8, raw: &[u8]) -> bool {
         let bytes = &self.slab.get(place.chunk).bytes.0;
@@ -151,8 +151,8 @@ impl Chunks {
         &mut chunk.bytes.0[usize::from(place.offset)..]
     }
 
-    /// Returns the base for the next record of a segment, if a record of that length fits into its
-    /// last chunk.
+    /// Returns the base for the next record of a segment if a record of this length fits into the
+    /// segment's last chunk.
     pub fn room(&self, segment: &Segment, bytes: usize) -> Option<Base> {
         let last = self.slab.peek(segment.last)?;
         last.fits(bytes).then_some(last.base)
@@ -168,7 +168,7 @@ impl Chunks {
         source != NONE && source != segment.last
     }
 
-    /// Appends a record; there must be room for it.
+    /// Appends a record. There must be room for it.
     pub fn append(&mut self, segment: &mut Segment, record: &[u8]) -> RecordSlot {
         let last = self.slab.get_mut(segment.last);
         assert!(last.fits(record.len()), "there is room for a record");
@@ -195,7 +195,7 @@ impl Chunks {
         segment.last
     }
 
-    /// Appends a chunk to a segment, with room for a record of that length.
+    /// Appends a chunk to a segment, with room for a record of this length.
     pub fn open(&mut self, crawl: u32, segment: &mut Segment, base: Base, bytes: usize) {
         let room = if bytes >= LONG {
             class(bytes)
@@ -228,7 +228,7 @@ impl Chunks {
         }
     }
 
-    /// Frees the unused capacity of a chunk that will not be appended to.
+    /// Frees the unused capacity of a chunk to which no more records will be appended.
     fn close(&mut self, segment: &mut Segment, number: u32) {
         let chunk = self.slab.get_mut(number);
         let room = class(chunk.bytes.0.len());
@@ -240,7 +240,7 @@ impl Chunks {
         self.look_for_dead(segment, number);
     }
 
-    /// Marks a record of that length as dead. If it was the last live record of its chunk, frees
+    /// Marks a record of this length as dead. If it was the last live record of its chunk, frees
     /// the chunk and returns its base. The caller must then retire that base.
     #[must_use]
     pub fn kill(&mut self, segment: &mut Segment, place: RecordSlot, bytes: usize) -> Option<Base> {
@@ -358,7 +358,7 @@ impl Chunks {
         self.slab.memory() + self.room
     }
 
-    /// Returns the number of allocations.
+    /// Returns the number of memory allocations.
     pub fn pieces(&self) -> usize {
         self.slab.pieces() + self.slab.len()
     }
@@ -391,7 +391,7 @@ impl Records for Chunks {
     fn prefetch(&self, place: RecordSlot) {
         let bytes = &self.slab.get(place.chunk).bytes.0;
         let at = usize::from(place.offset);
-        // A record of average length spans one or two cache lines.
+        // A record of average length spans one or two cache lines, so prefetch two.
         prefetch::line(&bytes[at]);
         if let Some(end) = bytes.get(at + 63) {
             prefetch::line(end);

@@ -1,13 +1,14 @@
-//! The numbered crawls of a packed index, and its lists of records that belong to no crawl.
+//! The crawls of a packed index with their numbers, and the lists of records that belong to no
+//! crawl.
 
 use super::segments::Segment;
 use crawlspace_compact::blocks::{Blocks, Link, NONE, Slab};
 use crawlspace_compact::interner::{Handles, Interner};
 use crawlspace_compact::keyed::hash;
 
-/// Number of the list of owners that have no record of the hash.
+/// Number of the list of owners without a record of the hash.
 pub(super) const OWNERS: u32 = NONE - 1;
-/// Number of the list of holders.
+/// Number of the list of further holders.
 pub(super) const HOLDERS: u32 = NONE - 2;
 /// Maximum number of crawls.
 const CRAWLS: u32 = 1 << 30;
@@ -20,7 +21,7 @@ pub(super) struct List {
     pub records: u64,
 }
 
-/// A crawl, or any other owner id.
+/// A crawl, or any other id that owns hashes.
 #[derive(Clone, Default)]
 pub(super) struct Crawl {
     pub id: Box<[u8]>,
@@ -29,7 +30,7 @@ pub(super) struct Crawl {
     pub owned: u64,
     /// Number of hashes that it owns without a record.
     pub owned_without: u64,
-    /// Next unused number.
+    /// Next unused number, if this number is unused.
     link: u32,
 }
 
@@ -43,7 +44,7 @@ impl Link for Crawl {
 #[derive(Clone, Default)]
 pub(super) struct Crawls {
     slab: Slab<Crawl>,
-    /// Numbers of ids, plus one.
+    /// Numbers of crawl ids, plus one.
     ids: Interner<Blocks<Handles>>,
     /// Owners that have no record of the hash.
     pub owners: List,
@@ -71,7 +72,7 @@ impl Crawls {
         self.ids.find(hash(id), is).map(|number| number - 1)
     }
 
-    /// Returns the number of a crawl, and assigns one if it has none.
+    /// Returns the number of a crawl. Assigns a number if the crawl has none.
     pub fn number(&mut self, id: &[u8]) -> u32 {
         if let Some(number) = self.find(id) {
             return number;
@@ -86,7 +87,7 @@ impl Crawls {
         number
     }
 
-    /// Removes a crawl that has no records and owns nothing.
+    /// Removes a crawl that has no records and owns no hash.
     pub fn leave(&mut self, number: u32) {
         let crawl = self.slab.get(number);
         if crawl.list.records > 0 || crawl.owned_without > 0 {
@@ -97,7 +98,7 @@ impl Crawls {
         self.bytes -= allocated(&crawl.id);
     }
 
-    /// Returns the records of a crawl, or another list.
+    /// Returns the records of a crawl, or one of the lists that belong to no crawl.
     #[inline]
     pub fn list(&self, number: u32) -> &List {
         match number {
@@ -107,7 +108,7 @@ impl Crawls {
         }
     }
 
-    /// Returns the records of a crawl, or another list.
+    /// Returns the records of a crawl, or one of the lists that belong to no crawl.
     #[inline]
     pub fn list_mut(&mut self, number: u32) -> &mut List {
         match number {

@@ -1,6 +1,6 @@
 //! Reader of the chunks that [`super::encoding`] writes.
 //!
-//! All input is checked before use, because it may come from a corrupted file, or from any client
+//! All input is checked before use, because it may come from a damaged file, or from any client
 //! with permission to run `RESTORE`.
 
 mod block;
@@ -15,15 +15,15 @@ use super::crawls::{HOLDERS, OWNERS};
 use super::encoding::{Counts, ENVELOPE, PartKind};
 use crawlspace_compact::number::Reader;
 
-/// Description of an error in a chunk.
+/// The reason why a chunk is invalid.
 pub(super) type Wrong = Cow<'static, str>;
 
-/// Maximum number of records for which memory is reserved before any of them was read. Later,
-/// memory is reserved for three times the number of records read. So a few bytes cannot claim a lot
-/// of memory.
+/// Maximum number of records for which memory is reserved before any record was read. After that,
+/// the reader reserves memory for three times the number of records read, so that a few bytes
+/// cannot claim a lot of memory.
 const UNSEEN: u64 = 1 << 20;
 
-/// A value of which some chunks are still missing.
+/// State of the load of a value while chunks are missing.
 #[derive(Clone, Default)]
 pub(super) struct Loading {
     /// Number of the next chunk.
@@ -33,7 +33,7 @@ pub(super) struct Loading {
     /// [`PartKind`] of the last section.
     kind: PartKind,
     announced: Counts,
-    /// Numbers of crawls in this value, by the numbers that they were saved with.
+    /// Numbers of crawls in this value, indexed by their saved numbers.
     crawls: Vec<u32>,
     /// Number of the last host.
     host: u32,
@@ -53,8 +53,8 @@ impl Packed {
     /// everything loaded so far, and can be used.
     ///
     /// # Errors
-    /// The reason why the chunk is invalid. The value is empty afterwards, unless the chunk is just
-    /// damaged or out of order.
+    /// The reason why the chunk is invalid. After an error the value is empty, except if the chunk
+    /// only had a wrong checksum or was out of order.
     pub fn load(&mut self, chunk: &[u8]) -> Result<(), String> {
         let (sections, sum) = self.opened(chunk)?;
         let mut loading = self.loading.take().unwrap_or_default();
@@ -89,7 +89,7 @@ impl Packed {
         }
     }
 
-    /// Checks that a chunk is undamaged and the next one in order. Returns its sections and its
+    /// Checks that a chunk is undamaged and is the next one in order. Returns its sections and its
     /// checksum.
     fn opened<'a>(&self, chunk: &'a [u8]) -> Result<(Reader<'a>, u64), String> {
         let opened = ENVELOPE.open(chunk)?;
@@ -123,7 +123,7 @@ impl Packed {
         Ok((sections, opened.sum))
     }
 
-    /// Reads the sections of a chunk. Returns true if the last one is among them.
+    /// Reads the sections of a chunk. Returns true if the chunk contains the last section.
     fn sections(&mut self, mut reader: Reader<'_>, loading: &mut Loading) -> Result<bool, Wrong> {
         let mut is_first = loading.next == 0;
         while !reader.is_empty() {
@@ -231,7 +231,7 @@ impl Packed {
 }
 
 impl Packed {
-    /// Ends the current list of records.
+    /// Checks the current list of records after its last record.
     fn end_list(&self, loading: &Loading) -> Result<(), Wrong> {
         match loading.crawls.get(loading.list as usize) {
             Some(&crawl) => self.check_crawl(crawl),
@@ -239,7 +239,7 @@ impl Packed {
         }
     }
 
-    /// Ends the value.
+    /// Checks and completes the value after its last chunk.
     fn settle(&mut self, loading: &Loading) -> Result<(), Wrong> {
         self.end_list(loading)?;
         self.table.expect(0);

@@ -14,7 +14,8 @@ use crawlspace_compact::number::{put, put_bytes};
 
 /// Maximum size of a chunk in bytes, unless a single entry is longer.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
-/// The envelope of chunks. The checksum of each chunk depends on those of all chunks before it.
+/// The envelope of chunks. The checksum of a chunk depends on the checksums of all chunks before
+/// it.
 pub const ENVELOPE: Envelope = Envelope {
     what: "a packed index",
     version: 2,
@@ -50,16 +51,16 @@ impl PartKind {
     ];
 }
 
-/// Numbers of all entries, in the order in which they are written.
+/// Numbers of entries by kind, in the order in which they are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub crawls: u64,
     pub tables: u64,
     pub hosts: u64,
-    /// Records of crawls; and how many of them belong to the crawl that owns the hash.
+    /// Number of records of crawls, and how many of them belong to the crawl that owns the hash.
     pub records: u64,
     pub owned: u64,
-    /// Owners without a record.
+    /// Number of owners without a record.
     pub owners: u64,
     pub holders: u64,
 }
@@ -109,7 +110,7 @@ impl<'a> Writer<'a> {
         self.bytes.extend_from_slice(&self.number.to_le_bytes());
     }
 
-    /// Ends the chunk, and begins the next one.
+    /// Completes the chunk, and begins the next one.
     fn next(&mut self) {
         self.close();
         self.seal = ENVELOPE.seal(&mut self.bytes, self.seal);
@@ -134,9 +135,9 @@ impl<'a> Writer<'a> {
         self.bytes.extend_from_slice(head);
     }
 
-    /// Returns the buffer with room for that number of bytes of the open section. If the chunk is
-    /// full, first begins the next chunk and continues the section there, again with `head` at its
-    /// start.
+    /// Returns the buffer, with room for `bytes` more bytes of the open section. If the chunk is
+    /// full, begins the next chunk first, and continues the section there, with `head` at its start
+    /// again.
     pub(super) fn room(&mut self, head: &[u8], bytes: usize) -> &mut Vec<u8> {
         if let Some((at, kind)) = self.section
             && self.bytes.len() + bytes > self.limit
@@ -183,8 +184,8 @@ impl Packed {
         counts
     }
 
-    /// Saves the value in chunks of at most a mebibyte, unless a single entry is longer, each with
-    /// its own checksum.
+    /// Saves the value as chunks of at most 1 MiB, each with its own checksum. Only a chunk with a
+    /// single longer entry is larger.
     pub fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
         self.save_in(CHUNK_BYTES, chunk);
     }
@@ -195,7 +196,7 @@ impl Packed {
         for count in self.counts().all() {
             put(writer.room(&[], 10), *count);
         }
-        // Saved crawls get consecutive numbers.
+        // Crawls get consecutive numbers when they are saved.
         let crawls: Vec<u32> = self.crawls.iter().map(|(number, _)| number).collect();
         for (n, (_, crawl)) in self.crawls.iter().enumerate() {
             if n == 0 {
@@ -255,7 +256,7 @@ impl Packed {
     }
 
     /// Passes every entry to `element` once, in any order. Equal contents yield equal entries,
-    /// regardless of how the contents were created. For `DEBUG DIGEST`.
+    /// regardless of the changes that led to them. `DEBUG DIGEST` uses these entries.
     pub fn elements(&self, element: &mut dyn FnMut(&[&[u8]])) {
         let mut joined = Vec::new();
         self.entries(&mut |parts| {
@@ -266,7 +267,7 @@ impl Packed {
         });
     }
 
-    /// Passes every entry to `element` in parts: the hash that it belongs to, field, and value.
+    /// Passes every entry to `element` in parts: the part of the index, the field, and the value.
     pub(super) fn entries(&self, element: &mut dyn FnMut(&[&[u8]])) {
         let mut text = Text::new();
         let mut value = Value::new();

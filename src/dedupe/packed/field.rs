@@ -1,8 +1,8 @@
-//! Fields in binary form: the digest and the number of its spelling, or the text if no spelling
+//! Hashes as binary fields: the digest and the number of its spelling, or the text if no spelling
 //! fits.
 //!
-//! A number and its bytes yield the same text again, and each text has exactly one number. So two
-//! fields are equal if and only if both their numbers and their bytes are equal.
+//! Decoding a number and its bytes returns the same text, and each text has exactly one number.
+//! Therefore two fields are equal if and only if both their numbers and their bytes are equal.
 
 use smallvec::SmallVec;
 
@@ -22,9 +22,9 @@ struct Spelling(&'static [u8], usize, Digits);
 /// Number of a field that is stored verbatim.
 pub(super) const TEXT: u8 = 0;
 
-/// The spellings by number, from 1. Their numbers are part of saved values. Spellings may be added,
-/// up to 15. A text that fits several spellings, such as 32 digits from 2 to 7, has the number of
-/// the first.
+/// The spellings. The first has the number 1. Saved values contain these numbers, so spellings may
+/// only be appended, up to 15. A text that fits several spellings, such as 32 digits from 2 to 7,
+/// has the number of the first.
 const SPELLINGS: [Spelling; 13] = [
     Spelling(b"sha256:", 32, Digits::Hex(Case::Lower)),
     Spelling(b"", 32, Digits::Hex(Case::Lower)),
@@ -62,7 +62,7 @@ impl<'a> Field<'a> {
             71 => &[1, 10],
             64 => &[2, 11],
             37 => &[3],
-            // Digits that are valid in both notations are read in the first one.
+            // If the digits are valid in both notations, use the first notation.
             32 => &[4, 6],
             36 => &[5],
             45 => &[7],
@@ -133,7 +133,7 @@ pub(super) fn digest_len(kind: u8) -> Result<Option<usize>, ()> {
     }
 }
 
-/// Digest sizes by number; 0 for text.
+/// Digest sizes in bytes by spelling number; 0 for text.
 const LENGTHS: [u8; 1 + SPELLINGS.len()] = {
     let mut lengths = [0; 1 + SPELLINGS.len()];
     let mut i = 0;
@@ -170,12 +170,12 @@ pub(super) fn is_first(kind: u8, raw: &[u8]) -> bool {
 }
 
 /// Returns the hash of a field. The hash function is keyed per process, so that clients cannot
-/// provoke collisions.
+/// cause collisions.
 pub(super) fn hash(kind: u8, raw: &[u8]) -> u64 {
     keyed::hash_of(u64::from(kind) << 17, raw)
 }
 
-/// Returns the hash of a field within one of many crawls.
+/// Returns the hash of a field in one crawl, for fields that many crawls have.
 pub(super) fn hash_in(hash: u64, crawl: u32) -> u64 {
     let of_both = hash ^ (u64::from(crawl) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let product = u128::from(of_both) * 0xd6e8_feb8_6659_fd93_u128;
@@ -204,7 +204,7 @@ mod tests {
             assert_eq!((field.kind(), field.raw()), (kind, &raw[..]));
             assert!(is_first(kind, &raw));
             assert_eq!(digest_len(kind), Ok(Some(*len)));
-            // An invalid digit in any position makes it text.
+            // An invalid digit in any position makes the field text.
             for at in 0..text.len() {
                 for wrong in [b'g', b'`', b'@', b':', b'/', b'1' | 0x80, 0, b'!'] {
                     let mut text = text.clone();

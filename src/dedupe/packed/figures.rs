@@ -55,7 +55,7 @@ fn main() {
 
 const CRAWLS: u64 = 10;
 
-/// Returns the CPU time of this thread, which is independent of other load on the machine.
+/// Returns the CPU time of this thread, which does not depend on other load on the machine.
 fn worked() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -66,7 +66,7 @@ fn worked() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Returns the cost of [`worked`] itself.
+/// Returns the duration of a call of [`worked`].
 fn of_clock() -> Duration {
     let start = worked();
     for _ in 0..1000 {
@@ -132,7 +132,7 @@ fn record(n: u64, crawl: u64) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Returns the number of hashes that have an owner, and reads their records.
+/// Reads the owners and records of hashes, and returns the number of hashes that have an owner.
 fn find_all<'a>(packed: &Packed, hashes: impl Iterator<Item = &'a [u8]>) -> usize {
     let mut found = 0;
     let looked = packed.look_up(
@@ -147,7 +147,7 @@ fn find_all<'a>(packed: &Packed, hashes: impl Iterator<Item = &'a [u8]>) -> usiz
     found
 }
 
-/// Returns true if a hash has an owner, and reads its record.
+/// Reads the owner and the record of a hash. Returns true if the hash has an owner.
 fn find(packed: &Packed, hash: &[u8]) -> bool {
     find_all(packed, std::iter::once(hash)) == 1
 }
@@ -307,7 +307,7 @@ impl Figures {
         drop(copy);
     }
 
-    /// Removes a crawl in the order of a scan, and then the other crawls.
+    /// Removes one crawl in the order of a scan, and then the other crawls.
     fn removal(&mut self, packed: &mut Packed) {
         for (i, n) in (0..CRAWLS).enumerate() {
             let crawl = self.crawl_of(n * self.hashes.div_ceil(CRAWLS));

@@ -15,8 +15,8 @@ pub(super) struct Probe<'a> {
 }
 
 impl Packed {
-    /// Looks up fields. Passes the owner of each field and the owner's record of the field to
-    /// `each`, in order. The record is empty if the owner has none. Calls `meanwhile` twice, each
+    /// Looks up fields. For each field in order, passes its owner and the owner's record of the
+    /// field to `each`. The record is empty if the owner has none. Calls `meanwhile` twice, each
     /// time while memory is being prefetched.
     ///
     /// # Errors
@@ -48,8 +48,8 @@ impl Packed {
         }
     }
 
-    /// Begins a lookup by prefetching the table. The caller can do other work, such as other
-    /// lookups, while the memory is being read.
+    /// Begins a lookup by prefetching the table. Meanwhile, the caller can do other work, such as
+    /// other lookups.
     pub(super) fn probe<'a>(&self, field: &'a [u8]) -> Probe<'a> {
         let field = Field::parse(field);
         let hash = field.hash();
@@ -57,7 +57,7 @@ impl Packed {
         Probe { field, hash }
     }
 
-    /// Second step: prefetches the record.
+    /// Second step of a lookup: prefetches the record.
     pub(super) fn aim(&self, probe: &Probe<'_>) {
         self.table.find(probe.hash, |place| {
             self.chunks.prefetch(place);
@@ -65,8 +65,8 @@ impl Packed {
         });
     }
 
-    /// Last step: returns the owner of the field, and appends the owner's record of the field to `record`, if it has
-    /// one.
+    /// Last step of a lookup: returns the owner of the field, and appends the owner's record, if
+    /// there is one, to `record`.
     pub(super) fn find(&self, probe: &Probe<'_>, record: &mut Value) -> Option<&[u8]> {
         let place = self.find_owner(&probe.field, probe.hash)?;
         let (found, chunk) = self.chunks.record(place);

@@ -2,14 +2,13 @@
 //! records of its crawls, and the further holders of hashes.
 //!
 //! It behaves exactly like the plain hashes that it replaces: any field and any value can be
-//! stored, and is returned byte for byte. It does not interpret spellings of hashes, ids of owners
-//! or contents of records.
+//! stored, and is returned byte for byte. It does not interpret hashes, owner ids or records.
 //!
 //! Records are stored contiguously in chunks of memory, grouped by crawl (`chunk`), and are found
 //! through a table of their places (`table`). In the most common case, a crawl has a record of a
-//! hash and owns the hash. This takes one record and one place in the table, under the hash of the
-//! field alone. The record of a crawl that does not own the field is in the table under a hash of
-//! field and crawl, so that a field that thousands of crawls have is found as quickly as any other.
+//! hash and owns the hash. Such a record takes one place in the table, found by the hash of the
+//! field alone. The record of a crawl that does not own the field is found by a hash of the field
+//! and the crawl, so that a lookup takes no longer if thousands of crawls have the same field.
 
 mod bucket;
 mod chunk;
@@ -66,7 +65,7 @@ pub struct Packed {
     loading: Option<Box<decoding::Loading>>,
 }
 
-/// A hash that is part of a packed index.
+/// One of the hashes that a packed index contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
     /// The merged index: hash → crawl that owns it.
@@ -100,7 +99,7 @@ impl Packed {
         self.records
     }
 
-    /// Returns the crawls that have records here, in any order.
+    /// Returns the crawls that have records in this index, in any order.
     pub fn crawls(&self) -> Vec<Vec<u8>> {
         let all = self.crawls.iter().map(|(_, crawl)| crawl);
         all.filter(|crawl| crawl.list.records > 0)
@@ -152,8 +151,9 @@ impl Packed {
         }
     }
 
-    /// Sets a crawl's record, and makes the crawl the owner of the field if it has none. Returns
-    /// true if it became the owner. This is the most frequent change, done in one step.
+    /// Sets a crawl's record, and makes the crawl the owner of the field if the field has no owner.
+    /// Returns true if the crawl became the owner. This is the most frequent change, so it is done
+    /// in one step.
     pub fn put_new(&mut self, crawl: &[u8], field: &[u8], record: &[u8]) -> bool {
         let field = Field::parse(field);
         let hash = field.hash();
@@ -203,7 +203,7 @@ impl Packed {
         other.is_none()
     }
 
-    /// Makes a crawl the owner of a field. Returns true if the field had none.
+    /// Makes a crawl the owner of a field. Returns true if the field had no owner.
     fn own(&mut self, field: &Field<'_>, hash: u64, crawl: &[u8]) -> bool {
         let crawl = self.crawls.number(crawl);
         let before = self.find_owner(field, hash);
@@ -272,8 +272,8 @@ impl Packed {
         true
     }
 
-    /// Reserves memory for about this many more records of a crawl. Replaces the previous number; 0
-    /// means that no more records follow.
+    /// Reserves memory for about this many more records of a crawl. Replaces the number of an
+    /// earlier call; 0 means that no more records follow.
     pub fn expect(&mut self, _crawl: &[u8], records: u64) {
         self.table
             .expect(usize::try_from(records).unwrap_or(usize::MAX));
@@ -287,7 +287,7 @@ impl Packed {
             + parts.map(|(_, bytes)| bytes).iter().sum::<usize>()
     }
 
-    /// Returns the memory of the larger parts, in bytes.
+    /// Returns the memory use of each large part, in bytes.
     pub fn memory_by_part(&self) -> [(&'static str, usize); 4] {
         [
             ("table", self.table.memory()),
@@ -322,7 +322,7 @@ impl Packed {
         self.table.pieces() + self.chunks.pieces() + self.crawls.pieces()
     }
 
-    /// Checks the invariants between the parts.
+    /// Asserts the invariants between the parts of the index.
     #[cfg(test)]
     pub(crate) fn verify(&self) {
         tests::verify(self);

@@ -10,7 +10,7 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Model {
     pub owners: Map,
-    /// Records by crawl, none empty.
+    /// Records by crawl; crawls without records have no entry.
     pub records: BTreeMap<Vec<u8>, Map>,
     pub holders: Map,
 }

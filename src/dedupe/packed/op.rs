@@ -30,7 +30,7 @@ pub struct Take<'a> {
     pub crawl: &'a [u8],
     /// The hash.
     pub field: &'a [u8],
-    /// The record. Logs do not contain it, because every replica has it in its plain hash.
+    /// The record; `None` in logs, because every replica has the record in its plain hash.
     pub record: Option<&'a [u8]>,
     /// True if the crawl becomes the owner of a hash that has none.
     pub owns: bool,
@@ -56,8 +56,8 @@ fn push_field(log: &mut Vec<u8>, text: &[u8]) {
     log.extend_from_slice(field.raw());
 }
 
-/// Names the crawl of the next changes, unless it is the current one. `mark` is the position in the
-/// log of the current crawl's name, including its length; 0 if there is none.
+/// Writes the crawl of the next changes, unless it is the current crawl. `mark` is the position in
+/// the log of the current crawl's name, including its length; 0 if the log names no crawl yet.
 fn push_crawl(log: &mut Vec<u8>, mark: &mut usize, crawl: &[u8]) {
     let start = log.len();
     log.push(CRAWL);
@@ -70,7 +70,8 @@ fn push_crawl(log: &mut Vec<u8>, mark: &mut usize, crawl: &[u8]) {
 }
 
 impl Op<'_> {
-    /// Appends the change to a log. `mark` belongs to the log, and must be 0 at its beginning.
+    /// Appends the change to a log. `mark` belongs to the log, and must be 0 at the beginning of
+    /// the log.
     pub fn write(&self, log: &mut Vec<u8>, mark: &mut usize) {
         match *self {
             Op::Set(part, field, value) => {
@@ -109,8 +110,8 @@ impl Op<'_> {
         }
     }
 
-    /// Applies the change. Returns true if a field is new, or was deleted. For a `Take`, the record
-    /// must be set.
+    /// Applies the change. Returns true if the change added or deleted a field. A `Take` must
+    /// contain its record.
     pub fn apply(&self, packed: &mut Packed) -> bool {
         match *self {
             Op::Set(part, field, value) => packed.set(part, field, value),
@@ -136,8 +137,8 @@ impl Op<'_> {
     }
 }
 
-/// Reads a log from its beginning. The encoding is canonical: any bytes that [`Op::write`] would
-/// not have written are an error, so that no bit is ignored.
+/// Reads a log from its beginning. The encoding is canonical: bytes that [`Op::write`] would not
+/// write are an error.
 pub struct Log<'a> {
     rest: Reader<'a>,
     /// The current crawl.
@@ -231,11 +232,12 @@ impl<'a> Log<'a> {
     }
 }
 
-/// Applies a whole log. `record` looks up a record to be copied: the record of a field in the crawl's plain
-/// hash.
+/// Applies a whole log. For a record to be copied, `record` returns the record of the field in the
+/// crawl's plain hash.
 ///
 /// # Errors
-/// The reason why the log is invalid. Changes before the error were made, and missing records were skipped.
+/// The reason why the log is invalid. The changes before the error are applied. Records that
+/// `record` does not find are skipped.
 pub fn apply_log(
     packed: &mut Packed,
     log: &[u8],
@@ -358,7 +360,8 @@ mod tests {
         }
     }
 
-    /// Returns true if the log is refused, or if the changes read from it are written as the same bytes.
+    /// Returns true if the log is refused, or if writing the changes read from it yields the same
+    /// bytes.
     fn is_strict(log: &[u8]) -> bool {
         let (mut read, mut again, mut mark) = (Log::new(log), Vec::new(), 0);
         loop {
@@ -370,7 +373,7 @@ mod tests {
         }
     }
 
-    /// Returns the error of a log with an `EXPECT` for crawl `a` and these bytes.
+    /// Returns the error for a log with an `EXPECT` for crawl `a` and these bytes as its number.
     fn wrong_number(number: &[u8]) -> Option<String> {
         let log = [&[CRAWL, 1, b'a', EXPECT], number].concat();
         let mut read = Log::new(&log);
@@ -390,15 +393,15 @@ mod tests {
             assert_eq!(wrong_number(good), None, "{good:?}");
         }
         for bad in [
-            // Bits beyond the 64th.
+            // Bits beyond the 64th bit.
             [[0xff; 9].as_slice(), &[2]].concat(),
             [[0xff; 9].as_slice(), &[0x7f]].concat(),
             [[0x80; 9].as_slice(), &[0x42]].concat(),
             [[0xff; 10].as_slice(), &[0]].concat(),
-            // More bytes than necessary.
+            // More bytes than the number needs.
             vec![0x80, 0],
             vec![0xff, 0x80, 0],
-            // Bytes after the end.
+            // Bytes after the end of the log.
             vec![0, 0],
             vec![0, CRAWL],
             vec![0, CRAWL, 1, b'b'],

@@ -8,9 +8,9 @@ pub(super) struct RecordSlot {
     pub offset: u16,
 }
 
-/// Access to the records, which the table does not store.
+/// Access to the records. The table stores only their places.
 pub(super) trait Records {
-    /// Returns the hash of a record in the table.
+    /// Returns the hash under which the table stores the record.
     fn hash(&self, place: RecordSlot) -> u64;
     /// Prefetches the memory of a record.
     fn prefetch(&self, place: RecordSlot);

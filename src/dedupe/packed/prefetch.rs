@@ -6,10 +6,10 @@ pub(super) fn line<T>(at: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint, which reads nothing and cannot fail.
+        // SAFETY: a prefetch is a hint, which reads nothing and cannot fail.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(at).cast()) };
     }
-    // Prefetching is not implemented for this architecture. Lookups are slower without it.
+    // Prefetching is not implemented for this architecture, so lookups are slower.
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
 }

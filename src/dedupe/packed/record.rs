@@ -38,7 +38,7 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Parses a record that this module has written.
+    /// Parses a record that the module has written.
     #[inline]
     pub fn at(bytes: &'a [u8]) -> Record<'a> {
         let head = bytes[0];
@@ -62,7 +62,7 @@ impl<'a> Record<'a> {
     /// Parses a record from an untrusted source.
     ///
     /// # Errors
-    /// The reason why its field is invalid; the data after it is not checked.
+    /// The reason why the field is invalid. The data after the field is not checked.
     pub fn checked(bytes: &'a [u8]) -> Result<Record<'a>, Cow<'static, str>> {
         let mut reader = Reader::new(bytes);
         let head = reader.byte()?;
@@ -98,14 +98,14 @@ impl<'a> Record<'a> {
         self.head & DEAD != 0
     }
 
-    /// Returns true if the record has that field.
+    /// Returns true if the record has this field.
     #[inline]
     pub fn is_of(&self, kind: u8, raw: &[u8]) -> bool {
         self.kind() == kind && self.raw == raw
     }
 
-    /// Returns true if the record at the beginning of `bytes`, which this module has written, has that head and that
-    /// field.
+    /// Returns true if the record at the beginning of `bytes`, which the module has written, has
+    /// this head and this field.
     #[inline]
     pub fn begins(bytes: &[u8], head: u8, raw: &[u8]) -> bool {
         if bytes[0] != head {

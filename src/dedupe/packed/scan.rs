@@ -9,11 +9,12 @@ use super::{Packed, Part, Value};
 use crawlspace_compact::blocks::NONE;
 use crawlspace_host::keyspace::Batch;
 
-/// A position in a scan of a part. Entries that exist from the first step to the last are returned
-/// at least once, even if others change between steps.
+/// A position in a scan of a part. A scan returns each entry that exists from its first step to its
+/// last at least once, even if other entries change between steps.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor {
-    /// Position in the merged index, by hash, because an entry may move from one crawl to another.
+    /// Position in the merged index, by hash: an entry may move from one crawl to another, but its
+    /// hash stays the same.
     walk: TableCursor,
     /// Position in a list of records: the chunk's sequence number in its segment, the chunk, and
     /// the next record.
@@ -28,7 +29,7 @@ const BYTES: usize = 1 << 16;
 const LOOKED_AT: usize = 256;
 
 impl Packed {
-    /// Appends some entries of a part to `out`. Returns false when the scan is complete.
+    /// Appends the next entries of a part to `out`. Returns false when the scan is complete.
     pub fn scan(&self, part: Part<'_>, cursor: &mut Cursor, out: &mut Batch) -> bool {
         match part {
             Part::Owners => self.scan_owners(cursor, out),

@@ -1,9 +1,10 @@
 //! Segments: the chunks of a crawl, or of another list of records.
 //!
-//! Chunks form a linked list, and records are appended to the last chunk. A record stays at its
-//! place until it is changed or deleted, or until half of its chunk is dead and the segment needs
-//! another chunk. Then the live records move to the end. So a walk along the list returns every
-//! record that remains, even if other records change between its steps.
+//! Chunks form a linked list, and records are appended to the last chunk. A record keeps its place
+//! until it is changed or deleted, or until half of its chunk is dead and the segment needs another
+//! chunk: then the chunk's live records move to the end of the list. Therefore a walk along the
+//! list returns every record that remains, even if other records change between the steps of the
+//! walk.
 
 use super::Packed;
 use super::codec::Base;
@@ -17,7 +18,7 @@ pub(super) struct Segment {
     pub(super) first: u32,
     pub(super) last: u32,
     pub(super) next_sequence: u32,
-    /// The first chunk that is mostly dead.
+    /// The first chunk in the list of mostly dead chunks.
     pub(super) sparse: u32,
     /// Total size in bytes of all records, and of the live ones.
     pub(super) used: u64,
@@ -43,7 +44,8 @@ impl Segment {
         (self.used, self.live)
     }
 
-    /// Returns true if most of the segment is dead. A small amount is always tolerated.
+    /// Returns true if most of the segment is dead. Always returns false for a small number of dead
+    /// bytes.
     pub fn is_sparse(&self) -> bool {
         self.used - self.live > self.live + 2 * CHUNK as u64
     }

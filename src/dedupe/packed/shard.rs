@@ -7,8 +7,9 @@ use crawlspace_compact::linear;
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::sizes::class;
 
-/// Mean number of places in a shard. A shard is split at twice that number, which takes about 100
-/// µs if none of the records is cached. Tests use small values to have many shards.
+/// Mean number of places in a shard. A shard is split when it has twice as many places. A split
+/// takes about 100 µs if none of the records is in the CPU cache. Tests use small values to have
+/// many shards.
 pub(super) const FULL: usize = if cfg!(test) { 12 } else { 512 };
 
 /// Maximum load of a shard in percent of its slots, at which most places are found in the first
@@ -24,8 +25,8 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Returns the capacity for a shard with `own` places. A shard gets a share of the expected
-    /// places in proportion to its current ones.
+    /// Returns the capacity for a shard with `own` places: room for these, and for a share of the
+    /// expected places in proportion to `own`.
     fn of(self, own: usize) -> usize {
         let share = own * self.expected / (self.len + 1);
         (own + share).min(2 * FULL).max(own)
@@ -82,7 +83,7 @@ impl Shard {
         }
     }
 
-    /// Returns the place with that hash for which `is` returns true.
+    /// Returns the place with this hash for which `is` returns true.
     #[inline]
     pub fn find(&self, hash: u64, mut is: impl FnMut(RecordSlot) -> bool) -> Option<RecordSlot> {
         if self.buckets.is_empty() {
@@ -112,7 +113,7 @@ impl Shard {
         }
     }
 
-    /// Adds a place, which must not be present.
+    /// Adds a place. The shard must not contain it yet.
     pub fn add(&mut self, hash: u64, place: RecordSlot, ahead: Ahead, records: &impl Records) {
         if (self.len() + 1) * 100 > self.slots() * MAX_LOAD {
             self.rebuild(ahead.of(self.len() + 1), records);
@@ -120,7 +121,7 @@ impl Shard {
         self.insert(hash, place);
     }
 
-    /// Frees slots if few are in use.
+    /// Frees slots if few of them are in use.
     pub fn shrink(&mut self, records: &impl Records) {
         if self.buckets.len() > 1 && self.len() * 100 < self.slots() * MIN_LOAD {
             self.rebuild(self.len(), records);
@@ -157,7 +158,7 @@ impl Shard {
         }
     }
 
-    /// Replaces a place by another one.
+    /// Replaces a place with another one.
     pub fn replace(&mut self, hash: u64, place: RecordSlot, by: RecordSlot) {
         let mut at = self.home(hash);
         while !self.buckets[at].replace(hash, place, by) {
@@ -181,7 +182,7 @@ impl Shard {
         }
     }
 
-    /// Creates a shard of these places, with room for `ahead` places.
+    /// Creates a shard of these places, with capacity as `ahead` determines it.
     fn of(places: impl Iterator<Item = (u64, RecordSlot)>, ahead: usize) -> Shard {
         let mut shard = Shard::default();
         if ahead > 0 {
@@ -198,12 +199,12 @@ impl Shard {
     fn rebuild(&mut self, ahead: usize, records: &impl Records) {
         let mut all = Vec::with_capacity(self.len as usize);
         self.all(records, &mut all);
-        // Free the old memory first, so that it can be reused at once.
+        // Free the old memory first, so that the allocator can reuse it.
         self.buckets = Vec::new();
         *self = Shard::of(all.into_iter(), ahead);
     }
 
-    /// Moves all places with that bit set in their hashes to a new shard.
+    /// Moves all places whose hashes have this bit set to a new shard.
     pub fn split(&mut self, bit: u32, ahead: Ahead, records: &impl Records) -> Shard {
         let mut all = Vec::with_capacity(self.len());
         self.all(records, &mut all);
@@ -228,14 +229,15 @@ impl Shard {
     }
 
     /// Passes the places of the next buckets to `each`, starting with hashes that begin with
-    /// `from`. Returns the position of the remaining ones, if there are any.
+    /// `from`. Returns the position of the next bucket, or `None` at the end.
     pub fn walk(
         &self,
         from: u32,
         records: &impl Records,
         each: &mut dyn FnMut(RecordSlot),
     ) -> Option<u32> {
-        /// Number of buckets per step, counted by the bucket at which the search for a hash begins.
+        /// Number of buckets per step. Each place counts for the bucket at which the search for its
+        /// hash begins.
         const HOMES: usize = 2;
         if self.buckets.is_empty() {
             return None;

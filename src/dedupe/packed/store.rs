@@ -13,7 +13,7 @@ use super::{Packed, Value};
 use crawlspace_compact::blocks::NONE;
 use crawlspace_compact::number::{Reader, put_bytes};
 
-/// The data of a field.
+/// The data that follows the field in a record.
 #[derive(Clone, Copy)]
 pub(super) enum Kept<'a> {
     /// The value of a record, in a crawl.
@@ -24,7 +24,7 @@ pub(super) enum Kept<'a> {
     Holders(&'a [u8]),
 }
 
-/// Maximum capacity in bytes of the record buffer that is kept for reuse.
+/// Maximum capacity in bytes of the reused record buffer. A larger buffer is freed.
 const SCRATCH: usize = 4096;
 
 impl Packed {
@@ -38,7 +38,8 @@ impl Packed {
             .find(hash, |place| self.chunks.is(place, head, raw))
     }
 
-    /// Returns the record of a field in a list, unless its crawl owns the field.
+    /// Returns the record of a field in a list. Does not find the record of the crawl that owns the
+    /// field.
     pub(super) fn find_in(&self, list: u32, field: &Field<'_>, hash: u64) -> Option<RecordSlot> {
         let head = field.kind();
         let raw = field.raw();
@@ -79,7 +80,7 @@ impl Packed {
         self.chunks.get(place.chunk).crawl()
     }
 
-    /// Returns the number of the crawl that owns the field of a place returned by
+    /// Returns the number of the crawl that owns the field. `place` is a result of
     /// [`Packed::find_owner`].
     pub(super) fn owner_at(&self, place: RecordSlot) -> u32 {
         let (record, chunk) = self.chunks.record(place);
@@ -113,7 +114,7 @@ impl Packed {
         record.start + kept
     }
 
-    /// Inserts a record. It must not exist yet.
+    /// Inserts a record. The list must not have a record of the field yet.
     pub(super) fn put(
         &mut self,
         list: u32,
@@ -140,7 +141,7 @@ impl Packed {
         }
     }
 
-    /// Removes a record. Its crawl remains even if it has no more records.
+    /// Removes a record. Keeps its crawl even if the crawl has no more records.
     pub(super) fn take_out(&mut self, place: RecordSlot) {
         let list = self.list_of(place);
         let hash = self.chunks.hash(place);
@@ -150,8 +151,8 @@ impl Packed {
         self.count(list, is_owner, -1);
         let list = self.crawls.list_mut(list);
         if list.records == 0 {
-            // Sequence numbers start at 0 again. This is safe: no running scan has any record of
-            // this segment left to return.
+            // Sequence numbers start at 0 again. This is safe, because no running scan has still to
+            // return a record of this segment.
             list.segment = Segment::default();
         }
     }
@@ -198,15 +199,16 @@ impl Packed {
         }
         let hash = self.chunks.hash(place);
         let raw = SmallVec::<[u8; 64]>::from_slice(self.chunks.record(place).0.raw);
-        // Mark the old record as dead first, because appending the new one may compact the segment.
+        // Mark the old record as dead first, because appending the new record may compact the
+        // segment.
         self.table.remove(hash, place, &self.chunks);
         self.free_record(list, place);
         let place = self.append(list, kind, &raw, is_owner, kept);
         self.table.insert(hash, place, &self.chunks);
     }
 
-    /// Makes the crawl of a record the owner of its field, which must have no owner; or removes
-    /// that ownership.
+    /// Makes the crawl of a record the owner of its field, which must have no owner, or ends its
+    /// ownership.
     pub(super) fn set_owner(&mut self, place: RecordSlot, is_owner: bool) {
         let crawl = self.list_of(place);
         let hash = self.chunks.hash(place);
@@ -347,7 +349,7 @@ impl Packed {
         live
     }
 
-    /// Compacts a segment that is mostly dead after removals.
+    /// Compacts a segment if most of it is dead after removals.
     pub(super) fn tidy(&mut self, list: u32) {
         let segment = &self.crawls.list(list).segment;
         if !segment.is_sparse() || segment.sparse == NONE {
@@ -364,7 +366,7 @@ impl Packed {
             let segment = &mut self.crawls.list_mut(list).segment;
             self.chunks.open(list, segment, base, LONG - 1);
         }
-        // Move only a little, because every removal may do this.
+        // Move only a few records, because every removal may do this.
         self.compact(list, 0, CHUNK / 8);
     }
 }

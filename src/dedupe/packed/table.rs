@@ -1,9 +1,9 @@
-//! A hash table of the places of records, without the fields themselves.
+//! A hash table of the places of records. It does not store the fields.
 //!
 //! The lowest bits of a hash select a shard. Shards are split and merged one at a time (linear
 //! hashing). A shard is a list of buckets of one cache line each. The highest bits of a hash select
-//! the bucket at which its search begins. Therefore a walk in the order of the highest bits
-//! continues correctly after the shard has grown.
+//! the bucket at which its search begins. Therefore a walk in the order of the highest bits can
+//! continue after the shard has grown.
 
 use super::place::{RecordSlot, Records};
 use super::shard::{Ahead, FULL, Shard};
@@ -13,19 +13,19 @@ use crawlspace_compact::linear::{Bucket, address};
 use crawlspace_compact::linear::{Linear, List as _};
 use crawlspace_host::defrag::Mover;
 
-/// Memory for announced records is allocated once per this many insertions.
+/// Memory for announced records is allocated in steps, one per this many insertions.
 const PACE: usize = 16;
 /// Maximum number of shards, as limited by the bits of a hash that have no other use.
 const SHARDS: usize = 1 << 24;
 /// Maximum number of places that can be announced.
 const EXPECTED: usize = 1 << 28;
-/// Maximum number of shards that are created at once.
+/// Maximum number of shards that one call creates.
 const AT_ONCE: usize = 1 << 15;
 
 #[derive(Clone, Default)]
 pub(super) struct Table {
     shards: Linear<Blocks<Shard>>,
-    /// Number of places announced.
+    /// Number of places that were announced and not yet added.
     expected: usize,
 }
 
@@ -33,11 +33,11 @@ pub(super) struct Table {
 /// of hashes, and the places of a shard in the order of the highest bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TableCursor {
-    /// The reversed lowest bits: everything before them has been returned.
+    /// The reversed lowest bits. The walk has returned everything before them.
     shard: u32,
     /// Number of these bits that selected the shard.
     depth: u32,
-    /// The highest bits: everything before them in the shard has been returned.
+    /// The highest bits. In this shard, the walk has returned everything before them.
     within: u32,
 }
 
@@ -51,7 +51,7 @@ impl Table {
         self.shards.get(hash)
     }
 
-    /// Returns the numbers by which shards determine their capacity.
+    /// Returns the numbers from which shards compute their capacity.
     fn ahead(&self) -> Ahead {
         Ahead {
             len: self.len(),
@@ -66,13 +66,13 @@ impl Table {
         }
     }
 
-    /// Returns the place with that hash for which `is` returns true.
+    /// Returns the place with this hash for which `is` returns true.
     #[inline]
     pub fn find(&self, hash: u64, is: impl FnMut(RecordSlot) -> bool) -> Option<RecordSlot> {
         self.shard(hash)?.find(hash, is)
     }
 
-    /// Adds a place, which must not be present.
+    /// Adds a place. The table must not contain it yet.
     pub fn insert(&mut self, hash: u64, place: RecordSlot, records: &impl Records) {
         let ahead = self.ahead();
         self.shards
@@ -94,13 +94,13 @@ impl Table {
         self.shrink(records);
     }
 
-    /// Replaces a place by another one.
+    /// Replaces a place with another one.
     pub fn replace(&mut self, hash: u64, place: RecordSlot, by: RecordSlot) {
         self.shards
             .change(hash, |shard| shard.replace(hash, place, by));
     }
 
-    /// Sets the number of places that will be added.
+    /// Announces the number of places that will be added.
     pub fn expect(&mut self, more: usize) {
         self.expected = more.min(EXPECTED);
         let more = self.expected;
@@ -143,8 +143,8 @@ impl Table {
     }
 
     /// Passes the places of one or more buckets, starting at a position, to `each`. Returns the
-    /// next position, if there is one. A walk from the first position to the last returns every
-    /// place that remains, and may return some twice.
+    /// next position, or `None` at the end. A complete walk returns every place that remains in the
+    /// table during the walk, and may return some places twice.
     pub fn walk(
         &self,
         from: TableCursor,
@@ -153,7 +153,7 @@ impl Table {
     ) -> Option<TableCursor> {
         let step = self.shards.at(u64::from(from.shard) << 32)?;
         let depth = step.depth;
-        // If the shard was merged since, walk it from its beginning.
+        // If the shard was merged since the last step, walk it from its beginning.
         let within = if depth < from.depth { 0 } else { from.within };
         if let Some(within) = step.bucket.walk(within, records, each) {
             return Some(TableCursor {
@@ -191,7 +191,7 @@ impl Table {
         }
     }
 
-    /// Returns the number of shards that have allocated memory. A shard that was split off may have
+    /// Returns the number of shards that have allocated memory. A new shard from a split may have
     /// received no places.
     #[cfg(test)]
     pub fn shards_with_room(&self) -> usize {

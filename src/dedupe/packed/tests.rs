@@ -1,4 +1,4 @@
-//! Tests of a packed index against plain maps, after arbitrary changes.
+//! Tests of a packed index: compares it with plain maps after arbitrary changes.
 
 use std::collections::BTreeMap;
 
@@ -170,7 +170,7 @@ fn change() -> impl Strategy<Value = FieldChange> {
     ]
 }
 
-/// Returns a field by number; the fields are of every kind.
+/// Returns the field with this number. The fields cover every kind.
 fn field(n: u32) -> Vec<u8> {
     let spread = u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let hex: String = (0..4)
@@ -277,7 +277,7 @@ fn apply(change: FieldChange, packed: &mut Packed, model: &mut Model) {
     }
 }
 
-/// Returns a configuration with fewer cases, for long histories.
+/// Returns a test configuration with fewer cases, for long histories.
 fn long() -> ProptestConfig {
     let usual = ProptestConfig::default();
     ProptestConfig {
@@ -303,7 +303,7 @@ proptest! {
         let copy = loaded(&packed);
         copy.verify();
         same(&copy, &model);
-        // Remove everything again.
+        // Remove all entries again.
         for (field, _) in std::mem::take(&mut model.holders) {
             prop_assert!(packed.del(Part::Holders, &field));
         }
@@ -319,7 +319,7 @@ proptest! {
         }
         packed.verify();
         same(&packed, &model);
-        // The last announcement may still occupy the first shard.
+        // The last announcement may still reserve memory in the first shard.
         prop_assert!(packed.memory() <= Packed::default().memory() + 1024);
     }
 
@@ -383,7 +383,7 @@ fn field_of_many_crawls_is_found_at_once() {
         packed.put_new(&name(n), &sha256(n + 1), b"own");
     }
     packed.verify();
-    // No bucket is passed much more often than its number of slots.
+    // The number of places that passed a bucket is not much higher than its number of slots.
     assert!(packed.table.most_passed() < 30);
     for n in 0..3000 {
         let found = packed.get(Part::Records(&name(n)), &shared);
@@ -411,7 +411,7 @@ fn memory_is_freed() {
         packed.put_new(crawl, &sha256(n), &value(n as u16 | 4));
     }
     let full = packed.memory();
-    // Remove in another order than that of the records, so that live records move together.
+    // Remove records in another order than they are stored, so that live records move together.
     let mut order: Vec<u32> = (0..20_000).collect();
     order.sort_unstable_by_key(|&n| field::hash_in(u64::from(n), 3));
     for &n in &order[..18_000] {
@@ -494,7 +494,7 @@ fn defragmentation_moves_all_memory_and_changes_nothing() {
     }
     let memory = packed.memory();
     let mut moved = 0;
-    // The allocator of tests does not know the size of an allocation, so nothing moves.
+    // The test allocator does not know the size of an allocation, so defragmentation moves nothing.
     let mut ask = |_: *mut u8| {
         moved += 1;
         std::ptr::null_mut()
@@ -502,7 +502,7 @@ fn defragmentation_moves_all_memory_and_changes_nothing() {
     let mut steps = 0;
     let mut cursor = 0;
     loop {
-        // SAFETY: nothing moves.
+        // SAFETY: the mover moves nothing.
         let mut mover = unsafe { Mover::new(&mut ask) };
         cursor = packed.defrag(cursor, &mut mover, &mut || false);
         if cursor == 0 {

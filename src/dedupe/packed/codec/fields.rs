@@ -1,4 +1,4 @@
-//! The fields of a record's value, if it has one of the common formats.
+//! Splits the value of a record into fields, if the value has one of the common formats.
 
 use crawlspace_compact::calendar;
 use crawlspace_host::text::parse_unsigned;
@@ -36,7 +36,7 @@ impl Form {
     }
 }
 
-/// The fields of a value, from which the same value can be written again.
+/// The fields of a value, from which the value can be rebuilt byte for byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields<'a> {
     pub wacz: u64,
@@ -50,7 +50,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Parses a value. Returns `None` if it could not be restored byte for byte.
+    /// Parses a value. Returns `None` if the value could not be rebuilt byte for byte.
     pub fn of(value: &'a [u8]) -> Option<Fields<'a>> {
         let first = memchr::memchr(b' ', value)?;
         let wacz = parse_unsigned(&value[..first])?;
@@ -131,7 +131,7 @@ fn date(date: &[u8]) -> Option<(Form, u32, u16)> {
     Some((form, seconds, fraction))
 }
 
-/// The two digits of each number below 100.
+/// The two digits of each number from 0 to 99.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
     let mut n = 0;

@@ -9,11 +9,11 @@ pub const MAX_BYTES: usize = 255;
 
 /// Maximum number of interned texts.
 const MAX_HOSTS: u32 = 1 << 26;
-/// Number of slots per allocation. Small, so that growing never copies much.
+/// Number of slots per allocation. Small, so that growing never copies much memory.
 const BLOCK: usize = 128;
-/// Number of texts that are interned at their first use. Once there are as many, a new text is
-/// interned only at its second use within some time, because a text that never recurs takes more
-/// memory here than in the record.
+/// Number of texts that are interned at their first use. Above this number, a new text is interned
+/// only when it is used a second time before its mark in `seen` is overwritten, because a text that
+/// is used once takes more memory here than in the record.
 const EAGER: u32 = 1024;
 /// Number of slots for texts that were used once.
 const SEEN: usize = 4096;
@@ -22,7 +22,7 @@ const SEEN: usize = 4096;
 /// record uses is free, and is reused.
 #[derive(Clone, Default)]
 pub struct Hosts {
-    /// Blocks of slots. A block stays empty as long as none of its numbers has been loaded.
+    /// Blocks of slots. A block stays empty until one of its numbers is loaded.
     blocks: Vec<Box<[Slot]>>,
     /// Number of allocated blocks, and a lower bound for the first block that is empty.
     present: usize,
@@ -30,20 +30,21 @@ pub struct Hosts {
     numbers: Interner<Blocks<Handles>>,
     /// The highest number assigned so far.
     highest: u32,
-    /// The first free number below that, 0 for none; each free slot links to the next one.
+    /// The first free number below `highest`, 0 for none. Each free slot contains the next free
+    /// number.
     free: u32,
     used: u32,
-    /// Parts of the hashes of texts that were used once; empty until there are many texts.
+    /// Parts of the hashes of texts that were used once. Empty until there are `EAGER` texts.
     seen: Vec<u16>,
-    /// Memory of the texts, in bytes.
+    /// Memory use of the texts, in bytes.
     bytes: usize,
 }
 
 #[derive(Clone, Default)]
 struct Slot {
     text: Option<Box<[u8]>>,
-    /// Number of records that use the text; in a free slot, the next free number. Saturates at its
-    /// maximum, and then stays there.
+    /// Number of records that use the text, or, in a free slot, the next free number. Saturates at
+    /// its maximum, and then stays there.
     users: u32,
 }
 
@@ -53,7 +54,7 @@ fn allocated(text: &[u8]) -> usize {
 }
 
 impl Hosts {
-    /// Returns the text of a number, if it has one.
+    /// Returns the text of a number, or `None` if the number has no text.
     #[inline]
     pub fn get(&self, number: u32) -> Option<&[u8]> {
         self.slot(number)?.text.as_deref()
@@ -65,8 +66,8 @@ impl Hosts {
             .find(hash(text), |number| self.get(number) == Some(text))
     }
 
-    /// Returns the number of a text, and adds a user. Interns a new text, unless it is too long, or
-    /// there are many texts and this one is used for the first time.
+    /// Returns the number of a text, and counts one more record that uses it. Interns a new text,
+    /// unless it is too long, or there are many texts and this one is used for the first time.
     pub fn take(&mut self, text: &[u8]) -> Option<u32> {
         let number = match self.find(text) {
             Some(number) => number,
@@ -80,7 +81,7 @@ impl Hosts {
         Some(number)
     }
 
-    /// Returns true if there are many texts and this one was probably not used before.
+    /// Returns true if there are more than `EAGER` texts and this one was probably not used before.
     fn is_first(&mut self, text: &[u8]) -> bool {
         if self.used < EAGER {
             return false;
@@ -88,8 +89,8 @@ impl Hosts {
         let hash = hash(text);
         self.seen.resize(SEEN, 0);
         let place = &mut self.seen[hash as usize % SEEN];
-        // The tag uses other bits than the index of the place. It is never 0, which marks an empty
-        // place.
+        // The tag and the index of the place use different bits. The tag is never 0, which marks an
+        // empty place.
         let tag = (hash >> 48) as u16 | 1;
         std::mem::replace(place, tag) != tag
     }
@@ -101,7 +102,7 @@ impl Hosts {
         }
     }
 
-    /// Counts one record less that uses the text. Removes the text after its last use.
+    /// Counts one record fewer that uses the text. Removes the text after its last use.
     pub fn release(&mut self, number: u32) {
         let Some(slot) = self.slot_mut(number).filter(|slot| slot.text.is_some()) else {
             return;
@@ -114,7 +115,7 @@ impl Hosts {
         }
     }
 
-    /// Interns a text under the number that it was saved with. No record uses it yet.
+    /// Interns a text under its saved number. No record uses the text yet.
     ///
     /// # Errors
     /// The reason why the number or the text is invalid.
@@ -243,7 +244,7 @@ impl Hosts {
         }
     }
 
-    /// Assigns a text to a number without one; frees the number if the text is too long.
+    /// Assigns a text to a free number. If the text is too long, frees the number again.
     fn insert(&mut self, number: u32, text: &[u8]) -> Option<u32> {
         if text.len() > MAX_BYTES {
             self.give_back(number);

@@ -23,7 +23,7 @@ use crate::texts::sink::{Length, Text};
 use crate::texts::table::{self, Number, Table};
 use crate::texts::tables::Tables;
 
-/// The base of a chunk, to which the records of the chunk refer. It is stored with the chunk.
+/// The values relative to which the records of a chunk are encoded. Stored with the chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Base {
     /// Date of the first record, in seconds since 1970.
@@ -32,26 +32,27 @@ pub struct Base {
     pub table: u16,
 }
 
-/// Data that the records of an index share.
+/// Data that all records of an index share.
 #[derive(Clone, Default)]
 pub struct Codec {
     hosts: Hosts,
     tables: Tables,
-    /// The text of the record that is being encoded, with padding.
+    /// Buffer for the text of the record that is being encoded, with padding.
     scratch: Vec<u8>,
 }
 
-/// Maximum length of a record whose length fits into one byte in front of it.
+/// Maximum length of a record whose length is stored in one byte before it.
 const SHORT: u8 = 0xef;
-/// Two bytes of length follow.
+/// Marks a record with a length of two bytes, which follow.
 const LONG: u8 = 0xf0;
-/// Four bytes of length follow, and then the value verbatim.
+/// Marks a value that is stored verbatim. Its length in four bytes follows, and then the value.
 const STORED: u8 = 0xf1;
 
 /// Maximum size of a compressed value, in bytes.
 const COMPRESSED: usize = crate::texts::MAX_BYTES;
 
-/// Splits the bytes of a record: true if stored verbatim, the body, and the total length.
+/// Splits the bytes of a record into a flag (true if stored verbatim), the body, and the total
+/// length.
 fn split(packed: &[u8]) -> Option<(bool, &[u8], usize)> {
     let (is_stored, head, len) = match *packed {
         [len @ ..=SHORT, ..] => (false, 1, usize::from(len)),
@@ -64,8 +65,8 @@ fn split(packed: &[u8]) -> Option<(bool, &[u8], usize)> {
 }
 
 impl Codec {
-    /// Returns the base for a new chunk whose first record has that value. `_crawl` is any number
-    /// that identifies the crawl.
+    /// Returns the base for a new chunk whose first record has this value. `_crawl` is the number
+    /// of the crawl.
     pub fn base(&mut self, _crawl: u32, first_value: &[u8]) -> Base {
         Base {
             date: Fields::of(first_value).map_or(0, |fields| fields.seconds),
@@ -73,12 +74,12 @@ impl Codec {
         }
     }
 
-    /// Adds a chunk with that base that was loaded, not created with [`Codec::base`].
+    /// Counts a chunk that uses this base and was loaded, not created with [`Codec::base`].
     pub fn adopt(&mut self, base: Base) {
         self.tables.adopt(base.table);
     }
 
-    /// Removes a chunk with that base.
+    /// Counts one chunk fewer with this base.
     pub fn retire(&mut self, base: Base) {
         self.tables.retire(base.table);
     }
@@ -226,15 +227,15 @@ impl Codec {
         split(packed).map_or(0, |(_, _, len)| len)
     }
 
-    /// Removes a record.
+    /// Releases the shared data that a removed record used.
     pub fn release(&mut self, base: Base, packed: &[u8]) {
         if let Some(host) = self.host_of_record(base, packed) {
             self.hosts.release(host);
         }
     }
 
-    /// Adds a record that was not encoded here, but loaded, or copied from another record with the
-    /// same base.
+    /// Counts a record that was not encoded here: it was loaded, or copied from another record with
+    /// the same base.
     pub fn hold(&mut self, base: Base, packed: &[u8]) {
         if let Some(host) = self.host_of_record(base, packed) {
             self.hosts.hold(host);
@@ -248,7 +249,7 @@ impl Codec {
         }
     }
 
-    /// Returns the host of a record, if it has one.
+    /// Returns the number of a record's host, if it has one.
     fn host(&self, base: Base, bits: &mut Bits<'_>) -> Option<u32> {
         let table = self.tables.get(base.table)?;
         read_head(table, bits)??;
@@ -332,15 +333,16 @@ fn unzigzag(n: u64, base: u32) -> u32 {
     base.wrapping_add((n >> 1) ^ 0u32.wrapping_sub(n & 1))
 }
 
-/// Maximum number of bits of WACZ indexes and sizes that are stored as numbers.
+/// Maximum number of bits of the WACZ indexes and sizes that are stored in binary.
 const WACZ_BITS: u8 = 15;
 const SIZE_BITS: u8 = table::MAX_CLASS;
 const MILLIS_BITS: u32 = 10;
 
-/// Head of a value in none of the common formats.
+/// Head of a value that has none of the common formats.
 const OTHER_VALUE: u8 = 0;
 
-/// Returns the class of a number: its length in bits. The highest bit need not be stored.
+/// Returns the class of a number: its length in bits. The class implies that the highest bit is 1,
+/// so that bit is not stored.
 #[inline]
 fn class(number: u64) -> u8 {
     (u64::BITS - number.leading_zeros()) as u8
@@ -353,8 +355,8 @@ fn put_rest(number: u64, class: u8, bits: &mut Writer<'_>) {
     bits.put_long(number & ((1 << rest) - 1), rest);
 }
 
-/// Reads the date format and the WACZ index. The inner `None` means that the value has another
-/// format.
+/// Reads the date format and the WACZ index. The inner `None` means that the value has none of the
+/// common formats.
 #[inline]
 fn read_head(table: &Table, bits: &mut Bits<'_>) -> Option<Option<(Form, u64)>> {
     let Some(head) = table.classes(Number::Head).read_class(bits)?.checked_sub(1) else {

@@ -1,4 +1,4 @@
-//! Round trips of arbitrary bytes, and robustness against untrusted ones.
+//! Round trips of arbitrary bytes, and robustness against untrusted bytes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ fn decoded(codec: &Codec, base: Base, packed: &[u8]) -> Vec<u8> {
     out[6..].to_vec()
 }
 
-/// Encodes values together, and decodes each one alone, followed by garbage.
+/// Encodes all values one after the other, and decodes each record alone, with garbage after it.
 fn round_trip(values: &[Vec<u8>]) -> Result<(), TestCaseError> {
     let mut codec = Codec::default();
     let base = codec.base(1, values.first().map_or(&b""[..], |first| first));
@@ -26,7 +26,7 @@ fn round_trip(values: &[Vec<u8>]) -> Result<(), TestCaseError> {
     for (value, packed) in values.iter().zip(&records) {
         prop_assert_eq!(&decoded(&codec, base, packed), value);
         prop_assert_eq!(codec.check(base, packed), Ok(packed.len()));
-        // Fewer cases for long values, which are slow.
+        // Run fewer cases for long values, which are slow.
         let all = if value.len() < 10_000 { 4 } else { 1 };
         for garbage in [&[0xff; 40][..], &[0; 40], b"\x05abcdefghijklmnop", b"/"]
             .into_iter()
@@ -258,7 +258,7 @@ impl Chunks {
 
 #[test]
 fn values_packed_before_a_table_was_learnt_stay_readable() {
-    // Pages of one kind followed by pages of another kind, so that two tables are trained.
+    // Pages of one kind are followed by pages of another kind, so that two tables are trained.
     let reversed = |n: u32| {
         let value = page(n);
         let mut parts: Vec<&[u8]> = value.split(|&c| c == b' ').collect();
@@ -276,7 +276,7 @@ fn values_packed_before_a_table_was_learnt_stay_readable() {
     let tables: Vec<u16> = index.codec.tables().map(|of| of.0).collect();
     assert_eq!(tables, [1, 2]);
 
-    // Load it again without the chunks of the first table.
+    // Load the values again without the chunks of the first table.
     let mut loaded = Codec::default();
     for (number, host) in index.codec.hosts() {
         loaded.add_host(number, host).unwrap();
@@ -298,7 +298,7 @@ fn values_packed_before_a_table_was_learnt_stay_readable() {
     let tables: Vec<u16> = loaded.tables().map(|of| of.0).collect();
     assert_eq!(tables, [2]);
 
-    // Removing these chunks has the same result.
+    // Removing these chunks one by one has the same result.
     let (gone, rest) = index.chunks.into_iter().partition(|of| !kept(&of.0));
     index.chunks = rest;
     let gone: Vec<_> = gone;

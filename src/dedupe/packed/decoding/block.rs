@@ -1,4 +1,4 @@
-//! Blocks of records: each record is checked, and then stored unchanged.
+//! Blocks of records: checks each record, and stores it unchanged.
 
 use super::Wrong;
 use crate::dedupe::packed::Packed;
@@ -10,7 +10,7 @@ use crate::dedupe::packed::place::{CHUNK, RecordSlot};
 use crate::dedupe::packed::record::Record;
 use crawlspace_compact::number::Reader;
 
-/// Number of records by which prefetching is ahead of table lookups.
+/// Number of records between the prefetch and the table lookup of a record.
 const AHEAD: usize = 12;
 
 /// A checked record of a block.
@@ -99,8 +99,8 @@ impl Packed {
         Ok(records)
     }
 
-    /// Returns true if there is a second entry where only one is allowed: an owner of the field, or
-    /// a record of it in the same list.
+    /// Returns true if the index has two entries where only one is allowed: two owners of a field,
+    /// or two records of it in the same list.
     fn has_twin(&self, list: u32, record: &Record<'_>, hash: u64) -> bool {
         let is_twin = |place| {
             let (other, chunk) = self.chunks.record(place);
@@ -111,7 +111,7 @@ impl Packed {
         self.table.find(hash, is_twin).is_some()
     }
 
-    /// Checks that an owner that was saved as being without a record has no record.
+    /// Checks that an owner saved without a record has no record.
     fn check_without(&self, owner: u32, record: &Record<'_>) -> Result<(), Wrong> {
         let hash = field::hash_in(field::hash(record.kind(), record.raw), owner);
         let of_owner = Record {
@@ -158,7 +158,7 @@ impl Packed {
     }
 }
 
-/// Checks an owner without a record. Returns its length.
+/// Checks an entry of an owner without a record. Returns its length.
 fn check_owner(record: &Record<'_>, crawls: &[u32]) -> Result<usize, Wrong> {
     let number = Reader::new(record.rest).array::<OWNER_BYTES>()?;
     if !record.is_owner() {
@@ -170,7 +170,7 @@ fn check_owner(record: &Record<'_>, crawls: &[u32]) -> Result<usize, Wrong> {
     Ok(OWNER_BYTES)
 }
 
-/// Checks a list of holders. Returns its length.
+/// Checks an entry of further holders. Returns its length.
 fn check_holders(record: &Record<'_>) -> Result<usize, Wrong> {
     let mut kept = Reader::new(record.rest);
     kept.bytes()?;

@@ -35,7 +35,7 @@ fn sealed(body: &[u8]) -> Vec<u8> {
     ENVELOPE.sealed(&[body])
 }
 
-/// Loads a chunk. If it is accepted, the value must be sound.
+/// Loads a chunk. If the load succeeds, the value must be valid.
 fn try_chunk(chunk: Vec<u8>) -> Result<Packed, String> {
     let packed = load([&chunk])?;
     let again = load(&chunks(&packed, 700)).expect("what was loaded can be saved");
@@ -65,7 +65,7 @@ fn value_with_a_valid_checksum_is_refused_or_consistent() {
         let _ = try_chunk(sealed(&bad));
         assert!(try_chunk(sealed(&body[..at])).is_err());
     }
-    // Digits of digests and bytes of values are arbitrary.
+    // Digits of digests and bytes of values may have any value, so changing them is no error.
     assert!(taken > 0);
 }
 
@@ -115,7 +115,7 @@ fn few_bytes_cannot_allocate_much() {
     packed.load(&chunk_of(&sections)).unwrap();
     assert!(packed.memory() < 2 << 20, "{} bytes", packed.memory());
     assert!(packed.loaded().is_err());
-    // Lengths beyond the end.
+    // Lengths that reach beyond the end.
     for kind in [PartKind::Crawls, PartKind::Hosts, PartKind::Records] {
         let result = with(kind, |content| {
             content.truncate(1);
@@ -123,7 +123,7 @@ fn few_bytes_cannot_allocate_much() {
         });
         assert!(result.is_err());
     }
-    // Numbers far above the previous ones.
+    // Numbers far above the previous number.
     for number in [u64::MAX, u64::from(u32::MAX), 1 << 30] {
         let result = with(PartKind::Hosts, |content| {
             put(content, number);
@@ -314,7 +314,7 @@ fn contradictions_are_refused() {
             vec![some(3, &[held(OWNS, b"f", b"1")])],
         ),
         ("of invalid length", counts(0, 0, 0, 0), vec![some(0, &[])]),
-        // A text that fits a spelling, an unknown spelling, and a spelling that is not the
+        // A text that a spelling fits, an unknown spelling, and a spelling that is not the
         // preferred one.
         (
             "kind",
@@ -336,7 +336,7 @@ fn contradictions_are_refused() {
             counts(1, 1, 0, 0),
             vec![some(0, &[plain(11 | OWNS, &[0x22; 32])])],
         ),
-        // Dead records, and unused bits.
+        // Records marked as dead, and unused bits.
         (
             "begins with",
             counts(1, 0, 0, 0),
@@ -352,7 +352,7 @@ fn contradictions_are_refused() {
             counts(1, 1, 0, 0),
             vec![some(0, &[x[..20].to_vec()])],
         ),
-        // Crawls without any entry.
+        // Crawls without any entries.
         (
             "announced",
             counts(1, 1, 0, 0),
@@ -361,7 +361,7 @@ fn contradictions_are_refused() {
     ] {
         assert_refused(value(counts, &blocks), why);
     }
-    // A date outside of crawls.
+    // A date outside of the crawls.
     let mut dated = block(&[held(0, b"f", b"1")]);
     dated[0] = 1;
     assert_refused(value(counts(1, 1, 0, 1), &[(3, dated)]), "date");

@@ -10,7 +10,8 @@ use super::*;
 use crate::dedupe::packed::Part;
 use crate::dedupe::packed::tests::verify;
 
-/// Maximum chunk sizes: two that split a small value into many chunks, and that of the server.
+/// Maximum chunk sizes: two sizes that split a small value into many chunks, and the size that the
+/// server uses.
 const LIMITS: [usize; 3] = [100, 700, 1 << 20];
 
 fn chunks(packed: &Packed, limit: usize) -> Vec<Vec<u8>> {
@@ -28,7 +29,8 @@ fn elements(packed: &Packed) -> BTreeSet<Vec<Vec<u8>>> {
     elements
 }
 
-/// Loads chunks. An accepted value must be sound, and load again; a rejected one must be empty.
+/// Loads chunks. If the load succeeds, the value must be valid and must load again after saving;
+/// otherwise it must be empty.
 fn load<'a>(chunks: impl IntoIterator<Item = &'a Vec<u8>>) -> Result<Packed, String> {
     let mut packed = Packed::default();
     for chunk in chunks {
@@ -182,7 +184,7 @@ fn value_can_be_used_between_its_chunks() {
         assert!(elements(&loaded).is_subset(&all));
         if n + 1 < good.len() {
             assert!(!loaded.is_empty() && loaded.loaded().is_err());
-            // The part loaded so far can be saved and copied.
+            // The part that is loaded so far can be saved and copied.
             let some = load(&chunks(&loaded, 100)).unwrap();
             assert!(elements(&some) == elements(&loaded));
             let mut changed = loaded.clone();
@@ -193,7 +195,7 @@ fn value_can_be_used_between_its_chunks() {
             changed.del(Part::Owners, field);
             verify(&changed);
             let before = elements(&changed);
-            // The value has changed, so the remaining chunks are refused.
+            // The value has changed, so the load refuses the remaining chunks.
             assert!(changed.load(&good[n + 1]).is_err());
             assert!(before.contains(&vec![b"owners".to_vec(), b"new".to_vec(), b"new".to_vec()]));
         }
@@ -272,7 +274,7 @@ fn loaded_value_takes_about_the_memory_of_a_fresh_one() {
 fn removed_hosts_leave_no_significant_gap() {
     let mut packed = Packed::default();
     let url = |n: u64| format!("0 20240101000000 https://host-{n}.example/ 5").into_bytes();
-    // The hosts that remain have the lowest and the highest numbers.
+    // The remaining hosts have the lowest and the highest numbers.
     let stays = |n: u64| !(3..70_000).contains(&n);
     for n in 0..70_003 {
         for twice in 0..2 {
