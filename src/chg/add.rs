@@ -1,4 +1,4 @@
-//! Adds URIs to groups: the operation *Adding a uri* of the design document.
+//! Adds URIs to groups: implements *Adding a uri* of the design document.
 
 use super::error::{Error, Result};
 use super::frontier::Frontier;
@@ -11,8 +11,8 @@ use super::transition::{Event, Seen};
 use super::uris::{Changed, Op, Stock};
 use crawlspace_host::text::{parse_unsigned, push_number};
 
-/// A numbered command of one writer of an execution, which can be sent again safely. The numbers of a writer
-/// only grow.
+/// A command with a sequence number, which can be sent again safely. The numbers of a writer of an
+/// execution only increase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence<'a> {
     /// The writer, for example the name of a worker.
@@ -21,7 +21,7 @@ pub struct Sequence<'a> {
     pub n: u64,
 }
 
-/// A URI that the crawler queues itself, for a group.
+/// A URI that the crawler stores itself and counts in a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Queued<'a> {
     /// The group.
@@ -30,7 +30,7 @@ pub struct Queued<'a> {
     pub at: Millis,
 }
 
-/// A URI that the frontier keeps.
+/// A URI that the frontier stores.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept<'a> {
     /// The group.
@@ -43,12 +43,12 @@ pub struct Kept<'a> {
     pub uri: &'a [u8],
 }
 
-/// The count of each group after adding; `None` where nothing was added, because the budget of the group is
-/// used up or the execution was dropped.
+/// The count of each group after the addition; `None` if nothing was added, because the budget of
+/// the group is used up or the execution was dropped.
 pub type Counts = Vec<Option<u64>>;
 
 impl<K: Store> Frontier<K> {
-    /// Counts URIs that the crawler keeps itself.
+    /// Counts URIs that the crawler stores itself.
     ///
     /// # Errors
     /// `STALE` if the writer has sent a higher number already.
@@ -102,8 +102,8 @@ impl<K: Store> Frontier<K> {
         Ok(counts)
     }
 
-    /// Adds URIs that the frontier keeps. A URI that is already queued or leased for the same execution
-    /// counts once.
+    /// Adds URIs that the frontier stores. A URI that is already queued or leased for the same
+    /// execution is not counted again.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.
@@ -120,7 +120,7 @@ impl<K: Store> Frontier<K> {
             return Ok(vec![None; uris.len()]);
         }
         for uri in uris.iter().skip(1) {
-            // All or nothing, as in `add`.
+            // Load all groups before the first write, as in `add`.
             self.groups.load(ks, uri.chg)?;
             let key = self.keys.uris_key(ks, uri.chg);
             ks.keeps_uris(&key)?;
@@ -171,8 +171,8 @@ impl<K: Store> Frontier<K> {
         Ok(counts)
     }
 
-    /// Adds URIs to a group, the first of them due at `at`: queues the group, or moves it forward if it
-    /// waits.
+    /// Adds URIs to a group. The first of them is due at `at`. Queues the group, or moves it
+    /// forward if it is already waiting.
     pub(super) fn arrive(
         &mut self,
         ks: &mut K,
@@ -183,12 +183,13 @@ impl<K: Store> Frontier<K> {
     ) -> Result<()> {
         let group = &loaded.group;
         let stands = group.is_runnable();
-        // Keys may have been written before, so a key of the wrong type is not an error here.
+        // Earlier writes of this command may have succeeded, so a key of the wrong type is not an
+        // error here.
         let opens = match &group.options.gate[..] {
             gate if stands && !gate.is_empty() => self.gates.closed_until(ks, gate).unwrap_or(0),
             _ => 0,
         };
-        // A plain client that holds the group queues it when it is done.
+        // A plain client that fetches from the group queues it afterwards.
         let taken = !stands
             && group.known
             && group.holds.is_empty()
@@ -203,7 +204,7 @@ impl<K: Store> Frontier<K> {
     }
 }
 
-/// Returns the stored reply if the command of this number was executed before.
+/// Returns the stored reply if a command with this number was executed before.
 fn replayed<K: Store>(
     keys: &Keys<K>,
     ks: &mut K,
@@ -247,7 +248,7 @@ fn store_counts<K: Store>(
     Ok(())
 }
 
-/// Takes one URI from the budget; returns false if the budget is used up.
+/// Takes one URI from the budget of a group. Returns false if the budget is used up.
 fn spend<K: Store>(loaded: &mut Loaded<K>) -> bool {
     match &mut loaded.group.options.budget {
         None => true,

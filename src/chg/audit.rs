@@ -1,4 +1,4 @@
-//! State that lets an audit account for changes made while it runs.
+//! Records changes that commands make while an audit of the frontier runs.
 
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -25,7 +25,7 @@ impl Audits {
         Some(self.0.swap_remove(at))
     }
 
-    /// Watches a group that its owner is about to read in several steps.
+    /// Watches a group that the owner of the audit is about to read in several steps.
     pub(super) fn watch(&mut self, owner: &Rc<()>, id: &[u8]) {
         if let Some(audit) = self.0.iter_mut().find(|audit| audit.is_of(owner)) {
             audit.watched = Some(id.into());
@@ -37,8 +37,8 @@ impl Audits {
         self.0.iter().any(Audit::is_wanted)
     }
 
-    /// Records the count of a group before the count, or other fields of the group, change; `count` returns
-    /// the current count.
+    /// Records the count of a group before the count or another field of the group changes. `count`
+    /// is the current count.
     pub(super) fn before(&mut self, id: &[u8], count: impl FnOnce() -> u64) {
         if self.0.is_empty() {
             return;
@@ -57,33 +57,33 @@ impl Audits {
         }
     }
 
-    /// Counts a group that was taken from the head of `chg_ready`.
+    /// Counts a group that a command took from the head of `chg_ready`.
     pub(super) fn taken(&mut self) {
         self.0.iter_mut().for_each(|audit| audit.taken += 1);
     }
 
-    /// Records that a plain client wrote to keys, so that their previous state is unknown.
+    /// Records that a plain client wrote to keys, so that their previous contents are unknown.
     pub(super) fn disturb(&mut self) {
         self.0.iter_mut().for_each(|audit| audit.disturbed = true);
     }
 }
 
-/// The previous counts of everything that has changed since an audit began. An audit takes many
-/// steps, but with these counts it can prove the state at one moment.
+/// The previous counts of all groups and executions that have changed since an audit began. An
+/// audit takes many steps; with these counts it can reconstruct the state at its beginning.
 ///
-/// The maps are ordered, here and in the audit itself. Clients choose the names, and a map that
-/// grows node by node never pauses to rehash, even at the millionth entry.
+/// This type and the audit use ordered maps, which grow node by node and therefore never pause to
+/// rehash, even with a million entries.
 #[derive(Debug, Default)]
 pub struct Audit {
-    /// The owner of the audit, which ends when its owner is dropped.
+    /// The owner of the audit. The audit ends when its owner is dropped.
     owner: Weak<()>,
     pub(super) groups: BTreeMap<Box<[u8]>, u64>,
     pub(super) executions: BTreeMap<Box<[u8]>, u64>,
-    /// The group that is being read in several steps, until something in it changes.
+    /// The group that the audit is reading in several steps; `None` once the group has changed.
     watched: Option<Box<[u8]>>,
     /// Number of groups taken from the head of `chg_ready`.
     pub(super) taken: u64,
-    /// Plain clients wrote during the audit, so it proves nothing.
+    /// True if plain clients wrote during the audit, so that its result is unreliable.
     pub(super) disturbed: bool,
 }
 
@@ -108,7 +108,7 @@ impl Audit {
         self.owner.strong_count() > 0
     }
 
-    /// Returns true if no command of this module has changed the watched group.
+    /// Returns true if no command of the module has changed the watched group.
     pub(super) fn is_unchanged(&self) -> bool {
         self.watched.is_some()
     }

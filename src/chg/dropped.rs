@@ -1,8 +1,8 @@
-//! Crawl executions that were dropped while some of their leases were held. The holder of such a
-//! lease may not know about the drop, and could revive the crawl with the links that it finds. So
-//! new URIs of the execution are refused until the last of these leases ends. They are also refused
-//! while the job that drops the execution runs, because the job does not return to groups that it
-//! has passed.
+//! Crawl executions that were dropped while some of their leases were held. A worker with such a
+//! lease may not know about the drop, and could continue the crawl with the links that it finds.
+//! Therefore the frontier refuses new URIs of the execution until the last of these leases ends. It
+//! also refuses them while the job that drops the execution runs, because the job does not return
+//! to groups that it has passed.
 //!
 //! `chg_dropped` holds these executions by the deadline of their last lease.
 
@@ -19,9 +19,10 @@ use crawlspace_host::keyspace::Batch;
 /// Executions whose new URIs are refused.
 pub(super) struct Drops<K: Store> {
     key: K::Name,
-    /// The dropped executions, each with the time until which its URIs are refused; `None` if not read yet.
+    /// The dropped executions, each with the time until which the frontier refuses its URIs; `None`
+    /// if not loaded yet.
     marks: Option<BTreeMap<Box<[u8]>, Millis>>,
-    /// Executions that are being dropped, for as long as their jobs live.
+    /// Executions that are being dropped. An entry ends with its job.
     jobs: Vec<Weak<[u8]>>,
 }
 
@@ -34,7 +35,7 @@ impl<K: Store> Drops<K> {
         }
     }
 
-    /// Takes over the jobs of the same frontier.
+    /// Takes the running jobs over from another instance for the same frontier.
     pub(super) fn take_over(&mut self, other: &mut Drops<K>) {
         self.jobs = std::mem::take(&mut other.jobs);
     }
@@ -60,7 +61,8 @@ impl<K: Store> Drops<K> {
         Ok(self.marks.as_mut().expect("read above"))
     }
 
-    /// Returns true if an execution is being dropped, or was dropped and a lease of it may still be held.
+    /// Returns true if an execution is being dropped, or was dropped while a worker may still hold
+    /// one of its leases.
     pub(super) fn has(&mut self, ks: &mut K, execution: &[u8], now: Millis) -> Result<bool> {
         self.jobs.retain(|other| other.strong_count() > 0);
         let mut names = self.jobs.iter().filter_map(Weak::upgrade);
@@ -81,7 +83,8 @@ impl<K: Store> Drops<K> {
         self.jobs.iter().any(|name| name.strong_count() > 0)
     }
 
-    /// Refuses URIs of an execution until a time; an earlier call with a later time prevails.
+    /// Refuses URIs of an execution until a time. If an earlier call set a later time, keeps that
+    /// time.
     pub(super) fn mark(&mut self, ks: &mut K, execution: &[u8], until: Millis) -> Result<()> {
         let marks = self.marks(ks)?;
         let before = marks.get(execution).copied().unwrap_or(0);
@@ -100,7 +103,7 @@ impl<K: Store> Drops<K> {
         Ok(())
     }
 
-    /// Removes the mark of one execution whose last lease is over, if there is one.
+    /// Removes the mark of one execution whose last lease has ended, if there is such an execution.
     pub(super) fn unmark_over(&mut self, ks: &mut K, now: Millis) -> Result<()> {
         if self.marks(ks)?.is_empty() {
             return Ok(());
@@ -112,8 +115,8 @@ impl<K: Store> Drops<K> {
         Ok(())
     }
 
-    /// Extends the refusal with a lease: if the execution of the lease was dropped, its URIs are refused
-    /// until the new deadline.
+    /// Handles an extended lease: if its execution was dropped, refuses the execution's URIs until
+    /// the new deadline.
     pub(super) fn extend(
         &mut self,
         ks: &mut K,

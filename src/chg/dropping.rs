@@ -1,6 +1,6 @@
-//! `CHG.DROP`: removes the URIs of an aborted crawl from all groups, or the URIs of all crawls from one group. The
-//! first form also rejects new URIs of the execution until every lease whose worker may not know about the drop has
-//! ended. The second form lets the crawls continue.
+//! `CHG.DROP`: removes the URIs of an aborted crawl from all groups, or the URIs of all crawls from
+//! one group. The first form also refuses new URIs of the execution until every lease has ended
+//! whose worker may not know about the drop. After the second form, the crawls continue.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use super::time::Millis;
 use super::transition::{Event, Seen};
 use super::uris::{Changed, Op, Stock};
 
-/// Maximum number of URIs of one group removed at a time.
+/// Maximum number of URIs that are removed from one group at a time.
 const BATCH: u64 = 32;
 
 /// Number of groups and URIs that a job has removed.
 #[derive(Default)]
 struct Dropped {
-    /// Groups of an execution, or executions of a group.
+    /// Number of groups of an execution, or of executions of a group, from which URIs were removed.
     touched: u64,
     uris: u64,
 }
 
 impl Dropped {
-    /// Removes all URIs of an execution from a group, in batches. With `aborts` new URIs of the execution are
-    /// refused while leases of it are held.
+    /// Removes all URIs of an execution from a group, in batches. With `aborts`, refuses new URIs
+    /// of the execution while leases of it are held.
     async fn take_out<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -54,8 +54,8 @@ impl Dropped {
     }
 }
 
-/// Creates a job that removes the URIs of an execution from all groups. A URI that is being fetched is not
-/// counted any more, but its host stays leased.
+/// Creates a job that removes the URIs of an execution from all groups. A URI that is being fetched
+/// is no longer counted, but its group stays leased.
 pub fn drop_execution<K: Store>(execution: &[u8], now: Millis) -> Job<K> {
     let execution: Arc<[u8]> = execution.into();
     Job::new(async move |lent: Lent<K>| {
@@ -85,8 +85,8 @@ pub fn drop_execution<K: Store>(execution: &[u8], now: Millis) -> Job<K> {
     })
 }
 
-/// Creates a job that removes all URIs from a group, kept ones first. URIs that are being fetched are not
-/// counted any more, but the host stays leased.
+/// Creates a job that removes all URIs from a group, stored URIs first. URIs that are being fetched
+/// are no longer counted, but the group stays leased.
 pub fn empty_group<K: Store>(group: &[u8], now: Millis) -> Job<K> {
     let group = group.to_vec();
     Job::new(async move |lent: Lent<K>| {
@@ -116,8 +116,8 @@ pub fn empty_group<K: Store>(group: &[u8], now: Millis) -> Job<K> {
 }
 
 impl<K: Store> Frontier<K> {
-    /// Removes some URIs of an execution from a group; returns their number, and whether there are more. With
-    /// `aborts` new URIs of the execution are refused while leases of it are held.
+    /// Removes some URIs of an execution from a group. Returns their number, and true if there are
+    /// more. With `aborts`, refuses new URIs of the execution while leases of it are held.
     fn drop_some(
         &mut self,
         ks: &mut K,
@@ -126,7 +126,7 @@ impl<K: Store> Frontier<K> {
         aborts: bool,
         now: Millis,
     ) -> Result<(u64, bool)> {
-        // A key that is not a group has no URIs.
+        // A key that is not a group contains no URIs.
         let Some(mut loaded) = self.groups.load_sound(ks, id)? else {
             return Ok((0, false));
         };
@@ -238,8 +238,8 @@ mod tests {
         let done = loop {
             match drop.step(&mut frontier, &mut ks, &mut || false).unwrap() {
                 Step::More => {
-                    // Adds URIs to a group that the job has passed, to one that it has not reached,
-                    // and to a new one.
+                    // Add URIs to a group that the job has passed, to a group that it has not
+                    // reached, and to a new group.
                     frontier.invalidate();
                     for n in 0..25 {
                         assert_eq!(add(&mut frontier, &mut ks, &format!("h{n}")), None);
@@ -251,7 +251,7 @@ mod tests {
         };
         assert!(steps > 10, "{steps} steps");
         assert_eq!(done, Reply::counts(&[20, 20]));
-        // A job that has ended or was abandoned does not block new URIs.
+        // A job that has ended or was abandoned does not stop new URIs.
         std::mem::drop(drop);
         assert_eq!(add(&mut frontier, &mut ks, "h3"), Some(1));
         let mut given_up = drop_execution(b"y", 1);

@@ -1,4 +1,4 @@
-//! Errors of the `CHG.*` commands, each with its code word and its message.
+//! Errors of the `CHG.*` commands: code words and messages.
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ use super::time::Millis;
 pub enum Error {
     /// An error of the key space.
     Key(KeyError),
-    /// `ERR`: an invalid argument; the text is the message.
+    /// `ERR`: an invalid argument; contains the message.
     Argument(String),
     /// `NOCHG`: the frontier does not know the group.
     NoChg(Vec<u8>),
-    /// `STALE`: the token does not belong to a lease that is held.
+    /// `STALE`: the token belongs to no lease that is held.
     Stale(Vec<u8>, Token),
-    /// `STALE`: a sequence number below the last one of its writer.
+    /// `STALE`: a sequence number below the last number of its writer.
     OldSequence {
         /// The writer.
         writer: Vec<u8>,
@@ -28,9 +28,9 @@ pub enum Error {
         /// The last number of the writer.
         last: u64,
     },
-    /// `LEASED`: the group is being fetched from, until this deadline.
+    /// `LEASED`: a worker is fetching from the group, until this deadline.
     Leased(Vec<u8>, Millis),
-    /// `BUSY`: called from a callback in the middle of another command of this module.
+    /// `BUSY`: a callback ran this command in the middle of another command of this module.
     Busy,
 }
 

@@ -1,4 +1,4 @@
-//! Expired leases, and the reports of them.
+//! Ends expired leases, and reports them.
 
 use super::Token;
 use super::error::Result;
@@ -11,8 +11,9 @@ use super::transition::{Event, Seen, Step};
 use smallvec::SmallVec;
 
 impl<K: Store> Frontier<K> {
-    /// Ends the expired leases of a group. Their URIs return to the queue, or are given up after
-    /// too many attempts. In both cases a report is stored. The caller applies the returned step.
+    /// Ends the expired leases of a group. Puts their URIs back into the queue, or gives the URIs
+    /// up after too many attempts. Stores a report in both cases. The caller applies the returned
+    /// step.
     pub(super) fn expire(
         &mut self,
         ks: &mut K,
@@ -38,15 +39,15 @@ impl<K: Store> Frontier<K> {
         let ended = loaded.group.expired - (times - over.len() as u64);
         self.figures.expired += ended;
         if ended > over.len() as u64 {
-            // The lease of a plain client, which has no token.
+            // This is the lease of a plain client, which has no token.
             let report = Report::of_group(&loaded.id, loaded.group.expired);
             self.figures.reports_dropped += self.reports.keep(ks, &report)?;
         }
         Ok(step)
     }
 
-    /// Removes the oldest reports from the list and returns them. Before that, ends expired leases
-    /// that no command has ended yet.
+    /// Ends expired leases that no command has ended yet. Then removes the oldest reports from the
+    /// list and returns them.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.

@@ -2,46 +2,47 @@
 
 use super::time::Millis;
 
-/// Number of seconds over which the rate is computed.
+/// Number of seconds from which the rate is computed.
 const SECONDS: usize = 10;
 
-/// The actual pause between two fetches of a host, and the requested one.
+/// The actual pause between two fetches of a host, and the pause that was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     /// Time from the end of one fetch to the start of the next.
     pub observed: Millis,
-    /// Pause that the preceding release requested.
+    /// Pause that the release before it requested.
     pub asked: Millis,
 }
 
 impl Pause {
-    /// Returns the actual pause minus the requested one; negative if a host was fetched from too
-    /// early.
+    /// Returns the actual pause minus the requested one. Negative if a worker fetched from the host
+    /// too early.
     pub fn margin(self) -> i64 {
         self.observed as i64 - self.asked as i64
     }
 }
 
-/// Counts since the frontier was opened, which is at the latest when the server started.
+/// Counts since the frontier was opened. A frontier is opened at its first use after the server
+/// started, or after its cache was dropped.
 #[derive(Debug, Default)]
 pub struct Figures {
-    /// URIs added.
+    /// Number of URIs added.
     pub added: u64,
-    /// Leases granted.
+    /// Number of leases granted.
     pub leases: u64,
-    /// Leases released.
+    /// Number of leases released.
     pub releases: u64,
-    /// Leases that expired.
+    /// Number of leases that expired.
     pub expired: u64,
-    /// Number of expired-lease reports that were dropped because the list was full.
+    /// Number of reports of expired leases that were dropped because the list was full.
     pub reports_dropped: u64,
     /// Number of pauses observed.
     pub pauses: u64,
     /// The shortest pause.
     pub shortest: Option<Pause>,
-    /// The pause with the smallest margin over the requested one.
+    /// The pause with the smallest margin over the requested pause.
     pub tightest: Option<Pause>,
-    /// Leases in each of the last seconds: the second, and the count.
+    /// Leases in each of the last seconds, as pairs of second and count.
     recent: [(u64, u64); SECONDS],
 }
 

@@ -19,7 +19,7 @@ impl First {
         self.0 == Some(Millis::MAX)
     }
 
-    /// Accounts for a member that was added with this time.
+    /// Updates the bound for a member that was added with this time.
     pub(super) fn add(&mut self, at: Millis) {
         self.0 = self.0.map(|first| first.min(at));
     }
@@ -36,7 +36,8 @@ impl First {
         Ok(first)
     }
 
-    /// Returns the first member, if its time has come. Reads nothing if it cannot have come.
+    /// Returns the first member if it is due. Reads nothing if, according to the bound, it cannot
+    /// be due.
     pub(super) fn due<K: Store>(
         &mut self,
         ks: &mut K,

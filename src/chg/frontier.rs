@@ -1,7 +1,7 @@
-//! A politeness frontier: the keys that share a prefix, and the cache over them.
+//! A politeness frontier: the keys that share a prefix, and a cache of them in memory.
 //!
-//! The keys are the source of truth. The cache can be rebuilt from them at any time, and is invalidated when
-//! another client changes them.
+//! The keys are the source of truth. The cache can be rebuilt from them at any time, and is
+//! invalidated when another client changes them.
 
 pub use crawlspace_compact::limits::chg::ATTEMPTS;
 use std::rc::Rc;
@@ -28,10 +28,10 @@ use super::types::Types;
 pub struct Frontier<K: Store> {
     /// The keys of the frontier.
     pub keys: Rc<Keys<K>>,
-    /// Maximum number of leases of a kept URI that may expire before it is given up.
+    /// Maximum number of leases of a kept URI that may expire before the frontier gives it up.
     pub attempts: u64,
-    /// Milliseconds added to each pause. Times are whole milliseconds, so the actual release may be
-    /// up to this much later than its recorded time.
+    /// Milliseconds that are added to each pause. Times are rounded down to milliseconds, so the
+    /// actual release may be this much later than the recorded time.
     pub rounding: Millis,
     /// Statistics since the frontier was opened.
     pub figures: Figures,
@@ -46,7 +46,7 @@ pub struct Frontier<K: Store> {
     pub(super) tokens: Tokens<K>,
     /// Time when the first idle group is deleted.
     pub(super) first_idle: First,
-    /// Type check of the keys that exist once per frontier.
+    /// Check of the types of the keys that exist once per frontier.
     pub types: Types<K>,
 }
 
@@ -73,7 +73,7 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Invalidates the cached contents of keys, because other clients changed them.
+    /// Invalidates the cached contents of keys after other clients changed them.
     pub fn invalidate(&mut self) {
         self.queues.invalidate();
         self.pauses.invalidate();
@@ -84,8 +84,8 @@ impl<K: Store> Frontier<K> {
         self.ledger.audits.disturb();
     }
 
-    /// Invalidates everything cached, and resets the statistics. Called after the database or the
-    /// master changed.
+    /// Invalidates the whole cache, and resets the statistics. Called after the database or the
+    /// master has changed.
     pub fn invalidate_all(&mut self) {
         self.invalidate();
         self.tokens.invalidate();
@@ -100,7 +100,7 @@ impl<K: Store> Frontier<K> {
         self.queues.skipped.changed_by_others(id);
     }
 
-    /// Returns the parts that the end of a lease changes.
+    /// Returns the parts of the frontier that the end of a lease changes.
     pub(super) fn outcomes(&mut self) -> Outcomes<'_, K> {
         Outcomes {
             groups: &self.groups,
@@ -113,7 +113,7 @@ impl<K: Store> Frontier<K> {
         self.save_with(ks, loaded, None)
     }
 
-    /// Writes the changed fields of a group, and one more field.
+    /// Writes the changed fields of a group, and one additional field.
     pub(super) fn save_with(
         &mut self,
         ks: &mut K,
@@ -128,7 +128,7 @@ impl<K: Store> Frontier<K> {
         self.groups.write(ks, loaded, more)
     }
 
-    /// Defers saving a group until the next lease is known, or until the group is read.
+    /// Defers the write of a group until the next lease is known or the group is read.
     pub(super) fn save_later(&mut self, ks: &mut K, loaded: Box<Loaded<K>>) -> Result<()> {
         self.groups.write_back(ks, None)?;
         self.ledger
@@ -168,7 +168,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Returns true if a job relies on cached state: the executions being dropped or paused, or an audit.
+    /// Returns true if a job depends on cached state: executions that are being dropped or paused,
+    /// or an audit.
     pub fn is_worked_on(&self) -> bool {
         self.drops.is_under_way()
             || self.ledger.audits.is_wanted()

@@ -1,16 +1,16 @@
-//! Gates that several groups share because they belong to one server or operator. While a worker
-//! fetches from one of the groups, and during the pause after that, no other group of the gate is
-//! leased.
+//! Gates that several groups share because their hosts belong to one server or operator. While a
+//! worker fetches from one of the groups, and during the pause after the fetch, the frontier leases
+//! no other group of the gate.
 //!
 //! A gate is the hash `chg_gate:<name>` with these fields:
 //!
 //! - `n`: the time when the gate opens
 //! - `p`: the end of the longest pause
 //! - `l:<group>`: the deadline of a lease of this group
-//! - `w`: the representative, the one group that waits in `chg_wait` on behalf of all
+//! - `w`: the representative: the one group that waits in `chg_wait` for all groups of the gate
 //!
 //! `n` is computed from `p` and the deadlines. The other groups wait in the list
-//! `chg_gated:<name>`, so that opening the gate moves one group instead of thousands.
+//! `chg_gated:<name>`. Therefore opening the gate moves only one group, not thousands.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -20,20 +20,21 @@ use super::keys::{GATE, GATED};
 use super::store::{Store, field_number};
 use super::time::Millis;
 
-/// Score fraction that sorts a group after all others that are due in the same millisecond.
+/// Fraction of a score that sorts a group after all other groups that are due in the same
+/// millisecond.
 const LAST: f64 = 0.999;
 /// Maximum number of groups behind a gate that are examined for a representative. If none of them
-/// qualifies, the next one becomes the representative anyway, and the search continues when its
-/// turn comes.
+/// qualifies, the next group becomes the representative anyway, and the search continues when that
+/// group is due.
 const LOOKED_AT: usize = 1000;
-/// Maximum number of entries of the queue behind a gate that are searched for a group that leaves it.
+/// Maximum number of entries of a gate's list to search for a group that leaves the gate.
 const MAX_SEARCHED: u64 = 1000;
 
 impl<K: Store> Frontier<K> {
     /// Updates a gate after the leases of one of its groups changed: stores the last deadline of
-    /// the group, if it is leased, and the end of its pause. The gate stays closed while any of its
-    /// groups is leased or pauses. Until then its representative waits in `chg_wait` for all groups
-    /// that came due.
+    /// the group, if it is leased, and the end of its pause. The gate stays closed while one of its
+    /// groups is leased or pauses. Meanwhile, the representative waits in `chg_wait` for all due
+    /// groups of the gate.
     pub(super) fn update_gate(
         &mut self,
         ks: &mut K,
@@ -68,8 +69,8 @@ impl<K: Store> Frontier<K> {
         }
         self.promote(ks, gate, loaded, until)?;
         if is_own {
-            // The group was waiting for the previous opening time. Now the other groups take
-            // precedence.
+            // The group waited for the previous opening time. The other groups are leased first
+            // now.
             loaded.group.due = self.groups.due_of(ks, loaded)?.max(until);
             self.queues
                 .wait(ks, &loaded.id, loaded.group.due as f64 + LAST)?;
@@ -77,7 +78,7 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Reads the keys that a gate needs before anything is written, so that no command fails half-way.
+    /// Reads the keys of a gate before the first write, so that a command cannot fail halfway.
     ///
     /// # Errors
     /// `WRONGTYPE`.
@@ -100,8 +101,9 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Queues a group that is in no queue and is held back only by its gate: it becomes the representative of
-    /// the gate, or joins the list behind it. A group that is not due when the gate opens waits on its own.
+    /// Queues a group that is in no queue and is held back only by its gate: the group becomes the
+    /// representative of the gate, or joins the gate's list. A group that is not yet due when the
+    /// gate opens waits in `chg_wait` separately.
     pub(super) fn wait_behind_gate(
         &mut self,
         ks: &mut K,
@@ -125,8 +127,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Queues a group that a worker has just fetched from. The group comes after all others of the
-    /// gate, including due groups that no search has moved behind the gate yet.
+    /// Queues a group from which a worker has just fetched, after all other groups of the gate.
+    /// These include due groups that no search has moved behind the gate yet.
     pub(super) fn wait_last_behind_gate(
         &mut self,
         ks: &mut K,
@@ -155,7 +157,7 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Makes the next group behind a gate its representative. The next group may be `own`, the
-    /// group that the caller is changing; its stored state is out of date.
+    /// group that the caller is changing. Its stored state is outdated.
     fn promote(
         &mut self,
         ks: &mut K,
@@ -196,8 +198,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Replaces a group that represents its gate by the next one. Returns true if the group was the
-    /// representative.
+    /// Makes the next group the representative of a gate if the given group is its representative.
+    /// Returns true if it was.
     pub(super) fn replace_representative(
         &mut self,
         ks: &mut K,
@@ -217,7 +219,8 @@ impl<K: Store> Frontier<K> {
         Ok(true)
     }
 
-    /// Removes a group from its gate. Returns true if it was queued behind the gate, and is in no queue now.
+    /// Removes a group from its gate. Returns true if the group was queued behind the gate and is
+    /// in no queue now.
     pub(super) fn leave_gate(&mut self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<bool> {
         if loaded.group.options.gate.is_empty() || self.replace_representative(ks, loaded)? {
             return Ok(false);
@@ -270,7 +273,8 @@ mod tests {
             let lease = frontier.next_of(ks, b"x", &ask(lease), 10).unwrap();
             lease.expect("three at a time").token
         });
-        // Both wait for the gate that the leases close: z in `chg_wait`, x behind it.
+        // Both groups wait for the gate that the leases close: z in `chg_wait`, x in the gate's
+        // list.
         frontier.group(ks, b"g", &[b"z", b"x"], 20).unwrap();
         let mut leases = Vec::new();
         let all = &mut || true;
@@ -278,7 +282,7 @@ mod tests {
         assert!(leases.is_empty());
         let gated = frontier.keys.key(ks, GATED, b"g");
         assert_eq!(ks.list_get(&gated, 0), Ok(Some(b"x".to_vec())));
-        // Now z cannot represent the gate, so the release of x promotes x.
+        // Now z cannot represent the gate, so the release of x makes x the representative.
         frontier.block(ks, b"z", 1_000_000, 30).unwrap();
         let done = Fate::Done {
             execution: b"e",

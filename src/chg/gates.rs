@@ -29,13 +29,13 @@ impl<K: Store> Gates<K> {
         Gates { keys }
     }
 
-    /// Returns the time when a gate opens, which is in the past if it is open.
+    /// Returns the time when a gate opens. The time of an open gate is in the past.
     pub(super) fn closed_until(&self, ks: &mut K, gate: &[u8]) -> Result<Millis> {
         let key = self.keys.key(ks, GATE, gate);
         Ok(field_number(ks, &key, OPENS)?)
     }
 
-    /// Returns the group that represents the gate in `chg_wait`, if it is still there.
+    /// Returns the group that represents the gate in `chg_wait`, if it is still in `chg_wait`.
     pub(super) fn representative(&self, ks: &mut K, key: &K::Name) -> Result<Option<K::Value>> {
         let Some(first) = ks.hash_get(key, FIRST)? else {
             return Ok(None);

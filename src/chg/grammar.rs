@@ -1,6 +1,6 @@
 //! Grammar of the `CHG` commands: names, flags, descriptions and arguments.
 //!
-//! This file is long because it is a reference table whose rows share options.
+//! The grammar is one long file because its entries share options.
 
 // Without the feature `module`, only tests read the parsed values.
 #![cfg_attr(
@@ -37,7 +37,7 @@ const BLOCK: Span = Span::new("block-milliseconds", 0);
 
 type Groups<'a> = SmallVec<[&'a [u8]; 4]>;
 
-/// Parses a cursor with `parse`; `None` is the beginning.
+/// Parses a cursor with `parse`. `None` is the beginning of a listing.
 fn cursor<T>(text: &[u8], parse: impl FnOnce(&[u8]) -> Option<T>) -> Result<Option<T>, String> {
     if text == b"0" {
         return Ok(None);
@@ -70,8 +70,8 @@ fn read_status(text: &[u8]) -> Result<i64, String> {
     })
 }
 
-/// Parses a pause that a host requested, and clamps it to 0 and ten years. A release must not fail
-/// because a host sent an invalid value.
+/// Parses a pause that a host requested, and clamps it to the range from 0 to ten years. A release
+/// must not fail because a host sent an invalid value.
 fn read_wait(text: &[u8]) -> Result<Millis, String> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -189,7 +189,7 @@ fn check_block(now: Now, block: Option<Millis>) -> Result<(), String> {
 }
 
 grammar! {
-    /// Facts about a fetch.
+    /// The results of a fetch that a release reports.
     struct Given {
         elapsed: Millis = Span::new("elapsed", 0).after("ELAPSED"),
         {
@@ -244,7 +244,7 @@ impl<'a> Done<'a> {
 }
 
 grammar! {
-    /// Options of the next lease.
+    /// Options of the lease that a client requests next.
     pub struct Taking {
         next: () = Flag("NEXT"),
         {
@@ -332,7 +332,7 @@ command! {
     }
 }
 
-/// Target of `PAUSE` and `RESUME`: by default the whole frontier.
+/// The target of `PAUSE` and `RESUME`; `None` for the whole frontier.
 type What<'a> = Option<Target<'a>>;
 
 command! {

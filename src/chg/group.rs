@@ -1,7 +1,8 @@
 //! The state of one crawl host group, and its representation in the hash `CHG:<id>`.
 //!
-//! `n` and `c` are the documented fields. The others are private to this module, and short so that the hash of a group
-//! stays in the server's compact encoding (values of at most 64 bytes):
+//! `n` and `c` are the documented fields. The other fields are private to the module. They are
+//! short, so that the server stores the hash of a group in its compact encoding (values of at most
+//! 64 bytes):
 //!
 //! | field | holds |
 //! |---|---|
@@ -54,11 +55,11 @@ pub struct Options {
     pub gap: Millis,
     /// Pause after a fetch, unless a release says otherwise; `None` if not set.
     pub delay: Option<Millis>,
-    /// Number of further URIs that the group accepts; `None` if unlimited.
+    /// Number of URIs that the group still accepts; `None` if unlimited.
     pub budget: Option<u64>,
-    /// No fetch begins before this time.
+    /// Time until which the group is blocked: no fetch begins before it.
     pub blocked: Millis,
-    /// No fetch begins until the group is resumed.
+    /// True if no fetch begins until the group is resumed.
     pub paused: bool,
     /// The gate shared with other groups; empty if there is none.
     pub gate: Vec<u8>,
@@ -81,25 +82,25 @@ impl Default for Options {
 /// A group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// The frontier knows the group.
+    /// True if the frontier knows the group.
     pub known: bool,
-    /// This module has written the state of the group, not only plain clients.
+    /// True if the module has written the state of the group; false if only plain clients have.
     pub ours: bool,
     /// `n`: due time.
     pub due: Millis,
     /// `c`: queued URIs, including those being fetched.
     pub uris: u64,
-    /// No fetch begins before this time: the end of the politeness pause.
+    /// The end of the politeness pause. No fetch begins before this time.
     pub gate: Millis,
     /// Time when the last fetch ended; 0 before the first.
     pub released: Millis,
     /// Back-off after failures of the host.
     pub backoff: Backoff,
-    /// URIs may be kept for the group, not only counted.
+    /// True if the frontier may store URIs of the group, not only count them.
     pub keeps: bool,
-    /// Leases that expired in a row.
+    /// Number of leases that have expired in a row.
     pub expired: u64,
-    /// Leases that are held; some may have expired unnoticed.
+    /// Leases that are held. Some may have expired without a command noticing it.
     pub holds: SmallVec<[Hold; 1]>,
     /// The last release.
     pub last: Option<Released>,
@@ -113,7 +114,7 @@ pub const FIELDS: usize = 5;
 /// Names of these fields.
 pub(super) const FIELD_NAMES: [&[u8]; FIELDS] = [b"n", b"c", b"s", b"l", b"o"];
 
-/// Limits to be set; `None` leaves a limit unchanged.
+/// Limits that a command sets; `None` leaves a limit unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum number of concurrent fetches.
@@ -122,13 +123,13 @@ pub struct Limits {
     pub gap: Option<Millis>,
     /// Pause after a fetch, unless a release says otherwise; `Some(None)` removes it.
     pub delay: Option<Option<Millis>>,
-    /// Number of further URIs that the group accepts; `Some(None)` for no limit.
+    /// Number of URIs that the group still accepts; `Some(None)` for no limit.
     pub budget: Option<Option<u64>>,
 }
 
 impl Group {
-    /// Decodes the fields `n`, `c`, `s`, `l`, `o`. Never fails: plain clients may have written
-    /// anything, and text that is not a number counts as 0.
+    /// Decodes the fields `n`, `c`, `s`, `l`, `o`. Never fails: plain clients may have written any
+    /// text, and text that is not a number is read as 0.
     pub fn read(fields: [Option<&[u8]>; FIELDS]) -> Group {
         let [due, uris, state, leases, options] = fields;
         let number = |field: Option<&[u8]>| field.and_then(parse_unsigned).unwrap_or(0);
@@ -151,7 +152,8 @@ impl Group {
             group.keeps = next() != 0;
         }
         if written != group.due {
-            // A plain client set the due time, presumably at a release, so it is the end of a pause.
+            // A plain client set the due time, presumably at a release, so the due time is the end
+            // of a pause.
             group.gate = group.gate.max(group.due);
         }
         group.read_leases(leases.unwrap_or_default());
@@ -185,7 +187,7 @@ impl Group {
         }
     }
 
-    /// Encodes the fields; `None` for a field that is not stored.
+    /// Encodes the fields; `None` for a field that must not be stored.
     pub fn write(&self) -> [Option<Text>; FIELDS] {
         let number = |n: u64| {
             let mut text = Text::new();
@@ -210,7 +212,7 @@ impl Group {
         }
         [
             Some(number(self.due)),
-            // Plain clients may have written the largest number that can be read.
+            // Plain clients may have written the largest possible number.
             Some(number(self.uris.min(i64::MAX as u64))),
             Some(join(&state[..used])),
             (leases[..] != b"0"[..]).then_some(leases),
@@ -218,7 +220,7 @@ impl Group {
         ]
     }
 
-    /// Returns the lease of this token, if it is held and has not expired.
+    /// Returns the lease with this token, if it is held and has not expired.
     pub fn hold(&self, token: Token, now: Millis) -> Option<Hold> {
         let held = self.holds.iter().find(|hold| hold.token == token);
         held.copied().filter(|hold| now < hold.deadline)
@@ -234,19 +236,20 @@ impl Group {
         self.holds.iter().map(|hold| hold.deadline).max()
     }
 
-    /// Returns true if another lease can be granted, now or later.
+    /// Returns true if the group can grant another lease, now or later.
     pub fn is_runnable(&self) -> bool {
         let out = self.holds.len() as u64;
         self.uris > out && out < self.options.parallel
     }
 
-    /// Returns true if the group is in a queue as well as in `chg_busy`, because it allows further concurrent fetches.
-    /// A plain client that fetches from a group has removed it from the queue.
+    /// Returns true if the group is in a queue as well as in `chg_busy`, because it allows further
+    /// concurrent fetches. A plain client removes a group from the queue before it fetches from the
+    /// group.
     pub fn stands_beside_leases(&self) -> bool {
         !self.holds.is_empty() && self.is_runnable()
     }
 
-    /// Returns the time before which no fetch begins, even if URIs are queued.
+    /// Returns the time before which no fetch begins even if URIs are queued.
     pub fn closed_until(&self) -> Millis {
         self.gate.max(self.options.blocked)
     }
@@ -374,7 +377,7 @@ mod tests {
     fn a_group_of_plain_clients_is_held_to_its_due_time() {
         let group = Group::read([Some(b"100"), Some(b"2"), None, None, None]);
         assert_eq!((group.gate, group.uris, group.ours), (100, 2, false));
-        // A release by a plain client after one by this module.
+        // A plain client released the group after a release by the module.
         let group = Group::read([Some(b"100"), Some(b"2"), Some(b"50 50 40"), None, None]);
         assert_eq!((group.gate, group.ours), (100, true));
     }

@@ -1,4 +1,4 @@
-//! Reading and writing the hashes of groups and the URIs kept for them.
+//! Reads and writes the hashes of groups and the URIs that the frontier stores for them.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -20,32 +20,33 @@ use super::uris::{Kept, Op, Stock};
 /// Maximum number of leased groups whose hashes are cached; about 1 KB each.
 const MAX_LEASED: usize = 1024;
 
-/// The hashes of the groups of a frontier, and their kept URIs.
+/// The hashes of the groups of a frontier, and the URIs that the frontier stores for them.
 pub(super) struct Groups<K: Store> {
     keys: Rc<Keys<K>>,
-    /// A released group whose write is deferred: until the lease that follows the release is known,
-    /// or until the group is read.
+    /// A released group whose write is deferred until the lease after the release is known, or
+    /// until the group is read.
     unsaved: RefCell<Option<Box<Loaded<K>>>>,
-    /// Leased groups as they were last written, so that a release need not read them again. A group
-    /// is evicted when any other operation loads it, because that operation may write to its hash,
-    /// and when a plain client writes to it.
+    /// Leased groups as they were last written, so that a release need not read them again. The
+    /// cache evicts a group when another operation loads it, because that operation may write to
+    /// its hash, and when a plain client writes to it.
     leased: RefCell<HashMap<Id, Box<Loaded<K>>>>,
 }
 
-/// A group, and the fields that it was read from.
+/// A group, and the stored fields from which it was read.
 pub(super) struct Loaded<K: Store> {
     pub id: Id,
     pub key: K::Name,
-    /// The key of its URIs, once it was needed.
+    /// The key of its URIs, once an operation needed it.
     uris: OnceCell<K::Name>,
     pub group: Group,
     raw: [Option<K::Value>; FIELDS],
     /// The fields as written since the group was read.
     saved: RefCell<Option<[Option<Text>; FIELDS]>>,
-    /// Set by a storage that keeps groups as values: the number of fields that the hash would have, and the number of
-    /// URIs that the stored group counts.
+    /// Set by a storage that stores groups as values: the number of fields that a hash would have,
+    /// and the number of URIs that the stored group counts.
     stored: Option<(u64, Cell<u64>)>,
-    /// Kept URIs that the hash in the key does not count, because a plain client deleted or emptied it.
+    /// Number of stored URIs that the hash of the group does not count, because a plain client
+    /// deleted or emptied the hash.
     pub missing: Cell<u64>,
 }
 
@@ -67,7 +68,7 @@ impl<K: Store> Groups<K> {
     /// Caches a group that was just written with a lease.
     pub(super) fn keep_leased(&mut self, mut loaded: Box<Loaded<K>>) {
         loaded.raw = std::array::from_fn(|_| None);
-        // The write stored the fields that these flags are read from.
+        // The write stored the fields from which these flags are read.
         loaded.group.known = true;
         loaded.group.ours = true;
         let leased = self.leased.get_mut();
@@ -85,7 +86,8 @@ impl<K: Store> Groups<K> {
         }
     }
 
-    /// Returns a group that is probably leased: from the cache, else from its key.
+    /// Returns a group that is probably leased, from the cache or, if it is not cached, from its
+    /// key.
     pub(super) fn load_leased(&self, ks: &mut K, id: &[u8]) -> Result<Box<Loaded<K>>> {
         if !ks.has_plain_writers() {
             return self.load(ks, id);
@@ -98,7 +100,7 @@ impl<K: Store> Groups<K> {
         Ok(loaded)
     }
 
-    /// Stores a group that is not saved yet.
+    /// Keeps a group whose write is deferred.
     pub(super) fn keep_unsaved(&mut self, loaded: Box<Loaded<K>>) {
         self.unsaved.replace(Some(loaded));
     }
@@ -118,8 +120,8 @@ impl<K: Store> Groups<K> {
         Ok(loaded)
     }
 
-    /// Reads a group; returns `None` if its key holds another type, because then there is nothing to fetch
-    /// from.
+    /// Reads a group. Returns `None` if its key holds another type, because such a key has no URIs
+    /// to fetch.
     pub(super) fn load_sound(&self, ks: &mut K, id: &[u8]) -> Result<Option<Box<Loaded<K>>>> {
         match self.load(ks, id) {
             Ok(loaded) => Ok(Some(loaded)),
@@ -128,7 +130,8 @@ impl<K: Store> Groups<K> {
         }
     }
 
-    /// Reads a group, and the number of URIs that it counts in a field of an execution.
+    /// Reads a group, and the number of URIs of an execution that it counts in the execution's
+    /// field.
     pub(super) fn load_counting(
         &self,
         ks: &mut K,
@@ -150,7 +153,7 @@ impl<K: Store> Groups<K> {
         Ok((loaded, n.unwrap_or(0)))
     }
 
-    /// Reads a group; an unknown group is an error.
+    /// Reads a group, and fails if it is unknown.
     pub(super) fn known(&self, ks: &mut K, id: &[u8]) -> Result<Box<Loaded<K>>> {
         let loaded = self.load(ks, id)?;
         if loaded.group.known {
@@ -172,8 +175,8 @@ impl<K: Store> Groups<K> {
         ]
     }
 
-    /// Finds kept URIs that the group should count and does not. Checks this only if this module
-    /// has not written to the group's hash, or if the hash counts only leased URIs.
+    /// Finds stored URIs that the group should count but does not. Checks this only if the module
+    /// has not written the group's hash, or if the hash counts only leased URIs.
     pub(super) fn find_uncounted(&self, ks: &mut K, loaded: &mut Loaded<K>) -> Result<()> {
         if !ks.has_plain_writers() {
             return Ok(());
@@ -197,7 +200,7 @@ impl<K: Store> Groups<K> {
         Ok(())
     }
 
-    /// Calls `look` with the URIs kept for a group, if any.
+    /// Calls `look` with the URIs stored for a group, if there are any.
     pub(super) fn kept<T>(
         &self,
         ks: &mut K,
@@ -211,32 +214,32 @@ impl<K: Store> Groups<K> {
         Ok(ks.uris(&key, look)?)
     }
 
-    /// Returns the number and the earliest due time of the kept URIs of a group.
+    /// Returns the number of stored URIs of a group, and their earliest due time.
     pub(super) fn stock(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Stock> {
         Ok(self
             .kept(ks, loaded, |kept| kept.stock())?
             .unwrap_or_default())
     }
 
-    /// Returns the due time of a group that has just become free.
+    /// Returns the due time of a group after its lease has ended.
     pub(super) fn due_of(&self, ks: &mut K, loaded: &Loaded<K>) -> Result<Millis> {
         Ok(loaded.group.due_with(self.stock(ks, loaded)?))
     }
 
-    /// Returns the key of the URIs kept for a group that was read.
+    /// Returns the key of the URIs stored for a loaded group.
     pub(super) fn uris_of(&self, ks: &mut K, loaded: &Loaded<K>) -> K::Name {
         let name = || self.keys.uris_key(ks, &loaded.id);
         loaded.uris.get_or_init(name).clone()
     }
 
-    /// Takes out the unsaved group, if it is this one.
+    /// Returns the unsaved group and removes it from here, if it has this id.
     pub(super) fn take_unsaved(&mut self, id: &[u8]) -> Option<Box<Loaded<K>>> {
         self.unsaved
             .get_mut()
             .take_if(|unsaved| unsaved.id[..] == *id)
     }
 
-    /// Writes the unsaved group. With an id, writes it only if it has that id.
+    /// Writes the unsaved group. With an id, writes only the group with that id.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.
@@ -246,7 +249,7 @@ impl<K: Store> Groups<K> {
         unsaved.map_or(Ok(()), |unsaved| self.write(ks, &unsaved, None))
     }
 
-    /// Writes the changed fields, and one more.
+    /// Writes the changed fields, and one additional field.
     pub(super) fn write(
         &self,
         ks: &mut K,
@@ -283,9 +286,9 @@ impl<K: Store> Groups<K> {
         Ok(())
     }
 
-    /// Restores the leases that were lost with the hash of a group. They get the deadline from
-    /// `chg_busy`; if the group is not there, their URIs return to the queue. Returns true if the
-    /// group is in `chg_busy`.
+    /// Restores the leases that were lost with the hash of a group. Their deadline is the one in
+    /// `chg_busy`; if the group is not in `chg_busy`, puts their URIs back into the queue. Returns
+    /// true if the group is in `chg_busy`.
     pub(super) fn restore_leases(
         &self,
         ks: &mut K,
@@ -306,7 +309,7 @@ impl<K: Store> Groups<K> {
     }
 
     /// Adds the leases that were lost with the hash to a group in memory, without writing anything.
-    /// Returns whether the group is in `chg_busy`, and, if it is not, the tokens of the lost
+    /// Returns true if the group is in `chg_busy`; otherwise false, and the tokens of the lost
     /// leases, which have no deadline.
     pub(super) fn find_leases(
         &self,
@@ -328,7 +331,7 @@ impl<K: Store> Groups<K> {
         };
         holds.extend(lost.into_iter().map(|token| Hold {
             token,
-            // A token is the clock in microseconds when it was minted, or slightly more.
+            // A token is the time in microseconds at which it was created, or slightly more.
             granted: (token / 1000).min(now),
             deadline: of_score(deadline),
         }));
@@ -336,8 +339,9 @@ impl<K: Store> Groups<K> {
     }
 
     /// Returns the deadline of the last lease of a group whose worker may still find links for an
-    /// execution. Such a lease is a lease of one of the execution's kept URIs; or any lease if URIs
-    /// of the execution are only counted, because leases of counted URIs do not name an execution.
+    /// execution. This includes leases of the execution's stored URIs. If URIs of the execution are
+    /// only counted, it includes all leases, because leases of counted URIs do not name an
+    /// execution.
     pub(super) fn leased_until(
         &self,
         ks: &mut K,
@@ -363,8 +367,8 @@ impl<K: Store> Groups<K> {
         Ok(last)
     }
 
-    /// Returns the first execution at or after number `from` that has kept URIs in a group, and the
-    /// number to continue from.
+    /// Returns the first execution at or after number `from` that has stored URIs in a group, and
+    /// the number from which to continue.
     pub(super) fn next_kept(
         &self,
         ks: &mut K,
@@ -381,7 +385,8 @@ impl<K: Store> Groups<K> {
         Ok(next.flatten())
     }
 
-    /// Makes a group whose deletion is overdue look deleted, for commands that only read.
+    /// Changes a group whose deletion is overdue so that it looks deleted to commands that only
+    /// read.
     pub(super) fn show_as_deleted(
         &self,
         ks: &mut K,
@@ -420,7 +425,7 @@ impl<K: Store> Loaded<K> {
         })
     }
 
-    /// Creates a group of a storage that keeps groups as values.
+    /// Creates a group of a storage that stores groups as values.
     fn of(id: &[u8], key: K::Name, stored: Stored) -> Box<Loaded<K>> {
         let Stored { group, fields } = stored;
         Box::new(Loaded {

@@ -1,4 +1,4 @@
-//! Settings of operators and crawlers: blocks, pauses, limits, shared gates.
+//! Holds groups back as operators and crawlers request: blocks, pauses, limits, shared gates.
 
 use crawlspace_host::reply::Reply;
 
@@ -22,9 +22,9 @@ pub enum Target<'a> {
     Execution(&'a [u8]),
 }
 
-/// Pauses or resumes an execution. Before a pause takes effect, the job finds in slices the groups
-/// that searches will skip, so that the first search afterwards is fast. Until then groups are
-/// leased as usual.
+/// Pauses or resumes an execution. Before a pause takes effect, the job finds the groups that
+/// searches will have to skip, in slices, so that the first search after the pause is fast. Until
+/// then, groups are leased as usual.
 pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> Job<K> {
     let execution = execution.to_vec();
     Job::new(async move |lent: Lent<K>| {
@@ -48,7 +48,7 @@ pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> 
         })?;
         let mut seen = 0;
         lent.slices(|frontier, ks, time| {
-            // Searches handle groups that come due while the job runs.
+            // Searches handle groups that become due while the job runs.
             while seen < due {
                 let skipped = frontier.look_ahead(ks, &paused, now)?;
                 if skipped == 0 {
@@ -72,7 +72,7 @@ pub fn pause_execution<K: Store>(execution: &[u8], pause: bool, now: Millis) -> 
 }
 
 impl<K: Store> Frontier<K> {
-    /// Blocks fetches from a group until a time; a time in the past ends a block.
+    /// Blocks fetches from a group until a time. A time in the past ends the block.
     ///
     /// # Errors
     /// `NOCHG` if the group is unknown.
@@ -95,7 +95,7 @@ impl<K: Store> Frontier<K> {
         self.save(ks, &loaded)
     }
 
-    /// Sets limits of a group, which need not be known yet.
+    /// Sets limits of a group. The frontier need not know the group yet.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.
@@ -108,8 +108,8 @@ impl<K: Store> Frontier<K> {
         self.save_options(ks, &loaded)
     }
 
-    /// Puts groups behind one gate; an empty name removes them from their gate. The groups need not be known
-    /// yet.
+    /// Puts groups behind one gate; an empty name removes them from their gate. The frontier need
+    /// not know the groups yet.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.
@@ -124,7 +124,7 @@ impl<K: Store> Frontier<K> {
             let stood_behind = self.leave_gate(ks, &mut loaded)?;
             let old = std::mem::replace(&mut loaded.group.options.gate, gate.to_vec());
             if !old.is_empty() && !loaded.group.holds.is_empty() {
-                // The leases of the group kept the old gate closed. Remove them from it.
+                // The leases of the group kept the old gate closed. Remove them from the old gate.
                 self.update_gate(ks, &old, &mut loaded, now)?;
             }
             let due = self.groups.due_of(ks, &loaded)?.max(now);
@@ -147,8 +147,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Saves a group of which possibly only the options are known. Such a group gets no due time,
-    /// so that a plain client that queues its first URI sees that the group is new.
+    /// Saves a group that may have only options. Such a group gets no due time, so that a plain
+    /// client that queues its first URI sees that the group is new.
     fn save_options(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         if loaded.group.ours || !loaded.group.is_idle() || loaded.group.due != 0 {
             return self.save(ks, loaded);

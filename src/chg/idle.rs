@@ -1,6 +1,6 @@
-//! Idle groups have no queued URIs and no leases, and are in none of the documented queues. Their
-//! hash is kept until the politeness gate has passed, so that a URI that arrives shortly after the
-//! last fetch still waits.
+//! Idle groups: groups without queued URIs and leases, which are in none of the documented queues.
+//! The frontier keeps their hashes until the politeness pause has ended, so that a URI that arrives
+//! shortly after the last fetch has to wait.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -8,11 +8,11 @@ use super::groups::Loaded;
 use super::store::Store;
 use super::time::Millis;
 
-/// Maximum number of idle groups that one command deletes in addition to its own work.
+/// Maximum number of idle groups that one command deletes besides its own work.
 const MAX_EVICTED: usize = 4;
 
 impl<K: Store> Frontier<K> {
-    /// Retires a group if it has no queued URIs and no leases.
+    /// Makes a group idle if it has no queued URIs and no leases.
     pub(super) fn retire_if_idle(
         &mut self,
         ks: &mut K,
@@ -25,8 +25,8 @@ impl<K: Store> Frontier<K> {
         Ok(())
     }
 
-    /// Retires an idle group; returns false if its gate has passed, so that its hash was deleted. The caller
-    /// saves a group that is kept.
+    /// Makes a group idle. Returns false if its pause has already ended, so that its hash was
+    /// deleted. Otherwise, the caller must save the group.
     pub(super) fn retire(
         &mut self,
         ks: &mut K,
@@ -51,9 +51,9 @@ impl<K: Store> Frontier<K> {
         self.first_idle.at(ks, &self.keys.once.idle)
     }
 
-    /// Deletes idle groups whose gate has passed, at most `MAX_EVICTED` at a time. If a plain
-    /// client has queued URIs for such a group, puts the group into `chg_wait` instead: the client
-    /// found an existing group, and so did not queue it itself.
+    /// Deletes idle groups whose pause has ended, at most `MAX_EVICTED` at a time. If a plain
+    /// client has added URIs to such a group, puts the group into `chg_wait` instead, because a
+    /// plain client does not queue a group that exists already.
     pub(super) fn evict_idle(&mut self, ks: &mut K, now: Millis) -> Result<()> {
         self.drops.unmark_over(ks, now)?;
         for _ in 0..MAX_EVICTED {
@@ -73,7 +73,7 @@ impl<K: Store> Frontier<K> {
     }
 
     /// Queues a group if plain clients queued URIs for it while it was idle, or deleted its hash
-    /// although URIs are kept for it.
+    /// although the frontier stores URIs of it.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.

@@ -1,5 +1,5 @@
-//! Long work on one frontier, in slices. Other commands may run between slices, so a job leaves the
-//! frontier consistent whenever it pauses.
+//! Long operations on one frontier, in slices. Other commands may run between slices, so a job
+//! leaves the frontier consistent whenever it pauses.
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::slices;
@@ -9,10 +9,10 @@ use super::error::{Error, Result};
 use super::frontier::Frontier;
 use super::store::Store;
 
-/// Work on one frontier, done in slices.
+/// A long operation on one frontier, which runs in slices.
 pub type Job<K> = slices::Job<Frontier<K>, K, Error>;
 
-/// A frontier and its keys, lent to a job for a slice.
+/// A frontier and its keys, as lent to a job for one slice.
 pub(super) type Lent<K> = slices::Lent<Frontier<K>, K>;
 
 /// The object of a scan.
@@ -23,7 +23,7 @@ enum Over<N> {
     SortedSet(N),
 }
 
-/// A scan in batches: each entry that exists during the whole scan is returned at least once.
+/// A scan in batches. It returns each entry that exists during the whole scan at least once.
 pub(super) struct Scan<'a, K: Store> {
     lent: &'a Lent<K>,
     over: Over<K::Name>,
@@ -58,8 +58,8 @@ impl<'a, K: Store> Scan<'a, K> {
         }
     }
 
-    /// Returns the next entries, read in the slice that continues when this returns; `None` at the end.
-    /// Pauses only if a step of the scan found nothing.
+    /// Returns the next entries, or `None` at the end. The caller continues in the slice in which
+    /// the entries were read. Pauses only if a step of the scan returned no entries.
     pub(super) async fn next(&mut self) -> Result<Option<&Batch>> {
         self.batch.clear();
         while self.more && self.batch.is_empty() {

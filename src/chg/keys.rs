@@ -1,4 +1,4 @@
-//! The keys of a frontier. One table has their names, and their roles for permissions and for
+//! The keys of a frontier: a table of their names, and of their roles for permissions and for
 //! notifications of changes.
 
 pub use crawlspace_compact::limits::chg::ID_BYTES;
@@ -6,14 +6,14 @@ use crawlspace_host::keyspace::{KeyType, Keyspace};
 use crawlspace_host::names::{Endings, Lengths};
 use crawlspace_host::once_keys;
 
-/// The consequence of a change of a key by another client.
+/// The consequences of a change of a key by another client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Groups may have moved to another queue, or be paused or resumed.
+    /// Groups may have moved to another queue, or may be paused or resumed.
     Queue,
     /// The key may hold another type.
     Type,
-    /// The next token may have to continue from another number.
+    /// The tokens may have to continue from another number.
     Tokens,
     /// The frontier may be in another storage.
     Storage,
@@ -26,7 +26,8 @@ pub struct Once {
     pub name: &'static str,
     /// Required type.
     pub kind: KeyType,
-    /// Plain clients use the key, too: users need permission for it to run a command.
+    /// True if plain clients also use the key. Users need permission for such a key to run a
+    /// command.
     pub documented: bool,
     heard: Option<Heard>,
     bookkeeping: bool,
@@ -43,7 +44,7 @@ impl Once {
         }
     }
 
-    /// Marks a key that plain clients use, too.
+    /// Marks a key that plain clients also use.
     const fn documented(self) -> Once {
         Once {
             documented: true,
@@ -59,7 +60,7 @@ impl Once {
         }
     }
 
-    /// Marks a key that every user who may run a command may read through it.
+    /// Marks a key that every command may read, without a permission of the user for the key.
     const fn bookkeeping(self) -> Once {
         Once {
             bookkeeping: true,
@@ -79,21 +80,22 @@ once_keys! { Once:
     executions = Once::of("EIDC", KeyType::Hash).documented().heard(Heard::Type);
     /// `QCT`: number of all queued URIs.
     total = Once::of("QCT", KeyType::String).documented().heard(Heard::Type);
-    /// `chg_idle`: groups with nothing queued, by the time when they are deleted.
+    /// `chg_idle`: groups without queued URIs, by the time of their deletion.
     idle = Once::of("chg_idle", KeyType::SortedSet).heard(Heard::Queue).bookkeeping();
     /// `chg_gated`: number of groups that wait behind shared gates.
     gated = Once::of("chg_gated", KeyType::String);
-    /// `chg_token`: the end of the range of reserved tokens.
+    /// `chg_token`: the upper end of the reserved range of tokens.
     token = Once::of("chg_token", KeyType::String).heard(Heard::Tokens);
     /// `chg_past`: deleted groups, by the token of their last release.
     past = Once::of("chg_past", KeyType::SortedSet).heard(Heard::Type);
-    /// `chg_answers`: replies to these releases.
+    /// `chg_answers`: replies to the last releases of deleted groups.
     answers = Once::of("chg_answers", KeyType::Hash);
     /// `chg_paused`: pauses of executions and of the whole frontier.
     paused = Once::of("chg_paused", KeyType::Hash).heard(Heard::Queue).bookkeeping();
-    /// `chg_dropped`: executions that were dropped while leases were held, by the end of the last one.
+    /// `chg_dropped`: executions that were dropped while leases were held, by the end of their last
+    /// lease.
     dropped = Once::of("chg_dropped", KeyType::SortedSet).heard(Heard::Queue);
-    /// `chg_packed`: everything, if the frontier is packed.
+    /// `chg_packed`: the whole frontier, if it is packed.
     packed = Once::of("chg_packed", KeyType::Native("packed frontier")).heard(Heard::Storage);
     /// `chg_expired`: reports of expired leases.
     expired = Once::of("chg_expired", KeyType::List).heard(Heard::Type);
@@ -116,7 +118,7 @@ impl Each {
         }
     }
 
-    /// Marks a key that every user who may run a command may read through it.
+    /// Marks a key that every command may read, without a permission of the user for the key.
     const fn bookkeeping(self) -> Each {
         Each {
             bookkeeping: true,
@@ -124,22 +126,22 @@ impl Each {
         }
     }
 
-    /// Returns the id in a name after the prefix, if it is a key of this kind.
+    /// Returns the id in a key name without its prefix, if the key is of this kind.
     pub fn id(self, name: &[u8]) -> Option<&[u8]> {
         name.strip_prefix(self.before)
     }
 }
 
-/// The hash of a group. Plain clients use it, too.
+/// The hash of a group. Plain clients also use it.
 pub const GROUP: Each = Each::of(GROUP_NAME);
 const GROUP_NAME: &[u8; 4] = b"CHG:";
-/// The URIs that are kept for a group.
+/// The URIs that the frontier stores for a group.
 pub const URIS: Each = Each::of(b"chg_uris:").bookkeeping();
 /// The hash of a shared gate.
 pub const GATE: Each = Each::of(b"chg_gate:");
 /// The list of groups that wait behind a shared gate.
 pub const GATED: Each = Each::of(b"chg_gated:").bookkeeping();
-/// The numbered commands of an execution.
+/// The sequence numbers of an execution's writers, with their last replies.
 pub const SEQUENCE: Each = Each::of(b"chg_seq:");
 /// The groups that have URIs of an execution.
 pub const OF: Each = Each::of(b"chg_of:").bookkeeping();
@@ -147,18 +149,19 @@ pub const OF: Each = Each::of(b"chg_of:").bookkeeping();
 /// All kinds of keys per group, gate or execution.
 const EACH: [Each; 6] = [GROUP, URIS, GATE, GATED, SEQUENCE, OF];
 
-/// Prefix of an execution in the name of the field of a group that counts its URIs.
+/// Prefix of the fields of a group that count the URIs of an execution. The id of the execution
+/// follows.
 pub const COUNTED: &[u8] = b"e:";
 
-/// Returns true if a key, given by its name after the prefix, is bookkeeping that any user of a command may read
-/// through it.
+/// Returns true if a key is bookkeeping, which every command may read without a permission of the
+/// user. `name` is the key's name after the prefix.
 pub fn is_bookkeeping(name: &[u8]) -> bool {
     let once = |row: &Once| row.bookkeeping && row.name.as_bytes() == name;
     let each = |row: &Each| row.bookkeeping && row.id(name).is_some();
     ONCE.iter().any(once) || EACH.iter().any(each)
 }
 
-/// Endings of the keys that exist once and whose changes matter.
+/// Endings of the keys that exist once per frontier and whose changes matter.
 const ENDINGS: Endings = {
     let mut endings = Endings::new();
     let mut row = 0;
@@ -172,7 +175,8 @@ const ENDINGS: Endings = {
 };
 
 /// Returns true if a key may belong to a cached frontier, whose prefix has one of these lengths.
-/// Quickly rejects the many keys of a server that belong to other applications.
+/// Quickly rejects the keys of other applications, because most keys on a shared server belong to
+/// them.
 pub fn may_be_ours(key: &[u8], lengths: &Lengths) -> bool {
     let may_be_once = ENDINGS.may_end(key) && heard_once(key).next().is_some();
     may_be_once || lengths.any(key, GROUP_NAME)
@@ -205,13 +209,13 @@ pub struct Fields<N> {
     pub due: N,
     /// `c`: queued URIs.
     pub count: N,
-    /// `s`: due time as this module wrote it, gate, last release, back-off.
+    /// `s`: due time as the module wrote it, gate, last release, back-off.
     pub state: N,
     /// `l`: leases held, and the last release.
     pub leases: N,
     /// `o`: limits and holds.
     pub options: N,
-    /// `x`: group of the lease that the last release took.
+    /// `x`: group of the lease that was granted with the last release.
     pub next: N,
 }
 
@@ -232,9 +236,9 @@ impl<N> Fields<N> {
 /// The keys of one frontier.
 pub struct Keys<K: Keyspace> {
     pub(super) prefix: Box<[u8]>,
-    /// Names of the keys that exist once.
+    /// Names of the keys that exist once per frontier.
     pub once: Names<K::Name>,
-    /// The shortest name that the hash of a group could have.
+    /// The shortest possible name of the hash of a group.
     pub any_group: K::Name,
     pub(super) fields: Fields<K::Name>,
 }
@@ -255,12 +259,12 @@ impl<K: Keyspace> Keys<K> {
         ks.name(&[&self.prefix, kind.before, id])
     }
 
-    /// Returns the key of the URIs kept for a group.
+    /// Returns the key of the URIs that the frontier stores for a group.
     pub(super) fn uris_key(&self, ks: &mut K, id: &[u8]) -> K::Name {
         self.key(ks, URIS, id)
     }
 
-    /// Returns the key of the numbered commands of an execution.
+    /// Returns the key of the sequence numbers of an execution.
     pub(super) fn sequence_key(&self, ks: &mut K, execution: &[u8]) -> K::Name {
         self.key(ks, SEQUENCE, execution)
     }

@@ -18,22 +18,22 @@ use super::uris::Stock;
 /// The reply to a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseReply {
-    /// The lease was released; the due time of the group.
+    /// The lease was released. Contains the due time of the group.
     Released(Millis),
-    /// The lease had been released before. Contains the first reply, and the lease taken with that
-    /// release, if it is still held.
+    /// The lease was released before. Contains the first reply, and the lease that was granted with
+    /// that release, if it is still held.
     Before(Millis, Option<Lease>),
 }
 
 impl<K: Store> Frontier<K> {
     /// Releases a lease after a fetch.
     ///
-    /// The caller must then call [`Frontier::keep_next`] or `Groups::write_back`, which write the
+    /// The caller must then call [`Frontier::keep_next`] or `Groups::write_back` to write the
     /// group.
     ///
     /// # Errors
-    /// `NOCHG` if the group is unknown, `STALE` if the lease of the token is not held, `ERR` if the leased
-    /// URI belongs to another execution. Nothing is changed then.
+    /// `NOCHG` if the group is unknown, `STALE` if the lease of the token is not held, `ERR` if the
+    /// leased URI belongs to another execution. After an error, nothing has changed.
     pub fn release(
         &mut self,
         ks: &mut K,
@@ -67,7 +67,7 @@ impl<K: Store> Frontier<K> {
         self.check_gate(ks, &loaded.group.options.gate.clone())?;
         if uncounted {
             self.reclaim(ks, &mut loaded, now)?;
-            // Compute the change again, because the execution has more URIs now.
+            // The execution has more URIs now, so compute the change again.
             change = self.outcomes().change_for(ks, &loaded, token, fate)?;
         }
 
@@ -96,7 +96,7 @@ impl<K: Store> Frontier<K> {
         Ok(ReleaseReply::Released(due))
     }
 
-    /// Stores the lease that was taken together with a release, for a retry of that release.
+    /// Stores the lease that was granted with a release, for a retry of that release.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.
@@ -118,7 +118,7 @@ impl<K: Store> Frontier<K> {
     /// Extends a lease; returns the new deadline.
     ///
     /// # Errors
-    /// `NOCHG` and `STALE`, as for a release. Nothing is changed then.
+    /// `NOCHG` and `STALE`, as for a release. After an error, nothing has changed.
     pub fn extend(
         &mut self,
         ks: &mut K,
@@ -176,7 +176,8 @@ fn lease_of<K: Store>(
     }))
 }
 
-/// Answers a release whose lease is not held: it was released before, expired, or never existed.
+/// Replies to a release whose lease is not held: the lease was released before, expired, or never
+/// existed.
 fn released_before<K: Store>(
     (keys, groups, past): (&Keys<K>, &Groups<K>, &Past<K>),
     ks: &mut K,
@@ -194,7 +195,7 @@ fn released_before<K: Store>(
             let next = next.map_or_else(Vec::new, |next| next.as_ref().to_vec());
             Some((last, next))
         }
-        // The group was deleted. It may have been created again, but was not leased since.
+        // The group was deleted. It may have been created again, but was not leased since then.
         None if loaded.group.holds.is_empty() && loaded.group.last.is_none() => {
             past.find(ks, &loaded.id, token)?
         }

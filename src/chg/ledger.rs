@@ -1,7 +1,8 @@
 //! The counts of queued URIs: `EIDC` and `QCT` of the frontier, and the fields of groups that count
-//! URIs per execution. Also the groups of each execution, so that `CHG.DROP` visits only these.
+//! URIs per execution. Also records the groups of each execution, so that `CHG.DROP` visits only
+//! these groups.
 //!
-//! The fields of the hash `chg_of:<execution>` are the groups for which this module keeps or counts
+//! The fields of the hash `chg_of:<execution>` are the groups for which the module stores or counts
 //! queued URIs of the execution. (Plain clients do not record the execution of a URI in its group,
 //! so their URIs are not found this way.) A field is written when the first URI of an execution is
 //! added to a group, and removed with the last one.
@@ -17,11 +18,11 @@ use super::groups::{Groups, Loaded};
 use super::keys::{COUNTED, GROUP, Keys};
 use super::store::{Store, field_number};
 
-/// Maximum number of executions of one group that a command counts again. `CHG.REPAIR` counts the
-/// others.
+/// Maximum number of executions of one group for which a command restores the counts. `CHG.REPAIR`
+/// restores the others.
 const COUNTED_AGAIN: usize = 256;
 
-/// Maximum number of groups that are examined for URIs of an execution.
+/// Maximum number of groups in which URIs of an execution are counted.
 const MAX_ASKED: u64 = 64;
 
 /// The counts of a frontier.
@@ -38,8 +39,8 @@ impl<K: Store> Ledger<K> {
         }
     }
 
-    /// Changes the number of queued URIs of an execution in the whole frontier; the caller changes the
-    /// group's own count.
+    /// Changes the number of queued URIs of an execution in the whole frontier. The caller changes
+    /// the count of the group.
     pub(super) fn tally(&mut self, ks: &mut K, execution: &[u8], change: i64) -> Result<()> {
         if change == 0 {
             return Ok(());
@@ -50,12 +51,12 @@ impl<K: Store> Ledger<K> {
         Ok(())
     }
 
-    /// Returns the entry of an execution in `EIDC`.
+    /// Returns the number of queued URIs of an execution, from `EIDC`.
     pub(super) fn queued_of(&mut self, ks: &mut K, execution: &[u8]) -> Result<u64> {
         Ok(field_number(ks, &self.keys.once.executions, execution)?)
     }
 
-    /// Returns the number of URIs of an execution that a group counts without keeping them.
+    /// Returns the number of URIs of an execution that a group counts without storing them.
     pub(super) fn counted(&self, ks: &mut K, key: &K::Name, execution: &[u8]) -> Result<u64> {
         Ok(field_number(ks, key, &counted_field(execution))?)
     }
@@ -71,13 +72,13 @@ impl<K: Store> Ledger<K> {
         Ok(ks.hash_add(key, &counted_field(execution), change)?)
     }
 
-    /// Returns the executions whose URIs a group counts without keeping them.
+    /// Returns the executions whose URIs a group counts without storing them.
     pub(super) fn counted_in(&self, ks: &mut K, key: &K::Name) -> Result<Vec<(Vec<u8>, u64)>> {
         self.some_counted_in(ks, key, usize::MAX)
     }
 
-    /// Returns executions whose URIs a group counts without keeping them: all, or some if there are more than
-    /// about `most`.
+    /// Returns executions whose URIs a group counts without storing them: all of them, or only some
+    /// if there are more than about `most`.
     pub(super) fn some_counted_in(
         &self,
         ks: &mut K,
@@ -109,14 +110,15 @@ impl<K: Store> Ledger<K> {
         Ok(())
     }
 
-    /// Records that a group has no URIs of an execution any more.
+    /// Records that a group has no more URIs of an execution.
     pub(super) fn delist(&self, ks: &mut K, execution: &[u8], id: &[u8]) -> Result<()> {
         let key = self.keys.groups_of(ks, execution);
         ks.hash_del(&key, id)?;
         Ok(())
     }
 
-    /// Removes a group from the list of an execution if it neither keeps nor counts URIs of the execution.
+    /// Removes a group from the list of an execution if it neither stores nor counts URIs of the
+    /// execution.
     pub(super) fn delist_if_done(
         &self,
         ks: &mut K,
@@ -130,8 +132,8 @@ impl<K: Store> Ledger<K> {
         }
     }
 
-    /// Removes a group that keeps no URIs of an execution from the list of the execution, unless
-    /// the group counts some.
+    /// Removes a group that stores no URIs of an execution from the execution's list, unless the
+    /// group counts some.
     pub(super) fn delist_unless_counted(
         &self,
         ks: &mut K,
@@ -173,9 +175,9 @@ impl<K: Store> Ledger<K> {
         Ok(Some(sum))
     }
 
-    /// Adds kept URIs that a group counts again to `EIDC` and `QCT`. The plain client that emptied
-    /// the group may have subtracted its URIs from these two. If only a few groups have the
-    /// execution, `EIDC` is raised at most to the sum of these groups.
+    /// Adds the stored URIs that a group counts again to `EIDC` and `QCT`, because the plain client
+    /// that emptied the group may have subtracted them. If the execution has URIs in only a few
+    /// groups, raises `EIDC` at most to the sum over these groups.
     pub(super) fn count_missing(
         &mut self,
         ks: &mut K,
@@ -212,7 +214,8 @@ impl<K: Store> Ledger<K> {
     }
 }
 
-/// Returns the field in which a group counts the URIs of an execution that it does not keep.
+/// Returns the name of the field in which a group counts the URIs of an execution that it does not
+/// store.
 pub(super) fn counted_field(execution: &[u8]) -> Id {
     let mut field = Id::from_slice(COUNTED);
     field.extend_from_slice(execution);

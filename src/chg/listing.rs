@@ -1,4 +1,5 @@
-//! Listings of the queues, page by page: the groups of a frontier, and the URIs kept for one of them.
+//! Listings of the queues, page by page: the groups of a frontier, and the URIs that it stores for
+//! a group.
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::reply::Reply;
@@ -24,7 +25,7 @@ pub enum Queue {
 }
 
 impl Queue {
-    /// All queues in the order in which they are listed: that of a group's life.
+    /// All queues in listing order, which is the order in which a group passes through them.
     pub const ALL: [Queue; 3] = [Queue::Waiting, Queue::Ready, Queue::Busy];
 
     /// Returns the state of a group in this queue.
@@ -39,14 +40,15 @@ impl Queue {
 
 /// The position from which a listing of groups continues.
 ///
-/// A position in a sorted set is a score and a member, so that members that are added or removed before it do
-/// not shift it. `chg_ready` is listed from its tail to its head: groups leave it at the head and enter at
-/// the tail, so the remaining ones only move towards the head, and none is skipped.
+/// A position in a sorted set is a score and a member, so that it remains valid when members before
+/// it are added or removed. `chg_ready` is listed from its tail to its head. Groups leave the list
+/// at the head and enter it at the tail, so the other groups only move towards the head, and the
+/// listing skips none of them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cursor {
-    /// After a member of a sorted set.
+    /// The position after a member of a sorted set.
     Behind(Queue, f64, Vec<u8>),
-    /// Before a position of `chg_ready`.
+    /// The position before an entry of `chg_ready`.
     Before(u64),
 }
 
@@ -65,7 +67,7 @@ impl Cursor {
         (!score.is_nan()).then(|| Cursor::Behind(queue, score, chg.to_vec()))
     }
 
-    /// Returns the cursor as clients see it.
+    /// Returns the cursor in the form that clients get.
     fn to_text(&self) -> Vec<u8> {
         match self {
             Cursor::Behind(queue, score, chg) => {
@@ -84,7 +86,7 @@ impl Cursor {
     }
 }
 
-/// Splits at the first colon.
+/// Splits a text at its first colon.
 fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = text.iter().position(|&byte| byte == b':')?;
     Some((&text[..colon], &text[colon + 1..]))
@@ -97,8 +99,8 @@ fn page(next: Option<Vec<u8>>, entries: Vec<Reply>) -> Reply {
 }
 
 impl<K: Store> Frontier<K> {
-    /// Returns up to `count` groups from a cursor on, of one queue or of all: `[cursor, [[chg, state, due, c]
-    /// ...]]`.
+    /// Returns up to `count` groups after a cursor, from one queue or from all:
+    /// `[cursor, [[chg, state, due, c] ...]]`.
     ///
     /// # Errors
     /// Fails if a queue has another type.
@@ -131,8 +133,8 @@ impl<K: Store> Frontier<K> {
         Ok(page(None, listed))
     }
 
-    /// Returns up to `count` URIs that are queued for a group, from a position on: `[cursor, [[execution,
-    /// depth, due, attempts, uri] ...]]`.
+    /// Returns up to `count` queued URIs of a group, after a position:
+    /// `[cursor, [[execution, depth, due, attempts, uri] ...]]`.
     ///
     /// # Errors
     /// `NOCHG` if the group is unknown.
@@ -165,7 +167,7 @@ impl<K: Store> Frontier<K> {
     }
 }
 
-/// Lists up to `count` groups of one queue; returns the position of the end.
+/// Lists up to `count` groups of one queue. Returns the position after the last one.
 fn list_some<K: Store>(
     (keys, groups): (&Keys<K>, &Groups<K>),
     ks: &mut K,
@@ -205,7 +207,7 @@ fn list_some<K: Store>(
     Ok(end)
 }
 
-/// Returns the entry of a group. A member of a queue that is not a group has a count of 0.
+/// Returns the entry of a group. If the member of the queue is not a group, the count is 0.
 fn entry<K: Store>(
     groups: &Groups<K>,
     ks: &mut K,
@@ -223,7 +225,8 @@ fn entry<K: Store>(
     ]))
 }
 
-/// Returns the number of members of a sorted set up to a position, whether or not its member still exists.
+/// Returns the number of members of a sorted set up to a position. The member of the position need
+/// not exist any more.
 fn rank_behind<K: Store>(ks: &mut K, key: &K::Name, score: f64, member: &[u8]) -> Result<u64> {
     let (mut least, mut most) = (0, ks.zset_count(key, score)?);
     while least < most {
@@ -276,8 +279,8 @@ mod tests {
         format!("a:{i:03}").into_bytes()
     }
 
-    /// Creates groups 0 to 19 with the same due time, and 20 to 39 with others, some of which are ready and
-    /// some busy.
+    /// Creates groups 0 to 19 with the same due time, and groups 20 to 39 with different due times,
+    /// some of them ready and some busy.
     fn stage() -> (MemoryKeyspace, Frontier<MemoryKeyspace>) {
         let mut ks = MemoryKeyspace::default();
         let mut frontier = Frontier::open(&mut ks, b"{f}:");
@@ -352,8 +355,9 @@ mod tests {
         let listed = all(None, 3, |ks, _| {
             let wait = ks.name(&[b"{f}:chg_wait"]);
             let ready = ks.name(&[b"{f}:chg_ready"]);
-            // Every third waiting group leaves, the first ones first, and new ones are added at the front; of
-            // the ready groups the first ones leave and new ones are added at the end.
+            // Every third waiting group leaves, starting with the first ones, and new groups are
+            // added at the front. The first ready groups leave, and new groups are added at the
+            // end.
             ks.zset_del(&wait, &chg(3 * n)).unwrap();
             ks.zset_add(&wait, &chg(900 - n), f64::from(n)).unwrap();
             if n % 2 == 0 && n < 24 {

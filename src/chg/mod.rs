@@ -1,8 +1,8 @@
-//! Politeness: crawl host groups, each of which is fetched from by one client at a time and with
-//! pauses.
+//! The politeness frontier. Its unit is the crawl host group: one client at a time fetches from a
+//! group, with pauses between fetches.
 //!
-//! The life of a group is a loop: it waits until it is due ([`add`]), is leased ([`next`]), and is
-//! released ([`lease`]) to wait again. All of these operate on a [`frontier`].
+//! A group passes through a cycle: it waits until it is due ([`add`]), is leased ([`next`]), and is
+//! released ([`lease`]) to wait again. These modules operate on a [`frontier`].
 
 pub mod add;
 mod audit;
@@ -53,7 +53,7 @@ pub mod uris;
 mod verdict;
 mod why;
 
-/// Identifies a lease. Tokens of a frontier only grow.
+/// The id of a lease. The tokens of a frontier only increase.
 pub type Token = u64;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `CHG.MOVE`: moves everything queued for one group to another, for example because two hosts
-//! turned out to share an address.
+//! `CHG.MOVE`: moves all URIs queued for one group to another group, for example because two hosts
+//! have the same address.
 
 use crawlspace_host::reply::Reply;
 
@@ -17,7 +17,7 @@ use super::uris::{Changed, Op, Queued};
 /// Maximum number of kept URIs read at a time.
 const BATCH: usize = 32;
 
-/// Creates a job that moves everything queued for a group to another one.
+/// Creates a job that moves all URIs queued for a group to another group.
 pub fn move_group<K: Store>(from: &[u8], to: &[u8], now: Millis) -> Job<K> {
     let mut moving = Moving {
         from: from.to_vec(),
@@ -38,11 +38,11 @@ struct Moving {
     to: Vec<u8>,
     now: Millis,
     moved: u64,
-    /// The source group is empty.
+    /// True if the source group is empty.
     done: bool,
 }
 
-/// Both groups, during one step of the move.
+/// Both groups during one step of the move.
 struct Pair<'a, K: Store> {
     moving: &'a mut Moving,
     frontier: &'a mut Frontier<K>,
@@ -71,7 +71,7 @@ impl Moving {
                     lent.pause().await;
                 }
             }
-            // More URIs may have arrived in parts that the scan has passed.
+            // More URIs may have arrived in parts of the group that the scan has passed.
             if !self.done && !met {
                 self.with_both(lent, |pair| pair.move_rest())?;
             }
@@ -79,8 +79,8 @@ impl Moving {
         Ok(())
     }
 
-    /// Calls `act` with both groups, and saves them in a consistent state. Returns the result of `act`, or
-    /// false once the source group is empty; that group is retired in the same step.
+    /// Calls `act` with both groups, and saves them in a consistent state. Returns the result of
+    /// `act`, or false when the source group is empty. In the same step, makes that group idle.
     fn with_both<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -89,7 +89,7 @@ impl Moving {
         lent.with_time(|frontier, ks, time| {
             let mut from = match frontier.groups.known(ks, &self.from) {
                 Err(Error::NoChg(_)) if self.moved > 0 => {
-                    // Another client removed the rest of the group while its URIs were moved.
+                    // Another client removed the remaining URIs of the group during the move.
                     self.done = true;
                     return Ok(false);
                 }
@@ -121,7 +121,8 @@ impl Moving {
 }
 
 impl<K: Store> Pair<'_, K> {
-    /// Merges pauses and blocks: both groups are one host now, so the later time of each applies.
+    /// Combines the pauses and blocks. From now on, both groups are one host, so the later of each
+    /// two times applies.
     fn join_pauses(&mut self) {
         let (from, to) = (&self.from.group, &mut self.to.group);
         to.gate = to.gate.max(from.gate);
@@ -141,7 +142,8 @@ impl<K: Store> Pair<'_, K> {
         if self.to.group.uris > 0 {
             frontier.save(ks, &self.to)?;
         } else if self.moving.done && self.to.group.gate > now {
-            // Nothing was queued, but later URIs must respect the pause.
+            // The other group has nothing queued, but URIs that arrive later must wait for the end
+            // of the pause.
             frontier.retire_if_idle(ks, &mut self.to, now)?;
         }
         let mut left = Step::to(Placement::Stay);
@@ -153,22 +155,22 @@ impl<K: Store> Pair<'_, K> {
         frontier.save(ks, &self.from)
     }
 
-    /// Returns true if kept URIs remain.
+    /// Returns true if stored URIs remain.
     fn keeps(&mut self) -> Result<bool> {
         let key = self.frontier.keys.uris_key(self.ks, &self.from.id);
         let first = self.ks.uris(&key, |uris| uris.batch(1))?;
         Ok(first.is_some_and(|first| !first.is_empty()))
     }
 
-    /// Returns true if the hash has other fields than those of the group itself and of its last
-    /// release, that is, if counts of executions remain. The hash may have been deleted.
+    /// Returns true if counts of executions remain, that is, if the hash has other fields than
+    /// those of the group itself and of its last release. The hash may have been deleted.
     fn counts(&mut self) -> Result<bool> {
         let next = self.frontier.keys.fields.next.as_ref();
         let next = self.ks.hash_has(&self.from.key, next)?;
         Ok(self.ks.hash_len(&self.from.key)? > self.from.own_fields() + u64::from(next))
     }
 
-    /// Moves kept URIs until the time is up; returns false if there were none.
+    /// Moves stored URIs until the time is up. Returns false if there were none.
     fn move_kept(&mut self) -> Result<bool> {
         let (frontier, ks) = (&mut *self.frontier, &mut *self.ks);
         let (from, to) = (&mut self.from, &mut self.to);
@@ -198,7 +200,7 @@ impl<K: Store> Pair<'_, K> {
                 frontier.arrive(ks, to, 1, queued.due, self.moving.now)?;
                 self.moving.moved += 1;
             } else {
-                // The other group has the URI already: it counts once.
+                // The other group has the URI already, so count it once.
                 frontier.ledger.tally(ks, execution, -1)?;
             }
             if !(self.time)() {
@@ -208,8 +210,8 @@ impl<K: Store> Pair<'_, K> {
         Ok(!uris.is_empty())
     }
 
-    /// Moves the counts of some executions, for URIs that crawlers keep, until the time is up; returns false
-    /// if these executions had none.
+    /// Moves the counts of some executions, for URIs that crawlers store themselves, until the time
+    /// is up. Returns false if these executions had none.
     fn move_counted<'e>(&mut self, executions: impl Iterator<Item = &'e [u8]>) -> Result<bool> {
         let (frontier, ks) = (&mut *self.frontier, &mut *self.ks);
         let (mut counted, mut met) = (0, false);
@@ -236,8 +238,8 @@ impl<K: Store> Pair<'_, K> {
         Ok(met)
     }
 
-    /// Moves the URIs that plain clients counted without naming an execution. Moves nothing if kept
-    /// URIs were added in the meantime.
+    /// Moves the URIs that plain clients counted without naming an execution. Moves nothing if URIs
+    /// were added to the frontier's store in the meantime.
     fn move_rest(&mut self) -> Result<bool> {
         if !self.keeps()? {
             self.move_count(self.from.group.uris)?;

@@ -1,8 +1,9 @@
 //! The search for the next group to lease.
 //!
-//! Three queues have candidates: `chg_ready`, the head of `chg_wait` once it is due, and the head
-//! of `chg_busy` once its lease has expired. The group that has been due longest is leased first.
-//! Groups are not moved in bulk, so a search costs the same whether one group is due or a million.
+//! A search takes candidates from three queues: `chg_ready`, the head of `chg_wait` if it is due,
+//! and the head of `chg_busy` if its lease has expired. It leases the group that has been due
+//! longest. It does not move groups in bulk, so a search takes the same time whether one group or a
+//! million groups are due.
 
 use crawlspace_host::keyspace::Batch;
 
@@ -20,7 +21,7 @@ use super::transition::{Event, Placement, Seen};
 use super::uris::Op;
 use super::verdict::{Judge, Verdict};
 
-/// Number of groups of a queue read at a time.
+/// Number of groups that are read from a queue at a time.
 const PAGE: u64 = 16;
 
 /// Permission to fetch one URI from a group.
@@ -34,9 +35,9 @@ pub struct Lease {
     pub deadline: Millis,
     /// Due time of the group.
     pub due: Millis,
-    /// URIs queued for the group, including the leased one.
+    /// Number of URIs queued for the group, including the leased one.
     pub uris: u64,
-    /// Execution and URI, if the frontier keeps them.
+    /// Execution and URI, if the frontier stores URIs of the group.
     pub uri: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -47,40 +48,41 @@ pub struct Ask<'a> {
     pub lease: Millis,
     /// Maximum number of leases.
     pub count: usize,
-    /// The release that this request is fused with; its stored reply is kept.
+    /// The release with which the client combined this request. Its stored reply is updated.
     pub after: Option<(&'a [u8], Token)>,
 }
 
-/// Outcome of a search.
+/// The outcome of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
     /// The search granted the requested number of leases, or found no more candidates.
     Complete,
-    /// The time was up while the search skipped paused groups or parked blocked ones.
+    /// The time was up before the search found enough groups: it had to skip paused groups or park
+    /// blocked ones.
     Unfinished,
 }
 
 /// The queue that a candidate is in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stand {
-    /// Position in `chg_ready`.
+    /// The group is in `chg_ready`, at this position.
     Ready(u64),
-    /// Score in `chg_wait`.
+    /// The group is in `chg_wait`, with this score.
     Wait(f64),
-    /// No queue: its lease expired.
+    /// The group is in no queue, because its lease expired.
     None,
 }
 
-/// The front of the queues.
+/// The candidate at the front of the queues.
 enum Front<K: Store> {
     Candidate(Stand, Box<Loaded<K>>),
-    /// A group whose lease had expired, and which is in its proper queue now.
+    /// A group whose lease had expired. The search has moved it to its proper queue.
     Settled,
     Nobody,
 }
 
 impl<K: Store> Frontier<K> {
-    /// Grants leases until there are enough, there are no more candidates, or the time is up.
+    /// Grants leases until the request is complete, no candidates are left, or the time is up.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.
@@ -117,7 +119,7 @@ impl<K: Store> Frontier<K> {
         Ok(Search::Complete)
     }
 
-    /// Leases a given group if it is due; returns `None` if it is not, or is held back for any reason.
+    /// Leases a given group if it is due. Returns `None` if the group is not due or is held back.
     ///
     /// # Errors
     /// `NOCHG` if the group is unknown.
@@ -136,7 +138,7 @@ impl<K: Store> Frontier<K> {
             self.end_expired_leases(ks, &mut loaded, now)?;
             loaded = self.groups.load(ks, id)?;
         } else if busy.is_some() && loaded.group.holds.is_empty() {
-            // A plain client holds it.
+            // A plain client is fetching from the group.
             return Ok(None);
         }
         let paused = self.pauses.read(ks)?;
@@ -153,8 +155,8 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Removes a group from its queue if it is due there. Returns false if it is not due, or if it
-    /// is too far from the head of `chg_ready` or of the list behind its gate to be found.
+    /// Removes a group from its queue if it is due there. Returns false if the group is not due, or
+    /// if it is too far from the head of `chg_ready` or of its gate's list to be found.
     fn take_out(&mut self, ks: &mut K, loaded: &mut Loaded<K>, now: Millis) -> Result<bool> {
         if let Some(due) = ks.zset_score(&self.keys.once.wait, &loaded.id)? {
             return Ok(of_score(due) <= now && self.queues.leave_wait(ks, &loaded.id)?);
@@ -162,7 +164,7 @@ impl<K: Store> Frontier<K> {
         Ok(self.queues.leave_ready(ks, &loaded.id)? || self.leave_gate(ks, loaded)?)
     }
 
-    /// Returns the candidate that has been due longest.
+    /// Returns the candidate that has been due for longest.
     fn front(&mut self, ks: &mut K, now: Millis) -> Result<Front<K>> {
         while let Some(id) = self.queues.skipped.walk().come_due(now) {
             self.queues.note_change(ks, &id)?;
@@ -180,10 +182,10 @@ impl<K: Store> Frontier<K> {
                 self.queues.take_ready(ks, at)?;
                 return Ok(Front::Settled);
             };
-            // A group in this queue is ready, even if its due time is later.
+            // A group in this queue is ready even if its due time is later.
             let ready_from = loaded.group.due.min(now) as f64;
-            // Return a paused group as the candidate, so that it is skipped. It must not hide the
-            // groups behind it, which may have been due longer.
+            // Return a paused group as a candidate, so that the search skips it. Otherwise it would
+            // hide the groups behind it, which may have been due longer.
             if (ready_from <= waits_from && ready_from <= busy_from)
                 || self.judge().is_paused(ks, &loaded, &paused, now)?
             {
@@ -199,7 +201,7 @@ impl<K: Store> Frontier<K> {
             let mut step = self.expire(ks, &mut loaded, now)?;
             let is_ready = step.placement == Placement::Ready;
             if is_ready {
-                // The group is the next candidate.
+                // This group is the next candidate.
                 step.placement = Placement::Stay;
             }
             self.apply(ks, &mut loaded, &step, now)?;
@@ -207,7 +209,7 @@ impl<K: Store> Frontier<K> {
                 return Ok(Front::Candidate(Stand::None, loaded));
             }
             if is_ready {
-                // A plain client held the lease, and nothing is left to fetch.
+                // A plain client held the lease, and the group has nothing left to fetch.
                 self.retire_if_idle(ks, &mut loaded, now)?;
             }
             return Ok(Front::Settled);
@@ -225,9 +227,9 @@ impl<K: Store> Frontier<K> {
         })
     }
 
-    /// Skips the next groups that searches would skip if these executions were paused, and returns
-    /// their number: 0 if the next group would be leased, or if there is none. Writes nothing: a
-    /// group that needs a write is left to the searches.
+    /// Skips the next groups that a search would have to skip if these executions were paused, and
+    /// returns their number. Returns 0 if a search would lease the next group, or if there is none.
+    /// Writes nothing; if a group needs a write, a later search does it.
     pub(super) fn look_ahead(&mut self, ks: &mut K, paused: &Paused, now: Millis) -> Result<u64> {
         let Some(mut ahead) = self.queues.skipped.take_ahead() else {
             return Ok(0);
@@ -270,7 +272,7 @@ impl<K: Store> Frontier<K> {
         Ok(skipped)
     }
 
-    /// Returns the parts that a verdict reads.
+    /// Returns the parts of the frontier that a verdict reads.
     pub(super) fn judge(&self) -> Judge<'_, K> {
         Judge {
             groups: &self.groups,
@@ -325,17 +327,17 @@ impl<K: Store> Frontier<K> {
                         self.save(ks, loaded)?;
                     }
                 }
-                // Another group takes over as representative, so that the paused group does not
-                // hold it back. The new representative may sort before the paused group, so skip
-                // the paused group first.
+                // Another group becomes the representative, so that the paused group does not hold
+                // it back. The new representative may sort before the paused group, so skip the
+                // paused group first.
                 self.replace_representative(ks, loaded)?;
                 Ok(None)
             }
             Verdict::Remove => {
                 self.unqueue(ks, place, &loaded.id)?;
                 if !loaded.group.holds.is_empty() {
-                    // The group comes back when its lease expires, even if a plain client removed
-                    // it from `chg_busy`.
+                    // When the lease of the group expires, the group returns to a queue, even if a
+                    // plain client removed it from `chg_busy`.
                     self.queues.show_busy(ks, loaded)?;
                 } else if loaded.group.is_idle() {
                     self.retire_if_idle(ks, loaded, now)?;
@@ -384,8 +386,8 @@ impl<K: Store> Frontier<K> {
         self.figures.lease(now, pause);
         let due = group.due;
         if group.released == 0 && group.last.is_none() {
-            // The first lease since the hash was created. An earlier hash of the group may have
-            // been deleted.
+            // This is the first lease since the hash was created. An earlier hash of the group may
+            // have been deleted.
             self.past.forget(ks, &loaded.id)?;
         }
         let (uri, stock) = match execution {

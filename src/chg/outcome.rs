@@ -10,28 +10,28 @@ use super::store::Store;
 use super::time::Millis;
 use super::uris::{Op, Stock};
 
-/// The outcome of the fetch of a URI.
+/// The result of the fetch of a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate<'a> {
     /// The URI returns to the queue unchanged.
     Unchanged,
-    /// The URI is done; for URIs that are only counted, this number of them.
+    /// The URI is done. If URIs are only counted, this number of them is done.
     Done {
-        /// The execution that the URI was queued for.
+        /// The execution for which the URI was queued.
         execution: &'a [u8],
-        /// Number of URIs; 1 unless given.
+        /// Number of URIs; `None` means 1.
         count: Option<u64>,
     },
-    /// The URI is to be fetched again at this time.
+    /// The URI must be fetched again at this time.
     Retry(Millis),
 }
 
 /// The effect of a release on the counts of a group.
 pub(super) enum CountChange {
     Nothing,
-    /// URIs that the crawler keeps are done. `own` is the number to subtract from the execution's
-    /// count in the group; `whole` is the number to subtract in all, including URIs counted by
-    /// plain clients.
+    /// URIs that the crawler stores itself are done. `own` is the number to subtract from the
+    /// execution's count in the group; `whole` is the total number to subtract, including URIs that
+    /// plain clients counted.
     Uncount {
         execution: Id,
         own: u64,
@@ -39,18 +39,18 @@ pub(super) enum CountChange {
     },
     /// The leased URI returns to the queue.
     Return(Token, Option<Millis>),
-    /// The leased URI is done. Contains its execution, if the URI still counts.
+    /// The leased URI is done. Contains its execution, if the URI is still counted.
     Done(Token, Option<Id>),
 }
 
-/// The parts that the end of a lease changes.
+/// The parts of a frontier that the end of a lease changes.
 pub(super) struct Outcomes<'a, K: Store> {
     pub groups: &'a Groups<K>,
     pub ledger: &'a mut Ledger<K>,
 }
 
 impl<K: Store> Outcomes<'_, K> {
-    /// Determines the effect of a release on the counts before anything is written.
+    /// Determines the effect of a release on the counts, before the first write.
     pub(super) fn change_for(
         &mut self,
         ks: &mut K,
@@ -116,8 +116,8 @@ impl<K: Store> Outcomes<'_, K> {
         })
     }
 
-    /// Applies the effect of a release to the counts of executions and to kept URIs; returns the number of
-    /// URIs of the group that are done, and the remaining kept URIs.
+    /// Applies the effect of a release to the counts of executions and to stored URIs. Returns the
+    /// number of URIs of the group that are done, and the remaining stored URIs.
     pub(super) fn settle(
         &mut self,
         ks: &mut K,
@@ -160,8 +160,9 @@ impl<K: Store> Outcomes<'_, K> {
         }
     }
 
-    /// Ends the lease of a kept URI that is not retried. If the URI still counts, subtracts it from
-    /// its execution. Returns the number of URIs that the group loses, and the remaining kept URIs.
+    /// Ends the lease of a stored URI that is not retried. If the URI is still counted, subtracts
+    /// it from its execution. Returns the number of URIs to subtract from the group, and the
+    /// remaining stored URIs.
     pub(super) fn finish(
         &mut self,
         ks: &mut K,
@@ -185,8 +186,8 @@ impl<K: Store> Outcomes<'_, K> {
         Ok((1, stock))
     }
 
-    /// Returns the number of URIs of a group that plain clients queued. Plain clients do not record
-    /// an execution in the group.
+    /// Returns the number of URIs of a group that plain clients queued. These URIs have no
+    /// execution in the group.
     pub(super) fn unattributed(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<u64> {
         let kept = self
             .groups

@@ -1,7 +1,8 @@
 //! `CHG.PACK` and `CHG.UNPACK`: move a frontier from one storage to the other.
 //!
-//! Commands run between the slices, and find each element in the storage that it is in ([`super::packed::both`]). After
-//! a crash, the same command continues the move, and the other command turns it around.
+//! Other commands run between the slices, and look up each element in the storage that contains it
+//! ([`super::packed::both`]). After a crash, the same command continues the move, and the other
+//! command reverts it.
 
 use crawlspace_host::reply::Reply;
 
@@ -13,7 +14,7 @@ use super::packed::moving::{Begun, Movable};
 use super::time::Millis;
 use crate::storage::Storage;
 
-/// Creates a job that moves a frontier to a storage. Its reply is the number of groups that it moved.
+/// Creates a job that moves a frontier to a storage. Its reply is the number of moved groups.
 pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         loop {
@@ -53,7 +54,8 @@ pub fn move_to<K: Movable>(to: Storage, now: Millis) -> Job<K> {
 }
 
 impl<K: Movable> Frontier<K> {
-    /// Takes the names of all keys again, because the storage has changed. Keeps what the keys do not tell.
+    /// Reads the names of all keys again after the storage has changed. Keeps the state that the
+    /// keys do not contain.
     pub fn reopen(&mut self, ks: &mut K) {
         let prefix = self.keys.prefix.clone();
         let mut old = std::mem::replace(self, Frontier::open(ks, &prefix));

@@ -1,5 +1,5 @@
-//! The last releases of deleted groups. They are kept because a client that did not receive the
-//! reply may retry.
+//! The last releases of deleted groups. They are stored because a client that did not receive the
+//! reply may send the release again.
 
 use std::rc::Rc;
 
@@ -12,10 +12,10 @@ use super::groups::Loaded;
 use super::keys::Keys;
 use super::store::Store;
 
-/// Maximum number of releases of deleted groups.
+/// Maximum number of stored releases of deleted groups.
 const MAX_PAST: u64 = 1 << 16;
 
-/// A release, and the group of the lease taken with it.
+/// A release, and the group of the lease that was granted with it.
 pub(super) type Answer = (Released, Vec<u8>);
 
 /// The keys `chg_past` and `chg_answers`.
@@ -44,7 +44,8 @@ impl<K: Store> Past<K> {
         self.keep(ks, &loaded.id, last, next)
     }
 
-    /// Stores the last release of a group in `chg_past`, and drops the oldest beyond [`MAX_PAST`].
+    /// Stores the last release of a group in `chg_past`, and drops the oldest releases beyond
+    /// [`MAX_PAST`].
     pub(super) fn keep(
         &mut self,
         ks: &mut K,
@@ -68,7 +69,7 @@ impl<K: Store> Past<K> {
         Ok(())
     }
 
-    /// Stores the lease that was taken together with the last release of a deleted group.
+    /// Stores the lease that was granted with the last release of a deleted group.
     pub(super) fn keep_next(
         &mut self,
         ks: &mut K,
@@ -83,7 +84,7 @@ impl<K: Store> Past<K> {
         self.keep(ks, id, released, chg)
     }
 
-    /// Drops the stored release of a deleted group, because the group is leased again.
+    /// Drops the stored release of a deleted group after the group is leased again.
     pub(super) fn forget(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
         if ks.zset_del(&self.keys.once.past, id)? {
             ks.hash_del(&self.keys.once.answers, id)?;

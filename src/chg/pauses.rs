@@ -55,8 +55,8 @@ impl<K: Store> Pauses<K> {
         Ok(self.paused.insert(Rc::new(paused)).clone())
     }
 
-    /// Pauses or resumes an execution, or the whole frontier if none is given. Returns false if
-    /// nothing changed.
+    /// Pauses or resumes an execution or, without an execution, the whole frontier. Returns false
+    /// if nothing changed.
     pub(super) fn set(
         &mut self,
         ks: &mut K,

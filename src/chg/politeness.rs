@@ -1,4 +1,4 @@
-//! The pause after a fetch from a host.
+//! Computes the pause after a fetch from a host.
 
 use super::time::Millis;
 pub use crawlspace_compact::limits::chg::MAX_BACKOFF;
@@ -32,7 +32,7 @@ impl Factor {
     }
 }
 
-/// Facts about a fetch that determine the pause after it.
+/// The properties of a fetch that determine the pause after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Duration of the fetch.
@@ -43,26 +43,27 @@ pub struct Facts {
     pub min: Millis,
     /// Maximum pause that results from `elapsed` and `factor`.
     pub max: Option<Millis>,
-    /// Pause that robots.txt requests (`Crawl-delay`).
+    /// Pause that robots.txt asks for (`Crawl-delay`).
     pub crawl_delay: Millis,
-    /// Pause that the response requests (`Retry-After`, RFC 9110 section 10.2.3), as a time span.
+    /// Pause that the response asks for (`Retry-After`, RFC 9110 section 10.2.3), in milliseconds
+    /// from now.
     pub retry_after: Millis,
-    /// Status of the response; negative if there was none.
+    /// Status of the response; negative if there was no response.
     pub status: Option<i64>,
 }
 
 /// The back-off after consecutive failures of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backoff {
-    /// Number of steps taken; each doubles the pause.
+    /// Number of steps so far. Each step doubles the pause.
     pub steps: u32,
     /// Time of the last step. A fetch that began earlier belongs to the same incident.
     pub since: Millis,
 }
 
-/// Returns true if a status indicates that the host wants or needs fewer requests: too many requests, a
-/// gateway or service that is down, bandwidth used up, errors of a CDN whose origin is down, or no response
-/// at all. Other errors concern a single page.
+/// Returns true for a status that calls for fewer requests: too many requests, a gateway or service
+/// that is down, an exceeded bandwidth limit, an error of a CDN whose origin server is down, or no
+/// response at all. Other errors concern a single page.
 fn is_trouble(status: i64) -> bool {
     status < 0 || TROUBLE.iter().any(|range| range.contains(&status))
 }
@@ -91,16 +92,17 @@ pub fn pause(facts: &Facts, before: Backoff, begun: Millis, now: Millis) -> (Mil
     }
 }
 
-/// The time when a host may be fetched from again.
+/// The time at which a group becomes due again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// A given time.
+    /// The time itself.
     At(Millis),
     /// This many milliseconds from now.
     Delay(Millis),
-    /// After a pause derived from the fetch, and at least the delay stored for the group.
+    /// After a pause that is computed from the fetch, and that is at least the stored delay of the
+    /// group.
     Facts(Facts),
-    /// After the delay stored for the group.
+    /// After the stored delay of the group.
     Stored,
 }
 
@@ -183,7 +185,7 @@ mod tests {
         };
         let (first, after) = pause(&trouble, Backoff::default(), 600, 1000);
         assert_eq!((first, after.steps), (4000, 1));
-        // A second fetch from the same host was in progress when the first one failed.
+        // A second fetch from the same host was running when the first one failed.
         let (same, after) = pause(&trouble, after, 900, 1300);
         assert_eq!((same, after.steps), (4000, 1));
         let (next, after) = pause(&trouble, after, 6000, 6400);

@@ -1,5 +1,5 @@
-//! The three queues of groups: `chg_wait`, `chg_ready` and `chg_busy`, and the positions where searches
-//! continue in them.
+//! The three queues of groups, `chg_wait`, `chg_ready` and `chg_busy`, and the positions at which
+//! searches continue in them.
 
 use std::rc::Rc;
 
@@ -11,8 +11,8 @@ use super::skipped::{Place, Position, Skipped};
 use super::store::Store;
 use super::time::{Arrivals, Millis, of_score};
 
-/// Maximum number of entries at the head and at the tail of `chg_ready` that are searched for a
-/// group that has nothing left. An entry between them is skipped when it reaches the head.
+/// Maximum number of entries at each end of `chg_ready` in which an emptied group is searched for.
+/// If the group is in between, a search skips it when it reaches the head.
 const MAX_SEARCHED: u64 = 100;
 
 /// The queues of a frontier.
@@ -35,7 +35,7 @@ impl<K: Store> Queues<K> {
         }
     }
 
-    /// Takes over the order of arrival in the same frontier.
+    /// Takes the order of arrival over from another instance for the same frontier.
     pub(super) fn take_over(&mut self, other: &mut Queues<K>) {
         self.arrivals = std::mem::take(&mut other.arrivals);
     }
@@ -46,13 +46,15 @@ impl<K: Store> Queues<K> {
         self.first_busy.invalidate();
     }
 
-    /// Also invalidates the order of arrival. Called after the database or the master changed.
+    /// Invalidates the cached contents and the order of arrival. Called after the database or the
+    /// master has changed.
     pub(super) fn invalidate_all(&mut self) {
         self.invalidate();
         self.arrivals = Arrivals::default();
     }
 
-    /// Makes searches start from the heads of the queues again, including paused groups.
+    /// Makes searches start from the heads of the queues again, so that they also examine paused
+    /// groups.
     pub(super) fn search_from_head(&mut self) {
         self.skipped = Skipped::default();
     }
@@ -63,7 +65,8 @@ impl<K: Store> Queues<K> {
         Ok(wait + ks.list_len(&self.keys.once.ready)?)
     }
 
-    /// Returns the group whose lease expired first, with the deadline, if any lease has expired.
+    /// Returns the group whose lease expired first, and the deadline. Returns `None` if no lease
+    /// has expired.
     pub(super) fn first_lapsed(
         &mut self,
         ks: &mut K,
@@ -72,7 +75,7 @@ impl<K: Store> Queues<K> {
         self.first_busy.due(ks, &self.keys.once.busy, now)
     }
 
-    /// Returns the time when a search may next find a group.
+    /// Returns the earliest time at which a search may find another group.
     pub(super) fn wake_at(&mut self, ks: &mut K, now: Millis) -> Result<Option<Millis>> {
         let wait = self.first_waiting(ks)?.map(|first| of_score(first.score));
         let busy = self.first_busy.read(ks, &self.keys.once.busy)?;
@@ -83,7 +86,7 @@ impl<K: Store> Queues<K> {
         Ok(times.into_iter().flatten().min())
     }
 
-    /// Adds a group to `chg_wait`, or moves it there.
+    /// Adds a group to `chg_wait`, or changes its time there.
     pub(super) fn wait(&mut self, ks: &mut K, id: &[u8], score: f64) -> Result<()> {
         if !self.skipped.is_empty() {
             if let Some(before) = ks.zset_score(&self.keys.once.wait, id)? {
@@ -109,7 +112,7 @@ impl<K: Store> Queues<K> {
         Ok(first.map(|(id, score)| Place::new(score, id.as_ref())))
     }
 
-    /// Removes a group from `chg_wait`; returns true if it was there.
+    /// Removes a group from `chg_wait`. Returns true if the group was there.
     pub(super) fn leave_wait(&mut self, ks: &mut K, id: &[u8]) -> Result<bool> {
         if !self.skipped.is_empty()
             && let Some(score) = ks.zset_score(&self.keys.once.wait, id)?
@@ -126,7 +129,8 @@ impl<K: Store> Queues<K> {
         Ok(())
     }
 
-    /// Removes a group from `chg_ready` if it is near the head or the tail; returns true if it was removed.
+    /// Removes a group from `chg_ready` if it is near the head or the tail. Returns true if the
+    /// group was removed.
     pub(super) fn leave_ready(&mut self, ks: &mut K, id: &[u8]) -> Result<bool> {
         let len = ks.list_len(&self.keys.once.ready)?;
         let tail = len.saturating_sub(MAX_SEARCHED).max(MAX_SEARCHED)..len;
@@ -145,7 +149,7 @@ impl<K: Store> Queues<K> {
         Ok(())
     }
 
-    /// Makes searches examine a changed group again, if they skip it.
+    /// Makes searches examine a changed group again, if they have skipped it.
     pub(super) fn note_change(&mut self, ks: &mut K, id: &[u8]) -> Result<()> {
         if !self.skipped.is_empty() {
             let position = match ks.zset_score(&self.keys.once.wait, id)? {
@@ -157,7 +161,7 @@ impl<K: Store> Queues<K> {
         Ok(())
     }
 
-    /// Adds a group to `chg_wait`; groups that are due now keep the order of their arrival.
+    /// Adds a group to `chg_wait`. Groups that are due now keep their order of arrival.
     pub(super) fn wait_from(
         &mut self,
         ks: &mut K,
@@ -190,7 +194,7 @@ impl<K: Store> Queues<K> {
         }
     }
 
-    /// Moves a group within `chg_wait`, if it is there.
+    /// Changes the time of a group in `chg_wait`, if the group is there.
     pub(super) fn reschedule(
         &mut self,
         ks: &mut K,
@@ -204,7 +208,8 @@ impl<K: Store> Queues<K> {
         self.wait(ks, &loaded.id, due as f64)
     }
 
-    /// Sets the score of a group in `chg_busy` to its first deadline, or removes it from there.
+    /// Sets the score of a group in `chg_busy` to its first deadline, or removes the group from
+    /// `chg_busy`.
     pub(super) fn show_busy(&mut self, ks: &mut K, loaded: &Loaded<K>) -> Result<()> {
         match loaded.group.first_deadline() {
             Some(deadline) => {

@@ -1,6 +1,6 @@
-//! Groups whose hash a plain client deleted or emptied while URIs are kept for them. The kept URIs
-//! are the source of truth, so the next command on the group counts them again and queues the
-//! group.
+//! Repairs groups whose hash a plain client deleted or emptied although the frontier stores URIs of
+//! them. The stored URIs are authoritative, so the next command on such a group counts them again
+//! and queues the group.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -10,8 +10,8 @@ use super::time::Millis;
 use super::transition::{Event, Seen};
 
 impl<K: Store> Frontier<K> {
-    /// Counts kept URIs that the hash of a group did not count, and queues the group. If a plain
-    /// client is fetching from the group, that client queues it afterwards.
+    /// Counts the stored URIs that the hash of a group did not count, and queues the group. If a
+    /// plain client is fetching from the group, that client queues it afterwards.
     pub(super) fn reclaim(
         &mut self,
         ks: &mut K,
@@ -43,7 +43,8 @@ mod tests {
     use crate::chg::store::MemoryKeyspace;
     use crawlspace_host::keyspace::Keyspace;
 
-    /// Creates a group with a lease of a kept URI, whose hash a plain client replaced.
+    /// Creates a group with a lease of a stored URI. A plain client has replaced the hash of the
+    /// group.
     fn replaced() -> (MemoryKeyspace, Frontier<MemoryKeyspace>, Token) {
         let mut ks = MemoryKeyspace::default();
         let mut frontier = Frontier::open(&mut ks, b"");

@@ -1,24 +1,25 @@
-//! Plausibility of counts. Plain clients may write any number that a field can hold, and the sum of
-//! such numbers may not fit into a key.
+//! Decides which counts are plausible. Plain clients may write any number that a field can hold,
+//! and the sum of such numbers may not fit into a key.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The execution that queued URIs of unknown origin are attributed to.
+/// The execution to which queued URIs of unknown origin are attributed.
 const UNKNOWN: &[u8] = b"unknown";
 
-/// Maximum number of URIs that a group may count without keeping them.
+/// Maximum number of URIs that a group may count without storing them.
 const IN_A_GROUP: u64 = 1 << 40;
-/// Maximum number for all groups together: low enough that the total, with all kept URIs, fits into its key.
+/// Maximum number for all groups together. With it, the total, including all stored URIs, fits into
+/// its key.
 const IN_ALL: u64 = 1 << 62;
 
-/// Returns the number of further URIs that a group may count without keeping them, when other groups count
-/// `counted`.
+/// Returns the number of URIs that a group may additionally count without storing them, if other
+/// groups count `counted`.
 pub(super) fn room(counted: u64) -> u64 {
     IN_ALL.saturating_sub(counted).min(IN_A_GROUP)
 }
 
-/// The URIs that a group counts for executions without keeping them.
+/// The URIs that a group counts without storing them, by execution.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     by_count: BTreeSet<(u64, Box<[u8]>)>,
@@ -33,7 +34,8 @@ impl Counted {
         }
     }
 
-    /// If the counts together exceed `room`, removes the largest one and returns it as implausible.
+    /// If the sum of the counts exceeds `room`, removes the largest count and returns it as
+    /// implausible.
     pub(super) fn take_absurd(&mut self, room: u64) -> Option<(Box<[u8]>, u64)> {
         if self.sum <= u128::from(room) {
             return None;
@@ -43,7 +45,7 @@ impl Counted {
         Some((execution, n))
     }
 
-    /// Returns the number of URIs, once no implausible counts remain.
+    /// Returns the number of URIs. Call it after all implausible counts were removed.
     pub(super) fn sum(&self) -> u64 {
         u64::try_from(self.sum).unwrap_or(u64::MAX)
     }
@@ -55,16 +57,16 @@ impl Counted {
     }
 }
 
-/// Returns the correct value of `c` for a group whose hash contains `uris`, when `kept` URIs are
-/// kept for it and `counted` are counted by execution. Also returns whether the old value is
-/// plausible.
+/// Returns the correct value of `c` for a group. `uris` is its current value, `kept` the number of
+/// stored URIs, and `counted` the number of URIs counted by execution. Also returns true if the
+/// current value is plausible.
 pub(super) fn right_count(uris: u64, kept: u64, counted: u64, room: u64) -> (u64, bool) {
     let reconcile = uris.saturating_sub(kept) <= room;
     let named = kept + counted;
     (if reconcile { uris.max(named) } else { named }, reconcile)
 }
 
-/// The queued URIs of an execution, as recorded in different places.
+/// The number of queued URIs of an execution, from different sources.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Has {
     /// The value in `EIDC`.
@@ -85,15 +87,14 @@ impl Has {
 /// Executions by name.
 pub(super) type Table = BTreeMap<Box<[u8]>, Has>;
 
-/// Sort key for the executions from which a surplus is subtracted first: whether their value is
-/// possible at all, whether groups name them, their excess over the named URIs (largest first), and
-/// their name.
+/// Sort key for the executions from which a surplus is subtracted first: if their value is possible
+/// at all, if groups name them, their excess over the named URIs (largest first), and their name.
 type Surplus = (bool, bool, Reverse<u64>, Box<[u8]>);
 
 /// Determines the correct values of `EIDC` when groups have `sum` URIs, some of them attributed to
-/// executions. If `EIDC` has more, the surplus is subtracted in this order: from executions with
-/// more URIs than all groups together, from executions that no group names, and from the others,
-/// largest excess first. Pauses between executions.
+/// executions. If the sum of `EIDC` is higher, subtracts the surplus in this order: from executions
+/// with more URIs than all groups together, from executions that no group names, and from the
+/// others, largest excess first. Pauses between executions.
 pub(super) async fn share_out(table: &mut Table, sum: u64, mut pause: impl AsyncFnMut()) {
     let sum = u128::from(sum);
     let mut in_all = 0;
@@ -141,8 +142,8 @@ mod tests {
         counts.map(|(id, n)| (id.as_bytes().into(), *n)).collect()
     }
 
-    /// Returns the correct count, whether the old one is plausible, implausible counts, and the remaining
-    /// ones.
+    /// Returns the correct count, true if the current one is plausible, the implausible counts, and
+    /// the remaining ones.
     fn believed(
         uris: u64,
         kept: u64,

@@ -14,14 +14,14 @@ use super::store::Store;
 pub struct Report {
     /// The group.
     pub chg: Vec<u8>,
-    /// Execution and URI, if the frontier keeps them.
+    /// Execution and URI, if the frontier stores the URI.
     pub uri: Option<(Vec<u8>, Vec<u8>)>,
-    /// Number of expired leases of the URI; for URIs that are not kept, number of consecutive ones
-    /// of the group.
+    /// Number of expired leases of the URI. If the frontier does not store the URI, number of
+    /// consecutive expired leases of the group.
     pub times: u64,
-    /// The URI is not retried.
+    /// True if the frontier does not retry the URI.
     pub given_up: bool,
-    /// The URI still counted: its execution was not dropped.
+    /// True if the URI is still counted, that is, if its execution was not dropped.
     pub counts: bool,
 }
 
@@ -36,8 +36,8 @@ impl Report {
         }
     }
 
-    /// Encodes the report as an element of `chg_expired`: the number of leases; the lengths of
-    /// group, execution and URI (`-` if absent); and these three texts.
+    /// Encodes the report as an element of `chg_expired`: the number of expired leases, the lengths
+    /// of group, execution and URI (`-` if absent), and these three texts.
     fn write(&self) -> Vec<u8> {
         let mut text = Vec::new();
         push_number(&mut text, self.times);
@@ -95,8 +95,8 @@ impl<K: Store> Reports<K> {
         Reports { keys }
     }
 
-    /// Stores a report until it is read. Returns the number of reports that were dropped because
-    /// the list is full. Reports of URIs that were given up are always stored.
+    /// Stores a report until a client reads it. Returns the number of reports that were dropped
+    /// because the list is full. Never drops reports of URIs that were given up.
     pub(super) fn keep(&self, ks: &mut K, report: &Report) -> Result<u64> {
         if !report.given_up && ks.list_len(&self.keys.once.expired)? >= MAX_REPORTS {
             return Ok(1);
@@ -112,7 +112,7 @@ impl<K: Store> Reports<K> {
             let Some(text) = ks.list_take(&self.keys.once.expired, 0)? else {
                 break;
             };
-            // Elements that a plain client added are skipped.
+            // Skip elements that a plain client added.
             reports.extend(Report::read(text.as_ref()));
         }
         Ok(reports)

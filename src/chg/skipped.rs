@@ -1,5 +1,5 @@
-//! Paused groups at the heads of the queues. They keep their position: a search continues after
-//! them and never reads them twice.
+//! Paused groups at the heads of the queues. They keep their positions. Searches continue after
+//! these groups and read each of them only once.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
@@ -17,7 +17,7 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new(score: f64, id: &[u8]) -> Place {
-        // The server does not distinguish -0 from 0.
+        // The server treats -0 and 0 as equal.
         let (score, id) = (score + 0.0, Id::from_slice(id));
         Place { score, id }
     }
@@ -44,7 +44,7 @@ impl PartialEq for Place {
 
 impl Eq for Place {}
 
-/// The queue that a group is in.
+/// The position of a group, as far as searches need it.
 pub(super) enum Position {
     /// Score in `chg_wait`.
     Wait(f64),
@@ -52,43 +52,43 @@ pub(super) enum Position {
     Elsewhere,
 }
 
-/// The progress of a search in both queues.
+/// The progress of searches in both queues.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
     /// Hashes of the ids at the head of `chg_ready`, one per skipped entry.
     ready: Vec<u64>,
-    /// All hashes that were ever in `ready`.
+    /// The set of all hashes that `ready` has ever contained.
     hashes: HashSet<u64>,
-    /// Positions in `ready` of groups that changed.
+    /// Positions in `ready` whose groups have changed.
     ready_again: BTreeSet<u64>,
     /// Number of groups in `chg_wait` up to and including `cursor`.
     wait: u64,
     /// The last skipped group in `chg_wait`.
     cursor: Option<Place>,
-    /// Groups up to `cursor` that changed.
+    /// Groups up to `cursor` that have changed.
     wait_again: BTreeSet<Place>,
-    /// Due times of URIs in skipped groups whose executions are not paused.
+    /// Due times of URIs whose executions are not paused, in skipped groups.
     later: BTreeSet<(Millis, Id)>,
 }
 
 impl Walk {
-    /// Returns the first position of `chg_ready` to examine.
+    /// Returns the first position in `chg_ready` that a search must examine.
     pub(super) fn ready(&self) -> u64 {
         let changed = self.ready_again.first().copied();
         changed.unwrap_or_else(|| self.end_of_ready())
     }
 
-    /// Returns the first position of `chg_ready` after all skipped ones.
+    /// Returns the first position in `chg_ready` after all skipped groups.
     pub(super) fn end_of_ready(&self) -> u64 {
         self.ready.len() as u64
     }
 
-    /// Returns the first rank of `chg_wait` after all skipped ones.
+    /// Returns the rank of the first group in `chg_wait` after all skipped groups.
     pub(super) fn end_of_wait(&self) -> u64 {
         self.wait
     }
 
-    /// Returns the first group of `chg_wait` that changed since it was skipped.
+    /// Returns the first group in `chg_wait` that has changed since it was skipped.
     pub(super) fn changed_in_wait(&self) -> Option<&Place> {
         self.wait_again.first()
     }
@@ -103,7 +103,8 @@ impl Walk {
         }
     }
 
-    /// Skips a group of `chg_wait`: one that changed, or the first one after the skipped ones.
+    /// Skips a group of `chg_wait`: a group that has changed, or the first group after the skipped
+    /// ones.
     pub(super) fn skip_wait(&mut self, place: Place) {
         self.wait_again.remove(&place);
         if !self.covers(&place) {
@@ -112,18 +113,18 @@ impl Walk {
         }
     }
 
-    /// Schedules another look at a skipped group of `chg_ready`.
+    /// Makes searches examine a skipped group of `chg_ready` again.
     pub(super) fn return_to_ready(&mut self, at: u64) {
         self.ready_again.insert(at);
     }
 
-    /// Schedules another look at a group for the time when one of its URIs comes due.
+    /// Makes searches examine a group again when one of its URIs becomes due.
     pub(super) fn look_at_times(&mut self, due: Option<Millis>, id: &[u8]) {
         let id = due.map(|due| (due, Id::from_slice(id)));
         self.later.extend(id);
     }
 
-    /// Returns the next group with a URI that has come due.
+    /// Returns the next group with a URI that has become due.
     pub(super) fn come_due(&mut self, now: Millis) -> Option<Id> {
         if self.later.first()?.0 > now {
             return None;
@@ -131,7 +132,7 @@ impl Walk {
         self.later.pop_first().map(|(_, id)| id)
     }
 
-    /// Schedules another look at a group that may be skipped.
+    /// Makes searches examine a group again, if it is skipped.
     pub(super) fn look_again(&mut self, id: &[u8], position: &Position) {
         match position {
             Position::Wait(score) => {
@@ -151,12 +152,12 @@ impl Walk {
         }
     }
 
-    /// Returns the due time of the first URI for which a skipped group is to be examined again.
+    /// Returns the time at which the next URI of a skipped group becomes due.
     pub(super) fn wake_at(&self) -> Option<Millis> {
         self.later.first().map(|(due, _)| *due)
     }
 
-    /// Returns true if a position in `chg_wait` is not after the cursor.
+    /// Returns true if a position in `chg_wait` is at or before the cursor.
     fn covers(&self, place: &Place) -> bool {
         self.cursor.as_ref().is_some_and(|cursor| place <= cursor)
     }
@@ -199,7 +200,7 @@ fn hash(id: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The walk that all searches share, and the walk that a job prepares to replace it.
+/// The walk that all searches share, and a second walk that a job prepares to replace the first.
 #[derive(Debug, Default)]
 pub(super) struct Skipped {
     walk: Walk,
@@ -212,8 +213,8 @@ impl Skipped {
         &mut self.walk
     }
 
-    /// Takes out the walk in preparation. `None` if other clients wrote to the queues since it
-    /// began.
+    /// Takes the walk in preparation out of this value. Returns `None` if other clients have
+    /// written to the queues since the walk began.
     pub(super) fn take_ahead(&mut self) -> Option<Walk> {
         self.ahead.take()
     }
@@ -233,7 +234,8 @@ impl Skipped {
         self.ahead = Some(Walk::default());
     }
 
-    /// Switches searches to the prepared walk, or to the heads of the queues if there is none.
+    /// Makes searches use the prepared walk, or start from the heads of the queues if there is
+    /// none.
     pub(super) fn install(&mut self) {
         self.walk = self.ahead.take().unwrap_or_default();
     }
@@ -243,32 +245,32 @@ impl Skipped {
         self.ahead = None;
     }
 
-    /// Returns true if no group is skipped, so that changes need not be recorded.
+    /// Returns true if no group is skipped. Changes then need not be recorded.
     pub(super) fn is_empty(&self) -> bool {
         self.ahead.is_none() && self.walk.is_empty()
     }
 
-    /// Records that a group left this position of `chg_ready`.
+    /// Records that a group has left this position of `chg_ready`.
     pub(super) fn left_ready(&mut self, at: u64) {
         self.walks().for_each(|walk| walk.left_ready(at));
     }
 
-    /// Records that a group left `chg_wait`.
+    /// Records that a group has left `chg_wait`.
     pub(super) fn left_wait(&mut self, place: &Place) {
         self.walks().for_each(|walk| walk.left_wait(place));
     }
 
-    /// Records that a group entered `chg_wait`.
+    /// Records that a group has entered `chg_wait`.
     pub(super) fn entered_wait(&mut self, place: &Place) {
         self.walks().for_each(|walk| walk.entered_wait(place));
     }
 
-    /// Records that a group changed.
+    /// Records that a group has changed.
     pub(super) fn changed(&mut self, id: &[u8], position: &Position) {
         self.walks().for_each(|walk| walk.look_again(id, position));
     }
 
-    /// Records that a plain client changed a group.
+    /// Records that a plain client has changed a group.
     pub(super) fn changed_by_others(&mut self, id: &[u8]) {
         if !self.is_empty() {
             self.walks()

@@ -1,4 +1,4 @@
-//! Times and spans of time as arguments of commands.
+//! Command arguments for points in time and time spans.
 
 // Without the feature `module`, only tests read the parsed values.
 #![cfg_attr(not(feature = "module"), allow(dead_code))]
@@ -8,8 +8,8 @@ use crawlspace_host::text::parse_unsigned;
 
 use super::time::{Millis, TEN_YEARS};
 
-/// The latest time that a client may specify. Tokens derived from it can be represented exactly as
-/// JavaScript numbers.
+/// The latest time that a client may specify. JavaScript numbers represent the tokens that are
+/// derived from it exactly.
 const LATEST_NOW: Millis = 8_000_000_000_000;
 
 /// The current time of a command.
@@ -17,12 +17,12 @@ const LATEST_NOW: Millis = 8_000_000_000_000;
 pub struct Now {
     /// Milliseconds since the epoch.
     pub ms: Millis,
-    /// The client specified the time, instead of the clock.
+    /// True if the client specified the time; false if the clock did.
     pub simulated: bool,
 }
 
-/// The option `NOW`, with which a client specifies the time in simulations. A group or execution
-/// may also be named `NOW`.
+/// The option `NOW`, with which a client specifies the time in simulations. The name of a group or
+/// execution may also be `NOW`.
 #[derive(Clone, Copy)]
 pub(super) struct NowOption;
 
@@ -49,7 +49,7 @@ impl<'a> Shape<'a> for NowOption {
     }
 }
 
-/// A point in time, at most ten years ahead; a time in the past is equivalent to now.
+/// A point in time, at most ten years from now. A time in the past means now.
 #[derive(Clone, Copy)]
 pub(super) struct Time(&'static str, &'static str);
 
@@ -58,7 +58,7 @@ impl Time {
         Time(name, name)
     }
 
-    /// Sets the keyword before the time, which also names it in errors.
+    /// Sets the keyword before the time. Error messages use it as the name of the argument.
     pub(super) fn after(self, word: &'static str) -> After<Time> {
         After::new(word, Time(self.0, word))
     }
@@ -87,7 +87,7 @@ impl<'a> Shape<'a> for Time {
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     name: &'static str,
-    /// Name in errors.
+    /// Name of the argument in error messages.
     called: &'static str,
     least: Millis,
 }
@@ -101,7 +101,7 @@ impl Span {
         }
     }
 
-    /// Sets the keyword before the span, which also names it in errors.
+    /// Sets the keyword before the span. Error messages use it as the name of the argument.
     pub(super) fn after(self, word: &'static str) -> After<Span> {
         let called = word;
         After::new(word, Span { called, ..self })
@@ -128,7 +128,7 @@ impl<'a> Shape<'a> for Span {
     }
 }
 
-/// A value, or -1 for none.
+/// A value, or -1 for no value.
 #[derive(Clone, Copy)]
 pub(super) struct OrNone<S>(pub After<S>);
 

@@ -1,4 +1,4 @@
-//! Applies the steps that result from events of groups to the queues, gates and hashes.
+//! Applies steps, which result from events of groups, to the queues, gates and hashes.
 
 use super::error::Result;
 use super::frontier::Frontier;
@@ -23,7 +23,7 @@ impl<K: Store> Frontier<K> {
         self.save(ks, loaded)
     }
 
-    /// Moves a group to the queue where it belongs after a step; the caller saves or retires the group.
+    /// Moves a group to its proper queue after a step. The caller saves the group or makes it idle.
     pub(super) fn place(
         &mut self,
         ks: &mut K,
@@ -72,8 +72,8 @@ impl<K: Store> Frontier<K> {
         }
     }
 
-    /// Returns the time when a lease may next be granted or a group must be deleted. The alarm is
-    /// set to this time.
+    /// Returns the time for the alarm: the earliest time when a lease may be granted or a group
+    /// must be deleted.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.

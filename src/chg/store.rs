@@ -1,4 +1,4 @@
-//! Key space that the politeness rules need: plain keys, and the URIs of a group as one native
+//! The key space that the politeness rules use: plain keys, and the URIs of a group as one native
 //! value per key.
 
 use crawlspace_host::keyspace::memory::{self, Native, Plain};
@@ -9,7 +9,7 @@ use super::packed::Stored;
 use super::uris::{Changed, Kept, Op, Uris};
 use crate::storage::Storage;
 
-/// Expected type of such a key in error messages.
+/// The type of such a key, as error messages name it.
 pub const KEPT_URIS: KeyType = KeyType::Native("queue of URIs");
 
 /// A key space that stores the URIs of groups.
@@ -21,8 +21,8 @@ pub trait Store: Keyspace + 'static {
     fn uris<T>(&mut self, key: &Self::Name, read: impl FnOnce(&Kept<'_>) -> T)
     -> Result<Option<T>>;
 
-    /// Applies a change. [`Op::Add`] and [`Op::Load`] create the key if it does not exist; it is
-    /// deleted with its last URI and lease.
+    /// Applies a change. [`Op::Add`] and [`Op::Load`] create the key if it does not exist; removing
+    /// its last URI and lease deletes it.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.
@@ -30,8 +30,8 @@ pub trait Store: Keyspace + 'static {
         Ok(self.change_uris_then(key, op, |_| ())?.0)
     }
 
-    /// Applies a change, and calls `look` with the resulting value. The second element of the reply is `None` if the
-    /// key did not exist and was not created.
+    /// Applies a change, and calls `look` with the resulting value. The second part of the result
+    /// is `None` if the key did not exist and was not created.
     ///
     /// # Errors
     /// As for [`Store::change_uris`].
@@ -55,7 +55,8 @@ pub trait Store: Keyspace + 'static {
         true
     }
 
-    /// Returns true if a key is a plain key where a packed frontier has a marker, so that commands fail with `MIXED`.
+    /// Returns true if a plain key is at a name where a packed frontier has a marker. Commands then
+    /// fail with `MIXED`.
     fn is_misplaced(&mut self, _key: &Self::Name) -> bool {
         false
     }
@@ -69,7 +70,7 @@ pub trait Store: Keyspace + 'static {
         }
     }
 
-    /// Returns a group of a storage that keeps groups as values; `None` if it keeps them as hashes.
+    /// Returns a group from a storage of groups as values; `None` if the storage contains hashes.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -77,7 +78,7 @@ pub trait Store: Keyspace + 'static {
         Ok(None)
     }
 
-    /// Stores a group and one more field; returns false if the storage keeps groups as hashes.
+    /// Stores a group and one additional field. Returns false if the storage contains hashes.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -90,8 +91,7 @@ pub trait Store: Keyspace + 'static {
         Ok(false)
     }
 
-    /// Stores the options of a group of which nothing else is known; returns false if the storage keeps groups as
-    /// hashes.
+    /// Stores a group that has only options. Returns false if the storage contains hashes.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -99,7 +99,8 @@ pub trait Store: Keyspace + 'static {
         Ok(false)
     }
 
-    /// Resets a group to its options; returns false if the storage keeps groups as hashes.
+    /// Removes everything but the options from a group. Returns false if the storage contains
+    /// hashes.
     ///
     /// # Errors
     /// `WRONGTYPE` if the key holds another type.
@@ -115,7 +116,7 @@ pub(super) fn field_number<K: Store>(ks: &mut K, key: &K::Name, field: &[u8]) ->
     Ok(number.unwrap_or(0))
 }
 
-/// The key space of tests.
+/// The key space that tests use.
 pub type MemoryKeyspace = memory::MemoryKeyspace<Uris>;
 
 impl Native for Uris {

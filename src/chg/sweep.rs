@@ -1,5 +1,5 @@
-//! The queue worker of the design document, for crawlers whose workers pop `chg_ready` themselves.
-//! It moves due groups there, in the order in which they became due.
+//! The queue worker of the design document, for crawlers whose workers take groups from `chg_ready`
+//! themselves. It moves due groups to `chg_ready`, in the order in which they became due.
 
 use crawlspace_host::reply::Reply;
 
@@ -16,7 +16,7 @@ use super::transition::{Placement, Step};
 pub fn sweep<K: Store>(now: Millis, limit: u64) -> Job<K> {
     Job::new(async move |lent: Lent<K>| {
         let (mut from_wait, mut from_busy) = (0, 0);
-        // Paused groups at the head of `chg_wait`, which stay.
+        // Paused groups at the head of `chg_wait`. They stay there.
         let mut skipped = 0;
         let due = lent.with(|frontier, ks| frontier.queues.due_or_lapsed(ks, now))?;
         while from_wait + from_busy < limit {
@@ -35,7 +35,7 @@ pub fn sweep<K: Store>(now: Millis, limit: u64) -> Job<K> {
     })
 }
 
-/// The outcome for the group that was due first.
+/// The result for the group that was due first.
 enum Swept {
     FromWait,
     FromBusy,
@@ -48,8 +48,8 @@ enum Swept {
 }
 
 impl<K: Store> Frontier<K> {
-    /// Makes the group that has been due longest ready, except for groups skipped at the head of
-    /// `chg_wait`.
+    /// Makes the group ready that has been due for longest. Ignores groups that were skipped at the
+    /// head of `chg_wait`.
     fn sweep_first(&mut self, ks: &mut K, skipped: u64, now: Millis) -> Result<Swept> {
         self.evict_idle(ks, now)?;
         let due = |first: Option<(K::Value, f64)>| first.filter(|(_, at)| of_score(*at) <= now);
@@ -74,8 +74,9 @@ impl<K: Store> Frontier<K> {
         Ok(Swept::FromBusy)
     }
 
-    /// Moves a due group from `chg_wait` to `chg_ready`. A blocked group is moved to the end of its
-    /// block instead, and a paused group stays where it is; in these two cases returns false.
+    /// Moves a due group from `chg_wait` to `chg_ready`. If the group is blocked, moves it to the
+    /// end of its block instead; if it is paused, leaves it in place. Returns false in these two
+    /// cases.
     fn make_ready(&mut self, ks: &mut K, id: &[u8], now: Millis) -> Result<bool> {
         let mut loaded = self.groups.load(ks, id)?;
         if loaded.missing.get() > 0 {
@@ -96,7 +97,7 @@ impl<K: Store> Frontier<K> {
         Ok(true)
     }
 
-    /// Ends the expired leases of a group, and makes the group ready if it has any URIs left.
+    /// Ends the expired leases of a group, and makes the group ready if it has URIs left.
     pub(super) fn end_expired_leases(
         &mut self,
         ks: &mut K,

@@ -1,5 +1,6 @@
-//! Random histories on plain maps, with jobs cut into steps between other commands: a host is always fetched
-//! from by one client at a time and not too soon, and no URI is lost or counted twice.
+//! Random histories on plain maps. Other commands run between the steps of jobs. Checks that only
+//! one client at a time fetches from a host, that it does not fetch too soon, and that no URI is
+//! lost or counted twice.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +110,7 @@ enum Op {
         steps: usize,
     },
     Expired,
-    /// The process dies: only the keys remain.
+    /// The process ends: only the keys remain.
     Restart,
 }
 
@@ -163,7 +164,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The limits that a group must keep, according to its leases and releases.
+/// The limits of a group, and the leases and releases that must respect them.
 #[derive(Default)]
 struct Watched {
     leases: BTreeMap<Token, Millis>,
@@ -175,7 +176,7 @@ trait Storage: Store {
     type State: Clone + PartialEq + std::fmt::Debug;
 
     fn create() -> Self;
-    /// Returns everything that is stored.
+    /// Returns all stored data.
     fn state(&mut self) -> Self::State;
     /// Ends a command.
     fn end(&mut self) {}
@@ -237,7 +238,8 @@ impl Storage for PackedMemory {
         elements(&self.packed.as_ref().unwrap().packed)
     }
 
-    /// Checks that a replica that applies the log, and a copy that is loaded from a file, hold the same.
+    /// Checks that a replica that applied the log, and a copy that was loaded from a file, have the
+    /// same contents.
     fn end(&mut self) {
         self.packed.as_mut().unwrap().end();
     }
@@ -272,7 +274,7 @@ impl Replicated {
     }
 }
 
-/// Removes a total of zero, which means the same as a missing one.
+/// Removes a total of 0, which is equivalent to a missing total.
 fn without_empty_total(mut keys: BTreeMap<Vec<u8>, PlainValue>) -> BTreeMap<Vec<u8>, PlainValue> {
     let total = [PREFIX, b"QCT"].concat();
     let empty = Plain::Text(b"0".to_vec());
@@ -603,7 +605,7 @@ impl<K: Storage> World<K> {
         assert_eq!((&sum, &sum), (&total, &executions));
     }
 
-    /// Returns what commands show of the frontier.
+    /// Returns the replies of all commands that show the state of the frontier.
     fn shown(&mut self) -> Vec<Reply> {
         let (ks, frontier, now) = (&mut self.ks, &mut self.frontier, self.now);
         let mut info = frontier.info(ks, 0, now).unwrap();
@@ -622,7 +624,7 @@ impl<K: Storage> World<K> {
         shown
     }
 
-    /// Fetches everything that is queued, and checks that nothing is left.
+    /// Fetches all queued URIs, and checks that no URI is left.
     fn drain(&mut self) {
         let frontier = &mut self.frontier;
         frontier.pauses.set(&mut self.ks, None, false).unwrap();
@@ -655,7 +657,7 @@ impl<K: Storage> World<K> {
 
     fn finish(&mut self, lease: &Lease) {
         let (ks, now) = (&mut self.ks, self.now);
-        // A crawler knows the executions of its URIs. This test tries all executions.
+        // A crawler knows the executions of its URIs, but this test tries all executions.
         let executions: Vec<Vec<u8>> = match &lease.uri {
             Some((execution, _)) => vec![execution.clone()],
             None => {
@@ -688,7 +690,7 @@ impl<K: Storage> World<K> {
     }
 }
 
-/// Asserts that a history keeps every promise, and that nothing is left at its end.
+/// Asserts that a history violates no limit, and that no URI is left at its end.
 fn keeps_every_promise(ops: &[Op]) {
     keeps_them_in::<MemoryKeyspace>(ops);
     keeps_them_in::<PackedMemory>(ops);
@@ -715,7 +717,7 @@ proptest! {
     fn both_storages_grant_the_same_leases(ops in prop::collection::vec(op(), 1..150)) {
         let (mut plain, mut packed) = (World::<MemoryKeyspace>::new(), World::<PackedMemory>::new());
         for op in &ops {
-            // Half a job may have visited other groups.
+            // Half of a job may have visited other groups than half of the other job.
             let op = &op.whole();
             plain.apply(op);
             packed.apply(op);
@@ -779,8 +781,8 @@ proptest! {
     }
 }
 
-/// Puts groups of one execution before groups of another, and leases the first few while a job
-/// pauses the first execution.
+/// Queues the groups of one execution before those of another execution. While a job pauses the
+/// first execution, leases the first few groups.
 #[test]
 fn first_search_after_a_pause_looks_at_no_paused_group() {
     let mut world = World::<MemoryKeyspace>::new();

@@ -1,15 +1,15 @@
-//! Times of the politeness frontier are whole milliseconds since the epoch, by the clock of the
-//! caller. The rules do not read a clock.
+//! Times of the politeness frontier: whole milliseconds since the epoch. The caller reads the clock
+//! and passes the time; the rules do not read a clock.
 
-/// Milliseconds: since the epoch, or between two times.
+/// Milliseconds since the epoch, or between two times.
 pub type Millis = u64;
 
 pub use crawlspace_compact::limits::chg::TEN_YEARS;
 
-/// Returns the time that a score in a sorted set of due times represents. Fractions order groups that became
-/// due in the same millisecond; plain clients may write any score.
+/// Returns the time that a score in a sorted set of due times represents. The fraction of a score
+/// orders groups that became due in the same millisecond. Plain clients may write any score.
 pub fn of_score(score: f64) -> Millis {
-    // Saturates, and maps NaN to 0.
+    // This conversion saturates, and maps NaN to 0.
     score.floor() as Millis
 }
 
@@ -19,7 +19,7 @@ pub(super) fn zigzag(time: Millis, base: Millis) -> u64 {
     ((ahead << 1) ^ (ahead >> 63)) as u64
 }
 
-/// Returns the time of the result of [`zigzag`].
+/// Reverses [`zigzag`].
 pub(super) fn unzigzag(n: u64, base: Millis) -> Millis {
     base.wrapping_add((n >> 1) ^ (n & 1).wrapping_neg())
 }
@@ -31,15 +31,15 @@ pub struct Arrivals {
     n: u32,
 }
 
-/// Number of arrivals that are distinguished per millisecond: a double that holds a time in milliseconds
-/// until the year 2527 has twelve bits to spare.
+/// Number of arrivals in a millisecond that get different scores. A double that represents a time
+/// in milliseconds until the year 2527 has twelve more bits.
 pub(super) const ARRIVALS: u32 = 1 << 11;
 
 impl Arrivals {
     /// Returns the score of the next arrival at this time.
     pub fn score(&mut self, now: Millis) -> f64 {
         if now < self.now {
-            // This happens only in simulations. Arrivals at the later time keep their order.
+            // This happens only in simulations. The arrivals keep their order at the later time.
             return now as f64;
         }
         self.n = if self.now == now {

@@ -1,17 +1,17 @@
-//! Tokens of leases, which only grow.
+//! Tokens of leases, which only increase.
 
 use super::Token;
 use super::error::Result;
 use super::store::Store;
 use super::time::Millis;
 
-/// Exclusive upper bound of tokens: larger numbers are not exact in JavaScript.
+/// Exclusive upper bound of tokens. JavaScript does not represent larger numbers exactly.
 const MAX_TOKEN: Token = 1 << 53;
 
-/// Number of tokens reserved in advance: one second's worth.
+/// Number of tokens that are reserved in advance: enough for one second.
 const RESERVED: Token = 1_000_000;
 
-/// Mints tokens. Stores the last minted token, and the end of the range reserved in the key.
+/// Creates tokens. Stores the last token, and the end of the range that is reserved in the key.
 pub(super) struct Tokens<K: Store> {
     key: K::Name,
     /// The last minted token and the end of the reserved range; `None` if not read yet.
@@ -23,7 +23,7 @@ impl<K: Store> Tokens<K> {
         Tokens { key, minted: None }
     }
 
-    /// Takes over the last minted token of the same frontier.
+    /// Takes the last token over from another instance for the same frontier.
     pub(super) fn take_over(&mut self, other: &Tokens<K>) {
         self.minted = other.minted;
     }
@@ -33,17 +33,15 @@ impl<K: Store> Tokens<K> {
         self.minted = None;
     }
 
-    /// Mints a token. A range of tokens is reserved in the key in advance. So most tokens cost no
-    /// write, and a server that takes over from the key continues above all minted tokens. The
-    /// newest reservation can be lost, with a replica that lags behind its master or with the last
-    /// second of an append-only file. To grow even then, a token is at least the clock in
-    /// microseconds.
+    /// Creates a token. Reserves a range of tokens in the key in advance, so that most tokens need
+    /// no write, and so that a server that loads the key continues above all existing tokens. The
+    /// newest reservation can be lost, if a replica lags behind its master or the last second of an
+    /// append-only file is missing. Therefore a token is also at least the time in microseconds.
     pub(super) fn mint(&mut self, ks: &mut K, now: Millis) -> Result<Token> {
         let (last, reserved) = match self.minted {
             Some(minted) => minted,
             None => {
-                // A number that a plain client wrote is accepted if larger tokens can still be minted after
-                // it.
+                // Accept a number that a plain client wrote, if larger tokens remain after it.
                 let reserved = u64::try_from(ks.number(&self.key)?).ok();
                 let reserved = reserved.filter(|&n| n < MAX_TOKEN).unwrap_or(0);
                 (reserved, reserved)
@@ -59,7 +57,7 @@ impl<K: Store> Tokens<K> {
         Ok(token)
     }
 
-    /// Returns the last minted token; if that is unknown, the end of the reserved range.
+    /// Returns the last token; if it is unknown, the end of the reserved range.
     pub(super) fn last(&self, ks: &mut K) -> Result<Token> {
         match self.minted {
             Some((last, _)) => Ok(last),

@@ -1,5 +1,6 @@
-//! Transitions of a group: a group and an event determine the new group, its placement in the queues, and effects on
-//! other keys. This module neither reads nor writes keys; `place` in `steps.rs` applies a step.
+//! Transitions of groups. A group and an event determine the new state of the group, its queue, and
+//! the effects on other keys. This module neither reads nor writes keys; `place` in `steps.rs`
+//! applies a step.
 
 use super::Token;
 use super::group::{Group, Hold, Limits, Released};
@@ -7,67 +8,71 @@ use super::politeness::{self, When};
 use super::time::{Millis, TEN_YEARS};
 use super::uris::Stock;
 
-/// An event in the life of a group.
+/// An event that changes a group.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event<'a> {
     /// URIs were queued.
     Arrived {
         uris: u64,
-        /// Due time of the first of them.
+        /// Due time of the first of these URIs.
         at: Millis,
     },
     /// URIs were removed.
     Dropped { uris: u64 },
-    /// A group that is in no queue was leased; `after` is the token of the release that it was leased with.
+    /// A group that is in no queue was leased. `after` is the token of the release with which it
+    /// was leased.
     Leased { hold: Hold, after: Option<Token> },
     /// The deadline of a held lease was extended.
     Extended { token: Token, deadline: Millis },
     /// A fetch ended.
     Released(End<'a>),
-    /// Leases whose deadline has passed end.
+    /// Leases ended because their deadline has passed.
     Expired {
         /// Number of URIs that are not retried.
         given_up: u64,
-        /// The URI of one of them is not kept, so that the group counts it as queued again.
+        /// True if the URI of one of the leases is not stored, so that the group counts it as
+        /// queued again.
         counted: bool,
     },
-    /// An operator blocked fetches until a time; a time in the past ends a block.
+    /// An operator blocked fetches until a time. A time in the past ends the block.
     Blocked { until: Millis },
     /// Limits were set.
     Limited(&'a Limits),
-    /// Kept URIs were found that the group did not count; the group is not in `chg_wait`.
+    /// Stored URIs were found that the group did not count. The group is not in `chg_wait`.
     Reclaimed,
 }
 
-/// The end of a fetch whose lease is held.
+/// The end of a fetch whose lease was still held.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End<'a> {
     pub token: Token,
     pub when: &'a When,
-    /// Milliseconds added to a pause: times are whole milliseconds, and no pause may be shorter than requested.
+    /// Milliseconds added to a pause, because times are rounded to milliseconds and no pause may be
+    /// shorter than requested.
     pub rounding: Millis,
     /// Number of URIs that are done.
     pub done: u64,
-    /// The fetched URI is only counted, and is still queued.
+    /// True if the fetched URI is only counted, and is still queued.
     pub counted: bool,
-    /// Time when the crawler, which keeps the URI itself, wants to fetch it again.
+    /// Time at which the crawler, which stores the URI itself, wants to fetch it again.
     pub retry: Option<Millis>,
 }
 
-/// State outside the group at the time of an event.
+/// The state outside the group at the time of an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub now: Millis,
-    /// URIs kept for the group, after the event.
+    /// The stored URIs of the group after the event.
     pub stock: Stock,
-    /// Time when the shared gate opens; 0 if there is no gate.
+    /// Time at which the shared gate opens; 0 without a gate.
     pub opens: Millis,
-    /// A plain client fetches from the group, and will queue it afterwards.
+    /// True if a plain client is fetching from the group. It will queue the group afterwards.
     pub taken: bool,
 }
 
 impl Seen {
-    /// Creates a state with kept URIs only: no closed gate, no plain client.
+    /// Creates a state that has only stored URIs: no closed gate, and no plain client that is
+    /// fetching.
     pub(super) fn at(now: Millis, stock: Stock) -> Seen {
         Seen {
             now,
@@ -78,45 +83,48 @@ impl Seen {
     }
 }
 
-/// The placement of a group in the queues from which it can be leased.
+/// The queue into which a step puts a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placement {
-    /// Not moved.
+    /// The group keeps its place.
     Stay,
-    /// To the end of `chg_ready`.
+    /// The end of `chg_ready`.
     Ready,
-    /// To `chg_wait`, or moved within it if it is there.
+    /// `chg_wait`, with this time. If the group is there already, its time changes.
     Wait(Millis),
-    /// To `chg_ready` if it is due, else to `chg_wait`; with a shared gate, to the end of the queue behind it.
+    /// `chg_ready` if the group is due, otherwise `chg_wait`. A group with a shared gate goes to
+    /// the end of the gate's list.
     Queue(Millis),
-    /// Moved within `chg_wait`, if it is there.
+    /// `chg_wait`, with this time, if the group is there. Otherwise, the group keeps its place.
     Reschedule(Millis),
-    /// Moved within `chg_wait`, if it is there: not later than `latest`, and not earlier than
-    /// `earliest`. A skipped group is examined again.
+    /// `chg_wait`, if the group is there: its time becomes at most `latest` and at least
+    /// `earliest`. Searches examine a skipped group again.
     Shift {
         latest: Option<Millis>,
         earliest: Millis,
     },
-    /// Into no queue, because nothing is queued or held; its hash is kept until its gate has passed.
+    /// No queue, because no URI is queued and no lease is held. The hash is kept until the pause of
+    /// the group has ended.
     Retire,
 }
 
-/// The effects of an event, to be applied by the caller.
+/// The effects of an event, which the caller must apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub placement: Placement,
-    /// The group leaves its queue.
+    /// True if the group leaves its queue.
     pub leaves: bool,
-    /// The group leaves `chg_idle`.
+    /// True if the group leaves `chg_idle`.
     pub wakes: bool,
-    /// The leases changed, so the score in `chg_busy` is set to the first deadline.
+    /// True if the leases changed. The caller sets the score in `chg_busy` to the first deadline.
     pub leases: bool,
-    /// The shared gate is updated with the leases and with this end of the pause.
+    /// The end of the pause with which the caller updates the shared gate, together with the
+    /// leases.
     pub pause: Option<Millis>,
 }
 
 impl Step {
-    /// Creates a placement without other effects.
+    /// Creates a step that only places a group.
     pub(super) fn to(placement: Placement) -> Step {
         Step {
             placement,
@@ -131,7 +139,7 @@ impl Step {
         Step::to(if moves { placement } else { Placement::Stay })
     }
 
-    /// Creates a placement for a group whose leases changed.
+    /// Creates a step for a group whose leases changed.
     fn leases(placement: Placement, pause: Millis) -> Step {
         Step {
             leases: true,
@@ -142,7 +150,7 @@ impl Step {
 }
 
 impl Group {
-    /// Applies an event, and returns the step to be carried out.
+    /// Applies an event, and returns the step for the caller to apply.
     pub(super) fn on(&mut self, event: Event<'_>, seen: &Seen) -> Step {
         let was_runnable = self.is_runnable();
         let mut step = match event {
@@ -162,7 +170,8 @@ impl Group {
             Event::Blocked { until } => {
                 let until = if until > seen.now { until } else { 0 };
                 let before = std::mem::replace(&mut self.options.blocked, until);
-                // A blocked group that was due was parked in `chg_wait` until the end of its block.
+                // The group was blocked and due, so a search parked it in `chg_wait` until the end
+                // of the block.
                 let parked = before > 0 && self.due == before;
                 let due = self.due_from(seen);
                 Step::to_if(parked, Placement::Reschedule(due))
@@ -179,7 +188,7 @@ impl Group {
                 ..Step::to(Placement::Wait(self.due_from(seen)))
             },
         };
-        // A group that is being leased was removed from its queue before.
+        // The search has removed the leased group from its queue already.
         let stood = was_runnable && !matches!(event, Event::Leased { .. });
         step.leaves |= stood && !self.is_runnable();
         step
@@ -207,9 +216,9 @@ impl Group {
         }
     }
 
-    /// Returns the placement of a group after one of its leases ended, if the group was also in a
-    /// queue. The URI that returned may be due earlier than the queued ones. A URI that is only
-    /// counted is due at once.
+    /// Returns the placement of a group after one of its leases ended while the group was also in a
+    /// queue. The returned URI may be due earlier than the queued ones. A URI that is only counted
+    /// is due immediately.
     fn shift(&self, counted: bool, earliest: Millis, seen: &Seen) -> Placement {
         let first = if counted {
             Some(0)
@@ -228,7 +237,7 @@ impl Group {
         let placement = if !self.is_runnable() || (!was_runnable && seen.taken) {
             Placement::Stay
         } else if was_runnable {
-            // A group that waits for its shared gate is not moved before the time when the gate opens.
+            // A group that waits for its shared gate must not become due before the gate opens.
             let latest = Some(due.max(seen.opens));
             Placement::Shift {
                 latest,
@@ -248,10 +257,11 @@ impl Group {
         if self.options.gap > 0 {
             self.gate = self.gate.max(hold.granted + self.options.gap);
         }
-        // Keep the reply to a release until the next lease. If the lease was taken with that
-        // release, the reply is kept with it.
+        // Keep the reply to a release until the next lease. If the lease was granted with that
+        // release, keep the reply with the lease.
         self.last = self.last.filter(|last| after == Some(last.token));
-        // With PARALLEL the group waits for its next lease in `chg_wait`, from which it can be removed at any time.
+        // With `PARALLEL`, the group waits for its next lease in `chg_wait`, from which it can be
+        // removed at any time.
         let beside = Step::to_if(self.is_runnable(), Placement::Wait(self.due_from(seen)));
         Step::leases(beside.placement, seen.now)
     }
@@ -268,14 +278,13 @@ impl Group {
         self.released = seen.now;
         let mut due = self.due_with(seen.stock);
         if let (Some(at), 1) = (end.retry, self.uris) {
-            // This is the only URI of the group, and the crawler, which keeps it, specified the
-            // time.
+            // This is the only URI of the group. The crawler stores it and has specified its time.
             due = due.max(at);
         }
         let placement = match (was_runnable, self.is_runnable()) {
             (_, false) => self.retire_or(Placement::Stay),
             (false, true) => Placement::Queue(due),
-            // The group allows concurrent fetches, so it is in a queue already.
+            // The group allows concurrent fetches, so it is already in a queue.
             (true, true) => self.shift(end.counted, due, seen),
         };
         if placement == Placement::Retire {
@@ -289,7 +298,8 @@ impl Group {
         Step::leases(placement, pause)
     }
 
-    /// Closes the gate of the group after a fetch; returns the time when the pause of this fetch ends.
+    /// Closes the gate of the group after a fetch. Returns the time at which the pause after this
+    /// fetch ends.
     fn close_gate(&mut self, hold: Hold, end: &End<'_>, now: Millis) -> Millis {
         let stored = self.options.delay.unwrap_or(0);
         let pause = match end.when {
@@ -321,7 +331,7 @@ impl Group {
         }
         self.holds.retain(|hold| hold.deadline > seen.now);
         if let (false, Some(last)) = (was_queued, last) {
-            // The group has been ready since its lease ended.
+            // The group has been ready since the end of its lease.
             self.due = last;
         }
         // The lease of a plain client has no token, and is not among `holds`.

@@ -1,5 +1,6 @@
-//! Random events of some groups, whose queues are plain lists and maps: each group is always in exactly the
-//! queues that its state implies, and is fetched from no sooner than requested.
+//! Random events of some groups, with queues of plain lists and maps. Checks that each group is
+//! always in exactly the queues that its state implies, and that no fetch begins sooner than
+//! requested.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +90,7 @@ struct World {
     token: Token,
     groups: [Group; GROUPS],
     ready: Vec<usize>,
-    /// Groups by due time, and among equals by arrival.
+    /// Groups by due time and, if it is equal, by arrival.
     wait: BTreeMap<usize, (Millis, u64)>,
     arrivals: u64,
     busy: BTreeMap<usize, Millis>,
@@ -175,8 +176,8 @@ impl World {
         assert!(group.holds.len() as u64 <= MAX_PARALLEL, "{group:?}");
     }
 
-    /// Leases the group that has been due longest. Among ready groups, it is the one that became
-    /// ready first.
+    /// Leases the group that has been due for longest. Of several ready groups, this is the one
+    /// that became ready first.
     fn lease(&mut self, ms: u16, keeps: bool) {
         let now = self.now;
         let over = self.busy.iter().filter(|(_, deadline)| **deadline <= now);
@@ -204,7 +205,7 @@ impl World {
         let group = &self.groups[id];
         let closed = group.closed_until();
         if closed > now {
-            // A group whose gate was closed in the meantime is parked.
+            // The gate of the group was closed in the meantime, so the group is parked.
             return self.wait(id, closed);
         }
         assert!(
@@ -300,7 +301,8 @@ impl World {
                 self.happen(group, Event::Limited(&limits));
             }
             Op::Lose { group } => {
-                // A plain client removed the group from its queue, and its kept URIs are found.
+                // A plain client removed the group from its queue, and a command then finds its
+                // stored URIs.
                 let lost = self.wait.remove(&group).is_some();
                 if lost || self.ready.contains(&group) {
                     self.happen(group, Event::Reclaimed);

@@ -1,4 +1,4 @@
-//! Type check of the keys that exist once per frontier.
+//! Checks the types of the keys that exist once per frontier.
 
 use std::rc::Rc;
 
@@ -6,7 +6,7 @@ use super::error::Result;
 use super::keys::Keys;
 use super::store::Store;
 
-/// The keys that exist once, and whether their types were checked.
+/// The keys that exist once per frontier, and a flag that is true if their types were checked.
 pub struct Types<K: Store> {
     keys: Rc<Keys<K>>,
     checked: bool,
@@ -28,8 +28,8 @@ impl<K: Store> Types<K> {
         self.checked
     }
 
-    /// Checks the types of the keys that exist once, so that a command does not fail half-way; checks again
-    /// only after another client has written to them.
+    /// Checks the types of the keys that exist once per frontier, so that a command does not fail
+    /// halfway. Does not check again unless another client has written to them.
     ///
     /// # Errors
     /// `WRONGTYPE` for the first key that holds another type.

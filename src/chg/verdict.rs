@@ -1,5 +1,5 @@
-//! The verdict on a group at the head of a queue: whether a search leases it, skips it, parks it,
-//! sends it behind its gate or removes it. This module writes nothing.
+//! Decides how a search handles a group at the head of a queue: it leases, skips, parks or removes
+//! the group, or moves it behind its gate. This module does not write.
 
 use super::error::Result;
 use super::gates::Gates;
@@ -9,26 +9,27 @@ use super::pauses::Paused;
 use super::store::Store;
 use super::time::Millis;
 
-/// The verdict on a candidate.
+/// The handling of a candidate by a search.
 pub(super) enum Verdict {
-    /// The group is leased, with the next URI of this execution if URIs are kept for it.
+    /// Lease the group, and the next URI of this execution if the frontier stores URIs of the
+    /// group.
     Lease(Option<Vec<u8>>),
-    /// The group is not due before this time.
+    /// Park the group, which is not due before this time.
     Park(Millis),
-    /// The group is paused and keeps its position. Contains the time when a URI of an unpaused
-    /// execution comes due.
+    /// Skip the group, which is paused and keeps its position. Contains the time when a URI of an
+    /// unpaused execution becomes due.
     Pass(Option<Millis>),
-    /// The shared gate is closed until this time.
+    /// Move the group behind its shared gate, which is closed until this time.
     Gate(Millis),
-    /// The group does not belong in the queue.
+    /// Remove the group, which does not belong in the queue.
     Remove,
 }
 
-/// The predicted verdict of a search on a group that the search does not lease.
+/// The predicted handling of a group that a search does not lease.
 pub(super) struct Foreseen {
-    /// The search would do more than skip the group.
+    /// True if the search would do more than skip the group.
     pub returns: bool,
-    /// Time when a URI of an unpaused execution comes due.
+    /// Time when a URI of an unpaused execution becomes due.
     pub later: Option<Millis>,
 }
 
@@ -39,7 +40,7 @@ impl Foreseen {
     };
 }
 
-/// The parts that a verdict reads.
+/// The parts of a frontier that a verdict reads.
 pub(super) struct Judge<'a, K: Store> {
     pub groups: &'a Groups<K>,
     pub gates: &'a Gates<K>,
@@ -47,9 +48,9 @@ pub(super) struct Judge<'a, K: Store> {
 }
 
 impl<K: Store> Judge<'_, K> {
-    /// Decides whether a candidate may be leased, considering everything that can hold it back. If
-    /// only paused URIs of a group are due, the group keeps its position even if something else
-    /// holds it back, too.
+    /// Decides how to handle a candidate, considering everything that can hold it back. If only
+    /// paused URIs of a group are due, the group keeps its position even if something else holds it
+    /// back, too.
     pub(super) fn verdict(
         &self,
         ks: &mut K,
@@ -59,7 +60,7 @@ impl<K: Store> Judge<'_, K> {
     ) -> Result<Verdict> {
         let group = &loaded.group;
         let held = group.holds.len() as u64;
-        // Plain clients may queue a group that has no hash, or no count.
+        // Plain clients may queue a group without a hash, or without a count.
         let from_outside = !group.ours && group.uris == 0;
         if held >= group.options.parallel || (group.uris <= held && !from_outside) {
             return Ok(Verdict::Remove);
@@ -72,7 +73,7 @@ impl<K: Store> Judge<'_, K> {
             return Ok(by_uris);
         }
         let closed = group.closed_until();
-        // If only plain clients have written to a group, it is ready as soon as they queue it.
+        // If only plain clients have written to a group, it is ready when they queue it.
         if closed > now && (group.ours || group.options.blocked > now) {
             return Ok(Verdict::Park(closed));
         }
@@ -85,7 +86,7 @@ impl<K: Store> Judge<'_, K> {
         Ok(by_uris)
     }
 
-    /// Decides whether a group has a URI that can be leased.
+    /// Decides how to handle a group by its URIs: true if one of them can be leased.
     pub(super) fn by_uris(
         &self,
         ks: &mut K,
@@ -113,7 +114,7 @@ impl<K: Store> Judge<'_, K> {
             Some(Ok(held_back)) => held_back,
             None => (None, None, 0, 0),
         };
-        // The group may also have URIs that are only counted.
+        // The group may also have URIs that are counted but not stored.
         let counted = group.uris.saturating_sub(kept);
         let mut free = counted.saturating_sub(held.saturating_sub(kept_held));
         let all_free = free;
@@ -129,7 +130,7 @@ impl<K: Store> Judge<'_, K> {
         })
     }
 
-    /// Returns how many of the URIs that a group counts belong to unpaused executions.
+    /// Returns how many of the URIs that a group counts belong to executions that are not paused.
     pub(super) fn unpaused(
         &self,
         ks: &mut K,
@@ -168,7 +169,8 @@ impl<K: Store> Judge<'_, K> {
         Ok(matches!(verdict, Verdict::Pass(_)))
     }
 
-    /// Returns what a search would do with a group if these executions were paused; `None` if it would lease the group.
+    /// Returns how a search would handle a group if these executions were paused. Returns `None` if
+    /// the search would lease the group.
     pub(super) fn foresee(
         &self,
         ks: &mut K,
@@ -186,7 +188,7 @@ impl<K: Store> Judge<'_, K> {
                 returns: false,
                 later,
             }),
-            // A search also hands the shared gate over to the next group.
+            // A search would also make the next group the representative of the shared gate.
             _ => Some(Foreseen::RETURN),
         })
     }

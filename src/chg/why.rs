@@ -1,4 +1,4 @@
-//! Explains why no worker fetches from a host: the state of a group, in words.
+//! Explains in words why no worker fetches from a host, from the state of its group.
 
 use crawlspace_host::reply::Reply;
 
@@ -89,7 +89,7 @@ impl<K: Store> Frontier<K> {
         ]))
     }
 
-    /// Returns the name of the state of a group, its due time, and an explanation.
+    /// Returns the name of a group's state, its due time, and an explanation.
     fn state_of(
         &mut self,
         ks: &mut K,
@@ -168,8 +168,8 @@ impl<K: Store> Frontier<K> {
         Ok((state, due, why.to_string()))
     }
 
-    /// Returns the statistics of the whole frontier; `waiters` is the number of clients that wait
-    /// for a lease.
+    /// Returns the statistics of the whole frontier. `waiters` is the number of clients that are
+    /// waiting for a lease.
     ///
     /// # Errors
     /// `WRONGTYPE` if a key holds another type; any error of the server.
@@ -250,7 +250,7 @@ impl<K: Store> Frontier<K> {
     }
 }
 
-/// Returns a held lease as a reply.
+/// Returns a held lease in the form of a reply.
 fn hold_reply<K: Store>(
     groups: &Groups<K>,
     ks: &mut K,

@@ -1,4 +1,4 @@
-//! Check of one group: its URIs are counted by execution, and there may be very many executions.
+//! Checks one group: counts its URIs by execution. A group may have URIs of very many executions.
 
 use crawlspace_host::keyspace::KeyError;
 use crawlspace_host::text::{Shown, parse_unsigned};
@@ -13,13 +13,13 @@ use super::super::store::Store;
 use super::super::uris::Kept;
 use super::{Check, PAGE};
 
-/// Maximum number of attempts to read a group that changes while it is read.
+/// Maximum number of attempts to read a group that changes during the read.
 const MAX_TRIES: u32 = 8;
 
 /// The URIs of one group by execution.
 #[derive(Default)]
 struct Account {
-    /// Executions whose URIs are kept, with their counts; `kept_sum` is the total.
+    /// Executions with stored URIs in the group, each with its count; `kept_sum` is the total.
     kept: Vec<(Box<[u8]>, u64)>,
     kept_sum: u64,
     counted: Counted,
@@ -27,8 +27,8 @@ struct Account {
 }
 
 impl Account {
-    /// Reads a group. Up to `room` of its URIs may be counted without being kept; higher counts are
-    /// implausible.
+    /// Reads a group. At most `room` of its URIs may be counted without being stored; a higher
+    /// count is implausible.
     async fn read<K: Store>(lent: &Lent<K>, id: &[u8], room: u64) -> Result<Account> {
         let mut account = Account::default();
         let uris = lent.with(|frontier, ks| frontier.keys.uris_key(ks, id));
@@ -56,7 +56,8 @@ impl Account {
         Ok(account)
     }
 
-    /// Reads the kept URIs of some executions; returns the number to continue from if there may be more.
+    /// Reads the stored URIs of some executions. Returns the number to continue from if there may
+    /// be more.
     fn read_kept(&mut self, uris: &Kept<'_>, from: u64) -> Option<u64> {
         let before = self.kept.len();
         let mut last = 0;
@@ -70,8 +71,8 @@ impl Account {
 }
 
 impl Check {
-    /// Checks a group. Its URIs may belong to very many executions. A group that changes while it
-    /// is being read is read again.
+    /// Checks a group. Its URIs may belong to very many executions. If the group changes while it
+    /// is being read, reads it again.
     pub(super) async fn look_at_group<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -100,7 +101,7 @@ impl Check {
         self.note(lent, id, account).await
     }
 
-    /// Reports a key of the group that holds another type. Any other error ends the check.
+    /// Reports a key of the group that holds another type. For any other error, ends the check.
     fn refused(&mut self, error: Error) -> Result<()> {
         match error {
             Error::Key(error @ KeyError::WrongType { .. }) => {
@@ -111,8 +112,8 @@ impl Check {
         }
     }
 
-    /// Checks that a group counts all URIs that are queued for it, that its counts are plausible,
-    /// and that it is in the right queue.
+    /// Checks that a group counts all URIs queued for it, that its counts are plausible, and that
+    /// the group is in the right queue.
     fn judge<K: Store>(
         &mut self,
         frontier: &mut Frontier<K>,
@@ -150,14 +151,14 @@ impl Check {
             self.problem(|| format!("group '{shown}' has kept URIs, but its hash does not say so"));
         }
         let wrong = right != found || hidden;
-        // If a group changed during the check, use its count from when the check began, plus
+        // If a group changed during the check, use the count that it had when the check began, plus
         // repairs.
         let mut count = i128::from(then.unwrap_or(found));
         if self.repairs && then.is_none() && (wrong || !account.absurd.is_empty()) {
             self.mended_groups.insert(id.into());
         }
         if self.repairs && wrong {
-            // `compare_sums` repairs the counts of executions at the end.
+            // `compare_sums` repairs the counts of executions at the end of the check.
             if loaded.missing.take() > 0 || hidden {
                 frontier.groups.restore_leases(ks, &mut loaded, self.now)?;
             }
@@ -237,7 +238,7 @@ mod tests {
 
     const EACH: u64 = 1000;
 
-    /// Creates a group with kept and counted URIs of very many executions.
+    /// Creates a group with stored and counted URIs of very many executions.
     fn crowd() -> (MemoryKeyspace, Frontier<MemoryKeyspace>) {
         let mut ks = MemoryKeyspace::default();
         let mut frontier = Frontier::open(&mut ks, b"{f}:");
@@ -262,8 +263,8 @@ mod tests {
         (ks, frontier)
     }
 
-    /// Runs a job in the smallest steps and calls `between` after each; returns the number of steps and the
-    /// reply.
+    /// Runs a job in the smallest possible steps, and calls `between` after each step. Returns the
+    /// number of steps and the reply.
     fn run(
         ks: &mut MemoryKeyspace,
         frontier: &mut Frontier<MemoryKeyspace>,

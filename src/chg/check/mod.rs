@@ -1,5 +1,5 @@
-//! Check of conservation: every queued URI is counted once in its group, its execution and the
-//! total, and every group with queued URIs is in exactly one queue. Repairs violations on request.
+//! Checks conservation: every queued URI is counted once in its group, its execution and the total,
+//! and every group with queued URIs is in exactly one queue. Repairs violations on request.
 
 mod account;
 mod queues;
@@ -25,18 +25,19 @@ use super::time::Millis;
 /// Maximum number of problems that are described in the report.
 const MAX_PROBLEMS: usize = 100;
 
-/// Number of names processed together.
+/// Number of names that are processed together.
 const PAGE: usize = 32;
 
 /// Names of groups or executions.
 type Ids = BTreeSet<Box<[u8]>>;
 
-/// Creates a job that checks everything in a frontier, and with `repairs` fixes the problems it finds.
+/// Creates a job that checks a whole frontier and, with `repairs`, fixes the problems that it
+/// finds.
 pub fn check<K: Store>(repairs: bool, now: Millis) -> Job<K> {
     Job::new(async move |lent: Lent<K>| check_in(&lent, repairs, now).await)
 }
 
-/// Checks everything in a frontier, as a part of a job.
+/// Checks a whole frontier, as a part of a job.
 pub(super) async fn check_in<K: Store>(
     lent: &Lent<K>,
     repairs: bool,
@@ -48,7 +49,7 @@ pub(super) async fn check_in<K: Store>(
     Ok(check.report())
 }
 
-/// A check of everything, as of the moment when it began.
+/// A check of a frontier, which reports the state at the moment when the check began.
 struct Check {
     repairs: bool,
     now: Millis,
@@ -58,7 +59,7 @@ struct Check {
     /// Groups that should be in `chg_ready` or behind a gate.
     elsewhere: Ids,
     gates: Ids,
-    /// Executions: the count in `EIDC` when the check began, and the URIs that groups have of each.
+    /// Executions: the count in `EIDC` when the check began, and the number of URIs in groups.
     executions: Table,
     /// Executions that have a list of their groups.
     lists: Ids,
@@ -66,7 +67,7 @@ struct Check {
     problems: Vec<String>,
     problems_total: u64,
     mended: u64,
-    /// Groups that only this check has changed.
+    /// Groups that the check has repaired and that no command has changed.
     mended_groups: Ids,
     disturbed: bool,
 }
@@ -78,7 +79,7 @@ struct Counts {
     total: i64,
     sum_groups: u64,
     sum_executions: u64,
-    /// URIs that groups count without keeping them. Implausible counts are not included.
+    /// URIs that groups count without storing them. Does not include implausible counts.
     counted: u64,
 }
 
@@ -135,7 +136,7 @@ impl Check {
         }
     }
 
-    /// Returns true if a group is seen for the first time; a scan may return a group twice.
+    /// Returns true when a group is passed for the first time. A scan may return a group twice.
     fn is_new(&mut self, id: &[u8]) -> bool {
         self.seen.insert(keyed::hash(id))
     }
@@ -147,8 +148,8 @@ impl Check {
         audit
     }
 
-    /// Returns true if other clients have changed a group since the check began, so that its queue
-    /// can no longer be checked.
+    /// Returns true if other clients have changed a group since the check began. Its queue can then
+    /// not be checked.
     fn was_changed<K: Store>(&mut self, frontier: &Frontier<K>, id: &[u8]) -> bool {
         let audit = self.audit(frontier);
         let changed = audit.is_none_or(|audit| audit.groups.contains_key(id));
@@ -170,14 +171,14 @@ impl Check {
             });
             lent.pause().await;
         }
-        // Includes executions deleted since the check began.
+        // Include executions that were deleted since the check began.
         self.each_changed(lent, |audit| &audit.executions, Check::found)
             .await;
         Ok(())
     }
 
-    /// Records the count that an execution had in `EIDC` when the check began. Does so only once
-    /// per execution.
+    /// Records the count in `EIDC` that an execution had when the check began. Does nothing if the
+    /// count is recorded already.
     fn found(&mut self, execution: &[u8], count: u64) {
         if self.executions.contains_key(execution) {
             return;
@@ -195,7 +196,7 @@ impl Check {
         while let Some(batch) = keys.next().await? {
             for (key, _) in batch.iter() {
                 let name = &key[prefix..];
-                // A group may have kept URIs without a hash.
+                // A group may have stored URIs but no hash.
                 let group = GROUP.id(name).or(URIS.id(name));
                 if let Some(id) = group.filter(|id| !id.is_empty()) {
                     if self.is_new(id) {
@@ -207,7 +208,7 @@ impl Check {
                 lent.pause().await;
             }
         }
-        // Includes groups deleted since the check began.
+        // Include groups that were deleted since the check began.
         let went = |check: &mut Check, id: &[u8], count| {
             if check.is_new(id) {
                 check.counts.sum_groups = check.counts.sum_groups.saturating_add(count);
@@ -241,7 +242,7 @@ impl Check {
         Reply::named(report)
     }
 
-    /// Frees the memory of the check, which may be large, in slices.
+    /// Frees the memory of the check in slices, because it may be large.
     async fn free<K: Store>(&mut self, lent: &Lent<K>) {
         let audit = lent.with(|frontier, _| {
             self.audit(frontier);

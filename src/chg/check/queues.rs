@@ -1,5 +1,5 @@
-//! Check of the queues: each group with queued URIs is in exactly one queue, and queues have no
-//! other members.
+//! Checks the queues: each group with queued URIs is in exactly one queue, and queues have no other
+//! members.
 
 use crawlspace_host::keyspace::Batch;
 use crawlspace_host::text::Shown;
@@ -107,7 +107,7 @@ impl Check {
 
     /// Checks `chg_ready`. Other clients may take groups from its head during the check.
     pub(super) async fn look_at_ready<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
-        // Position relative to the head at the beginning.
+        // The position relative to the head of the list when the check began.
         let mut at = 0;
         loop {
             let n = lent.with(|frontier, ks| {
@@ -163,11 +163,11 @@ impl Check {
                 self.mended += 1;
             }
         }
-        // The number of entries processed that are still in the list; 0 at the end.
+        // The number of processed entries that are still in the list; 0 at the end.
         Ok(if batch.is_empty() { 0 } else { kept.max(1) })
     }
 
-    /// Marks the groups that wait behind gates as found.
+    /// Marks the groups that are waiting behind gates as found.
     pub(super) async fn look_behind_gates<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         while let Some(gate) = self.gates.pop_first() {
             let gated = lent.with(|frontier, ks| frontier.keys.key(ks, GATED, &gate));
@@ -197,7 +197,7 @@ impl Check {
         Ok(())
     }
 
-    /// Queues a group that is in no queue, unless it has changed since it was checked.
+    /// Queues a group that is in no queue, unless the group has changed since it was checked.
     fn lost<K: Store>(&mut self, frontier: &mut Frontier<K>, ks: &mut K, id: &[u8]) -> Result<()> {
         if self.was_changed(frontier, id) {
             return Ok(());

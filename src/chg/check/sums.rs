@@ -1,5 +1,5 @@
-//! Check of the sums: the URIs of all groups, the URIs of all executions, and the total. The sums
-//! account for changes made during the check.
+//! Checks the sums: the URIs of all groups, the URIs of all executions, and the total. Takes
+//! changes during the check into account.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,7 +13,8 @@ use super::super::store::Store;
 use super::{Check, Counts, PAGE};
 
 impl Check {
-    /// Calls `each` with the names that changed since the check began, and their counts at that moment.
+    /// Calls `each` with every name whose count changed since the check began, and with its count
+    /// at that moment.
     pub(super) async fn each_changed<K: Store>(
         &mut self,
         lent: &Lent<K>,
@@ -36,7 +37,7 @@ impl Check {
         }
     }
 
-    /// Removes groups from the lists of executions of which they have no URIs.
+    /// Removes groups from the lists of executions if they have no URIs of the execution.
     pub(super) async fn mend_lists<K: Store>(&mut self, lent: &Lent<K>) -> Result<()> {
         while let Some(execution) = self.lists.pop_first() {
             let list = lent.with(|frontier, ks| frontier.keys.groups_of(ks, &execution));
@@ -47,7 +48,7 @@ impl Check {
                         let Some(mut loaded) = frontier.groups.load_sound(ks, id)? else {
                             return Ok(());
                         };
-                        // Checks the key of the URIs itself, because a plain client may have
+                        // Check the key of the URIs itself, because a plain client may have
                         // overwritten the state.
                         loaded.group.keeps = true;
                         frontier
@@ -80,7 +81,7 @@ impl Check {
         Ok(())
     }
 
-    /// Compares the sums, and repairs the total.
+    /// Compares the sums with the total, and repairs the total.
     fn compare_total<K: Store>(&mut self, frontier: &Frontier<K>, ks: &mut K) -> Result<()> {
         let Counts {
             total,
@@ -100,7 +101,7 @@ impl Check {
             self.problem(|| format!("QCT is {total}, but groups have {sum_groups} URIs"));
         }
         if off != 0 && self.repairs {
-            // Commands may have changed it since the check began.
+            // Commands may have changed the total since the check began.
             let now = ks.number(&frontier.keys.once.total)?;
             let right = (i128::from(now) + off).clamp(0, i128::from(i64::MAX));
             ks.number_set(&frontier.keys.once.total, right as i64)?;
@@ -109,9 +110,9 @@ impl Check {
         Ok(())
     }
 
-    /// Repairs the count of an execution in `EIDC`. Returns false if commands have changed any
-    /// count since the check began: then the origin of the new URIs is unknown, and the next repair
-    /// handles them.
+    /// Repairs the count of an execution in `EIDC`. Returns false if commands have changed a count
+    /// since the check began: the source of the difference is then unknown, and the next repair
+    /// handles it.
     fn mend_count<K: Store>(
         &mut self,
         frontier: &Frontier<K>,

@@ -1,4 +1,4 @@
-//! Adding URIs: `CHG.ADD` and `CHG.ADDURI`.
+//! Commands that add URIs: `CHG.ADD` and `CHG.ADDURI`.
 
 use crate::chg::add::Counts;
 use crate::chg::grammar::{Add, AddUri};

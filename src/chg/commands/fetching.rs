@@ -23,7 +23,7 @@ use super::settings;
 use super::store::FrontierKeys;
 use super::waiter::Waiter;
 
-/// Options of `NEXT`, alone or as a part of `RELEASE`.
+/// Options of `NEXT`, which `RELEASE` also accepts.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     lease: Millis,
@@ -58,7 +58,7 @@ impl Act for Next<'static> {
         on_frontier(call, |cached, keys| {
             cached.simulated = now.simulated;
             if !cached.waiters.all.is_empty() {
-                // Serves the waiting clients first: they have waited longer.
+                // Serve the waiting clients first, because they have waited longer.
                 cached.serve(keys, now.ms)?;
             }
             Ok(match next(cached, keys, ctx, &wanted, None, &now)? {
@@ -73,7 +73,7 @@ impl Act for Next<'static> {
 fn next_of(call: &mut Call<'_>, wanted: &Wanted, chg: &[u8], now: &Now) -> Result<Answer, String> {
     let lease = on_frontier(call, |cached, keys| {
         cached.simulated = now.simulated;
-        // Serves the waiting clients first: they have waited longer.
+        // Serve the waiting clients first, because they have waited longer.
         cached.serve(keys, now.ms)?;
         let ask = wanted.ask(None);
         let lease = cached.frontier.next_of(keys, chg, &ask, now.ms)?;
@@ -83,7 +83,7 @@ fn next_of(call: &mut Call<'_>, wanted: &Wanted, chg: &[u8], now: &Now) -> Resul
     Ok(Answer::Reply(leases_reply(lease.into_iter().collect())))
 }
 
-/// Grants leases to the client of a call; returns `None` if the client now waits for them.
+/// Grants leases to the calling client. Returns `None` if the client has to wait for them.
 fn next(
     cached: &mut CachedFrontier,
     keys: &mut FrontierKeys,
@@ -96,7 +96,8 @@ fn next(
     let mut leases = Vec::new();
     let start = Instant::now();
     let budget = Duration::from_micros(config::slice_us());
-    // Called after each candidate that was not leased; reading the clock costs as much as a lease.
+    // The search calls this after each candidate that it did not lease. Reading the clock takes as
+    // long as a lease.
     let mut looked_at = 0_u32;
     let mut in_time = || {
         looked_at += 1;
@@ -104,7 +105,7 @@ fn next(
     };
     let frontier = &mut cached.frontier;
     let mut search = frontier.next(keys, &ask, now.ms, &mut in_time, &mut leases)?;
-    // A client that specifies the time gets the complete reply for that time.
+    // If the client specifies the time, the reply must be complete for that time.
     if search == Search::Unfinished && (now.simulated || !can_block(ctx)) {
         search = frontier.next(keys, &ask, now.ms, &mut || true, &mut leases)?;
     }
@@ -113,7 +114,7 @@ fn next(
         (Some(block), _) if can_block(ctx) => {
             Some((block > 0).then(|| now.ms.saturating_add(block)))
         }
-        // Nothing was found before the time was up, and candidates remain.
+        // The time is up, no lease was granted, and candidates remain.
         (_, Search::Unfinished) => Some(None),
         _ => None,
     };
@@ -169,7 +170,7 @@ impl Act for Release<'static> {
                 cached.serve(keys, now.ms)?;
                 return Ok(Answer::Reply(reply));
             };
-            // Serves the waiting clients first: they have waited longer.
+            // Serve the waiting clients first, because they have waited longer.
             if !cached.waiters.all.is_empty() {
                 cached.serve(keys, now.ms)?;
             }

@@ -29,29 +29,30 @@ use super::store::{FrontierKeys, Held, State, packed_key, storage_of};
 use super::waiter::Waiter;
 use super::{metrics, settings};
 
-/// Maximum number of groups recorded for the next alarm because plain clients wrote to them.
+/// Maximum number of groups to record for the next alarm after plain clients wrote to them.
 const MAX_TOUCHED: usize = 1024;
 
 /// The cached state of one frontier.
 pub struct CachedFrontier {
     /// The frontier.
     pub frontier: Frontier<FrontierKeys>,
-    /// The storage that the frontier was opened in, and the one that it is moving to.
+    /// The storage in which the frontier was opened, and the storage to which it is moving.
     pub(super) storage: State,
-    /// Nothing is stored yet, or the storage may have changed.
+    /// True if the frontier is not stored yet, or if its storage may have changed.
     may_change: bool,
     /// The key of a packed frontier.
     packed_key: RmString,
-    /// The documented keys, and the shortest name that the hash of a group could have, for permissions.
+    /// The documented keys, and the shortest possible name of the hash of a group, for permission
+    /// checks.
     documented: Vec<RmString>,
     any_group: RmString,
     /// Waiting clients, in the order of their arrival.
     pub waiters: Line<Waiter>,
     /// Groups that plain clients wrote to.
     pub(super) touched: Vec<Box<[u8]>>,
-    /// Time of the next action.
+    /// Time of the next action, for which the alarm is set.
     pub(super) wake: Option<Millis>,
-    /// Clients of the frontier specify the time, so no action is triggered by the clock.
+    /// True if clients of the frontier specify the time. The clock then triggers no action.
     pub simulated: bool,
 }
 
@@ -122,7 +123,8 @@ pub fn names() -> Names {
     FRONTIERS.names()
 }
 
-/// Calls `act` with the keys of a frontier in its storage, and then replicates the changes of a packed frontier.
+/// Calls `act` with the keys of a frontier in its storage. Then replicates the changes of a packed
+/// frontier.
 fn lend<T>(
     keys: &mut RedisKeyspace,
     (storage, moving_to): State,
@@ -169,13 +171,13 @@ fn in_storage<T, E>(
     let key = cached.packed_key.clone();
     lend(keys, cached.storage, (&key, prefix), |keys| {
         let done = act(cached, keys);
-        // A job may have begun or ended a move.
+        // A job may have begun or ended a storage conversion.
         cached.storage = keys.storage();
         done
     })
 }
 
-/// Calls `act` with a frontier, which is opened if it is not cached.
+/// Calls `act` with a frontier. Opens the frontier if it is not cached.
 pub fn with_frontier<T>(
     db: c_int,
     prefix: &[u8],
@@ -231,8 +233,8 @@ pub fn on_frontier<T>(
     with_frontier(call.db, call.prefix, &mut call.keys, act).map_err(|e| e.to_string())
 }
 
-/// Changes the frontier of a command, if the user may write to these keys, and then serves the
-/// waiting clients.
+/// Changes the frontier of a command if the user may write to these keys. Then serves the waiting
+/// clients.
 pub fn change<T>(
     call: &mut Call<'_>,
     touched: &Touched<'_>,
@@ -248,7 +250,7 @@ pub fn change<T>(
     })
 }
 
-/// The keys that a command touches, in addition to the keys that exist once per frontier.
+/// The keys that a command accesses in addition to the keys that exist once per frontier.
 pub enum Touched<'a> {
     /// Hashes of these groups.
     Groups(&'a [&'a [u8]]),
@@ -289,7 +291,7 @@ pub fn permit(
     done.ok_or_else(|| Error::Busy.to_string())?
 }
 
-/// Makes an empty packed frontier of a prefix without a frontier; returns false if there is a frontier.
+/// Creates an empty packed frontier if the prefix has no frontier. Returns false if it has one.
 pub fn make_packed(call: &mut Call<'_>) -> std::result::Result<bool, String> {
     let found = storage_of(&mut call.keys, call.prefix);
     match found {
@@ -308,8 +310,8 @@ pub fn make_packed(call: &mut Call<'_>) -> std::result::Result<bool, String> {
     }
 }
 
-/// Stores 0 as the last token of a plain frontier of which only options of groups are stored. Their hashes alone do not
-/// show, at the next start, that the frontier is plain.
+/// Stores 0 as the last token of a plain frontier that has only options of groups. Otherwise, after
+/// a restart, no key would show that the frontier is plain.
 pub fn record_storage(call: &mut Call<'_>) -> std::result::Result<(), String> {
     if !on_frontier(call, |cached, _| Ok(cached.may_change))? {
         return Ok(());
@@ -319,8 +321,8 @@ pub fn record_storage(call: &mut Call<'_>) -> std::result::Result<(), String> {
     written.map_err(|error| error.to_string())
 }
 
-/// Creates, in a cluster, a key named exactly like the prefix, so that the server redirects clients to the
-/// right node while the slot migrates.
+/// Creates, in a cluster, a key whose name is exactly the prefix, so that the server redirects
+/// clients to the right node while the slot is being migrated.
 pub fn anchor(call: &mut Call<'_>) -> std::result::Result<(), String> {
     if !in_cluster() {
         return Ok(());
@@ -333,8 +335,8 @@ pub fn anchor(call: &mut Call<'_>) -> std::result::Result<(), String> {
     made.map_err(|error| error.to_string())
 }
 
-/// Updates the metric of waiting clients over all frontiers. Needed for clients that stopped
-/// waiting without an action on a frontier.
+/// Updates the metric of waiting clients over all frontiers. Needed after a client stopped waiting
+/// without any action on a frontier.
 fn show_waiters() {
     let mut frontiers = FRONTIERS.borrow();
     let waiters = frontiers
@@ -343,7 +345,7 @@ fn show_waiters() {
     metrics::WAITERS.set(waiters.sum());
 }
 
-/// Handles the alarm.
+/// Performs the actions that are due when the alarm rings.
 pub fn awake(ctx: Ctx) {
     let now = now_ms();
     show_waiters();
@@ -367,7 +369,7 @@ pub fn awake(ctx: Ctx) {
                 });
                 if let Err(error) = here.and(woken.map_err(|error| error.to_string())) {
                     // The slot is being migrated or a key has the wrong type. No client can be
-                    // served until that is resolved, so the waiting clients get the error.
+                    // served until then, so send the error to the waiting clients.
                     if let Some(cached) = FRONTIERS.borrow().get_mut(db, prefix) {
                         cached.waiters.end(&Err(error), |_| true);
                     }
@@ -386,12 +388,12 @@ pub fn awake(ctx: Ctx) {
     }
 }
 
-/// Handles the end of a waiting client's connection.
+/// Removes a waiting client whose connection closed.
 pub fn gone(client: BlockedClient) {
     leave(client);
 }
 
-/// Removes a client from the line that it waits in.
+/// Removes a client from the queue in which it waits.
 fn leave(client: BlockedClient) -> Option<Waiter> {
     let mut frontiers = FRONTIERS.borrow();
     let left = frontiers
@@ -402,14 +404,14 @@ fn leave(client: BlockedClient) -> Option<Waiter> {
     left
 }
 
-/// Ends a client's wait after `CLIENT UNBLOCK`. The client gets the leases that it has, usually
-/// none.
+/// Ends a client's wait after `CLIENT UNBLOCK`. The reply contains the leases that the client has
+/// got so far, usually none.
 pub fn timed_out(_: Ctx, client: BlockedClient) -> std::result::Result<Reply, String> {
     Ok(leave(client).map_or(Reply::Nil, |mut waiter| waiter.reply()))
 }
 
 /// Handles a change of keys by other clients: serves the waiting clients soon, or sends them an
-/// error if they cannot wait any longer.
+/// error if they cannot keep waiting.
 pub fn on_change(ctx: Ctx, change: Change<'_>) {
     FRONTIERS.on_change(change, |frontiers, db, key| {
         if frontiers.is_empty() {

@@ -1,5 +1,5 @@
-//! Commands that hold groups back or release them: `CHG.BLOCK`, `CHG.PAUSE`, `CHG.RESUME`,
-//! `CHG.LIMIT`, `CHG.GROUP`; and that report their state: `CHG.WHY`, `CHG.INFO`.
+//! Commands that hold groups back or release them (`CHG.BLOCK`, `CHG.PAUSE`, `CHG.RESUME`,
+//! `CHG.LIMIT`, `CHG.GROUP`) and commands that report their state (`CHG.WHY`, `CHG.INFO`).
 
 use crate::chg::grammar::{Block, Group, Info, Limit, Now, Pause, Resume, Why};
 use crate::chg::hold::Target;

@@ -1,5 +1,5 @@
-//! Commands whose work is done in slices: `CHG.SWEEP`, `CHG.DROP`, `CHG.MOVE`, `CHG.CHECK`, `CHG.REPAIR`, `CHG.PACK`,
-//! `CHG.UNPACK`.
+//! Commands that run in slices: `CHG.SWEEP`, `CHG.DROP`, `CHG.MOVE`, `CHG.CHECK`, `CHG.REPAIR`,
+//! `CHG.PACK`, `CHG.UNPACK`.
 
 use std::os::raw::c_int;
 
@@ -33,20 +33,20 @@ struct FrontierJob {
     writes: bool,
     /// The user with whose permissions the job reads.
     user: Option<RmString>,
-    /// The time that the client specified, if it did.
+    /// The current time as the client specified it, if it did.
     simulated: Option<u64>,
     work: Work,
     /// Storage of the frontier in the last slice.
     storage: Option<State>,
 }
 
-/// The work of a job.
+/// A job, and how to run it.
 struct Work {
     job: Job<FrontierKeys>,
-    /// Starts the job again after the storage of the frontier has changed, because all key names change with it. Not
-    /// needed for jobs that wait until a storage conversion is complete.
+    /// Creates the job again if the storage of the frontier has changed, because then all key names
+    /// change. `None` for jobs that wait until a storage conversion is complete.
     restart: Option<Box<dyn Fn() -> Job<FrontierKeys>>>,
-    /// The job needs more memory.
+    /// True if the job needs more memory.
     grows: bool,
 }
 
@@ -121,22 +121,22 @@ fn submit(
 ) -> Result<Answer, String> {
     let writes = now.is_some();
     let id = JobId::new(call.db, call.prefix, writes, work, arguments);
-    // Only jobs that write by the clock can be shared. With a time from the client every request
-    // differs, and a job that only reads uses the permissions of its own user.
+    // Only jobs that write at the time of the clock can be shared. If clients specify the time,
+    // every request differs; and a job that only reads uses the permissions of its own user.
     let may_attach = now.is_some_and(|now| !now.simulated);
     submit_as(call, id, (now, may_attach), job)
 }
 
-/// Submits a job under an id; with `may_attach` the client may wait for a running job with the same id
-/// instead.
+/// Submits a job under an id. With `may_attach`, the client may instead wait for a running job with
+/// the same id.
 fn submit_as(
     call: &mut Call<'_>,
     id: JobId,
     (now, may_attach): (Option<&Now>, bool),
     work: impl Into<Work>,
 ) -> Result<Answer, String> {
-    // Replicates the writes of the command before those of the job, and closes keys that the job
-    // may free.
+    // Replicate the writes of the command before those of the job, and close keys that the job may
+    // free.
     call.keys.release();
     let simulated = now.filter(|now| now.simulated).map(|now| now.ms);
     let job = FrontierJob {
@@ -161,7 +161,7 @@ pub(super) fn pause_in_slices(
     execution: &[u8],
     pause: bool,
 ) -> Result<Answer, String> {
-    // A pause waits only for other pauses. Other jobs on the frontier may take long.
+    // A pause waits only for other pauses, because other jobs on the frontier may take long.
     let id = JobId::new(call.db, call.prefix, false, "pause", &[]);
     let job = pause_execution(execution, pause, now.ms);
     submit_as(call, id, (Some(now), false), job)
@@ -234,7 +234,7 @@ impl Act for Pack {
             anchor(call)?;
             return Ok(Answer::Reply(Reply::count(0)));
         }
-        // Each slice frees more memory than it uses.
+        // `PACK` must work when memory is short: each slice frees more memory than it uses.
         let job = move_to(Storage::Packed, now.ms);
         submit(call, Some(&now), ("pack", &[]), job)
     }

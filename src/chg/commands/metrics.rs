@@ -2,17 +2,17 @@
 
 use crawlspace_host::server::metric::Metric;
 
-/// Cached frontiers.
+/// Number of cached frontiers.
 pub static FRONTIERS: Metric = Metric::new(c"frontiers");
-/// URIs queued by `CHG.ADD` and `CHG.ADDURI`.
+/// Number of URIs queued by `CHG.ADD` and `CHG.ADDURI`.
 pub static ADDED: Metric = Metric::new(c"chg_added");
-/// Leases granted.
+/// Number of leases granted.
 pub static LEASES: Metric = Metric::new(c"chg_leases");
-/// Leases released.
+/// Number of leases released.
 pub static RELEASES: Metric = Metric::new(c"chg_releases");
-/// Leases that expired.
+/// Number of leases that expired.
 pub static EXPIRED: Metric = Metric::new(c"chg_expired");
-/// Clients that currently wait for a lease.
+/// Number of clients that are waiting for a lease now.
 pub static WAITERS: Metric = Metric::new(c"chg_waiters");
 
 /// The metrics of the family.

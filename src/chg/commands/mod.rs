@@ -1,4 +1,4 @@
-//! The `CHG.*` commands: read arguments, run the command, write the reply.
+//! The `CHG.*` commands: they parse the arguments, run the operation and write the reply.
 
 mod adding;
 mod fetching;
@@ -49,14 +49,14 @@ fn register_all(ctx: Ctx) -> Result<(), String> {
     alarm::wakes(frontiers::awake);
     notify::listen(Listener {
         cares_for: |key| may_be_ours(key, frontiers::lengths()),
-        // Changes by other clients matter only while a frontier is cached.
+        // Changes by other clients matter only if a frontier is cached.
         marks: |_| false,
         hear: frontiers::on_change,
     });
     Ok(())
 }
 
-/// Refuses a time that the client specified, unless the setting allows it.
+/// Refuses a time specified by the client unless the setting allows it.
 fn allowed(now: Now) -> Result<Now, String> {
     if now.simulated && !settings::SIMULATED_TIME.get() {
         return Err(

@@ -21,7 +21,7 @@ use crawlspace_host::server::replication::is_heard;
 
 use super::frontiers::on_change;
 
-/// Name of the key of a packed frontier, after the prefix.
+/// The end of the key name of a packed frontier, after the prefix.
 const KEY: &[u8] = b"chg_packed";
 
 /// Name of the internal command that makes a change, for replicas and append-only files.
@@ -128,7 +128,7 @@ impl Native for Packed {
     }
 
     fn is_empty(&self) -> bool {
-        // A frontier without URIs stays packed.
+        // A frontier without any URIs stays packed.
         false
     }
 
@@ -141,13 +141,13 @@ impl Native for Packed {
     }
 }
 
-/// The packed frontier of a prefix, which is made with the first change.
+/// The packed frontier of a prefix. Its key is created with the first change.
 pub struct Held {
     keys: RedisKeyspace,
     key: RmString,
-    /// The value in the key, once it was opened.
+    /// The value in the key, after it was opened.
     value: *mut Packed,
-    /// A frontier that is not stored yet.
+    /// A frontier that is not stored in the key yet.
     new: Option<Box<Packed>>,
 }
 
@@ -157,7 +157,7 @@ pub fn packed_key(prefix: &[u8]) -> RmString {
 }
 
 impl Held {
-    /// Opens the frontier in a key, with a key space that nothing else uses.
+    /// Opens the frontier in a key. Nothing else may use this key space.
     pub fn new(keys: RedisKeyspace, key: RmString) -> Held {
         Held {
             keys,
@@ -175,9 +175,10 @@ impl Held {
         self.put(Vec::new())
     }
 
-    /// Replicates the changes so far.
+    /// Replicates the changes since the last call.
     ///
     /// # Errors
+    ///
     /// `WRONGTYPE` if the key holds another type; any error of the server.
     pub fn flush(&mut self) -> Result<()> {
         if self.value.is_null() && self.new.is_none() {
@@ -226,8 +227,9 @@ impl Holder for Held {
                 packed.set_logged(is_heard());
             }
         }
-        // SAFETY: main thread, and the only reference: it ends with this call. The key stays open in `keys`, which only
-        // this type uses; nothing deletes the key while a command or a slice of a job works on its frontier.
+        // SAFETY: main thread, and this is the only reference, which ends with this call. The key
+        // stays open in `keys`, which only this type uses; nothing deletes the key while a command
+        // or a slice of a job works on its frontier.
         match unsafe { self.value.as_mut() } {
             Some(packed) => Ok(act(packed)),
             None => Ok(act(self.new.get_or_insert_default())),
@@ -284,7 +286,7 @@ impl Home<RedisKeyspace> for Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Err(error) = self.flush() {
-            // The key was opened before, as a packed frontier.
+            // The key was already opened as a packed frontier.
             debug_assert!(false, "{error}");
         }
     }
@@ -303,7 +305,7 @@ pub fn storage_of(keys: &mut RedisKeyspace, prefix: &[u8]) -> Option<State> {
             Moving::Out => (Storage::Packed, Some(Storage::Plain)),
         });
     }
-    // A key of another type: commands of a packed frontier refuse it with `WRONGTYPE`.
+    // The key holds another type: commands of a packed frontier refuse it with `WRONGTYPE`.
     let mut found = held.map(|_| (Storage::Packed, None));
     for row in ONCE.iter().filter(|row| row.name.as_bytes() != KEY) {
         let key = name(row.name.as_bytes());
@@ -316,8 +318,8 @@ pub fn storage_of(keys: &mut RedisKeyspace, prefix: &[u8]) -> Option<State> {
     found
 }
 
-/// `crawlspace.frontier key APPLY log` and `crawlspace.frontier key CHUNK chunk`. Only the server sends it; a manual call
-/// changes a packed frontier accordingly.
+/// `crawlspace.frontier key APPLY log` and `crawlspace.frontier key CHUNK chunk`. The master sends
+/// it to replicas and the append-only file; a client that sends it changes the packed frontier.
 struct ChangePacked;
 
 impl Internal for ChangePacked {
@@ -344,11 +346,12 @@ impl Internal for ChangePacked {
                 event: c"chg.packed",
             };
             let changed = change(packed, log);
-            // Of a malformed log, the entries before the error are applied, but they make no key.
+            // If a log is malformed, the entries before the error are applied, but they create no
+            // key.
             let is_stored = existed || changed.is_ok();
             (changed, is_stored.then_some(replicated))
         });
-        // A replica caches its frontiers, too.
+        // A replica also caches frontiers.
         let db = selected_db(call.ctx);
         call.keys.release();
         on_change(call.ctx, Change::Key(db, key.as_ref()));

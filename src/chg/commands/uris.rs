@@ -1,8 +1,8 @@
 //! `crawlspace.uris key change …`: one change of the URIs of a group.
 //!
-//! Changes are replicated, and append-only files rewritten, as calls of this command. It has no
-//! other use. A manual call changes the URIs of a key as given; this does no other harm than that
-//! the counts of the group may be wrong afterwards.
+//! The master sends this command to replicas, and writes it to append-only files. It has no other
+//! use. If a client calls it, it changes the URIs of the key, and the counts of the group may be
+//! wrong afterwards.
 
 use std::ffi::CStr;
 

@@ -1,4 +1,4 @@
-//! A client that waits for a lease, and its reply.
+//! A client that is waiting for a lease, and its reply.
 
 use crate::chg::Token;
 use crate::chg::error::Result;
@@ -16,16 +16,17 @@ pub struct Waiter {
     pub lease: Millis,
     /// Maximum number of leases.
     pub count: usize,
-    /// True if the client waits only because the search takes long, not for a group to become due.
+    /// True if the client waits because the search takes long, not because no group is due.
     pub searches: bool,
-    /// The release that this request is fused with: group, token, and due time in the reply.
+    /// The release that the client combined with this request: group, token, and due time in the
+    /// reply.
     pub after: Option<(Vec<u8>, Token, Millis)>,
     /// The leases granted so far.
     pub leases: Vec<Lease>,
 }
 
 impl Waiter {
-    /// Returns the reply of the client: its leases, or nil.
+    /// Returns the reply to the client: its leases, or nil.
     pub(super) fn answer(
         &mut self,
         frontier: &mut Frontier<FrontierKeys>,

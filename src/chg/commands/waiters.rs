@@ -1,8 +1,8 @@
 //! Clients that wait for a lease.
 //!
 //! The clients of a frontier wait in one FIFO queue. Whenever a group becomes due, they are served
-//! in order of arrival. If a command makes the group due, that command serves the queue; otherwise
-//! the alarm does, a timer that is set to the time when the next group is due.
+//! in order of arrival. If a command makes the group due, that command serves the queue. Otherwise
+//! the alarm does: a timer that is set to the due time of the next group.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,8 @@ use super::frontiers::CachedFrontier;
 use super::store::FrontierKeys;
 
 impl CachedFrontier {
-    /// Grants leases to waiting clients, longest waiter first, and sets the alarm for later events.
+    /// Grants leases to waiting clients, the longest-waiting client first, and sets the alarm for
+    /// later events.
     pub fn serve(&mut self, keys: &mut FrontierKeys, now: Millis) -> Result<()> {
         if self.waiters.all.is_empty() {
             return self.arrange(keys, now, false);
@@ -55,7 +56,7 @@ impl CachedFrontier {
             let waiter = &mut waiting.wish;
             let answer = match searched {
                 Ok(_) => waiter.answer(&mut self.frontier, keys),
-                // A client that already has leases gets them instead of the error.
+                // If the client has got leases already, it gets these instead of the error.
                 Err(_) if !waiter.leases.is_empty() => waiter.answer(&mut self.frontier, keys),
                 Err(error) => Err(error),
             };
@@ -64,7 +65,7 @@ impl CachedFrontier {
         self.arrange(keys, now, unfinished)
     }
 
-    /// Updates the number of waiting clients, and sets the alarm.
+    /// Updates the metric of waiting clients, and sets the alarm.
     pub fn arrange(
         &mut self,
         keys: &mut FrontierKeys,

@@ -1,5 +1,6 @@
-//! Random histories of a frontier whose storage is converted between the commands, cut after any number of steps:
-//! every reply is that of a plain frontier, and so are the plain keys in the end.
+//! Random histories of a frontier whose storage is converted between the commands. Conversions may
+//! be interrupted after any number of steps. Every reply, and the plain keys at the end, must equal
+//! those of a plain frontier.
 
 use super::super::packed::both::{Both, Home};
 use super::super::packing::move_to;
@@ -48,7 +49,7 @@ impl Storage for Moved {
     }
 }
 
-/// A part of a move to a storage.
+/// A conversion to a storage, or its first steps.
 #[derive(Clone, Debug)]
 struct Move {
     to_packed: bool,
@@ -134,7 +135,7 @@ proptest! {
     }
 }
 
-/// Adds what kinds of elements a frontier can have.
+/// Adds every kind of element that a frontier can have.
 fn full() -> World<Moved> {
     let mut world = World::<Moved>::new();
     for group in 0..4 {

@@ -54,7 +54,7 @@ impl Uris {
         let mut record = record;
         self.next = self.next.max(record.place.seq + 1);
         while !self.queue.insert(record) {
-            // Only a hand-made value has two URIs at one position.
+            // Only a forged value has two URIs at one position.
             record.place.seq = (record.place.seq + 1) % MAX_NUMBER;
             self.next = self.next.max(record.place.seq + 1);
         }

@@ -1,7 +1,8 @@
-//! A compact form of few URIs, for memory: a group in which one URI is queued takes about a dozen bytes besides the URI.
+//! A compact form of a few URIs, which saves memory: a group with one queued URI takes about a
+//! dozen bytes in addition to the URI.
 //!
-//! Times are relative to a base, usually the due time of the group. The records are copied as they are, except for the
-//! due time of the first one.
+//! Times are relative to a base, usually the due time of the group. The records are copied
+//! unchanged, except for the due time of the first one.
 
 use crawlspace_compact::number::{Reader, put, put_bytes};
 
@@ -12,18 +13,18 @@ use super::share::STRIDE;
 use super::{Lease, Uris};
 use crate::chg::time::{Millis, unzigzag, zigzag};
 
-/// There is one execution, the first one, with weight 1.
+/// Flag: the group has one execution, which is its first one and has the weight 1.
 const ONE: u8 = 1;
-/// There are leases.
+/// Flag: the group has leases.
 const LEASED: u8 = 2;
-/// Passes are not whole strides.
+/// Flag: the passes are not multiples of a stride.
 const ODD: u8 = 4;
-/// There are queued URIs.
+/// Flag: the group has queued URIs.
 const QUEUED: u8 = 8;
 
 impl Uris {
-    /// Appends the compact form; returns false if there are too many URIs or executions for it, after which `out` has
-    /// arbitrary bytes at its end.
+    /// Appends the compact form. Returns false if there are too many URIs or executions; `out` then
+    /// has arbitrary bytes at its end.
     pub(in crate::chg) fn pack(&self, base: Millis, most: usize, out: &mut Vec<u8>) -> bool {
         let (Some(page), Some(executions)) = (self.queue.only_page(), self.executions.few()) else {
             return false;
@@ -100,7 +101,7 @@ impl Uris {
         page.is_some_and(|page| page.len() <= most) && self.executions.few().is_some()
     }
 
-    /// Restores a value from its compact form, the rest of `from`.
+    /// Restores a value from its compact form, which is all that remains in `from`.
     pub(in crate::chg) fn unpack(base: Millis, bytes: &[u8]) -> Uris {
         Uris::read_packed(base, bytes).expect("own memory")
     }

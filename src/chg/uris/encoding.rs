@@ -1,8 +1,8 @@
 //! Serialization of the URIs of a group for RDB files, append-only files and other servers.
 //!
-//! A value is one or more chunks of about a mebibyte, each of which is self-contained. Loading all
-//! of them into an empty value gives an equal one. In its [`crawlspace_compact::envelope`], a chunk
-//! has this form:
+//! A value is saved as one or more chunks of about 1 MiB. Each chunk is self-contained. Loading all
+//! of them into an empty value results in an equal value. In its [`crawlspace_compact::envelope`],
+//! a chunk has this form:
 //!
 //! | bytes | |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | number | count of the leases that follow: token, 1 if dropped, number of execution, depth, due time, insertion order, attempts, length and bytes of the URI |
 //! | rest | queued URIs in order, as described in [`super::record`] |
 //!
-//! Numbers are varints ([`crawlspace_compact::number`]). All input is checked before it is used, because it may come
-//! from a broken file or from any client that may run `RESTORE`.
+//! Numbers are varints ([`crawlspace_compact::number`]). All input is checked before it is used,
+//! because it may come from a damaged file or from any client with permission to run `RESTORE`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,15 +35,16 @@ pub const ENVELOPE: Envelope = Envelope {
     version: 2,
 };
 
-/// Maximum expansion of a chunk: the bytes of full URIs per byte of the chunk, for each part up to
-/// the end of a record. URIs are written without the prefix that they share with the previous one,
-/// so a few bytes could expand to very many. A URI that would exceed the limit is written in full.
+/// Maximum expansion of a chunk: the number of bytes of full URIs per byte of the chunk, up to the
+/// end of any record. A URI is written without the prefix that it shares with the previous one, so
+/// without this limit a few bytes could expand to very many. A URI that would exceed the limit is
+/// written in full.
 const STOOD_FOR: usize = 16;
 
-/// A stored execution or URI.
+/// The stored form of an execution or URI.
 pub(in crate::chg) type Bytes = SmallVec<[u8; 128]>;
 
-/// A chunk that was checked.
+/// A chunk that has been checked.
 struct Chunk<'a> {
     next: u64,
     clock: u128,
@@ -186,7 +187,7 @@ struct Encoder<'a> {
     leased: u64,
     records: Vec<u8>,
     last: Option<(Position, Vec<u8>)>,
-    /// Bytes of executions; `stood_for` counts the bytes of full URIs.
+    /// Number of bytes of executions. `stood_for` is the number of bytes of full URIs.
     named: usize,
     stood_for: usize,
 }
@@ -281,13 +282,13 @@ impl<'a> Encoder<'a> {
 }
 
 impl Uris {
-    /// Serializes the value in chunks of about `chunk_bytes`, each of which ends with the URI or execution that fills
-    /// it. Equal values give equal chunks.
+    /// Serializes the value in chunks of about `chunk_bytes`. A chunk ends with the URI or
+    /// execution that makes it reach this size. Equal values have equal chunks.
     pub fn encode(&self, chunk_bytes: usize, each: &mut dyn FnMut(&[u8])) {
         self.encode_in(&Verbatim, chunk_bytes, each);
     }
 
-    /// Serializes a value that is stored in other words.
+    /// Serializes a value whose executions and URIs have another stored form, and translates them.
     pub(in crate::chg) fn encode_in(
         &self,
         words: &dyn Words,
@@ -314,8 +315,8 @@ impl Uris {
             encoder.record(record);
             true
         });
-        // Write executions without URIs last, when the value is not empty any more. They wait only
-        // for the clock.
+        // Write executions without URIs last, because then the loaded value is not empty any more.
+        // They only wait for the clock.
         for execution in self.executions.iter().filter(|e| e.is_idle()) {
             encoder.name(execution);
             encoder.end_if_long();
@@ -325,13 +326,13 @@ impl Uris {
         }
     }
 
-    /// Adds the contents of a chunk; returns the number of URIs added, including leased ones. URIs that exist already
-    /// are skipped. On an error, which describes the problem, nothing changes.
+    /// Adds the contents of a chunk. Returns the number of added URIs, including leased ones. Skips
+    /// URIs that exist already. An error describes the problem, and leaves the value unchanged.
     pub(crate) fn load(&mut self, chunk: &[u8]) -> Result<u64, String> {
         self.load_in(&mut |id| id.into(), &mut |uri| uri.into(), chunk)
     }
 
-    /// Adds the contents of a chunk, translated to the words in which this value is stored.
+    /// Adds the contents of a chunk, translated to the stored form of this value.
     pub(in crate::chg) fn load_in(
         &mut self,
         stored_id: &mut dyn FnMut(&[u8]) -> Bytes,

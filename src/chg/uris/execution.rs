@@ -1,4 +1,4 @@
-//! A crawl execution that shares a group.
+//! A crawl execution with URIs in a group.
 
 use super::super::time::Millis;
 
@@ -6,19 +6,19 @@ use super::super::time::Millis;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Execution {
     pub(super) id: Box<[u8]>,
-    /// Short hash of the id, compared first.
+    /// Short hash of the id. It is compared before the id.
     pub(super) mark: u32,
-    /// Identifies the execution in the queue; numbers grow in order of appearance.
+    /// Number of the execution in the queue. Numbers increase in order of appearance.
     pub(super) number: u64,
     pub(super) weight: u32,
     pub(super) pass: u128,
     /// Number of queued URIs.
     pub(super) queued: u64,
-    /// Number of leased URIs that count.
+    /// Number of leased URIs that are counted.
     pub(super) leased: u32,
     /// Number of leases, including those of dropped URIs.
     pub(super) held: u32,
-    /// Due time of the first queued URI; the maximum if there are none.
+    /// Due time of the first queued URI; `Millis::MAX` if there is none.
     pub(super) earliest: Millis,
 }
 
@@ -45,8 +45,8 @@ impl Execution {
 
 /// Returns a short hash of an execution id, which is the same on every machine.
 pub(super) fn mark(id: &[u8]) -> u32 {
-    // FNV-1a: the same everywhere, and fast for short inputs. An attacker who finds two ids with the same
-    // hash only causes an extra comparison of their bytes.
+    // FNV-1a is the same on all machines, and fast for short inputs. An attacker who finds two ids
+    // with the same hash only causes an additional comparison of bytes.
     id.iter().fold(0x811c_9dc5, |hash, &byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     })

@@ -1,6 +1,6 @@
-//! The executions of a group, found by number and by name. Most groups have a single execution and
-//! few have many, so a short list is enough for them. Groups with very many executions get an index
-//! for each order, so that no operation on all of them takes quadratic time.
+//! The executions of a group, found by number and by name. Most groups have only one or a few
+//! executions, which are stored in a short list. A group with many executions has an index for each
+//! order, so that no operation on all of them takes quadratic time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use crawlspace_compact::keyed;
 
 use super::execution::{Execution, mark};
 
-/// Maximum length of a list. Lower in tests, to cover both forms.
+/// Maximum length of a list. Smaller in tests, so that they cover both forms.
 const FEW: usize = if cfg!(test) { 2 } else { 64 };
 
-/// Called with the name of each execution that leaves a group.
+/// A function that is called with the name of each execution that leaves a group.
 pub(super) type Gone<'a> = &'a mut dyn FnMut(&[u8]);
 
 /// Executions in order of their numbers.
@@ -21,13 +21,13 @@ pub(super) enum All {
     Many(Box<Many>),
 }
 
-/// An indexed set of many executions.
+/// A set of many executions, with indexes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Many {
     by_number: BTreeMap<u64, Execution>,
-    /// Hash of the name, and the number. The hash is keyed, and differs between processes.
+    /// Hash of the name, and the number. The hash has a key, which differs between processes.
     by_name: BTreeSet<(u64, u64)>,
-    /// Pass and number of idle executions; may include some that are not idle any more.
+    /// Pass and number of each idle execution. May include executions that are not idle any more.
     idle: BTreeSet<(u128, u64)>,
 }
 
@@ -38,7 +38,7 @@ impl Default for All {
 }
 
 impl All {
-    /// Iterates over the executions from a number on.
+    /// Iterates over the executions, starting with a number.
     pub(super) fn from(&self, number: u64) -> impl Iterator<Item = &Execution> {
         let (few, many) = match self {
             All::Few(few) => (&few[few.partition_point(|e| e.number < number)..], None),
@@ -80,7 +80,7 @@ impl All {
         }
     }
 
-    /// Adds an execution whose number and name are new.
+    /// Adds an execution. The group must not have its number or its name yet.
     pub(super) fn insert(&mut self, execution: Execution) {
         match self {
             All::Few(few) => {
@@ -130,7 +130,8 @@ impl All {
         }
     }
 
-    /// Returns the approximate number of memory blocks: the names, and nodes of the indexes.
+    /// Returns the approximate number of memory blocks of the names and of the nodes of the
+    /// indexes.
     pub(super) fn pieces(&self) -> usize {
         match self {
             All::Few(few) => few.len(),
@@ -143,7 +144,7 @@ impl All {
         let ids: usize = self.from(0).map(|e| e.id.len().next_multiple_of(16)).sum();
         ids + match self {
             All::Few(few) => few.capacity() * size_of::<Execution>(),
-            // B-tree nodes are two thirds full on average.
+            // The nodes of a B-tree are two thirds full on average.
             All::Many(many) => {
                 let each = size_of::<Execution>() + 8 + 16;
                 (many.by_number.len() * each + many.idle.len() * 32) * 3 / 2
@@ -171,7 +172,7 @@ impl Many {
         while let Some(&(pass, number)) = self.idle.first().filter(|(pass, _)| *pass <= clock) {
             self.idle.remove(&(pass, number));
             let execution = self.by_number.get(&number);
-            // It may have URIs again, or another pass.
+            // The execution may have URIs again, or another pass.
             let Some(execution) = execution.filter(|e| e.is_idle() && e.pass == pass) else {
                 continue;
             };

@@ -1,25 +1,26 @@
-//! The URIs of a group as the rules see them.
+//! The URIs of a group, in the form that the rules use.
 //!
-//! A packed frontier stores numbers of executions and compressed URIs in [`Uris`]; here both are as clients know them.
+//! In a packed frontier, [`Uris`] contains numbers of executions and compressed URIs. This module
+//! translates both to the names and URIs that clients use.
 
 use std::borrow::Cow;
 
 use super::{Leased, Position, Queued, Share, Stock, Uris};
 use crate::chg::time::Millis;
 
-/// Translates what is stored.
+/// Translates between stored forms and the names and URIs that clients use.
 pub trait Words {
     /// Returns the name of an execution.
     fn execution<'a>(&'a self, stored: &'a [u8]) -> &'a [u8];
     /// Returns the stored form of an execution; `None` if it is unknown.
     fn stored<'a>(&'a self, execution: &'a [u8]) -> Option<Cow<'a, [u8]>>;
-    /// Returns a URI.
+    /// Returns the URI of a stored form.
     fn uri<'a>(&'a self, stored: &'a [u8]) -> Cow<'a, [u8]>;
     /// Returns the stored form of a URI.
     fn stored_uri<'a>(&'a self, uri: &'a [u8]) -> Cow<'a, [u8]>;
 }
 
-/// Words that are stored as they are.
+/// The translation for names and URIs that are stored verbatim.
 pub struct Verbatim;
 
 impl Words for Verbatim {
@@ -48,12 +49,12 @@ pub struct Kept<'a> {
 }
 
 impl<'a> Kept<'a> {
-    /// Creates a view of URIs that are stored as they are.
+    /// Creates a view of URIs that are stored verbatim.
     pub fn verbatim(uris: &'a Uris) -> Kept<'a> {
         Kept::new(uris, &Verbatim)
     }
 
-    /// Creates a view of URIs that are stored in other words.
+    /// Creates a view of URIs that are stored in another form.
     pub fn new(uris: &'a Uris, words: &'a dyn Words) -> Kept<'a> {
         Kept { uris, words }
     }
@@ -97,7 +98,7 @@ impl<'a> Kept<'a> {
         self.uris.earliest_of(&|id| paused(words.execution(id)))
     }
 
-    /// Returns the URI of a leased one.
+    /// Returns the URI of a lease.
     pub fn uri_of(&self, leased: &Leased<'a>) -> Vec<u8> {
         self.words.uri(leased.stored).into_owned()
     }

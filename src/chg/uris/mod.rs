@@ -1,11 +1,11 @@
-//! The URIs that the frontier keeps for one crawl host group.
+//! The URIs that the frontier stores for one crawl host group.
 //!
-//! [`Uris`] is a value: it changes only through [`Op`]s, which are replicated as they are, and reads no clock. `queue`
-//! holds the queued URIs, and `share` decides which execution is next.
+//! [`Uris`] is a value that changes only through [`Op`]s. These are replicated unchanged, and do
+//! not read a clock. `queue` contains the queued URIs, and `share` selects the next execution.
 //!
-//! Memory for URLs of 91 bytes that share only their host, everything included: a group takes about
-//! 240 bytes, plus 110 for its first URI. With ten URIs, each takes 88 to 100 bytes; with a hundred
-//! or a million, 98. URLs that share a directory take 86.
+//! Total memory for URLs of 91 bytes that share only their host: a group takes about 240 bytes,
+//! plus 110 for its first URI. With ten URIs, each URI takes 88 to 100 bytes; with a hundred or a
+//! million, 98 bytes. URLs in the same directory take 86 bytes each.
 
 mod bounds;
 mod change;
@@ -41,7 +41,7 @@ pub struct Uris {
     queue: Queue,
     executions: Executions,
     leases: Vec<Lease>,
-    /// Insertion order of the next URI.
+    /// Insertion order of the URI that is added next.
     next: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct Leased<'a> {
     pub token: u64,
     /// The crawl execution.
     pub execution: &'a [u8],
-    /// The URI as it is stored.
+    /// The stored form of the URI.
     pub stored: &'a [u8],
     /// Number of failed attempts.
     pub attempts: u32,
@@ -70,14 +70,14 @@ pub struct Leased<'a> {
     pub depth: u32,
     /// Due time of the URI.
     pub due: Millis,
-    /// The execution was dropped during the lease, so the URI does not count any more.
+    /// True if the execution was dropped during the lease, so that the URI is not counted any more.
     pub dropped: bool,
 }
 
 /// The URIs of one execution in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share<'a> {
-    /// Number of the execution; grows in order of appearance.
+    /// Number of the execution. Numbers increase in order of appearance.
     pub number: u64,
     /// The crawl execution.
     pub id: &'a [u8],
@@ -85,14 +85,14 @@ pub struct Share<'a> {
     pub weight: u64,
     /// Number of queued URIs.
     pub queued: u64,
-    /// Number of URIs that count: queued ones, and leased ones that were not dropped.
+    /// Number of counted URIs: all queued URIs, and leased URIs that were not dropped.
     pub uris: u64,
 }
 
-/// Summary of the kept URIs of a group.
+/// Summary of the stored URIs of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stock {
-    /// Number of URIs that count; see [`Uris::len`].
+    /// Number of counted URIs; see [`Uris::len`].
     pub uris: u64,
     /// Due time of the first queued URI.
     pub earliest: Option<Millis>,
@@ -115,25 +115,25 @@ pub struct Queued {
     pub uri: Vec<u8>,
 }
 
-/// Maximum number of leases per group; more than the maximum number of concurrent fetches.
+/// Maximum number of leases per group. It exceeds the maximum number of concurrent fetches.
 const MAX_LEASES: usize = 4096;
 
 /// Approximate maximum size of the URIs in a batch, in bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
 impl Uris {
-    /// Returns true if no URI is queued or leased. The key of an empty value is deleted.
+    /// Returns true if no URI is queued or leased. The server deletes the key of an empty value.
     pub fn is_empty(&self) -> bool {
         self.queue.len() == 0 && self.leases.is_empty()
     }
 
-    /// Returns the number of URIs that count: queued ones, and leased ones that were not dropped.
+    /// Returns the number of counted URIs: all queued URIs, and leased URIs that were not dropped.
     pub fn len(&self) -> u64 {
         let leased = self.leases.iter().filter(|lease| !lease.dropped).count();
         self.queue.len() + leased as u64
     }
 
-    /// Returns the number of URIs of one execution that count.
+    /// Returns the number of counted URIs of one execution.
     pub fn count_of(&self, execution: &[u8]) -> u64 {
         self.executions
             .find(execution)
@@ -141,8 +141,8 @@ impl Uris {
     }
 
     /// Returns the next execution among those that are not `paused` and have a URI that is due.
-    /// Executions are chosen in proportion to their weights; among equals, the one that appeared
-    /// first is next.
+    /// Selects executions in proportion to their weights. If several are equal, selects the one
+    /// that appeared first.
     pub fn pick(&self, now: Millis, paused: &dyn Fn(&[u8]) -> bool) -> Option<&[u8]> {
         self.executions.pick(now, paused).map(|e| &*e.id)
     }
@@ -153,7 +153,7 @@ impl Uris {
         queued.map(|e| e.earliest).min()
     }
 
-    /// Returns the number of URIs that count, and the due time of the first queued one.
+    /// Returns the number of counted URIs, and the due time of the first queued URI.
     pub fn stock(&self) -> Stock {
         Stock {
             uris: self.len(),
@@ -188,12 +188,12 @@ impl Uris {
         })
     }
 
-    /// Returns the executions with URIs that count, in order of appearance.
+    /// Returns the executions with counted URIs, in order of appearance.
     pub fn executions(&self) -> impl Iterator<Item = Share<'_>> {
         self.executions_from(0)
     }
 
-    /// Returns the executions with URIs that count, in order of appearance, from a number on.
+    /// Returns the executions with counted URIs, in order of appearance, starting with a number.
     pub fn executions_from(&self, number: u64) -> impl Iterator<Item = Share<'_>> {
         let all = self.executions.from(number);
         let count = all.filter(|e| e.queued > 0 || e.leased > 0);
@@ -206,13 +206,14 @@ impl Uris {
         })
     }
 
-    /// Returns up to `limit` queued URIs, first ones first; fewer if they are long, but at least one.
+    /// Returns the first queued URIs, at most `limit`. Returns fewer if they are long, but at least
+    /// one.
     pub fn batch(&self, limit: usize) -> Vec<Queued> {
         self.page(Position::default(), limit).0
     }
 
-    /// Returns up to `limit` queued URIs from a position on, in order, and the position of the next one; fewer if they
-    /// are long, but at least one.
+    /// Returns up to `limit` queued URIs in order, starting at a position, and the position of the
+    /// next one. Returns fewer if they are long, but at least one.
     pub fn page(&self, from: Position, limit: usize) -> (Vec<Queued>, Option<Position>) {
         let mut page = Vec::new();
         let mut bytes = 0;
@@ -238,7 +239,8 @@ impl Uris {
         (page, next)
     }
 
-    /// Returns true if a URI is queued or leased for an execution, so that adding it changes nothing.
+    /// Returns true if an execution has a URI, queued or leased, so that adding the URI changes
+    /// nothing.
     pub fn contains(&self, execution: &[u8], uri: &[u8]) -> bool {
         let execution = self.executions.find(execution);
         execution.is_some_and(|execution| self.knows(execution.number, uri))
@@ -252,7 +254,7 @@ impl Uris {
         leased || self.queue.find(execution, uri).is_some()
     }
 
-    /// Returns true if an execution has URIs, or had some and is still ahead of the others.
+    /// Returns true if an execution has URIs, or had URIs and is still ahead of the others.
     pub(super) fn has_execution(&self, execution: &[u8]) -> bool {
         self.executions.find(execution).is_some()
     }
@@ -289,12 +291,13 @@ impl Uris {
             + leased
     }
 
-    /// Returns the cost of freeing the value, as the number of memory blocks.
+    /// Returns the number of memory blocks to be freed with the value.
     pub fn free_effort(&self) -> usize {
         1 + self.queue.pieces() + self.leases.len() + self.executions.pieces()
     }
 
-    /// Applies a change. The same changes in the same order give the same value everywhere.
+    /// Applies a change. The same changes in the same order result in the same value on every
+    /// server.
     ///
     /// ```
     /// use crawlspace::chg::uris::{Changed, Op, Uris};
@@ -324,8 +327,8 @@ impl Uris {
     /// Applies a change, and calls `gone` with the name of each execution that leaves the group.
     pub(super) fn apply_noting(&mut self, op: &Op<'_>, gone: Gone<'_>) -> Changed {
         if self.is_empty() {
-            // Reset the value, because the result must not depend on whether the key was deleted.
-            // Remaining executions are freed with the key, in the background if there are many.
+            // Reset the value, so that the result is the same if the key was deleted in between.
+            // The remaining executions are freed with the key, in the background if there are many.
             self.ids().for_each(&mut *gone);
             *self = Uris::default();
         }
@@ -355,7 +358,7 @@ impl Uris {
     }
 }
 
-/// Compares contents in order; the layout in memory does not matter.
+/// Compares the contents in order, regardless of their layout in memory.
 impl PartialEq for Uris {
     fn eq(&self, other: &Uris) -> bool {
         if self.is_empty() && other.is_empty() {

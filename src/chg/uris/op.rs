@@ -12,7 +12,7 @@ use super::encoding;
 /// A change of the URIs of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op<'a> {
-    /// Queues a URI, unless the execution has it already, queued or leased.
+    /// Queues a URI, unless the execution has it already (queued or leased).
     Add {
         /// The crawl execution.
         execution: &'a [u8],
@@ -27,17 +27,17 @@ pub enum Op<'a> {
         /// The URI.
         uri: &'a [u8],
     },
-    /// Leases the next URI of an execution that is due: the one with the lowest depth, then the
-    /// earliest due time, then the lowest insertion order.
+    /// Leases the next due URI of an execution: the URI with the lowest depth, then the earliest
+    /// due time, then the lowest insertion order.
     Take {
-        /// Token of the new lease, which must not be in use.
+        /// Token of the new lease. It must not be in use.
         token: u64,
         /// The crawl execution.
         execution: &'a [u8],
         /// The current time.
         now: Millis,
     },
-    /// Removes a leased URI that is done.
+    /// Removes a leased URI after its fetch was successful.
     Done {
         /// Token of the lease.
         token: u64,
@@ -48,11 +48,11 @@ pub enum Op<'a> {
         token: u64,
         /// New due time, if it changes.
         due: Option<Millis>,
-        /// The attempt failed.
+        /// True if the attempt failed.
         failed: bool,
     },
-    /// Removes queued URIs of an execution, first ones first. Its leased URIs are dropped: their
-    /// leases remain, but the URIs do not count any more.
+    /// Removes queued URIs of an execution, from the first one on. Drops its leased URIs: their
+    /// leases remain, but the URIs are not counted any more.
     Drop {
         /// The crawl execution.
         execution: &'a [u8],
@@ -76,18 +76,18 @@ pub enum Op<'a> {
 /// The effect of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// Nothing changed: for example, the URI was known, nothing was due, or the lease did not
-    /// exist.
+    /// Nothing changed. For example, the execution had the URI already, no URI was due, or the
+    /// lease did not exist.
     Nothing,
     /// The URI was queued.
     Added,
-    /// The URI was known; the weight of the execution changed.
+    /// The execution had the URI already, and its weight changed.
     Weighed,
     /// A URI was leased.
     Taken,
     /// The URI returned to the queue.
     Returned,
-    /// Number of URIs that do not count any more; 0 if a lease ended whose URI had been dropped.
+    /// Number of URIs that are not counted any more; 0 if the lease of a dropped URI ended.
     Removed(u64),
     /// Number of URIs added from a chunk.
     Loaded(u64),
@@ -98,7 +98,7 @@ fn number(n: u64) -> Vec<u8> {
 }
 
 impl<'a> Op<'a> {
-    /// Returns true if the change adds URIs, so that it creates the key if necessary.
+    /// Returns true if the change adds URIs. It then creates the key if necessary.
     pub fn makes_the_key(&self) -> bool {
         matches!(self, Op::Add { .. } | Op::Load { .. })
     }
@@ -152,7 +152,7 @@ impl<'a> Op<'a> {
     /// Parses the result of [`Op::to_args`].
     ///
     /// # Errors
-    /// Describes the problem if the arguments are invalid.
+    /// If the arguments are invalid, a description of the problem.
     pub fn parse(args: &[&'a [u8]]) -> Result<Op<'a>, String> {
         let Some((&name, args)) = args.split_first() else {
             return Err("a change is missing".to_string());

@@ -5,8 +5,8 @@ use crawlspace_compact::number::{self, Malformed, Reader, put};
 use super::record::{Position, Record, RecordHead, Records, append};
 use crate::chg::time::{Millis, unzigzag, zigzag};
 
-/// Maximum size of a page in bytes, unless it holds a single URI. Longer pages take less memory per URI, and
-/// more time per change.
+/// Maximum size of a page in bytes, except for a page with a single URI. With longer pages, a URI
+/// takes less memory, and a change takes more time.
 pub(super) const PAGE_BYTES: usize = 2048;
 
 /// Records in order.
@@ -18,21 +18,20 @@ pub(super) struct Page(Vec<u8>);
 pub(super) struct Stands {
     start: usize,
     end: usize,
-    /// The next record has the same execution and depth.
+    /// True if the next record has the same execution and depth.
     run_goes_on: bool,
 }
 
-/// Rounds a size up to the size that the allocator reserves anyway (jemalloc's size classes), so
-/// that growing rarely needs another block.
+/// Rounds a size up to the next size class of jemalloc, so that growing rarely needs another block.
 fn rounded(bytes: usize) -> usize {
     let step = (bytes.next_power_of_two() / 8).max(16);
     bytes.next_multiple_of(step)
 }
 
-/// Records around a number.
+/// The bytes of records before a number, the number, and the bytes after it.
 type Around<'a> = (&'a [u8], u64, &'a [u8]);
 
-/// Splits records around the number that follows kind, execution and depth of the first one.
+/// Splits records at the number that follows kind, execution and depth of the first record.
 fn split_first(bytes: &[u8]) -> Result<Option<Around<'_>>, Malformed> {
     if bytes.is_empty() {
         return Ok(None);
@@ -46,7 +45,7 @@ fn split_first(bytes: &[u8]) -> Result<Option<Around<'_>>, Malformed> {
     Ok(Some((before, number, from.rest())))
 }
 
-/// A reader of records that this module has written itself.
+/// A reader of records that the module has written.
 struct Walk<'a>(Records<'a>);
 
 impl<'a> Walk<'a> {
@@ -67,7 +66,7 @@ impl Page {
         Walk(Records::new(&self.0))
     }
 
-    /// Appends the records, with the due time of the first one relative to a base.
+    /// Appends the records. The due time of the first record becomes relative to a base.
     pub(super) fn pack(&self, base: Millis, out: &mut Vec<u8>) {
         let split = split_first(&self.0).expect("a page is whole");
         if let Some((before, due, after)) = split {
@@ -103,7 +102,7 @@ impl Page {
         self.records().peek().map(|head| head.place)
     }
 
-    /// Returns the first occupied position at or after this one.
+    /// Returns the first occupied position at or after a position.
     pub(super) fn first_from(&self, place: Position) -> Option<Position> {
         let mut records = self.records();
         while let Some(head) = records.peek() {
@@ -126,7 +125,7 @@ impl Page {
         None
     }
 
-    /// Visits URIs from a position on until `each` returns false; returns false in that case.
+    /// Visits URIs from a position on until `each` returns false. Returns false if `each` did.
     pub(super) fn walk(&self, from: Position, each: &mut dyn FnMut(Record<'_>) -> bool) -> bool {
         let mut records = self.records();
         while let Some(record) = records.step() {
@@ -137,7 +136,7 @@ impl Page {
         true
     }
 
-    /// Inserts a URI; returns `None` if its position is occupied.
+    /// Inserts a URI. Returns `None` if its position is occupied.
     pub(super) fn insert(&mut self, record: Record<'_>) -> Option<Stands> {
         let mut records = self.records();
         let mut next = records.peek();
@@ -203,7 +202,7 @@ impl Page {
         let bytes = &mut self.0;
         let len = bytes.len() - (end - start) + patch.len();
         let wanted = rounded(len);
-        // The buffer is too small, or so large that giving memory back is worth a copy.
+        // The buffer is too small, or so large that freeing memory is worth a copy.
         if len > bytes.capacity() || wanted < bytes.capacity() / 4 * 3 {
             let mut moved = Vec::with_capacity(wanted);
             moved.extend_from_slice(&bytes[..start]);
@@ -224,7 +223,7 @@ impl Page {
         bytes[start..tail].copy_from_slice(patch);
     }
 
-    /// Returns the offset at which to split a page that a URI made too long:
+    /// Returns the offset at which to split a page after an inserted URI made it too long:
     ///
     /// - before the URI if it is the last of all, so that a page to which nothing more is added
     ///   stays full
@@ -266,7 +265,7 @@ impl Page {
         right.extend_from_slice(&first);
         right.extend_from_slice(rest);
         self.0.truncate(start);
-        // Nothing more is added to most pages that are split.
+        // Most pages that are split do not grow any more.
         if rounded(start) < self.0.capacity() {
             let mut left = Vec::with_capacity(rounded(start));
             left.extend_from_slice(&self.0);
@@ -275,7 +274,7 @@ impl Page {
         Some(Page(right))
     }
 
-    /// Appends a page whose URIs all come after those of this page.
+    /// Appends a page whose URIs all sort after those of this page.
     pub(super) fn join(&mut self, right: &Page) {
         let mut records = self.records();
         while records.step().is_some() {}

@@ -1,8 +1,9 @@
 //! The queued URIs of a group in order, with a look-up by their bytes.
 //!
-//! A few URIs are a single [`Page`], which is searched linearly. More URIs are several pages in
-//! order, with an index from a hash of each URI to its page. The hash is keyed, because URIs come
-//! from the web. It differs between processes, but nothing that is written depends on it.
+//! A few URIs are in a single [`Page`], which is searched linearly. More URIs are in several pages
+//! in order, with an index from a hash of each URI to its page. The hash has a random key, because
+//! URIs come from the web. It differs between processes, but no saved or replicated data depend on
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use super::page::{PAGE_BYTES, Page};
 pub(super) use super::record::{Position, Record};
 use crate::chg::time::Millis;
 
-/// Mask of the hashes. Tests have many URIs with the same hash.
+/// Mask for the hashes. In tests, many URIs have the same hash.
 const HASHES: u32 = if cfg!(test) { 0x3ff } else { u32::MAX };
 
 /// Queued URIs.
@@ -42,7 +43,7 @@ impl Queue {
         self.len
     }
 
-    /// Returns the page of a queue that has only one.
+    /// Returns the page of a queue that has only one page.
     pub(super) fn only_page(&self) -> Option<&Page> {
         match &self.pages {
             Pages::One(page) => Some(page),
@@ -86,7 +87,7 @@ impl Queue {
         inserted
     }
 
-    /// Removes the URI at a position; returns it with its number of attempts.
+    /// Removes the URI at a position. Returns the URI and its number of attempts.
     pub(super) fn remove(&mut self, place: Position) -> Option<(u32, Box<[u8]>)> {
         let removed = match &mut self.pages {
             Pages::One(page) => page.remove(place)?,
@@ -101,7 +102,7 @@ impl Queue {
         Some(removed)
     }
 
-    /// Returns the first occupied position at or after this one.
+    /// Returns the first occupied position at or after a position.
     pub(super) fn first_from(&self, place: Position) -> Option<Position> {
         match &self.pages {
             Pages::One(page) => page.first_from(place),
@@ -111,7 +112,8 @@ impl Queue {
         }
     }
 
-    /// Visits URIs in order, from the first one at or after a position, until `each` returns false.
+    /// Visits URIs in order, starting with the first URI at or after a position, until `each`
+    /// returns false.
     pub(super) fn walk(&self, from: Position, each: &mut dyn FnMut(Record<'_>) -> bool) {
         match &self.pages {
             Pages::One(page) => {
@@ -164,12 +166,12 @@ impl Queue {
 #[derive(Clone, Debug)]
 struct Tree {
     pages: BTreeMap<u32, Page>,
-    /// Pages by lower bound: all URIs of a page are at or after its bound, and all URIs of the previous pages
-    /// are before it.
+    /// Pages by lower bound: the URIs of a page are at or after its bound, and the URIs of the
+    /// previous pages are before it.
     order: BTreeMap<Position, u32>,
-    /// The page of each URI, by hash.
+    /// The number of the page of each URI, by the hash of the URI.
     known: Index,
-    /// The next number for a page, unless it is in use.
+    /// The number for the next page. If it is in use, the next free number is taken.
     next: u32,
     /// Memory of all pages in bytes.
     bytes: usize,
@@ -239,7 +241,7 @@ impl Tree {
         changed
     }
 
-    /// Returns the page that a position belongs to, with its bound.
+    /// Returns the page to which a position belongs, and its bound.
     fn page_of(&self, place: Position) -> (Position, u32) {
         let before = self.order.range(..=place).next_back();
         let page = before.or_else(|| self.order.first_key_value());
@@ -247,7 +249,7 @@ impl Tree {
         (bound, number)
     }
 
-    /// Returns the pages in order, starting with the one that a position belongs to.
+    /// Returns the pages in order, starting with the page to which a position belongs.
     fn pages_from(&self, place: Position) -> impl Iterator<Item = &Page> {
         let (bound, _) = self.page_of(place);
         let numbers = self.order.range(bound..).map(|(_, &number)| number);
@@ -311,8 +313,8 @@ impl Tree {
         Some(removed)
     }
 
-    /// Joins a page that has become short with the next or the previous one, if both fit into one page and
-    /// leave some room.
+    /// Joins a short page with the next or the previous page, if both together fit into one page
+    /// and leave some space.
     fn join(&mut self, bound: Position, number: u32) {
         let len = self.page(number).len();
         let fits = |tree: &Tree, other: u32| len + tree.page(other).len() <= PAGE_BYTES / 4 * 3;
@@ -327,7 +329,7 @@ impl Tree {
         }
     }
 
-    /// Moves all URIs of a page to the end of the previous one.
+    /// Moves all URIs of a page to the end of the previous page.
     fn append(&mut self, left: u32, (bound, number): (Position, u32)) {
         self.order.remove(&bound);
         let right = self.pages.remove(&number);
@@ -341,7 +343,7 @@ impl Tree {
         self.change(left, |page| page.join(&right));
     }
 
-    /// Returns everything as a single page, once it is so small that it has room to grow.
+    /// Returns all URIs as a single page, if they are so few that the page has space to grow.
     fn single(&mut self) -> Option<Page> {
         match self.pages.len() {
             0 => Some(Page::default()),
@@ -350,7 +352,7 @@ impl Tree {
         }
     }
 
-    /// Returns the memory use in bytes. B-tree nodes are two thirds full on average.
+    /// Returns the memory use in bytes. The nodes of a B-tree are two thirds full on average.
     fn memory(&self) -> usize {
         self.bytes + self.known.memory() + self.pages.len() * 120
     }

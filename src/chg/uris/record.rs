@@ -1,18 +1,18 @@
 //! Queued URIs as a sequence of bytes, each encoded relative to the previous one.
 //!
-//! The URIs of a group belong to few hosts, and most were added together. So a record stores how
-//! many bytes its URI shares with the previous one. If execution and depth are the same, it stores
-//! only how much later it is due. Numbers are varints ([`crawlspace_compact::number`]). A record
-//! is:
+//! The URIs of a group belong to few hosts, and most were added together. Therefore a record
+//! contains the number of bytes that its URI shares with the previous one. If execution and depth
+//! are the same as before, it contains only the difference of the due times. Numbers are varints
+//! ([`crawlspace_compact::number`]). A record is:
 //!
-//! 1. a byte: bit 0 if execution and depth are the same as before, bit 1 if attempts follow, the upper
-//!    six bits the number of shared bytes, or 63 for 63 and more;
-//! 2. in the same execution and depth, the due time minus the previous one, and the insertion order minus
-//!    the previous one (zigzag); otherwise execution, depth, due time, insertion order;
+//! 1. a byte: bit 0 if execution and depth are the same as before, bit 1 if attempts follow, the
+//!    upper six bits the number of shared bytes, or 63 for 63 and more;
+//! 2. in the same execution and depth, the due time minus the previous one, and the insertion order
+//!    minus the previous one (zigzag); otherwise execution, depth, due time, insertion order;
 //! 3. attempts, if there were any; the number of shared bytes beyond 63;
 //! 4. the length of the rest of the URI, and the rest.
 //!
-//! Files use this encoding, too, so it may only change with the version of the encoding.
+//! Files use the same encoding, so it may only change with the version of the encoding.
 
 use smallvec::SmallVec;
 
@@ -27,7 +27,7 @@ const SHARED_SHIFT: u32 = 2;
 const MAX_SHARED: usize = 63;
 
 /// Position of a URI in the queue, ordered by execution, then depth, then due time, then insertion
-/// order. The default position precedes all others.
+/// order. The default position is before all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Number of the execution.
@@ -72,7 +72,7 @@ impl Position {
     }
 }
 
-/// A queued URI.
+/// A queued URI and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     pub(super) place: Position,
@@ -80,7 +80,7 @@ pub(super) struct Record<'a> {
     pub(super) uri: &'a [u8],
 }
 
-/// Error for a first record that refers to the previous one.
+/// Error: the first record refers to a previous record.
 const UNPRECEDENTED: Malformed = Malformed("refers to a URI before the first one");
 
 /// Returns the length of the common prefix of two URIs.
@@ -88,7 +88,7 @@ fn shared(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Appends a record that follows `before`, or is the first.
+/// Appends a record. `before` is the previous record; `None` for the first one.
 pub(super) fn append(out: &mut Vec<u8>, before: Option<Record<'_>>, record: Record<'_>) {
     let place = record.place;
     let same = before.filter(|before| {
@@ -126,7 +126,7 @@ pub(super) fn append(out: &mut Vec<u8>, before: Option<Record<'_>>, record: Reco
     put_bytes(out, &record.uri[shared..]);
 }
 
-/// A decoded record whose URI has not been assembled.
+/// A decoded record whose URI has not been put together yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordHead<'a> {
     pub(super) place: Position,
@@ -147,7 +147,7 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Creates a reader that is positioned before the first record.
+    /// Creates a reader that starts before the first record.
     pub(super) fn new(bytes: &'a [u8]) -> Records<'a> {
         Records {
             bytes,
@@ -172,7 +172,7 @@ impl<'a> Records<'a> {
         })
     }
 
-    /// Returns the next record without consuming it; `None` at the end.
+    /// Returns the head of the next record without consuming the record; `None` at the end.
     pub(super) fn peek(&self) -> Result<Option<RecordHead<'a>>, Malformed> {
         let mut parts = Reader::from(self.bytes, self.at);
         let Ok(head) = parts.byte() else {
@@ -234,7 +234,7 @@ impl<'a> Records<'a> {
         self.at = head.end;
     }
 
-    /// Reads the next record; returns false at the end.
+    /// Reads the next record. Returns false at the end.
     pub(super) fn next(&mut self) -> Result<bool, Malformed> {
         let head = self.peek()?;
         if let Some(head) = head {

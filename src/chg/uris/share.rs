@@ -2,12 +2,13 @@
 //!
 //! Stride scheduling (Waldspurger and Weihl 1995): every URI that is leased advances the pass of
 //! its execution by `STRIDE / weight`, and the execution with the lowest pass is next. In the long
-//! run this gives the exact share: the rounding error of a stride is below 2^-64 of it.
+//! run, each execution gets its exact share: the rounding error of a stride is below 2^-64 of the
+//! stride.
 //!
-//! The clock of the group is the pass at which a URI was last leased. An execution that had nothing
-//! due in the meantime, or was paused, is treated as if it had kept up with the clock. So it
-//! neither catches up nor waits. A new execution starts one stride after the clock, so that a
-//! stream of new executions cannot starve the others.
+//! The clock of the group is the pass of the last leased URI. An execution that was paused or had
+//! no due URI in the meantime continues at the clock. Therefore it neither catches up nor waits. A
+//! new execution starts one stride after the clock, so that a stream of new executions cannot
+//! starve the others.
 
 use super::super::time::Millis;
 use super::bounds::{MAX_NUMBER, MAX_PASS, MAX_WEIGHT};
@@ -39,7 +40,7 @@ impl Executions {
         self.from(0)
     }
 
-    /// Iterates over the executions from a number on.
+    /// Iterates over the executions, starting with a number.
     pub(super) fn from(&self, number: u64) -> impl Iterator<Item = &Execution> {
         self.all.from(number)
     }
@@ -56,8 +57,8 @@ impl Executions {
         self.all.get_mut(number)
     }
 
-    /// Returns the number of an execution, which is added if it is not known; `None` if the numbers
-    /// are used up.
+    /// Returns the number of an execution. Adds the execution if it is unknown. Returns `None` if
+    /// all numbers are used up.
     pub(super) fn enter(&mut self, id: &[u8], weight: Option<u64>) -> Option<u64> {
         if let Some(known) = self.find(id) {
             return Some(known.number);
@@ -73,7 +74,7 @@ impl Executions {
         Some(number)
     }
 
-    /// Adds an execution whose number and name are new.
+    /// Adds an execution. Its number and its name must be new.
     pub(super) fn insert(&mut self, execution: Execution) {
         self.all.insert(execution);
     }
@@ -86,7 +87,7 @@ impl Executions {
         }
     }
 
-    /// Restores an execution from a file or a call; its number must not belong to another
+    /// Restores an execution from a file or a call. Its number must not belong to another
     /// execution.
     pub(super) fn restore(&mut self, id: &[u8], number: u64, weight: u32, pass: u128) {
         let known = self.find(id).map(|e| e.number);
@@ -104,8 +105,8 @@ impl Executions {
         self.all.note(number);
     }
 
-    /// Sets the weight of an execution, and scales its remaining wait accordingly. Returns true if
-    /// the weight changed.
+    /// Sets the weight of an execution, and scales its remaining wait in proportion. Returns true
+    /// if the weight changed.
     pub(super) fn weigh(&mut self, number: u64, weight: u64) -> bool {
         let weight = weight.clamp(1, MAX_WEIGHT) as u32;
         let clock = self.clock;
@@ -124,7 +125,8 @@ impl Executions {
         true
     }
 
-    /// Returns the next execution among those that are not paused and have a URI that is due.
+    /// Returns the execution to lease from next. Skips executions that are paused or have no due
+    /// URI.
     pub(super) fn pick(&self, now: Millis, paused: &dyn Fn(&[u8]) -> bool) -> Option<&Execution> {
         let mut best: Option<(&Execution, u128)> = None;
         for execution in self.iter() {
@@ -140,7 +142,7 @@ impl Executions {
         best.map(|(execution, _)| execution)
     }
 
-    /// Advances the pass of an execution for a URI that was leased.
+    /// Advances the pass of an execution after one of its URIs was leased.
     pub(super) fn advance(&mut self, number: u64, gone: Gone<'_>) {
         let clock = self.clock;
         let Some(execution) = self.by_number_mut(number) else {
@@ -152,9 +154,9 @@ impl Executions {
         self.drop_idle(number, gone);
     }
 
-    /// Drops idle executions that would be treated like new ones. Called after the last URI of
-    /// `number` may have been removed. An execution ahead of the clock is kept, because otherwise
-    /// it could get more than its share by leaving and returning.
+    /// Drops idle executions that are not ahead of the clock. Called after a change that may have
+    /// removed the last URI of `number`. An execution ahead of the clock is kept: otherwise it
+    /// could get more than its share by leaving and returning.
     pub(super) fn drop_idle(&mut self, number: u64, gone: Gone<'_>) {
         self.all.note(number);
         self.all.drop_idle(self.clock, gone);

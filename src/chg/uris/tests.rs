@@ -1,4 +1,4 @@
-//! Random histories, compared with a list that is searched linearly.
+//! Random histories of changes, compared with a list that is searched linearly.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use crawlspace_compact::envelope::HEAD;
 
 const EXECUTIONS: [&[u8]; 4] = [b"a", b"b", b"execution \r\n\0", b"\xff"];
 
-/// Returns a URI that may or may not be known already, with equal probability. Some URIs are long
-/// enough for several pages.
+/// Returns a URI. Half of the URIs are probably known already, and some are long enough for several
+/// pages.
 fn uri(n: u16) -> Vec<u8> {
     let mut uri = format!("https://www.example.org/{}/page-{n}", n % 5).into_bytes();
     match n % 40 {
@@ -216,7 +216,7 @@ impl Model {
     }
 }
 
-/// Returns the contents of the value, with executions as indexes into the list above.
+/// Returns the contents of the value. Executions are indexes into the list above.
 fn contents(uris: &Uris) -> Vec<Known> {
     let execution_of = |id: &[u8]| EXECUTIONS.iter().position(|e| *e == id).unwrap();
     let mut known = Vec::new();
@@ -422,7 +422,8 @@ proptest! {
         prop_assert!(Uris::default().load(&chunk[..at.index(chunk.len())]).is_err());
     }
 
-    /// Loads a forged chunk with a valid checksum. The value must refuse it, or remain usable.
+    /// Loads a forged chunk with a valid checksum. The value must refuse the chunk, or remain
+    /// usable.
     #[test]
     fn a_forged_chunk_breaks_nothing(
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),
@@ -430,7 +431,7 @@ proptest! {
         again in any::<bool>(),
     ) {
         let mut chunk = chunks(&sample(), CHUNK_BYTES).remove(0);
-        // Mostly changes the part before the URIs, where more can go wrong.
+        // Mostly change the part before the URIs, where more errors are possible.
         let reach = if again { chunk.len() - HEAD } else { 120 };
         for (at, byte) in changes {
             chunk[HEAD + at.index(reach)] = byte;
@@ -487,7 +488,7 @@ fn take(uris: &mut Uris, token: u64, now: u64) -> Option<Vec<u8>> {
     Some(execution)
 }
 
-/// Creates a value that contains something of every kind.
+/// Creates a value with elements of every kind.
 fn sample() -> Uris {
     let mut uris = Uris::default();
     for n in 0..150 {
@@ -506,7 +507,7 @@ fn sample() -> Uris {
     uris
 }
 
-/// Applies every kind of change to any value.
+/// Applies every kind of change to a value.
 fn exercise(uris: &mut Uris) {
     for n in 0..20 {
         uris.apply(&Op::Add {
@@ -550,7 +551,7 @@ fn exercise(uris: &mut Uris) {
     let _ = uris.memory();
 }
 
-/// Always queues URIs of all these executions, and counts the URIs that each one gets.
+/// Keeps URIs of all these executions queued, and counts the leased URIs of each.
 fn shares(weights: &[(Vec<u8>, u64)], picks: u64) -> BTreeMap<Vec<u8>, u64> {
     let mut uris = Uris::default();
     let mut n = 0;
@@ -584,7 +585,7 @@ fn shares(weights: &[(Vec<u8>, u64)], picks: u64) -> BTreeMap<Vec<u8>, u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Asserts that each execution has had its share at any time, within one URI.
+    /// Asserts that each execution has had its share at any time, with an error of at most one URI.
     #[test]
     fn shares_are_in_proportion_to_weights(
         weights in proptest::collection::vec(prop_oneof![1..10u64, 1..=MAX_WEIGHT], 1..7),
@@ -820,7 +821,7 @@ fn a_heavier_weight_shortens_the_wait() {
     }
     put(b"light", 1, 0);
     put(b"light", 1, 1);
-    // The URI is known already, so only the weight changes.
+    // The execution has the URI already, so only its weight changes.
     assert_eq!(put(b"light", 1000, 1), Changed::Weighed);
     assert_eq!(put(b"light", 1000, 1), Changed::Nothing);
     let turns = (0..4).map(|token| take(&mut uris, token, 0).unwrap() == b"light");
@@ -871,7 +872,7 @@ fn what_cannot_be_is_not_done() {
     assert_eq!(uris.apply(&twice), Changed::Nothing);
 }
 
-/// Creates URIs that share all but their last bytes.
+/// Creates URIs that differ only in their last bytes.
 fn alike(n: u64) -> Vec<u8> {
     let mut uri = vec![b'u'; 60 << 10];
     uri.extend_from_slice(format!("{n:06}").as_bytes());
