@@ -1,14 +1,14 @@
-//! The most common kind of rule, searched for without a regular expression: a run of bytes of one
+//! Searches for the most common kind of rule without a regular expression: a run of bytes of one
 //! class between two fixed texts, such as `(?:^|/)ARCHIVEIT-(\d+)-`.
 //!
-//! Searching with the regular expression and its groups takes five times as long, and reading a tag
-//! from a field is most of the cost of a capture.
+//! A search with the regular expression and its groups takes five times as long, and reading tags
+//! from fields takes most of the time of a capture.
 
 use memchr::memmem::Finder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-/// A fixed text, a run of bytes of one class, another fixed text, and the positions where the first text may
-/// begin.
+/// A fixed text, a run of bytes of one class, another fixed text, and the positions at which the
+/// first text may begin.
 #[derive(Debug)]
 pub struct Affix {
     before: Finder<'static>,
@@ -18,24 +18,25 @@ pub struct Affix {
     after: Box<[u8]>,
 }
 
-/// Positions where `before` may begin.
+/// Positions at which `before` may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begins {
     /// Anywhere in the field.
     Anywhere,
     /// Only at the start of the field.
     AtStart,
-    /// The start of the field, or the position right after this byte.
+    /// The start of the field, or the position directly after this byte.
     AtStartOrAfter(u8),
 }
 
 impl Affix {
-    /// Converts a regular expression of this kind with one group, which is the run; returns `None` for all
-    /// other regular expressions.
+    /// Converts a regular expression of this kind with one group, which is the run; returns `None`
+    /// for all other regular expressions.
     ///
-    /// The run must be greedy, have a minimum length and no maximum, and end where `after` cannot
-    /// begin. Then there is only one way to match at each position. `before` must contain a byte
-    /// that cannot occur in a run. Then no byte is examined more often than `before` is long.
+    /// The run must be greedy and have a minimum length and no maximum, and `after` must begin with
+    /// a byte that cannot occur in a run. Then at most one match exists at each position. `before`
+    /// must contain a byte that cannot occur in a run. Then the number of times that a byte is
+    /// examined is at most the length of `before`.
     pub fn of(pattern: &[u8]) -> Option<Affix> {
         let hir = regex_syntax::ParserBuilder::new()
             .unicode(false)
@@ -83,8 +84,8 @@ impl Affix {
     #[inline]
     pub fn find<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
         let before = self.before.needle();
-        // `before` is usually at the start, even if it may occur anywhere. Finding it by a search
-        // takes three times as long.
+        // `before` is usually at the start of the field, even if it may occur anywhere. A search
+        // for it takes three times as long.
         if let Some(rest) = value.strip_prefix(before)
             && let Some(run) = self.run(rest)
         {
@@ -107,7 +108,7 @@ impl Affix {
         None
     }
 
-    /// Returns the run at the start of `rest`, if `after` follows it.
+    /// Returns the run at the start of `rest` if `after` follows the run.
     #[inline]
     fn run<'v>(&self, rest: &'v [u8]) -> Option<&'v [u8]> {
         let run = rest
@@ -126,8 +127,8 @@ fn literal(hir: &Hir) -> Option<&[u8]> {
     }
 }
 
-/// Returns the positions where a match may begin, according to this part; `None` if the part is not a
-/// position test.
+/// Returns the positions at which a match may begin, according to this part. Returns `None` if the
+/// part is not a position test.
 fn begins(hir: &Hir) -> Option<Begins> {
     match hir.kind() {
         HirKind::Look(Look::Start) => Some(Begins::AtStart),

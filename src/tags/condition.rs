@@ -1,10 +1,10 @@
-//! A condition prepared for many captures. Clauses that depend on tags alone are separated
+//! A condition, prepared for testing many captures. Clauses that depend only on tags are separated
 //! from the others, and every question about tags has a number.
 //!
-//! A capture has its direct tags and all tags that these carry. A question about tags is therefore
-//! answered by the answers for each direct tag. These are computed once, and cached as a [`Mask`]
-//! with one bit per question. A capture then costs only the look-up of the masks of its direct
-//! tags.
+//! A capture has its direct tags and all tags that these tags carry. Therefore the answers for its
+//! direct tags answer every question about its tags. The answers for a tag are computed once, and
+//! cached as a [`Mask`] with one bit per question. Testing a capture then only takes look-ups of
+//! the masks of its direct tags.
 
 use crawlspace_cdx::{Dialect, Field, Filter, Format, Line};
 use hashbrown::HashSet;
@@ -20,22 +20,23 @@ pub type Mask = SmallVec<[u64; 1]>;
 #[derive(Debug)]
 pub struct Condition {
     questions: Vec<Question>,
-    /// Tests that depend on tags alone.
+    /// Tests that depend only on tags.
     of_tags: Node,
-    /// All other tests, each of which must hold as well.
+    /// All other tests, which must also pass.
     of_line: Vec<Node>,
-    /// Number of tests of lines; `weight` is the total weight of their regular expressions.
+    /// Number of tests of lines. `weight` is the total weight of their regular expressions.
     tests: usize,
     weight: usize,
     /// Worst-case cost of the regular expressions per byte; see [`cost`].
     cost: usize,
-    /// A field that the condition tests and that only CDXJ lines can have, if there is one.
+    /// A field that the condition tests and that exists only in CDXJ lines, if there is one.
     needs_cdxj: Option<Box<[u8]>>,
     /// Number of columns that a line must have, for fields that are given by number.
     needs_columns: usize,
 }
 
-/// A question about tags: does the capture have one of these tags, or a tag with one of these prefixes?
+/// A question about tags: does the capture have one of these tags, or a tag with one of these
+/// prefixes?
 #[derive(Debug, Default)]
 struct Question {
     tags: HashSet<Box<[u8]>>,
@@ -53,9 +54,9 @@ enum Node {
     Any(Vec<Node>),
 }
 
-/// Returns the worst-case cost, per input byte, of matching a regular expression of this weight. The unit is 1/16 of
-/// the per-byte cost of a plain condition. A heavy expression has too many automaton states to cache, so each byte
-/// costs a full step.
+/// Returns the worst-case cost, per input byte, of matching a regular expression of this weight.
+/// The unit is 1/16 of the per-byte cost of a plain condition. A heavy expression has too many
+/// automaton states to cache, so each byte takes a full step.
 pub(super) fn cost(weight: usize) -> usize {
     match weight {
         ..=64 => weight,
@@ -64,8 +65,8 @@ pub(super) fn cost(weight: usize) -> usize {
 }
 
 impl Condition {
-    /// Creates a condition from clauses that must all hold. `dialect` is the dialect of the filters
-    /// among them.
+    /// Creates a condition from clauses that must all be true. `dialect` is the dialect of the
+    /// filters among them.
     pub fn new(clauses: Vec<Clause>, dialect: Dialect) -> Condition {
         let mut condition = Condition {
             questions: Vec::new(),
@@ -85,7 +86,7 @@ impl Condition {
         condition
     }
 
-    /// Adds a clause that must hold to the tests of tags or to the tests of the line.
+    /// Adds a clause that must be true to the tests of tags or to the tests of the line.
     fn place(&mut self, clause: Clause, dialect: Dialect, of_tags: &mut Vec<Node>) {
         match clause {
             Clause::All(parts) => {
@@ -175,7 +176,8 @@ impl Condition {
         let mut others = Vec::new();
         for part in parts {
             match self.node(part, dialect) {
-                // The question is the last one, so no other node refers to it or to a later one.
+                // This question is the last one, so no other node refers to it or to a later
+                // question.
                 Node::Question(asked) if asked + 1 == self.questions.len() => {
                     let question = self.questions.pop().unwrap_or_default();
                     match &mut one {
@@ -206,7 +208,7 @@ impl Condition {
         }
     }
 
-    /// Records that collapsing needs a field, in addition to the clauses.
+    /// Adds a field that collapsing needs, in addition to the fields of the clauses.
     pub fn also_needs(&mut self, field: &Field) {
         self.needs(field);
     }
@@ -260,12 +262,12 @@ impl Condition {
         self.cost
     }
 
-    /// Returns true if the condition tests tags.
+    /// Returns true if the condition contains tests of tags.
     pub fn asks_of_tags(&self) -> bool {
         !self.questions.is_empty()
     }
 
-    /// Evaluates every tag test for a capture with these tags.
+    /// Answers every question about tags for a capture with these tags.
     pub fn mask<'t>(&self, tags: impl Iterator<Item = &'t [u8]>) -> Mask {
         let mut mask = self.no_tags();
         for tag in tags {
@@ -288,12 +290,12 @@ impl Condition {
         self.of_tags.holds(mask, None)
     }
 
-    /// Returns true if the capture also satisfies the tests that need its line.
+    /// Returns true if a capture whose tags pass also passes the tests that need its line.
     pub fn line_passes(&self, mask: &Mask, line: &Line<'_>) -> bool {
         self.of_line.iter().all(|node| node.holds(mask, Some(line)))
     }
 
-    /// Returns true if the condition has tests that need the line.
+    /// Returns true if the condition contains tests of the line.
     pub fn asks_of_line(&self) -> bool {
         !self.of_line.is_empty()
     }
@@ -327,7 +329,7 @@ impl Node {
             Node::Always => true,
             Node::Question(n) => mask[n / 64] & (1 << (n % 64)) != 0,
             Node::Field(test) => line.is_some_and(|line| test.passes(line)),
-            // Reading the line has checked that the field exists.
+            // The line was checked for the field when it was read.
             Node::Filter(filter) => {
                 line.is_some_and(|line| filter.passes(line, &mut |_| false).unwrap_or(false))
             }

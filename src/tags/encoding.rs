@@ -1,19 +1,19 @@
 //! Serialization of a space for RDB files, append-only files and other servers.
 //!
-//! A space is a sequence of chunks, each of which can be checked on its own. Loading all of them in
-//! order into an empty space gives an equal space. In its [`crawlspace_compact::envelope`], a chunk
-//! has this form:
+//! A space is saved as a sequence of chunks. Each chunk can be checked separately. Loading all of
+//! them in order into an empty space results in an equal space. In its
+//! [`crawlspace_compact::envelope`], a chunk has this form:
 //!
 //! | bytes | |
 //! |---|---|
 //! | 1 | kind of the rest: `I` a part of the index, `R` a rule, `P` access points |
 //! | rest | for `I` as described in [`super::index`]; for `R` and `P` texts |
 //!
-//! A text is its length as a varint, followed by its bytes. A rule is its name, field, regular expression
-//! and templates; access points are alternating names and expressions.
+//! A text is its length as a varint, followed by its bytes. A rule is its name, field, regular
+//! expression and templates; access points are alternating names and expressions.
 //!
-//! All input is checked before it is used, because it may come from a broken file or from any client that
-//! may run `RESTORE`.
+//! All input is checked before it is used, because it may come from a damaged file or from any
+//! client with permission to run `RESTORE`.
 
 use crawlspace_compact::envelope::Envelope;
 use crawlspace_compact::number::{Malformed, Reader, put_bytes};
@@ -31,7 +31,7 @@ const INDEX: u8 = b'I';
 const RULE: u8 = b'R';
 const POINTS: u8 = b'P';
 
-/// Approximate number of bytes of access points per chunk.
+/// Approximate size of the access points in a chunk, in bytes.
 const CHUNK_BYTES: usize = 1 << 18;
 
 impl Space {
@@ -65,7 +65,8 @@ impl Space {
     /// Adds the contents of a chunk to the space.
     ///
     /// # Errors
-    /// Describes the problem if the chunk is malformed. The contents of earlier chunks remain.
+    /// If the chunk is malformed, a description of the problem. The contents of earlier chunks
+    /// remain.
     pub fn load_chunk(&mut self, chunk: &[u8]) -> Result<(), String> {
         let mut body = Reader::new(ENVELOPE.body(chunk)?);
         let malformed = |Malformed(what)| format!("a chunk of a tag space {what}");
@@ -95,7 +96,7 @@ impl Space {
         }
     }
 
-    /// Passes each element of the space to `each`, in any order; equal spaces have equal elements.
+    /// Passes each element of the space to `each`, in any order. Equal spaces have equal elements.
     pub fn elements(&self, each: &mut dyn FnMut(&[&[u8]])) {
         self.index().elements(each);
         for (n, rule) in self.rules().iter().enumerate() {
@@ -115,7 +116,7 @@ fn sealed(kind: u8, body: &[u8]) -> Vec<u8> {
     ENVELOPE.sealed(&[&[kind], body])
 }
 
-/// Splits a body into the texts that it consists of.
+/// Splits a body into its texts.
 fn texts(body: Reader<'_>) -> Result<Vec<&[u8]>, Malformed> {
     let (mut body, mut texts) = (body, Vec::new());
     while !body.is_empty() {

@@ -1,4 +1,4 @@
-//! Errors of the `TAGS` commands, each with its code word and its message.
+//! Errors of the `TAGS` commands: code words and messages.
 
 use std::fmt;
 
@@ -14,22 +14,22 @@ use super::index;
 pub enum Error {
     /// A malformed expression, template or filter.
     Syntax {
-        /// A description of the problem and its location, without a full stop.
+        /// A description of the problem, without a full stop.
         what: String,
         /// Offset in bytes from the start of the text.
         at: usize,
     },
-    /// The access point does not exist, or its name gives no value for a group.
+    /// The access point does not exist, or its name has no value for a group.
     NoPoint(String),
-    /// A regular expression that is malformed or too large.
+    /// A malformed or too large regular expression.
     BadPattern(String),
     /// A field that the lines do not have.
     BadField(Box<[u8]>),
-    /// A column that the lines do not have, by its number from 0.
+    /// A column that the lines do not have. Column numbers start at 0.
     NoColumn(usize),
-    /// A test of a field where only tags can be tested (`TAGS.LIST`).
+    /// A test of a field in a command that tests only tags (`TAGS.LIST`).
     NoFields,
-    /// The line cannot be explained; the text says why.
+    /// A line that cannot be explained, and the reason.
     Unexplained(String),
     /// A malformed line.
     BadLine {
@@ -38,14 +38,14 @@ pub enum Error {
         /// A description of the problem.
         why: String,
     },
-    /// A header whose columns are in another order than the supported ones.
+    /// A header with an unsupported order of columns.
     BadHeader {
         /// Number of the line in the batch, from 1.
         line: usize,
-        /// The order that was found, and how to fix it.
+        /// The order of the columns, and how to fix it.
         why: String,
     },
-    /// Points that refer to each other in a cycle.
+    /// An access point that refers back to itself.
     Cycle(Box<[u8]>),
     /// A limit was exceeded.
     TooBig(String),
@@ -66,15 +66,15 @@ impl Error {
         }
     }
 
-    /// Creates the error for a batch that has used up its CPU time.
+    /// Creates the error for a batch that has exceeded its CPU time.
     pub fn too_long() -> Error {
         Error::TooBig(
             "the batch took more processor time than crawlspace.tags-batch-ms allows, or more than 2 seconds in MULTI or a script; send fewer lines at a time, or use tags or simpler regexes".to_string(),
         )
     }
 
-    /// Creates an error about `spec`; `what` names its role in the message (a filter, or the
-    /// argument of `COLLAPSE`).
+    /// Creates an error about `spec`. `what` is the role of `spec` in the message: a filter, or the
+    /// argument of `COLLAPSE`.
     pub fn of_spec(what: &str, spec: &[u8], error: FilterError) -> Error {
         match error {
             FilterError::Syntax { at, what: wrong } => Error::Syntax {

@@ -11,22 +11,22 @@ use super::view::{Asked, Source, View};
 use crawlspace_host::reply::Reply;
 use crawlspace_host::text::Shown;
 
-/// A clause, whether it holds, and the verdicts on its parts.
+/// A clause, its result, and the verdicts on its parts.
 struct Verdict {
     text: Vec<u8>,
     holds: bool,
     parts: Vec<Verdict>,
 }
 
-/// Maximum length of the shown text of a clause, in bytes. The text of a clause contains the texts
-/// of all its parts.
+/// Maximum length in bytes of the text that is shown for a clause. The text of a clause contains
+/// the texts of all its parts.
 const TEXT_BYTES: usize = 1000;
 
 /// A tag of the capture and the source of that tag.
 type Tag = (Vec<u8>, Vec<u8>);
 
-/// Explains whether one line passes, and why. The condition must stay within the limits `most`, and testing
-/// the line must not take more than `work`.
+/// Explains whether one line passes, and why. `most` limits the size of the condition, and `work`
+/// the work of testing the line.
 ///
 /// # Errors
 /// Fails if the line is malformed or takes too much work, or if the condition has errors.
@@ -99,8 +99,8 @@ fn capture(raw: &[u8], format: Format) -> Result<Line<'_>, Error> {
     }
 }
 
-/// Returns the verdict on each clause. A clause given by an option is labelled with that option
-/// (`POINT`, `WHERE`).
+/// Returns the verdict on each clause. If an option contains the clause, its label is the name of
+/// the option (`POINT`, `WHERE`).
 fn verdicts(
     asked: &Asked,
     clauses: &[Clause],
@@ -203,7 +203,7 @@ fn judge(clause: &Clause, line: &Line<'_>, tags: &BTreeSet<&[u8]>) -> Verdict {
     Verdict { text, holds, parts }
 }
 
-/// Summarizes the verdict in one sentence.
+/// Summarizes the verdict in one sentence for the reply.
 fn why(view: &View, verdicts: &[Verdict], tags: &[Tag]) -> String {
     if !view.exists {
         return "hidden: the tag space does not exist, and without one every capture is hidden"
@@ -220,7 +220,7 @@ fn why(view: &View, verdicts: &[Verdict], tags: &[Tag]) -> String {
     };
     let mut cause = failed;
     let mut below = false;
-    // As long as a single part decides, descend to it.
+    // While a single part decides the result, continue with that part.
     while let Some(next) = deciding(cause) {
         cause = next;
         below = true;
@@ -245,7 +245,7 @@ fn why(view: &View, verdicts: &[Verdict], tags: &[Tag]) -> String {
     sentence
 }
 
-/// Returns the part that decides whether a clause holds, if there is a single one.
+/// Returns the part that decides the result of a clause, if only one part does.
 fn deciding(verdict: &Verdict) -> Option<&Verdict> {
     match &verdict.parts[..] {
         [] => None,
@@ -253,7 +253,7 @@ fn deciding(verdict: &Verdict) -> Option<&Verdict> {
         parts => {
             let mut like = parts.iter().filter(|part| part.holds == verdict.holds);
             let first = like.next()?;
-            // If several parts of an `&` fail, the first is reason enough. If an `|` fails, all
+            // If several parts of an `&` fail, name only the first. If an `|` fails, all of its
             // parts fail.
             let alone = like.next().is_none() || !parts.iter().all(|p| p.holds == verdict.holds);
             alone.then_some(first)

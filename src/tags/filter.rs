@@ -18,16 +18,16 @@ use crawlspace_host::turns::{Next, Turn};
 pub struct Request {
     /// The point, expression and filters that captures must pass.
     pub asked: Asked,
-    /// Keeps only the first of adjacent captures with an equal value of this field.
+    /// Keeps only the first of adjacent captures with the same value of this field.
     pub collapse: Option<Collapse>,
-    /// Number of kept captures to skip at the start.
+    /// Number of passing captures to skip at the start.
     pub skip: u64,
     /// Maximum number of captures to return.
     pub limit: Option<u64>,
     /// Format of the lines.
     pub format: Format,
-    /// Drops malformed lines. Otherwise they are an error. A header with another order of columns
-    /// is an error in any case.
+    /// Drops malformed lines; otherwise such a line is an error. A header with an unsupported order
+    /// of columns is always an error.
     pub drop_bad_lines: bool,
     /// Form of the reply.
     pub returns: Returns,
@@ -36,15 +36,15 @@ pub struct Request {
 /// Form of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returns {
-    /// The lines that are kept.
+    /// The passing lines.
     Lines,
-    /// Numbers of the kept lines, from 0.
+    /// Numbers of the passing lines, from 0.
     Index,
-    /// One bit per line of the batch; the first line is the highest bit of the first byte.
+    /// One bit per line of the batch. The first line is the highest bit of the first byte.
     Bits,
-    /// Number of kept lines.
+    /// Number of passing lines.
     Count,
-    /// Numbers and tags of the kept lines.
+    /// Numbers and tags of the passing lines.
     Tags,
 }
 
@@ -58,24 +58,24 @@ pub enum Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Returns the size of the batch in bytes of work.
+    /// Returns the size of the batch, in bytes of work.
     pub fn bytes(&self) -> usize {
         match self {
-            // Even an empty line has a cost.
+            // Even an empty line takes work.
             Batch::Lines(lines) => lines.iter().map(|line| line.len() + LINE_COST).sum(),
             Batch::Blob(text) => text.len(),
         }
     }
 }
 
-/// Maximum number of tags in a reply. Many captures may share the tags that their own tags carry,
-/// so a few bytes of input could produce a huge reply.
+/// Maximum number of tags in a reply. Many captures may share tags that their direct tags carry, so
+/// without this limit a few bytes of input could produce a huge reply.
 const MAX_TAGS: usize = 10_000_000;
 
-/// Amount of work after which the scheduler is asked whether the turn continues.
+/// Amount of work after which the filter asks if its turn continues.
 const STRIDE: usize = if cfg!(test) { 100 } else { 1 << 16 };
 
-/// Fixed cost per line, in bytes of work, when lines are separate arguments.
+/// Work per line in bytes, in addition to its length, for lines that are separate arguments.
 const LINE_COST: usize = 16;
 
 /// Length in bytes above which a condition takes milliseconds to prepare.
@@ -100,7 +100,7 @@ impl Request {
             || expression.is_some_and(|text| has_heavy_pattern(text))
     }
 
-    /// Prepares the condition, within the limits `most`.
+    /// Prepares the condition. `most` limits its size.
     ///
     /// # Errors
     /// Fails if the expression, a point or a filter is invalid; `TOOBIG` beyond the limits.
@@ -121,12 +121,12 @@ impl Request {
     }
 
     fn work_of(&self, bytes: usize, view: &View, condition: &Condition) -> usize {
-        // Tags are collected and sorted for each capture.
+        // The tags of each capture are collected and sorted.
         let times = if self.returns == Returns::Tags { 16 } else { 1 };
         view.work(bytes, Some(condition)).saturating_mul(times)
     }
 
-    /// Creates the progress of a batch that has not been started.
+    /// Creates the progress of a batch that has not started yet.
     pub fn begin(&self, batch: Batch<'_>) -> Progress {
         Progress {
             lines: 0,
@@ -138,7 +138,7 @@ impl Request {
         }
     }
 
-    /// Filters a batch for as long as the turn lasts. Returns the reply once the batch is complete.
+    /// Filters a batch until the turn ends. Returns the reply when the batch is complete.
     pub fn go_on(
         &self,
         view: &View,
@@ -149,7 +149,7 @@ impl Request {
         turn: &mut dyn Turn,
     ) -> Option<Result<Reply, Error>> {
         if progress.lines == 0 {
-            // The condition may have been prepared for a request with another line format.
+            // The cached condition may have been prepared for a request with another line format.
             if let Some(error) = condition.lacks(self.format) {
                 return Some(Err(error));
             }
@@ -188,8 +188,8 @@ impl Request {
 
 /// The progress of a batch.
 pub struct Progress {
-    /// Number of lines processed. If the batch is one text, `bytes` is the number of bytes
-    /// processed.
+    /// Number of processed lines. If the batch is one text, `bytes` is the number of processed
+    /// bytes.
     lines: usize,
     bytes: usize,
     collapse: Option<Collapse>,
@@ -216,8 +216,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Filters lines. Each line costs its length plus `cost` bytes of work. Returns true when all
-    /// are processed.
+    /// Filters lines. Each line takes its length plus `cost` bytes of work. Returns true when all
+    /// lines are processed.
     fn all<'l, I: Iterator<Item = &'l [u8]>>(
         &mut self,
         lines: &mut I,
@@ -225,7 +225,7 @@ impl Run<'_> {
         turn: &mut dyn Turn,
     ) -> Result<bool, Error> {
         let mut work = 0;
-        // Once `limit` lines were kept, no further line has to be read.
+        // After `limit` lines were kept, no further line has to be read.
         while self.progress.left > 0 {
             let Some(raw) = lines.next() else { break };
             work += (raw.len() + cost).saturating_mul(self.work_of_a_byte);
@@ -265,7 +265,7 @@ impl Run<'_> {
         let line = match Line::read(raw, self.request.format) {
             Ok(Read::Capture(line)) => line,
             Ok(Read::Skipped) => return Ok(false),
-            // A header applies to all lines below it, so dropping only the header would be wrong.
+            // A header applies to all lines after it, so dropping only the header would be wrong.
             Err(bad) if bad.is_order() => {
                 return Err(Error::BadHeader {
                     line: n + 1,

@@ -64,7 +64,7 @@ fn cursor(text: &[u8]) -> Result<u64, String> {
 }
 
 grammar! {
-    /// A record, file or tag that has tags.
+    /// A record, file or tag whose tags the command reads or changes.
     pub struct Subject<'a> {
         kind: Tagged = KIND,
         id: &'a [u8] = ID,
@@ -117,7 +117,7 @@ command! {
 }
 
 grammar! {
-    /// An id with its tags, separated by spaces.
+    /// An id and its tags, separated by spaces.
     pub struct Entry<'a> {
         id: &'a [u8] = ID,
         tags: &'a [u8] = Text("tags"),
@@ -142,12 +142,12 @@ command! {
     }
 }
 
-/// An option of `TAGS.SWAP`: a check of the staged copy, or its removal.
+/// An option of `TAGS.SWAP`: a check of the staged copy, or its deletion.
 #[derive(Clone, Copy)]
 pub enum Condition {
-    /// The staged copy must hold this number of ids.
+    /// The staged copy must have this number of ids.
     Expect(u64),
-    /// The staged copy is discarded.
+    /// The staged copy is deleted.
     Discard,
 }
 
@@ -229,7 +229,7 @@ command! {
     }
 }
 
-/// Filters, up to the next option word. A filter that is equal to an option word must come right
+/// Filters, up to the next option word. A filter that equals an option word must come directly
 /// after `FILTER`.
 #[derive(Clone, Copy)]
 struct Specs;
@@ -263,7 +263,7 @@ fn collapse_spec(spec: &[u8]) -> Result<Collapse, String> {
 }
 
 grammar! {
-    /// All options that may precede the batch.
+    /// All options that may come before the batch.
     struct Options<'a> {
         {
             point: Option<&'a [u8]> = Text("point").after("POINT"),

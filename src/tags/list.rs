@@ -10,7 +10,7 @@ use crawlspace_host::reply::Reply;
 
 /// The tags to list.
 pub struct Wanted<'a> {
-    /// Prefix that the tags must have.
+    /// Prefix of the tags to list.
     pub prefix: &'a [u8],
     /// Cursor that the last call returned; 0 for the first call.
     pub cursor: u64,
@@ -18,9 +18,9 @@ pub struct Wanted<'a> {
     pub count: usize,
 }
 
-/// Returns the tags with which a capture without other tags would pass, and the next cursor; 0 at
-/// the end. The condition must stay within the limits `most`, and `count` tags must not need more
-/// than `work` tests.
+/// Returns the tags that satisfy the condition for a capture without other tags, and the next
+/// cursor; 0 at the end. `most` limits the size of the condition, and `work` the number of tests
+/// for `count` tags.
 ///
 /// # Errors
 /// Fails if the condition is invalid; `TOOBIG` beyond the limits.
@@ -43,7 +43,7 @@ pub fn list(
         return Err(Error::NoFields);
     }
     let mut found = Vec::new();
-    // Use a separate cache, because this condition is used only once.
+    // This condition is used only once, so use a separate cache.
     let mut cache = Cache::default();
     let mut judge = Judge::new(view, &condition, &mut cache);
     let next = view

@@ -1,9 +1,9 @@
-//! Tags, which determine the captures that a reader may see.
+//! Tags, which determine which captures a reader may see.
 //!
 //! A [`space::Space`] has three parts: the tagging index (the tags of records, files and tags),
 //! rules that read tags from the fields of a capture, and access points, which are named
 //! expressions. A capture has the tags of its record, of its file and of the rules that match, and
-//! all tags that these carry. A batch of captures is tested against a [`condition::Condition`] on a
+//! all tags that these tags carry. A [`condition::Condition`] tests a batch of captures on a
 //! [`view::View`] of the space.
 
 mod affix;

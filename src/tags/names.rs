@@ -1,10 +1,10 @@
-//! The ids and names under which the record and the file of a line may be tagged.
+//! The ids and names under which the record and the file of a line may have tags.
 
 use super::index::padding;
 
-/// Returns the ids under which a record may be tagged: with the filename as in the line, and
-/// without its folders. If the offset has leading zeroes, returns ids with them (as in files of
-/// earlier versions) and without.
+/// Returns the ids under which a record may have tags: with the filename as in the line, and with
+/// the filename without its folders. If the offset has leading zeroes, returns the ids with these
+/// (as in files of earlier versions) and without them.
 pub fn ids_of_record(id: &mut Vec<u8>) -> impl Iterator<Item = &[u8]> {
     let whole = id.len();
     // Timestamps and offsets never contain a slash, but urlkeys may.
@@ -42,7 +42,8 @@ pub fn ids_of_record(id: &mut Vec<u8>) -> impl Iterator<Item = &[u8]> {
     ids.filter(|one| !one.is_empty())
 }
 
-/// Returns the names under which a file may be tagged: as in the line, and without its folders.
+/// Returns the names under which a file may have tags: the name as in the line, and the name
+/// without its folders.
 pub fn names_of_file(filename: &[u8]) -> impl Iterator<Item = &[u8]> {
     let base = memchr::memrchr(b'/', filename).map(|at| &filename[at + 1..]);
     std::iter::once(filename).chain(base)

@@ -1,4 +1,4 @@
-//! Access points: named expressions that the requests of readers refer to.
+//! Access points: named expressions to which readers' requests refer.
 
 use crawlspace_compact::limits::tags::MAX_PATTERNS;
 pub use crawlspace_compact::limits::tags::MAX_POINTS;
@@ -27,7 +27,7 @@ pub struct Point {
     name: Box<[u8]>,
     text: Box<[u8]>,
     expression: Expression,
-    /// The name as a pattern, if it is one.
+    /// The name as a pattern, if it is a pattern.
     pattern: Option<Pattern>,
     /// True if a regular expression in the expression may take long to compile.
     heavy: bool,
@@ -80,14 +80,14 @@ impl Point {
         &self.text
     }
 
-    /// Returns the parsed expression.
+    /// Returns the parsed expression of the access point.
     pub fn expression(&self) -> &Expression {
         &self.expression
     }
 
     fn bytes(&self) -> usize {
-        // A parsed expression takes several times the size of its text, and a compiled pattern some
-        // kilobytes.
+        // A parsed expression takes several times as much memory as its text, and a compiled
+        // pattern some kilobytes.
         400 + self.name.len() + 6 * self.text.len() + self.pattern.as_ref().map_or(0, |_| 8192)
     }
 }
@@ -103,12 +103,12 @@ pub fn has_heavy_pattern(expression: &[u8]) -> bool {
     expression.contains(&b'~') && Pattern::is_heavy(expression)
 }
 
-/// An access point found by name.
+/// An access point that was found by name.
 pub struct Named<'a> {
     /// The access point.
     pub point: &'a Point,
-    /// Positions in the name of the groups of the pattern; the first is the whole name. Empty if
-    /// the access point is literal.
+    /// The positions of the pattern's groups in the name. The first is the whole name. Empty if the
+    /// name of the access point is literal.
     pub groups: Vec<Option<Range<usize>>>,
 }
 
@@ -155,7 +155,7 @@ impl Points {
         self.by_order.get(order).map(|point| &**point)
     }
 
-    /// Sets an access point. If one with the same name exists, the new one replaces it and takes
+    /// Sets an access point. If an access point with the same name exists, replaces it and keeps
     /// its position.
     ///
     /// # Errors
@@ -165,9 +165,9 @@ impl Points {
         self.restore(point)
     }
 
-    /// Sets an access point without a check for cycles, for loading a saved space. A saved space
-    /// may contain a cycle: after an access point is removed, its name may match a pattern that
-    /// refers back to the access point that used the name. Requests of readers detect such a cycle.
+    /// Sets an access point of a saved space without a check for cycles. A saved space may contain
+    /// a cycle: after the removal of an access point, its name may match a pattern that refers back
+    /// to the access point that uses the name. Requests of readers detect such a cycle.
     ///
     /// # Errors
     /// `TOOBIG` if the space is full.
@@ -198,7 +198,7 @@ impl Points {
         Ok(())
     }
 
-    /// Removes an access point; returns true if it existed.
+    /// Removes an access point. Returns true if it existed.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         let Some(order) = self.by_name.remove(name) else {
             return false;
@@ -211,8 +211,8 @@ impl Points {
         true
     }
 
-    /// Returns the access point for a name in a request: the literal access point of that name,
-    /// otherwise the first pattern that matches the whole name.
+    /// Returns the access point for a name in a request: the literal access point with that name
+    /// or, if there is none, the first pattern that matches the whole name.
     ///
     /// # Errors
     /// `NOPOINT`.
@@ -255,7 +255,7 @@ impl Points {
             let found = self.named(name).ok();
             let is_new = literal
                 || match (&new.pattern, &found) {
-                    // A pattern is not tried if a literal access point of that name exists.
+                    // Do not try patterns if a literal access point with that name exists.
                     (Some(pattern), found) => {
                         pattern.is_match(name)
                             && found.as_ref().is_none_or(|f| {
@@ -274,7 +274,7 @@ impl Points {
         Ok(())
     }
 
-    /// Returns true if the existing access point `there` is not tried before `new` would be.
+    /// Returns true if a look-up does not try the existing access point `there` before `new`.
     fn comes_after(&self, there: &Point, new: &Point) -> bool {
         let place = |point: &Point| self.by_name.get(&point.name).copied().unwrap_or(u64::MAX);
         place(there) >= place(new)
@@ -324,7 +324,7 @@ mod tests {
         assert!(matches!(all.set(own), Err(Error::Cycle(_))));
         let pattern = Point::new(b"e(.*)", b"@e1").unwrap();
         assert!(matches!(all.set(pattern), Err(Error::Cycle(_))));
-        // The name `a` belongs to a literal access point, so the pattern is not tried for it.
+        // The name `a` belongs to a literal access point, so a look-up does not try the pattern.
         all.set(Point::new(b"[ab]", b"@a").unwrap()).unwrap();
     }
 }

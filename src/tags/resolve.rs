@@ -1,4 +1,4 @@
-//! Resolves an expression to a clause: fills in groups and replaces access points by their
+//! Resolves an expression to a clause: fills in groups and replaces access points with their
 //! expressions.
 
 use std::cell::Cell;
@@ -12,10 +12,10 @@ use super::point::{Named, Points};
 use super::template::Template;
 use crawlspace_host::text::Shown;
 
-/// Maximum depth of access points within access points.
+/// Maximum nesting depth of access points.
 const MAX_DEPTH: usize = 16;
 
-/// Resolves expressions to clauses, and counts their size against the limits.
+/// Resolves expressions to clauses. Counts their size and enforces the limits.
 pub struct Resolver<'a> {
     points: &'a Points,
     most: Bounds,
@@ -65,7 +65,7 @@ impl<'a> Resolver<'a> {
         self.clause(expression, &|_| None, b"", &mut Vec::new())
     }
 
-    /// Resolves the access point of this name.
+    /// Resolves the access point for this name.
     ///
     /// # Errors
     /// `NOPOINT`, `CYCLE`, `BADRE`, `TOOBIG`.
@@ -119,7 +119,7 @@ impl<'a> Resolver<'a> {
                 let name = Field::named(field);
                 match test {
                     Test::Matches => {
-                        // Match the text from a reader's request literally, not as a pattern.
+                        // Match the text from the reader's request literally, not as a pattern.
                         let quoted = |n: usize| values(n).map(escaped);
                         let pattern = filled(value, quoted, of)?;
                         self.count_pattern(Pattern::size(&pattern))?;
@@ -159,7 +159,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Returns a regular expression that matches exactly these bytes. Also escapes letters and digits,
+/// Returns a regular expression that matches exactly these bytes. Escapes letters and digits, too,
 /// because they would not be literal after `(?`, `\x{` or `{`.
 fn escaped(bytes: &[u8]) -> Vec<u8> {
     let escape = |byte: &u8| format!("\\x{byte:02x}").into_bytes();

@@ -16,22 +16,21 @@ use crawlspace_host::text::Shown;
 pub use crawlspace_compact::limits::tags::RULE_NAME_BYTES as NAME_BYTES;
 /// Maximum number of templates of a rule.
 const MAX_TEMPLATES: usize = 1000;
-/// Limits of a rule's regular expression. It is compiled again on every server that loads the
-/// space.
+/// Limits of a rule's regular expression. Every server that loads the space compiles it again.
 const LIMITS: Limits = Limits {
     pattern_bytes: 64 << 10,
     compiled_bytes: 4 << 20,
 };
 
-/// A rule. If a regular expression matches a field of a capture, the templates of the rule give
-/// tags to the capture.
+/// A rule. If its regular expression matches a field of a capture, the capture gets the tags of the
+/// rule's templates.
 #[derive(Debug)]
 pub struct Rule {
     name: Box<[u8]>,
     field: Field,
     regex: Box<[u8]>,
     pattern: Pattern,
-    /// An equivalent form of the pattern that is faster to search for, if there is one.
+    /// An equivalent form of the pattern with a faster search, if there is one.
     affix: Option<Affix>,
     templates: Vec<(Box<[u8]>, Template)>,
 }
@@ -78,7 +77,7 @@ impl Rule {
                 Ok((Box::from(text), Template::parse(text, &groups)?))
             })
             .collect::<Result<_, Error>>()?;
-        // An affix finds only the first group, and not the start of the whole match.
+        // An affix finds only the first group. It does not find the start of the whole match.
         let only_first = !templates.iter().any(|(_, t)| t.names_other_than(1));
         Ok(Rule {
             name: name.into(),
@@ -126,8 +125,8 @@ impl Rule {
         self.templates.iter().map(|(text, _)| &**text)
     }
 
-    /// Returns the part of the field that determines the tags, if the rule matches. Fields with
-    /// equal parts get equal tags. The part is the first group, or the whole field.
+    /// Returns the part of the field that determines the tags: the first group, or the whole field.
+    /// Returns `None` if the rule does not match. Fields with equal parts get equal tags.
     #[inline]
     pub fn part<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
         match &self.affix {
@@ -136,7 +135,7 @@ impl Rule {
         }
     }
 
-    /// Calls `each` with every tag that the rule gives for a part.
+    /// Calls `each` with every tag that the rule derives from a part.
     pub fn tags_of_part(&self, part: &[u8], each: &mut dyn FnMut(&[u8])) {
         if self.affix.is_some() {
             self.fill(|n| (n == 1).then_some(part), each);
@@ -145,7 +144,7 @@ impl Rule {
         }
     }
 
-    /// Calls `each` with every tag that the rule gives for a field.
+    /// Calls `each` with every tag that the rule derives from a field.
     pub fn tags_of(&self, value: &[u8], each: &mut dyn FnMut(&[u8])) {
         if let Some(groups) = self.pattern.regex().captures(value) {
             self.fill(|n| groups.get(n).map(|group| group.as_bytes()), each);
@@ -195,8 +194,7 @@ impl Rules {
         self.0.iter().map(|rule| &**rule)
     }
 
-    /// Sets a rule. If one with the same name exists, the new one replaces it and takes its
-    /// position.
+    /// Sets a rule. If a rule with the same name exists, replaces it and keeps its position.
     ///
     /// # Errors
     /// `TOOBIG` if the space is full.
@@ -213,7 +211,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Removes a rule; returns true if it existed.
+    /// Removes a rule. Returns true if it existed.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         let before = self.len();
         self.0.retain(|rule| *rule.name != *name);

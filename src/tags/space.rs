@@ -17,13 +17,13 @@ use super::view::{Asked, View};
 use crawlspace_host::defrag::Mover;
 use crawlspace_host::slices::Time;
 
-/// Maximum number of changed tags recorded for caches that are not up to date.
+/// Maximum number of changed tags that are recorded for outdated caches.
 const MAX_CHANGES: usize = 4096;
-/// Maximum number of caches kept for reuse.
+/// Maximum number of caches that are kept for reuse.
 const MAX_CACHES: usize = 4;
-/// Maximum number of prepared conditions kept.
+/// Maximum number of prepared conditions that are kept.
 const MAX_CONDITIONS: usize = 16;
-/// Maximum memory of all prepared conditions, in bytes, approximately.
+/// Approximate maximum memory of all prepared conditions, in bytes.
 const CONDITION_BYTES: usize = 64 << 20;
 /// Maximum memory of one prepared condition that is kept, in bytes.
 const MAX_CACHED_BYTES: usize = 8 << 20;
@@ -36,9 +36,9 @@ pub struct Space {
     points: Arc<Points>,
     /// Number of changes of tags so far.
     version: u64,
-    /// The latest changes: the version, and the tag whose verdicts it invalidated.
+    /// The latest changes: the version, and the tag whose verdicts the change invalidated.
     changes: VecDeque<(u64, Box<[u8]>)>,
-    /// Oldest version from which a cache can be brought up to date.
+    /// Oldest version of a cache that can still be brought up to date.
     told_from: u64,
     caches: Arc<Mutex<Vec<Cache>>>,
     conditions: Conditions,
@@ -67,7 +67,7 @@ impl Conditions {
         Some(condition)
     }
 
-    /// Returns the condition of a request; prepares it within the limits `most` if necessary.
+    /// Returns the condition of a request. Prepares it if necessary; `most` limits its size.
     ///
     /// # Errors
     /// Fails if the request or a point is invalid; `TOOBIG` beyond the limits.
@@ -81,8 +81,8 @@ impl Conditions {
             return Ok(condition);
         }
         let condition = Arc::new(request.condition(view, most)?);
-        // The factor 16 accounts for parsed text. Compiled regular expressions are larger, and are
-        // counted separately.
+        // The factor 16 covers the size of parsed text. Compiled regular expressions are larger,
+        // and are counted separately.
         let bytes = |of: &Ready| 16 * of.0.bytes() + of.1.bytes();
         let ready = (request.asked.clone(), condition.clone());
         if is_kept(request) && bytes(&ready) <= MAX_CACHED_BYTES {
@@ -99,26 +99,25 @@ impl Conditions {
     }
 }
 
-/// Returns true if the condition of a request may be shared with other requests. It may not if
-/// `COLLAPSE` needs a field that only some lines have, because that field becomes part of the
-/// condition.
+/// Returns true if other requests may use the condition of a request. Returns false if `COLLAPSE`
+/// needs a field that only some lines have, because that field becomes part of the condition.
 fn is_kept(request: &Request) -> bool {
     let collapse = request.collapse.as_ref();
     collapse.is_none_or(|collapse| collapse.field().is_standard())
 }
 
-/// A cache on loan from the space. It is returned when this value is dropped.
+/// A cache that the space has lent. Dropping this value returns the cache.
 #[derive(Default)]
 pub struct Lent {
     cache: Cache,
-    /// Share of [`ASIDE`] that this cache accounts for, in bytes.
+    /// Number of bytes by which this cache increased [`ASIDE`].
     aside: usize,
     shelf: Arc<Mutex<Vec<Cache>>>,
 }
 
-/// Bytes of caches on loan to tasks that wait for their turn.
+/// Total size in bytes of the caches that waiting tasks keep.
 static ASIDE: AtomicUsize = AtomicUsize::new(0);
-/// Maximum of [`ASIDE`]. Beyond it, a waiting task drops its cache.
+/// Maximum of [`ASIDE`]. Beyond it, a task drops its cache before it waits.
 const ASIDE_BYTES: usize = 64 << 20;
 
 impl Lent {
@@ -128,8 +127,8 @@ impl Lent {
         &mut self.cache
     }
 
-    /// Keeps the cache until the next turn of the task. Drops its contents if waiting tasks already
-    /// keep too many bytes.
+    /// Keeps the cache until the next turn of the task. Drops the contents of the cache if waiting
+    /// tasks already keep too many bytes.
     pub fn put_aside(&mut self) {
         let bytes = self.cache.bytes();
         if ASIDE.load(Relaxed).saturating_add(bytes) > ASIDE_BYTES {
@@ -151,8 +150,8 @@ impl Drop for Lent {
     }
 }
 
-/// A clone shares its contents with the original until one of them changes. It does not share
-/// caches, conditions and versions.
+/// A clone shares its contents with the original until one of them changes. It shares no caches,
+/// conditions or versions.
 impl Clone for Space {
     fn clone(&self) -> Space {
         Space {
@@ -250,36 +249,38 @@ impl Space {
         }
     }
 
-    /// Adds edges; returns the number of new ones.
+    /// Adds edges. Returns the number of new edges.
     ///
     /// # Errors
-    /// Fails if a tag or id is malformed; `CYCLE`; `TOOBIG`. The space is unchanged then.
+    /// Fails if a tag or id is malformed; `CYCLE`; `TOOBIG`. After an error, the space is
+    /// unchanged.
     pub fn add(&mut self, kind: Tagged, id: &[u8], tags: &[&[u8]]) -> Result<u64, Error> {
         let (added, touched) = self.index.add(kind, &plain_of(kind, id), tags)?;
         self.note(touched);
         Ok(added)
     }
 
-    /// Removes edges; returns the number of removed ones.
+    /// Removes edges. Returns the number of removed edges.
     pub fn remove(&mut self, kind: Tagged, id: &[u8], tags: &[&[u8]]) -> u64 {
         let (mut removed, touched) = self.index.remove(kind, id, tags);
         self.note(touched);
         let plain = plain_of(kind, id);
         if *plain != *id {
-            // Files of versions that did not parse offsets as numbers may contain the id verbatim.
+            // Files of versions that did not parse offsets as numbers may contain the id verbatim,
+            // so try it, too.
             let (more, touched) = self.index.remove(kind, &plain, tags);
             self.note(touched);
             removed += more;
         }
         if kind == Tagged::Tag && removed > 0 {
-            // The name may have left the index already.
+            // The index may have dropped the name already.
             self.note_tag(id);
         }
         removed
     }
 
-    /// Loads ids with their tags. The tags of an id that is given twice are merged. Returns the
-    /// replaced contents, which the caller frees.
+    /// Loads ids with their tags. If an id is given twice, merges its tags. Returns the replaced
+    /// contents, which the caller must free.
     ///
     /// # Errors
     /// Fails if a tag or id is malformed; `CYCLE`; `TOOBIG`; `NOSTAGE`.
@@ -289,7 +290,7 @@ impl Space {
         mode: Mode,
         pairs: &[(&[u8], &[u8])],
     ) -> Result<Dropped, Error> {
-        // Nearly all ids already have their stored form.
+        // Nearly all ids have their stored form already.
         let ids: Vec<Cow<'_, [u8]>>;
         let kept: Vec<(&[u8], &[u8])>;
         let mut pairs = pairs;
@@ -319,7 +320,8 @@ impl Space {
         Ok(dropped)
     }
 
-    /// Replaces the contents of a kind with the staged copy; returns its number of ids and the replaced contents.
+    /// Replaces the contents of a kind with the staged copy. Returns its number of ids and the
+    /// replaced contents.
     ///
     /// # Errors
     /// `NOSTAGE` if nothing is staged, or if the number of ids differs from the expected one.
@@ -329,7 +331,7 @@ impl Space {
         Ok(swapped)
     }
 
-    /// Discards the staged copy; returns its number of ids and its contents.
+    /// Discards the staged copy. Returns its number of ids and its contents.
     pub fn discard(&mut self, kind: Tagged) -> (u64, Dropped) {
         self.index.discard(kind)
     }
@@ -342,12 +344,12 @@ impl Space {
         Arc::make_mut(&mut self.rules).set(rule)
     }
 
-    /// Removes a rule; returns true if it existed.
+    /// Removes a rule. Returns true if it existed.
     pub fn remove_rule(&mut self, name: &[u8]) -> bool {
         Arc::make_mut(&mut self.rules).remove(name)
     }
 
-    /// Sets an access point. An expression with more parts than any condition may have is refused.
+    /// Sets an access point. Refuses an expression that has more parts than a condition may have.
     ///
     /// # Errors
     /// `CYCLE`, or `TOOBIG`.
@@ -358,13 +360,13 @@ impl Space {
         Ok(())
     }
 
-    /// Sets an access point read from a file, without a check for cycles.
+    /// Sets an access point that was read from a file, without a check for cycles.
     pub(super) fn restore_point(&mut self, point: Point) -> Result<(), Error> {
         self.conditions = Conditions::default();
         Arc::make_mut(&mut self.points).restore(point)
     }
 
-    /// Removes an access point; returns true if it existed.
+    /// Removes an access point. Returns true if it existed.
     pub fn remove_point(&mut self, name: &[u8]) -> bool {
         self.conditions = Conditions::default();
         Arc::make_mut(&mut self.points).remove(name)
@@ -406,7 +408,7 @@ impl Space {
         self.version += 1;
         if self.changes.len() >= MAX_CHANGES {
             self.changes.pop_front();
-            // A cache can still be brought up to date if all changes that it lacks are recorded.
+            // A cache can be brought up to date if all changes since its version are recorded.
             self.told_from = self.changes.front().map_or(self.version, |(at, _)| at - 1);
         }
         self.changes.push_back((self.version, name));

@@ -1,4 +1,4 @@
-//! A batch with everything needed to filter it. Any thread can continue it.
+//! A batch with all data needed to filter it. Any thread can continue it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::view::View;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::turns::{Next, Turn};
 
-/// A batch that is filtered in turns.
+/// A batch that is filtered in several turns.
 pub struct Task {
     request: Request,
     view: View,
@@ -22,8 +22,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// Creates a task for a batch that has not been started. `condition` is set if it is already
-    /// prepared.
+    /// Creates a task for a batch that has not started yet. Pass `condition` if it is prepared
+    /// already.
     pub fn new(
         request: Request,
         view: View,
@@ -60,13 +60,13 @@ impl Task {
         }
     }
 
-    /// Filters the batch for which the task was created, for as long as the turn lasts. Returns the
-    /// reply once the batch is complete.
+    /// Filters the batch of the task until the turn ends. Returns the reply when the batch is
+    /// complete.
     pub fn go_on(&mut self, batch: Batch<'_>, turn: &mut dyn Turn) -> Option<Result<Reply, Error>> {
         let condition = match self.condition.clone() {
             Some(condition) => condition,
             None => {
-                // Preparing the condition may take as long as a turn.
+                // Preparing the condition may take a whole turn.
                 let bounds = Bounds::WIDE;
                 match self.conditions.of(&self.request, &self.view, bounds) {
                     Err(error) => return Some(Err(error)),

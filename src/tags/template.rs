@@ -12,13 +12,13 @@ enum Piece {
     Group(usize),
 }
 
-/// The groups that a template may refer to: the groups of a regular expression, by number. Group 0
-/// is the whole match. Some groups also have a name.
+/// The groups of a regular expression, to which a template may refer by number. Group 0 is the
+/// whole match. Some groups also have a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Groups(Vec<Option<String>>);
 
 impl Groups {
-    /// Returns an empty set of groups, without even the whole match.
+    /// Returns an empty set of groups, which does not even contain the whole match.
     pub fn none() -> Groups {
         Groups(Vec::new())
     }
@@ -28,8 +28,8 @@ impl Groups {
         Groups(regex.capture_names().map(|n| n.map(String::from)).collect())
     }
 
-    /// Parses the text after a `$`: the number or name of a group, in braces or not. Returns the group and
-    /// the number of bytes read; `None` if the text refers to no group.
+    /// Parses the text after a `$`: the number or name of a group, with or without braces. Returns
+    /// the group and the number of bytes read; `None` if the text refers to no group.
     fn read(&self, text: &[u8], at: usize) -> Result<Option<(usize, usize)>, Error> {
         let braced = text.first() == Some(&b'{');
         let name = if braced {
@@ -76,7 +76,7 @@ impl Template {
         template
     }
 
-    /// Parses `$1`, `${1}`, `${name}` as groups, `$$` as `$`, and everything else literally.
+    /// Parses `$1`, `${1}` and `${name}` as groups and `$$` as `$`; all other text is literal.
     pub fn parse(text: &[u8], groups: &Groups) -> Result<Template, Error> {
         let mut template = Template::default();
         let mut at = 0;
@@ -89,7 +89,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Appends text; returns its length.
+    /// Appends text. Returns its length.
     pub fn push(&mut self, text: &[u8]) -> usize {
         if let Some(Piece::Text(last)) = self.0.last_mut() {
             last.extend_from_slice(text);
@@ -99,9 +99,9 @@ impl Template {
         text.len()
     }
 
-    /// Appends the meaning of a `$` at `text[at]`, and returns the number of bytes read. Without
-    /// `groups`, a `$` is literal. In a regular expression, a `$` that is not followed by a group
-    /// is literal, too.
+    /// Parses the `$` at `text[at]`, appends the group or the `$`, and returns the number of bytes
+    /// read. Without `groups`, a `$` is literal. In a regular expression, a `$` that is not
+    /// followed by a group is literal, too.
     pub fn dollar(
         &mut self,
         text: &[u8],

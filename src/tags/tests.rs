@@ -1,4 +1,5 @@
-//! Random histories of a space and random requests, compared with a naive evaluator.
+//! Random histories of a space and random requests. Compares the replies with those of a simple
+//! evaluator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,7 @@ use crawlspace_host::defrag::Mover;
 use crawlspace_host::reply::Reply;
 use crawlspace_host::turns::{Next, Turn};
 
-/// An expression as a tree, so that evaluating it needs no parser.
+/// An expression as a tree, which can be evaluated without a parser.
 #[derive(Clone, Debug)]
 enum Asks {
     Everything,
@@ -347,7 +348,7 @@ fn make(change: &SpaceChange, space: &mut Space, naive: &mut Naive) -> Result<()
             prop_assert_eq!(space.remove_rule(b"r"), naive.rule.take().is_some());
         }
         SpaceChange::SetPoint(n, asks) => {
-            // Cycles have their own tests; this one creates none.
+            // Other tests cover cycles; this test creates none.
             if asks.refers().iter().all(|other| other < n) {
                 let point = Point::new(format!("p{n}").as_bytes(), asks.text().as_bytes());
                 space.set_point(point.unwrap()).unwrap();
@@ -372,7 +373,7 @@ impl Turn for Pauses {
     }
 }
 
-/// A turn that answers `with` once it was asked more than `after` times.
+/// A turn that returns `with` after it was asked more than `after` times.
 struct Ends {
     asked: usize,
     after: usize,
@@ -499,7 +500,7 @@ fn ask(asks: &Asks, space: &Space, naive: &Naive) -> Result<(), TestCaseError> {
         .map(|(n, _)| Reply::count(n as u64))
         .collect();
     prop_assert_eq!(found, Reply::Array(expected), "{}", text);
-    // The tags that are shown must be the same as the tags that were tested.
+    // The tags in the reply must be the tags that were tested.
     for (capture, line) in captures.iter().zip(&lines).take(8) {
         let Ok(crawlspace_cdx::Read::Capture(line)) =
             crawlspace_cdx::Line::read(line.as_bytes(), Format::Auto)
@@ -570,7 +571,7 @@ proptest! {
             pieces += 1;
             std::ptr::null_mut()
         };
-        // SAFETY: nothing moves.
+        // SAFETY: the mover moves nothing.
         let mut mover = unsafe { Mover::new(&mut stay) };
         let mut cursor = 0;
         loop {

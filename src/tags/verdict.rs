@@ -1,9 +1,9 @@
-//! Caches that outlive a capture: the tags that rules give for a part of a field, and the verdict
-//! of a condition on each tag.
+//! Caches for many captures: the tags that rules derive from a part of a field, and the verdict of
+//! a condition on each tag.
 //!
-//! Tags are identified by name, so that nothing here depends on the numbers in a space. A change of
-//! a tag's edges invalidates only the verdicts on that tag and its carriers. The next filter
-//! computes just these again.
+//! The caches identify tags by name, so they do not depend on the numbers in a space. A change of a
+//! tag's edges invalidates only the verdicts on that tag and its carriers, which the next filter
+//! computes again.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::names::{ids_of_record, names_of_file};
 use super::rule::Rules;
 use super::view::View;
 
-/// Numbers of the tags that a rule gives.
+/// Numbers of the tags that a rule derives from a part.
 type Given = SmallVec<[u32; 2]>;
 
 /// Numbers of the direct tags of a capture.
@@ -26,10 +26,11 @@ type Direct = SmallVec<[u32; 8]>;
 /// Maximum number of cached conditions.
 const MAX_CONDITIONS: usize = 8;
 
-/// Conditions with more parts are not cached beyond a batch, to save memory.
+/// Maximum number of parts of a condition whose verdicts are cached after a batch. The limit saves
+/// memory.
 const MAX_PARTS: usize = 1 << 14;
 
-/// Minimum number of tags, and of parts of fields, that a cache can hold. A cache that exceeds its
+/// Minimum capacity of a cache: number of tags, and of parts of fields. A cache that exceeds its
 /// capacity is emptied.
 const ROOM: usize = 1 << 16;
 
@@ -44,25 +45,25 @@ pub struct Cache {
     names: Vec<Box<[u8]>>,
     by_name: HashMap<Box<[u8]>, u32>,
     rules: Option<Arc<Rules>>,
-    /// The tags that a part of a rule's field gives, for each rule.
+    /// The tags that each rule derives from parts of its field.
     given: Vec<Parts>,
     parts: usize,
     verdicts: Vec<(Arc<Condition>, Verdicts)>,
 }
 
-/// The tags that a rule gives for parts of its field. Short parts, such as collection numbers, are
-/// stored in the table itself, which then fits a processor's cache, and whose look-up follows no
-/// pointer.
+/// The tags that a rule derives from parts of its field. Short parts, such as collection numbers,
+/// are stored in the table itself, so that the table fits into the CPU cache and a look-up follows
+/// no pointer.
 #[derive(Debug, Default)]
 struct Parts {
     short: HashMap<u64, One>,
     long: HashMap<Box<[u8]>, One>,
-    /// Lists of zero tags, or of more than one.
+    /// Lists of tags for the parts with no tag or with several tags.
     lists: Vec<Given>,
 }
 
-/// The tags of a part. An even value is twice the number of its only tag. An odd value is one more
-/// than twice the index of a list.
+/// The tags of a part. An even value is twice the number of the only tag. An odd value is twice the
+/// index of a list, plus one.
 type One = u32;
 
 impl Parts {
@@ -100,7 +101,7 @@ impl Parts {
 fn packed(part: &[u8]) -> Option<u64> {
     let len = part.len();
     let bytes = match (part.first_chunk(), part.last_chunk()) {
-        // Reads two words that may overlap instead of copying a variable length.
+        // Read two words that may overlap, because copying a variable length is slower.
         (Some(&first), Some(&last)) if len <= 7 => {
             let [first, last] = [first, last].map(u32::from_le_bytes).map(u64::from);
             first | last << (8 * (len - 4))
@@ -115,7 +116,7 @@ fn packed(part: &[u8]) -> Option<u64> {
 #[derive(Debug)]
 struct Verdicts {
     none: Verdict,
-    /// By number of the tag: the verdict on a capture that has only this tag and the tags that it
+    /// The verdict for each tag number, on a capture that has only this tag and the tags that it
     /// carries.
     alone: Vec<Verdict>,
     masks: Vec<Mask>,
@@ -129,7 +130,7 @@ enum Verdict {
 }
 
 impl Verdicts {
-    /// Initializes the answers for a tag with the answers that its own name gives.
+    /// Initializes the answers for a tag with those that follow from its own name.
     fn begin(&mut self, tag: usize, condition: &Condition, name: &[u8]) {
         if self.alone.len() <= tag {
             self.alone.resize(tag + 1, Verdict::Unknown);
@@ -167,7 +168,7 @@ impl Cache {
         }
     }
 
-    /// Ends the use of a condition for a batch: a condition with many parts is dropped to save memory.
+    /// Ends the use of a condition for a batch. Drops a condition with many parts to save memory.
     pub fn end_use(&mut self, condition: &Arc<Condition>) {
         if condition.parts() > MAX_PARTS {
             self.verdicts.retain(|(of, _)| !Arc::ptr_eq(of, condition));
@@ -193,7 +194,7 @@ impl Cache {
     /// Returns the approximate memory use in bytes.
     pub fn bytes(&self) -> usize {
         let verdicts: usize = self.verdicts.iter().map(|(_, v)| v.alone.len() * 25).sum();
-        // A name is stored twice, and a part once, each with its length and a slot of a table.
+        // A name is stored twice and a part once. Each has a length and a slot of a table.
         self.names.len() * 120 + self.parts * 80 + verdicts
     }
 
@@ -345,12 +346,13 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Computes the verdicts on a tag and on all tags that it carries, each once, because chains
-    /// may be long and are often shared.
+    /// Computes the verdicts on a tag and on all tags that it carries, each only once, because
+    /// chains of tags may be long and are often shared.
     #[cold]
     fn judge(&mut self, tag: u32) -> Verdict {
         let index = &self.view.index;
-        // Tags on the current path, each with the number of its carried tags that were visited.
+        // Tags on the current path, each with the number of its carried tags that were already
+        // visited.
         let mut way = vec![(tag, 0)];
         while let Some((tag, looked_at)) = way.pop() {
             let at = tag as usize;
@@ -378,8 +380,8 @@ impl<'a> Judge<'a> {
         self.verdicts.alone[tag as usize]
     }
 
-    /// Returns true if a capture that has only this tag, and the tags that it carries, passes the
-    /// tests of tags.
+    /// Returns true if a capture with only this tag, and the tags that it carries, passes the tests
+    /// of tags.
     pub fn tag_passes(&mut self, tag: &[u8]) -> bool {
         let number = self.cache.number(tag);
         self.alone(number) == Verdict::Passes

@@ -22,7 +22,7 @@ pub struct View {
     pub rules: Arc<Rules>,
     /// The access points.
     pub points: Arc<Points>,
-    /// The space exists. Without a space every capture is hidden.
+    /// True if the space exists. Without a space, every capture is hidden.
     pub exists: bool,
 }
 
@@ -40,37 +40,38 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Returns the length of expression and filters in bytes.
+    /// Returns the total length of expression and filters in bytes.
     pub fn bytes(&self) -> usize {
         let filters: usize = self.filters.iter().map(Vec::len).sum();
         filters + self.expression.as_ref().map_or(0, Vec::len)
     }
 }
 
-/// Maximum number of steps of the regular expressions per line. They take some seconds, and a
+/// Maximum number of steps of the regular expressions per line. They take a few seconds, and a
 /// search cannot be interrupted.
 const STEPS: usize = 200_000_000;
-/// Lines up to this length are always processed, even if the rules of the space are heavy.
+/// Lines up to this length are always processed, even if the regular expressions of the space's
+/// rules are heavy.
 const LINE_BYTES: usize = 16_384;
-/// Lines up to this length are always processed, even if the condition of a reader is heavy.
+/// Lines up to this length are always processed, even if the reader's condition is heavy.
 const READERS_LINE_BYTES: usize = 4096;
 
 /// The source of a tag of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source<'a> {
-    /// The record is tagged.
+    /// The tags of the record contain it.
     Record,
-    /// The file is tagged.
+    /// The tags of the file contain it.
     File,
-    /// The rule of this name gives it.
+    /// The rule with this name derives it.
     Rule(&'a [u8]),
     /// This tag carries it.
     Tag(&'a [u8]),
 }
 
 impl View {
-    /// Returns the clauses of the access point, of the expression and of each filter, all of which
-    /// must hold.
+    /// Returns the clauses of the access point, the expression and each filter. All clauses must be
+    /// true.
     ///
     /// # Errors
     /// Fails if the expression, a point or a filter is invalid; `TOOBIG` beyond the limits.
@@ -104,9 +105,9 @@ impl View {
         Ok(Condition::new(clauses, asked.dialect))
     }
 
-    /// Returns the maximum work for this number of bytes of captures, in bytes of a plain
-    /// condition. With `condition`, the captures are tested against it; otherwise only their tags
-    /// are determined.
+    /// Returns the maximum work for captures of this total size. The unit is the work of testing
+    /// one byte against a plain condition. With `condition`, the captures are tested against it;
+    /// otherwise only their tags are determined.
     pub fn work(&self, bytes: usize, condition: Option<&Condition>) -> usize {
         let tests = condition.map_or(0, Condition::tests);
         let rules = self.rules.iter().map(|rule| cost(rule.weight()));
@@ -114,8 +115,8 @@ impl View {
         bytes.saturating_mul((1 + tests / 4).saturating_add(cost / 16))
     }
 
-    /// Returns the maximum length of a line that is processed, in bytes. The time of a search is
-    /// linear in the length of the line, and a search cannot be interrupted.
+    /// Returns the maximum length of a line, in bytes. Longer lines are not processed, because a
+    /// search takes time proportional to the length and cannot be interrupted.
     pub fn longest_line(&self, condition: &Condition) -> usize {
         let of_all = (STEPS / self.weight(Some(condition)).max(1)).max(LINE_BYTES);
         let of_readers = (STEPS / condition.weight().max(1)).max(READERS_LINE_BYTES);
@@ -161,7 +162,7 @@ impl View {
         tags
     }
 
-    /// Adds the tags that these tags carry; sorts them and removes duplicates.
+    /// Adds all tags that these tags carry. Sorts the tags and removes duplicates.
     pub fn close(&self, tags: &mut Vec<Vec<u8>>) {
         let known: Vec<TagId> = tags.iter().filter_map(|tag| self.index.tag(tag)).collect();
         let mut closure = Vec::new();

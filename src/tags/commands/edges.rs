@@ -1,4 +1,4 @@
-//! Single edges: `TAGS.ADD`, `TAGS.REM`, `TAGS.GET`.
+//! Commands for the tags of one id: `TAGS.ADD`, `TAGS.REM`, `TAGS.GET`.
 
 use crawlspace_cdx::{Format, Line, Read};
 
@@ -68,8 +68,8 @@ fn own_tags(index: &Index, kind: Tagged, id: &[u8]) -> Vec<Vec<u8>> {
     tags
 }
 
-/// Returns the tags of an id and all tags that they carry. For a record or file, includes the tags
-/// of its filename and of the rules.
+/// Returns the tags of an id and all tags that these tags carry. For a record or file, includes the
+/// tags of its filename and of the rules.
 fn all_tags(view: &View, kind: Tagged, id: &[u8]) -> Vec<Vec<u8>> {
     let format = match kind {
         Tagged::Record => Format::Record,
@@ -81,7 +81,7 @@ fn all_tags(view: &View, kind: Tagged, id: &[u8]) -> Vec<Vec<u8>> {
     {
         return view.tags(&line);
     }
-    // If the id is not a valid line of its kind, it has no fields.
+    // An id that is not a valid line of its kind has no fields.
     let mut tags = own_tags(&view.index, kind, id);
     view.close(&mut tags);
     tags

@@ -1,4 +1,4 @@
-//! Filtering and explaining captures: `TAGS.FILTER`, `TAGS.EXPLAIN`.
+//! Commands that test captures: `TAGS.FILTER`, `TAGS.EXPLAIN`.
 
 use super::metrics;
 use super::settings::{tags_batch_ms, tags_inline_bytes};
@@ -15,13 +15,14 @@ use crawlspace_host::server::blocked::can_block;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::worker::{Terms, in_one_turn, submit};
 
-/// Maximum size of a batch for a client that cannot be blocked, in bytes.
+/// Maximum size in bytes of a batch from a client that cannot be blocked.
 const AT_ONCE_BYTES: usize = 64 << 20;
 
-/// Maximum CPU time of a batch for a client that cannot be blocked, in milliseconds.
+/// Maximum CPU time in milliseconds of a batch from a client that cannot be blocked.
 const AT_ONCE_MS: u64 = 2_000;
 
-/// Maximum work of a light batch. A light batch does not wait for long batches of other clients.
+/// Maximum work of a light batch, in bytes. A light batch does not wait for long batches of other
+/// clients.
 const LIGHT: usize = 4 << 20;
 
 impl Act for Filter<'static> {
@@ -89,7 +90,7 @@ impl Act for Filter<'static> {
     }
 }
 
-/// Counts a batch that waits for another thread in the metrics until it is dropped.
+/// Includes a batch in the metric of waiting batches until this value is dropped.
 struct Waiting;
 
 impl Waiting {

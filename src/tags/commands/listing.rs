@@ -1,4 +1,4 @@
-//! Listing the contents of a space: `TAGS.LIST`, `TAGS.SCAN`, `TAGS.INFO`.
+//! Commands that list the contents of a space: `TAGS.LIST`, `TAGS.SCAN`, `TAGS.INFO`.
 
 use super::settings::tags_batch_ms;
 use super::store::read;
@@ -15,10 +15,10 @@ use crawlspace_host::reply::Reply;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::worker::{Terms, in_one_turn, submit};
 
-/// Maximum number of tests of tags on the main thread. They take some milliseconds.
+/// Maximum number of tag tests on the main thread. They take a few milliseconds.
 const FEW_QUESTIONS: usize = 500_000;
 
-/// Maximum number of tests of tags on another thread. They take some seconds.
+/// Maximum number of tag tests on another thread. They take a few seconds.
 const MAX_QUESTIONS: usize = 1 << 30;
 
 impl Act for List<'static> {
@@ -113,7 +113,7 @@ impl Act for Info {
     }
 }
 
-/// Returns a page: the cursor and the results. Cursors use all 64 bits, so they are sent as text.
+/// Returns a page: the cursor and the results. A cursor uses all 64 bits, so it is sent as text.
 fn page((next, found): (u64, Vec<Reply>)) -> Reply {
     Reply::Array(vec![Reply::bulk(next.to_string()), Reply::Array(found)])
 }

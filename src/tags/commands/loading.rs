@@ -1,4 +1,4 @@
-//! Bulk changes of edges: `TAGS.LOAD`, `TAGS.SWAP`.
+//! Commands that change many edges: `TAGS.LOAD`, `TAGS.SWAP`.
 
 use super::store::change;
 use crate::tags::grammar::{Condition, Load, Swap};
@@ -7,7 +7,8 @@ use crawlspace_host::reply::Reply;
 use crawlspace_host::server::command::{Act, Answer, Call};
 use crawlspace_host::server::worker::drop_away;
 
-/// Maximum number of memory blocks freed on the main thread; more are freed in the background.
+/// Maximum number of memory blocks that are freed on the main thread. If there are more, a
+/// background thread frees them.
 const FREED_AT_ONCE: usize = 64;
 
 impl Act for Load<'static> {

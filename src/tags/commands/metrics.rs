@@ -2,14 +2,14 @@
 
 use crawlspace_host::server::metric::Metric;
 
-/// Batches of captures filtered by `TAGS.FILTER`.
+/// Number of batches of captures that `TAGS.FILTER` filtered.
 pub static BATCHES: Metric = Metric::new(c"tags_batches");
-/// Batches filtered on another thread.
+/// Number of batches that were filtered on another thread.
 pub static BATCHES_AWAY: Metric = Metric::new(c"tags_batches_away");
-/// Batches that are queued for another thread or being filtered there.
+/// Number of batches that are waiting for another thread or being filtered there.
 pub static BATCHES_WAITING: Metric = Metric::new(c"tags_batches_waiting");
 
-/// Tag spaces in use.
+/// Number of tag spaces in use.
 pub static SPACES: Metric = Metric::new(c"tags_spaces");
 
 /// All metrics of the family.

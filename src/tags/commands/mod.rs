@@ -1,4 +1,4 @@
-//! The `TAGS.*` commands: read arguments, run the command, write the reply.
+//! The `TAGS.*` commands: they parse the arguments, run the operation and write the reply.
 
 mod edges;
 mod filtering;

@@ -1,4 +1,4 @@
-//! Access points: `TAGS.POINTSET`, `TAGS.POINTDEL`, `TAGS.POINTS`.
+//! Commands for access points: `TAGS.POINTSET`, `TAGS.POINTDEL`, `TAGS.POINTS`.
 
 use super::store::{change, read};
 use crate::tags::error::Error;
@@ -50,8 +50,8 @@ fn pair(name: &[u8], expression: &[u8]) -> Reply {
     Reply::Array(vec![Reply::bulk(name), Reply::bulk(expression)])
 }
 
-/// Returns the access point of a name: the one set under exactly this name, otherwise the one that
-/// a request with this name would get.
+/// Returns the access point that was set under exactly this name. If there is none, returns the
+/// access point that a request with this name would use.
 fn meant(points: &Points, name: &[u8]) -> Result<Reply, Error> {
     if let Some(point) = points.set_as(name) {
         return Ok(pair(point.name(), point.text()));

@@ -1,4 +1,4 @@
-//! Rules: `TAGS.RULESET`, `TAGS.RULEDEL`, `TAGS.RULES`.
+//! Commands for rules: `TAGS.RULESET`, `TAGS.RULEDEL`, `TAGS.RULES`.
 
 use super::store::{change, read};
 use crate::tags::grammar::{RuleDel, RuleSet, Rules};

@@ -8,8 +8,8 @@ static BATCH_MS: Number = Number::new("tags-batch-ms", 60_000, 1..=86_400_000);
 /// All settings of the family.
 pub static SETTINGS: &[Setting] = &[Setting::Number(&INLINE_BYTES), Setting::Number(&BATCH_MS)];
 
-/// Maximum size of a batch filtered on the main thread, in bytes; larger batches go to another
-/// thread.
+/// Maximum size in bytes of a batch that is filtered on the main thread. Larger batches run on
+/// another thread.
 pub fn tags_inline_bytes() -> usize {
     INLINE_BYTES.get() as usize
 }

@@ -63,12 +63,12 @@ impl Native for Space {
     }
 }
 
-/// Scopes of the spaces in use. A deleted space is removed from the list when a command next looks
-/// it up.
+/// Scopes (database and prefix) of the spaces in use. When a command looks up a deleted space, the
+/// space is removed from the list.
 static SPACES: MainThread<FxHashSet<Box<[u8]>>> =
     MainThread::new(FxHashSet::with_hasher(FxBuildHasher));
 
-/// Maximum number of scopes remembered.
+/// Maximum number of scopes in the list.
 const MAX_SPACES: usize = 4096;
 
 /// Returns the names of the spaces in use, up to [`MAX_SPACES`].
@@ -98,8 +98,8 @@ pub fn read<'a>(call: &'a mut Call<'_>) -> Result<Option<&'a Space>, String> {
     Ok(space)
 }
 
-/// Changes the space of a call. If the space does not exist, creates it if `makes` is true, and
-/// otherwise returns `None`. The closure returns its result and whether it changed the space.
+/// Changes the space of a call. If the space does not exist, creates it with `makes`, and otherwise
+/// returns `None`. The closure returns its result, and true if it changed the space.
 pub fn change<R>(
     call: &mut Call<'_>,
     makes: bool,

@@ -5,22 +5,22 @@ use crawlspace_host::text::Shown;
 
 use super::Error;
 
-/// Maximum number of parts of a condition, with all access points expanded. Building such a
+/// Maximum number of parts of a condition, including expanded access points. Building such a
 /// condition takes some tens of milliseconds.
 pub const MAX_CLAUSES: usize = 1 << 18;
-/// Maximum number of parts of a condition built on the server's main thread.
+/// Maximum number of parts of a condition that is built on the server's main thread.
 const FEW_CLAUSES: usize = 1 << 12;
-/// Maximum size of all regular expressions of a condition, in bytes of plain text that take as long
-/// to compile. Compiling this much takes one to a few seconds.
+/// Maximum size of all regular expressions of a condition. The unit is the time to compile one byte
+/// of plain text. Compiling expressions of this size takes a few seconds.
 const PATTERN_BYTES: usize = 1 << 20;
-/// Maximum size of all regular expressions on the main thread, where other clients wait. Compiling
-/// this much takes some tens of milliseconds.
+/// Maximum size of all regular expressions that are compiled on the main thread, while other
+/// clients wait. Compiling them takes some tens of milliseconds.
 const FEW_PATTERN_BYTES: usize = 16 << 10;
 
 /// Limits on the size of a condition.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Maximum number of parts, with all access points expanded.
+    /// Maximum number of parts, including expanded access points.
     pub parts: usize,
     /// Maximum size of all regular expressions together; see [`Pattern::size`].
     pub pattern_bytes: usize,
@@ -39,7 +39,7 @@ impl Bounds {
     };
 }
 
-/// Returns the limits of the regular expressions in requests.
+/// Returns the limits for regular expressions in requests.
 pub fn limits() -> Limits {
     Limits::default()
 }
@@ -51,7 +51,7 @@ pub(in crate::tags) fn too_many(most: usize) -> Error {
     ))
 }
 
-/// Compiles the regular expression of a test of a field.
+/// Compiles the regular expression of a field test.
 pub(in crate::tags) fn compile(pattern: &[u8]) -> Result<Pattern, Error> {
     Pattern::compile(pattern, Anchor::Anywhere, limits())
         .map_err(|error| Error::BadPattern(format!("in '{}': {error}", Shown(pattern))))

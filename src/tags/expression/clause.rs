@@ -17,9 +17,9 @@ pub enum Clause {
     Tag(Box<[u8]>),
     /// Captures with a tag that begins with this prefix.
     Prefix(Box<[u8]>),
-    /// Captures with one of these tags, given as a common prefix and the rest of each.
+    /// Captures with one of these tags. Contains their common prefix and the rest of each tag.
     OneOf(Box<[u8]>, Vec<Box<[u8]>>),
-    /// Captures that satisfy an access point, given by name and expression.
+    /// Captures that satisfy an access point. Contains its name and expression.
     Point(Box<[u8]>, Box<Clause>),
     /// Captures with a field that passes the test.
     Field(FieldTest),
@@ -50,7 +50,7 @@ enum How {
 }
 
 impl FieldTest {
-    /// Creates a test for equality or for containment.
+    /// Creates a test whether a field equals or contains a text.
     pub fn plain(field: Field, test: Test, value: &[u8]) -> FieldTest {
         let how = match test {
             Test::Contains => How::Contains(Box::new(Finder::new(value).into_owned())),
@@ -64,7 +64,7 @@ impl FieldTest {
         }
     }
 
-    /// Creates a test by a regular expression; `value` is its text.
+    /// Creates a test by a regular expression. `value` is the text of the expression.
     pub fn matches(field: Field, value: &[u8], pattern: Pattern) -> FieldTest {
         FieldTest {
             field,
@@ -87,7 +87,7 @@ impl FieldTest {
         }
     }
 
-    /// Returns true if a line passes. A line without the field does not.
+    /// Returns true if a line passes. A line without the field does not pass.
     pub fn passes(&self, line: &Line<'_>) -> bool {
         let Some(value) = line.field(&self.field) else {
             return false;
@@ -100,7 +100,7 @@ impl FieldTest {
     }
 }
 
-/// Writes a text in a form that the parser of expressions reads as the same text.
+/// Writes a text so that the parser of expressions reads the same text.
 fn write_text(text: &[u8], out: &mut Vec<u8>) {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b":._-/,+;%#?<>[]^".contains(b);
     if !text.is_empty() && text.iter().all(plain) {
@@ -118,7 +118,7 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
 }
 
 impl Clause {
-    /// Returns the clause as an equivalent expression. A filter is returned as its spec.
+    /// Returns the clause as an equivalent expression. The text of a filter is its spec.
     pub fn written(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write(&mut out);
@@ -168,7 +168,7 @@ impl Clause {
         }
     }
 
-    /// Writes the clause as a part of another clause, in parentheses if necessary.
+    /// Writes the clause as part of another clause, in parentheses if necessary.
     fn write_within(&self, out: &mut Vec<u8>) {
         if let Clause::All(_) | Clause::Any(_) = self {
             out.push(b'(');

@@ -10,9 +10,9 @@
 //! | `field=text` `field*=text` `field~regex` | the field equals, contains, or is matched somewhere by this |
 //! | `*` | every capture |
 //!
-//! [`Expression::parse`] parses an expression; the expression of an access point may refer to the groups of
-//! its name. Resolving an expression creates a [`Clause`], in which groups are filled in and access points
-//! are expanded.
+//! [`Expression::parse`] parses an expression. The expression of an access point may refer to the
+//! groups of its name. Resolving an expression fills in the groups, expands the access points, and
+//! returns a [`Clause`].
 
 mod bounds;
 mod clause;
@@ -26,7 +26,7 @@ pub use bounds::{Bounds, MAX_CLAUSES, limits};
 pub(super) use bounds::{compile, too_many};
 pub use clause::{Clause, FieldTest};
 
-/// An expression as written.
+/// A parsed expression, before groups and access points are resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expression {
     /// `*`: every capture.
@@ -35,7 +35,7 @@ pub enum Expression {
     Tag(Template),
     /// A tag with this prefix.
     Prefix(Template),
-    /// One of several tags, given as a common prefix and the rest of each.
+    /// One of several tags. Contains their common prefix and the rest of each tag.
     OneOf(Template, Vec<Template>),
     /// Captures that satisfy an access point.
     Point(Template),
@@ -95,8 +95,8 @@ impl Expression {
         parse::parse(text, Some(groups))
     }
 
-    /// Refuses invalid regular expressions. A regular expression that refers to groups can be
-    /// checked only after the groups are filled in.
+    /// Refuses invalid regular expressions. Skips regular expressions that refer to groups, because
+    /// they can be checked only after the groups are filled in.
     ///
     /// # Errors
     /// `BADRE`, with a description of the problem.
@@ -117,10 +117,11 @@ impl Expression {
         }
     }
 
-    /// Refuses an expression with more parts than the maximum of a condition. Parts of access
-    /// points are not counted.
+    /// Refuses an expression that has more parts than a condition may have. Does not count parts of
+    /// access points.
     ///
     /// # Errors
+    ///
     /// `TOOBIG`.
     pub fn check_parts(&self) -> Result<(), Error> {
         if self.parts() > MAX_CLAUSES {
@@ -130,8 +131,7 @@ impl Expression {
         }
     }
 
-    /// Returns the number of parts of the resulting condition. Parts of expanded access points are
-    /// not counted.
+    /// Returns the number of parts of the resulting condition, without the parts of access points.
     fn parts(&self) -> usize {
         match self {
             Expression::OneOf(_, choices) => 1 + choices.len(),
@@ -143,7 +143,8 @@ impl Expression {
         }
     }
 
-    /// Calls `each` with the name of each access point that the expression refers to without groups.
+    /// Calls `each` with the name of each access point to which the expression refers without
+    /// groups.
     pub fn points<'a>(&'a self, each: &mut dyn FnMut(&'a [u8])) {
         match self {
             Expression::Point(name) => {

@@ -35,7 +35,7 @@ struct Parser<'a> {
     groups: Option<&'a Groups>,
 }
 
-/// The context of a text, which determines where the text ends.
+/// The context of a text, which determines which characters end the text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TextKind {
     /// The name of a tag, access point or field.
@@ -74,7 +74,7 @@ impl Parser<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// Returns the next byte as shown in error messages.
+    /// Returns the next byte in the form that error messages use.
     fn found(&self) -> String {
         match self.next() {
             None => "the end".to_string(),
@@ -242,7 +242,7 @@ impl Parser<'_> {
         Ok(Expression::OneOf(prefix, choices))
     }
 
-    /// Parses a required text, called `what` in errors.
+    /// Parses a required text. Error messages call it `what`.
     fn text(&mut self, place: TextKind, what: &str) -> Result<Template, Error> {
         let start = self.at;
         match self.pieces(place)? {
@@ -258,7 +258,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses adjacent pieces of text, quoted or not; returns `None` if there are no pieces.
+    /// Parses adjacent pieces of text, quoted or not. Returns `None` if there are no pieces.
     fn pieces(&mut self, place: TextKind) -> Result<Option<Template>, Error> {
         let mut template = Template::default();
         let start = self.at;
@@ -294,7 +294,8 @@ impl Parser<'_> {
                         Some(escaped @ (b'"' | b'\'' | b'\\')) => {
                             self.at += template.push(&[escaped]);
                         }
-                        // Leave other backslashes to the regular expression.
+                        // Do not interpret other backslashes: they belong to the regular
+                        // expression.
                         _ => {
                             template.push(b"\\");
                         }

@@ -1,4 +1,4 @@
-//! The reverse edges between tags: the carriers of each tag.
+//! The reverse edges between tags, that is, the carriers of each tag.
 //!
 //! Most tags have no or few carriers, but a tag such as `private` may have a million.
 
@@ -15,7 +15,7 @@ pub struct Carriers {
     bytes: usize,
 }
 
-/// A page of lists. `None` if all of them are empty, which is common, because tags without carriers
+/// A page of lists. `None` if all lists are empty, which is common, because tags without carriers
 /// often have adjacent numbers.
 #[derive(Clone, Default)]
 struct Page(Option<Box<[List; PAGE]>>);
@@ -28,7 +28,7 @@ enum List {
     Many(u32, Box<Interner<Pages<Handles>>>),
 }
 
-/// Maximum length of a list that is searched linearly.
+/// Maximum length of a list that is searched element by element.
 const FEW: usize = 32;
 
 impl Default for List {
@@ -61,7 +61,7 @@ impl Carriers {
         }
     }
 
-    /// Records that `carrier` now carries `tag`, which it did not before.
+    /// Records that `carrier` carries `tag`. It must not have carried it before.
     pub fn insert(&mut self, tag: TagId, carrier: TagId) {
         while self.pages.len() <= tag.0 as usize / PAGE {
             self.pages.push(Page::default());
@@ -157,7 +157,7 @@ impl List {
     fn memory(&self) -> usize {
         match self {
             List::Few(few) if few.is_empty() => 0,
-            // Use the length instead of the capacity, because the capacity differs between copies.
+            // Use the length, because the capacity differs between copies.
             List::Few(few) => few.len().next_power_of_two().max(2) * size_of::<TagId>(),
             List::Many(_, many) => size_of::<Interner<Pages<Handles>>>() + many.memory(),
         }

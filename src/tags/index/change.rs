@@ -1,4 +1,4 @@
-//! Changes of the index. Each is applied completely or not at all.
+//! Changes of the index. Each change is applied completely or not at all.
 
 use std::borrow::Cow;
 
@@ -7,13 +7,13 @@ use super::edges::{Edges, Tags};
 use super::names::{Names, Occurs};
 use super::{Dropped, Error, ID_BYTES, Index, MAX_TAGS, Mode, TAG_BYTES, TagId, Tagged, Touched};
 
-/// Number of names that a change of one id checks for the incremental sweep of unused names.
+/// Number of names that a change of one id checks in the incremental sweep of unused names.
 const STEPS: u32 = 64;
-/// Number of names that a change of a whole copy checks for that sweep.
+/// Number of names that a change of a whole copy checks in that sweep.
 const MORE_STEPS: u32 = 4096;
 
 impl Index {
-    /// Adds edges; returns the number of new ones.
+    /// Adds edges. Returns the number of new edges.
     ///
     /// # Errors
     /// Fails if `id` or a tag is malformed, if tags would form a cycle, or if a limit is exceeded.
@@ -42,7 +42,7 @@ impl Index {
         Ok((added, self.end(kind, changed, STEPS)))
     }
 
-    /// Removes edges; returns the number of removed ones.
+    /// Removes edges. Returns the number of removed edges.
     pub fn remove(&mut self, kind: Tagged, id: &[u8], tags: &[&[u8]]) -> (u64, Touched) {
         let edges = &mut self.in_place[kind as usize];
         let mut own = Tags::from_slice(edges.set(edges.set_of(&self.names, id)));
@@ -54,15 +54,15 @@ impl Index {
         if removed == 0 {
             return (0, Touched::Nothing);
         }
-        // Compute this before the name is dropped, because this may be its last edge.
+        // Compute this before the name is dropped, because the edge may be its last one.
         let touched = self.touched(kind, &[id], Vec::new());
         self.in_place[kind as usize].assign(&mut self.names, id, &own);
         self.settle(STEPS);
         (removed as u64, touched)
     }
 
-    /// Changes many ids. Each id is given with its tags, which are separated by spaces. Also
-    /// returns the contents that a replacement discards.
+    /// Changes many ids, each given with its tags, which are separated by spaces. Also returns the
+    /// contents that a replacement discards.
     ///
     /// # Errors
     /// As for [`Index::add`].
@@ -137,7 +137,7 @@ impl Index {
     }
 
     /// Replaces the contents of a kind with the staged copy, and returns its number of ids. If
-    /// `kind` is TAG, any closure may change.
+    /// `kind` is TAG, the closure of any tag may change.
     ///
     /// # Errors
     /// Fails if there is no staged copy, or if its number of ids differs from the expected one.
@@ -160,7 +160,7 @@ impl Index {
         Ok((has, Dropped(old.map(Box::new))))
     }
 
-    /// Discards the staged copy; returns its number of ids.
+    /// Discards the staged copy. Returns its number of ids.
     pub fn discard(&mut self, kind: Tagged) -> (u64, Dropped) {
         let Some(old) = self.staged[kind as usize].take() else {
             return (0, Dropped::default());
@@ -214,8 +214,8 @@ impl Index {
         }
     }
 
-    /// Schedules a check of all names, because the discarded copy of that kind may have been the
-    /// last one to use some of them.
+    /// Schedules a check of all names after a copy of that kind was discarded, because only that
+    /// copy may have used some of them.
     fn look_at_all(&mut self, kind: Tagged) {
         self.names.tags.look_at_all();
         if kind == Tagged::Record {
@@ -223,7 +223,7 @@ impl Index {
         }
     }
 
-    /// Drops unused names. Returns the numbers of tags that are new.
+    /// Drops unused names. Returns the numbers of new tags.
     pub(super) fn settle(&mut self, steps: u32) -> Vec<TagId> {
         let Index {
             names,
@@ -256,8 +256,8 @@ pub(super) fn occurs(
 pub(super) struct EdgeChange<'a> {
     pub(super) names: &'a mut Names,
     pub(super) edges: &'a mut Edges,
-    /// The changed ids, by the caller's number, each with its previous set. The previous sets are
-    /// held until the change ends.
+    /// The changed ids, as numbers of the caller, each with its previous set. The previous sets are
+    /// not freed until the change ends.
     undo: Vec<(usize, u32)>,
 }
 
@@ -270,7 +270,7 @@ impl<'a> EdgeChange<'a> {
         }
     }
 
-    /// Adds edges; returns the number of new ones.
+    /// Adds edges. Returns the number of new edges.
     fn merge<'t>(&mut self, id: &[u8], tags: impl Iterator<Item = &'t [u8]>) -> Result<u64, Error> {
         let tags: Tags = tags.map(|tag| self.names.number(tag)).collect();
         self.merge_numbers(id, &tags)
@@ -348,7 +348,7 @@ impl<'a> EdgeChange<'a> {
         Ok(())
     }
 
-    /// Refuses a cycle that is reachable from these ids.
+    /// Refuses a cycle that these ids can reach.
     pub(super) fn check_cycles(&self, ids: Vec<&[u8]>) -> Result<(), Error> {
         let tags: Vec<_> = ids.iter().filter_map(|id| self.names.tag(id)).collect();
         match cycle::below(self.edges, &tags) {
@@ -360,7 +360,7 @@ impl<'a> EdgeChange<'a> {
         }
     }
 
-    /// Makes the change permanent; returns the numbers of the changed ids.
+    /// Makes the change permanent. Returns the numbers of the changed ids.
     pub(super) fn keep(self) -> Vec<usize> {
         for &(_, set) in &self.undo {
             self.edges.release(self.names, set);
@@ -377,7 +377,7 @@ impl<'a> EdgeChange<'a> {
     }
 }
 
-/// Splits a list into its tags.
+/// Splits a list into tags.
 fn split(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&byte| byte == b' ')
         .filter(|tag| !tag.is_empty())

@@ -6,8 +6,8 @@ use super::edges::{Edges, walk};
 use super::{Index, TagId, Tagged};
 
 impl Index {
-    /// Visits about `count` ids of a kind, starting at `cursor`; returns the next cursor, 0 at the end. Ids
-    /// that exist during the whole scan are returned at least once.
+    /// Visits about `count` ids of a kind, starting at `cursor`. Returns the next cursor; 0 at the
+    /// end. Ids that exist during the whole scan are returned at least once.
     pub fn scan(
         &self,
         kind: Tagged,
@@ -30,8 +30,8 @@ impl Index {
         })
     }
 
-    /// Calls `each` with a list of parts per edge, for a digest that does not depend on the order
-    /// of the edges. Equal contents give the same lists.
+    /// Calls `each` with the parts of each edge, for a digest that does not depend on the order of
+    /// the edges. Equal indexes have equal edges here.
     pub fn elements(&self, each: &mut dyn FnMut(&[&[u8]])) {
         for (kind, staged, edges) in self.all() {
             let kind = kind.name().as_bytes();
@@ -49,7 +49,7 @@ impl Index {
         }
     }
 
-    /// Iterates over all copies: first the active ones, then the staged ones.
+    /// Iterates over all copies: the active copies, then the staged copies.
     pub(super) fn all(&self) -> impl Iterator<Item = (Tagged, bool, &Edges)> {
         let in_place = Tagged::ALL.into_iter().zip(&self.in_place);
         let staged = Tagged::ALL.into_iter().zip(&self.staged);
@@ -68,7 +68,7 @@ impl PartialEq for Index {
         if figures(self) != figures(other) {
             return false;
         }
-        // The counts are equal, so it is enough to check that one index contains the other.
+        // The counts are equal, so it suffices to check that one index contains the other.
         self.all()
             .zip(other.all())
             .all(|((_, _, own), (_, _, others))| {

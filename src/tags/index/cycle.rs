@@ -1,4 +1,4 @@
-//! Detection of cycles: a tag must not carry itself through other tags.
+//! Detects cycles: a tag must not carry itself through other tags.
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
@@ -10,7 +10,7 @@ use super::edges::Edges;
 
 type Seen = HashSet<TagId, BuildHasherDefault<FxHasher>>;
 
-/// One end of a bidirectional search.
+/// One side of a bidirectional search.
 struct End {
     seen: Seen,
     next: Vec<TagId>,
@@ -28,8 +28,9 @@ impl End {
     }
 }
 
-/// Returns true if `from` carries `to`, directly or indirectly. Searches from both ends at once.
-/// This is fast if either side is small, and a tag often carries few tags or has no carriers.
+/// Returns true if `from` carries `to`, directly or indirectly. Searches from both tags at once.
+/// This is fast if one side is small, and often it is: most tags carry few tags or have no
+/// carriers.
 pub fn carries(edges: &Edges, from: TagId, to: TagId) -> bool {
     if from == to {
         return true;
@@ -70,8 +71,8 @@ pub fn carries(edges: &Edges, from: TagId, to: TagId) -> bool {
     }
 }
 
-/// Finds a cycle that is reachable from these tags. Returns two tags of the cycle: the first
-/// carries the second, which carries the first, directly or indirectly.
+/// Finds a cycle that these tags can reach. Returns two tags of the cycle: the first carries the
+/// second, and the second carries the first, directly or indirectly.
 pub fn below(edges: &Edges, tags: &[TagId]) -> Option<(TagId, TagId)> {
     let mut done = Seen::default();
     let mut open = Seen::default();
@@ -94,7 +95,7 @@ pub fn below(edges: &Edges, tags: &[TagId]) -> Option<(TagId, TagId)> {
                 }
                 Some(next) if open.contains(next) => return Some((*next, tag)),
                 Some(next) if done.contains(next) => {}
-                // The tag carries nothing, which is by far the most frequent case.
+                // The tag carries no tags, which is by far the most frequent case.
                 Some(next) if edges.carried(*next).is_empty() => {}
                 Some(next) => {
                     open.insert(*next);
@@ -106,7 +107,8 @@ pub fn below(edges: &Edges, tags: &[TagId]) -> Option<(TagId, TagId)> {
     None
 }
 
-/// Returns these tags and all that carry them, directly or indirectly; `None` if there are more than `most`.
+/// Returns these tags and all tags that carry them, directly or indirectly. Returns `None` if there
+/// are more than `most`.
 pub fn above(edges: &Edges, tags: Vec<TagId>, most: usize) -> Option<Vec<TagId>> {
     let mut seen = Seen::default();
     let mut all = tags;

@@ -1,7 +1,7 @@
 //! Decoder of the chunks that [`super::encoding`] describes.
 //!
-//! All input is checked before it is used, because it may come from a broken file or from any client that may
-//! run `RESTORE`.
+//! All input is checked before it is used, because it may come from a damaged file or from any
+//! client with permission to run `RESTORE`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,15 +13,16 @@ use super::record::{Parts, TIMESTAMPS};
 use super::{ID_BYTES, Index, MAX_TAGS, TAG_BYTES, TagId, Tagged};
 use crawlspace_compact::number::{Malformed, Reader};
 
-/// Maximum number of tags that a chunk may add to existing ids. The sets that result have to be
-/// built, and a few bytes could otherwise demand very many large ones.
+/// Maximum number of tags that a chunk may add to existing ids. Each resulting set must be built,
+/// and without this limit a few bytes could require very many large sets.
 const MAX_MERGED: usize = 1 << 22;
 
 impl Index {
-    /// Adds the contents of a chunk. Any closure may have changed afterwards.
+    /// Adds the contents of a chunk. The closure of any tag may change.
     ///
     /// # Errors
-    /// Describes the problem if the chunk is malformed or cannot be applied. The index is unchanged then.
+    /// If the chunk is malformed or cannot be applied, a description of the problem. The index is
+    /// then unchanged.
     pub fn load_chunk(&mut self, chunk: &[u8]) -> Result<(), String> {
         let chunk =
             Chunk::read(chunk).map_err(|Malformed(what)| format!("a chunk of tags {what}"))?;
@@ -43,18 +44,18 @@ impl Index {
     }
 }
 
-/// A chunk that was checked.
+/// A chunk that has been checked.
 struct Chunk<'a> {
     kind: Tagged,
     staged: bool,
     tags: Vec<&'a [u8]>,
-    /// The tags of all sets in sequence; `ends` holds the end of each set.
+    /// The tags of all sets, one set after the other. `ends` contains the end of each set.
     members: Vec<u32>,
     ends: Vec<usize>,
     files: Vec<&'a [u8]>,
     ids: u64,
     bytes: &'a [u8],
-    /// Reader at the first id.
+    /// Reader that starts at the first id.
     rest: Reader<'a>,
 }
 
@@ -152,7 +153,7 @@ impl<'a> Chunk<'a> {
             .iter()
             .map(|tag| change.names.number(tag))
             .collect();
-        // The tags of each set in the order of their numbers in the index, and the number of the
+        // For each set, its tags in the order of their numbers in the index, and the number of the
         // set in the index.
         let mut sets: Vec<(Vec<TagId>, u32)> = Vec::new();
         let mut start = 0;
@@ -213,7 +214,7 @@ impl<'a> Chunk<'a> {
         change.check_cycles(ids).map_err(|error| error.to_string())
     }
 
-    /// Returns the id at a position that was read before.
+    /// Returns the id at a position where an id was read before.
     fn id_at(&self, at: usize) -> Cow<'a, [u8]> {
         match self.id(&mut Reader::from(self.bytes, at)) {
             Ok((id, _)) => id,
@@ -222,7 +223,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Reads a count and that number of distinct texts.
+/// Reads a count, and then as many distinct texts.
 fn texts<'a>(reader: &mut Reader<'a>, longest: usize) -> Result<Vec<&'a [u8]>, Malformed> {
     let mut seen = HashSet::new();
     let mut texts = Vec::new();

@@ -1,4 +1,5 @@
-//! Interned lists, each stored once under a number: names of tags and files, sets of tags.
+//! Interned lists: names of tags and files, and sets of tags. Each list is stored once and has a
+//! number.
 
 use std::sync::Arc;
 
@@ -25,8 +26,8 @@ impl Part for TagId {
     }
 }
 
-/// Returns the hash of a list of numbers. No client can choose these numbers, because the index
-/// assigns them.
+/// Returns the hash of a list of numbers. The hash needs no key: clients cannot choose these
+/// numbers, because the index assigns them.
 pub fn hash_numbers(numbers: impl Iterator<Item = u32>) -> u64 {
     let mixed = numbers.fold(keyed::seed(), |hash, n| {
         (hash.rotate_left(23) ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -41,14 +42,15 @@ pub const MAX_NUMBER: u32 = u32::MAX - 1;
 
 const PAGE: usize = 32;
 
-/// Lists under numbers from 1 on. Free numbers are reused.
+/// Interned lists with numbers from 1. Reuses free numbers.
 #[derive(Clone)]
 pub struct Dictionary<T> {
     lookup: Interner<Pages<Handles>>,
     slots: Pages<[Slot<T>; PAGE]>,
     /// The highest number assigned so far.
     highest: u32,
-    /// The first number of the free list, which is linked through the slots. 0 at its end.
+    /// The first number of the free list, 0 if it is empty. Each free slot contains the next free
+    /// number.
     free: u32,
     used: u32,
     /// Memory of the lists in bytes.
@@ -58,7 +60,7 @@ pub struct Dictionary<T> {
 #[derive(Clone)]
 struct Slot<T> {
     list: Option<Arc<[T]>>,
-    /// Number of holders of the list. In a free slot, the next free number.
+    /// Number of holders of the list. In a free slot: the next free number.
     holders: u64,
 }
 
@@ -96,7 +98,7 @@ impl<T: Part> Dictionary<T> {
         self.lookup.find(hash, is)
     }
 
-    /// Returns the list of a number; empty if there is none.
+    /// Returns the list with a number. Returns an empty list if there is none.
     pub fn get(&self, number: u32) -> &[T] {
         let list = self.slot(number).and_then(|slot| slot.list.as_deref());
         list.unwrap_or_default()
@@ -107,7 +109,7 @@ impl<T: Part> Dictionary<T> {
         self.slot(number).map_or(0, |slot| slot.holders)
     }
 
-    /// Returns the number of a list. A new list is stored, without a holder.
+    /// Returns the number of a list. Stores a new list without a holder.
     pub fn insert(&mut self, list: &[T]) -> u32 {
         if let Some(number) = self.find(list) {
             return number;
@@ -146,7 +148,7 @@ impl<T: Part> Dictionary<T> {
         self.slot_mut(number).holders += 1;
     }
 
-    /// Removes one holder of a list. Returns the list if that was the last holder.
+    /// Removes one holder of a list. Returns the list if this was its last holder.
     pub fn release(&mut self, number: u32) -> Option<Arc<[T]>> {
         let slot = self.slot_mut(number);
         slot.holders = slot.holders.saturating_sub(1);
@@ -190,7 +192,7 @@ impl<T: Part> Dictionary<T> {
         self.lookup.pieces() + self.slots.len() + self.used as usize
     }
 
-    /// Checks the invariants; returns all numbers that have a list.
+    /// Checks the invariants. Returns all numbers that have a list.
     #[cfg(test)]
     pub fn verify(&self) -> std::collections::BTreeSet<u32> {
         self.lookup.verify();

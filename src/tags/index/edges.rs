@@ -16,13 +16,13 @@ pub type Tags = SmallVec<[TagId; 16]>;
 #[derive(Clone)]
 pub struct Edges {
     kind: Tagged,
-    /// The set of each record or file.
+    /// The number of the tag set of each record or file.
     table: Table,
-    /// The set of each tag.
+    /// The number of the tag set of each tag.
     of_tags: Numbers,
-    /// Sets of tags. The holders of a set are the ids that have it. 0 is the empty set.
+    /// Sets of tags. The holders of a set are the ids with this set. The number 0 is the empty set.
     sets: Dictionary<TagId>,
-    /// Number of sets that contain each tag, plus one if the tag itself is an id in these edges.
+    /// Number of sets that contain each tag, plus one if the tag itself is an id with tags.
     uses: Numbers,
     /// Number of records that have each filename.
     file_uses: Numbers,
@@ -75,12 +75,12 @@ impl Edges {
         self.sets.get(set)
     }
 
-    /// Returns the tags that a tag carries, if these edges are of tags.
+    /// Returns the tags that a tag carries. Must only be called if these are edges of tags.
     pub fn carried(&self, tag: TagId) -> &[TagId] {
         self.set(self.of_tags.get(tag.0))
     }
 
-    /// Returns the set of an id, 0 if it has none.
+    /// Returns the number of the set of an id; 0 if it has none.
     pub fn set_of(&self, names: &Names, id: &[u8]) -> u32 {
         if self.counts.ids == 0 {
             return 0;
@@ -95,8 +95,8 @@ impl Edges {
         }
     }
 
-    /// Adds a holder to the set of these tags, of which there must be at least one. Returns the
-    /// number of the set.
+    /// Adds a holder to the set of these tags. There must be at least one tag. Returns the number
+    /// of the set.
     pub fn hold(&mut self, names: &mut Names, tags: &[TagId]) -> u32 {
         let set = self.sets.insert(tags);
         if self.sets.holders(set) == 0 {
@@ -127,7 +127,7 @@ impl Edges {
         }
     }
 
-    /// Sets the tags of an id to exactly these.
+    /// Sets the tags of an id to exactly these tags.
     pub fn assign(&mut self, names: &mut Names, id: &[u8], tags: &[TagId]) {
         if tags.is_empty() {
             self.place(names, id, 0);
@@ -138,7 +138,7 @@ impl Edges {
         self.release(names, set);
     }
 
-    /// Assigns a set, which the caller holds, to an id; 0 removes its tags.
+    /// Assigns a set to an id; 0 removes the tags of the id. The caller must have added a holder.
     pub fn place(&mut self, names: &mut Names, id: &[u8], set: u32) {
         let old = self.set_of(names, id);
         if old == set {
@@ -201,7 +201,7 @@ impl Edges {
         }
     }
 
-    /// Calls `each` with each id and its set.
+    /// Calls `each` with each id and the number of its set.
     pub fn each(&self, names: &Names, each: &mut dyn FnMut(Id<'_>, u32)) {
         if self.kind == Tagged::Tag {
             for tag in 1..self.of_tags.end() {
@@ -239,7 +239,7 @@ impl Edges {
         })
     }
 
-    /// Checks that redundant data agree.
+    /// Checks that redundant data are consistent.
     #[cfg(test)]
     pub fn verify(&self, names: &Names) {
         use std::collections::BTreeMap;
@@ -321,8 +321,8 @@ impl Edges {
     }
 }
 
-/// Returns the key of a record. `None` if its filename is unknown, because then the record is
-/// unknown, too.
+/// Returns the key of a record. Returns `None` if its filename is unknown, because the record is
+/// unknown then, too.
 fn key(names: &Names, id: &[u8]) -> Option<Key> {
     match Parts::of(id) {
         None => Some(whole_key(id)),
@@ -333,7 +333,7 @@ fn key(names: &Names, id: &[u8]) -> Option<Key> {
     }
 }
 
-/// Counts one more use of a name.
+/// Increments the number of uses of a name.
 fn more(uses: &mut Numbers, names: &mut List, number: u32) {
     let before = uses.get(number);
     uses.set(number, before + 1);
@@ -342,7 +342,7 @@ fn more(uses: &mut Numbers, names: &mut List, number: u32) {
     }
 }
 
-/// Counts one use of a name fewer.
+/// Decrements the number of uses of a name.
 fn less(uses: &mut Numbers, names: &mut List, number: u32) {
     let before = uses.get(number);
     uses.set(number, before - 1);
@@ -359,8 +359,8 @@ pub enum Id<'a> {
 }
 
 impl<'a> Id<'a> {
-    /// Returns the id in the form that clients use. `joined` is the buffer for an id that has to be
-    /// assembled.
+    /// Returns the id in the form that clients use. `joined` is the buffer in which the id is
+    /// assembled if necessary.
     pub fn bytes<'b>(&'b self, joined: &'b mut Vec<u8>) -> &'b [u8] {
         match self {
             Id::Whole(id) => id,
@@ -373,12 +373,12 @@ impl<'a> Id<'a> {
     }
 }
 
-/// Visits numbers of tags from `cursor` to `end`, until `each` has returned true `count` times.
+/// Visits the numbers of tags from `cursor` to `end` until `each` has returned true `count` times.
 /// Returns the next cursor; 0 at the end.
 pub fn walk(end: u32, cursor: u64, count: usize, mut each: impl FnMut(TagId) -> bool) -> u64 {
     let mut given = 0;
     let first = u32::try_from(cursor.max(1)).unwrap_or(u32::MAX);
-    // Limit the work, because long ranges of numbers may be free.
+    // Limit the work, because long ranges of numbers may be unused.
     let most = count.saturating_mul(16).saturating_add(1024);
     for (looked, tag) in (first..end).enumerate() {
         if given >= count || looked >= most {

@@ -1,7 +1,7 @@
 //! Serialization of the index for RDB files, append-only files and other servers.
 //!
-//! The index is a sequence of chunks of about a mebibyte, each of which is self-contained. Loading
-//! all of them into an empty index, in any order, gives an equal one. A chunk is:
+//! The index is saved as a sequence of chunks of about 1 MiB. Each chunk is self-contained. Loading
+//! all of them into an empty index, in any order, results in an equal index. A chunk contains:
 //!
 //! | bytes | |
 //! |---|---|
@@ -14,13 +14,13 @@
 //! An id of a file or tag is the number of its set (the first one is 0), followed by length and
 //! bytes.
 //!
-//! An id of a record is the number of its set, followed by one of two forms. The short form is used
-//! whenever possible: one more than the number of the filename, the timestamp as a number of 14
-//! digits, the offset, and length and bytes of the urlkey. The other form is 0, followed by length
-//! and bytes of the id.
+//! An id of a record is the number of its set, followed by one of two forms. The short form must be
+//! used if possible: the number of the filename plus 1, the timestamp as a number of 14 digits, the
+//! offset, and length and bytes of the urlkey. The long form is 0, followed by length and bytes of
+//! the id.
 //!
-//! Numbers are varints ([`crawlspace_compact::number`]). Version and checksum are those of the enclosing chunk of the
-//! tag space.
+//! Numbers are varints ([`crawlspace_compact::number`]). Version and checksum are those of the
+//! enclosing chunk of the tag space.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -132,7 +132,7 @@ impl<'a> Encoder<'a> {
 }
 
 impl Index {
-    /// Serializes the index in chunks of about a mebibyte, in no particular order.
+    /// Serializes the index in chunks of about 1 MiB, in no particular order.
     pub fn save(&self, chunk: &mut dyn FnMut(&[u8])) {
         self.save_in(CHUNK_BYTES, chunk);
     }

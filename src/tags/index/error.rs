@@ -6,14 +6,14 @@ use std::fmt;
 use super::{MAX_TAGS, Tagged};
 use crawlspace_host::text::Shown;
 
-/// The reason that a change was refused. A refused change leaves the index unchanged.
+/// The reason why a change was refused. A refused change leaves the index unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The tag `carries` must not carry `tag`, because `tag` already carries it or is the same tag.
+    /// The tag `carries` must not carry `tag`, because `tag` carries it already or is the same tag.
     Cycle {
-        /// The tag that was to be carried.
+        /// The tag that would have been carried.
         tag: Box<[u8]>,
-        /// The tag that was to carry `tag`.
+        /// The tag that would have carried `tag`.
         carries: Box<[u8]>,
     },
     /// The kind has no staged copy.

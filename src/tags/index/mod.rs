@@ -1,10 +1,10 @@
 //! The tagging index: the tags of records, files and tags.
 //!
 //! A space may have 10⁷ records and 10⁶ tags, and may change while another thread reads it.
-//! Therefore it consists of small pieces that copies share (`pages`). A clone is a snapshot, which
-//! is taken in constant time and which another thread may read. A change copies the few pieces that
-//! it touches, if a snapshot shares them. Ids are packed side by side (`table`, `record`). Data
-//! that many ids share, filenames and sets of tags, are stored once (`dictionary`).
+//! Therefore it consists of small pieces that copies share (`pages`). A clone is a snapshot.
+//! Creating it takes constant time, and another thread may read it. A change copies the few pieces
+//! that it modifies if a snapshot shares them. Ids are stored contiguously (`table`, `record`).
+//! Data that many ids share (filenames and sets of tags) are stored once (`dictionary`).
 
 mod carriers;
 mod change;
@@ -41,7 +41,7 @@ pub use record::{padding, plain};
 pub enum Tagged {
     /// A capture: `urlkey timestamp filename offset`.
     Record,
-    /// A WARC name.
+    /// A WARC file, identified by its name.
     File,
     /// Another tag.
     Tag,
@@ -61,12 +61,12 @@ impl Tagged {
     }
 }
 
-/// The modes of a load. They differ in how existing edges are handled.
+/// The modes of a load, which differ in what happens to existing edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Adds edges and removes none.
     Merge,
-    /// Sets the tags of each given id to exactly these; other ids remain unchanged.
+    /// Sets the tags of each given id to exactly the given tags. Other ids remain unchanged.
     Set,
     /// Replaces all edges of the kind.
     Replace,
@@ -79,14 +79,15 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TagId(pub(crate) u32);
 
-/// Tags whose closure may have changed. Includes numbers that were reassigned to another name.
+/// The tags whose closure may have changed in a change of the index. Includes numbers that now
+/// belong to another name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Touched {
-    /// No closure changed.
+    /// The closure of no tag changed.
     Nothing,
-    /// Only these, at most [`Touched::MAX`].
+    /// Only the closures of these tags changed. There are at most [`Touched::MAX`].
     Tags(Vec<TagId>),
-    /// Any closure may have changed.
+    /// The closure of any tag may have changed.
     All,
 }
 
@@ -98,13 +99,13 @@ impl Touched {
 /// The size of the edges of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Ids with at least one tag.
+    /// Number of ids with at least one tag.
     pub ids: u64,
-    /// Pairs of an id and a tag.
+    /// Number of pairs of an id and a tag.
     pub edges: u64,
 }
 
-/// Contents that a change has discarded. Freeing them may take long; any thread may do it.
+/// Contents that a change has discarded. Freeing them may take long, so any thread may do it.
 #[derive(Default)]
 pub struct Dropped(Option<Box<Edges>>);
 
@@ -205,10 +206,10 @@ impl Index {
         edges.set(edges.set_of(&self.names, id))
     }
 
-    /// Appends these tags and all tags that they carry, directly or indirectly, without duplicates.
-    /// `into` must be empty.
+    /// Appends these tags and all tags that they carry, directly or indirectly, to `into`, without
+    /// duplicates. `into` must be empty.
     pub fn closure(&self, from: &[TagId], into: &mut Vec<TagId>) {
-        // A linear search is faster up to this number.
+        // Up to this number, a linear search is faster.
         const FEW: usize = 24;
         let mut seen: HashSet<TagId, BuildHasherDefault<FxHasher>> = HashSet::default();
         let mut add = |into: &mut Vec<TagId>, tags: &[TagId]| {
@@ -237,8 +238,8 @@ impl Index {
     }
 
     /// Moves memory of ids to reduce fragmentation, starting at a cursor, while `time` returns
-    /// true. Returns the next cursor; 0 at the end. Names and sets of tags are few, and are not
-    /// moved.
+    /// true. Returns the next cursor; 0 at the end. Does not move names and sets of tags, because
+    /// there are few.
     pub fn defrag(&mut self, cursor: u64, mover: &mut Mover<'_>, time: Time<'_>) -> u64 {
         let (first, mut shard) = ((cursor >> 32) as usize, cursor as u32 as usize);
         let copies = self.in_place.iter_mut().map(Some);

@@ -1,13 +1,14 @@
-//! The numbered names of tags and files that occur in any copy, active or staged.
+//! Names of tags and files that occur in an active or staged copy, with numbers.
 //!
-//! Unused names are dropped. Each change records the names to check. If a discarded copy leaves
-//! unused names behind, an incremental sweep finds them; each change advances the sweep.
+//! Each change records the names that it may have made unused, checks them, and drops unused names.
+//! After a whole copy was discarded, an incremental sweep finds the unused names. Each change
+//! advances the sweep.
 
 use super::TagId;
 use super::dictionary::{Dictionary, MAX_NUMBER};
 
-/// The names of tags and files. All copies of all kinds use the same numbers. So closures can
-/// include tags of all kinds, and scans continue when a staged copy is swapped in.
+/// The names of tags and files. All copies of all kinds use the same numbers. Therefore a closure
+/// can include tags of all kinds, and a scan can continue after a staged copy becomes active.
 #[derive(Clone, Default)]
 pub struct Names {
     pub tags: List,
@@ -21,7 +22,7 @@ impl Names {
         self.tags.find(name).map(TagId)
     }
 
-    /// Returns the number of a tag, which is assigned if it has none.
+    /// Returns the number of a tag. Assigns a number if the tag has none.
     pub fn number(&mut self, name: &[u8]) -> TagId {
         TagId(self.tags.number(name))
     }
@@ -42,7 +43,7 @@ impl Names {
 
 #[derive(Clone, Default)]
 pub struct List {
-    /// All names. Each name that occurs in an active copy is held once.
+    /// All names. Each name that occurs in an active copy has one holder.
     all: Dictionary<u8>,
     in_place: u64,
     /// Numbers to check at the end of the change.
@@ -80,12 +81,12 @@ impl List {
         self.all.highest()
     }
 
-    /// Returns true if `more` further names can be numbered.
+    /// Returns true if enough numbers are free for `more` names.
     pub fn has_room_for(&self, more: usize) -> bool {
         more < (MAX_NUMBER - self.all.len()) as usize
     }
 
-    /// Returns the number of a name, which is assigned if it has none.
+    /// Returns the number of a name. Assigns a number if the name has none.
     pub fn number(&mut self, name: &[u8]) -> u32 {
         if let Some(number) = self.find(name) {
             return number;
@@ -137,7 +138,7 @@ impl List {
         }
     }
     /// Checks that every name is used, and that the count of names in active copies is right. Both
-    /// are true once a sweep has ended.
+    /// are true only after a sweep has ended.
     #[cfg(test)]
     pub fn verify(&self, occurs: impl Fn(u32) -> Occurs) {
         let mut in_place = 0;

@@ -1,9 +1,9 @@
-//! A persistent vector: a long list whose copies share all elements that are equal in both.
+//! A persistent vector: a long list whose copies share their common elements.
 //!
 //! It is a tree of narrow nodes. Copying the list increments one reference count. The first change
-//! of an element after that copies the element and the few nodes above it. So a reader on another
-//! thread can keep a list of millions of elements while it is changed, and each change takes
-//! microseconds.
+//! of an element after that copies the element and the few nodes above it. Therefore a reader on
+//! another thread can use its copy of a list of millions of elements while the list changes, and
+//! each change takes microseconds.
 
 use std::sync::Arc;
 
@@ -44,7 +44,8 @@ impl<E> Default for Pages<E> {
 }
 
 impl<E: Clone> Pages<E> {
-    /// Returns the element, unless a copy of the list shares it.
+    /// Returns the element for changing it. Returns `None` if a copy of the list shares the
+    /// element.
     pub fn own_mut(&mut self, at: usize) -> Option<&mut E> {
         if at >= self.len {
             return None;
@@ -95,7 +96,8 @@ impl<E: Clone> List for Pages<E> {
         nodes * (size_of::<Node<E>>() + COUNTS) + self.len * (size_of::<E>() + COUNTS)
     }
 
-    /// Returns the element for a change. Copies the element first if a copy of the list shares it.
+    /// Returns the element for changing it. Copies the element first if a copy of the list shares
+    /// it.
     fn get_mut(&mut self, at: usize) -> Option<&mut E> {
         if at >= self.len {
             return None;
@@ -186,7 +188,7 @@ fn pop<E: Clone>(node: &mut Node<E>) -> Option<Arc<E>> {
     }
 }
 
-/// A list of small numbers, which are 0 by default.
+/// A list of small numbers with the default value 0.
 #[derive(Clone, Default)]
 pub struct Numbers(Pages<[u32; PAGE]>);
 
@@ -211,7 +213,7 @@ impl Numbers {
         }
     }
 
-    /// Returns an upper bound of the indexes in use. All numbers from it on are 0.
+    /// Returns an upper bound of the indexes in use. All numbers at or above it are 0.
     pub fn end(&self) -> u32 {
         (self.0.len() * PAGE) as u32
     }

@@ -1,8 +1,8 @@
 //! Compact encoding of the ids of records.
 //!
-//! `urlkey timestamp filename offset` becomes 6 bytes of timestamp, the number of the filename, the
-//! offset, and the urlkey. Only an id that can be restored exactly is encoded: its timestamp has 14
-//! digits, and its offset has no leading zeroes. Other ids are stored unchanged.
+//! `urlkey timestamp filename offset` is encoded as 6 bytes of timestamp, the number of the
+//! filename, the offset, and the urlkey. Only an id that can be restored exactly is encoded: its
+//! timestamp has 14 digits, and its offset has no leading zeroes. Other ids are stored unchanged.
 
 use std::borrow::Cow;
 
@@ -27,8 +27,8 @@ pub const TIMESTAMPS: u64 = 100_000_000_000_000;
 
 const DIGITS: usize = 14;
 
-/// First byte of a key that is an unchanged id. In other keys, the highest bit of the first byte is
-/// set.
+/// First byte of a key that contains an unchanged id. In other keys, the highest bit of the first
+/// byte is set.
 const AS_IT_IS: u8 = 0;
 const IN_PARTS: u8 = 0x80;
 
@@ -36,7 +36,7 @@ const IN_PARTS: u8 = 0x80;
 pub type Key = SmallVec<[u8; 256]>;
 
 impl<'a> Parts<'a> {
-    /// Splits an id, if it can be restored exactly.
+    /// Splits an id, if it can be restored exactly from its parts.
     pub fn of(id: &'a [u8]) -> Option<Parts<'a>> {
         let (rest, offset) = last_field(id)?;
         let (rest, filename) = last_field(rest)?;
@@ -52,7 +52,7 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// Appends the id.
+    /// Appends the id to `id`.
     pub fn join(&self, id: &mut Vec<u8>) {
         id.extend_from_slice(self.urlkey);
         id.push(b' ');
@@ -83,7 +83,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Returns the key of an id that cannot be split.
+/// Returns the key of an id that cannot be split into parts.
 pub fn whole_key(id: &[u8]) -> Key {
     let mut key = Key::with_capacity(id.len() + 1);
     key.push(AS_IT_IS);
@@ -98,7 +98,7 @@ pub enum RecordKey<'a> {
     Parts(u32, Parts<'a>),
 }
 
-/// Decodes a key that this module created.
+/// Decodes a key that the module created.
 pub fn parse_key<'a>(key: &'a [u8], files: &'a List) -> RecordKey<'a> {
     if key[0] == AS_IT_IS {
         return RecordKey::Whole(&key[1..]);
@@ -118,8 +118,8 @@ pub fn parse_key<'a>(key: &'a [u8], files: &'a List) -> RecordKey<'a> {
     RecordKey::Parts(file, parts)
 }
 
-/// Returns the number of leading zeroes that can be dropped from a number; at least one digit
-/// remains. Returns 0 if the text has other bytes than digits.
+/// Returns the number of leading zeroes that can be dropped from a number without dropping its last
+/// digit. Returns 0 if the text has other bytes than digits.
 pub fn padding(number: &[u8]) -> usize {
     match number {
         [b'0', rest @ ..] if !rest.is_empty() && rest.iter().all(u8::is_ascii_digit) => {
@@ -130,7 +130,7 @@ pub fn padding(number: &[u8]) -> usize {
     }
 }
 
-/// Returns an id with a canonical offset, because `007` and `7` are the same position in a file.
+/// Returns an id with a canonical offset, because `007` and `7` mean the same position in a file.
 pub fn plain(id: &[u8]) -> Cow<'_, [u8]> {
     match last_field(id) {
         Some((rest, offset)) if padding(offset) > 0 => {
@@ -140,7 +140,7 @@ pub fn plain(id: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Splits at the last space.
+/// Splits a text at its last space.
 fn last_field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = memchr::memrchr(b' ', bytes)?;
     Some((&bytes[..at], &bytes[at + 1..]))

@@ -1,10 +1,10 @@
-//! A hash table from keys of any bytes to numbers, packed without a pointer or allocation per key.
+//! A hash table from byte strings to numbers, without a pointer or allocation per key.
 //!
 //! A shard stores its entries contiguously in one allocation. An entry is the number (4 bytes,
 //! little-endian), the length of the key (1 to 3 bytes, 7 bits each, lowest first), and the key.
-//! Entries are found through slots of 4 bytes. A slot has the offset of an entry and a few bits of
-//! its hash. So an uncached look-up waits for memory three times: for the shard, the slot, and the
-//! entry. Removed entries keep their memory until they take a quarter of the shard.
+//! Slots of 4 bytes contain the offset of an entry and a few bits of its hash. Therefore a look-up
+//! that hits no CPU cache waits for memory three times: for the shard, the slot, and the entry.
+//! Removed entries keep their memory until they take a quarter of the shard.
 
 use super::pages::Pages;
 use crawlspace_compact::keyed::hash;
@@ -23,20 +23,21 @@ struct Shard {
     /// Open addressing: a search starts at the slot of the hash, and ends at the first empty slot.
     slots: Vec<u32>,
     arena: Vec<u8>,
-    /// Number of entries; `filled` also counts the slots of removed entries.
+    /// Number of entries. `filled` also includes the slots of removed entries.
     entries: u32,
     filled: u32,
-    /// Bytes of removed entries.
+    /// Number of bytes of removed entries.
     garbage: u32,
 }
 
-/// Mean weight of a shard. Copying a shard of twice this size takes about 2 us, splitting it 20 us.
+/// Mean weight of a shard. Copying a shard of twice this size takes about 2 µs; splitting it takes
+/// 20 µs.
 const FULL: usize = 16 << 10;
 
 const EMPTY: u32 = u32::MAX;
 const REMOVED: u32 = u32::MAX - 1;
 
-/// Bits of a slot that hold the offset.
+/// The bits of a slot that contain the offset.
 const OFFSET: u32 = (1 << 22) - 1;
 
 /// A decoded entry, and the offset of its end.
@@ -69,8 +70,8 @@ impl Table {
         self.fit();
     }
 
-    /// Adjusts the number of shards. One change adds at most about one shard, so two steps per
-    /// change are enough.
+    /// Adjusts the number of shards. A change adds at most about one shard, so two steps per change
+    /// suffice.
     fn fit(&mut self) {
         for _ in 0..2 {
             let (len, weight) = (self.shards.len(), self.shards.weight());
@@ -97,11 +98,11 @@ impl Table {
         }
     }
 
-    /// Visits about `count` keys from `cursor` on. Returns the next cursor; 0 at the end. The
+    /// Visits about `count` keys, starting at `cursor`. Returns the next cursor; 0 at the end. The
     /// position of a key in this scan does not depend on other keys.
     pub fn scan(&self, mut cursor: u64, count: usize, each: &mut dyn FnMut(&[u8], u32)) -> u64 {
         let mut given = 0;
-        // Some shards may be empty, but only a few.
+        // A few shards may be empty.
         for _ in 0..count.saturating_add(16) {
             let Some(Step {
                 bucket: shard,
@@ -141,7 +142,8 @@ impl Table {
         self.shards.len()
     }
 
-    /// Moves the memory of a shard to reduce fragmentation. A shard that a copy shares is not moved.
+    /// Moves the memory of a shard to reduce fragmentation. Does not move a shard that a copy
+    /// shares.
     pub fn defrag(&mut self, shard: usize, mover: &mut Mover<'_>) {
         if let Some(shard) = self.shards.buckets_mut().own_mut(shard) {
             mover.list(&mut shard.slots);
@@ -216,7 +218,7 @@ impl Shard {
             self.arena[at..at + 4].copy_from_slice(&number.to_le_bytes());
             return;
         }
-        // At least one slot in five stays empty.
+        // At least one slot in five is always empty.
         if (self.filled as usize + 1) * 5 > self.slots.len() * 4 {
             self.make_slots(self.entries as usize + 1);
         }
@@ -261,7 +263,7 @@ impl Shard {
         self.filled += 1;
     }
 
-    /// Creates slots with spare room for this number of entries, and refills them.
+    /// Creates slots with room for more than this number of entries, and fills them again.
     fn make_slots(&mut self, entries: usize) {
         let slots = class(entries * 4 * 3 / 2) / 4;
         let old = std::mem::replace(&mut self.slots, vec![EMPTY; slots]);
@@ -301,7 +303,7 @@ impl Bucket for Shard {
     }
 
     fn memory(&self) -> usize {
-        // Use the length instead of the capacity, because the capacity differs between copies.
+        // Use the length, because the capacity differs between copies.
         class(self.arena.len()) + self.slots.len() * 4
     }
 }
@@ -324,12 +326,13 @@ impl Shard {
     }
 }
 
-/// Returns the slot where the search for a hash begins. All hashes of a shard share their lowest bits.
+/// Returns the slot at which the search for a hash begins. All hashes of a shard have the same
+/// lowest bits.
 fn place(hash: u64, slots: usize) -> usize {
     (((hash >> 32) * slots as u64) >> 32) as usize
 }
 
-/// Returns other bits of the hash, for the bits of a slot that hold no offset.
+/// Returns other bits of the hash, which are stored in the remaining bits of a slot.
 fn mark(hash: u64) -> u32 {
     hash as u32 & !OFFSET
 }

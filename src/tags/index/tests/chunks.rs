@@ -1,4 +1,4 @@
-//! Malformed chunks, from broken files or from attackers.
+//! Malformed chunks, as in damaged files or from attackers.
 
 use proptest::prelude::*;
 
@@ -28,7 +28,8 @@ fn chunks(index: &Index) -> Vec<Vec<u8>> {
     chunks
 }
 
-/// Returns true if an index accepts a chunk; a refused chunk must leave the index unchanged.
+/// Returns true if an index accepts a chunk. Checks that a refused chunk leaves the index
+/// unchanged.
 fn try_chunk(index: &Index, chunk: &[u8]) -> bool {
     let mut loaded = index.clone();
     let result = loaded.load_chunk(chunk);
@@ -130,7 +131,7 @@ fn noncanonical_encoding_is_refused() {
 
 #[test]
 fn few_bytes_cannot_allocate_much() {
-    // Counts of four billion.
+    // Counts of four billion elements.
     let much = [0xff, 0xff, 0xff, 0xff, 0x0f];
     for (kind, before) in [
         (1, &[][..]),
@@ -143,7 +144,7 @@ fn few_bytes_cannot_allocate_much() {
         assert!(!try_chunk(&Index::default(), &chunk));
     }
 
-    // Ten thousand tags for each of many ids that already have another tag each.
+    // Ten thousand tags for each of many ids, each of which already has another tag.
     let mut index = Index::default();
     let ids: Vec<_> = (0..1000_u32)
         .map(|n| format!("id{n}").into_bytes())

@@ -13,7 +13,7 @@ enum Step {
     Add(Tagged, u16, Vec<u8>),
     Remove(Tagged, u16, Vec<u8>),
     Load(Tagged, Mode, Vec<(u16, Vec<u8>)>),
-    /// Adds many consecutive ids, enough to split shards; or removes them.
+    /// Adds many consecutive ids, enough to split shards, or removes them.
     Many(Tagged, u16, bool),
     Swap(Tagged, Option<u64>),
     Discard(Tagged),
@@ -79,7 +79,7 @@ fn id(kind: Tagged, n: u16) -> Bytes {
     }
 }
 
-/// A scan: the ids that existed during all of it, and the ids that it returned.
+/// A scan: the ids that exist during the whole scan, and the ids that it has returned.
 struct Walk {
     kind: Tagged,
     cursor: u64,
@@ -89,7 +89,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Makes one call; returns true if it was the last one.
+    /// Makes one call. Returns true if it was the last call of the scan.
     fn go_on(&mut self, index: &Index) -> bool {
         let given = &mut self.given;
         self.cursor = index.scan(self.kind, self.cursor, self.count, &mut |id, _| {
@@ -236,7 +236,7 @@ impl History {
     }
 }
 
-/// Checks that all tags whose closure changed are reported.
+/// Checks that the change reported all tags whose closure changed.
 fn check_touched(index: &Index, before: &Model, after: &Model, touched: Touched) {
     let reported = match touched {
         Touched::Nothing => BTreeSet::new(),
@@ -251,7 +251,7 @@ fn check_touched(index: &Index, before: &Model, after: &Model, touched: Touched)
     }
 }
 
-/// Checks that the cycle in an error would really be a cycle.
+/// Checks that the cycle that an error names would really exist.
 fn check_cycle(model: &Model, error: &Error, added: Option<(&Bytes, &[Bytes])>) {
     let Error::Cycle { tag, carries } = error else {
         panic!("{error}");

@@ -1,4 +1,4 @@
-//! Effects that show only in large indexes.
+//! Behaviour that only large indexes show.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn tag(n: usize) -> Vec<u8> {
     format!("t{n}").into_bytes()
 }
 
-/// Returns the links of a chain, each as id and tag.
+/// Returns the edges of a chain, each as id and tag.
 fn chain(len: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     (0..len).map(|n| (tag(n), tag(n + 1))).collect()
 }

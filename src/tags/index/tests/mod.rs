@@ -1,4 +1,4 @@
-//! Tests of the index against plain maps.
+//! Tests of the index, compared with plain maps.
 
 mod chunks;
 mod histories;
@@ -9,7 +9,7 @@ use super::change::occurs;
 use super::*;
 
 impl Index {
-    /// Checks that redundant data agree and that nothing unused is kept.
+    /// Checks that redundant data are consistent and that no unused data remain.
     fn verify(&self) {
         for edges in self.copies() {
             edges.verify(&self.names);

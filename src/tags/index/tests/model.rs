@@ -13,7 +13,7 @@ pub struct Model {
     pub staged: [Option<Map>; 3],
 }
 
-/// Returns true if `from` carries `to`, directly or indirectly, or equals it.
+/// Returns true if `from` carries `to`, directly or indirectly, or if they are equal.
 pub fn carries(map: &Map, from: &[u8], to: &[u8]) -> bool {
     let mut seen = BTreeSet::from([from]);
     let mut next = vec![from];
@@ -32,7 +32,7 @@ fn has_cycle(map: &Map) -> bool {
         .any(|(tag, carried)| carried.iter().any(|other| carries(map, other, tag)))
 }
 
-/// Adds edges; returns the number of new ones.
+/// Adds edges. Returns the number of new edges.
 fn merge(map: &mut Map, id: &Bytes, tags: &[Bytes]) -> u64 {
     let new = tags
         .iter()
@@ -42,7 +42,7 @@ fn merge(map: &mut Map, id: &Bytes, tags: &[Bytes]) -> u64 {
 }
 
 impl Model {
-    /// Adds edges; returns the number of new ones, or `None` if the change is refused.
+    /// Adds edges. Returns the number of new edges, or `None` if the index must refuse the change.
     pub fn add(&mut self, kind: Tagged, id: &Bytes, tags: &[Bytes]) -> Option<u64> {
         let mut map = self.in_place[kind as usize].clone();
         let added = merge(&mut map, id, tags);
@@ -59,7 +59,7 @@ impl Model {
         removed as u64
     }
 
-    /// Loads ids; returns true if the load is accepted.
+    /// Loads ids. Returns true if the index must accept the load.
     pub fn load(&mut self, kind: Tagged, mode: Mode, pairs: &[(Bytes, Vec<Bytes>)]) -> bool {
         let mut map = match mode {
             Mode::Merge | Mode::Set => self.in_place[kind as usize].clone(),
@@ -140,7 +140,7 @@ impl Model {
         all
     }
 
-    /// Checks that every query of the index agrees with the model.
+    /// Checks that the index and the model agree on every query.
     pub fn check(&self, index: &Index) {
         let mut elements: Vec<Vec<Bytes>> = Vec::new();
         index.elements(&mut |parts| elements.push(parts.iter().map(|p| p.to_vec()).collect()));
