@@ -58,8 +58,8 @@ pub struct Bits<'a> {
 }
 
 impl<'a> Bits<'a> {
-    /// Reads the bits of the first `len` bytes. The bytes after them may be peeked at, but not
-    /// consumed.
+    /// Reads the bits of the first `len` bytes. `peek` may read the bytes after them, but no call
+    /// consumes these bytes.
     pub fn new(bytes: &'a [u8], len: usize) -> Bits<'a> {
         Bits {
             bytes,
@@ -73,7 +73,7 @@ impl<'a> Bits<'a> {
         self.end - self.at
     }
 
-    /// Returns the next bits without consuming them; bits after the end are arbitrary.
+    /// Returns the next bits without consuming them. Bits after the end are arbitrary.
     #[inline]
     pub fn peek(&self) -> u64 {
         let (from, shift) = (self.at / 8, self.at % 8);
@@ -92,7 +92,7 @@ impl<'a> Bits<'a> {
         u64::from_le_bytes(word)
     }
 
-    /// Consumes this many bits. Returns false and consumes nothing if there are fewer.
+    /// Consumes this many bits. If fewer are left, consumes nothing and returns false.
     #[must_use]
     #[inline]
     pub fn skip(&mut self, count: u32) -> bool {

@@ -1,4 +1,5 @@
-//! The table that every index starts with. It must never change, because saved values refer to it.
+//! The symbol table that every index starts with. It must never change, because saved values refer
+//! to it.
 
 use std::sync::OnceLock;
 
@@ -58,13 +59,13 @@ pub fn matcher() -> &'static Matcher {
     MATCHER.get_or_init(|| Matcher::new(table()))
 }
 
-/// Returns codes that suit dates within a month, records of any size, and some thousand hosts.
+/// Returns codes that suit dates within a month, records of any size, and a few thousand hosts.
 fn classes() -> [Classes; NUMBERS] {
     let around = |middle: usize, len: usize| {
         let count = |class: usize| 64 >> class.abs_diff(middle).min(6);
         Classes::new(&(0..len).map(count).collect::<Vec<u32>>())
     };
-    // The first date format with the WACZ index 0, 1, 2 to 3, and so on.
+    // Classes of the first date format combined with the WACZ indexes 0, 1, 2 to 3, and so on.
     let head = Classes::new(&[1, 64, 16, 16, 8, 4, 2]);
     [head, around(19, 26), around(14, 30), around(8, 20)]
 }

@@ -8,10 +8,10 @@ use super::table::{Meaning, RUN_BITS, Symbol, TEXT, Table};
 /// Number of zero bytes that must follow a text.
 pub const PADDING: usize = 16;
 
-/// Finds symbols in texts. It is large, so only a few exist at a time.
+/// Finds symbols in texts. A matcher is large, so only a few exist at a time.
 pub struct Matcher {
-    /// Symbols by a hash of their first three bytes, or of both bytes if they have two: the first
-    /// position in `texts`, and the number of symbols.
+    /// The position of the first symbol in `texts`, and the number of symbols, by a hash of their
+    /// first three bytes (of both bytes if they have two).
     starts: Box<[(u16, u16); 1 << START_BITS]>,
     /// All symbols of two bytes or more. Among symbols with the same first bytes, the longest come
     /// first.
@@ -20,7 +20,7 @@ pub struct Matcher {
     numbers: Vec<u16>,
     /// Numbers of the symbols of one byte, plus one.
     bytes: [u16; 256],
-    /// Numbers of the symbols of runs.
+    /// Numbers of the symbols for runs.
     runs: [[u16; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
     escape: u16,
     /// Code and code length by symbol number.
@@ -32,10 +32,10 @@ const START_BITS: u32 = 12;
 /// A part of a text.
 #[derive(Clone, Copy, Debug)]
 pub enum Token {
-    /// The symbol with that number.
+    /// The symbol with this number.
     Text(u16),
-    /// A run, and the number of its symbol. The flag is set if the symbol does not imply the
-    /// length.
+    /// A run, and the number of its symbol. The flag is true if the length of the run must follow
+    /// the symbol.
     Run(u16, Run, bool),
     /// A byte that has no symbol.
     Escape(u8),
@@ -59,7 +59,7 @@ impl Matcher {
         Matcher::of(&symbols, codes.collect())
     }
 
-    /// Creates a matcher of symbols; without codes it can only count.
+    /// Creates a matcher of symbols. A matcher without codes can only count symbols.
     pub fn of(symbols: &[Symbol], codes: Vec<(u16, u8)>) -> Matcher {
         let mut matcher = Matcher {
             starts: Box::new([(0, 0); 1 << START_BITS]),
@@ -82,7 +82,7 @@ impl Matcher {
                 }
             }
         }
-        // The length is in the highest bits of a symbol.
+        // The highest bits of a symbol contain its length.
         longer.sort_unstable();
         for &(start, text, number) in &longer {
             let start = &mut matcher.starts[start];
@@ -110,7 +110,7 @@ impl Matcher {
             let Some(run) = run else {
                 return;
             };
-            // A single symbol that covers the whole run is even shorter.
+            // A symbol that covers the whole run takes even fewer bits than the run.
             let len = run.end - run.start;
             let longer = self.longest(padded, at, text.len() - at);
             if let Some((number, longer)) = longer.filter(|&(_, longer)| longer >= len) {

@@ -28,39 +28,40 @@ pub const MAX_BYTES: usize = 1 << 16;
 
 /// Compresses short texts, such as URLs, with symbol tables that are learned from them.
 ///
-/// Texts belong to owners, such as queues of URLs. All texts of an owner use the table that was assigned
-/// to it. With the same table and mark, equal texts give equal bytes and different texts give different
-/// bytes, so compressed texts can be compared.
+/// Texts belong to owners, such as queues of URLs. All texts of an owner use the table that was
+/// assigned to the owner. With the same table and mark, equal texts have equal compressed bytes and
+/// different texts have different ones, so compressed texts can be compared.
 ///
-/// The lowest bit of the first byte is 0 for a compressed text with the mark 0, whose codes begin with the
-/// next bit. Otherwise, the next bit is 1 for a verbatim text, the other six bits are the mark, and the
-/// codes or the text follow in the next byte.
+/// The lowest bit of the first byte is 0 for a compressed text with the mark 0, whose codes begin
+/// with the next bit. Otherwise, the next bit is 1 for a verbatim text, the other six bits are the
+/// mark, and the codes or the text follow in the next byte.
 #[derive(Clone, Default)]
 pub struct Texts {
     tables: Tables,
-    /// The text that is being compressed, with padding.
+    /// Buffer for the text that is being compressed, with padding.
     scratch: Vec<u8>,
-    /// The text in `scratch`, compressed: a text is often looked up and then added.
+    /// The compressed form of the text in `scratch`. It is kept because a text is often looked up
+    /// and then added.
     last: Last,
 }
 
 /// The text that was compressed last, which is still in [`Texts::scratch`].
 #[derive(Clone, Default)]
 struct Last {
-    /// The table and the mark; `None` if the text is not known any more.
+    /// The table and the mark; `None` if the compressed form is not valid any more.
     of: Option<(u16, u8)>,
     bytes: Vec<u8>,
 }
 
-/// First bit of a text that is verbatim or has a mark.
+/// First bit of a text that is verbatim or has a mark other than 0.
 const SPECIAL: u8 = 1;
-/// Second bit of such a text: it is verbatim.
+/// Second bit of such a text, set if the text is verbatim.
 const VERBATIM: u8 = 2;
 /// Position of the mark in the first byte of such a text.
 const MARK: u32 = 2;
 
 impl Texts {
-    /// Maximum mark of a text.
+    /// The largest possible mark.
     pub const MAX_MARK: u8 = u8::MAX >> MARK;
 
     /// Returns the table for a new owner, and counts the owner.
@@ -68,21 +69,22 @@ impl Texts {
         self.tables.current()
     }
 
-    /// Removes an owner. The last one of a table removes the table, unless new owners use it.
+    /// Removes an owner. If it was the last owner of a table that new owners do not use, removes
+    /// the table.
     pub fn retire(&mut self, table: u16) {
-        // The number of the table may be used again.
+        // Another table may get this number.
         self.last.of = None;
         self.tables.retire(table);
     }
 
-    /// Learns from a text, for tables of later owners. Does a part of the work of training now and then.
+    /// Learns from a text, for the tables of later owners. Some calls do a part of the training.
     pub fn learn(&mut self, text: &[u8]) {
         self.tables.learn(text);
     }
 
-    /// Compresses a text of an owner with that table, and appends it to `out`: at most one byte more than the
-    /// text. The mark is any number up to [`Texts::MAX_MARK`] that is stored with the text; 0 takes the least
-    /// room.
+    /// Compresses a text of an owner with this table, and appends it to `out`. The result is at
+    /// most one byte longer than the text. The mark is a number of the caller, up to
+    /// [`Texts::MAX_MARK`], that is stored with the text; 0 takes the least space.
     ///
     /// # Panics
     /// Panics if the mark is too large.
@@ -118,7 +120,7 @@ impl Texts {
         self.remember(table, mark, &out[start..]);
     }
 
-    /// Remembers the compressed form of the text in `scratch`, unless it is long.
+    /// Keeps the compressed form of the text in `scratch` for the next call, unless it is long.
     fn remember(&mut self, table: u16, mark: u8, bytes: &[u8]) {
         if self.scratch.capacity() > MAX_SCRATCH {
             self.scratch = Vec::new();
@@ -138,8 +140,8 @@ impl Texts {
         }
     }
 
-    /// Expands a compressed text of an owner with that table, and appends it to `out`. Malformed bytes give
-    /// some text of at most about [`MAX_BYTES`].
+    /// Expands a compressed text of an owner with this table, and appends it to `out`. Malformed
+    /// bytes expand to an arbitrary text of at most about [`MAX_BYTES`].
     pub fn expand(&self, table: u16, bytes: &[u8], out: &mut Vec<u8>) {
         match verbatim(bytes) {
             Some(text) => out.extend_from_slice(text),
@@ -177,24 +179,24 @@ impl Texts {
     }
 }
 
-/// Maximum capacity that is kept for the text that is being compressed, in bytes.
+/// Maximum capacity in bytes that the buffer of the compressed text keeps between calls.
 const MAX_SCRATCH: usize = 4096;
 
-/// Appends a text as it is.
+/// Appends a text verbatim.
 fn put_verbatim(mark: u8, text: &[u8], out: &mut Vec<u8>) {
     out.push(mark << MARK | VERBATIM | SPECIAL);
     out.extend_from_slice(text);
 }
 
-/// Returns the text of bytes that contain it verbatim.
+/// Returns the text if these bytes contain it verbatim.
 #[inline]
 fn verbatim(bytes: &[u8]) -> Option<&[u8]> {
     let (first, text) = bytes.split_first()?;
     (first & (VERBATIM | SPECIAL) == VERBATIM | SPECIAL).then_some(text)
 }
 
-/// Returns the scheme and the host of a URL, that is, everything before the path; empty for a text
-/// without them.
+/// Returns the scheme and the host of a URL, that is, everything before the path. Returns an empty
+/// slice if the URL has no scheme and host.
 pub fn host_of(url: &[u8]) -> &[u8] {
     let scheme = url.iter().take(12).take_while(|&&c| c != b':').count();
     if !url[scheme..].starts_with(b"://") {

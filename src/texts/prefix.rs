@@ -3,11 +3,11 @@
 /// Maximum length of a code, in bits.
 pub const MAX_BITS: u32 = 12;
 
-/// Returns code lengths for symbols with these counts: 1 to `longest` bits each, and a complete
-/// code. There must be at least two and at most 2^`longest` symbols.
+/// Returns the code lengths for symbols with these counts. The lengths are 1 to `longest` bits, and
+/// form a complete code. There must be at least two and at most 2^`longest` symbols.
 pub fn lengths(counts: &[u32], longest: u32) -> Vec<u8> {
-    // Huffman's algorithm, bottom up: leaves are sorted, and inner nodes are created in ascending
-    // order.
+    // Huffman's algorithm, bottom up: the leaves are sorted, and the inner nodes are created in
+    // ascending order.
     let mut leaves: Vec<(u64, usize)> = (counts.iter().enumerate())
         .map(|(thing, &count)| (u64::from(count.max(1)), thing))
         .collect();
@@ -36,8 +36,8 @@ pub fn lengths(counts: &[u32], longest: u32) -> Vec<u8> {
     for node in (0..2 * n - 2).rev() {
         depths[node] = depths[parents[node]] + 1;
     }
-    // Truncate codes that are too long. Then lengthen other codes until all fit. Then shorten the
-    // most frequent ones while there is room left.
+    // Truncate codes that are too long. Then lengthen other codes until all codes fit. Then shorten
+    // the codes of the most frequent symbols while space is left.
     let room = 1u64 << longest;
     let mut bits: Vec<u32> = depths[..n].iter().map(|&d| d.min(longest)).collect();
     let mut taken: u64 = bits.iter().map(|&b| room >> b).sum();
@@ -69,8 +69,8 @@ pub fn is_complete(lengths: &[u8], longest: u32) -> bool {
         && lengths.iter().map(|&l| room >> l).sum::<usize>() == room
 }
 
-/// Returns the codes of those lengths, with the first bit lowest. Codes of equal length are in the
-/// order of their symbols, so all bits of the last of the longest codes are ones.
+/// Returns the codes with these lengths. The first bit of a code is the lowest. Codes of equal
+/// length are in the order of their symbols, so the last of the longest codes consists of ones.
 pub fn codes(lengths: &[u8]) -> Vec<u16> {
     let mut next = [0u32; MAX_BITS as usize + 2];
     for &length in lengths {
@@ -80,7 +80,7 @@ pub fn codes(lengths: &[u8]) -> Vec<u16> {
     for length in 2..next.len() {
         next[length] = (next[length] + next[length - 1]) << 1;
     }
-    // `next[l]` is now the first code of length l: all shorter codes, shifted.
+    // `next[l]` is now the first code of length l: the shorter codes come before it.
     let code = |&length: &u8| {
         let code = next[usize::from(length)];
         next[usize::from(length)] += 1;

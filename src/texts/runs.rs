@@ -1,5 +1,5 @@
-//! Runs of digits and letters that look random: hashes, numbers, ids. Symbols do not help there,
-//! but few different characters occur, so each takes only a few bits.
+//! Runs of digits and letters that look random, such as hashes, numbers and ids. Symbols do not
+//! compress them, but a run has few different characters, so each character takes only a few bits.
 
 use super::bits::{Bits, Writer};
 
@@ -31,7 +31,7 @@ const DECIMAL: usize = 5;
 const HEX: usize = 6;
 const ALPHANUMERIC: usize = 10;
 
-/// Number of bytes of a word that are examined on either side of its first digit.
+/// Number of bytes that are examined on either side of the first digit of a word.
 const FORESEEN: usize = 4 * MAX_BYTES;
 
 const DIGIT: u8 = 1;
@@ -40,7 +40,7 @@ const LOWER: u8 = 4;
 const UPPER_HEX: u8 = 8;
 const UPPER: u8 = 16;
 
-/// The class of each byte, 0 for bytes that end a run.
+/// The class of each byte; 0 for bytes that end a word.
 const CLASS: [u8; 256] = {
     let mut class = [0; 256];
     let mut c = 0;
@@ -58,7 +58,7 @@ const CLASS: [u8; 256] = {
     class
 };
 
-/// Number of bits of the counter of a class, its *lane*. Enough for the length of a word.
+/// Number of bits of a *lane*, the counter of one class. Enough for the length of a word.
 const LANE: u32 = 12;
 
 /// The value 1 at the position of the lane of each class.
@@ -72,7 +72,7 @@ const ONE: [u64; UPPER as usize + 1] = {
     one
 };
 
-/// The kind of each class: digits, lower case or upper case. A kind is the set of its classes.
+/// The kind of each class: digits, lower case or upper case. A kind is a set of classes.
 const KIND: [u8; UPPER as usize + 1] = {
     let mut kind = [0; UPPER as usize + 1];
     kind[DIGIT as usize] = DIGIT;
@@ -94,12 +94,12 @@ const DECIMAL_BITS: [u32; 17] = [
     0, 4, 7, 10, 14, 17, 20, 24, 27, 30, 34, 37, 40, 44, 47, 50, 54,
 ];
 
-/// Finds the runs of a text one after the other, in linear time. The bytes of a long word are
-/// counted once, and the counts are updated as the word is consumed.
+/// Finds the runs of a text one after the other, in linear time. Counts the bytes of a long word
+/// once, and then updates the counts while it consumes the word.
 pub struct Runs<'a> {
     text: &'a [u8],
     word: Word,
-    /// Number of bytes examined.
+    /// Number of bytes examined so far.
     #[cfg(test)]
     work: usize,
 }
@@ -113,7 +113,7 @@ struct Word {
     classes: u64,
     /// Number of changes from one kind of byte to another.
     changes: u16,
-    /// Position before which no run of decimal digits is long enough to use.
+    /// Position before which no sequence of decimal digits is long enough for a run.
     scanned: usize,
 }
 
@@ -144,7 +144,7 @@ impl<'a> Runs<'a> {
 
     /// Begins the word that contains the next digit.
     fn begin(&mut self, from: usize) -> Option<()> {
-        // Every run has a digit, and most words have none.
+        // Every run contains a digit, and most words contain none.
         let digit = first_digit(self.text, from);
         self.looked_at(digit.unwrap_or(self.text.len()) - from);
         let digit = digit?;
@@ -170,7 +170,7 @@ impl<'a> Runs<'a> {
         Some(())
     }
 
-    /// Drops the part of the word before `from`.
+    /// Removes the part before `from` from the word.
     fn shorten(&mut self, from: usize) {
         let Some(used) = self.text.get(self.word.start..=from) else {
             return;
@@ -185,7 +185,7 @@ impl<'a> Runs<'a> {
         self.word.scanned = self.word.scanned.max(from);
     }
 
-    /// Returns the first run in the rest of the word.
+    /// Returns the first run in the remaining word.
     fn in_word(&mut self) -> Option<Run> {
         let word = self.word;
         let len = word.end - word.start;
@@ -199,7 +199,7 @@ impl<'a> Runs<'a> {
                 end: word.start + len.min(MAX_BYTES),
             });
         }
-        // There may still be enough decimal digits in a row.
+        // The word may still contain enough decimal digits in a row.
         let mut at = word.scanned;
         while at + DECIMAL <= word.end {
             let rest = self.text[at..word.end].iter().take(MAX_BYTES);
@@ -228,7 +228,7 @@ impl<'a> Runs<'a> {
 }
 
 impl Word {
-    /// Returns the alphabet if the whole rest of the word is a run.
+    /// Returns the alphabet of a run that consists of the whole remaining word.
     fn alphabet(&self) -> Option<Alphabet> {
         let len = self.end - self.start;
         let lane = |n: u32| self.classes >> (n * LANE) & ((1 << LANE) - 1);
@@ -241,7 +241,7 @@ impl Word {
             _ if len >= ALPHANUMERIC
                 && has(LOWER | LOWER_HEX)
                 && has(UPPER | UPPER_HEX)
-                // The first byte counts as a change.
+                // The first byte counts as a change of kind.
                 && (usize::from(self.changes) + 1) * 5 >= len * 2 =>
             {
                 Some(Alphabet::Alphanumeric)
@@ -255,8 +255,8 @@ impl Word {
 fn first_digit(text: &[u8], mut from: usize) -> Option<usize> {
     const HIGH: u64 = 0x8080_8080_8080_8080;
     while let Some(word) = text.get(from..from + 8) {
-        // Process eight bytes at a time. Digits become 0 to 9; adding 0x76 then sets the highest
-        // bit of all other values.
+        // Process eight bytes at a time. The subtraction turns digits into 0 to 9; adding 0x76 then
+        // sets the highest bit of all other values.
         let word =
             u64::from_le_bytes(word.try_into().expect("eight bytes")) ^ 0x3030_3030_3030_3030;
         let others = ((word & !HIGH) + 0x7676_7676_7676_7676) | word;
@@ -294,7 +294,7 @@ impl Alphabet {
         Alphabet::Alphanumeric,
     ];
 
-    /// Returns the encoded size of a run of that length, in bits.
+    /// Returns the encoded size of a run of this length, in bits.
     pub fn bits(self, len: usize) -> u32 {
         let len = len as u32;
         match self {

@@ -18,7 +18,7 @@ pub trait TextSink {
     fn push_run(&mut self, alphabet: Alphabet, len: usize, bits: &mut Bits<'_>) -> Option<()>;
 }
 
-/// Computes only the length of a text, to check that it can be decoded.
+/// Computes the length of a text without storing it, to check that the text can be decoded.
 #[derive(Default)]
 pub struct Length(pub usize);
 
@@ -44,10 +44,10 @@ impl TextSink for Length {
     }
 }
 
-/// A vector of bytes.
+/// A byte vector that can be extended with zero bytes.
 pub trait Buffer: DerefMut<Target = [u8]> {
     fn append(&mut self, bytes: &[u8]);
-    /// Appends zero bytes up to that length.
+    /// Appends zero bytes until the vector has this length.
     fn extend_to(&mut self, len: usize);
     fn shorten(&mut self, len: usize);
 }
@@ -90,14 +90,14 @@ pub struct Text<'a, B> {
     start: usize,
 }
 
-/// Initial room, in bytes, which most texts do not exceed.
+/// Initial space in bytes for a text, which is enough for most texts.
 const ROOM: usize = 128;
 
 impl<'a, B: Buffer> Text<'a, B> {
     /// Creates a text that is appended to `out`.
     pub fn new(out: &'a mut B) -> Text<'a, B> {
         let len = out.len();
-        // `extend_to` would write byte by byte.
+        // `extend_to` would write one byte at a time here.
         out.append(&[0; ROOM]);
         Text {
             out,
@@ -112,7 +112,7 @@ impl<'a, B: Buffer> Text<'a, B> {
         self.len - self.start
     }
 
-    /// Returns room for the next bytes. [`Text::advance`] appends them.
+    /// Returns space for the next bytes. [`Text::advance`] appends them.
     #[inline]
     pub fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
         if self.len + bytes > self.out.len() {
@@ -121,7 +121,7 @@ impl<'a, B: Buffer> Text<'a, B> {
         self.out.get_mut(self.len..self.len + bytes)
     }
 
-    /// Appends bytes that were written to the room.
+    /// Appends bytes that the caller wrote into the space.
     #[inline]
     pub fn advance(&mut self, bytes: usize) {
         self.len += bytes;

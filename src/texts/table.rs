@@ -1,6 +1,6 @@
 //! Tables of symbols, that is, of frequent parts of texts and their codes.
 //!
-//! This file is long because reading and writing must agree on every symbol.
+//! Reading and writing are in one file because they must agree on every symbol.
 
 use super::bits::{Bits, PEEK};
 use super::prefix;
@@ -12,8 +12,8 @@ pub const TEXT: usize = 15;
 /// Maximum number of symbols in a table; a power of two.
 pub const SYMBOLS: usize = 1 << 10;
 
-/// A part of a text: literal bytes, a run of a given length, or a byte without a symbol of its own.
-/// The last byte tells which of these it is.
+/// A part of a text: literal bytes, a run of a given length, or the escape before a byte that has
+/// no symbol. The last byte of the symbol encodes which of these it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol([u8; TEXT + 1]);
 
@@ -21,9 +21,9 @@ pub struct Symbol([u8; TEXT + 1]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning<'a> {
     Text(&'a [u8]),
-    /// A run of that length. If the length is 0, the actual length follows the symbol.
+    /// A run of this length. If the length is 0, the actual length follows the symbol.
     Run(Alphabet, usize),
-    /// The byte itself follows the symbol.
+    /// The escape: the byte itself follows the symbol.
     Escape,
 }
 
@@ -77,7 +77,7 @@ pub const MAX_CLASS: u8 = 48;
 pub struct Classes {
     /// Classes and the lengths of their codes, in ascending order of classes; the last one is [`OTHER`].
     lengths: Vec<(u8, u8)>,
-    /// Class and code length for each possible beginning of the input.
+    /// Class and code length for every value of the next [`CLASS_BITS`] bits.
     index: Box<[(u8, u8); 1 << CLASS_BITS]>,
     /// Code and code length of each class; length 0 for classes without a code.
     codes: Vec<(u8, u8)>,
@@ -136,14 +136,15 @@ impl Classes {
         Some(highest << rest | bits.take(rest)?)
     }
 
-    /// Reads a class whose value is not the length of a number.
+    /// Reads a class that does not describe the length of a number.
     #[inline]
     pub fn read_class(&self, bits: &mut Bits<'_>) -> Option<u8> {
         let (class, length, _) = self.next(bits.peek());
         bits.skip(length).then_some(class)
     }
 
-    /// Returns the class at the beginning of `word`, its code length, and the bits after it.
+    /// Returns the class at the beginning of `word`, the length of its code, and the bits after the
+    /// code.
     #[inline]
     fn next(&self, word: u64) -> (u8, u32, u64) {
         let (class, length) = self.index[word as usize % (1 << CLASS_BITS)];
@@ -209,19 +210,20 @@ pub struct Table {
     /// Code lengths of the symbols. The last symbol is the escape. No symbol has a longer code, so
     /// the code of the escape consists of ones, like the bits that fill the last byte of a record.
     lengths: Vec<u8>,
-    /// Symbol for each possible beginning of the input, with the code length in the lowest four bits.
+    /// Symbol for every value of the next [`prefix::MAX_BITS`] bits. The lowest four bits contain
+    /// the code length.
     index: Box<[u16; 1 << prefix::MAX_BITS]>,
     classes: [Classes; NUMBERS],
 }
 
 impl Table {
-    /// Creates a table of symbols with these counts. Adds the escape and the runs of any length, which must not be
-    /// among them.
+    /// Creates a table of symbols with these counts. Adds the escape and the symbols for runs of
+    /// any length, which `symbols` must not contain.
     pub fn new(symbols: &[(Symbol, u32)], classes: [Classes; NUMBERS]) -> Table {
         let runs = Alphabet::ALL.map(|alphabet| (Symbol::run(alphabet, 0), 1));
         let kept = symbols.len().min(SYMBOLS - runs.len() - 1);
         let all = || symbols[..kept].iter().chain(&runs);
-        // Double the counts, so that every other symbol is more frequent than the escape.
+        // Double the counts, so that the escape is rarer than every other symbol.
         let mut counts: Vec<u32> = all().map(|s| s.1.max(1).saturating_mul(2)).collect();
         let mut symbols: Vec<Symbol> = all().map(|s| s.0).collect();
         symbols.push(Symbol::ESCAPE);
@@ -266,11 +268,11 @@ impl Table {
             .map(|((symbol, &length), code)| (symbol, code, length))
     }
 
-    /// Appends the text that the remaining bits encode; `None` if they are invalid.
+    /// Decodes the remaining bits and appends the text. Returns `None` if the bits are invalid.
     pub fn decode(&self, bits: &mut Bits<'_>, text: &mut impl TextSink) -> Option<()> {
         loop {
             let mut word = bits.peek();
-            // Decode as many symbols as a word is guaranteed to contain.
+            // Decode as many symbols as one word certainly contains.
             for _ in 0..PEEK / prefix::MAX_BITS {
                 let entry = self.index[word as usize % self.index.len()];
                 let length = u32::from(entry & 15);

@@ -1,4 +1,5 @@
-//! The tables of an index: all tables, the table for new chunks, and when to train another one.
+//! The symbol tables of an index: all tables, the table that new chunks use, and the training of
+//! the next table.
 
 use std::sync::Arc;
 
@@ -14,13 +15,15 @@ pub const BUILTIN: u16 = 0;
 const MAX_TABLES: usize = 255;
 /// Maximum number of cached matchers.
 const MATCHERS: usize = 3;
-/// Number of values before the first training. A smaller index would gain nothing.
+/// Number of values before the first training. A smaller index would not benefit from another
+/// table.
 const FIRST: u32 = 1 << 11;
-/// Number of values after the first training. It grows with each training, up to [`LATEST`].
+/// Number of values between the first and the second training. Each training increases it, up to
+/// [`LATEST`].
 const LATER: u32 = 1 << 14;
 const LATEST: u32 = 1 << 20;
-/// Size in bytes of the first sample and of later ones. The first is small, so that the first table
-/// is ready soon.
+/// Size in bytes of the first sample and of later samples. The first is small, so that the first
+/// table is ready soon.
 const SAMPLES: [usize; 2] = [32 << 10, 128 << 10];
 /// Interval of sampled values: one value in this many.
 const ONE_IN: u32 = 2;
@@ -41,7 +44,7 @@ pub struct Tables {
     /// Number of values between two trainings.
     pause: u32,
     state: Learning,
-    /// Counts of the classes of numbers, once there are any.
+    /// Counts of the classes of numbers, allocated when needed.
     counts: Option<Box<Counts>>,
     memory: usize,
 }
@@ -66,7 +69,7 @@ enum Learning {
     Comparing(Box<New>),
 }
 
-/// A trained table that may be better than the current one.
+/// A trained table that is compared with the current one.
 struct New {
     table: Table,
     sample: Sample,
@@ -101,7 +104,7 @@ impl Default for Tables {
 }
 
 impl Clone for Tables {
-    /// Clones the tables. The clone restarts the training, and starts with empty caches.
+    /// Clones the tables. The clone has empty caches and starts the training again.
     fn clone(&self) -> Self {
         Tables {
             tables: self.tables.clone(),
@@ -219,7 +222,7 @@ impl Tables {
                         Some(counts) => counts.map(|of| Classes::new(&of)),
                         None => [(); NUMBERS].map(|()| Classes::new(&[])),
                     };
-                    // Recent values have more weight.
+                    // Give more weight to recent values.
                     for count in counts.into_iter().flatten().flatten() {
                         *count /= 4;
                     }
@@ -268,7 +271,7 @@ impl Tables {
         let saved = table.save().into();
         self.insert(number, table, saved);
         self.current = number;
-        // Removes the previous table unless chunks use it.
+        // Remove the previous table unless chunks use it.
         self.adopt(current);
         self.retire(current);
     }
@@ -343,7 +346,7 @@ impl Tables {
         self.memory + counts + self.tables.capacity() * size_of::<Option<Used>>()
     }
 
-    /// Asserts that the incremental memory count is right.
+    /// Asserts that the incremental memory count equals the memory of the parts.
     #[cfg(test)]
     pub fn verify(&self) {
         let tables = self.tables.iter().flatten();

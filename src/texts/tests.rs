@@ -1,4 +1,5 @@
-//! Round trips of arbitrary texts, robustness against damaged ones, and figures.
+//! Tests round trips of arbitrary texts and robustness against damaged texts, and measures speed
+//! and size.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -25,7 +26,7 @@ fn compressed(texts: &mut Texts, table: u16, mark: u8, text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns texts that have learned a table from pages of some sites, and its number.
+/// Returns a store that has learned a table from pages of some sites, and the number of the table.
 fn learned() -> (Texts, u16) {
     let mut texts = Texts::default();
     for n in 0..14_000 {
@@ -114,7 +115,7 @@ fn tables_live_as_long_as_their_owners() {
     let (mut texts, table) = learned();
     texts.tables.verify();
     let bytes = compressed(&mut texts, table, 0, &page(7));
-    // Another kind of text gets another table.
+    // For another kind of text, the store trains another table.
     for n in 0..90_000u32 {
         let text: Vec<u8> = page(n).iter().rev().map(|c| c ^ 0x80).collect();
         texts.learn(&text);
@@ -157,7 +158,7 @@ fn bits(n: u64) -> u64 {
 #[test]
 #[ignore = "takes a while, and prints the longest steps of training"]
 fn figures_of_training() {
-    // Texts with as many different pairs as possible, long texts, and common ones.
+    // Texts with as many different pairs as possible, long texts, and typical texts.
     let random = move |n: u32, len: usize, of: u64| -> Vec<u8> {
         let byte = |at| (bits(u64::from(n) << 20 | at as u64) % of) as u8;
         (0..len)
@@ -165,7 +166,7 @@ fn figures_of_training() {
             .map(|byte| if of < 200 { b' ' + byte } else { byte })
             .collect()
     };
-    // Every pair of two of the values occurs the same number of times.
+    // Every pair of values occurs the same number of times.
     let every_pair = |n: u32, of: u32| -> Vec<u8> {
         let pair = |k: u32| {
             let k = (n * 500 + k) % (of * of);

@@ -1,9 +1,9 @@
-//! Trains a table: finds the symbols that encode texts of a kind best, in small steps.
+//! Trains a table: finds, in small steps, the symbols that compress texts of a kind best.
 //!
 //! Training starts with single bytes as symbols. Each round splits a sample into the current
 //! symbols, and counts the symbols and the pairs of neighbours. It keeps the symbols and pairs that
-//! save most bits; the pairs become new symbols. So the length of symbols about doubles with each
-//! round.
+//! save the most bits; the pairs become new symbols. Therefore the length of symbols about doubles
+//! in each round.
 
 use hashbrown::HashMap;
 
@@ -14,16 +14,16 @@ use super::table::{Classes, Meaning, NUMBERS, SYMBOLS, Symbol, TEXT, Table};
 /// Approximate number of bytes that a step processes.
 const STEP: usize = 2 << 10;
 const ROUNDS: u32 = 6;
-/// Number of symbols kept between rounds. It is more than a table has, because some symbols become
-/// parts of later symbols.
+/// Number of symbols kept between rounds. It exceeds the size of a table, because some symbols
+/// become parts of later symbols.
 const KEPT: usize = SYMBOLS + SYMBOLS / 2;
-/// Minimum count of a pair that is considered.
+/// Minimum count of a pair that can become a symbol.
 const RARE: u32 = 3;
-/// Number of pairs that the end of a round processes per step.
+/// Number of pairs that one step processes at the end of a round.
 const PAIRS: usize = 2 << 10;
 
-/// Counts. The hash of the map differs between processes, because the texts come from untrusted
-/// sites.
+/// Counts of symbols or pairs. The map uses a random hash key per process, because the texts come
+/// from untrusted sites.
 type Counts<K> = HashMap<K, u32>;
 
 /// Texts to train on.
@@ -54,7 +54,7 @@ impl Sample {
         self.texts.get(start..end)
     }
 
-    /// Returns the encoded size in bits of one text in sixteen. Training excludes these texts.
+    /// Returns the encoded size in bits of every sixteenth text. Training does not use these texts.
     pub fn bits(&self, matcher: &Matcher) -> u64 {
         let texts = (0..self.ends.len()).filter(|&at| is_for_comparison(at));
         let texts = texts.filter_map(|at| self.get(at));
@@ -81,19 +81,19 @@ pub struct Training {
     matcher: Matcher,
     counts: Vec<u32>,
     pairs: Counts<u32>,
-    /// Pairs that are not rare.
+    /// Pairs that occur often enough to become symbols.
     frequent: Vec<u32>,
     runs: [[u32; runs::MAX_BYTES + 1]; Alphabet::ALL.len()],
     end: End,
 }
 
-/// Progress of the end of a round. Its parts are separate steps, because there are many pairs.
+/// Progress of the end of a round, which is split into steps because there are many pairs.
 enum End {
     NotYet,
-    /// Symbols of the round, and of a part of the frequent pairs.
+    /// Collects the symbols of the round, and a part of the frequent pairs.
     Finding(Found),
     Found(Found),
-    /// The symbols of the next round are determined.
+    /// The symbols of the next round are known.
     Symbols,
 }
 
@@ -103,7 +103,7 @@ struct Found {
     bytes: Vec<(Symbol, u32)>,
     /// Gain, symbol and count of longer symbols.
     longer: Vec<(u64, Symbol, u32)>,
-    /// Number of frequent pairs that are turned into symbols.
+    /// Number of frequent pairs that were turned into symbols.
     pairs: usize,
 }
 
@@ -119,7 +119,7 @@ impl Training {
             counts: vec![0; symbols.len()],
             symbols,
             matcher,
-            // Allocate the capacity for almost all pairs at once, because growing it would slow
+            // Allocate enough capacity for almost all pairs at once, because growing it would slow
             // down a step.
             pairs: Counts::with_capacity(sample.len() / 8),
             frequent: Vec::new(),
@@ -129,8 +129,8 @@ impl Training {
         }
     }
 
-    /// Performs a step. After the last step, returns the table and the sample with which to compare
-    /// it.
+    /// Performs a step. After the last step, returns the table, and the sample for comparing it
+    /// with the current table.
     pub fn step(&mut self) -> Option<(Table, Sample)> {
         let mut bytes = 0;
         while bytes < STEP {
@@ -177,8 +177,8 @@ impl Training {
         });
     }
 
-    /// Returns the symbols of this round that are worth keeping, with the pairs as new symbols.
-    /// Single bytes are separate.
+    /// Returns the symbols of this round that are worth keeping. Pairs and single bytes are added
+    /// separately.
     fn found(&self) -> Found {
         let mut found = Found::default();
         for (symbol, &count) in self.symbols.iter().zip(&self.counts) {
@@ -194,7 +194,7 @@ impl Training {
         found
     }
 
-    /// Adds pairs as symbols, up to [`PAIRS`]. Returns true if there were no more.
+    /// Adds pairs as symbols, at most [`PAIRS`] per call. Returns true after the last pair.
     fn find_pairs(&self, found: &mut Found) -> bool {
         let rest = &self.frequent[found.pairs..];
         let some = &rest[..rest.len().min(PAIRS)];
@@ -229,7 +229,7 @@ impl Training {
             }
             End::Finding(mut found) => {
                 let is_done = self.find_pairs(&mut found);
-                // The last round needs fewer.
+                // The last round needs fewer symbols.
                 keep(&mut found.longer, KEPT);
                 self.end = if is_done {
                     End::Found(found)
@@ -270,8 +270,8 @@ impl Training {
         mut found: Vec<(u64, Symbol, u32)>,
     ) -> (Table, Sample) {
         let mut symbols = bytes;
-        // Unused bytes are escaped. The characters of plain URLs are kept, because they may occur
-        // later.
+        // Bytes that do not occur are escaped. Keep the characters of plain URLs, because they may
+        // occur later.
         symbols.retain(|(symbol, count)| {
             *count > 0 || matches!(symbol.meaning(), Meaning::Text([0x21..=0x7e]))
         });
@@ -311,12 +311,12 @@ impl Training {
     }
 }
 
-/// Returns the gain of a symbol with that length and count.
+/// Returns the gain of a symbol with this length and count.
 fn gain(len: usize, count: u32) -> u64 {
     len as u64 * u64::from(count)
 }
 
-/// Keeps the `most` best symbols.
+/// Keeps the `most` symbols with the highest gain.
 fn keep(found: &mut Vec<(u64, Symbol, u32)>, most: usize) {
     if found.len() > most {
         found.select_nth_unstable_by(most, |a, b| (b.0, b.1).cmp(&(a.0, a.1)));

@@ -14,8 +14,8 @@ fn found(text: &str) -> Vec<(&str, Alphabet)> {
     found
 }
 
-/// Reference implementation, which counts the bytes of a word again for each run. Returns the runs
-/// of a text without long words.
+/// Reference implementation, which counts all bytes of a word for each run. Returns the runs of a
+/// text without long words.
 fn expected(text: &[u8]) -> Vec<Run> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -69,7 +69,7 @@ fn in_word(word: &[u8]) -> Option<(Alphabet, usize, usize)> {
     if let Some(alphabet) = alphabet {
         return Some((alphabet, 0, len));
     }
-    // There may still be enough decimal digits in a row.
+    // The word may still contain enough decimal digits in a row.
     let mut at = 0;
     while at + DECIMAL <= len {
         let digits = word[at..].iter().take_while(|c| c.is_ascii_digit()).count();
@@ -108,7 +108,7 @@ fn hashes_and_numbers_are_found_and_words_are_not() {
     );
 }
 
-/// Finds all runs and returns the number of bytes examined; `skip` is consumed after each run.
+/// Finds all runs and returns the number of bytes examined. Skips `skip` bytes after each run.
 fn work(text: &[u8], skip: usize) -> usize {
     let mut runs = Runs::new(text);
     let mut from = 0;
