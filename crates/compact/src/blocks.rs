@@ -1,4 +1,4 @@
-//! Long lists as lists of blocks, which grow without copying most of their elements.
+//! Long lists in blocks. Growing such a list does not copy most of its elements.
 
 use crate::linear::List;
 
@@ -54,7 +54,7 @@ impl<T> List for Blocks<T> {
     fn push(&mut self, element: T) {
         match self.blocks.last_mut() {
             Some(last) if last.len() < BLOCK => {
-                // Only the block of a list with a single block grows.
+                // While a list has a single block, that block grows.
                 if last.len() == last.capacity() {
                     last.reserve_exact(last.len().min(BLOCK - last.len()));
                 }
@@ -101,14 +101,14 @@ impl<T> Blocks<T> {
 
 /// An element that can store the link of a free list while it is unused.
 pub trait Link: Default {
-    /// Returns the place of the link.
+    /// Returns the field that stores the link.
     fn link(&mut self) -> &mut u32;
 }
 
 /// Placeholder for "no number".
 pub const NONE: u32 = u32::MAX;
 
-/// A slab: elements with numbers, where the number of a removed element is reused.
+/// A slab: a list of numbered elements that reuses the numbers of removed elements.
 pub struct Slab<T> {
     list: Blocks<T>,
     /// First free number.
@@ -155,7 +155,7 @@ impl<T: Link> Slab<T> {
         number as u32
     }
 
-    /// Removes the element with that number.
+    /// Removes the element with this number.
     pub fn remove(&mut self, number: u32) -> T {
         let mut vacant = T::default();
         *vacant.link() = self.free;
@@ -170,24 +170,25 @@ impl<T: Link> Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Returns the element with that number, which must be in use.
+    /// Returns the element with this number, which must be in use.
     #[inline]
     pub fn get(&self, number: u32) -> &T {
         self.list.get(number as usize).expect("a number in use")
     }
 
-    /// Returns the element with that number, which must be in use.
+    /// Returns the element with this number, which must be in use, for changing it.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> &mut T {
         self.list.get_mut(number as usize).expect("a number in use")
     }
 
-    /// Returns the element with that number, if it exists; it may be unused.
+    /// Returns the element with this number, if it exists. The element may be unused.
     pub fn peek(&self, number: u32) -> Option<&T> {
         self.list.get(number as usize)
     }
 
-    /// Returns the element with that number, if it exists; it may be unused.
+    /// Returns the element with this number, if it exists, for changing it. The element may be
+    /// unused.
     pub fn peek_mut(&mut self, number: u32) -> Option<&mut T> {
         self.list.get_mut(number as usize)
     }
@@ -207,7 +208,7 @@ impl<T> Slab<T> {
         self.list.len() as u32
     }
 
-    /// Returns the memory of the list in bytes, without data that its elements point to.
+    /// Returns the memory of the list in bytes, excluding data that its elements point to.
     pub fn memory(&self) -> usize {
         self.list.memory()
     }

@@ -1,11 +1,13 @@
 //! Conversion between days since 1970-01-01 and dates of the proleptic Gregorian calendar.
 
-/// Days from 0000-03-01 to 1970-01-01: in years that begin in March, the leap day is the last day.
+/// Days from 0000-03-01 to 1970-01-01. Years are counted from March, so that the leap day is the
+/// last day of a year.
 const TO_1970: u32 = 719_468;
 /// Days in 400 years.
 const ERA: i64 = 146_097;
 
-/// Returns the days from 1970-01-01 to a date. Months count from 1; months and days out of range carry over.
+/// Returns the days from 1970-01-01 to a date. Months count from 1; months and days that are out of
+/// range carry over.
 pub fn days(year: i64, month: i64, day: i64) -> i64 {
     let months = year * 12 + month - 3;
     let (year, month) = (months.div_euclid(12), months.rem_euclid(12));
@@ -17,7 +19,7 @@ pub fn days(year: i64, month: i64, day: i64) -> i64 {
 /// Returns year, month and day of a day number since 1970-01-01, at most 2³⁰.
 #[inline]
 pub fn date_after(days: u32) -> (u32, u32, u32) {
-    // Quarter days: an average year has 1461 of them, a century 146 097.
+    // The unit is a quarter of a day: an average year has 1461 of them, a century 146 097.
     let quarters = (days + TO_1970) * 4 + 3;
     let century = quarters / 146_097;
     let quarters = (quarters % 146_097) | 3;
@@ -80,7 +82,7 @@ mod tests {
     }
 
     proptest! {
-        /// Consecutive days, counted by a simple calendar.
+        /// Consecutive days are consecutive dates; compared with a simple calendar.
         #[test]
         fn days_follow_each_other(year in 0..9999i64, month in 1..=12i64, day in 1..=31i64) {
             let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);

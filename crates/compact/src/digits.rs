@@ -1,6 +1,6 @@
 //! Hexadecimal and base32 encoding (RFC 4648).
 //!
-//! Every command carries hashes in these encodings. Therefore many digits are converted at a time,
+//! Commands contain hashes in these encodings, so the functions convert many digits at a time,
 //! without a branch per digit.
 
 use crate::sink::Sink;
@@ -18,7 +18,8 @@ pub enum Case {
 
 const EACH: u64 = 0x0101_0101_0101_0101;
 
-/// Converts eight values below 16 to hexadecimal digits; `letter` is the gap between `9` and `a` or `A`.
+/// Converts eight values below 16 to hexadecimal digits; The case determines the distance between
+/// `9` and the first letter.
 #[inline]
 fn spell(values: u64, case: Case) -> u64 {
     let letter = match case {
@@ -29,13 +30,13 @@ fn spell(values: u64, case: Case) -> u64 {
     values + EACH * 0x30 + is_letter * u64::from(letter)
 }
 
-/// Converts eight hexadecimal digits to bytes; sets bits of `wrong` on an invalid digit.
+/// Converts eight hexadecimal digits to bytes. If a digit is invalid, sets bits of `wrong`.
 #[inline]
 fn read_eight(case: Case, digits: [u8; 8], wrong: &mut u64) -> [u8; 4] {
     let mut word = u64::from_le_bytes(digits);
     if case == Case::Any {
-        // One of these bits is set in every digit, but not in other bytes that the next step would
-        // accept as digits.
+        // Each digit has one of these bits. Other bytes that the next step would accept as digits
+        // have none.
         *wrong |= !(word | word << 1) & (EACH * 0x40);
         word |= EACH * 0x20;
     }
@@ -48,14 +49,15 @@ fn read_eight(case: Case, digits: [u8; 8], wrong: &mut u64) -> [u8; 4] {
     ((pairs | pairs >> 16) as u32).to_le_bytes()
 }
 
-/// Decodes hexadecimal digits, two per byte. Returns false on an invalid digit or a wrong number of digits.
+/// Decodes hexadecimal digits, two per byte. Returns false if a digit or the number of digits is
+/// invalid.
 #[inline]
 pub fn read_hex(case: Case, text: &[u8], raw: &mut [u8]) -> bool {
     if text.len() != 2 * raw.len() {
         return false;
     }
     let mut wrong = 0;
-    // Chunks of a fixed length are loaded and stored as a whole, without a call to `memcpy`.
+    // Chunks of a fixed length are loaded and stored in one operation, without a call to `memcpy`.
     let (words, rest) = text.as_chunks();
     let (bytes, tail) = raw.as_chunks_mut();
     for (digits, bytes) in words.iter().zip(bytes) {
@@ -80,7 +82,7 @@ fn spell_four(case: Case, bytes: [u8; 4]) -> [u8; 8] {
     spell(value, case).to_le_bytes()
 }
 
-/// Appends hexadecimal digits, two per byte; `Case::Any` writes lower case.
+/// Appends hexadecimal digits, two per byte. `Case::Any` writes lower case.
 #[inline]
 pub fn put_hex(case: Case, raw: &[u8], out: &mut impl Sink) {
     let (words, rest) = raw.as_chunks();
@@ -96,7 +98,7 @@ pub fn put_hex(case: Case, raw: &[u8], out: &mut impl Sink) {
 
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// Returns the table of values of base32 digits; 255 for other bytes.
+/// Returns a table of the values of base32 digits; 255 for other bytes.
 const fn base32_values(any_case: bool) -> [u8; 256] {
     let mut values = [255; 256];
     let mut i = 0;
@@ -118,9 +120,9 @@ pub const fn base32_len(bytes: usize) -> usize {
     (bytes * 8).div_ceil(5)
 }
 
-/// Decodes base32 digits. Returns false on an invalid digit, a wrong number of digits, or nonzero bits after
-/// the last byte. With `Case::Any`, the text may be padded; with `Case::Upper`, padding is rejected, so that
-/// each value has one text.
+/// Decodes base32 digits. Returns false on an invalid digit, a wrong number of digits, or nonzero
+/// bits after the last byte. `Case::Any` accepts padding. `Case::Upper` rejects it, so that each
+/// value has exactly one text.
 ///
 /// # Panics
 /// Panics for `Case::Lower`, which no format uses.
@@ -196,7 +198,7 @@ mod tests {
 
     #[test]
     fn known_texts() {
-        // RFC 4648, section 10.
+        // Test vectors of RFC 4648, section 10.
         for (raw, text) in [
             ("", ""),
             ("f", "MY"),

@@ -7,8 +7,9 @@
 //! | 8 | XXH3 of the body, little-endian, seeded with the checksum of the previous chunk, or with 0 |
 //! | … | body |
 //!
-//! A chunk with any changed byte, a missing end or extra bytes is rejected. If each chunk is seeded with the
-//! previous one, a missing or repeated chunk, or a chunk of another value, is rejected, too.
+//! Reading rejects a chunk with a changed byte, a missing end or extra bytes. If each chunk is
+//! seeded with the checksum of the previous one, reading also rejects a missing or repeated chunk,
+//! and a chunk of another value.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -18,9 +19,9 @@ pub const HEAD: usize = 13;
 /// Settings of one kind of chunks.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope {
-    /// Name of the value in error messages: *a tag space*.
+    /// Name of the value in error messages, such as *a tag space*.
     pub what: &'static str,
-    /// Version that is written, and the only one that is accepted.
+    /// The version that is written. Other versions are rejected.
     pub version: u8,
 }
 
@@ -34,7 +35,8 @@ pub struct Opened<'a> {
 }
 
 impl Opened<'_> {
-    /// Returns true if the checksum matches the body; `before` is the checksum of the previous chunk, or 0.
+    /// Returns true if the checksum matches the body. `before` is the checksum of the previous
+    /// chunk, or 0.
     pub fn is_whole(&self, before: u64) -> bool {
         self.sum == xxh3_64_with_seed(self.body, before)
     }
@@ -50,7 +52,7 @@ impl Envelope {
     /// Fills in the header of a chunk whose body is complete. Returns its checksum.
     ///
     /// # Panics
-    /// Panics when the body has 4 GiB or more, which no value reaches.
+    /// Panics if the body has 4 GiB or more. No value is that large.
     pub fn seal(&self, chunk: &mut [u8], before: u64) -> u64 {
         let (head, body) = chunk.split_at_mut(HEAD);
         let len = u32::try_from(body.len()).expect("a body of less than 4 GiB");
@@ -104,7 +106,7 @@ impl Envelope {
     /// Returns the body of an independent, untrusted chunk.
     ///
     /// # Errors
-    /// Fails when the chunk was not written by [`Envelope::sealed`], or was changed.
+    /// Fails if [`Envelope::sealed`] did not write the chunk, or if the chunk was changed.
     pub fn body<'a>(&self, chunk: &'a [u8]) -> Result<&'a [u8], String> {
         let opened = self.open(chunk)?;
         if opened.is_whole(0) {

@@ -1,7 +1,8 @@
 //! Index from hashes to numbers, in about nine and a half bytes per entry.
 //!
-//! Entries are not unique, and lie in buckets of a [`linear`](crate::linear) hash table. [`Interner`](crate::interner)
-//! finds an entry faster and takes a third more memory.
+//! Several entries may have the same hash. They are stored in the buckets of a
+//! [`linear`](crate::linear) hash table. [`Interner`](crate::interner) finds an entry faster and
+//! takes a third more memory.
 
 use crate::blocks::Blocks;
 use crate::linear::{Bucket, Linear};
@@ -15,7 +16,7 @@ const GROWTH: usize = 4;
 /// A hash, and a number.
 type Entry = (u32, u32);
 
-/// Entries in no order.
+/// Unordered entries.
 #[derive(Clone, Default)]
 struct Entries(Vec<Entry>);
 
@@ -46,7 +47,7 @@ impl Entries {
         }
     }
 
-    /// Moves the entries out whose hash has this bit set.
+    /// Moves all entries whose hash has this bit set to a new bucket.
     fn split(&mut self, bit: u32) -> Entries {
         let moved = self.0.extract_if(.., |(hash, _)| *hash >> bit & 1 == 1);
         let moved = Entries(moved.collect());
@@ -112,7 +113,7 @@ impl Index {
         self.0.memory()
     }
 
-    /// Returns the number of memory blocks.
+    /// Returns the number of allocations.
     pub fn pieces(&self) -> usize {
         self.0.len()
     }
@@ -134,7 +135,7 @@ mod tests {
             let mut index = Index::default();
             let mut model: BTreeMap<Entry, usize> = BTreeMap::new();
             for (adds, n, number) in steps {
-                // Some numbers share a hash.
+                // Several numbers have the same hash.
                 let hash = (n / 2).wrapping_mul(0x9e37_79b9);
                 let count = model.entry((hash, number)).or_default();
                 if adds {

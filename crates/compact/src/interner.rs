@@ -1,7 +1,7 @@
 //! Interner: stores each distinct value once, and finds the number of an equal value.
 //!
-//! The values are stored elsewhere by number; the interner holds the number and 32 bits of the hash of each.
-//! The table grows by [`linear`](crate::linear) hashing.
+//! The caller stores the values by number. The interner stores the number and 32 bits of the hash
+//! of each value. The table grows by [`linear`](crate::linear) hashing.
 
 use crate::linear::{Bucket, Linear, List};
 
@@ -56,7 +56,7 @@ impl<L: List<Item = Handles>> Interner<L> {
         self.0.len()
     }
 
-    /// Checks the maintained counts.
+    /// Checks that the counts equal the contents.
     ///
     /// # Panics
     /// Panics when a count differs from the actual contents.
@@ -92,7 +92,7 @@ impl Handles {
             return;
         };
         self.len -= 1;
-        // Entries that were displaced from their first slot move up.
+        // Move displaced entries closer to their first slot.
         let slots = self.slots.len();
         let mut at = gap;
         loop {
@@ -177,8 +177,8 @@ impl Handles {
     }
 }
 
-/// Returns the slot at which the search for a hash starts. All hashes of a bucket share their lowest bits, so
-/// they are mixed first.
+/// Returns the slot at which the search for a hash starts. Mixes the hash first, because all hashes
+/// of a bucket have the same lowest bits.
 fn place(hash: u32, slots: usize) -> usize {
     let mixed = hash.wrapping_mul(0x9e37_79b9);
     ((u64::from(mixed) * slots as u64) >> 32) as usize
@@ -207,7 +207,7 @@ mod tests {
             steps in proptest::collection::vec((any::<bool>(), 1..2000_u32), 0..1500),
             same in 0..3_u32,
         ) {
-            // Few, some or many distinct hashes.
+            // Generate few, some or many distinct hashes.
             let hash = |number: u32| u64::from(number.wrapping_mul(0x9e37_79b9) & [0x3f, 0xfff, u32::MAX][same as usize]);
             let mut interner: Interner<Vec<Handles>> = Interner::default();
             let mut model = BTreeMap::new();

@@ -8,10 +8,11 @@
 //! - [`keyed`]: hashes that clients cannot predict
 //! - [`limits`]: limits and defaults of the commands
 //! - [`linear`]: hash tables that grow by one small bucket at a time
-//! - [`interner`], [`index`]: such tables that find the number of a distinct value, and numbers by hash
+//! - [`interner`], [`index`]: linear hash tables that find the number of a value, or all numbers of
+//!   a hash
 //!
-//! The crate does no I/O and reads no clock. Input may be untrusted: each value has exactly one encoding, and
-//! every other one is an error.
+//! The crate does no I/O and reads no clock. Input may be untrusted: each value has exactly one
+//! valid encoding, and reading any other encoding is an error.
 
 pub mod blocks;
 pub mod calendar;

@@ -71,12 +71,13 @@ pub mod chg {
         ID_BYTES: usize = 1024;
         /// Maximum length of a URI that the frontier keeps, in bytes.
         URI_BYTES: usize = 64 << 10;
-        /// Maximum distance of a time from now, in milliseconds: ten years with three leap days. A
-        /// later time is most likely in the wrong unit.
+        /// Maximum distance between a time and now, in milliseconds: ten years with three leap
+        /// days. A time beyond this distance is most likely in the wrong unit.
         TEN_YEARS: Millis = 3653 * 24 * 60 * 60 * 1000;
         /// Default duration of a lease, in milliseconds.
         LEASE_MS: Millis = 600_000;
-        /// Default number of leases of a kept URI that may expire before the URI is given up.
+        /// Default number of leases of a kept URI that may expire before the frontier gives up the
+        /// URI.
         ATTEMPTS: u64 = 5;
         /// Maximum of [`ATTEMPTS`] in the settings.
         MAX_ATTEMPTS: u64 = 1_000_000;
@@ -88,22 +89,22 @@ pub mod chg {
         MAX_COUNT: u64 = 1000;
         /// Default number of entries of a page.
         COUNT: u64 = 100;
-        /// Maximum number of stored reports of expired leases. Reports of URIs that were given up
-        /// do not count.
+        /// Maximum number of stored reports of expired leases. Reports of given-up URIs are not
+        /// included in this number.
         MAX_REPORTS: u64 = 100_000;
-        /// Maximum pause after back-off, in milliseconds: a day.
+        /// Maximum pause that back-off can cause, in milliseconds: a day.
         MAX_BACKOFF: Millis = 24 * 60 * 60 * 1000;
-        /// Pause from which back-off starts to double, in milliseconds. Shorter pauses are raised
-        /// to it.
+        /// Pause from which back-off starts to double, in milliseconds. Shorter pauses are
+        /// increased to this value first.
         BACKOFF_BASE: Millis = 1000;
-        /// Maximum number of steps of back-off: enough to double [`BACKOFF_BASE`] to
+        /// Maximum number of back-off steps: enough to double [`BACKOFF_BASE`] until it exceeds
         /// [`MAX_BACKOFF`].
         MAX_STEPS: u32 = 17;
     }
 
     /// Statuses that make a group back off: too many requests, a gateway or service that is down,
-    /// bandwidth used up, and errors of a CDN whose origin is down. Negative statuses (no response)
-    /// also make it back off.
+    /// an exceeded bandwidth limit, and CDN errors because the origin server is down. A negative
+    /// status (no response) makes the group back off, too.
     pub const TROUBLE: [RangeInclusive<i64>; 4] = [429..=429, 502..=504, 509..=509, 520..=530];
 }
 
@@ -114,7 +115,7 @@ pub mod tags {
         TAG_BYTES: usize = 1024;
         /// Maximum length of an id of a record or file, in bytes.
         ID_BYTES: usize = 16_384;
-        /// Maximum number of tags of one id, not counting inherited ones. The time to change a tag
+        /// Maximum number of tags of one id, excluding inherited tags. The time to change a tag
         /// grows with the number of tags of its id.
         MAX_TAGS: usize = 10_000;
         /// Maximum number of rules of a space.

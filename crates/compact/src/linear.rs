@@ -1,9 +1,10 @@
-//! Linear hashing: a hash table of small buckets that grows and shrinks by one bucket at a time, so that a
-//! change takes little time in a table of any size.
+//! Linear hashing: a hash table of small buckets that grows and shrinks by one bucket at a time, so
+//! that a change takes little time however large the table is.
 //!
 //! The lowest bits of a hash select its bucket. If hashes are ordered by their reversed bits
 //! (lowest bit first), all hashes of a bucket are adjacent, for any number of buckets.
-//! [`Linear::at`] visits the buckets in this order, so a walk over a changing table misses nothing.
+//! [`Linear::at`] visits the buckets in this order, so a walk over a changing table misses no entry
+//! that exists all the time.
 
 /// A list that grows and shrinks at its end. The implementation determines the cost of cloning the table.
 pub trait List: Default {
@@ -23,13 +24,14 @@ pub trait List: Default {
     fn push(&mut self, item: Self::Item);
     /// Removes the last item and returns it.
     fn pop(&mut self) -> Option<Self::Item>;
-    /// Returns the memory of the list in bytes, without memory that its items point to.
+    /// Returns the memory of the list in bytes, excluding memory that its items point to.
     fn memory(&self) -> usize;
 }
 
 /// A bucket of a hash table.
 pub trait Bucket: Default {
-    /// Returns the weight of the bucket, by which the table decides when to grow: entries, or bytes.
+    /// Returns the weight of the bucket: its number of entries or bytes. The weight determines when
+    /// the table grows.
     fn weight(&self) -> usize;
     /// Returns the memory that the bucket points to, in bytes.
     fn memory(&self) -> usize;
@@ -107,14 +109,15 @@ impl<L: List<Item: Bucket>> Linear<L> {
         self.count(address(hash, self.buckets.len()), change)
     }
 
-    /// Appends a bucket, while the table is empty or as half of a split bucket.
+    /// Appends a bucket: the first bucket of a table, or the second half of a split bucket.
     pub fn push(&mut self, bucket: L::Item) {
         self.weight += bucket.weight();
         self.memory += bucket.memory();
         self.buckets.push(bucket);
     }
 
-    /// Adds a bucket: `split` moves all entries with this bit set in their hash out of a bucket.
+    /// Adds a bucket. `split` moves all entries whose hash has this bit set from a bucket to a new
+    /// one.
     pub fn grow(&mut self, split: impl FnOnce(&mut L::Item, u32) -> L::Item) {
         let len = self.buckets.len();
         let level = len.ilog2();
@@ -122,7 +125,7 @@ impl<L: List<Item: Bucket>> Linear<L> {
         self.push(given);
     }
 
-    /// Removes the last of at least two buckets: `absorb` moves its entries into another one.
+    /// Removes the last of at least two buckets. `absorb` moves its entries to another bucket.
     pub fn shrink(&mut self, absorb: impl FnOnce(&mut L::Item, L::Item)) {
         let Some(last) = self.buckets.pop() else {
             return;
@@ -150,7 +153,7 @@ impl<L: List<Item: Bucket>> Linear<L> {
         Some(Step {
             bucket,
             depth,
-            // After the last bucket, the sum overflows by one bit, which the shift drops.
+            // After the last bucket, the addition overflows by one bit, which the shift drops.
             next: next.filter(|&next| next > 0),
         })
     }
@@ -165,7 +168,7 @@ impl<L: List<Item: Bucket>> Linear<L> {
         changed
     }
 
-    /// Checks the maintained counts.
+    /// Checks that the counts equal the contents.
     ///
     /// # Panics
     /// Panics when a count differs from the actual contents.

@@ -1,8 +1,8 @@
-//! Variable-length integers (LEB128): 7 bits per byte, lowest bits first; all bytes but the last have the
-//! highest bit set. The shortest encoding is mandatory.
+//! Variable-length integers (LEB128): 7 bits per byte, lowest bits first; all bytes but the last
+//! have the highest bit set. The shortest encoding is mandatory.
 //!
-//! Each number has exactly one encoding. Bits beyond the 64th, more bytes than necessary, and truncated input
-//! are errors.
+//! Each number has exactly one encoding. Numbers with more than 64 bits, with unnecessary bytes, or
+//! with missing bytes are errors.
 
 use std::borrow::Cow;
 
@@ -27,15 +27,14 @@ pub fn put_bytes(out: &mut impl Sink, bytes: &[u8]) {
     out.put_slice(bytes);
 }
 
-/// Error that describes malformed bytes. The text completes a sentence about them, such as *is
-/// truncated*.
+/// An error about malformed bytes. The text completes a sentence, as in *the log is truncated*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
 impl Malformed {
     /// Input that ends in the middle of a value.
     pub const TRUNCATED: Malformed = Malformed("is truncated");
-    /// A number in another encoding than the shortest, or above its limit.
+    /// A number that is not in its shortest encoding, or is above its limit.
     pub const NUMBER: Malformed = Malformed("has a malformed number");
 }
 
@@ -134,7 +133,7 @@ impl<'a> Reader<'a> {
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
-            // Bits beyond the 64th, or a superfluous last byte.
+            // The number has bits beyond the 64th, or an unnecessary last byte.
             if (bits << shift) >> shift != bits || (byte == 0 && shift > 0) {
                 return Err(Malformed::NUMBER);
             }
@@ -170,9 +169,10 @@ impl<'a> Reader<'a> {
         self.take(len)
     }
 
-    /// Reads bytes that are preceded by their length: at least one, at most `most`.
+    /// Reads bytes that are preceded by their length, at least one and at most `most` bytes.
     ///
     /// # Errors
+    ///
     /// Fails when fewer bytes are left, or the length is malformed or out of range.
     pub fn text(&mut self, most: usize) -> Result<&'a [u8], Malformed> {
         match self.number_to(most as u64)? {
@@ -218,12 +218,12 @@ mod tests {
             assert_eq!(encoded(n), bytes);
         }
         for bad in [
-            // Bits beyond the 64th.
+            // The number has bits beyond the 64th.
             [&[0xff; 9][..], &[2]].concat(),
             [&[0xff; 9][..], &[0x7f]].concat(),
             [&[0x80; 9][..], &[0x42]].concat(),
             [&[0xff; 10][..], &[0]].concat(),
-            // More bytes than necessary.
+            // The number has unnecessary bytes.
             vec![0x80, 0],
             vec![0xff, 0x80, 0],
             [&[0xff; 9][..], &[0]].concat(),
